@@ -12,6 +12,7 @@ import typer
 from shardir.frontend.cli.completion import complete_pass, complete_pipeline, complete_target
 from shardir.frontend.cli.options import (
     Arguments,
+    CommandError,
     FileOrFunction,
     MeshSizes,
     ModuleFormat,
@@ -566,3 +567,47 @@ def pipeline_schedule(
         sends=sends,
         output=output,
     )
+
+
+CALIBRATE_EXAMPLES = """Examples:
+
+  shardir calibrate --local
+
+  shardir calibrate AR_GPU8_1M_1024M_LUT
+
+  shardir calibrate gather.csv --kind all-gather --group 16"""
+
+
+def calibrate(
+    table: Annotated[
+        Path | None,
+        typer.Argument(help="measured times of a collective: CSV, or a table of NCCL's tests"),
+    ] = None,
+    kind: Annotated[str, typer.Option(help="the collective of the table")] = "all-reduce",
+    group: Annotated[
+        int | None, typer.Option(help="number of devices (default: from the bus bandwidth)")
+    ] = None,
+    local: Annotated[
+        bool, typer.Option("--local", help="measure the CPU backend on this machine")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="file that receives the description of this machine")
+    ] = None,
+) -> None:
+    """Fit the numbers of a machine description to measurements, with cross-validated errors.
+
+    For a table of a collective, print its latency and bandwidth, and the entry for a description.
+    With --local, measure products, elementwise operations and collectives on this machine, and
+    write its description, the machine "local".
+    """
+    # For start-up time.
+    from shardir.frontend.cli.calibrate import calibrate_local, calibrate_table
+
+    if local == (table is not None):
+        raise CommandError("name a table of a collective, or --local to measure this machine")
+    if table is not None and output is not None:
+        raise CommandError("--output is an option of --local; a fit is printed")
+    if table is not None:
+        calibrate_table(table, kind, group)
+    else:
+        calibrate_local(output)

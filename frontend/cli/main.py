@@ -1,7 +1,7 @@
 """The command line: `opt` runs passes, `passes` lists them, `run` runs a program, `explain`
 explains shardings, `emit` writes source code for other machines, `test` checks story files,
-`solve` solves planning problems, and
-`pipeline-schedule` simulates schedules of pipeline parallelism."""
+`solve` solves planning problems, `calibrate` fits machine descriptions, `simulate` predicts the
+time and memory of a program, and `pipeline-schedule` those of pipeline parallelism."""
 
 import os
 import sys
@@ -51,6 +51,7 @@ for _command, _examples, _name in (
     (commands.check_stories, commands.TEST_EXAMPLES, "test"),
     (commands.solve, commands.SOLVE_EXAMPLES, "solve"),
     (commands.pipeline_schedule, commands.PIPELINE_SCHEDULE_EXAMPLES, "pipeline-schedule"),
+    (commands.calibrate, commands.CALIBRATE_EXAMPLES, "calibrate"),
 ):
     app.command(name=_name, epilog=_examples)(with_load(_command))
 

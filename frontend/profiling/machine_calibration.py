@@ -1,12 +1,13 @@
 """Microbenchmarks of the CPU backend: products, elementwise operations and collectives.
 
-Each benchmark calls a compiled function for some time, in several rounds, and reports the median.
-The results describe the machine for simulations (`shardir.machine`).
+Each benchmark calls a compiled function for some time, in several rounds. Its time is the median,
+over the rounds, of the fastest call: other programs on the machine delay some calls. The results describe the machine for simulations (`shardir.machine`).
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -31,10 +32,10 @@ from shardir.frontend.transforms.shard_map import shard_map
 from shardir.ir.dtypes import DTYPE_INFO
 from shardir.machine.measurements import Measurements
 
-MATMUL_SIZES = (16, 32, 64, 128, 256, 512, 1024)
+MATMUL_SIZES = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 """The rows and columns of square matrices."""
 MATMUL_DTYPES = ("f32", "f64", "bf16")
-COPY_BYTES = tuple(4096 << shift for shift in range(2, 15, 2))
+COPY_BYTES = tuple(4096 << shift for shift in range(2, 15))
 """The bytes of the operand and of the result of an elementwise operation."""
 COLLECTIVE_BYTES = tuple(4096 << shift for shift in range(0, 13, 2))
 """The larger of the bytes of the operand and of the result on each device."""
@@ -45,8 +46,8 @@ FUSED_OPERATIONS = 64
 FUSED_ELEMENTS = (1024, 8192, 65536)
 LEAST_SHARE = 0.3
 """The least share of the work in the time of a call that counts as a measurement."""
-ROUND_COUNT = 3
-ROUND_SECONDS = 0.01
+ROUND_COUNT = 5
+ROUND_SECONDS = 0.006
 """The time of one benchmark in one round."""
 
 Key = tuple[str, str, int, float]
@@ -57,19 +58,22 @@ Key = tuple[str, str, int, float]
 class _Benchmark:
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
-    samples: list[float] = field(default_factory=list)
+    fastest: list[float] = field(default_factory=list)
+    """The time of the fastest call of each round."""
 
     def run(self, seconds: float) -> None:
-        """Call the function for some time and keep the time of each call."""
+        """Run one round: call the function for some time."""
         block_until_ready(self.function(*self.arguments))
         end = time.perf_counter() + seconds
+        fastest = inf
         while True:
             start = time.perf_counter()
             block_until_ready(self.function(*self.arguments))
             stop = time.perf_counter()
-            self.samples.append(stop - start)
+            fastest = min(fastest, stop - start)
             if stop > end:
-                return
+                break
+        self.fastest.append(fastest)
 
 
 def measure_local_machine(
@@ -85,7 +89,7 @@ def measure_local_machine(
             benchmark.run(round_seconds)
             if progress is not None:
                 progress(number * len(benchmarks) + position + 1, total)
-    medians = {key: median(benchmark.samples) for key, benchmark in benchmarks.items()}
+    medians = {key: median(benchmark.fastest) for key, benchmark in benchmarks.items()}
     one = medians["chain", "", 1, 1.0]
     launch = max((medians["chain", "", 1, CHAIN_LENGTH] - one) / (CHAIN_LENGTH - 1), 1e-9)
     calls = {group: seconds for (section, _, group, _), seconds in medians.items()

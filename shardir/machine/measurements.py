@@ -90,6 +90,19 @@ def describe_measurements(measurements: Measurements) -> dict[str, Any]:
     }
 
 
+def list_validated_errors(measurements: Measurements) -> dict[str, list[float]]:
+    """Return the cross-validated errors of products, elementwise operations and collectives."""
+    collectives: dict[str, list[float]] = {}
+    for (kind, _), points in measurements.collectives.items():
+        collectives.setdefault(kind, []).extend(leave_one_out_errors(points))
+    pointwise = [*measurements.pointwise.values(), measurements.copies]
+    return {
+        "products": [e for p in measurements.matmul.values() for e in leave_one_out_errors(p)],
+        "elementwise": [e for p in pointwise for e in leave_one_out_errors(p)],
+        **collectives,
+    }
+
+
 def peak_and_efficiency(points: Points) -> tuple[float, list[tuple[float, float]]]:
     """Return the highest rate of the points, and the fraction of it at each size."""
     rates = [(size, size / seconds) for size, seconds in increasing(points)]

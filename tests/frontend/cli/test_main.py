@@ -235,8 +235,8 @@ def test_execution_of_opaque_text_operations_is_an_error(
         *(
             [command, "--help"]
             for command in (
-                *("as-jax", "draw", "emit", "explain", "opt"),
-                *("passes", "pipeline-schedule", "profile", "run", "solve", "test"),
+                *("as-jax", "calibrate", "draw", "emit", "explain", "opt", "passes"),
+                *("pipeline-schedule", "profile", "run", "simulate", "solve", "test"),
             )
         ),
     ],
