@@ -1,7 +1,8 @@
 """Microbenchmarks of the CPU backend: products, elementwise operations and collectives.
 
 Each benchmark calls a compiled function for some time, in several rounds. Its time is the median,
-over the rounds, of the fastest call: other programs on the machine delay some calls. The results describe the machine for simulations (`shardir.machine`).
+over the rounds, of the fastest call, because other programs on the machine delay some calls. The
+results describe the machine for simulations (`shardir.machine`).
 """
 
 import time

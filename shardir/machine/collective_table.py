@@ -30,15 +30,14 @@ class CollectiveTable:
     without the column `busbw(GB/s)`."""
 
     def interpolate(self, nbytes: float) -> float:
-        """Return the time of a size, interpolated on logarithmic axes.
+        """Return the time of a size, interpolated linearly: the time of one algorithm is a latency
+        plus a time per byte.
 
         Below the smallest size its time holds; above the largest, the time grows with the bytes.
         """
-        if nbytes <= self.nbytes[0]:
-            return self.seconds[0]
         if nbytes >= self.nbytes[-1]:
             return self.seconds[-1] * nbytes / self.nbytes[-1]
-        return float(np.exp(np.interp(np.log(nbytes), np.log(self.nbytes), np.log(self.seconds))))
+        return float(np.interp(nbytes, self.nbytes, self.seconds))
 
 
 def read_table(path: Path) -> CollectiveTable:

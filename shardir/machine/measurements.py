@@ -6,6 +6,8 @@ from math import exp, inf, log
 from statistics import mean, median
 from typing import Any
 
+from shardir.machine.collective_table import CollectiveTable
+
 Points = Sequence[tuple[float, float]]
 """Pairs of a size (flops or bytes) and the seconds of one call, sorted by size."""
 
@@ -51,7 +53,7 @@ def describe_measurements(measurements: Measurements) -> dict[str, Any]:
             "kind": kind,
             "group": group,
             "table": [list(point) for point in increasing(points)],
-            "source": f"{by}; {describe_errors(leave_one_out_errors(points))}",
+            "source": f"{by}; {describe_errors(leave_one_out_errors_of_table(points))}",
         }
 
     # The slowest time per byte of a permute limits groups that were not measured.
@@ -94,7 +96,7 @@ def list_validated_errors(measurements: Measurements) -> dict[str, list[float]]:
     """Return the cross-validated errors of products, elementwise operations and collectives."""
     collectives: dict[str, list[float]] = {}
     for (kind, _), points in measurements.collectives.items():
-        collectives.setdefault(kind, []).extend(leave_one_out_errors(points))
+        collectives.setdefault(kind, []).extend(leave_one_out_errors_of_table(points))
     pointwise = [*measurements.pointwise.values(), measurements.copies]
     return {
         "products": [e for p in measurements.matmul.values() for e in leave_one_out_errors(p)],
@@ -135,6 +137,17 @@ def leave_one_out_errors(points: Points) -> list[float]:
         position = log(size / low) / log(high / low)
         predicted = before * (after / before) ** position
         errors.append(abs(predicted / seconds - 1))
+    return errors
+
+
+def leave_one_out_errors_of_table(points: Points) -> list[float]:
+    """Return the same errors for the linear interpolation of the table of a collective."""
+    errors = []
+    for position in range(1, len(points) - 1):
+        size, seconds = points[position]
+        others = [*points[:position], *points[position + 1 :]]
+        table = CollectiveTable(tuple(n for n, _ in others), tuple(t for _, t in others))
+        errors.append(abs(table.interpolate(size) / seconds - 1))
     return errors
 
 
