@@ -40,6 +40,8 @@ COPY_BYTES = tuple(4096 << shift for shift in range(2, 15))
 """The bytes of the operand and of the result of an elementwise operation."""
 COLLECTIVE_BYTES = tuple(4096 << shift for shift in range(0, 13, 2))
 """The larger of the bytes of the operand and of the result on each device."""
+LARGEST_GROUP = 8
+"""The number of devices of the largest group."""
 CHAIN_LENGTH = 33
 """The number of small products whose time, less that of one, is the time of their launches."""
 FUSED_OPERATIONS = 64
@@ -78,16 +80,14 @@ class _Benchmark:
 
 
 def measure_local_machine(
-    rounds: int = ROUND_COUNT,
-    round_seconds: float = ROUND_SECONDS,
     progress: Callable[[int, int], None] | None = None,
 ) -> Measurements:
     """Run all benchmarks; `progress` receives the number of finished ones and of all."""
     benchmarks = _list_benchmarks()
-    total = rounds * len(benchmarks)
-    for number in range(rounds):
+    total = ROUND_COUNT * len(benchmarks)
+    for number in range(ROUND_COUNT):
         for position, benchmark in enumerate(benchmarks.values()):
-            benchmark.run(round_seconds)
+            benchmark.run(ROUND_SECONDS)
             if progress is not None:
                 progress(number * len(benchmarks) + position + 1, total)
     medians = {key: median(benchmark.fastest) for key, benchmark in benchmarks.items()}
@@ -143,7 +143,7 @@ def _list_benchmarks() -> dict[Key, _Benchmark]:
             key = ("pointwise", dtype, 1, float(FUSED_OPERATIONS * count))
             found[key] = _Benchmark(jit(_iterate), (vector,))
     group = 2
-    while group <= len(devices()):
+    while group <= min(len(devices()), LARGEST_GROUP):
         found |= _list_collectives(group)
         group *= 2
     return found
