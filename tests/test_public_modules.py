@@ -28,6 +28,7 @@ TABLES = (
     "shardir.interop",
     "shardir.interop.in_place_of_jax",
     "shardir.interop.jax",
+    "shardir.machine",
     "shardir.report",
     "shardir.scipy",
     "shardir.sharding",

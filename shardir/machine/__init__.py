@@ -6,6 +6,23 @@ links, `collective_time` has the model of collectives, `alpha_beta` and `collect
 read measurements. Start with `machine`.
 """
 
-from shardir.machine.machine import Machine, load_machine
+from typing import TYPE_CHECKING
 
-__all__ = ["Machine", "load_machine"]
+from shardir._lazy import lazy_names
+
+TABLE = {
+    "shardir.errors": ("MachineError",),
+    "shardir.machine.description": ("MachineDescription", "list_descriptions"),
+    "shardir.machine.machine": ("Machine", "load_machine"),
+}
+"""The public names that each module defines."""
+
+if TYPE_CHECKING:
+    from shardir.errors import MachineError as MachineError
+    from shardir.machine.description import (
+        MachineDescription as MachineDescription,
+        list_descriptions as list_descriptions,
+    )
+    from shardir.machine.machine import Machine as Machine, load_machine as load_machine
+else:
+    __getattr__, __dir__ = lazy_names(__name__, TABLE)

@@ -109,14 +109,23 @@ class MachineDescription:
     """The content of a description file."""
 
     name: str
+    """The name of the file without `.toml`."""
     path: str
+    """The file."""
     text: str
+    """The description in words."""
     memory_capacity: int | None
+    """The bytes of memory of one device."""
     memory: Rate | None
+    """The memory bandwidth of one device, in bytes per second."""
     launch_seconds: float | None
+    """The time that each kernel takes in addition to its work."""
     launch_source: str
+    """The source of the time of a launch."""
     matmul: Mapping[str, Rate]
+    """The rates of matrix products by dtype, in flops per second."""
     pointwise: Mapping[str, Rate]
+    """The rates of other operations by dtype, in flops per second."""
     links: Mapping[str, Link]
     """Links by name, from the innermost (inside a node) to the outermost."""
     is_shared: bool = False

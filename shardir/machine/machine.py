@@ -22,15 +22,14 @@ _SUB_AXIS = re.compile(r"(?P<name>.+):\((?P<pre>\d+)\)(?P<size>\d+)")
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine whose links carry the axes of a mesh.
-
-    `description` is the content of its file, `axes` has the sizes of the mesh axes, and `placement`
-    the links of each axis, innermost first.
-    """
+    """A machine whose links carry the axes of a mesh."""
 
     description: MachineDescription
+    """The content of its file."""
     axes: Mapping[str, int]
+    """The sizes of the mesh axes, major to minor."""
     placement: Mapping[str, tuple[Level, ...]]
+    """The parts of each axis on links, innermost first."""
 
     @property
     def name(self) -> str:

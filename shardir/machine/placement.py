@@ -64,7 +64,8 @@ def place_axes(
                     "name its link, so that it is divided"
                 )
             parts[link.name].append((axis, size, 1))
-            free[link.name] = free[link.name] // size
+            if free[link.name] < inf:
+                free[link.name] //= size
             continue
         rest, stride = size, 1
         for link in order:

@@ -46,6 +46,10 @@ def test_links_place_axes() -> None:
         "data": [("nvlink", 4)],
         "model": [("infiniband", 2)],
     }
+    assert levels("a100x8", {"data": 16, "model": 4}, {"model": "infiniband"}) == {
+        "data": [("nvlink", 8), ("infiniband", 2)],
+        "model": [("infiniband", 4)],
+    }
 
 
 @pytest.mark.parametrize(
