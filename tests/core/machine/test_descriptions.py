@@ -1,6 +1,7 @@
 """Machine descriptions: every number has a source, and files with faults are refused."""
 
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -205,12 +206,13 @@ def test_numbers_that_a_file_lacks_are_refused(
 ) -> None:
     file = write(tmp_path, changed(section, None))
     machine = load_machine(file)
+    uses: dict[str, Callable[[], object]] = {
+        "memory": lambda: machine.memory_bytes,
+        "launch": lambda: machine.launch_seconds,
+        "matmul": lambda: machine.matmul_seconds(1.0, 1.0, "f32"),
+    }
     with pytest.raises(MachineError) as caught:
-        _ = {
-            "memory": lambda: machine.memory_bytes,
-            "launch": lambda: machine.launch_seconds,
-            "matmul": lambda: machine.matmul_seconds(1.0, 1.0, "f32"),
-        }[section]()
+        uses[section]()
     assert str(caught.value) == (
         f"machine 'small' has no {key}; add it to {file} with its source:\n{text}"
     )
