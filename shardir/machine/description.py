@@ -35,6 +35,9 @@ COLLECTIVE_KINDS = (
     "collective-permute",
 )
 
+MAX_BASES = 8
+"""The largest number of files that change one another with `base`."""
+
 ROUNDING = 1e-4
 """The relative error of numbers in files that are written with few digits."""
 
@@ -200,7 +203,7 @@ def _find_description(name_or_path: str | Path) -> Path:
     )
 
 
-def _read_content(path: Path) -> dict[str, Any]:
+def _read_content(path: Path, depth: int = 0) -> dict[str, Any]:
     """Return the content of a file, merged into the description that its key `base` names."""
     content = _read_toml(path)
     links = content.get("links")
@@ -214,9 +217,15 @@ def _read_content(path: Path) -> dict[str, Any]:
     if base is None:
         return content
     names = list_descriptions()
-    if base not in names:
-        raise MachineError(f"{path}: base is {base!r}; it must be one of {', '.join(names)}")
-    return _merge(_read_content(DESCRIPTIONS / f"{base}.toml"), content)
+    if not isinstance(base, str) or not (base in names or base.endswith(".toml")):
+        raise MachineError(
+            f"{path}: base is {base!r}; it must be one of {', '.join(names)}, or a file that ends "
+            "in .toml"
+        )
+    place = DESCRIPTIONS / f"{base}.toml" if base in names else path.parent / base
+    if place == path or depth > MAX_BASES:
+        raise MachineError(f"{path}: base is {base!r}; more than {MAX_BASES} files change others")
+    return _merge(_read_content(place, depth + 1), content)
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

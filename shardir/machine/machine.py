@@ -38,13 +38,13 @@ class Machine:
 
     @property
     def memory_bytes(self) -> int:
-        """The memory capacity of one device."""
+        """The memory capacity of one device, in bytes. Devices that share a processor share it."""
         capacity = self.description.memory_capacity
         if capacity is None:
             self.description.refuse(
                 "memory.capacity", '[memory]\ncapacity = 80e9  # bytes\nsource = "..."'
             )
-        return capacity
+        return capacity // self._sharers
 
     @property
     def launch_seconds(self) -> float:
@@ -55,8 +55,8 @@ class Machine:
         return seconds
 
     def peak_flops(self, dtype: str) -> float:
-        """Return the peak rate of matrix products of a dtype, in flops per second."""
-        return self._rate("matmul", dtype).peak
+        """Return the peak rate of a device in matrix products of a dtype, in flops per second."""
+        return self._rate("matmul", dtype).peak / self._sharers
 
     def matmul_seconds(self, flops: float, bytes_moved: float, dtype: str) -> float:
         """Return the time of one matrix product: the larger of the times of its arithmetic and of

@@ -179,7 +179,14 @@ def test_a_description_changes_another(tmp_path: Path) -> None:
             "order of bytes",
         ),
         ("devices_share_processor", 1, "devices_share_processor must be true or false"),
-        ("base", "a101", "base is 'a101'; it must be one of " + ", ".join(list_descriptions())),
+        (
+            "base",
+            "a101",
+            "base is 'a101'; it must be one of "
+            + ", ".join(list_descriptions())
+            + ", or a file that ends in .toml",
+        ),
+        ("base", "small.toml", "base is 'small.toml'; more than 8 files change others"),
     ],
 )
 def test_faults_name_file_and_key(tmp_path: Path, path: str, value: object, message: str) -> None:

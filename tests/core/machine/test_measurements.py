@@ -35,8 +35,10 @@ def test_a_description_from_measurements(tmp_path: Path) -> None:
     path.write_text(format_toml(describe_measurements(MEASURED)), encoding="utf-8")
     machine = load_machine(path, axes={"x": 2})
     assert machine.description.is_shared
-    assert machine.memory_bytes == 2**30
+    assert machine.memory_bytes == 2**29
     alone = load_machine(path)
+    assert alone.memory_bytes == 2**30
+    assert machine.peak_flops("f32") == alone.peak_flops("f32") / 2
     assert alone.peak_flops("f32") == pytest.approx(2e11)
     for flops, seconds in MEASURED.matmul["f32"]:
         assert alone.matmul_seconds(flops, 0, "f32") == pytest.approx(seconds, rel=1e-3)

@@ -1,0 +1,113 @@
+"""Constants of descriptions fitted to measured steps."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shardir.errors import MachineError
+from shardir.machine import Machine, MachineDescription, load_machine
+from shardir.machine.description import read_description
+from shardir.machine.placement import place_axes
+from shardir.machine.step_fit import (
+    describe_fit,
+    fit_steps,
+    list_constants,
+    scale_constants,
+)
+from shardir.machine.toml_text import format_toml
+
+AXES = {"data": 8, "model": 8}
+
+
+def predict(description: MachineDescription, step: int) -> float:
+    """Return the time of a step: products, elementwise operations, launches and collectives."""
+    machine = Machine(description, AXES, place_axes(description, AXES, None))
+    random = np.random.default_rng(step)
+    flops, moved, reduced = 10.0 ** random.uniform((9, 6, 6), (12, 10, 10))
+    return (
+        machine.matmul_seconds(flops, 1e3, "bf16")
+        + int(random.integers(1, 1000)) * machine.pointwise_seconds(0, moved / 100, "bf16")
+        + machine.collective_seconds("all-reduce", reduced, ("model",))
+        + machine.collective_seconds("all-reduce", reduced, ("data",))
+    )
+
+
+def test_known_factors_are_found(tmp_path: Path) -> None:
+    base = read_description("a100x8")
+    factors = {"matmul": 0.8, "memory": 0.6, "launch": 5.0, "links.infiniband": 0.5}
+    real = scale_constants(base, factors)
+    measured = [predict(real, step) for step in range(20)]
+    fit = fit_steps(base, tuple(factors), measured, predict)
+    for name, factor in factors.items():
+        assert fit.factors[name] == pytest.approx(factor, rel=0.05), name
+    assert fit.mean_error < 0.01
+    assert fit.validated_error < 0.02
+    path = tmp_path / "fitted.toml"
+    path.write_text(format_toml(describe_fit(fit, "a100x8", len(measured))), encoding="utf-8")
+    read = load_machine(path, axes=AXES).description
+    for step in range(5):
+        assert predict(read, step) == pytest.approx(predict(fit.description, step), rel=1e-3)
+    assert "fitted to 20 measured steps" in read.sources()["matmul.bf16"]
+    # A fitted file may be changed again.
+    (tmp_path / "again.toml").write_text('base = "fitted.toml"\n', encoding="utf-8")
+    again = load_machine(tmp_path / "again.toml").description
+    assert replace(again, name=read.name, path=read.path) == read
+
+
+def test_constants_without_effect_stay() -> None:
+    base = read_description("a100x8")
+    measured = [predict(base, step) for step in range(6)]
+    fit = fit_steps(base, ("matmul", "pointwise"), measured, predict)
+    assert fit.factors["pointwise"] == pytest.approx(1.0)
+    assert fit.factors["matmul"] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_fractions_stay_below_one() -> None:
+    base = read_description("a100x8")
+    measured = [predict(base, step) / 10 for step in range(4)]
+    fit = fit_steps(base, ("matmul",), measured, predict)
+    assert fit.factors["matmul"] == pytest.approx(1 / 0.95)
+    assert np.isnan(fit.validated_error)
+
+
+def test_latencies_and_tables_are_scaled() -> None:
+    base = read_description("a100x8")
+    scaled = scale_constants(base, {"links.nvlink": 0.5, "links.nvlink.latency": 3.0})
+    one = Machine(base, AXES, place_axes(base, AXES, None))
+    two = Machine(scaled, AXES, place_axes(scaled, AXES, None))
+    least = one.collective_seconds("all-reduce", 1e6, ("model",))
+    assert two.collective_seconds("all-reduce", 1e6, ("model",)) == pytest.approx(3 * least)
+    large = [m.collective_seconds("all-reduce", 1e9, ("model",)) for m in (one, two)]
+    assert large[1] == pytest.approx(2 * large[0], rel=0.05)
+    assert scaled.links["infiniband"] is base.links["infiniband"]
+
+
+@pytest.mark.parametrize(
+    ("constants", "measured", "message"),
+    [
+        (
+            ("matmull",),
+            [1.0],
+            "machine 'a100x8' has no constant 'matmull'; constants are matmul, pointwise, memory, "
+            "launch, links.nvlink, links.nvlink.latency, links.infiniband, "
+            "links.infiniband.latency",
+        ),
+        (
+            ("matmul", "memory"),
+            [1.0],
+            "1 steps do not determine 2 constants; measure at least one step for each constant, "
+            "and fit at least one constant",
+        ),
+        ((), [1.0], "1 steps do not determine 0 constants; measure at least one step for each "
+                    "constant, and fit at least one constant"),
+        (("matmul",), [0.0], "the measured times of steps must be positive numbers of seconds"),
+    ],
+)  # fmt: skip
+def test_wrong_fits(constants: tuple[str, ...], measured: list[float], message: str) -> None:
+    description = read_description("a100x8")
+    assert "links.nvlink" in list_constants(description)
+    with pytest.raises(MachineError) as caught:
+        fit_steps(description, constants, measured, predict)
+    assert str(caught.value) == message
