@@ -2,8 +2,8 @@
 
 Input: a description file (`descriptions/*.toml`, or a path) and the sizes of mesh axes. Output: a
 `Machine`, whose methods return seconds. `description` reads files, `placement` assigns mesh axes to
-links, `collective_time` has the model of collectives, `alpha_beta`, `step_fit` and `measurements` fit
-numbers to measurements. Start with `machine`.
+links, `collective_time` has the model of collectives. `alpha_beta`, `step_fit` and `measurements`
+fit numbers to measurements. Start with `machine`.
 """
 
 from typing import TYPE_CHECKING

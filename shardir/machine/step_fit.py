@@ -123,7 +123,7 @@ class _Problem:
     def fit(self, steps: Sequence[int], start: NumpyArray) -> NumpyArray:
         """Return the factors that minimize the errors of some steps."""
         limits = np.array([log(_largest_factor(self.description, c)) for c in self.constants])
-        factors = np.minimum(start, limits)
+        factors: NumpyArray = np.minimum(start, limits)
         errors = self.errors(factors, steps)
         for _ in range(MAX_ITERATIONS):
             slopes = np.empty((len(steps), len(factors)))
