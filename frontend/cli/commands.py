@@ -575,13 +575,15 @@ CALIBRATE_EXAMPLES = """Examples:
 
   shardir calibrate AR_GPU8_1M_1024M_LUT
 
-  shardir calibrate gather.csv --kind all-gather --group 16"""
+  shardir calibrate gather.csv --kind all-gather --group 16
+
+  shardir calibrate steps.csv --program model:make_step --machine a100x8 --fit matmul,launch"""
 
 
 def calibrate(
     table: Annotated[
         Path | None,
-        typer.Argument(help="measured times of a collective: CSV, or a table of NCCL's tests"),
+        typer.Argument(help="measured times of a collective, or of steps (with --program)"),
     ] = None,
     kind: Annotated[str, typer.Option(help="the collective of the table")] = "all-reduce",
     group: Annotated[
@@ -590,24 +592,38 @@ def calibrate(
     local: Annotated[
         bool, typer.Option("--local", help="measure the CPU backend on this machine")
     ] = False,
-    output: Annotated[
-        Path | None, typer.Option(help="file that receives the description of this machine")
+    program: Annotated[
+        str | None, typer.Option(help="module:function that makes the program of a step")
     ] = None,
+    machine: Annotated[
+        str | None, typer.Option(help="description whose constants are fitted to steps")
+    ] = None,
+    fit: Annotated[str, typer.Option(help="constants that are fitted to steps")] = "matmul,memory",
+    output: Annotated[Path | None, typer.Option(help="file that receives the description")] = None,
 ) -> None:
     """Fit the numbers of a machine description to measurements, with cross-validated errors.
 
     For a table of a collective, print its latency and bandwidth, and the entry for a description.
     With --local, measure products, elementwise operations and collectives on this machine, and
     write its description, the machine "local".
+
+    With --program, the table has one measured step in each row. The function receives the other
+    columns as keyword arguments and returns the lowered program of the step. Its simulated times
+    determine factors of constants: matmul, pointwise, memory, launch, links.NAME and
+    links.NAME.latency.
     """
     # For start-up time.
-    from shardir.frontend.cli.calibrate import calibrate_local, calibrate_table
+    from shardir.frontend.cli.calibrate import calibrate_local, calibrate_steps, calibrate_table
 
     if local == (table is not None):
         raise CommandError("name a table of a collective, or --local to measure this machine")
-    if table is not None and output is not None:
-        raise CommandError("--output is an option of --local; a fit is printed")
-    if table is not None:
-        calibrate_table(table, kind, group)
-    else:
+    if (program is None) != (machine is None) or (program is not None and local):
+        raise CommandError("--program and --machine belong together, with a table of steps")
+    if table is None:
         calibrate_local(output)
+    elif program is not None and machine is not None:
+        calibrate_steps(table, program, machine, fit.split(","), output)
+    elif output is not None:
+        raise CommandError("--output is an option of --local and --program; this fit is printed")
+    else:
+        calibrate_table(table, kind, group)

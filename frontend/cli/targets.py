@@ -100,7 +100,7 @@ class _NamedObject:
         """Return the object, or its result if it is a function; errors begin with `failure`."""
         if not callable(self.value):
             return self.value
-        with _as_command_errors(failure):
+        with as_command_errors(failure):
             return self.value()
 
     def _find_definition(self) -> tuple[Loc, int] | None:
@@ -158,7 +158,7 @@ def load_target(
         return CommandTarget(parse_single_module(text, name), places, name=name, text=text)
     with ExitStack() as stack:
         opened = _open_function(stack, target, mesh, args, specs)
-        with _as_command_errors(f"{target} cannot be traced"):
+        with as_command_errors(f"{target} cannot be traced"):
             lowered: Lowered = opened.traced.lower(*opened.placed)
         if mesh is not None and not lowered.module.meshes:
             raise CommandError(
@@ -186,7 +186,7 @@ def load_call(
     if not is_function_name(target):
         raise CommandError(f"{target!r} is no function; name one as mymodule:train_step")
     opened = _open_function(stack, target, mesh, args, specs, with_devices=True)
-    with _as_command_errors(f"{target} cannot be traced"):
+    with as_command_errors(f"{target} cannot be traced"):
         module = opened.traced.lower(*opened.placed).module
     numbers = random_arguments(module, seed)
     leaves, structure = tree.flatten(opened.placed)
@@ -223,7 +223,7 @@ def _open_function(
 ) -> _OpenedFunction:
     """Return the function that `target` names; the mesh and the settings of JAX are in force until
     `stack` is closed."""
-    module, function = _import_object(target)
+    module, function = import_object(target)
     if not callable(function):
         raise CommandError(f"{target} is {brief(function)}, which is not a function")
     used = None
@@ -251,7 +251,7 @@ def _open_function(
     ):
         if used is None:
             raise CommandError(f"{SPECS} need a mesh; pass one, as in --mesh data=16,model=16")
-        with stated.errors_at_definition(), _as_command_errors(f"{target} cannot be traced"):
+        with stated.errors_at_definition(), as_command_errors(f"{target} cannot be traced"):
             placed = _shard_arguments(given, prefix, used)
     return _OpenedFunction(module, _traceable(function, of_jax), given, placed)
 
@@ -279,7 +279,7 @@ def _has_shape_only(leaf: Any) -> bool:
 
 
 @contextmanager
-def _as_command_errors(says: str) -> Iterator[None]:
+def as_command_errors(says: str) -> Iterator[None]:
     """Convert an error of the user's program to one of the command, with the user's line.
 
     `says` states what the command could not do.
@@ -313,14 +313,14 @@ def parse_mesh(text: str, *, with_devices: bool = False) -> Mesh:
     return AbstractMesh(tuple(sizes), names)
 
 
-def _import_object(target: str) -> tuple[ModuleType, Any]:
+def import_object(target: str) -> tuple[ModuleType, Any]:
     """Return the module and the object that `module:name` names."""
     name, _, path = target.partition(":")
     if not all(part.isidentifier() for part in (*name.split("."), *path.split("."))):
         raise CommandError(f"{target!r} is no name of a function, such as mymodule:train_step")
     if "" not in sys.path:
         sys.path.insert(0, "")  # As `python -m` does: modules of this folder.
-    with _as_command_errors(f"{name} cannot be imported"):
+    with as_command_errors(f"{name} cannot be imported"):
         try:
             module = import_module(name)
         except ModuleNotFoundError as error:
@@ -331,7 +331,7 @@ def _import_object(target: str) -> tuple[ModuleType, Any]:
             ) from None
     found: Any = module
     for part in path.split("."):
-        with _as_command_errors(f"{target} cannot be found"):
+        with as_command_errors(f"{target} cannot be found"):
             is_there = hasattr(found, part)
         if not is_there:
             close = suggest_name(part, dir(found))
@@ -345,7 +345,7 @@ def _option_object(named: str | None, module: ModuleType, usual: str) -> _NamedO
     `None`."""
     if named is not None:
         target = named if ":" in named else f"{module.__name__}:{named}"
-        owner, value = _import_object(target)
+        owner, value = import_object(target)
         return _NamedObject(owner, target.partition(":")[2], value)
     return _NamedObject(module, usual, getattr(module, usual)) if hasattr(module, usual) else None
 

@@ -219,21 +219,33 @@ def _largest_factor(description: MachineDescription, constant: str) -> float:
 
 def describe_fit(fit: StepFit, base: str, step_count: int) -> dict[str, Any]:
     """Return the content of a file that changes constants of a description to the fitted ones."""
-    found = fit.description
-    changed = set(fit.factors)
+    errors = f"mean error {fit.mean_error:.1%}, cross-validated {fit.validated_error:.1%}"
+    notes = {
+        name: f"times {factor:.4g}, fitted to {step_count} measured steps"
+        for name, factor in fit.factors.items()
+    }
+    content = describe_constants(fit.description, base, notes)
+    text = f"{fit.description.text} (constants fitted to {step_count} steps: {errors})"
+    return {"base": base, "description": text} | content
+
+
+def describe_constants(
+    found: MachineDescription, base: str, notes: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the content of a file that changes the constants in `notes` to those of a description.
+
+    `notes` has what the sources of changed numbers add to those of the base.
+    """
+    changed = set(notes)
 
     def note(constant: str, source: str) -> str:
-        return f"{source}; times {fit.factors[constant]:.4g}, fitted to {step_count} measured steps"
+        return f"{source}; {notes[constant]}"
 
     def rate(constant: str, each: Rate) -> dict[str, Any]:
         pairs = [list(pair) for pair in each.efficiency]
         return {"efficiency": pairs, "source": note(constant, each.source)}
 
-    content: dict[str, Any] = {
-        "base": base,
-        "description": f"{found.text} (constants fitted to {step_count} steps: mean error "
-        f"{fit.mean_error:.1%}, cross-validated {fit.validated_error:.1%})",
-    }
+    content: dict[str, Any] = {"base": base}
     if "memory" in changed and found.memory is not None:
         content["memory"] = rate("memory", found.memory)
     if "launch" in changed and found.launch_seconds is not None:

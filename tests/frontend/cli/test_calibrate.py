@@ -38,7 +38,11 @@ def test_invalid_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         ),
         (
             [str(table), "--output", "x.toml"],
-            "--output is an option of --local; a fit is printed",
+            "--output is an option of --local and --program; this fit is printed",
+        ),
+        (
+            [str(table), "--machine", "a100x8"],
+            "--program and --machine belong together, with a table of steps",
         ),
         (
             [str(table)],
@@ -72,3 +76,78 @@ def test_this_machine(
     assert all("assumed" not in source for source in machine.description.sources().values())
     assert run("calibrate", "--local", "--output", str(tmp_path)) == 1
     assert capsys.readouterr().err == f"error: cannot write {str(tmp_path)!r}: Is a directory\n"
+
+
+STEPS = """
+import numpy as np
+from shardir.machine import load_machine
+
+
+class Step:
+    def __init__(self, gpus, batch):
+        self.gpus, self.batch = gpus, batch
+
+    def simulate(self, machine):
+        machine = load_machine(machine, axes={"data": self.gpus})
+        self.step_seconds = machine.matmul_seconds(self.batch * 1e12, 1.0, "bf16")
+        self.step_seconds += machine.collective_seconds("all-reduce", 1e9, ("data",))
+        return self
+"""
+
+
+def test_measured_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "measured_steps.py").write_text(STEPS, encoding="utf-8")
+    rows = ["# GPUs,batch,iteration time (ms)"]
+    for gpus in (8, 32):
+        machine = load_machine("a100x8", axes={"data": gpus})
+        for batch in (1, 8, 32):
+            seconds = machine.matmul_seconds(batch * 1e12, 1.0, "bf16") / 0.8
+            seconds += machine.collective_seconds("all-reduce", 1e9, ("data",))
+            rows.append(f"{gpus},{batch},{seconds * 1e3}")
+    (tmp_path / "steps.csv").write_text("\n".join(rows), encoding="utf-8")
+    words = ("calibrate", "steps.csv", "--program", "measured_steps:Step", "--machine", "a100x8")
+    assert run(*words, "--fit", "matmul", "--output", "fitted.toml") == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("a100x8, 6 steps\nmatmul     times 0.8\nerror      0.0")
+    assert printed.endswith(" mean (5-fold cross-validation)\n\nwrote fitted.toml\n")
+    fitted = load_machine("fitted.toml").matmul_seconds(1e12, 1.0, "bf16")
+    plain = load_machine("a100x8").matmul_seconds(1e12, 1.0, "bf16")
+    assert fitted == pytest.approx(plain / 0.8, rel=1e-3)
+    assert run(*words, "--fit", "matmul") == 0
+    assert "[matmul.bf16]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "batch,gpus\n1,2\n",
+            "steps.csv has 0 columns of times; measured steps have one column, seconds or a name "
+            "that ends in (s), (ms) or (us)",
+        ),
+        ("batch,seconds\n1,fast\n", "steps.csv: row 2 is '1,fast'; it has no time"),
+        (
+            "gpus,seconds\n8,1\n",
+            "measured_steps:Step makes no program for step 1 of steps.csv: TypeError: "
+            "Step.__init__() missing 1 required positional argument: 'batch'",
+        ),
+    ],
+)
+def test_wrong_steps(
+    text: str,
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "measured_steps.py").write_text(STEPS, encoding="utf-8")
+    (tmp_path / "steps.csv").write_text(text, encoding="utf-8")
+    words = ("calibrate", "steps.csv", "--program", "measured_steps:Step", "--machine", "a100x8")
+    assert run(*words) == 1
+    assert capsys.readouterr().err.partition("\n")[0] == f"error: {message}"
