@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from shardir.cost.memory import MemoryTimeline, estimate_memory, memory_timeline
-from shardir.cost.op_cost import Cost, cost_of
+from shardir.cost.op_cost import Cost, cost_of, mesh_axes_of
 from shardir.cost.source_lines import cost_by_line
 from shardir.frontend.report.records import (
     AliveRecord,
@@ -105,8 +105,7 @@ class Timeline:
         """Return the lane of an operation: the axes of a transfer, or computation."""
         if not op.spec.collective:
             return 0
-        axes = op.attrs.get("axes") or op.attrs.get("source") or ()
-        name = ", ".join(dict.fromkeys(axis.name for axis in axes)) or "transfers"
+        name = ", ".join(dict.fromkeys(axis.name for axis in mesh_axes_of(op))) or "transfers"
         return self.lanes.setdefault(name, len(self.lanes))
 
     def _transfer_seconds(self, op: Op) -> float:

@@ -1,13 +1,14 @@
 """Communication report: every collective of a per-device program with its bytes and reason."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from shardir import ops
-from shardir.cost.op_cost import sent_by
+from shardir.cost.op_cost import mesh_axes_of, sent_by
 from shardir.cost.trip_counts import Definitions, find_definitions, trip_count
+from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Loc, Module, Op
-from shardir.ir.sharding import Axis, count_positions
+from shardir.ir.sharding import Axes, count_positions
 from shardir.ops.communication.async_collectives import kind_of
 
 
@@ -63,12 +64,10 @@ def _collectives_of_block(
 
 
 def _describe(module: Module, op: Op, times: int | None) -> Collective:
-    axes: Sequence[Axis] = op.attrs.get("axes") or op.attrs.get("source") or ()
-    sizes = {name: size for mesh in module.meshes for name, size in mesh.axes}
     return Collective(
         kind_of(op),
-        tuple(a.name if a.size == sizes.get(a.name) else str(a) for a in axes),
-        count_positions(axes),
+        name_axes(module.meshes, mesh_axes_of(op)),
+        count_positions(mesh_axes_of(op)),
         sum(result.type.nbytes for result in op.results),
         sent_by(op),
         times,
@@ -76,6 +75,12 @@ def _describe(module: Module, op: Op, times: int | None) -> Collective:
         op.loc,
         op.why,
     )
+
+
+def name_axes(meshes: Iterable[Mesh], axes: Axes) -> tuple[str, ...]:
+    """Return the names of axes: `data`, or `data:(1)2` for a sub-axis."""
+    sizes = {name: size for mesh in meshes for name, size in mesh.axes}
+    return tuple(a.name if a.size == sizes.get(a.name) else str(a) for a in axes)
 
 
 @dataclass(frozen=True, slots=True)

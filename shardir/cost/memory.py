@@ -1,8 +1,13 @@
 """Memory requirements of programs, computed from the live ranges of values."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shardir.ir.module import Block, Module, Value
+from shardir.ops.control_flow.fused import fused
+
+Storage = Mapping[Value, Value]
+"""For each value that has no memory of its own, the value whose memory it shares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +52,33 @@ def estimate_memory(module: Module) -> MemoryEstimate:
     body = module.main.body
     arguments = sum(value.type.nbytes for value in body.params)
     results = sum(value.type.nbytes for value in body.returns)
-    alive = max(_live_bytes(body), default=0)
+    alive = max(_live_bytes(body, {}), default=0)
     peak = arguments + max(alive, results)
     return MemoryEstimate(arguments, results, peak - arguments - results, peak)
 
 
-def memory_timeline(module: Module) -> MemoryTimeline:
-    """Return the live bytes over the operations of the module's first function."""
-    body = module.main.body
-    alive = _live_bytes(body)
+def memory_timeline(module: Module, storage: Storage | None = None) -> MemoryTimeline:
+    """Return the live bytes over the operations of the module's first function.
+
+    Values in `storage` share the memory of others, which thus lives as long as all of them.
+    """
+    return block_timeline(module.main.body, storage or {})
+
+
+def block_timeline(body: Block, storage: Storage) -> MemoryTimeline:
+    """Return the live bytes over the operations of a block, whose parameters are its arguments."""
+    alive = _live_bytes(body, storage)
     position = alive.index(max(alive)) if alive else 0
-    last = _last_uses(body)
+    last = _last_uses(body, storage)
     values = [
         value
         for i, op in enumerate(body.ops[: position + 1])
         for value in op.results
-        if last[value] >= position or i == position
+        if value not in storage and (last[value] >= position or i == position)
     ]
     captured_bytes = sum(value.type.nbytes for value in values)
     return MemoryTimeline(
-        sum(value.type.nbytes for value in body.params),
+        sum(value.type.nbytes for value in body.params if value not in storage),
         tuple(alive),
         position,
         tuple(values),
@@ -74,36 +86,38 @@ def memory_timeline(module: Module) -> MemoryTimeline:
     )
 
 
-def _last_uses(block: Block) -> dict[Value, int]:
-    """Return the index of the last operation that uses each value; returned values are used after
-    all operations."""
+def _last_uses(block: Block, storage: Storage) -> dict[Value, int]:
+    """Return the index of the last operation that uses the memory of each value; returned values
+    are used after all operations."""
     last: dict[Value, int] = {}
     for i, op in enumerate(block.ops):
         for value in (*op.uses(), *op.results):
-            last[value] = i
+            last[storage.get(value, value)] = i
     for value in block.returns:
-        last[value] = len(block.ops)
+        last[storage.get(value, value)] = len(block.ops)
     return last
 
 
-def _live_bytes(block: Block) -> list[int]:
+def _live_bytes(block: Block, storage: Storage) -> list[int]:
     """Return, for each operation, the live bytes of the values that a block defines."""
     ending: dict[int, list[Value]] = {}
-    defined = {value for op in block.ops for value in op.results}
-    for value, i in _last_uses(block).items():
+    defined = {value for op in block.ops for value in op.results if value not in storage}
+    for value, i in _last_uses(block, storage).items():
         if value in defined:
             ending.setdefault(i, []).append(value)
     alive = 0
     result: list[int] = []
     for i, op in enumerate(block.ops):
-        alive += sum(value.type.nbytes for value in op.results)
-        inside = max((_peak_bytes_of_nested(inner) for inner in op.blocks), default=0)
+        alive += sum(value.type.nbytes for value in op.results if value in defined)
+        # A fused operation is one loop nest, which has no intermediate arrays.
+        blocks = () if op.spec is fused else op.blocks
+        inside = max((_peak_bytes_of_nested(inner, storage) for inner in blocks), default=0)
         result.append(alive + inside)
         alive -= sum(value.type.nbytes for value in ending.get(i, ()))
     return result
 
 
-def _peak_bytes_of_nested(block: Block) -> int:
+def _peak_bytes_of_nested(block: Block, storage: Storage) -> int:
     """Return the memory of a nested block, including its parameters."""
-    peak = max(_live_bytes(block), default=0)
-    return sum(value.type.nbytes for value in block.params) + peak
+    peak = max(_live_bytes(block, storage), default=0)
+    return sum(value.type.nbytes for value in block.params if value not in storage) + peak

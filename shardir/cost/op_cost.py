@@ -91,12 +91,18 @@ def sent_by(op: Op) -> int:
     """Return the bytes that each device sends in a collective, as `bytes_sent` counts them."""
     if not op.spec.collective:
         return 0
-    axes: Axes = op.attrs.get("axes") or op.attrs.get("source") or ()
+    axes = mesh_axes_of(op)
     kind = kind_of(op)
     is_shift = bool(op.attrs.get("axes"))
     if kind == "collective-permute" and not is_shift and op.attrs["source"] == op.attrs["target"]:
         return 0
     return bytes_sent(kind, op.operands[0].type.nbytes, count_positions(axes))
+
+
+def mesh_axes_of(op: Op) -> Axes:
+    """Return the mesh axes along which a collective communicates."""
+    axes: Axes = op.attrs.get("axes") or op.attrs.get("source") or ()
+    return axes
 
 
 def bytes_sent(kind: str, operand_nbytes: int, devices: int) -> int:

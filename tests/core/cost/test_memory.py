@@ -2,7 +2,7 @@
 
 import pytest
 
-from shardir.cost.memory import MemoryEstimate, estimate_memory
+from shardir.cost.memory import MemoryEstimate, estimate_memory, memory_timeline
 from shardir.text.parser import parse
 
 
@@ -67,3 +67,32 @@ def test_a_loop_needs_the_memory_of_one_iteration(length: int) -> None:
 
 def test_an_empty_program_needs_no_memory() -> None:
     assert memory("func @f() -> () {\n  return\n}") == MemoryEstimate(0, 0, 0, 0)
+
+
+def test_a_fused_operation_has_no_intermediate_arrays() -> None:
+    fused = """
+    func @f(%x: f32[256]) -> (f32[256]) {
+      %c = fused(%x) : f32[256] {
+        (%p: f32[256]) =>
+        %a = exp(%p) : f32[256]
+        %b = sin(%a) : f32[256]
+        yield %b
+      }
+      return %c
+    }"""
+    assert memory(fused) == MemoryEstimate(1024, 1024, 0, 2048)
+
+
+def test_values_that_share_memory_count_once() -> None:
+    module = parse("""
+    func @f(%x: f32[256]) -> (f32[16, 16]) {
+      %a = exp(%x) : f32[256]
+      %b = reshape(%a) : f32[16, 16]
+      %c = sin(%b) : f32[16, 16]
+      return %c
+    }""")
+    a, b, c = (op.result for op in module.main.body.ops)
+    assert memory_timeline(module).alive == (1024, 2048, 2048)
+    assert memory_timeline(module, {b: a}).alive == (1024, 1024, 2048)
+    (x,) = module.main.body.params
+    assert memory_timeline(module, {b: a, c: x}).alive == (1024, 1024, 1024)
