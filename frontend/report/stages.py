@@ -7,6 +7,7 @@ from typing import NamedTuple
 from shardir.frontend.report.records import DefinitionRecord, FoldRecord, StageRecord
 from shardir.frontend.report.tables import ReportTables, Table
 from shardir.ir.module import Loc, Module, Op
+from shardir.passes.explain.history import find_place
 from shardir.passes.explain.repetitions import find_repetitions
 from shardir.passes.explain.row_folding import without_names
 from shardir.passes.pipeline import Pass
@@ -161,13 +162,3 @@ def _location(
     op: Op, function: str, name: str, places: Mapping[tuple[str, str], Loc]
 ) -> Loc | None:
     return op.loc or find_place(function, name, places)
-
-
-def find_place(function: str, name: str, places: Mapping[tuple[str, str], Loc]) -> Loc | None:
-    """Return the location of a value, or of the value that it was made for: passes add suffixes."""
-    while name and places:
-        result = places.get((function, name))
-        if result is not None:
-            return result
-        name = name.rpartition(".")[0]
-    return None

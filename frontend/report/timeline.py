@@ -11,11 +11,11 @@ from shardir.frontend.report.records import (
     ScheduleRecord,
     SourceLineRecord,
 )
-from shardir.frontend.report.stages import find_place
 from shardir.frontend.report.tables import ReportTables
 from shardir.ir.module import Loc, Module, Op, Value
 from shardir.ops.communication.async_collectives import done, is_started
 from shardir.passes.collectives.overlap import Overlap
+from shardir.passes.explain.history import find_place
 from shardir.text.literals import format_name
 from shardir.text.printer import Printer
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from shardir.errors import DifferentiateError
 from shardir.ir.builder import Builder
 from shardir.ir.module import Op, Value
+from shardir.passes.autodiff.phases import GRADIENT_WHY
 
 Cotangents = tuple[Value | None, ...]
 """Cotangents of the results of an operation; `None` is zero."""
@@ -70,7 +71,7 @@ class Pullback:
             cotangents = tuple(map(self.pop_cotangent, op.results))
             if any(g is not None for g in cotangents):
                 self.b.loc = op.loc
-                self.b.why = f"gradient of %{op.results[0].name}"
+                self.b.why = f"{GRADIENT_WHY} %{op.results[0].name}"
                 new_ops = self._through(op, cotangents)
                 forward += reversed(new_ops) if isinstance(new_ops, tuple) else [new_ops]
             else:

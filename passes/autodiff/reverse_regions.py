@@ -15,6 +15,7 @@ from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import INEXACT
 from shardir.passes.autodiff.activity import active_values
 from shardir.passes.autodiff.checkpoint_policies import is_saved, saves_everything
+from shardir.passes.autodiff.phases import RECOMPUTED_WHY
 from shardir.passes.autodiff.pullback import Cotangents, Handler, Pullback
 from shardir.passes.autodiff.regions import (
     check_closed,
@@ -36,7 +37,7 @@ def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
         return outer.run(forward)
 
     b = outer.b
-    b.why = f"recomputed for the gradient of %{op.results[0].name}"
+    b.why = f"{RECOMPUTED_WHY} %{op.results[0].name}"
     inputs = list(dict.fromkeys((*op.operands, *body.captures())))
     barrier_results = _behind_barrier(
         outer, op, [*inputs, *(g for g in cotangents if g is not None)]

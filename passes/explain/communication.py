@@ -12,7 +12,7 @@ from shardir.cost.communication import (
     sum_collectives,
 )
 from shardir.ir.module import Module
-from shardir.passes.explain.history import SourceLocations
+from shardir.passes.explain.history import SourceLocations, find_place
 from shardir.passes.explain.reports import Report
 from shardir.text.literals import format_name
 
@@ -58,10 +58,6 @@ def tabulate(rows: Sequence[Collective]) -> Communication:
 def with_source_line(row: Collective, function: str, places: SourceLocations) -> Collective:
     """Return a collective with the line of the value it serves: passes only add suffixes to
     names."""
-    name = row.value
-    while row.loc is None and name:
-        loc = places.get((function, f"%{format_name(name)}"))
-        if loc is not None:
-            return replace(row, loc=loc)
-        name = name.rpartition(".")[0]
-    return row
+    if row.loc is not None:
+        return row
+    return replace(row, loc=find_place(function, f"%{format_name(row.value)}", places))

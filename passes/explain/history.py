@@ -26,6 +26,17 @@ from shardir.text.printer import Printer, format_axis
 SourceLocations = Mapping[tuple[str, str], Loc]
 """Source locations by function, and value (`%x`) or result (`result 0`)."""
 
+
+def find_place(function: str, name: str, places: SourceLocations) -> Loc | None:
+    """Return the location of a value, or of the value that it was made for: passes add suffixes."""
+    while name and places:
+        result = places.get((function, name))
+        if result is not None:
+            return result
+        name = name.rpartition(".")[0]
+    return None
+
+
 Derived = TypeVar("Derived")
 TensorVisit = tuple[PropagationStep, int]
 """A visit of an operation, and the number of one of its tensors."""

@@ -73,7 +73,7 @@ def _chain(chain: Chain) -> Iterator[str]:
         )
         for link in chain.links
     ]
-    yield from _columns(list(_fold_steps(rows)))
+    yield from align_columns(list(_fold_steps(rows)))
 
 
 def _fold_steps(rows: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
@@ -122,7 +122,7 @@ def _(report: Conflicts) -> str:
         for row, group in folded
     ]
     head = ("operation", "factor", "kept", "given up", "because", "to receive")
-    lines = [*_columns(_first_rows(rows), head), *_omitted_rows(rows)]
+    lines = [*align_columns(_first_rows(rows), head), *_omitted_rows(rows)]
     for row, group in folded[:MAX_ROWS]:
         notes = [row.detail] if row.detail else []
         for request in (row.kept, row.given_up):
@@ -166,7 +166,7 @@ def _(report: Difference) -> str:
         lines += [
             "",
             f"{count_noun(len(rows), 'value')} sharded differently",
-            *_columns(_first_rows(rows)),
+            *align_columns(_first_rows(rows)),
         ]
         lines += _omitted_rows(rows)
     else:
@@ -181,7 +181,7 @@ def _traffic(before: Traffic, after: Traffic) -> Iterator[str]:
         return
     yield f"communication: {_total(before)} -> {_total(after)}"
     old, new = ({k: (n, b) for k, n, b in t.kinds} for t in (before, after))
-    yield from _columns([
+    yield from align_columns([
         (f"  {kind}", _amount(*old.get(kind, (0, 0))), "->", _amount(*new.get(kind, (0, 0))))
         for kind in sorted({**old, **new})
     ])  # fmt: skip
@@ -203,7 +203,7 @@ def _(report: OrderSensitivity) -> str:
     behind = dict.fromkeys(a for row in report.rows for a in row.annotations)
     return "\n".join([
         f"{count_noun(len(rows), 'value')} sharded differently in another order",
-        *_columns(_first_rows(rows), ("value", "lifo", "fifo")),
+        *align_columns(_first_rows(rows), ("value", "lifo", "fifo")),
         *_omitted_rows(rows),
         "",
         "because of",
@@ -214,7 +214,7 @@ def _(report: OrderSensitivity) -> str:
 @report_text.register
 def _(report: Coverage) -> str:
     lines = [f"{count_noun(len(report.unruled), 'operation')} without a factor rule"]
-    lines += _columns(
+    lines += align_columns(
         [(f"  {op.op}", f"stops {', '.join(op.axes) or 'nothing'}", _location_text(op.loc))
          for op in report.unruled]
     )  # fmt: skip
@@ -232,7 +232,7 @@ def _(report: Coverage) -> str:
     ]
     dims = count_noun(len(report.whole), "dimension")
     lines += ["", f"{dims} unsharded although an axis is free"]
-    lines += [*_columns(_first_rows(all_rows)), *_omitted_rows(all_rows)]
+    lines += [*align_columns(_first_rows(all_rows)), *_omitted_rows(all_rows)]
     lines += ["", f"{count_noun(len(report.idle), 'annotation')} without effect"]
     return "\n".join([*lines, *_annotations(report.idle)])
 
@@ -244,14 +244,14 @@ def _(report: Summary) -> str:
     nbytes = sum(row.nbytes for row in report.conflicts)
     lines += [
         "",
-        *_columns([
+        *align_columns([
             ("conflicts", str(len(report.conflicts)), show_bytes(nbytes), "--conflicts"),
             ("depend on the order", str(report.dependent), "", "--order"),
             ("without a rule", str(report.unruled), "", "--coverage"),
         ]),
         "",
         report.traffic.error or f"communication: {_total(report.traffic)}",
-        *_columns([(f"  {k}", _amount(n, b)) for k, n, b in report.traffic.kinds]),
+        *align_columns([(f"  {k}", _amount(n, b)) for k, n, b in report.traffic.kinds]),
     ]  # fmt: skip
     return "\n".join(lines)
 
@@ -268,7 +268,7 @@ def _(report: Communication) -> str:
         rows = [(f"  {word or '(no line)'}", *_numbers(group)) for word, group in table]
         lines += [
             "",
-            *_columns(_first_rows(rows), (title, "count", "result", "sent")),
+            *align_columns(_first_rows(rows), (title, "count", "result", "sent")),
             *_omitted_rows(rows),
         ]
     listed = [
@@ -279,7 +279,7 @@ def _(report: Communication) -> str:
     ]
     lines += [
         "",
-        *_columns(_first_rows(listed), ("value", "collective", "", "result", "why", "line")),
+        *align_columns(_first_rows(listed), ("value", "collective", "", "result", "why", "line")),
     ]
     return "\n".join([*lines, *_omitted_rows(listed)])
 
@@ -305,7 +305,7 @@ def _(report: XlaComparison) -> str:
     lines = [
         f"{report.xla.module}: XLA's collectives beside those of shardir's plan",
         "",
-        *_columns(totals, ("", "count", "result", "sent")),
+        *align_columns(totals, ("", "count", "result", "sent")),
     ]
     rows = [
         (f"  {each.line or '(no line)'}", _by_kind(each.xla), _by_kind(each.planned), _extra(each))
@@ -313,7 +313,7 @@ def _(report: XlaComparison) -> str:
     ]
     if rows:
         head = ("by line", "XLA sends", "the plan sends", "difference")
-        lines += ["", *_columns(_first_rows(rows), head), *_omitted_rows(rows)]
+        lines += ["", *align_columns(_first_rows(rows), head), *_omitted_rows(rows)]
     for each in report.lines:
         if each.extra > 0:
             lines += ["", *_extra_bytes(each)]
@@ -377,7 +377,7 @@ def _ways(ways: Sequence[ReshardAlternative]) -> Iterator[str]:
         )
         for way in ways
     ]
-    yield from _columns(rows)
+    yield from align_columns(rows)
 
 
 def _spent(group: CommunicationTotal) -> str:
@@ -405,7 +405,7 @@ def _collective(each: Collective, group: Sequence[Collective]) -> tuple[str, ...
 
 def _annotations(annotations: Iterable[Annotation]) -> list[str]:
     return list(
-        _columns(
+        align_columns(
             [
                 (f"  {annotation}{format_times(group)}", _location_text(annotation.loc))
                 for annotation, group in fold_rows(
@@ -432,7 +432,7 @@ def _with_location(text: str, loc: Loc | None) -> str:
     return f"{text}  {loc}" if loc else text
 
 
-def _columns(rows: Sequence[tuple[str, ...]], head: tuple[str, ...] = ()) -> Iterator[str]:
+def align_columns(rows: Sequence[tuple[str, ...]], head: tuple[str, ...] = ()) -> Iterator[str]:
     """Yield the rows in aligned columns."""
     if not rows:
         return

@@ -1,9 +1,9 @@
 """Memory requirements of programs, computed from the live ranges of values."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from shardir.ir.module import Block, Module, Value
+from shardir.ir.module import Block, Module, Op, Value
 from shardir.ops.control_flow.fused import fused
 
 Storage = Mapping[Value, Value]
@@ -86,12 +86,17 @@ def block_timeline(body: Block, storage: Storage) -> MemoryTimeline:
     )
 
 
+def used_by(op: Op) -> Iterable[Value]:
+    """Return the values that an operation uses; the block of a fused operation captures none."""
+    return op.operands if op.spec is fused else op.uses()
+
+
 def _last_uses(block: Block, storage: Storage) -> dict[Value, int]:
     """Return the index of the last operation that uses the memory of each value; returned values
     are used after all operations."""
     last: dict[Value, int] = {}
     for i, op in enumerate(block.ops):
-        for value in (*op.uses(), *op.results):
+        for value in (*used_by(op), *op.results):
             last[storage.get(value, value)] = i
     for value in block.returns:
         last[storage.get(value, value)] = len(block.ops)

@@ -1,0 +1,76 @@
+"""`simulate`: the time and memory of a per-device program on a machine."""
+
+from collections.abc import Sequence
+
+from shardir.errors import MachineError
+from shardir.ir.module import Module
+from shardir.passes.explain.history import SourceLocations
+from shardir.passes.pipeline import Pipeline
+from shardir.passes.simulation.block_simulation import BlockSimulator
+from shardir.passes.simulation.machine_model import MachineModel
+from shardir.passes.simulation.memory_use import memory_use
+from shardir.passes.simulation.simulation import Simulation
+from shardir.passes.simulation.utilization import (
+    Flops,
+    executed_flops,
+    model_flops,
+    utilization,
+)
+from shardir.passes.simulation.work import PICOSECONDS
+
+FUSION_PIPELINE = "inline,fuse"
+"""The passes from the program of each device to the kernels of a target without passes of its
+own."""
+
+
+def simulate(
+    module: Module,
+    machine: MachineModel,
+    *,
+    traced: Module | None = None,
+    fusion: str = FUSION_PIPELINE,
+    donated: Sequence[int] = (),
+    memory_bytes: int | None = None,
+    places: SourceLocations | None = None,
+) -> Simulation:
+    """Return the time and memory of one run of a partitioned program on a machine.
+
+    `traced` is the program before it was partitioned, whose flops MFU counts; without it, those of
+    all devices count. `fusion` are the passes that form kernels. Results may reuse the memory of
+    the arguments with the numbers `donated`. `memory_bytes` is a capacity to compare the peak with.
+    `places` are the lines of values without a line of their own.
+    """
+    main = module.main
+    if main.spmd is None and any(mesh.size > 1 for mesh in module.meshes):
+        raise MachineError(
+            f"@{main.name} has not been partitioned, and a simulation needs the program of each "
+            "device; run the default passes first"
+        )
+    devices = max((mesh.size for mesh in module.meshes), default=1)
+    kernels = Pipeline.parse(fusion)(module) if fusion else module
+    simulator = BlockSimulator(kernels, machine)
+    schedule = simulator.simulate(kernels.main.body)
+    memory = memory_use(kernels, donated, places)
+    executed = executed_flops(module)
+    if traced is None:
+        needed: Flops = {dtype: n * devices for dtype, n in model_flops(module).items()}
+    else:
+        needed = model_flops(traced)
+    seconds = schedule.breakdown.duration / PICOSECONDS
+    notes = [
+        f"%{name} is a while whose trip count is not a constant; its body counts once"
+        + (f" ({loc})" if loc else "")
+        for name, loc in simulator.unknown
+    ]
+    return Simulation(
+        main.name,
+        machine.name,
+        devices,
+        schedule.breakdown,
+        utilization(needed, machine, seconds * devices) if executed else None,
+        utilization(executed, machine, seconds) if executed else None,
+        memory,
+        memory_bytes,
+        schedule,
+        tuple(notes),
+    )

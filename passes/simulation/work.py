@@ -1,0 +1,169 @@
+"""The work of one operation: its kind, the streams that it occupies, and its duration.
+
+A stream runs one operation at a time: there is one for computation, and one for each mesh axis.
+Durations are whole picoseconds, so that sums do not depend on the order of the operations.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shardir import ops
+from shardir.cost.communication import name_axes
+from shardir.cost.op_cost import cost_of_block, flops_of, memory_of, mesh_axes_of
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Op, Value
+from shardir.ops.communication.annotations import (
+    checkpoint_name,
+    data_flow_edge,
+    optimization_barrier,
+    propagation_barrier,
+    reshard,
+    sharding_constraint,
+    sharding_group,
+)
+from shardir.ops.communication.async_collectives import done, is_started, kind_of
+from shardir.ops.control_flow.fused import REDUCTIONS, fused
+from shardir.ops.elementwise.bitcast import bitcast
+from shardir.passes.simulation.machine_model import MachineModel
+
+COMPUTE_STREAM = "compute"
+PICOSECONDS = 1e12
+"""Picoseconds per second."""
+
+VIEWS = frozenset(
+    {
+        ops.reshape,
+        ops.stop_gradient,
+        bitcast,
+        checkpoint_name,
+        data_flow_edge,
+        done,
+        optimization_barrier,
+        propagation_barrier,
+        reshard,
+        sharding_constraint,
+        ops.vary,
+    }
+)
+"""Operations whose results are their operands in the same memory; they run no kernel."""
+_WITHOUT_KERNEL = VIEWS | {ops.axis_index, ops.constant, sharding_group}
+_DATA_MOVEMENT = frozenset(
+    {
+        ops.broadcast,
+        ops.concatenate,
+        ops.dynamic_slice,
+        ops.dynamic_update_slice,
+        ops.gather,
+        ops.iota,
+        ops.pad,
+        ops.reverse,
+        ops.roll,
+        ops.scatter,
+        ops.slice_,
+        ops.transpose,
+        ops.all_slice,
+    }
+)
+_READ_PARTLY = frozenset({ops.slice_, ops.dynamic_slice, ops.gather, ops.all_slice})
+"""Operations that read only the elements of the first operand that they return."""
+_WRITE_PARTLY = frozenset({ops.scatter, ops.dynamic_update_slice})
+"""Operations that change some elements of the first operand, in place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of one execution of an operation.
+
+    `kind` is a kind of computation, or the name of a collective. `axes` are the mesh axes of a
+    collective as text; `streams` are empty for an operation that takes no time.
+    """
+
+    kind: str
+    streams: tuple[str, ...]
+    duration: int
+    axes: str = ""
+
+
+class WorkModel:
+    """The work of operations without blocks (other than `fused`) on one machine."""
+
+    def __init__(self, machine: MachineModel, meshes: Sequence[Mesh]) -> None:
+        self.machine, self.meshes = machine, meshes
+
+    def work_of(self, op: Op) -> Work:
+        """Return the work of an operation."""
+        if op.spec.collective:
+            return self._collective(op)
+        if op.spec in _WITHOUT_KERNEL:
+            return Work("", (), 0)
+        if op.spec in (ops.dot, ops.convolution):
+            seconds = self.machine.matmul_seconds(
+                flops_of(op), memory_of(op), op.operands[0].type.dtype
+            )
+        else:
+            seconds = self.machine.pointwise_seconds(
+                _pointwise_flops(op), _bytes_moved(op), _dtype_of(op)
+            )
+        return Work(computation_kind(op), (COMPUTE_STREAM,), _round(seconds))
+
+    def _collective(self, op: Op) -> Work:
+        """Return the work of a collective. One that is not started before occupies the computation
+        too."""
+        axes = mesh_axes_of(op)
+        names = name_axes(self.meshes, axes)
+        moved = [axis for axis in axes if axis.size > 1]
+        if not moved or (op.attrs.get("source") and op.attrs["source"] == op.attrs["target"]):
+            return Work(kind_of(op), (), 0, ", ".join(names))
+        nbytes = max(value.type.nbytes for value in op.tensors)
+        seconds = self.machine.collective_seconds(kind_of(op), nbytes, names)
+        streams = tuple(dict.fromkeys(axis.name for axis in moved))
+        return Work(
+            kind_of(op),
+            streams if is_started(op) else (COMPUTE_STREAM, *streams),
+            _round(seconds),
+            ", ".join(names),
+        )
+
+
+def computation_kind(op: Op) -> str:
+    """Return the kind of a computation, for the table of times."""
+    if op.spec is ops.dot:
+        return "matrix products"
+    if op.spec is ops.convolution:
+        return "convolutions"
+    if op.spec is fused:
+        is_reduction = any(inner.spec in REDUCTIONS for inner in op.blocks[0].ops)
+        return "reductions" if is_reduction else "elementwise"
+    if op.spec in REDUCTIONS:
+        return "reductions"
+    if op.spec.elementwise:
+        return "elementwise"
+    return "data movement" if op.spec in _DATA_MOVEMENT else op.name
+
+
+def _pointwise_flops(op: Op) -> int:
+    return cost_of_block(op.blocks[0]).flops if op.spec is fused else flops_of(op)
+
+
+def _bytes_moved(op: Op) -> int:
+    """Return the bytes that a kernel reads and writes."""
+    if op.spec in _READ_PARTLY:
+        indices = sum(_nbytes(value) for value in op.operands[1:])
+        return 2 * op.result.type.nbytes + indices
+    if op.spec in _WRITE_PARTLY:
+        return 2 * sum(_nbytes(value) for value in op.operands[1:])
+    return memory_of(op)
+
+
+def _nbytes(value: Value) -> int:
+    return value.type.nbytes
+
+
+def _dtype_of(op: Op) -> str:
+    """Return the dtype of the largest tensor of an operation."""
+    tensors = tuple(op.tensors)
+    return max(tensors, key=_nbytes).type.dtype if tensors else "f32"
+
+
+def _round(seconds: float) -> int:
+    return round(seconds * PICOSECONDS)
