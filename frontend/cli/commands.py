@@ -19,6 +19,7 @@ from shardir.frontend.cli.options import (
     ReportFormat,
     RuleTexts,
     Seed,
+    SimulationFormat,
     Specs,
 )
 
@@ -244,6 +245,66 @@ def explain(
         rule=rule,
         program=program,
         html=html,
+        to=to,
+    )
+
+
+SIMULATE_EXAMPLES = """Examples:
+
+  shardir simulate mymodule:train_step --mesh data=64,model=8 --machine a100x8
+
+  shardir simulate mymodule:train_step --mesh data=64,model=8 --machine a100x8 --memory 80GiB
+
+  shardir simulate mymodule:train_step --mesh data=8 --machine h100x8 --passes default,overlap
+
+  shardir simulate mlp.ir --machine cluster.toml --link model=nvlink
+
+  shardir simulate mlp.ir --machine a100x8 --to trace-events"""
+
+
+def simulate(
+    file: FileOrFunction,
+    machine: Annotated[
+        str, typer.Option(help="name of a machine description, or a file that ends in .toml")
+    ],
+    mesh: MeshSizes = None,
+    args: Arguments = None,
+    specs: Specs = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="memory of a device, such as 80GiB; states whether the program fits"),
+    ] = None,
+    link: Annotated[
+        list[str] | None, typer.Option(help="link of a mesh axis, such as model=nvlink")
+    ] = None,
+    passes: Annotated[
+        str | None,
+        typer.Option(
+            help="passes, such as default,overlap (default: those of jit)",
+            autocompletion=complete_pipeline,
+        ),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="target of emit whose passes form kernels, such as gpu")
+    ] = None,
+    to: Annotated[
+        SimulationFormat, typer.Option(help="a table, or a timeline for Perfetto")
+    ] = SimulationFormat.text,
+) -> None:
+    """Predict the time and the memory of one step of a program on a machine."""
+    # For start-up time.
+    from shardir.frontend.cli.simulate import simulate_program
+
+    simulate_program(
+        file=file,
+        machine=machine,
+        mesh=mesh,
+        args=args,
+        specs=specs,
+        memory=memory,
+        link=link,
+        passes=passes,
+        target=target,
         to=to,
     )
 

@@ -44,6 +44,7 @@ for _command, _examples, _name in (
     (commands.opt, commands.OPT_EXAMPLES, "opt"),
     (commands.run, commands.RUN_EXAMPLES, "run"),
     (commands.explain, commands.EXPLAIN_EXAMPLES, "explain"),
+    (commands.simulate, commands.SIMULATE_EXAMPLES, "simulate"),
     (commands.emit, commands.EMIT_EXAMPLES, "emit"),
     (commands.draw, commands.DRAW_EXAMPLES, "draw"),
     (commands.profile, commands.PROFILE_EXAMPLES, "profile"),

@@ -32,6 +32,13 @@ class ReportFormat(StrEnum):
     model_explorer = "model-explorer"
 
 
+class SimulationFormat(StrEnum):
+    """The forms in which `simulate --to` prints a simulation."""
+
+    text = "text"
+    trace_events = "trace-events"
+
+
 File = Annotated[str, typer.Argument(help="a file of IR text, or - for standard input")]
 
 FileOrFunction = Annotated[

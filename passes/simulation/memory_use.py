@@ -7,7 +7,7 @@ of their type.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shardir import ops
 from shardir.cost.memory import MemoryTimeline, block_timeline, used_by
@@ -47,7 +47,7 @@ class MemoryUse:
     by_kind: dict[MemoryKind, int]
     by_line: tuple[LineMemory, ...]
     position: str
-    alive: dict[Op, int]
+    alive: dict[Op, int] = field(compare=False)
 
 
 def memory_use(

@@ -1,4 +1,14 @@
-"""Formatting of byte counts."""
+"""Formatting and parsing of byte counts."""
+
+import re
+
+from shardir.errors import MachineError
+
+_UNITS = {
+    **{"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
+    **{"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
+}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?(?:e\d+)?)\s*([A-Za-z]*)\s*")
 
 
 def show_bytes(count: float) -> str:
@@ -10,3 +20,14 @@ def show_bytes(count: float) -> str:
         if count < 1024:
             return f"{count:.1f} {unit}"
     return f"{count / 1024:.1f} PiB"
+
+
+def parse_bytes(size: int | str) -> int:
+    """Return the byte count of a size such as `80GiB`, `80 GB` or a number; raise `MachineError`
+    for other text."""
+    if isinstance(size, int) and not isinstance(size, bool) and size > 0:
+        return size
+    match = _SIZE.fullmatch(size) if isinstance(size, str) else None
+    if match is None or match[2] not in _UNITS or float(match[1]) == 0:
+        raise MachineError(f"{size!r} is not a memory size; write it as 80GiB, 80GB or 80e9")
+    return round(float(match[1]) * _UNITS[match[2]])

@@ -14,7 +14,7 @@ from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.config import resolve_pipeline
-from shardir.frontend.dispatch.donation import run_with_donation
+from shardir.frontend.dispatch.donation import reusable_parameters, run_with_donation
 from shardir.frontend.dispatch.lowering import LoweredProgram
 from shardir.frontend.dispatch.runnable import Runnable, default_pipeline
 from shardir.frontend.dispatch.stages.argument_check import check_arguments, check_structure
@@ -40,6 +40,7 @@ from shardir.text.printer import print_module
 if TYPE_CHECKING:
     from shardir.backends.emission import Emission
     from shardir.frontend.dispatch.stages.emission import BoundaryNames
+    from shardir.frontend.dispatch.stages.step_simulation import MachineLike
     from shardir.frontend.profiling.profile_data import Profile
     from shardir.frontend.report.build import ReportInput
     from shardir.frontend.report.program_report import ProgramReport
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         Explanation,
         OrderSensitivity,
     )
+    from shardir.passes.simulation import Simulation
 
 
 @final
@@ -191,6 +193,38 @@ class Lowered:
         from shardir.passes import explain  # For start-up time.
 
         return explain.coverage(self)
+
+    @traceback_boundary
+    def simulate(
+        self,
+        machine: "MachineLike",
+        *,
+        links: Mapping[str, str] | None = None,
+        target: str | None = None,
+        memory: int | str | None = None,
+    ) -> "Simulation":
+        """Return the predicted time and memory of one run; see `Compiled.simulate`.
+
+        The program is partitioned, and not compiled.
+        """
+        from shardir.frontend.dispatch.stages.step_simulation import (  # For start-up time.
+            simulate_step,
+        )
+
+        return simulate_step(
+            default_pipeline(self._plan)(self.module),
+            machine,
+            traced=self.module,
+            links=links,
+            target=target,
+            memory=memory,
+            donated=reusable_parameters(
+                self._donated,
+                self.module.main,
+                [value.type for value in self.module.main.body.returns],
+            ),
+            places=self.user_locations,
+        )
 
     @traceback_boundary
     def report(self, path: str | os.PathLike[str] | None = None) -> "ProgramReport":
@@ -431,6 +465,37 @@ class Compiled:
     def memory_analysis(self) -> MemoryAnalysis:
         """Return the bytes that one run allocates on each device, and in this process."""
         return memory_analysis(self.module, self._program.memory(), self._program.donated_bytes())
+
+    @traceback_boundary
+    def simulate(
+        self,
+        machine: "MachineLike",
+        *,
+        links: Mapping[str, str] | None = None,
+        target: str | None = None,
+        memory: int | str | None = None,
+    ) -> "Simulation":
+        """Return the predicted time and memory of one run on a machine.
+
+        `machine` is the name of a description (`"a100x8"`), the path of one, or a result of
+        `shardir.machine.load_machine`. `links` names the link of a mesh axis
+        (`{"model": "nvlink"}`). `target` is a target of `emit`, whose passes form kernels. `memory`
+        is a capacity such as `"80GiB"`: the result states whether the program fits.
+        """
+        from shardir.frontend.dispatch.stages.step_simulation import (  # For start-up time.
+            simulate_step,
+        )
+
+        return simulate_step(
+            self.module,
+            machine,
+            traced=self._lowered.module,
+            links=links,
+            target=target,
+            memory=memory,
+            donated=self._program.donated,
+            places=self._lowered.user_locations,
+        )
 
     @property
     def in_tree(self) -> tree.PyTreeDef:

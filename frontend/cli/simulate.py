@@ -1,0 +1,64 @@
+"""`shardir simulate` predicts the time and memory of a program on a machine."""
+
+import typer
+
+from shardir.frontend.cli.options import CommandError, SimulationFormat
+from shardir.frontend.cli.targets import load_target
+from shardir.frontend.dispatch.stages.step_simulation import simulate_step
+from shardir.frontend.report.simulated_schedule import simulation_trace_events
+from shardir.ops.opaque import check_no_opaque_operations
+from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
+from shardir.passes.simulation import Simulation
+
+
+def simulate_program(
+    file: str,
+    machine: str,
+    mesh: str | None,
+    args: str | None,
+    specs: str | None,
+    memory: str | None,
+    link: list[str] | None,
+    passes: str | None,
+    target: str | None,
+    to: SimulationFormat,
+) -> None:
+    """Print the simulation of a program."""
+    links = _parse_links(link or ())
+    program = load_target(file, mesh, args, specs)
+    check_no_opaque_operations(program.module)
+    if program.lowered is not None:
+        lowered = program.lowered if passes is None else program.lowered.with_passes(passes)
+        simulation: Simulation = lowered.simulate(
+            machine, links=links or None, target=target, memory=memory
+        )
+    else:
+        module = program.module
+        if module.main.spmd is None or passes is not None:
+            default = Pipeline.parse(DEFAULT_PIPELINE)
+            module = (default if passes is None else Pipeline.extend(passes, default))(module)
+        simulation = simulate_step(
+            module,
+            machine,
+            traced=program.module if program.module.main.spmd is None else None,
+            links=links or None,
+            target=target,
+            memory=memory,
+            places=program.locations,
+        )
+    if to is SimulationFormat.trace_events:
+        typer.echo(simulation_trace_events(simulation), nl=False)
+    else:
+        typer.echo(str(simulation))
+
+
+def _parse_links(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
+    links = {}
+    for text in texts:
+        axis, equals, link = text.partition("=")
+        if not (axis and equals and link):
+            raise CommandError(
+                f"{text!r} does not name the link of an axis; write it as model=nvlink"
+            )
+        links[axis] = link
+    return links

@@ -1,0 +1,70 @@
+"""Simulation of a lowered program on a machine, which is given as a description or by name."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+
+from shardir.backends.emission import get_target
+from shardir.display.byte_sizes import parse_bytes
+from shardir.errors import MachineError
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.quoting import brief
+from shardir.frontend.source_locations import with_location
+from shardir.ir.module import Module
+from shardir.machine import Machine, load_machine
+from shardir.passes.explain.history import SourceLocations
+from shardir.passes.simulation import MachineModel, Simulation, simulate
+from shardir.passes.simulation.simulate import FUSION_PIPELINE
+
+MachineLike = MachineModel | str | PathLike[str]
+
+
+def simulate_step(
+    module: Module,
+    machine: MachineLike,
+    *,
+    traced: Module | None = None,
+    links: Mapping[str, str] | None = None,
+    target: str | None = None,
+    memory: int | str | None = None,
+    donated: Sequence[int] = (),
+    places: SourceLocations | None = None,
+) -> Simulation:
+    """Return the simulation of a partitioned module; see `Compiled.simulate`."""
+    axes = {name: size for mesh in module.meshes for name, size in mesh.axes}
+    if isinstance(machine, (str, PathLike)):
+        found: MachineModel = load_machine(
+            machine if isinstance(machine, str) else Path(machine), axes=axes, links=links
+        )
+    elif not hasattr(machine, "collective_seconds"):
+        raise ArgumentError(
+            with_location(
+                "the machine of simulate is a name, a path, or a result of "
+                f"shardir.machine.load_machine, not {brief(machine)}"
+            )
+        )
+    elif links is not None:
+        raise ArgumentError(
+            with_location("links of simulate are for a machine given by its name or path")
+        )
+    else:
+        found = machine
+    if isinstance(found, Machine) and (wrong := _differing_axis(found, axes)) is not None:
+        raise MachineError(
+            f"machine {found.name!r} was loaded for the axes {dict(found.axes)}, and the program's "
+            f"mesh has {wrong}={axes[wrong]}; load it with axes={axes}"
+        )
+    return simulate(
+        module,
+        found,
+        traced=traced,
+        fusion=FUSION_PIPELINE if target is None else get_target(target).pipeline,
+        donated=donated,
+        memory_bytes=None if memory is None else parse_bytes(memory),
+        places=places,
+    )
+
+
+def _differing_axis(machine: Machine, axes: Mapping[str, int]) -> str | None:
+    """Return an axis of a mesh that a machine was loaded without or with another size."""
+    return next((axis for axis, size in axes.items() if machine.axes.get(axis) != size), None)

@@ -1,0 +1,87 @@
+"""`Compiled.simulate` and `Lowered.simulate`."""
+
+import numpy as np
+import pytest
+
+import shardir
+import shardir.numpy as jnp
+from shardir.errors import MachineError
+from shardir.frontend.errors import ArgumentError
+from shardir.machine import load_machine
+from shardir.sharding import NamedSharding, PartitionSpec as P
+from tests.error_assertions import first_line
+
+MESH = shardir.sharding.AbstractMesh((4, 2), ("data", "model"))
+
+
+def struct(shape: tuple[int, ...], *axes: str | None) -> shardir.ShapeDtypeStruct:
+    return shardir.ShapeDtypeStruct(shape, np.float32, sharding=NamedSharding(MESH, P(*axes)))
+
+
+def loss(w: shardir.Array, x: shardir.Array) -> shardir.Array:
+    return jnp.mean(jnp.tanh(x @ w) ** 2)
+
+
+def step(w: shardir.Array, m: shardir.Array, x: shardir.Array) -> tuple[shardir.Array, ...]:
+    value, gradient = shardir.value_and_grad(loss)(w, x)
+    m = 0.9 * m + gradient
+    return w - 0.1 * m, m, value
+
+
+ARGUMENTS = (
+    struct((256, 256), None, "model"),
+    struct((256, 256), None, "model"),
+    struct((64, 256), "data"),
+)
+
+
+def test_lowered_and_compiled_functions_have_the_same_simulation() -> None:
+    lowered = shardir.jit(step, donate_argnums=(0, 1)).lower(*ARGUMENTS)
+    simulation = lowered.simulate("a100x8", memory="80GiB")
+    assert simulation == lowered.compile().simulate("a100x8", memory=80 * 2**30)
+    machine = load_machine("a100x8", axes={"data": 4, "model": 2})
+    assert simulation == lowered.simulate(machine, memory=80 * 2**30)
+    shard = 256 * 128 * 4
+    kinds = {kind.value: nbytes for kind, nbytes in simulation.memory.by_kind.items()}
+    assert (kinds["parameters"], kinds["optimizer state"]) == (shard, shard)
+    assert kinds["arguments"] == 16 * 256 * 4
+    assert simulation.fits
+    assert simulation.devices == 8
+
+
+def test_donated_arguments_are_reused() -> None:
+    donated = shardir.jit(step, donate_argnums=(0, 1)).lower(*ARGUMENTS).simulate("a100x8")
+    kept = shardir.jit(step).lower(*ARGUMENTS).simulate("a100x8")
+    assert kept.memory.peak > donated.memory.peak
+    assert kept.fits is None
+
+
+def test_started_collectives_are_hidden() -> None:
+    lowered = shardir.jit(step).lower(*ARGUMENTS)
+    plain = lowered.simulate("a100x8").breakdown
+    overlapped = lowered.with_passes("default,overlap").simulate("a100x8").breakdown
+    assert not any(plain.hidden.values())
+    assert overlapped.exposed_total <= plain.exposed_total
+
+
+def test_a_machine_of_another_mesh_is_refused() -> None:
+    lowered = shardir.jit(step).lower(*ARGUMENTS)
+    with pytest.raises(MachineError) as raised:
+        lowered.simulate(load_machine("a100x8", axes={"data": 8}))
+    assert str(raised.value) == (
+        "machine 'a100x8' was loaded for the axes {'data': 8}, and the program's mesh has data=4; "
+        "load it with axes={'data': 4, 'model': 2}"
+    )
+
+
+def test_what_is_no_machine_is_refused() -> None:
+    lowered = shardir.jit(step).lower(*ARGUMENTS)
+    with pytest.raises(ArgumentError) as raised:
+        lowered.simulate(3)  # type: ignore[arg-type]
+    assert first_line(raised) == (
+        "the machine of simulate is a name, a path, or a result of shardir.machine.load_machine, "
+        "not 3"
+    )
+    with pytest.raises(ArgumentError) as raised:
+        lowered.simulate(load_machine("a100x8", axes={"data": 4, "model": 2}), links={"data": "x"})
+    assert first_line(raised) == "links of simulate are for a machine given by its name or path"
