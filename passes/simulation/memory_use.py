@@ -65,7 +65,9 @@ class _MemoryCounter:
         self._share_views(body)
         self._share_donated(body, donated)
         self.kinds = kinds_of_arguments(module.main)
-        self.kinds.update(self._kinds_of_values(body))
+        self.kinds.update(dict.fromkeys(self._activations(body), MemoryKind.ACTIVATIONS))
+        results = (self.storage.get(value, value) for value in body.returns)
+        self.kinds.update({x: MemoryKind.RESULTS for x in results if x not in self.kinds})
 
     def _share_views(self, block: Block) -> None:
         """Let views share the memory of their operands, and carried values that of results."""
@@ -96,23 +98,21 @@ class _MemoryCounter:
         self.storage.update({v: reused[root] for v, root in self.storage.items() if root in reused})
         self.storage.update(reused)
 
-    def _kinds_of_values(self, body: Block) -> Iterator[tuple[Value, MemoryKind]]:
-        """Yield the results, and the activations: values of the forward computation that the
-        gradient uses."""
+    def _activations(self, block: Block) -> Iterator[Value]:
+        """Yield the activations of a block and of its blocks: values of the forward computation
+        that the gradient uses."""
         in_gradient: set[Value] = set()
         forward: set[Value] = set()
-        for op in body.ops:
+        for op in block.ops:
+            if op.spec is not fused:
+                for inner in op.blocks:
+                    yield from self._activations(inner)
             uses = {self.storage.get(value, value) for value in used_by(op)}
             if _belongs_to_gradient(op) or not in_gradient.isdisjoint(uses):
                 in_gradient.update(op.results)
-                yield from ((value, MemoryKind.ACTIVATIONS) for value in uses & forward)
+                yield from uses & forward
             else:
                 forward.update(op.results)
-        yield from (
-            (root, MemoryKind.RESULTS)
-            for root in (self.storage.get(value, value) for value in body.returns)
-            if root not in self.function.body.params
-        )
 
     def count(self) -> MemoryUse:
         body = self.function.body
@@ -147,7 +147,7 @@ class _MemoryCounter:
         )
 
     def _rows(
-        self, block: Block, timeline: MemoryTimeline, is_nested: bool = False
+        self, block: Block, timeline: MemoryTimeline
     ) -> Iterator[tuple[int, MemoryKind, str, str]]:
         """Yield bytes, kind, line and name of the values that a block holds at its peak."""
         if not block.ops:
@@ -155,8 +155,6 @@ class _MemoryCounter:
         makers = {value: op for op in block.ops for value in op.results}
         for value in timeline.values:
             kind = self.kinds.get(value, MemoryKind.TEMPORARIES)
-            if is_nested:
-                kind = MemoryKind.TEMPORARIES
             yield value.type.nbytes, kind, self._line(makers[value]), value.name
         op = block.ops[timeline.position]
         if op.blocks and op.spec is not fused:
@@ -167,7 +165,7 @@ class _MemoryCounter:
             for param in inner.params:
                 if param not in self.storage:
                     yield param.type.nbytes, MemoryKind.TEMPORARIES, self._line(op), param.name
-            yield from self._rows(inner, found, is_nested=True)
+            yield from self._rows(inner, found)
 
     def _line(self, op: Op) -> str:
         loc = op.loc
