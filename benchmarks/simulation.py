@@ -13,7 +13,8 @@ Rows with pipeline parallelism are omitted.
 import argparse
 import csv
 import statistics
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from shardir.sharding import AbstractMesh, NamedSharding, PartitionSpec as P
 
 WORDS = 51200
 """The size of the vocabulary: 50257, padded so that 8 devices divide it."""
-LAYER = {
+LAYER: dict[str, tuple[P, Callable[[int], tuple[int, ...]]]] = {
     "scale1": (P(), lambda h: (h,)),
     "qkv": (P(None, None, "model", None), lambda h: (h, 3, 0, 0)),
     "out": (P("model", None, None), lambda h: (0, 0, h)),
@@ -56,8 +57,10 @@ class Measurement:
     @classmethod
     def parse(cls, row: list[str]) -> "Measurement":
         """Return the measurement of a row; a first column in billions of parameters is ignored."""
-        *numbers, time = row[-11:]
-        return cls(*map(int, numbers), float(time))
+        names = [each.name for each in fields(cls)]
+        numbers = dict(zip(names, map(float, row[-len(names) :]), strict=True))
+        milliseconds = numbers.pop("milliseconds")
+        return cls(**{name: int(n) for name, n in numbers.items()}, milliseconds=milliseconds)
 
 
 def normalized(x: Any, scale: Any) -> Any:
@@ -153,7 +156,8 @@ def arguments(given: Measurement, mesh: AbstractMesh) -> tuple[Any, ...]:
 def simulate(given: Measurement, machine: str, recompute: bool, target: str | None) -> Simulation:
     mesh = AbstractMesh((given.data, given.tensor), ("data", "model"))
     lowered = make_step(recompute).lower(*arguments(given, mesh))
-    return lowered.simulate(machine, target=target)
+    simulation: Simulation = lowered.simulate(machine, target=target)
+    return simulation
 
 
 def main() -> None:

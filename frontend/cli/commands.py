@@ -287,6 +287,9 @@ def simulate(
     target: Annotated[
         str | None, typer.Option(help="target of emit whose passes form kernels, such as gpu")
     ] = None,
+    html: Annotated[
+        str | None, typer.Option(help="write the report with the simulation to this page")
+    ] = None,
     to: Annotated[
         SimulationFormat, typer.Option(help="a table, or a timeline for Perfetto")
     ] = SimulationFormat.text,
@@ -305,6 +308,7 @@ def simulate(
         link=link,
         passes=passes,
         target=target,
+        html=html,
         to=to,
     )
 

@@ -11,26 +11,43 @@ from shardir.frontend.report.build import ReportInput
 from shardir.frontend.report.mlir_locations import find_mlir_locations
 from shardir.frontend.report.program_report import ProgramReport, report
 from shardir.ir.module import Loc
+from shardir.passes.simulation import Simulation
 
 
 def write_reports(
     program: CommandTarget, pipeline: str, page: str | None, form: ReportFormat | None
 ) -> None:
     """Write the report of a program to the file `page`, and print it in the form `form`."""
-    made = report(
+    made = _make_report(program, pipeline)
+    if page is not None:
+        _save_page(made, page)
+    if form is not None:
+        typer.echo(_WRITERS[form](made), nl=False)
+
+
+def write_page(program: CommandTarget, pipeline: str, page: str, simulation: Simulation) -> None:
+    """Write the report of a program with its simulation to the file `page`."""
+    _save_page(_make_report(program, pipeline, simulation), page)
+
+
+def _make_report(
+    program: CommandTarget, pipeline: str, simulation: Simulation | None = None
+) -> ProgramReport:
+    return report(
         ReportInput(
             program.module,
             pipeline,
             places=_locations(program),
             sources={} if program.text is None else {program.name: program.text},
+            simulation=simulation,
         )
     )
-    if page is not None:
-        if Path(page).suffix not in (".html", ".htm"):
-            raise CommandError(f"--html writes a page, and {page!r} does not end with .html")
-        typer.echo(made.save(page))
-    if form is not None:
-        typer.echo(_WRITERS[form](made), nl=False)
+
+
+def _save_page(made: ProgramReport, page: str) -> None:
+    if Path(page).suffix not in (".html", ".htm"):
+        raise CommandError(f"--html writes a page, and {page!r} does not end with .html")
+    typer.echo(made.save(page))
 
 
 def _locations(program: CommandTarget) -> Mapping[tuple[str, str], Loc]:

@@ -3,6 +3,7 @@
 import typer
 
 from shardir.frontend.cli.options import CommandError, SimulationFormat
+from shardir.frontend.cli.program_reports import write_page
 from shardir.frontend.cli.targets import load_target
 from shardir.frontend.dispatch.stages.step_simulation import simulate_step
 from shardir.frontend.report.simulated_schedule import simulation_trace_events
@@ -21,10 +22,13 @@ def simulate_program(
     link: list[str] | None,
     passes: str | None,
     target: str | None,
+    html: str | None,
     to: SimulationFormat,
 ) -> None:
     """Print the simulation of a program."""
     links = _parse_links(link or ())
+    default = Pipeline.parse(DEFAULT_PIPELINE)
+    pipeline = str(default if passes is None else Pipeline.extend(passes, default))
     program = load_target(file, mesh, args, specs)
     check_no_opaque_operations(program.module)
     if program.lowered is not None:
@@ -35,8 +39,7 @@ def simulate_program(
     else:
         module = program.module
         if module.main.spmd is None or passes is not None:
-            default = Pipeline.parse(DEFAULT_PIPELINE)
-            module = (default if passes is None else Pipeline.extend(passes, default))(module)
+            module = Pipeline.parse(pipeline)(module)
         simulation = simulate_step(
             module,
             machine,
@@ -46,6 +49,8 @@ def simulate_program(
             memory=memory,
             places=program.locations,
         )
+    if html is not None:
+        write_page(program, pipeline, html, simulation)
     if to is SimulationFormat.trace_events:
         typer.echo(simulation_trace_events(simulation), nl=False)
     else:

@@ -18,6 +18,7 @@ from shardir.frontend.report.findings import (
 )
 from shardir.frontend.report.measured_run import run_record
 from shardir.frontend.report.records import MeshRecord, ReportData
+from shardir.frontend.report.simulated_schedule import simulation_record
 from shardir.frontend.report.stages import (
     StageRecorder,
     definition_records,
@@ -36,6 +37,7 @@ from shardir.passes.explain.propagated_program import PropagatedProgram, propaga
 from shardir.passes.explain.reports import Coverage
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.propagation.propagate import Propagate
+from shardir.passes.simulation import Simulation
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class ReportInput:
     `module` is the traced program, `pipeline` the passes to the program of each device, and
     `backend_pipeline` those after it. `places` are the lines of values without a line of their own,
     `sources` the texts of files that cannot be read by name. `texts` are shown as further stages.
-    `profile` is a profile of the program, whose last run is shown.
+    `profile` is a profile of the program, whose last run is shown, and `simulation` a simulation of
+    it.
     """
 
     module: Module
@@ -55,6 +58,7 @@ class ReportInput:
     sources: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
     profile: Profile | None = None
+    simulation: Simulation | None = None
 
 
 def build_report(given: ReportInput) -> ReportData:
@@ -121,6 +125,7 @@ def build_report(given: ReportInput) -> ReportData:
         schedule=schedule,
         run=None if given.profile is None else run_record(given.profile),
         notes=tuple(notes),
+        simulation=None if given.simulation is None else simulation_record(given.simulation),
     )
     files = tables.files
     lines = {str(row.loc): row.loc for row in traffic.rows if row.loc}

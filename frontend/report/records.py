@@ -373,6 +373,23 @@ class RunRecord:
 
 
 @dataclass(frozen=True)
+class TableRecord:
+    """A table, with the words of each cell."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class SimulationRecord:
+    """The simulated time and memory of a step: a title, tables, and sentences."""
+
+    title: str
+    tables: tuple[TableRecord, ...]
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ReportData:
     """All data of a report. `sharded` of the `tensors` are sharded."""
 
@@ -408,3 +425,5 @@ class ReportData:
     """The measured run, if the report has a profile."""
     notes: tuple[str, ...] = field(default=())
     """Parts that are missing, with the reason."""
+    simulation: SimulationRecord | None = None
+    """The simulated step, if the report has one."""

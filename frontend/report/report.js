@@ -828,6 +828,7 @@ function renderSchedule(view) {
     numbers(bytes(g[0].nbytes)), h("td", {}, h("span", {className: "meter", style: `width:${Math.round(160 * g[0].nbytes * g.length / most)}px`})), h("td", {}, g[0].role), h("td", {}, lineLink(g[0].location))));
   const page = h("div", {className: "page"},
     R.run ? renderRun(R.run) : "",
+    R.simulation ? renderSimulation(R.simulation) : "",
     h("h2", {}, "Estimated schedule of each device: ", num(time(s.total)), ", of which computation waits ", num(time(s.waiting))),
     h("p", {className: "faint"}, "Operations in program order on a machine of ", s.machine.map(([word, value]) => `${value.toExponential().replace(/e\+?/, "e")} ${word}`).join(", "), ". Only ratios of these times are meaningful."),
     h("div", {className: "legend"}, h("span", {}, h("i", {style: "background:var(--accent)"}), "computation"), h("span", {}, h("i", {style: "background:var(--coll)"}), "transfer"),
@@ -839,6 +840,13 @@ function renderSchedule(view) {
   view.replaceChildren(page);
   drawAll();
   pickRows([...page.querySelectorAll("tbody tr")].map((e) => { e.tabIndex = 0; return e; }), () => {});
+}
+
+// The tables of a simulated step on a described machine.
+function renderSimulation(simulation) {
+  const tables = simulation.tables.map((t) => table(t.head.map((word) => [word]),
+    t.rows.map((row) => h("tr", {}, row.map((cell) => h("td", {}, cell)))), {label: t.head[0]}));
+  return [h("h2", {}, "Simulation: ", simulation.title), tables, simulation.sentences.map((s) => h("p", {}, s))];
 }
 
 // The lanes of a measured run, one for each worker, and the time that each was busy.

@@ -1,20 +1,39 @@
-"""Simulations in Chrome's trace format.
+"""Simulations as records of a report, and in Chrome's trace format.
 
-Lanes are computation and one lane for each mesh axis. A loop is one box, which contains the boxes
-of its first iteration.
+Lanes of the trace are computation and one lane for each mesh axis. A loop is one box, which contains
+the boxes of its first iteration.
 """
 
 from collections.abc import Iterator
 
-from shardir.frontend.report.records import BoxRecord
+from shardir.frontend.report.records import BoxRecord, SimulationRecord, TableRecord
 from shardir.frontend.report.trace_events import write_trace_events
 from shardir.ir.module import Op
-from shardir.passes.simulation import Simulation
+from shardir.passes.simulation import Simulation, table
 from shardir.passes.simulation.block_simulation import BlockSimulation
 from shardir.passes.simulation.work import COMPUTE_STREAM
 from shardir.text.literals import format_name
 
 PICOSECONDS_PER_NANOSECOND = 1000
+
+
+def simulation_record(simulation: Simulation) -> SimulationRecord:
+    """Return the record of a simulation."""
+    tables = (*table.time_tables(simulation), *table.memory_tables(simulation))
+    sentences = (
+        *table.utilization_lines(simulation),
+        table.memory_title(simulation),
+        *table.fit_lines(simulation),
+        *simulation.notes,
+    )
+    return SimulationRecord(
+        table.title_of(simulation),
+        tuple(
+            TableRecord(each.head, tuple(tuple(map(str.strip, row)) for row in each.rows))
+            for each in tables
+        ),
+        tuple(sentence for sentence in sentences if sentence),
+    )
 
 
 def simulation_trace_events(simulation: Simulation) -> str:

@@ -11,6 +11,7 @@ from shardir.frontend.report.records import (
     PlanRecord,
     ReportData,
     RunRecord,
+    SimulationRecord,
     StageRecord,
     TotalRecord,
 )
@@ -30,6 +31,7 @@ def format_report(data: ReportData) -> str:
         _memory(data),
         _schedule(data),
         *([] if data.run is None else [_run(data.run)]),
+        *([] if data.simulation is None else [_simulation(data.simulation)]),
         _values(data),
     )
     return "\n\n".join("\n".join(section) for section in sections)
@@ -269,6 +271,13 @@ def _schedule(data: ReportData) -> Iterator[str]:
             for box in schedule.boxes
         ],
     )
+
+
+def _simulation(simulation: SimulationRecord) -> Iterator[str]:
+    yield simulation.title
+    for table in simulation.tables:
+        yield from _table(table.head, table.rows)
+    yield from simulation.sentences
 
 
 def _run(run: RunRecord) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Simulations as text."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from shardir.display.byte_sizes import show_bytes
 from shardir.errors import count_noun
@@ -15,15 +16,39 @@ MAX_NAMES = 2
 """The maximum number of values that are named for a source line."""
 
 
+@dataclass(frozen=True, slots=True)
+class SimulationTable:
+    """A table of a simulation, with the words of each cell."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
 @report_text.register
 def _(simulation: Simulation) -> str:
-    parts = simulation.breakdown
+    lines = [title_of(simulation)]
+    for table in time_tables(simulation):
+        lines += ["", *align_columns(table.rows, table.head)]
+    lines += ["", *utilization_lines(simulation), memory_title(simulation)]
+    kinds, by_line = memory_tables(simulation)
+    lines += [*align_columns(kinds.rows), "", *align_columns(by_line.rows, by_line.head)]
+    lines += fit_lines(simulation)
+    lines += [f"note: {note}" for note in simulation.notes]
+    return "\n".join(lines)
+
+
+def title_of(simulation: Simulation) -> str:
+    """Return the sentence that states the time of the step."""
     devices = count_noun(simulation.devices, "device")
-    lines = [
+    return (
         f"one step of @{simulation.name} on {simulation.machine}, {devices}: "
-        f"{format_time(parts.duration)}",
-        "",
-    ]
+        f"{format_time(simulation.breakdown.duration)}"
+    )
+
+
+def time_tables(simulation: Simulation) -> Iterator[SimulationTable]:
+    """Yield the parts of the time, the communication by axes, and the collectives by kind."""
+    parts = simulation.breakdown
     rows = [("computation", *_share(simulation, sum(parts.compute.values())))]
     rows += [
         (f"  {kind}", *_share(simulation, time))
@@ -31,29 +56,25 @@ def _(simulation: Simulation) -> str:
     ]
     rows.append(("exposed communication", *_share(simulation, parts.exposed_total)))
     rows.append(("bubbles", *_share(simulation, parts.bubbles)))
-    lines += align_columns(rows, ("part", "time", "share"))
+    yield SimulationTable(("part", "time", "share"), tuple(rows))
     if parts.exposed:
-        lines.append("")
-        lines += align_columns(
-            [
-                (f"  {axes}", format_time(parts.exposed[axes]), format_time(parts.hidden[axes]))
-                for axes in sorted(parts.exposed)
-            ],
-            ("communication along", "exposed", "hidden"),
+        axes = tuple(
+            (f"  {axes}", format_time(parts.exposed[axes]), format_time(parts.hidden[axes]))
+            for axes in sorted(parts.exposed)
         )
-        lines.append("")
-        lines += align_columns(
-            [
-                (f"  {kind}", format_time(time))
-                for kind, time in sorted(parts.collectives.items(), key=lambda each: -each[1])
-            ],
-            ("collectives", "time"),
+        yield SimulationTable(("communication along", "exposed", "hidden"), axes)
+        kinds = tuple(
+            (f"  {kind}", format_time(time))
+            for kind, time in sorted(parts.collectives.items(), key=lambda each: -each[1])
         )
-    if simulation.mfu is not None and simulation.hfu is not None:
-        lines += ["", f"MFU {simulation.mfu:.1%}, HFU {simulation.hfu:.1%}"]
-    lines += ["", *_memory(simulation)]
-    lines += [f"note: {note}" for note in simulation.notes]
-    return "\n".join(lines)
+        yield SimulationTable(("collectives", "time"), kinds)
+
+
+def utilization_lines(simulation: Simulation) -> list[str]:
+    """Return a line with MFU and HFU, and an empty line, for a program that has them."""
+    if simulation.mfu is None or simulation.hfu is None:
+        return []
+    return [f"MFU {simulation.mfu:.1%}, HFU {simulation.hfu:.1%}", ""]
 
 
 def _share(simulation: Simulation, time: int) -> tuple[str, str]:
@@ -61,26 +82,36 @@ def _share(simulation: Simulation, time: int) -> tuple[str, str]:
     return format_time(time), f"{time / whole:.1%}" if whole else ""
 
 
-def _memory(simulation: Simulation) -> Iterator[str]:
+def memory_title(simulation: Simulation) -> str:
+    """Return the sentence that states the peak memory."""
     memory = simulation.memory
     at = f", at {memory.position}" if memory.position else ""
-    yield f"peak memory of each device: {show_bytes(memory.peak)}{at}"
-    yield from align_columns(
-        [(f"  {kind}", show_bytes(nbytes)) for kind, nbytes in memory.by_kind.items()]
+    return f"peak memory of each device: {show_bytes(memory.peak)}{at}"
+
+
+def memory_tables(simulation: Simulation) -> tuple[SimulationTable, SimulationTable]:
+    """Return the memory by kind, and by line."""
+    memory = simulation.memory
+    kinds = tuple((f"  {kind}", show_bytes(nbytes)) for kind, nbytes in memory.by_kind.items())
+    rows = [
+        (f"  {row.place or 'no line'}", str(row.kind), show_bytes(row.nbytes), _names(row))
+        for row in memory.by_line[:MAX_LINES]
+    ]
+    left = memory.by_line[MAX_LINES:]
+    if left:
+        nbytes = show_bytes(sum(row.nbytes for row in left))
+        rows.append((f"  {count_noun(len(left), 'more line')}", "", nbytes, ""))
+    return (
+        SimulationTable(("memory by kind", "bytes"), kinds),
+        SimulationTable(("memory by line", "kind", "bytes", "values"), tuple(rows)),
     )
-    yield ""
-    yield from align_columns(
-        [
-            (f"  {row.place or 'no line'}", row.kind, show_bytes(row.nbytes), _names(row))
-            for row in memory.by_line[:MAX_LINES]
-        ],
-        ("memory by line", "kind", "bytes", "values"),
-    )
-    if len(memory.by_line) > MAX_LINES:
-        yield f"  and {count_noun(len(memory.by_line) - MAX_LINES, 'more line')}"
-    if simulation.memory_capacity is not None:
-        yield ""
-        yield _fit(simulation, simulation.memory_capacity)
+
+
+def fit_lines(simulation: Simulation) -> list[str]:
+    """Return an empty line and whether the program fits, if the simulation has a capacity."""
+    if simulation.memory_capacity is None:
+        return []
+    return ["", _fit(simulation, simulation.memory_capacity)]
 
 
 def _names(row: LineMemory) -> str:

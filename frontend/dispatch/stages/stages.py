@@ -227,15 +227,21 @@ class Lowered:
         )
 
     @traceback_boundary
-    def report(self, path: str | os.PathLike[str] | None = None) -> "ProgramReport":
+    def report(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        simulation: "Simulation | None" = None,
+    ) -> "ProgramReport":
         """Return a report of the program: its stages, shardings, communication and schedule.
 
         With `path`, write it to this file: a page for a browser, JSON if the name ends with
-        `.json`, or text if it ends with `.txt`.
+        `.json`, or text if it ends with `.txt`. With `simulation`, the result of `simulate`, it
+        shows the time and memory on that machine.
         """
         from shardir.frontend.report import program_report  # For start-up time.
 
-        found = program_report.report(self._report_input())
+        found = program_report.report(replace(self._report_input(), simulation=simulation))
         if path is not None:
             found.save(path)
         return found
@@ -427,11 +433,13 @@ class Compiled:
         path: str | os.PathLike[str] | None = None,
         *,
         profile: "Profile | None" = None,
+        simulation: "Simulation | None" = None,
     ) -> "ProgramReport":
         """Return a report of the program; see `Lowered.report`.
 
         It includes the passes of the backend, and the schedule of its workers. With `profile`, the
         result of `shardir.profile`, it shows which thread executed which kernel in the last run.
+        With `simulation`, the result of `simulate`, it shows the time and memory on that machine.
         """
         # For start-up time.
         from shardir.frontend.profiling.profile_data import Profile
@@ -448,6 +456,7 @@ class Compiled:
             backend_pipeline="" if self._program.is_abstract else self._program.backend_passes(),
             texts=self._program.stage_texts(),
             profile=profile,
+            simulation=simulation,
         )
         found = program_report.report(given)
         if path is not None:

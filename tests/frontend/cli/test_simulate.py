@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from shardir.report import load
 from tests.frontend.cli.command import run
 from tests.passes.explain.programs import MLP
 
@@ -91,6 +92,21 @@ def test_trace_events_have_a_lane_for_each_axis(capsys: pytest.CaptureFixture[st
     ends = [event["ts"] + event["dur"] for event in events if event["ph"] == "X"]
     assert run("simulate", "mlp.ir", "--machine", "a100x8") == 0
     assert capsys.readouterr().out.splitlines()[0].endswith(f" {max(ends):.4g} us")
+
+
+def test_the_page_of_a_program_shows_its_simulation(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("simulate", "mlp.ir", "--machine", "a100x8", "--html", "mlp.html") == 0
+    page, title, *_ = capsys.readouterr().out.splitlines()
+    assert page == "mlp.html"
+    report = load("mlp.html")
+    record = report.data.simulation
+    assert record is not None
+    assert record.title == title
+    heads = [table.head[0] for table in record.tables]
+    assert heads == [
+        "part", "communication along", "collectives", "memory by kind", "memory by line",
+    ]  # fmt: skip
+    assert title in report.to_text()
 
 
 def test_wrong_options_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
