@@ -21,21 +21,25 @@ from shardir.errors import count_noun, suggest_name
 from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.config import config
 from shardir.frontend.distributed.gather_api import barrier
-from shardir.frontend.distributed.join_timeout import limit_join_time
+from shardir.frontend.distributed.join_timeout import LOCAL_RANKS_VARIABLE, limit_join_time
 from shardir.frontend.distributed.launcher_environment import (
     JOINED_VARIABLE,
     LauncherInfo,
     find_launcher,
 )
 from shardir.frontend.distributed.processes import ProcessGroup, process_group, set_process_group
+from shardir.frontend.distributed.shared_memory_check import warn_of_little_shared_memory
 from shardir.frontend.errors import ArgumentError, DistributedError, SettingError
 from shardir.frontend.shardings.devices import has_devices
+from shardir.text.decimal_text import parse_natural_number
 
 NO_LAUNCHER = "no launcher"
 """The launcher name of a process that was started alone."""
 DEFAULT_TIMEOUT_SECONDS = 300.0
 """Default time that a process waits for others, in seconds."""
 TIMEOUT_VARIABLE = "SHARDIR_COMM_TIMEOUT"
+LOCAL_RANK_VARIABLE = "MPI_LOCALRANKID"
+"""Environment variable in which mpiexec gives the rank among the processes on this machine."""
 PER_PROCESS_SETTINGS = ("dump_dir",)
 """Settings that may differ between processes."""
 DEVICE_COUNT_SETTING = "num_cpu_devices"
@@ -168,6 +172,14 @@ def _check_launcher_arguments(
         )
 
 
+def _warn_before_start(found: LauncherInfo) -> None:
+    """Warn, in one process of each machine, about a machine on which MPI may fail to start."""
+    if os.environ.get(LOCAL_RANK_VARIABLE, str(found.rank)) == "0":
+        count = parse_natural_number(os.environ.get(LOCAL_RANKS_VARIABLE, ""))
+        # Without the variable, the other processes may be on other machines.
+        warn_of_little_shared_memory(count or 1)
+
+
 def _connect(found: LauncherInfo, seconds: float, patience: float) -> ProcessLink:
     """Return the link to the other processes, which must join within `patience` seconds.
 
@@ -178,6 +190,7 @@ def _connect(found: LauncherInfo, seconds: float, patience: float) -> ProcessLin
             f"{found.by} started {found.size} processes, and mpi4py, which connects them, "
             "is not installed; pip install 'shardir[mpi]'"
         )
+    _warn_before_start(found)
     with limit_join_time(found, patience):
         try:  # mpi4py is an optional dependency.
             from shardir.backends.mpi import connect
