@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 from types import ModuleType
@@ -361,7 +362,8 @@ def _traceable(function: Callable[..., Any], of_jax: bool) -> Any:
 
 
 def _is_jax_function(function: Callable[..., Any], module: ModuleType) -> bool:
-    """Return whether the module of a function refers to no object of shardir."""
+    """Return whether JAX is installed and the module of a function refers to no object of
+    shardir."""
     kind = type(function).__module__.partition(".")[0]
     if kind in ("jax", "jaxlib", "equinox", "flax", "shardir"):
         return kind != "shardir"
@@ -370,7 +372,11 @@ def _is_jax_function(function: Callable[..., Any], module: ModuleType) -> bool:
         name = x.__name__ if isinstance(x, ModuleType) else getattr(x, "__module__", None)
         return str(name).partition(".")[0]
 
-    return all(home(x) != "shardir" for x in vars(module).values())
+    return all(home(x) != "shardir" for x in vars(module).values()) and _has_jax()
+
+
+def _has_jax() -> bool:
+    return find_spec("jax") is not None
 
 
 def _shard_arguments(args: tuple[Any, ...], specs: Any, mesh: Mesh) -> tuple[Any, ...]:

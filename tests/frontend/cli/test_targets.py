@@ -8,8 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shardir.frontend.cli import targets
 from shardir.passes import PASSES
 from tests.frontend.cli.command import run
+
+NEEDS_JAX = pytest.mark.needs("jax")
 
 JAX = """\
 import jax
@@ -91,6 +94,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         sys.modules.pop(name, None)
 
 
+@NEEDS_JAX
 def test_the_communication_of_a_jax_program(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -102,12 +106,14 @@ def test_the_communication_of_a_jax_program(
     assert "of_jax.py:9" in out
 
 
+@NEEDS_JAX
 def test_flags_apply_to_functions(capsys: pytest.CaptureFixture[str]) -> None:
     line = ["explain", "of_jax:loss", "--mesh", "data=4,model=2", "--value", "%h"]
     assert run(*line) == 0
     assert "data shards dimension 0" in capsys.readouterr().out
 
 
+@NEEDS_JAX
 def test_arguments_may_have_shardings(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--args", "of_jax:cut_args", "--specs", "no_specs"]
     assert run("explain", "of_jax:loss", "--mesh", "data=4,model=2", *words) == 0
@@ -122,23 +128,25 @@ def test_a_shardir_function_is_explained(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("of_jax:train_stop",), "of_jax has no 'train_stop'; did you mean 'train_step'?"),
+        pytest.param(("of_jax:train_stop",), "of_jax has no 'train_stop'; did you mean "
+                     "'train_step'?", marks=NEEDS_JAX),
         (("nowhere:step",), "there is no module 'nowhere' to import from this folder; is "
          "'nowhere:step' a file?"),
         (("of_ours:total",), "example_specs need a mesh; pass one, as in --mesh data=16,model=16"),
         (("of_ours:total", "--mesh", "data"), "'data' is not a mesh; write it as data=16,model=16"),
-        (("bare:f",), "bare:f has no example arguments; define bare.example_args as a tuple of its "
-                      "arguments, or name one with --args"),
+        pytest.param(("bare:f",), "bare:f has no example arguments; define bare.example_args as a "
+                     "tuple of its arguments, or name one with --args", marks=NEEDS_JAX),
         (("of_ours:example_specs",), "of_ours:example_specs is PartitionSpec('data',), "
          "which is not a function"),
-        (("bare:f", "--args", "one", "--mesh", "data=2"),
+        pytest.param(("bare:f", "--args", "one", "--mesh", "data=2"),
          "bare:f has no shardings on data=2; define bare.example_specs as the specs of its "
-         "arguments, or name some with --specs"),
-        (("bare:wrong", "--args", "one", "--mesh", "data=2"), "bare:wrong cannot be traced: "
-         "TypeError: unsupported operand type(s) for +: 'NoneType' and 'int'"),
-        (("bare:f", "--args", "one", "--specs", "specs", "--mesh", "data=2"),
+         "arguments, or name some with --specs", marks=NEEDS_JAX),
+        pytest.param(("bare:wrong", "--args", "one", "--mesh", "data=2"),
+         "bare:wrong cannot be traced: TypeError: unsupported operand type(s) for +: 'NoneType' "
+         "and 'int'", marks=NEEDS_JAX),
+        pytest.param(("bare:f", "--args", "one", "--specs", "specs", "--mesh", "data=2"),
          "PartitionSpec('dta',) names 'dta', which is not an axis of the mesh; its axes are "
-         "'data'"),
+         "'data'", marks=NEEDS_JAX),
         (("f.ir", "--mesh", "data=2"), "--mesh is for functions, and 'f.ir' is a file; name a "
          "function as mymodule:train_step"),
     ],
@@ -191,6 +199,20 @@ def test_example_arguments_that_fail_are_an_error_with_their_line(
     )
 
 
+def test_a_module_of_neither_library_needs_no_jax(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(targets, "_has_jax", lambda: False)
+    Path("neither.py").write_text("import numpy as np\n\ndef f(x):\n    return x + x\n\n"
+                                  "example_args = np.zeros(4, 'float32')\n", "utf-8")  # fmt: skip
+    try:
+        assert run("opt", "neither:f") == 0
+    finally:
+        sys.modules.pop("neither", None)
+    assert "add(%x, %x)" in capsys.readouterr().out
+
+
+@NEEDS_JAX
 def test_errors_show_lines_of_the_program_only(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -271,6 +293,7 @@ def test_run_takes_the_example_arguments_and_the_captured_arrays(
     assert capsys.readouterr().out == "result 0: f32[] on @mesh\n384.\n"
 
 
+@NEEDS_JAX
 def test_functions_of_jax_are_run_and_tested(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("of_jax:loss", "--mesh", "data=2,model=2")
     assert run("opt", *words, "--passes", "propagate") == 0
@@ -375,6 +398,7 @@ def test_profile_runs_a_function_on_devices(capsys: pytest.CaptureFixture[str]) 
     )
 
 
+@NEEDS_JAX
 def test_profile_makes_arguments_of_shapes(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("profile", "of_jax:loss", "--mesh", "data=2,model=2", "--runs", "1") == 0
     assert "of_jax.py:9" in capsys.readouterr().out
