@@ -121,7 +121,8 @@ class _Visit:
         else:
             device_groups = parse_groups(op.attributes.get("replica_groups", "{}"), count)
             if device_groups is None:
-                return ("unknown groups",), 1
+                # All devices are the largest group, so that the bytes are an upper bound.
+                return ("unknown groups",), count
             groups = self._device_groups(op, kind, device_groups)
             size = max(map(len, groups), default=1)
             axes = name_axes(groups, self.mesh) or ()

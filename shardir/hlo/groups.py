@@ -13,7 +13,8 @@ Group = frozenset[int]
 Groups = frozenset[Group]
 
 _IOTA = re.compile(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
-_MESH = re.compile(r"mesh\[(.*?)\]\s*\{(.*?)\}")
+_MESH = re.compile(r"mesh\[(.*?)\]\s*(?:,\s*device_ids=\(([^{}]*)\)\s*)?\{(.*?)\}")
+_DEVICE_ORDER = re.compile(r"\[([\d,]+)\](?:T\(([\d,]+)\))?")
 _MESH_AXIS = re.compile(r"'([^']*)'\s*=\s*(\d+)")
 _AXIS = re.compile(r"'([^']*)'(?::\((\d+)\)(\d+))?")
 
@@ -22,35 +23,62 @@ def parse_groups(text: str, device_count: int) -> Groups | None:
     """Return the groups of an attribute of HLO; `None` for an unknown form.
 
     The forms are lists (`{{0,1},{2,3}}`), permuted ranges (`[2,4]<=[4,2]T(1,0)`), and axes of a
-    mesh (`mesh['a'=4,'b'=2] {'a'}`). An empty list is one group of all devices.
+    mesh (`mesh['a'=4,'b'=2] {'a'}`), whose devices may be in another order
+    (`mesh['a'=4,'b'=2], device_ids=([2,4]T(1,0)) {'a'}`). An empty list is one group of all
+    devices.
     """
     text = text.strip()
     if match := _IOTA.fullmatch(text):
-        shape, sizes = _integers(match[1]), _integers(match[2])
-        permutation = _integers(match[3]) if match[3] else list(range(len(sizes)))
-        if len(shape) != 2 or prod(shape) != prod(sizes) or prod(sizes) > device_count:
+        shape = _integers(match[1])
+        order = _permuted_range(match[2], match[3], device_count)
+        if order is None or len(shape) != 2 or prod(shape) != len(order):
             return None
-        if sorted(permutation) != list(range(len(sizes))):
-            return None
-        ids = np.arange(prod(sizes)).reshape(sizes).transpose(permutation).reshape(shape)
-        return frozenset(frozenset(map(int, row)) for row in ids)
+        rows = np.asarray(order).reshape(shape)
+        return frozenset(frozenset(map(int, row)) for row in rows)
     if match := _MESH.fullmatch(text):
         mesh = {name: parse_number(size) or 0 for name, size in _MESH_AXIS.findall(match[1])}
         axes = [
             (name, parse_number(before) or 1, parse_number(size) or mesh.get(name, 0))
-            for name, before, size in _AXIS.findall(match[2])
+            for name, before, size in _AXIS.findall(match[3])
         ]
         if prod(mesh.values()) > device_count or not all(
             name in mesh and size > 0 and mesh[name] % (before * size) == 0
             for name, before, size in axes
         ):
             return None
-        return _groups_along(mesh, axes)
+        groups = _groups_along(mesh, axes)
+        if match[2] is None:
+            return groups
+        ids = _device_order(match[2], device_count)
+        if ids is None or len(ids) != prod(mesh.values()):
+            return None
+        return frozenset(frozenset(ids[position] for position in group) for group in groups)
     if not re.fullmatch(r"\{[\s\d,{}]*\}", text):
         return None
     lists = re.findall(r"\{([\d,\s]*)\}", text[1:-1])
     groups = frozenset(frozenset(_integers(each)) for each in lists if each.strip())
     return groups or frozenset([frozenset(range(device_count))])
+
+
+def _device_order(text: str, device_count: int) -> list[int] | None:
+    """Return the devices at the positions of a mesh: `[4,2]T(1,0)`, `0,2,1,3`; `None` for an
+    unknown form."""
+    if match := _DEVICE_ORDER.fullmatch(text.strip()):
+        return _permuted_range(match[1], match[2], device_count)
+    if not re.fullmatch(r"[\d,\s]+", text):
+        return None
+    ids = _integers(text)
+    return ids if len({*ids}) == len(ids) and max(ids, default=0) < device_count else None
+
+
+def _permuted_range(shape: str, permutation: str | None, device_count: int) -> list[int] | None:
+    """Return the numbers from 0 in the order of a transposed array of `shape`; `None` for invalid
+    numbers."""
+    sizes = _integers(shape)
+    axes = _integers(permutation) if permutation else list(range(len(sizes)))
+    if prod(sizes) > device_count or sorted(axes) != list(range(len(sizes))):
+        return None
+    return [int(id) for id in np.arange(prod(sizes)).reshape(sizes).transpose(axes).reshape(-1)]
 
 
 def parse_pairs(text: str) -> list[tuple[int, int]] | None:

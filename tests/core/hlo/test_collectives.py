@@ -131,9 +131,11 @@ def test_called_computations_and_branches_are_visited() -> None:
     assert len(list_hlo_collectives(parse_hlo(text)).rows) == 4
 
 
-def test_unknown_groups_are_named_so() -> None:
+def test_unknown_groups_are_named_so_and_count_as_all_devices() -> None:
     text = entry("x = f32[8,4] all-reduce(p), replica_groups=[9,9]<=[81]")
-    assert list_hlo_collectives(parse_hlo(text)).rows[0].axes == ("unknown groups",)
+    (row,) = list_hlo_collectives(parse_hlo(text)).rows
+    assert row.axes == ("unknown groups",)
+    assert (row.group_size, row.sent) == (4, 2 * 128 * 3 // 4)
 
 
 def test_the_number_of_calls_is_bounded() -> None:

@@ -18,6 +18,9 @@ MESH = {"a": 2, "b": 3, "c": 2}
         ("mesh['x'=2,'y'=2] {'y'}", [{0, 1}, {2, 3}]),
         ("mesh['x'=4] {'x':(1)2}", [{0, 2}, {1, 3}]),
         ("mesh['x'=4] {'x':(2)2}", [{0, 1}, {2, 3}]),
+        ("mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'x'}", [{0, 1}, {2, 3}]),
+        ("mesh['x'=2,'y'=2], device_ids=([4]) {'x'}", [{0, 2}, {1, 3}]),
+        ("mesh['x'=2,'y'=2], device_ids=(0,3,1,2) {'y'}", [{0, 3}, {1, 2}]),
     ],
 )
 def test_groups_have_several_forms(text: str, groups: list[set[int]]) -> None:
@@ -27,7 +30,9 @@ def test_groups_have_several_forms(text: str, groups: list[set[int]]) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "{{0,x}}", "[2,2]<=[8]", "[3]<=[3]", "[2,2]<=[2,2]T(0,0)", "mesh['x'=8] {'x'}",
-     "mesh['x'=4] {'y'}", "mesh['x'=4] {'x':(1)3}"],
+     "mesh['x'=4] {'y'}", "mesh['x'=4] {'x':(1)3}", "mesh['x'=4], device_ids=([8]) {'x'}",
+     "mesh['x'=4], device_ids=(0,1,1,2) {'x'}", "mesh['x'=2], device_ids=([4]) {'x'}",
+     "mesh['x'=4], device_ids=() {'x'}"],
 )  # fmt: skip
 def test_other_texts_are_no_groups(text: str) -> None:
     assert parse_groups(text, 4) is None
