@@ -1,7 +1,7 @@
 """Simulations as records of a report, and in Chrome's trace format.
 
-Lanes of the trace are computation and one lane for each mesh axis. A loop is one box, which contains
-the boxes of its first iteration.
+The trace has one lane for the computation and one for each mesh axis. A loop is one box, which
+contains the boxes of its first iteration.
 """
 
 from collections.abc import Iterator
