@@ -157,6 +157,16 @@ class Config:
         return str(_read_setting("on_fallback"))
 
     @property
+    def explicit_sharding(self) -> str:
+        """Treatment of ambiguous sharding types on meshes with Explicit axes
+        (`SHARDIR_EXPLICIT_SHARDING`).
+
+        `"strict"`, the default: operations raise `ShardingTypeError` where JAX does. `"lenient"`:
+        they keep the sharding of the operand with the most bytes, and state the reason in `why`.
+        """
+        return str(_read_setting("explicit_sharding"))
+
+    @property
     def shardy_exact(self) -> bool:
         """True if programs reshard as Shardy does instead of minimizing communication (no;
         `SHARDIR_SHARDY_EXACT`).

@@ -50,6 +50,11 @@ class CallbackShardingError(ShardingError, NotImplementedError):
     """A call of a Python function cannot have this sharding."""
 
 
+class ShardingTypeError(ShardingError, TypeError):
+    """An operation does not accept the shardings in the types of its operands, which mesh axes of
+    type `AxisType.Explicit` shard."""
+
+
 class IndivisibleError(ShardingError):
     """The sharding of an argument or result does not divide the size of a dimension evenly."""
 

@@ -66,6 +66,9 @@ def as_uneven(value: object) -> str | None:
 FALLBACK_MODES = ("replicate", "error")
 """Treatments of a sharded operation without a factor rule; see `Config.on_fallback`."""
 
+EXPLICIT_MODES = ("strict", "lenient")
+"""Treatments of ambiguous sharding types; see `Config.explicit_sharding`."""
+
 TRACEBACK_MODES = ("short", "full")
 """The extents of tracebacks; see `Config.traceback`."""
 
@@ -83,6 +86,12 @@ def as_fallback(value: object) -> str:
     if value in FALLBACK_MODES:
         return str(value)
     raise ValueError("'replicate' or 'error'")
+
+
+def as_explicit(value: object) -> str:
+    if value in EXPLICIT_MODES:
+        return str(value)
+    raise ValueError("'strict' or 'lenient'")
 
 
 def as_traceback(value: object) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from shardir.frontend.errors import SettingError, UnknownSetting
 from shardir.frontend.setting_values import (
     as_count,
+    as_explicit,
     as_fallback,
     as_folder,
     as_optional_count,
@@ -59,6 +60,7 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("verify", False, "SHARDIR_VERIFY", as_switch),
         Setting("uneven", None, "SHARDIR_UNEVEN", as_uneven),
         Setting("on_fallback", "replicate", "SHARDIR_ON_FALLBACK", as_fallback),
+        Setting("explicit_sharding", "strict", "SHARDIR_EXPLICIT_SHARDING", as_explicit),
         Setting("shardy_exact", False, "SHARDIR_SHARDY_EXACT", as_switch),
         Setting("passes", None, "SHARDIR_PASSES", as_pipeline),
         Setting("isolated", False, "SHARDIR_ISOLATED", as_switch),

@@ -9,10 +9,15 @@ from shardir.ir.types import TensorType
 
 @dataclass(frozen=True, slots=True)
 class AbstractValue:
-    """The abstract value of an array: its type, and whether the type is weak."""
+    """The abstract value of an array: its type, and whether the type is weak.
+
+    `sharding` is the `NamedSharding` in the type of a traced value on a mesh with Explicit axes;
+    `None` if no such axis shards the value. (The module of that class depends on this one.)
+    """
 
     type: TensorType
     weak: bool = False
+    sharding: object = None
 
 
 class ArrayBase:

@@ -364,7 +364,9 @@ class JitFunction:
         def rebuild(tracers: Iterator[Tracer]) -> tuple[Sequence[Any], dict[str, Any]]:
             return known.merge_arguments(tree.unflatten(structure, tracers), args, options)
 
-        traced, results = trace_call(self._fun, known.name, described, rebuild)
+        traced, results = trace_call(
+            self._fun, known.name, described, rebuild, shardings=homes
+        )
         plan = lower(
             traced,
             homes,

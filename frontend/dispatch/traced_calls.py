@@ -1,7 +1,7 @@
 """Calls that are traced: checks and signatures of their arguments, and the trace."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import isgeneratorfunction
 from typing import Any
 
@@ -142,8 +142,11 @@ def trace_call(
     leaves: Sequence[ArgumentLeaf],
     rebuild: Callable[[Iterator[Tracer]], tuple[Sequence[Any], dict[str, Any]]],
     is_temporary: bool = False,
+    shardings: Sequence[Sharding | None] | None = None,
 ) -> tuple[TracedFunction, tree.PyTreeDef]:
     """Trace a call of `fun`; `rebuild` puts tracers in place of the leaves.
+
+    `shardings` are the shardings of the leaves if they differ from those of their signatures.
 
     Return the traced program and the pytree structure of its results. Raises `NotAnArrayError` when
     `fun` returns anything other than arrays and numbers.
@@ -156,7 +159,14 @@ def trace_call(
         structure.append(found)
         return [result_tracer(result, i, found, name) for i, result in enumerate(results)]
 
-    params = [(leaf.name, leaf.signature.abstract) for leaf in leaves]
+    if shardings is None:
+        shardings = [leaf.signature.sharding for leaf in leaves]
+    params = [
+        (leaf.name, leaf.signature.abstract)
+        if sharding is None or not sharding.has_explicit_axes
+        else (leaf.name, replace(leaf.signature.abstract, sharding=sharding))
+        for leaf, sharding in zip(leaves, shardings, strict=True)
+    ]
     return trace_program(flat, params, name, is_temporary), structure[0]
 
 

@@ -139,6 +139,13 @@ def express_sharding(
     )
 
 
+def express_unreduced(sharding: Sharding, axes: MeshAxes) -> Axes:
+    """Return the unreduced axes of `sharding` as parts of `axes`."""
+    if not isinstance(sharding, NamedSharding):
+        return ()
+    return express_dimension(sharding.unreduced_sub_axes(), axes)
+
+
 def to_sub_axis(part: Axis, axes: MeshAxes) -> SubAxis:
     """Return the sub-axis of a part of an axis, the inverse of `express_sub_axis`."""
     sizes = [size for _, size in axes]

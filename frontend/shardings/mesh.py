@@ -77,6 +77,8 @@ class Mesh(metaclass=_InternedMeta):
     """The names of the axes."""
     axis_types: tuple[AxisType, ...]
     """The type of each axis."""
+    has_explicit_axes: bool
+    """True if the type of an axis is `AxisType.Explicit`."""
 
     @locate_errors
     def __init__(
@@ -100,7 +102,12 @@ class Mesh(metaclass=_InternedMeta):
             )
         types = check_axis_types(axis_types, names)
         # The object is frozen, so this bypasses __setattr__.
-        self.__dict__.update(devices=array, axis_names=names, axis_types=types)
+        self.__dict__.update(
+            devices=array,
+            axis_names=names,
+            axis_types=types,
+            has_explicit_axes=AxisType.Explicit in types,
+        )
 
     def __setattr__(self, name: str, value: object) -> None:
         raise MeshError(f"a Mesh is frozen, and {name!r} cannot be set; make another Mesh")

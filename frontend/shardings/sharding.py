@@ -40,6 +40,9 @@ class Sharding(ABC):
     Subclasses define `device_assignment` and `sub_axes`, from which all other properties follow.
     """
 
+    has_explicit_axes: bool = False
+    """True if its mesh has axes of type `AxisType.Explicit`."""
+
     @property
     @abstractmethod
     def device_assignment(self) -> tuple[Device, ...]:
@@ -298,7 +301,7 @@ class NamedSharding(Sharding):
                 "write NamedSharding(mesh, PartitionSpec(...))"
             )
         seen: dict[str, None] = {}
-        for axis in spec.mentioned_axes():
+        for axis in (*spec.mentioned_axes(), *sorted(spec.unreduced)):
             if axis not in mesh.axis_names:
                 has = ", ".join(map(repr, mesh.axis_names)) or "none"
                 raise ShardingError(
@@ -309,7 +312,7 @@ class NamedSharding(Sharding):
                     f"{spec} names {axis!r} twice; an axis can shard a value only once"
                 )
             seen[axis] = None
-        self.__dict__.update(mesh=mesh, spec=spec)
+        self.__dict__.update(mesh=mesh, spec=spec, has_explicit_axes=mesh.has_explicit_axes)
 
     @property
     def device_assignment(self) -> tuple[Device, ...]:
@@ -322,6 +325,13 @@ class NamedSharding(Sharding):
                 "use a spec with an entry for each dimension at most"
             )
         return tuple(self._dimension_sub_axes(dimension) for dimension in range(rank))
+
+    def unreduced_sub_axes(self) -> SubAxes:
+        """Return the sub-axes along which the devices hold partial sums."""
+        return tuple(
+            SubAxis(self.mesh.strides[axis], self.mesh.shape[axis])
+            for axis in sorted(self.spec.unreduced, key=self.mesh.axis_names.index)
+        )
 
     def _dimension_sub_axes(self, dimension: int) -> DimensionSharding:
         axes = self.spec.axes(dimension)

@@ -34,7 +34,10 @@ def sharding_token(program: TracedProgram, sharding: UserSharding, rank: int) ->
         else:
             count = num_shards(cut)
             dims.append(DimSharding((Axis(f"{i}", 1, count),) if count > 1 else (), open=False))
-    return Sharding(mesh, tuple(dims))
+    pending = sharding.unreduced_sub_axes() if isinstance(sharding, NamedSharding) else ()
+    # Unreduced axes follow the dimensions, also in `expressed` of `resolve_token`.
+    unreduced = (Axis(f"{rank}", 1, num_shards(pending)),) if num_shards(pending) > 1 else ()
+    return Sharding(mesh, tuple(dims), unreduced=unreduced)
 
 
 def axis_token(program: TracedProgram, mesh: Mesh, name: str) -> Axis:
@@ -101,7 +104,7 @@ def renumber_tokens(
             return None
         return replace(value.sharding, mesh=f"?{number_of(int(value.sharding.mesh[1:]))}")
 
-    return _rebuild_block(block, sharding_of, replace_attribute)
+    return rebuild_block(block, sharding_of, replace_attribute)
 
 
 ResolvedShardings = Sequence[tuple[Axes | Unconstrained, ...]]
@@ -119,7 +122,12 @@ def resolve_token(token: Sharding, mesh: str, expressed: ResolvedShardings) -> S
             assert cut is not UNCONSTRAINED
             axes.extend(cut)
         dims.append(DimSharding(tuple(axes), dim.open, dim.priority))
-    return Sharding(mesh, tuple(dims))
+    pending: list[Axis] = []
+    for axis in token.unreduced:
+        parts = requested[int(axis.name)]
+        assert parts is not UNCONSTRAINED
+        pending.extend(parts)
+    return Sharding(mesh, tuple(dims), unreduced=tuple(pending))
 
 
 def replace_shardings(
@@ -127,10 +135,10 @@ def replace_shardings(
 ) -> Block:
     """Return the block with the sharding `sharded(value)` for each value and with resolved
     attributes."""
-    return _rebuild_block(block, sharding_of, lambda attr: _resolve_attribute(attr, expressed))
+    return rebuild_block(block, sharding_of, lambda attr: _resolve_attribute(attr, expressed))
 
 
-def _rebuild_block(
+def rebuild_block(
     block: Block,
     sharding_of: Callable[[Value], Sharding | None],
     replace_attribute: Callable[[Attr], Attr],

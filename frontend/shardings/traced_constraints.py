@@ -13,7 +13,7 @@ from shardir.frontend.shardings.partition_spec import UNCONSTRAINED
 from shardir.frontend.shardings.sharding import Sharding as UserSharding
 from shardir.frontend.shardings.sharding_tokens import sharding_token
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.trace import emit, require_trace
+from shardir.frontend.tracing.trace import emit, require_sharding_types, require_trace
 from shardir.frontend.tracing.tracer import Tracer
 
 
@@ -24,6 +24,8 @@ def constrain(tracer: Tracer, sharding: UserSharding) -> Tracer:
     """
     program = require_trace("with_sharding_constraint").program
     _check_no_manual_axes(sharding, tracer.ndim)
+    if sharding.has_explicit_axes:
+        require_sharding_types(program, sharding)
     constrained: Tracer = emit(
         ops_.sharding_constraint,
         tracer,

@@ -16,10 +16,12 @@ from shardir.frontend import source_locations
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.errors import OutsideTraceError
-from shardir.frontend.shardings.sharding import Sharding as UserSharding
+from shardir.frontend.shardings.mesh import current_mesh
+from shardir.frontend.shardings.partition_spec import PartitionSpec
+from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
 from shardir.frontend.source_locations import trace_boundary, user_position, with_location
 from shardir.frontend.tracing.named_axes import checked_axes
-from shardir.frontend.tracing.traced_program import TracedProgram
+from shardir.frontend.tracing.traced_program import ProgramTypes, TracedProgram
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.builder import infer_types
 from shardir.ir.module import Block, Function, Op, Value
@@ -72,6 +74,10 @@ class Trace:
         if name:
             self.program.name_hints[value] = name
         self.params.append(value)
+        if abstract.sharding is not None:
+            require_sharding_types(self.program, abstract.sharding).declare(
+                value, abstract.sharding
+            )
         return Tracer(self, value, abstract.weak, None)
 
     def assign_names(self) -> None:
@@ -82,6 +88,17 @@ class Trace:
             self.program.named_value(value)
         for op in self.ops:
             self.program.assign_operation_names(op)
+
+
+def require_sharding_types(program: TracedProgram, sharding: object) -> ProgramTypes:
+    """Return the sharding types of a program; `sharding` is on a mesh with Explicit axes."""
+    if program.sharding_types is None:
+        # Imported late for start-up time: few programs use meshes with Explicit axes.
+        from shardir.frontend.tracing.sharding_types import ShardingTypes
+
+        assert isinstance(sharding, NamedSharding)
+        program.sharding_types = ShardingTypes(program, sharding.mesh)
+    return program.sharding_types
 
 
 def current_trace() -> Trace | None:
@@ -160,7 +177,10 @@ def _append_operation(
         site = place.site
         loc = site.loc
         trace.program.add_name_hint(place.call, place.names(), results)
-    trace.ops.append(Op(spec, values, results, attrs, blocks, loc))
+    op = Op(spec, values, results, attrs, blocks, loc)
+    if trace.program.sharding_types is not None:
+        trace.program.sharding_types.infer(op)
+    trace.ops.append(op)
     return tuple([Tracer(trace, value, weak, site) for value in results])
 
 
@@ -193,7 +213,10 @@ def append_block(block: Block, args: Sequence[Tracer], origin: Block) -> tuple[V
         ops = tuple(map(replace, block.ops))
         return Block(params, ops, tuple([new.get(v, v) for v in block.returns]))
 
-    trace.ops.extend(map(replace, block.ops))
+    appended = [*map(replace, block.ops)]
+    if trace.program.sharding_types is not None:
+        trace.program.sharding_types.infer_block(appended)
+    trace.ops.extend(appended)
     return tuple([new.get(v, v) for v in block.returns])
 
 
@@ -215,6 +238,11 @@ def capture_array(array: Array) -> Tracer:
         tracer = root.add_parameter(
             array.abstract, source_locations.find_variable_name(array) or "captured"
         )
+        sharding = array.signature.sharding
+        if sharding is not None and sharding.has_explicit_axes:
+            require_sharding_types(program, sharding)
+        if program.sharding_types is not None:
+            program.sharding_types.declare(tracer.value, sharding)
         program.captured[id(array)] = array, tracer
     return program.captured[id(array)][1]
 
@@ -271,6 +299,12 @@ def trace_program(
     program = TracedProgram(name, is_temporary)
     trace = Trace(program, None, name)
     tracers = [trace.add_parameter(abstract, hint) for hint, abstract in params]
+    mesh = current_mesh()
+    if mesh is not None and mesh.has_explicit_axes:
+        require_sharding_types(program, NamedSharding(mesh, PartitionSpec()))
+    if program.sharding_types is not None:
+        for tracer, (_, abstract) in zip(tracers, params, strict=True):
+            program.sharding_types.declare(tracer.value, abstract.sharding)
     with _enter_trace(trace):
         results = list(fun(tracers))
         for result in results:
@@ -280,11 +314,13 @@ def trace_program(
         program.named_value(value)
     block = Block(tuple(trace.params), tuple(trace.ops), tuple(r.value for r in results))
     body = program.rename_block(block)
+    if program.sharding_types is not None:
+        body = program.sharding_types.state(body)
     arrays = tuple(array for array, _ in program.captured.values())
     return TracedFunction(
         Function(name, body, (None,) * len(results)),
         (*(abstract for _, abstract in params), *(array.abstract for array in arrays)),
-        tuple(r.abstract for r in results),
+        tuple(AbstractValue(r.value.type, r.weak_type) for r in results),
         arrays,
         tuple(program.requested_shardings),
     )

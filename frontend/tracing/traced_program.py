@@ -5,12 +5,40 @@ expression emits gets the name. All others get numbers in program order when the
 ends. Values are unnamed objects until then.
 """
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.sharding import Sharding as UserSharding
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.builder import UniqueNames
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import Varying
+
+
+class ProgramTypes(Protocol):
+    """The shardings in the types of the values of a program (`sharding_types.ShardingTypes`)."""
+
+    mesh: Mesh
+
+    def abstract(self, value: Value, weak: bool) -> AbstractValue: ...
+
+    def declare(self, value: Value, sharding: object) -> None: ...
+
+    def infer(self, op: Op) -> None: ...
+
+    def infer_block(self, block_ops: Sequence[Op]) -> None: ...
+
+    def is_free(self, value: Value) -> bool: ...
+
+    def permit_conflicts(self) -> AbstractContextManager[None]: ...
+
+    def use_auto_axes(self, axes: frozenset[str]) -> AbstractContextManager[None]: ...
+
+    def state(self, block: Block) -> Block: ...
 
 
 class TracedProgram:
@@ -35,6 +63,8 @@ class TracedProgram:
         """Maps values with final names to the values that were recorded."""
         self.varying_axes: dict[Value, Varying] = {}
         """The manual axes along which values may vary, as far as they were inferred."""
+        self.sharding_types: ProgramTypes | None = None
+        """The shardings in types; `None` without a mesh with Explicit axes."""
 
     def add_name_hint(
         self, call: object, names: tuple[str, ...], results: tuple[Value, ...]

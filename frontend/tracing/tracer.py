@@ -21,6 +21,19 @@ from shardir.frontend.tracing.promotion import DType, user_dtype
 from shardir.ir.module import Value
 
 
+class TypesOfValues(Protocol):
+    """The shardings in the types of values (`traced_program.ProgramTypes`)."""
+
+    def abstract(self, value: Value, weak: bool) -> AbstractValue: ...
+
+
+class ProgramScope(Protocol):
+    """The attributes of a `TracedProgram` that a tracer reads."""
+
+    @property
+    def sharding_types(self) -> TypesOfValues | None: ...
+
+
 class TraceScope(Protocol):
     """The attributes of a `Trace` from which a tracer tells where it may be used."""
 
@@ -29,6 +42,9 @@ class TraceScope(Protocol):
 
     @property
     def parent(self) -> "TraceScope | None": ...
+
+    @property
+    def program(self) -> ProgramScope: ...
 
 
 @final
@@ -55,6 +71,9 @@ class Tracer(Operators):
 
     @property
     def abstract(self) -> AbstractValue:
+        types = self._trace.program.sharding_types
+        if types is not None:
+            return types.abstract(self.value, self.weak_type)
         return AbstractValue(self.value.type, self.weak_type)
 
     def check(self, trace: TraceScope | None) -> None:

@@ -1,0 +1,332 @@
+"""Rules for the shardings in types: the sharding of a result, derived from those of the operands.
+
+The rules follow from the factor rule of an operation. Operands that share a factor must agree on its
+axes; unsharded operands agree with all others. A dimension of a result has the axes of its factors.
+A reduced factor that shards one operand is reduced silently, as a sum over a sharded dimension is. If
+it shards several operands alike, the operation is ambiguous: its result may be replicated, sharded
+or unreduced. A few operations differ from their factor rules; `_EXACT`, `_CUMULATIVE`, `_MOVABLE`,
+`check_gather` and `check_scatter` state how.
+
+`infer_results` refuses what is ambiguous or impossible. `choose_results` resolves every conflict: the
+operand with the most bytes keeps its sharding.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from shardir import ops
+from shardir.ir.module import Op
+from shardir.ir.types import TensorType
+from shardir.op_rules.factors import FactorKind, FactorRule
+from shardir.op_rules.linearity import linear_groups
+
+AxisNames = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardingType:
+    """The axis names of each dimension of a value, major first, and its unreduced axes."""
+
+    dims: tuple[AxisNames, ...]
+    unreduced: frozenset[str] = frozenset()
+
+    @property
+    def is_replicated(self) -> bool:
+        return not self.unreduced and not any(self.dims)
+
+
+def replicated_type(rank: int) -> ShardingType:
+    """Return the type of a value of which every device holds all elements."""
+    return ShardingType(((),) * rank)
+
+
+def format_type(type: TensorType, sharding: ShardingType | None) -> str:
+    """Return a type as text, such as `float32[8@x,16]{U:y}`."""
+    dims = sharding.dims if sharding is not None else ((),) * type.rank
+    sizes = ",".join(
+        f"{size}@{format_axes(axes)}" if axes else str(size)
+        for size, axes in zip(type.shape, dims, strict=True)
+    )
+    name = "key<fry>" if type.dtype == "key" else type.numpy.name
+    unreduced = sorted(sharding.unreduced) if sharding is not None else []
+    return f"{name}[{sizes}]" + (f"{{U:{','.join(unreduced)}}}" if unreduced else "")
+
+
+def format_axes(axes: AxisNames) -> str:
+    """Return `x` for one axis, and `(x,y)` for several."""
+    return axes[0] if len(axes) == 1 else f"({','.join(axes)})"
+
+
+class TypeConflictError(Exception):
+    """An operation does not accept the shardings of its operands; the message states why."""
+
+
+Sizes = Mapping[str, int]
+"""The size of each mesh axis."""
+Types = Sequence[ShardingType | None]
+"""The sharding types of operands; `None` for values that adopt the sharding of other operands."""
+
+_EXACT = (ops.select, ops.concatenate, ops.dynamic_update_slice)
+"""Operations whose array operands must have the same sharding."""
+_CUMULATIVE = (ops.cumsum, ops.cumprod, ops.cummax, ops.cummin, ops.cumlogsumexp)
+"""Operations that must be unsharded along the dimension `dim`."""
+_MOVABLE = (ops.concatenate, ops.fft, ops.dynamic_slice)
+"""Operations that may be sharded along factors that need replication; partitioning gathers them."""
+_UNSHARDED = (ops.cholesky,)
+"""Operations whose operands must be unsharded, as in JAX."""
+
+RESHARD = "reshard it first (sharding.reshard)"
+STATE_OUT_SHARDING = "state the sharding of the result with out_sharding="
+
+
+def infer_results(op: Op, types: Types, sizes: Sizes) -> list[ShardingType | None]:
+    """Return the sharding types of the results; raises `TypeConflictError` for a conflict."""
+    if all(type is None or type.is_replicated for type in types):
+        return _replicated_results(op, types)
+    rule = op.factors()
+    if rule is None:
+        _require_unsharded(op, types)
+        return _replicated_results(op, types)
+    if op.spec in _UNSHARDED:
+        _require_unsharded(op, types)
+    if op.spec in _EXACT:
+        _check_equal(op, types)
+    if op.spec is ops.gather:
+        check_gather(op, rule, types)
+    elif op.spec is ops.scatter:
+        check_scatter(op, rule, types)
+    unreduced = _infer_unreduced(op, types)
+    axes_of: dict[int, AxisNames] = {}
+    owner: dict[int, tuple[int, int]] = {}
+    ambiguous: list[tuple[int, int, int]] = []
+    for operand, dim, factor, axes in _sharded_factors(op, rule, types, sizes):
+        kind = rule.factors[factor].kind
+        is_cumulative = op.spec in _CUMULATIVE and dim == op.attrs["dim"]
+        if is_cumulative or (kind is FactorKind.REPLICATE and op.spec not in _MOVABLE):
+            raise TypeConflictError(
+                f"{_describe(op, operand, types)} is sharded over {_quote(axes)} along dimension "
+                f"{dim}, and {op.name} needs that dimension unsharded; {RESHARD}"
+            )
+        known = axes_of.setdefault(factor, axes)
+        first = owner.setdefault(factor, (operand, dim))
+        if known != axes:
+            raise TypeConflictError(
+                f"{_describe(op, first[0], types)} is sharded over {_quote(known)} along dimension "
+                f"{first[1]}, and {_describe(op, operand, types)} over {_quote(axes)} along "
+                f"dimension {dim}, which is the same dimension of {op.name}; reshard one of them "
+                "(sharding.reshard)"
+            )
+        if kind is FactorKind.REDUCE and first[0] != operand:
+            ambiguous.append((factor, operand, dim))
+    if ambiguous:
+        factor, operand, dim = ambiguous[0]
+        first = owner[factor]
+        raise TypeConflictError(
+            f"{_describe(op, first[0], types)} and {_describe(op, operand, types)} are both sharded "
+            f"over {_quote(axes_of[factor])} along the contracted dimension ({first[1]} and "
+            f"{dim}), so the sharding of the result of {op.name} is ambiguous; "
+            f"{STATE_OUT_SHARDING}PartitionSpec(...)"
+        )
+    return [
+        ShardingType(_result_dims(op, rule, axes_of, i, sizes), unreduced)
+        for i in range(len(op.results))
+    ]
+
+
+def _replicated_results(op: Op, types: Types) -> list[ShardingType | None]:
+    """Return replicated types; a broadcast and a result of values without a type have none."""
+    if op.spec is ops.broadcast or all(type is None for type in types):
+        return [None] * len(op.results)
+    return [replicated_type(result.type.rank) for result in op.results]
+
+
+def _require_unsharded(op: Op, types: Types) -> None:
+    for i, type in enumerate(types):
+        if type is not None and not type.is_replicated:
+            raise TypeConflictError(
+                f"{_describe(op, i, types)} is sharded, and {op.name} needs unsharded operands; "
+                f"{RESHARD}, or call the function in sharding.auto_axes"
+            )
+
+
+def _check_equal(op: Op, types: Types) -> None:
+    """Check that the array operands have the same sharding, also where one is replicated."""
+    found: int | None = None
+    for i, type in enumerate(types):
+        if type is None or not type.dims:
+            continue
+        if found is None:
+            found = i
+        elif type != types[found]:
+            raise TypeConflictError(
+                f"{_describe(op, found, types)} and {_describe(op, i, types)} have different "
+                f"shardings, and {op.name} needs the same one; reshard one of them "
+                "(sharding.reshard)"
+            )
+
+
+def check_gather(op: Op, rule: FactorRule, types: Types) -> None:
+    """Check that neither the dimensions that are looked up nor the indices are sharded."""
+    table, positions = rule.operands[:2]
+    for operand, mapping, other in ((0, table, None), (1, positions, table)):
+        type = types[operand]
+        for dim, axes in enumerate(type.dims if type is not None else ()):
+            for factor in mapping[dim] if axes else ():
+                is_looked_up = rule.factors[factor].kind is not FactorKind.PASS
+                is_index = other is not None and all(factor not in each for each in other)
+                if is_looked_up or is_index:
+                    raise TypeConflictError(
+                        f"{_describe(op, operand, types)} is sharded over {_quote(axes)} along "
+                        f"dimension {dim}, so the sharding of the result of indexing is ambiguous; "
+                        "state it with x.at[...].get(out_sharding=PartitionSpec(...))"
+                    )
+
+
+def check_scatter(op: Op, rule: FactorRule, types: Types) -> None:
+    """Check that no dimension along which rows are scattered is sharded."""
+    target, updates = rule.operands[0], rule.operands[2]
+    for operand, mapping, other in ((0, target, updates), (1, rule.operands[1], target),
+                                    (2, updates, target)):  # fmt: skip
+        type = types[operand]
+        for dim, axes in enumerate(type.dims if type is not None else ()):
+            for factor in mapping[dim] if axes else ():
+                if all(factor not in each for each in other):
+                    raise TypeConflictError(
+                        f"{_describe(op, operand, types)} is sharded over {_quote(axes)} along "
+                        f"dimension {dim}, so the sharding of the updated array is ambiguous; "
+                        "state it with x.at[...].set(..., out_sharding=PartitionSpec(...)), or "
+                        "with out_sharding= of add, multiply, min or max"
+                    )
+
+
+def _infer_unreduced(op: Op, types: Types) -> frozenset[str]:
+    """Return the unreduced axes of the results: those of a group in which `op` is linear."""
+    pending = {i: type.unreduced for i, type in enumerate(types) if type and type.unreduced}
+    if not pending:
+        return frozenset()
+    axes = next(iter(pending.values()))
+    for group in linear_groups(op):
+        if set(group) == set(pending) and all(each == axes for each in pending.values()):
+            return axes
+    operand = next(iter(pending))
+    raise TypeConflictError(
+        f"{_describe(op, operand, types)} holds partial sums over {_quote(tuple(sorted(axes)))}, "
+        f"and {op.name} is not linear in its unreduced operands alone; {RESHARD}"
+    )
+
+
+def _sharded_factors(
+    op: Op, rule: FactorRule, types: Types, sizes: Sizes
+) -> Iterator[tuple[int, int, int, AxisNames]]:
+    """Yield operand, dimension, factor and axes for each sharded dimension of an operand.
+
+    The major factor of a dimension has all of its axes, which must divide the factor.
+    """
+    for operand, (type, mapping) in enumerate(zip(types, rule.operands, strict=True)):
+        for dim, axes in enumerate(type.dims if type is not None else ()):
+            if not axes:
+                continue
+            factor = _major_factor(rule, mapping[dim])
+            count = prod(sizes[axis] for axis in axes)
+            if len(mapping[dim]) > 1 and rule.factors[factor].size % count:
+                raise TypeConflictError(
+                    f"{_describe(op, operand, types)} is sharded over {_quote(axes)} along dimension "
+                    f"{dim}, and its major part in the result {op.result.type} has the size "
+                    f"{rule.factors[factor].size}, which is not divisible by {count}; "
+                    f"{STATE_OUT_SHARDING}PartitionSpec(...) of reshape"
+                )
+            yield operand, dim, factor, axes
+
+
+def _major_factor(rule: FactorRule, factors: tuple[int, ...]) -> int:
+    """Return the first factor of a dimension that has more than one position."""
+    return next((f for f in factors if rule.factors[f].size > 1), factors[0])
+
+
+def _result_dims(
+    op: Op, rule: FactorRule, axes_of: Mapping[int, AxisNames], result: int, sizes: Sizes
+) -> tuple[AxisNames, ...]:
+    """Return the axes of each dimension of a result; raises for a sharding that does not exist."""
+    dims: list[AxisNames] = []
+    seen: dict[str, int] = {}
+    type = op.results[result].type
+    for dim, factors in enumerate(rule.results[result]):
+        axes: list[str] = []
+        unsharded = False
+        for factor in factors:
+            found = axes_of.get(factor, ())
+            if found and unsharded:
+                raise TypeConflictError(
+                    f"the minor part of dimension {dim} of the result {type} of {op.name} is "
+                    f"sharded over {_quote(found)} and its major part is not; "
+                    f"{STATE_OUT_SHARDING}PartitionSpec(...) of reshape, or reshard the operand"
+                )
+            unsharded = unsharded or (not found and rule.factors[factor].size > 1)
+            axes.extend(found)
+        for axis in axes:
+            if axis in seen:
+                raise TypeConflictError(
+                    f"dimensions {seen[axis]} and {dim} of the result {type} of {op.name} are both "
+                    f"sharded over {axis!r}; reshard an operand (sharding.reshard), or "
+                    f"{STATE_OUT_SHARDING}PartitionSpec(...)"
+                )
+            seen[axis] = dim
+        count = prod(sizes[axis] for axis in axes)
+        if type.shape[dim] % count:
+            raise TypeConflictError(
+                f"dimension {dim} of the result {type} of {op.name} is sharded over "
+                f"{_quote(tuple(axes))}, whose size {count} does not divide {type.shape[dim]}; "
+                "reshard the operand (sharding.reshard), so that this dimension is unsharded"
+            )
+        dims.append(tuple(axes))
+    return tuple(dims)
+
+
+def _describe(op: Op, operand: int, types: Types) -> str:
+    return f"operand {operand} of {op.name}, {format_type(op.operands[operand].type, types[operand])},"
+
+
+def _quote(axes: AxisNames) -> str:
+    return " and ".join(map(repr, axes))
+
+
+def choose_results(op: Op, types: Types, sizes: Sizes) -> list[ShardingType]:
+    """Return sharding types of the results for any shardings of the operands.
+
+    Operands with more bytes are considered first; the axes of the others are gathered where they
+    conflict. Partial results of reduced factors are combined.
+    """
+    rule = op.factors()
+    if rule is None:
+        return [replicated_type(result.type.rank) for result in op.results]
+    axes_of: dict[int, AxisNames] = {}
+    used: set[str] = set()
+    order = sorted(range(len(types)), key=lambda i: -op.operands[i].type.nbytes)
+    for operand in order:
+        type = types[operand]
+        for dim, axes in enumerate(type.dims if type is not None else ()):
+            if not axes or used.intersection(axes):
+                continue
+            factor = _major_factor(rule, rule.operands[operand][dim])
+            kind = rule.factors[factor].kind
+            if factor in axes_of or kind is FactorKind.REDUCE:
+                continue
+            if kind is FactorKind.REPLICATE and op.spec not in _MOVABLE:
+                continue
+            if op.spec in _CUMULATIVE and dim == op.attrs["dim"]:
+                continue
+            axes_of[factor] = axes
+            used.update(axes)
+    return [ShardingType(_feasible_dims(op, rule, axes_of, i, sizes)) for i in range(len(op.results))]
+
+
+def _feasible_dims(
+    op: Op, rule: FactorRule, axes_of: Mapping[int, AxisNames], result: int, sizes: Sizes
+) -> tuple[AxisNames, ...]:
+    dims: list[AxisNames] = []
+    for size, factors in zip(op.results[result].type.shape, rule.results[result], strict=True):
+        axes = axes_of.get(_major_factor(rule, factors), ()) if factors else ()
+        count = prod(sizes[axis] for axis in axes)
+        dims.append(() if size % count else axes)
+    return tuple(dims)

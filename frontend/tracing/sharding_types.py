@@ -1,0 +1,305 @@
+"""The shardings in the types of traced values, on meshes with axes of type `AxisType.Explicit`.
+
+A program whose arguments or mesh have Explicit axes owns one `ShardingTypes`. Each operation that is
+appended to the program gets the types of its results from those of its operands
+(`sharding_type_rules`). When the trace ends, `state` writes the types into the program as shardings
+of values, which propagation and partitioning preserve.
+
+A value without a type adopts the sharding of the values it is combined with: constants, and
+operations on them. A value is *free* if its type is an assumption that the compiler may change: the
+result of an ambiguous operation before `out_sharding` states its sharding, and intermediate values
+of derivatives.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from shardir import ops
+from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.config import config
+from shardir.frontend.errors import ShardingTypeError
+from shardir.frontend.shardings.axis_type import AxisType
+from shardir.frontend.shardings.mesh import Mesh
+from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
+from shardir.frontend.shardings.sharding import NamedSharding
+from shardir.frontend.shardings.sharding_tokens import rebuild_block, sharding_token
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.sharding_type_rules import (
+    ShardingType,
+    TypeConflictError,
+    choose_results,
+    format_type,
+    infer_results,
+    replicated_type,
+)
+from shardir.frontend.tracing.traced_program import TracedProgram
+from shardir.ir.module import Block, Op, Value
+from shardir.ir.sharding import Axis, Sharding
+
+LENIENT_REASON = "explicit_sharding=lenient chose this sharding: "
+
+
+class ShardingTypes:
+    """The sharding types of the values of one traced program, all on one mesh."""
+
+    def __init__(self, program: TracedProgram, mesh: Mesh) -> None:
+        self.program, self.mesh = program, mesh
+        self.sizes = mesh.shape
+        self.explicit_axes = frozenset(mesh.explicit_axes)
+        self._types: dict[Value, ShardingType] = {}
+        self._free: set[Value] = set()
+        self._open: set[Value] = set()
+        """Values inside of `auto_axes` for some axes: the compiler may use these."""
+        self._reasons: dict[Value, str] = {}
+        self._auto: frozenset[str] = frozenset()
+        self._num_permissions = 0
+        self.is_lenient = config.explicit_sharding == "lenient"
+
+    # Types of values
+
+    def find(self, value: Value) -> ShardingType | None:
+        """Return the type of a value; `None` if it adopts the sharding of other values."""
+        # A value may have two identities until its name is final.
+        type = self._types.get(self.program.unnamed_values.get(value, value))
+        if type is None or not self._auto:
+            return type
+        if self.explicit_axes <= self._auto:
+            return None
+        dims = tuple(tuple(a for a in axes if a not in self._auto) for axes in type.dims)
+        return ShardingType(dims, type.unreduced - self._auto)
+
+    def set(self, value: Value, type: ShardingType) -> None:
+        """Set the type of a value."""
+        self._types[self.program.unnamed_values.get(value, value)] = type
+
+    def is_free(self, value: Value) -> bool:
+        """Return whether the type of a value is an assumption."""
+        return self.program.unnamed_values.get(value, value) in self._free
+
+    def abstract(self, value: Value, weak: bool) -> AbstractValue:
+        """Return the abstract value, with the sharding in its type if an axis shards it."""
+        type = self.find(value)
+        if type is None or type.is_replicated:
+            return AbstractValue(value.type, weak)
+        return AbstractValue(value.type, weak, self.named_sharding(type))
+
+    def named_sharding(self, type: ShardingType) -> NamedSharding:
+        """Return the public form of a type."""
+        return NamedSharding(self.mesh, PartitionSpec(*type.dims, unreduced=type.unreduced))
+
+    def from_sharding(self, sharding: object, rank: int) -> ShardingType:
+        """Return the type that a public sharding states; raises `ShardingTypeError` for another
+        mesh."""
+        if not isinstance(sharding, NamedSharding):
+            return replicated_type(rank)
+        if sharding.mesh.shape != self.sizes:
+            raise ShardingTypeError(
+                with_location(
+                    f"{sharding} is used in a program on {self.mesh!r}; all arrays on meshes with "
+                    "Explicit axes must use one mesh; move one with device_put before the call"
+                )
+            )
+        dims = []
+        for dim in range(rank):
+            axes = sharding.spec.axes(dim)
+            dims.append(
+                ()
+                if axes is UNCONSTRAINED
+                else tuple(axis for axis in axes if axis in self.explicit_axes)
+            )
+        return ShardingType(tuple(dims), sharding.spec.unreduced & self.explicit_axes)
+
+    def declare(self, value: Value, sharding: object) -> None:
+        """Set the type of a parameter or of a constrained value from a public sharding."""
+        self.set(value, self.from_sharding(sharding, value.type.rank))
+
+    # Modes
+
+    @contextmanager
+    def permit_conflicts(self) -> Iterator[None]:
+        """Accept ambiguous operations inside the block; the caller states the sharding of its
+        result."""
+        self._num_permissions += 1
+        try:
+            yield
+        finally:
+            self._num_permissions -= 1
+
+    @contextmanager
+    def use_auto_axes(self, axes: frozenset[str]) -> Iterator[None]:
+        """Let the compiler determine shardings along `axes` inside the block."""
+        before, self._auto = self._auto, self._auto | axes
+        try:
+            yield
+        finally:
+            self._auto = before
+
+    # Inference
+
+    def infer(self, op: Op) -> None:
+        """Set the types of the results of an operation that the user's program appends.
+
+        Raises `ShardingTypeError` for a conflict, unless it is permitted.
+        """
+        if self.explicit_axes <= self._auto:
+            return
+        if op.blocks:
+            self._set_results(op, self._results_of_blocks(op))
+            return
+        if op.spec is ops.sharding_constraint:
+            self._infer_constraint(op)
+            return
+        operands = [self.find(value) for value in op.operands]
+        if op.spec is ops.optimization_barrier:
+            self._set_results(op, operands)
+            return
+        is_free = any(self.is_free(value) for value in op.operands)
+        try:
+            results = infer_results(op, operands, self.sizes)
+        except TypeConflictError as conflict:
+            results = [*choose_results(op, operands, self.sizes)]
+            if self._num_permissions or is_free:
+                is_free = True
+            elif self.is_lenient:
+                for value, type in zip(op.results, results, strict=True):
+                    chosen = format_type(value.type, type)
+                    self._reasons[value] = f"{LENIENT_REASON}{chosen}, since {conflict}"
+            else:
+                raise ShardingTypeError(with_location(str(conflict))) from None
+        if any(type is not None and type.unreduced for type in results):
+            is_free = True
+        self._set_results(op, results, is_free)
+
+    def _set_results(
+        self, op: Op, types: Sequence[ShardingType | None], is_free: bool = False
+    ) -> None:
+        for value, type in zip(op.results, types, strict=True):
+            if type is not None:
+                self.set(value, type)
+                if is_free:
+                    self._free.add(value)
+                if self._auto:
+                    self._open.add(value)
+
+    def infer_block(self, block_ops: Sequence[Op]) -> None:
+        """Set the types in a block that a transformation appends; conflicts leave values free."""
+        if self.explicit_axes <= self._auto:
+            return
+        with self.permit_conflicts():
+            for op in block_ops:
+                if op.blocks and op.spec is not ops.manual_computation:
+                    self._infer_inner_blocks(op)
+                if not all(self._is_known(value) for value in op.results):
+                    self.infer(op)
+
+    def _is_known(self, value: Value) -> bool:
+        return self.program.unnamed_values.get(value, value) in self._types
+
+    def _infer_inner_blocks(self, op: Op) -> None:
+        for block in op.blocks if op.spec in (ops.while_, ops.scan, ops.case) else op.blocks[:1]:
+            for i, (param, value) in enumerate(zip(block.params, op.operands, strict=False)):
+                type = self.find(value)
+                if type is None:
+                    continue
+                if op.spec is ops.scan and i >= op.attrs["carries"]:
+                    type = replace(type, dims=type.dims[1:])
+                self.set(param, type)
+            self.infer_block(block.ops)
+
+    def _results_of_blocks(self, op: Op) -> list[ShardingType | None]:
+        """Return the types of the results of an operation with blocks."""
+        if op.spec is ops.manual_computation:
+            return [self._manual_type(axes) for axes in op.attrs["out_axes"]]
+        if op.spec.edges is None:
+            return [None] * len(op.results)
+        block = op.blocks[-1] if op.spec is ops.while_ else op.blocks[0]
+        types = [self.find(value) for value in block.returns]
+        if op.spec is ops.scan:
+            count = op.attrs["carries"]
+            types[count:] = [
+                None if type is None else replace(type, dims=((), *type.dims))
+                for type in types[count:]
+            ]
+        return types
+
+    def _manual_type(self, out_axes: Sequence[Sequence[Axis]]) -> ShardingType:
+        """Return the type of a global result of a manual computation."""
+        requested = list(self.program.requested_shardings)
+        dims = []
+        for axes in out_axes:
+            names = []
+            for axis in axes:
+                number, _, position = axis.name[1:].partition(".")
+                sharding, _ = requested[int(number)]
+                assert isinstance(sharding, NamedSharding)
+                names.append(sharding.mesh.axis_names[int(position)])
+            dims.append(tuple(name for name in names if name in self.explicit_axes))
+        return ShardingType(tuple(dims))
+
+    def _infer_constraint(self, op: Op) -> None:
+        """Set the type of a constrained value; open dimensions keep the axes of the operand."""
+        token, before = op.result.sharding, self.find(op.operands[0])
+        before = before or replicated_type(op.result.type.rank)
+        if token is None:
+            self.set(op.result, before)
+            return
+        sharding, rank = list(self.program.requested_shardings)[int(token.mesh[1:])]
+        if not isinstance(sharding, NamedSharding) or sharding.mesh.shape != self.sizes:
+            self._set_results(op, [before], True)
+            return
+        stated = self.from_sharding(sharding, rank)
+        dims: list[tuple[str, ...]] = []
+        for i, dim in enumerate(token.dims):
+            if dim.open:
+                used = {a for d in token.dims for n in d.axes for a in stated.dims[int(n.name)]}
+                dims.append(() if used.intersection(before.dims[i]) else before.dims[i])
+            else:
+                axes = tuple(a for part in dim.axes for a in stated.dims[int(part.name)])
+                dims.append(axes)
+        self.set(op.result, ShardingType(tuple(dims), stated.unreduced if token.unreduced else frozenset()))
+
+    # Statement in the program
+
+    def state(self, block: Block) -> Block:
+        """Return the block with the types as shardings of the results of operations."""
+        results = {value for op in block.walk() for value in op.results}
+        unnamed = self.program.unnamed_values
+
+        def sharding_of(value: Value) -> Sharding | None:
+            own = unnamed.get(value, value)
+            type = self._types.get(own)
+            if value.sharding or type is None or value not in results or own in self._free:
+                return value.sharding
+            return self._token(own, type)
+
+        return self._state_reasons(rebuild_block(block, sharding_of, lambda attr: attr))
+
+    def _state_reasons(self, block: Block) -> Block:
+        """Return the block with the reasons of lenient choices in `why`."""
+        if not self._reasons:
+            return block
+        reasons = {
+            named.name: self._reasons[own]
+            for named, own in self.program.unnamed_values.items()
+            if own in self._reasons
+        }
+
+        def rewrite(block: Block) -> Block:
+            ops = tuple(
+                replace(
+                    op,
+                    blocks=tuple(map(rewrite, op.blocks)),
+                    why=reasons.get(op.results[0].name, op.why) if op.results else op.why,
+                )
+                for op in block.ops
+            )
+            return Block(block.params, ops, block.returns)
+
+        return rewrite(block)
+
+    def _token(self, value: Value, type: ShardingType) -> Sharding:
+        has_auto_axes = value in self._open or AxisType.Auto in self.mesh.axis_types
+        entries = [axes or (UNCONSTRAINED if has_auto_axes else None) for axes in type.dims]
+        sharding = NamedSharding(self.mesh, PartitionSpec(*entries, unreduced=type.unreduced))
+        return sharding_token(self.program, sharding, len(entries))

@@ -1,0 +1,92 @@
+"""`typeof`: the type of an array, with the sharding in it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.arrays.signature import ShapeDtypeStruct
+from shardir.frontend.shardings.partition_spec import UNCONSTRAINED
+from shardir.frontend.shardings.sharding import NamedSharding, Sharding
+from shardir.frontend.tracing.promotion import DType, user_dtype
+from shardir.frontend.tracing.sharding_type_rules import format_axes
+from shardir.frontend.tracing.tracer import Tracer
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedArray:
+    """The type of an array: `str` returns `float32[8@x,4@y]`.
+
+    The text states the axes of type `AxisType.Explicit` that shard each dimension, and after `U:`
+    those along which the devices hold partial sums.
+    """
+
+    shape: tuple[int, ...]
+    """The global size of each dimension."""
+    dtype: DType
+    """The element type."""
+    weak_type: bool = False
+    """True if the element type adapts to that of other operands, as for Python numbers."""
+    sharding: Sharding | None = None
+    """The sharding; `None` for an array without one, and for a traced one on other meshes."""
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements of the global array."""
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+    def __str__(self) -> str:
+        explicit, unreduced = _explicit_axes(self.sharding, self.ndim)
+        sizes = ",".join(
+            f"{size}@{format_axes(axes)}" if axes else str(size)
+            for size, axes in zip(self.shape, explicit, strict=True)
+        )
+        name = getattr(self.dtype, "name", str(self.dtype))
+        return f"{name}[{sizes}]" + (f"{{U:{','.join(unreduced)}}}" if unreduced else "")
+
+
+def _explicit_axes(
+    sharding: Sharding | None, rank: int
+) -> tuple[list[tuple[str, ...]], list[str]]:
+    """Return the Explicit axes of each dimension, and the unreduced ones."""
+    if not isinstance(sharding, NamedSharding) or not sharding.has_explicit_axes:
+        return [()] * rank, []
+    explicit = sharding.mesh.explicit_axes
+    dims: list[tuple[str, ...]] = []
+    for dim in range(rank):
+        axes = sharding.spec.axes(dim)
+        dims.append(
+            () if axes is UNCONSTRAINED else tuple(axis for axis in axes if axis in explicit)
+        )
+    return dims, sorted(sharding.spec.unreduced.intersection(explicit))
+
+
+def typeof(x: Any) -> ShapedArray:
+    """Return the type of an array, a number, or a traced value.
+
+    Raises `NotAnArrayError` for any other object.
+    """
+    if isinstance(x, Tracer):
+        return _shaped_array(x.abstract, _sharding_of_tracer(x))
+    if isinstance(x, (Array, ShapeDtypeStruct)):
+        return _shaped_array(x.abstract, x.sharding)
+    return _shaped_array(abstract_of(x), None)
+
+
+def _sharding_of_tracer(x: Tracer) -> Sharding | None:
+    sharding = x.abstract.sharding
+    return sharding if isinstance(sharding, Sharding) else None
+
+
+def _shaped_array(abstract: AbstractValue, sharding: Sharding | None) -> ShapedArray:
+    dtype = user_dtype(abstract.type.dtype)
+    return ShapedArray(abstract.type.shape, dtype, abstract.weak, sharding)
