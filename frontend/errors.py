@@ -55,6 +55,10 @@ class ShardingTypeError(ShardingError, TypeError):
     type `AxisType.Explicit` shard."""
 
 
+class ShardingMismatchError(ShardingTypeError, AssertionError):
+    """A value does not have the sharding that `with_sharding_constraint` asserts."""
+
+
 class IndivisibleError(ShardingError):
     """The sharding of an argument or result does not divide the size of a dimension evenly."""
 

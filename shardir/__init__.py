@@ -58,6 +58,7 @@ TABLE = {
         "effects_barrier",
     ),
     "shardir.frontend.arrays.live_arrays": ("live_arrays",),
+    "shardir.frontend.tracing.typeof": ("ShapedArray", "typeof"),
     "shardir.frontend.arrays.stacked_transfer": ("device_put_replicated", "device_put_sharded"),
     "shardir.frontend.shardings.positional_sharding": ("PositionalSharding",),
     "shardir.frontend.distributed.processes": ("process_count", "process_index"),
@@ -141,6 +142,7 @@ if TYPE_CHECKING:
         effects_barrier as effects_barrier,
     )
     from shardir.frontend.arrays.live_arrays import live_arrays as live_arrays
+    from shardir.frontend.tracing.typeof import ShapedArray as ShapedArray, typeof as typeof
     from shardir.frontend.arrays.operators import Operators
     from shardir.frontend.arrays.stacked_transfer import (
         device_put_replicated as device_put_replicated,

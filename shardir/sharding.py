@@ -5,32 +5,36 @@ from typing import TYPE_CHECKING
 from shardir._lazy import lazy_names
 
 TABLE = {
+    "shardir.frontend.dispatch.axis_modes": ("auto_axes", "explicit_axes"),
     "shardir.frontend.shardings.axis_type": ("AxisType",),
     "shardir.frontend.shardings.mesh": ("AbstractMesh", "Mesh"),
     "shardir.frontend.shardings.partition_spec": ("PartitionSpec",),
     "shardir.frontend.shardings.positional_sharding": ("PositionalSharding",),
-    "shardir.frontend.shardings.resharding": ("auto_axes", "explicit_axes", "reshard"),
-    "shardir.frontend.shardings.set_mesh": ("get_abstract_mesh", "get_mesh", "set_mesh"),
+    "shardir.frontend.shardings.resharding": ("reshard",),
+    "shardir.frontend.shardings.set_mesh": (
+        "get_abstract_mesh", "get_mesh", "set_mesh", "use_mesh",
+    ),
     "shardir.frontend.shardings.sharding": ("NamedSharding", "Sharding", "SingleDeviceSharding"),
 }
 """The public names that each module defines."""
 
 if TYPE_CHECKING:
+    from shardir.frontend.dispatch.axis_modes import (
+        auto_axes as auto_axes,
+        explicit_axes as explicit_axes,
+    )
     from shardir.frontend.shardings.axis_type import AxisType as AxisType
     from shardir.frontend.shardings.mesh import AbstractMesh as AbstractMesh, Mesh as Mesh
     from shardir.frontend.shardings.partition_spec import PartitionSpec as PartitionSpec
     from shardir.frontend.shardings.positional_sharding import (
         PositionalSharding as PositionalSharding,
     )
-    from shardir.frontend.shardings.resharding import (
-        auto_axes as auto_axes,
-        explicit_axes as explicit_axes,
-        reshard as reshard,
-    )
+    from shardir.frontend.shardings.resharding import reshard as reshard
     from shardir.frontend.shardings.set_mesh import (
         get_abstract_mesh as get_abstract_mesh,
         get_mesh as get_mesh,
         set_mesh as set_mesh,
+        use_mesh as use_mesh,
     )
     from shardir.frontend.shardings.sharding import (
         NamedSharding as NamedSharding,

@@ -28,7 +28,7 @@ from shardir.frontend.dispatch.eager_call import EagerFunction, call_eagerly
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.pytree_types import PyTree, UserFunction
-from shardir.frontend.shardings.resharding import apply_out_sharding
+from shardir.frontend.shardings.resharding import call_with_out_sharding
 from shardir.frontend.tracebacks import hide_own_frames
 from shardir.frontend.tracing.trace import current_trace
 
@@ -52,7 +52,7 @@ def public(
     may change between calls, so it is traced at every call, though compiled only once.
 
     The function does not receive a parameter `out_sharding`. The caller sets the sharding of the
-    result with it (`resharding.apply_out_sharding`).
+    result with it (`resharding.call_with_out_sharding`).
 
     `name` is the public name in errors and programs, if it differs from the name of the function.
 
@@ -116,7 +116,7 @@ class PublicFunction:
 
     def _call_with_out_sharding(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:
         out_sharding = options.pop("out_sharding")
-        return apply_out_sharding(self(*args, **options), out_sharding)
+        return call_with_out_sharding(out_sharding, self, *args, **options)
 
     def share_call_cache(self, operator: Any, swapped: bool) -> bool:
         """Let `operator`, which calls this function, use the native call cache of this function.

@@ -5,12 +5,14 @@ from typing import Any
 
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
-from shardir.frontend.errors import ArgumentError, ShardingError
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import ArgumentError, ShardingError, ShardingMismatchError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.common_mesh import check_same_devices, resolve_abstract_meshes
 from shardir.frontend.shardings.mesh import AbstractMesh
+from shardir.frontend.shardings.partition_spec import UNCONSTRAINED
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
     resolve_sharding,
@@ -20,8 +22,9 @@ from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
-from shardir.frontend.tracing.trace import current_trace
+from shardir.frontend.tracing.trace import current_trace, require_trace
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.typeof import typeof
 
 
 @traceback_boundary
@@ -64,16 +67,42 @@ def _constrain_array(leaf: Any, to: Sharding) -> Any:
         ((to, _),) = resolve_abstract_meshes([(to, len(leaf.shape))], [current_sharding])
     if current_sharding is not None:
         check_same_devices([("the array", current_sharding), ("its sharding constraint", to)])
+        if current_sharding.has_explicit_axes and to.has_explicit_axes:
+            return _assert_array_sharding(leaf, to)
     return device_put(leaf, to)
 
 
 def _constrain_tracer(value: Tracer, to: Sharding | None) -> Tracer:
     if to is None:
         return value
+    if to.has_explicit_axes and isinstance(to, NamedSharding):
+        _assert_sharding(value, to)
     try:
         return constrain(value, to)
     except ShardingError as error:
         raise type(error)(with_location(str(error))) from None
+
+
+def _assert_sharding(value: Tracer, to: NamedSharding) -> None:
+    """Raise `ShardingMismatchError` unless `value` has the sharding `to`; the axes of its mesh are
+    Explicit.
+    """
+    types = require_trace("with_sharding_constraint").program.sharding_types
+    has = None if types is None else types.sharding_of(value.value)
+    if types is None or has is None or to.mesh.auto_axes or len(to.spec) > value.ndim:
+        return
+    axes = [(has.spec.axes(i), to.spec.axes(i)) for i in range(value.ndim)]
+    if any(mine != wanted and wanted is not UNCONSTRAINED for mine, wanted in axes):
+        types.refuse(
+            f"with_sharding_constraint states {to.spec} for an array that is {typeof(value)}; on "
+            "a mesh of Explicit axes it asserts the sharding; change it with sharding.reshard",
+            ShardingMismatchError,
+        )
+
+
+@public(static=("to",), name="with_sharding_constraint")
+def _assert_array_sharding(x: Tracer, to: Sharding) -> Tracer:
+    return _constrain_tracer(as_tracer(x), to)
 
 
 def composite(decomposition: UserFunction, name: str, version: int = 0) -> UserFunction:

@@ -19,7 +19,7 @@ from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.random.continuous_distributions import sample_gumbel
 from shardir.frontend.random.keys import require_single_key, split
 from shardir.frontend.random.uniform_numbers import draw_bits, draw_unit, randint
-from shardir.frontend.shardings.resharding import apply_out_sharding
+from shardir.frontend.shardings.resharding import apply_out_sharding, call_with_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert
 from shardir.frontend.tracing.promotion import dtype_of
@@ -37,7 +37,7 @@ def permutation(
     """
     if _is_integer(x):
         return apply_out_sharding(_permute_range(key, int(x)), out_sharding)
-    return apply_out_sharding(_permute_array(key, x, axis, independent), out_sharding)
+    return call_with_out_sharding(out_sharding, _permute_array, key, x, axis, independent)
 
 
 def _is_integer(x: ArrayLike) -> bool:

@@ -1,17 +1,17 @@
 """Requested shardings of results: `reshard`, and `out_sharding=` of public functions.
 
 These are constraints for mesh axes of any type: the values do not change, and the compiler decides
-on the communication. The semantics of `AxisType.Explicit` in JAX, where shardings are part of types
-and a program without a sharding is refused, are not checked.
+on the communication. On meshes with axes of type `AxisType.Explicit`, they also determine the
+shardings in the types of the results.
 """
 
-from functools import wraps
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.config import config
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree.tree_checks import check_function
-from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
     resolve_sharding,
@@ -33,18 +33,46 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     divide; outside `reshard` is `device_put`. Raises `ArgumentError` for an object that is not a
     sharding, and `NoMeshError` for a `PartitionSpec` where no mesh is entered.
     """
-    return _apply_shardings(xs, out_shardings, "out_shardings of reshard")
+    return apply_shardings(xs, out_shardings, "out_shardings of reshard")
 
 
 def apply_out_sharding(made: Result, out_sharding: Any) -> Result:
     """Return the result of a function with the sharding `out_sharding`, if that is not `None`."""
     if out_sharding is None:
         return made
-    resharded: Result = _apply_shardings(made, out_sharding, "out_sharding")
+    resharded: Result = apply_shardings(made, out_sharding, "out_sharding")
     return resharded
 
 
-def _apply_shardings(xs: Any, shardings: Any, word: str) -> Any:
+def call_with_out_sharding(
+    out_sharding: Any, fun: Callable[..., Result], *args: Any, **options: Any
+) -> Result:
+    """Return the result of a call of `fun` with the sharding `out_sharding`, if that is not `None`.
+
+    On a mesh with Explicit axes, the operations of `fun` may be ambiguous, because `out_sharding`
+    states the sharding of the result.
+    """
+    if out_sharding is None:
+        return fun(*args, **options)
+    with _permit_conflicts(out_sharding):
+        made = fun(*args, **options)
+    return apply_out_sharding(made, out_sharding)
+
+
+def _permit_conflicts(out_sharding: Any) -> AbstractContextManager[object]:
+    trace = current_trace()
+    if trace is not None:
+        types = trace.program.sharding_types
+        return nullcontext() if types is None else types.permit_conflicts()
+    wanted = broadcast_sharding_requests(out_sharding, 0, "out_sharding")
+    sharding = resolve_sharding(wanted[0], "out_sharding")
+    if sharding is None or not sharding.has_explicit_axes:
+        return nullcontext()
+    return config(explicit_sharding="lenient")
+
+
+def apply_shardings(xs: Any, shardings: Any, word: str) -> Any:
+    """Return the arrays `xs` with `shardings`, a pytree prefix; errors begin with `word`."""
     leaves, structure = tree.flatten(xs)
     wanted = [
         resolve_sharding(request, word)
@@ -60,41 +88,3 @@ def _apply_shardings(xs: Any, shardings: Any, word: str) -> Any:
         for x, to in zip(leaves, wanted, strict=True)
     ]
     return tree.unflatten(structure, held)
-
-
-def auto_axes(
-    f: UserFunction | None = None, /, *, axes: Any = None, out_sharding: Any = None
-) -> Any:
-    """Return `f` with its results constrained to `out_sharding`; may be used as a decorator.
-
-    In JAX the compiler chooses shardings along `axes` inside of `f`; shardir always does so.
-    """
-    if f is None:
-        return lambda f: auto_axes(f, axes=axes, out_sharding=out_sharding)
-    check_function("auto_axes", f)
-
-    @wraps(f)
-    def wrapper(*args: PyTree, out_sharding: Any = out_sharding, **options: PyTree) -> Any:
-        return apply_out_sharding(f(*args, **options), out_sharding)
-
-    return wrapper
-
-
-def explicit_axes(
-    f: UserFunction | None = None, /, *, axes: Any = None, in_sharding: Any = None
-) -> Any:
-    """Return `f` with its arguments constrained to `in_sharding`; may be used as a decorator.
-
-    `in_sharding` is a pytree prefix of the tuple of positional arguments.
-    """
-    if f is None:
-        return lambda f: explicit_axes(f, axes=axes, in_sharding=in_sharding)
-    check_function("explicit_axes", f)
-
-    @wraps(f)
-    def wrapper(*args: PyTree, in_sharding: Any = in_sharding, **options: PyTree) -> Any:
-        if in_sharding is not None:
-            args = _apply_shardings(args, in_sharding, "in_sharding of explicit_axes")
-        return f(*args, **options)
-
-    return wrapper

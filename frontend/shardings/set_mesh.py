@@ -1,4 +1,5 @@
-"""`set_mesh`: a mesh that stays entered until another one is set or a block ends."""
+"""`set_mesh`: a mesh that stays entered until another one is set or a block ends; `use_mesh`: for a
+block."""
 
 from shardir.frontend.errors import MeshError
 from shardir.frontend.shardings.mesh import (
@@ -44,6 +45,33 @@ class set_mesh:
 
     def __enter__(self) -> None:
         """Do nothing, because the constructor has set the mesh."""
+
+    def __exit__(self, *_: object) -> None:
+        set_entered_meshes(self._before)
+
+
+class use_mesh:
+    """Make `mesh` the mesh of bare `PartitionSpec`s for a block: `with use_mesh(mesh):`.
+
+    `None` means no mesh. Raises `MeshError` for an object that is not a mesh.
+    """
+
+    __slots__ = ("_before", "_mesh")
+
+    def __init__(self, mesh: Mesh | None) -> None:
+        if mesh is not None and not isinstance(mesh, Mesh):
+            raise MeshError(with_location(f"use_mesh takes a Mesh, got {mesh!r}"))
+        self._mesh = mesh
+        self._before: tuple[Mesh, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<use_mesh of {self._mesh!r}>"
+
+    def __enter__(self) -> Mesh | None:
+        """Enter the mesh."""
+        self._before = entered_meshes()
+        set_entered_meshes(() if self._mesh is None else (self._mesh,))
+        return self._mesh
 
     def __exit__(self, *_: object) -> None:
         set_entered_meshes(self._before)

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from shardir import ops as ops_
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.errors import ShardingError
 from shardir.frontend.shardings.mesh import Mesh
-from shardir.frontend.shardings.partition_spec import UNCONSTRAINED
-from shardir.frontend.shardings.sharding import Sharding as UserSharding
+from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
+from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
 from shardir.frontend.shardings.sharding_tokens import sharding_token
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.trace import emit, require_sharding_types, require_trace
@@ -25,7 +26,7 @@ def constrain(tracer: Tracer, sharding: UserSharding) -> Tracer:
     program = require_trace("with_sharding_constraint").program
     _check_no_manual_axes(sharding, tracer.ndim)
     if sharding.has_explicit_axes:
-        require_sharding_types(program, sharding)
+        require_sharding_types(program, sharding).is_stated = True
     constrained: Tracer = emit(
         ops_.sharding_constraint,
         tracer,
@@ -33,6 +34,38 @@ def constrain(tracer: Tracer, sharding: UserSharding) -> Tracer:
         weak=tracer.weak_type,
     )
     return constrained
+
+
+def match_sharding_types(values: Sequence[Tracer], models: Sequence[Tracer]) -> list[Tracer]:
+    """Return `values`, cotangents or the results of a body, with the sharding types of `models`.
+
+    Nothing changes without a mesh with Explicit axes.
+    """
+    types = require_trace("types are matched").program.sharding_types
+    if types is None:
+        return list(values)
+    matched = []
+    for value, model in zip(values, models, strict=True):
+        wanted, has = types.sharding_of(model.value), types.sharding_of(value.value)
+        differs = wanted != has or types.is_free(value.value)
+        if wanted is not None and differs and value.shape == model.shape:
+            value = constrain(value, wanted)
+        matched.append(value)
+    return matched
+
+
+def slice_abstract(x: Tracer) -> AbstractValue:
+    """Return the abstract value of a slice of `x` along its first dimension."""
+    type = x.value.type.with_shape(x.shape[1:])
+    types = require_trace("a slice is described").program.sharding_types
+    sharding = None if types is None else types.sharding_of(x.value)
+    if sharding is None:
+        return AbstractValue(type, x.weak_type)
+    spec = PartitionSpec(*sharding.spec[1:], unreduced=sharding.spec.unreduced)
+    is_replicated = not any(spec) and not spec.unreduced
+    return AbstractValue(
+        type, x.weak_type, None if is_replicated else NamedSharding(sharding.mesh, spec)
+    )
 
 
 _manual_axes: ContextVar[tuple[tuple[Mesh, str], ...]] = ContextVar("shardir_manual", default=())

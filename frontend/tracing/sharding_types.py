@@ -11,11 +11,12 @@ result of an ambiguous operation before `out_sharding` states its sharding, and 
 of derivatives.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
 from shardir import ops
+from shardir.errors import ShardirError
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.config import config
 from shardir.frontend.errors import ShardingTypeError
@@ -55,6 +56,8 @@ class ShardingTypes:
         self._auto: frozenset[str] = frozenset()
         self._num_permissions = 0
         self.is_lenient = config.explicit_sharding == "lenient"
+        self.is_stated = False
+        """True if a sharding with Explicit axes occurs in the program."""
 
     # Types of values
 
@@ -76,6 +79,11 @@ class ShardingTypes:
     def is_free(self, value: Value) -> bool:
         """Return whether the type of a value is an assumption."""
         return self.program.unnamed_values.get(value, value) in self._free
+
+    def is_undecided(self, value: Value) -> bool:
+        """Return whether the compiler may choose a sharding that the type does not state."""
+        type = self.find(value)
+        return type is None or bool(type.unreduced) or self.is_free(value)
 
     def abstract(self, value: Value, weak: bool) -> AbstractValue:
         """Return the abstract value, with the sharding in its type if an axis shards it."""
@@ -112,7 +120,32 @@ class ShardingTypes:
 
     def declare(self, value: Value, sharding: object) -> None:
         """Set the type of a parameter or of a constrained value from a public sharding."""
+        self.is_stated |= sharding is not None
         self.set(value, self.from_sharding(sharding, value.type.rank))
+
+    def sharding_of(self, value: Value) -> NamedSharding | None:
+        """Return the sharding in the type of a value; `None` where the compiler determines it."""
+        if self.explicit_axes <= self._auto:
+            return None
+        return self.named_sharding(self.find(value) or replicated_type(value.type.rank))
+
+    # Conflicts
+
+    @property
+    def resolves_conflicts(self) -> bool:
+        """Whether a conflict is resolved instead of refused at this line."""
+        return self.is_lenient or self._num_permissions > 0
+
+    def refuse(self, message: str, kind: type[ShardirError] = ShardingTypeError) -> None:
+        """Raise an error of class `kind`, unless conflicts are permitted or resolved here."""
+        if not self.resolves_conflicts:
+            raise kind(with_location(message))
+
+    def explain(self, value: Value, reason: str) -> None:
+        """State in `why` the conflict that a lenient choice of the sharding of a value settles."""
+        if self.is_lenient and not self._num_permissions:
+            chosen = format_type(value.type, self.find(value))
+            self._reasons[value] = f"{LENIENT_REASON}{chosen}, since {reason}"
 
     # Modes
 
@@ -126,10 +159,28 @@ class ShardingTypes:
         finally:
             self._num_permissions -= 1
 
+    def use_auto_axes(
+        self, axes: Iterable[str] | None = None
+    ) -> AbstractContextManager[None]:
+        """Let the compiler determine shardings along `axes`, by default all, inside the block."""
+        return self._use_auto(self._auto | self._chosen_axes(axes))
+
+    def leave_explicit_mode(self) -> None:
+        """Let the compiler determine shardings everywhere, except inside of `explicit_axes`."""
+        self._auto = self.explicit_axes
+
+    def use_explicit_axes(
+        self, axes: Iterable[str] | None = None
+    ) -> AbstractContextManager[None]:
+        """Give values shardings along `axes`, by default all, in their types inside the block."""
+        return self._use_auto(self._auto - self._chosen_axes(axes))
+
+    def _chosen_axes(self, axes: Iterable[str] | None) -> frozenset[str]:
+        return self.explicit_axes if axes is None else frozenset(axes)
+
     @contextmanager
-    def use_auto_axes(self, axes: frozenset[str]) -> Iterator[None]:
-        """Let the compiler determine shardings along `axes` inside the block."""
-        before, self._auto = self._auto, self._auto | axes
+    def _use_auto(self, axes: frozenset[str]) -> Iterator[None]:
+        before, self._auto = self._auto, axes
         try:
             yield
         finally:
@@ -162,9 +213,9 @@ class ShardingTypes:
             if self._num_permissions or is_free:
                 is_free = True
             elif self.is_lenient:
-                for value, type in zip(op.results, results, strict=True):
-                    chosen = format_type(value.type, type)
-                    self._reasons[value] = f"{LENIENT_REASON}{chosen}, since {conflict}"
+                self._set_results(op, results)
+                for value in op.results:
+                    self.explain(value, str(conflict))
             else:
                 raise ShardingTypeError(with_location(str(conflict))) from None
         if any(type is not None and type.unreduced for type in results):

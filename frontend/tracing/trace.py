@@ -15,10 +15,11 @@ from shardir.errors import OperationTypeError
 from shardir.frontend import source_locations
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
-from shardir.frontend.errors import OutsideTraceError
+from shardir.frontend.errors import OutsideTraceError, ShardingTypeError
 from shardir.frontend.shardings.mesh import current_mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
+from shardir.frontend.shardings.sharding_tokens import sharding_token
 from shardir.frontend.source_locations import trace_boundary, user_position, with_location
 from shardir.frontend.tracing.named_axes import checked_axes
 from shardir.frontend.tracing.traced_program import ProgramTypes, TracedProgram
@@ -309,6 +310,8 @@ def trace_program(
         results = list(fun(tracers))
         for result in results:
             result.check(trace)
+        if program.sharding_types is not None:
+            results = [_constrain_result(program, result) for result in results]
     program.forget_frames()
     for value in trace.params:
         program.named_value(value)
@@ -324,6 +327,26 @@ def trace_program(
         arrays,
         tuple(program.requested_shardings),
     )
+
+
+def _constrain_result(program: TracedProgram, result: Tracer) -> Tracer:
+    """Return a result of a program with the sharding in its type, where the compiler might choose
+    another."""
+    types = program.sharding_types
+    if types is None or not types.is_stated or not types.is_undecided(result.value):
+        return result
+    sharding = types.sharding_of(result.value)
+    if sharding is None:
+        return result
+    if sharding.spec.unreduced:
+        raise ShardingTypeError(
+            with_location(
+                f"{program.name} returns partial sums, {sharding.spec}, which an array cannot "
+                "hold; reshard them first (sharding.reshard)"
+            )
+        )
+    token = sharding_token(program, sharding, result.ndim)
+    return emit("sharding_constraint", result, sharding=token, weak=result.weak_type)
 
 
 @trace_boundary

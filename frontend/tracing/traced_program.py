@@ -5,14 +5,16 @@ expression emits gets the name. All others get numbers in program order when the
 ends. Values are unnamed objects until then.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from shardir.errors import ShardirError
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.errors import ShardingTypeError
 from shardir.frontend.shardings.mesh import Mesh
-from shardir.frontend.shardings.sharding import Sharding as UserSharding
+from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.builder import UniqueNames
 from shardir.ir.module import Block, Op, Value
@@ -23,6 +25,16 @@ class ProgramTypes(Protocol):
     """The shardings in the types of the values of a program (`sharding_types.ShardingTypes`)."""
 
     mesh: Mesh
+    is_stated: bool
+
+    @property
+    def resolves_conflicts(self) -> bool: ...
+
+    def sharding_of(self, value: Value) -> NamedSharding | None: ...
+
+    def refuse(self, message: str, kind: type[ShardirError] = ShardingTypeError) -> None: ...
+
+    def explain(self, value: Value, reason: str) -> None: ...
 
     def abstract(self, value: Value, weak: bool) -> AbstractValue: ...
 
@@ -32,11 +44,21 @@ class ProgramTypes(Protocol):
 
     def infer_block(self, block_ops: Sequence[Op]) -> None: ...
 
+    def is_undecided(self, value: Value) -> bool: ...
+
     def is_free(self, value: Value) -> bool: ...
 
     def permit_conflicts(self) -> AbstractContextManager[None]: ...
 
-    def use_auto_axes(self, axes: frozenset[str]) -> AbstractContextManager[None]: ...
+    def use_auto_axes(
+        self, axes: Iterable[str] | None = None
+    ) -> AbstractContextManager[None]: ...
+
+    def leave_explicit_mode(self) -> None: ...
+
+    def use_explicit_axes(
+        self, axes: Iterable[str] | None = None
+    ) -> AbstractContextManager[None]: ...
 
     def state(self, block: Block) -> Block: ...
 

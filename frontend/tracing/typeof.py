@@ -82,6 +82,12 @@ def typeof(x: Any) -> ShapedArray:
     return _shaped_array(abstract_of(x), None)
 
 
+def abstract_text(abstract: AbstractValue) -> str:
+    """Return an abstract value as text, such as `float32[8@x,4]`."""
+    sharding = abstract.sharding
+    return str(_shaped_array(abstract, sharding if isinstance(sharding, Sharding) else None))
+
+
 def _sharding_of_tracer(x: Tracer) -> Sharding | None:
     sharding = x.abstract.sharding
     return sharding if isinstance(sharding, Sharding) else None

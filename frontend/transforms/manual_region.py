@@ -6,6 +6,7 @@ axes remain those of a token (see sharding_tokens.py) until the mesh of the whol
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from shardir.frontend.shardings.sharding_tokens import axis_token
 from shardir.frontend.shardings.traced_constraints import constrain, manual_axes
 from shardir.frontend.tracing.named_axes import NamedAxis, bind_axes, bound_axes
 from shardir.frontend.tracing.trace import emit_results, require_trace, trace_block, wrap_value
+from shardir.frontend.tracing.traced_program import TracedProgram
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import declare_sharded, varying_axes_of
 from shardir.ir.builder import substitute
@@ -79,6 +81,7 @@ class ManualRegion:
             for arg, cut in zip(args, cuts, strict=True)
         ]
         ways: list[Sequence[DimensionAxisNames]] = []
+        program = require_trace("a manual region").program
 
         def call_on_shards(*slices: Tracer) -> Sequence[Tracer]:
             values = {
@@ -86,7 +89,7 @@ class ManualRegion:
                 for tracer, cut in zip(slices, cuts, strict=True)
             }
             with declare_sharded(values), bind_axes(self.visible_axes(named)):
-                with manual_axes(self.mesh, self.names):
+                with manual_axes(self.mesh, self.names), _without_types(program):
                     result = list(fun(*slices))
                 ways.append(results(result, varying_axes_of(result)))
             return result
@@ -126,6 +129,12 @@ class ManualRegion:
                 size //= self.mesh.shape[name]
             shape.append(size)
         return type.with_shape(shape)
+
+
+def _without_types(program: TracedProgram) -> AbstractContextManager[None]:
+    """Return a context in which types contain no shardings, as for the shards of a device."""
+    types = program.sharding_types
+    return nullcontext() if types is None else types.use_auto_axes()
 
 
 def _parametrize_captures(block: Block, axes: Axes) -> tuple[Block, tuple[Value, ...]]:

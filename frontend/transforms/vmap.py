@@ -15,7 +15,6 @@ from typing import Any
 
 from shardir.errors import VectorizeError
 from shardir.frontend.argument_checks import call_user_function, check_integer
-from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.temporary_programs import run_temporary
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
@@ -38,6 +37,7 @@ from shardir.frontend.tracing.trace import (
     wrap_value,
 )
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.shardings.traced_constraints import slice_abstract
 from shardir.frontend.transforms.batched_shardings import (
     AxisNames,
     batch_axes_filter,
@@ -252,7 +252,7 @@ class _VmapCall:
             return [result_tracer(x, i, found, self.name) for i, x in enumerate(results)]
 
         fronted = [_move_axis(x, axis, 0) for x, axis in zip(tracers, self.axes, strict=True)]
-        slices = [AbstractValue(x.value.type.with_shape(x.shape[1:]), x.weak_type) for x in fronted]
+        slices = [slice_abstract(x) for x in fronted]
         function, results = trace_function(flat, slices, self.name, names, fronted)
         program = require_trace("vmap").program
         place = batch_sharding_map(program, self.spmd_axis_name)

@@ -12,11 +12,13 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.shardings.traced_constraints import match_sharding_types
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import as_tracer, convert
-from shardir.frontend.tracing.trace import trace_block
+from shardir.frontend.tracing.trace import require_trace, trace_block
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.typeof import abstract_text, typeof
 from shardir.frontend.tracing.varying_axes import record_queries
 from shardir.ir.module import Block
 from shardir.ir.operation import Varying
@@ -45,13 +47,14 @@ def trace_body(
     kinds: Sequence[DtypeAndWeak] | None = None,
     origins: Sequence[Tracer | Varying] = (),
     decision: Tracer | Varying | None = None,
+    models: Sequence[Tracer] = (),
 ) -> TracedBody:
     """Trace `fun`, called with one container for each of `structures`.
 
     The leaves of its arguments are `params`; its results are converted to `kinds` if given. `what`
     is the label in errors. `origins` are the values that `params` represent at first, or the manual
     axes along which these vary; `decision` is the value on which the execution of the block
-    depends.
+    depends. The first results get the sharding types of `models` where conflicts are resolved.
     """
     structures_out: list[tree.PyTreeDef] = []
 
@@ -67,11 +70,24 @@ def trace_body(
         results = [_check_returned(x, what) for x in out]
         if kinds is not None:
             results = [convert(x, *kind) for x, kind in zip(results, kinds, strict=True)]
-        return results
+        return _match_types(results, models, what)
 
     with record_queries() as watch:
         block, results = trace_block(flat, params, what, names, origins, decision)
     return TracedBody(block, results, structures_out[-1], watch.was_queried)
+
+
+def _match_types(results: list[Tracer], models: Sequence[Tracer], what: str) -> list[Tracer]:
+    """Return the first results with the sharding types of `models`, if that is permitted."""
+    types = require_trace(what).program.sharding_types
+    if types is None or not types.resolves_conflicts:
+        return results
+    count = min(len(results), len(models))
+    matched = match_sharding_types(results[:count], models[:count])
+    for old, new in zip(results, matched, strict=False):
+        if new is not old:
+            types.explain(new.value, f"{what} returned {typeof(old)}")
+    return [*matched, *results[count:]]
 
 
 def _check_returned(x: Tracer, what: str) -> Tracer:
@@ -144,6 +160,14 @@ def match_carry_types(
                     f"{what} must return the types of its carry: value {i} is {have.type} in the "
                     f"carry and {returned.type} in the result; make both one type, for example "
                     "with .astype"
+                )
+            )
+        if have.sharding != returned.sharding:
+            raise ControlFlowError(
+                with_location(
+                    f"{what} must return the types of its carry: value {i} is "
+                    f"{abstract_text(have)} in the carry and {abstract_text(returned)} in the "
+                    "result; reshard one of them (sharding.reshard)"
                 )
             )
         changed = changed or dtype_and_weak(have) != joined

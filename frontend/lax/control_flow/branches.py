@@ -24,8 +24,9 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import as_tracer, convert, splat
-from shardir.frontend.tracing.trace import emit, emit_results
+from shardir.frontend.tracing.trace import emit, emit_results, require_trace, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.typeof import abstract_text
 from shardir.ir.types import INTEGERS
 
 _UNSET = object()
@@ -99,9 +100,13 @@ def _emit_case(
     for branch in branches:
         check_call_signature(branch, what, operands)
 
+    models: list[Tracer] = []
+
     def trace_branches(kinds: Sequence[DtypeAndWeak] | None = None) -> Any:
         return [
-            trace_body(lambda f=f: f(*operands), (), (), what, (), kinds, (), which)
+            trace_body(
+                lambda f=f: f(*operands), (), (), what, (), kinds, (), which, models=models
+            )
             for f in branches
         ]
 
@@ -116,6 +121,7 @@ def _emit_case(
                 )
             )
     kinds: list[DtypeAndWeak] = []
+    has_conflict = False
     for i, results in enumerate(zip(*(body.results for body in bodies), strict=True)):
         common = promotion.result_type(*map(dtype_and_weak, results))
         if any(
@@ -130,7 +136,19 @@ def _emit_case(
                 )
             )
         kinds.append(common)
-    if any(
+        shardings = {r.sharding for r in results}
+        if len(shardings) > 1:
+            types = " and ".join(dict.fromkeys(map(abstract_text, results)))
+            reason = (
+                f"branches must return the same types: value {i} is {types}; reshard it "
+                "(sharding.reshard) in one of them"
+            )
+            require_trace(what).program.sharding_types.refuse(reason, ControlFlowError)
+            has_conflict = True
+    if has_conflict:
+        first_block = bodies[0].block
+        models[:] = [wrap_value(value) for value in first_block.returns]
+    if has_conflict or any(
         dtype_and_weak(r) != k for body in bodies for r, k in zip(body.results, kinds, strict=True)
     ):
         bodies = trace_branches(kinds)

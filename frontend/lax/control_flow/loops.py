@@ -28,12 +28,16 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
+from shardir.frontend.shardings.partition_spec import PartitionSpec
+from shardir.frontend.shardings.sharding import NamedSharding
+from shardir.frontend.shardings.traced_constraints import constrain, slice_abstract
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype, splat
 from shardir.frontend.tracing.promotion import canonical_dtype
-from shardir.frontend.tracing.trace import emit, emit_results
+from shardir.frontend.tracing.trace import emit, emit_results, require_trace
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.typeof import typeof
 from shardir.frontend.tracing.varying_axes import varying_axes_of, varying_axes_of_returns
 from shardir.ir.operation import NOT_VARYING, Varying
 from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType
@@ -60,15 +64,16 @@ def scan(
     carried, structure = flatten_to_tracers(init, "the carry of scan")
     stacked, stacked_structure = flatten_to_tracers(xs, "an entry of xs of scan")
     count = _scan_length(stacked, length)
-    slices = [
-        AbstractValue(TensorType(x.shape[1:], x.value.type.dtype), x.weak_type) for x in stacked
-    ]
+    stacked = [_unshard_scanned_dimension(x) for x in stacked]
+    slices = [slice_abstract(x) for x in stacked]
     names = [*leaf_names(init, "carry"), *leaf_names(xs, "x")]
     kinds = None
     origins: list[Tracer | Varying] = [*carried, *stacked]
     while True:
         params = [*(c.abstract for c in carried), *slices]
-        traced = trace_body(f, params, (structure, stacked_structure), what, names, kinds, origins)
+        traced = trace_body(
+            f, params, (structure, stacked_structure), what, names, kinds, origins, models=carried
+        )
         outs = _check_pair(traced, structure, what)
         changed = match_carry_types(carried, traced.results[: len(carried)], what)
         if changed is not None:
@@ -110,6 +115,23 @@ def _check_pair(
         )
     check_structure(structure, tree.structure(out[0]), what)
     return traced.results[structure.num_leaves :]
+
+
+def _unshard_scanned_dimension(x: Tracer) -> Tracer:
+    """Return an entry of `xs` with a first dimension that no Explicit axis shards."""
+    types = require_trace("scan").program.sharding_types
+    sharding = None if types is None else types.sharding_of(x.value)
+    if types is None or sharding is None or not sharding.spec or not sharding.spec[0]:
+        return x
+    reason = (
+        f"an entry of xs of scan is {typeof(x)}, and the dimension that scan iterates over must "
+        "be unsharded; reshard it first (sharding.reshard)"
+    )
+    types.refuse(reason)
+    spec = PartitionSpec(None, *sharding.spec[1:])
+    moved = constrain(x, NamedSharding(sharding.mesh, spec))
+    types.explain(moved.value, reason)
+    return moved
 
 
 def _scan_length(stacked: Sequence[Tracer], length: int | None) -> int:
@@ -173,7 +195,9 @@ def while_loop(
     varying: Varying = NOT_VARYING
     while True:
         params = [c.abstract for c in carried]
-        body = trace_body(body_fun, params, (structure,), what, names, kinds, origins, varying)
+        body = trace_body(
+            body_fun, params, (structure,), what, names, kinds, origins, varying, models=carried
+        )
         check_structure(structure, body.structure, what)
         changed = match_carry_types(carried, body.results, what)
         if changed is not None:

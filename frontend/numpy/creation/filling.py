@@ -214,6 +214,8 @@ def _committed_sharding(a: object) -> Any:
     """
     if isinstance(a, Array):
         return a.sharding if a.committed else None
+    if isinstance(a, Tracer):
+        return a.abstract.sharding
     sharding = a.sharding if isinstance(a, ShapeDtypeStruct) else None
     if isinstance(sharding, Sharding) and not is_abstract_assignment(sharding.device_assignment):
         return sharding

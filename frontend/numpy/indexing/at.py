@@ -19,7 +19,7 @@ from shardir.frontend.numpy.indexing.subscripts import parse_subscript
 from shardir.frontend.numpy.indexing.updates import update, update_masked
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
-from shardir.frontend.shardings.resharding import apply_out_sharding
+from shardir.frontend.shardings.resharding import call_with_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import operand_dtype
 from shardir.frontend.tracing.tracer import Tracer
@@ -104,15 +104,20 @@ class IndexedUpdate:
         """Divide by `values`."""
 
         out_sharding = options.pop("out_sharding", None)
-        result = arithmetic.true_divide(self._array, self._product_of_updates(values, options))
-        return apply_out_sharding(result, out_sharding)
+        return call_with_out_sharding(
+            out_sharding,
+            lambda: arithmetic.true_divide(
+                self._array, self._product_of_updates(values, options)
+            ),
+        )
 
     def power(self, values: ArrayLike, **options: PyTree) -> Tracer:
         """Raise to the power of `values`."""
 
         out_sharding = options.pop("out_sharding", None)
-        return apply_out_sharding(
-            arithmetic.power(self._array, self._product_of_updates(values, options)), out_sharding
+        return call_with_out_sharding(
+            out_sharding,
+            lambda: arithmetic.power(self._array, self._product_of_updates(values, options)),
         )
 
     def apply(self, ufunc: Callable[[Any], Any], **options: PyTree) -> Tracer:
@@ -129,10 +134,14 @@ class IndexedUpdate:
         signed integer types, the highest of unsigned ones, and true for bools.
         """
         mode = _check_options(options)
-        result = getitem_with_mode(
-            self._array, self._index, "fill" if mode == "drop" else mode, fill_value
+        return call_with_out_sharding(
+            options.get("out_sharding"),
+            getitem_with_mode,
+            self._array,
+            self._index,
+            "fill" if mode == "drop" else mode,
+            fill_value,
         )
-        return apply_out_sharding(result, options.get("out_sharding"))
 
     def __getattr__(self, name: str) -> NoReturn:
         known = sorted(method for method in vars(IndexedUpdate) if not method.startswith("_"))
@@ -147,8 +156,15 @@ class IndexedUpdate:
         )
 
     def _apply_update(self, op: str, values: ArrayLike, options: dict[str, PyTree]) -> Tracer:
-        result = _update(self._array, self._index, values, op, _check_options(options))
-        return apply_out_sharding(result, options.get("out_sharding"))
+        return call_with_out_sharding(
+            options.get("out_sharding"),
+            _update,
+            self._array,
+            self._index,
+            values,
+            op,
+            _check_options(options),
+        )
 
     def __repr__(self) -> str:
         return f"IndexedUpdate({self._array!r}, {self._index!r})"

@@ -24,7 +24,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_bool
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
-from shardir.frontend.shardings.resharding import apply_out_sharding
+from shardir.frontend.shardings.resharding import call_with_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import convert, promote, reshape
 from shardir.frontend.tracing.promotion import dtype_of
@@ -53,8 +53,9 @@ def einsum(
     if out is not None:
         raise ArgumentError(with_location("einsum takes no out=; arrays are immutable"))
     text, arrays = _as_text_subscripts(subscripts, operands)
-    result = _einsum(text, *arrays, preferred_element_type=preferred_element_type)
-    return apply_out_sharding(result, out_sharding)
+    return call_with_out_sharding(
+        out_sharding, _einsum, text, *arrays, preferred_element_type=preferred_element_type
+    )
 
 
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") -> Any:

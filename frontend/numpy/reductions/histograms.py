@@ -21,7 +21,7 @@ from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, t
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_operands, inexact_kind
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
-from shardir.frontend.shardings.resharding import apply_out_sharding
+from shardir.frontend.shardings.resharding import call_with_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, promote_inexact, reshape, splat
 from shardir.frontend.tracing.tracer import Tracer
@@ -57,8 +57,8 @@ def bincount(
         # `_bincount` refuses other element types.
         has_integers = numbers.size and numbers.dtype.kind in "iub"
         length = max(int(numbers.max()) + 1 if has_integers else 0, min_length)
-    counts = _bincount(x, weights, check_integer("length of bincount", length, 0))
-    return apply_out_sharding(counts, out_sharding)
+    size = check_integer("length of bincount", length, 0)
+    return call_with_out_sharding(out_sharding, _bincount, x, weights, size)
 
 
 @public(static=("length",))

@@ -37,7 +37,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 )
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
-from shardir.frontend.shardings.resharding import apply_out_sharding
+from shardir.frontend.shardings.resharding import call_with_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
     as_tracer,
@@ -91,8 +91,9 @@ def percentile(
     """Return the `quantile` of `q` / 100."""
     check_no_out("percentile", out)
     share = _percent_to_fraction("percentile", q)
-    result = _quantile("percentile", a, share, axis, method, keepdims, False)
-    return apply_out_sharding(result, out_sharding)
+    return call_with_out_sharding(
+        out_sharding, _quantile, "percentile", a, share, axis, method, keepdims, False
+    )
 
 
 @with_argument_errors

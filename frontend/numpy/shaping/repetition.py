@@ -30,10 +30,12 @@ from shardir.frontend.numpy.tracer_helpers.concrete_values import (
 )
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
-from shardir.frontend.shardings.resharding import apply_out_sharding
+from shardir.frontend.shardings.resharding import call_with_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, promote_to, reshape
+from shardir.frontend.tracing.trace import require_trace
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.typeof import typeof
 from shardir.ir.types import NumpyArray
 
 GATHER_MIN_RUNS = 4
@@ -51,8 +53,8 @@ def repeat(
     is truncated or padded with its last element.
     """
     if is_concrete(repeats):
-        return apply_out_sharding(
-            _repeat_static(a, to_hashable(repeats), axis, total_repeat_length), out_sharding
+        return call_with_out_sharding(
+            out_sharding, _repeat_static, a, to_hashable(repeats), axis, total_repeat_length
         )
     if total_repeat_length is None:
         raise OperationTypeError(
@@ -60,7 +62,21 @@ def repeat(
                 "repeat with traced counts needs total_repeat_length=, the size of the result"
             )
         )
-    return apply_out_sharding(_repeat_traced(a, repeats, axis, total_repeat_length), out_sharding)
+    return call_with_out_sharding(
+        out_sharding, _repeat_traced, a, repeats, axis, total_repeat_length
+    )
+
+
+def _check_unsharded(x: Tracer, dim: int) -> None:
+    """Raise `ShardingTypeError` if an Explicit axis shards the dimension, as JAX does."""
+    types = require_trace("repeat").program.sharding_types
+    sharding = None if types is None else types.sharding_of(x.value)
+    if types is not None and sharding is not None and sharding.spec.axes(dim):
+        types.refuse(
+            f"repeat takes {typeof(x)}, and dimension {dim}, along which it repeats, is sharded; "
+            "state the sharding of the result with out_sharding=PartitionSpec(...), or reshard the "
+            "operand (sharding.reshard)"
+        )
 
 
 @public(static=("axis", "total"), name="repeat")
@@ -84,6 +100,7 @@ def _repeat_static(a: ArrayLike, repeats: Any, axis: AxisLike, total: int | None
         raise OperationTypeError(
             with_location(f"repeat takes integers of at least 0 as counts, got {repeats}")
         )
+    _check_unsharded(x, dim)
     if counts.size == 1:
         count = int(counts.reshape(()))
         unit_shape, repeated_shape = (*x.shape[: dim + 1], 1), (*x.shape[: dim + 1], count)
