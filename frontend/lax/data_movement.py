@@ -252,6 +252,8 @@ def full_like(
     `dtype` and `shape` replace those of `x`; `sharding` places the result.
     """
     result = _full_like(x, fill_value, dtype, shape)
+    if sharding is None and shape is None and isinstance(x, Tracer):
+        sharding = x.abstract.sharding
     return result if sharding is None else device_put(result, sharding)
 
 

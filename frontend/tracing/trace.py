@@ -302,7 +302,7 @@ def trace_program(
     tracers = [trace.add_parameter(abstract, hint) for hint, abstract in params]
     mesh = current_mesh()
     if mesh is not None and mesh.has_explicit_axes:
-        require_sharding_types(program, NamedSharding(mesh, PartitionSpec()))
+        require_sharding_types(program, NamedSharding(mesh, PartitionSpec())).is_stated = True
     if program.sharding_types is not None:
         for tracer, (_, abstract) in zip(tracers, params, strict=True):
             program.sharding_types.declare(tracer.value, abstract.sharding)

@@ -1,5 +1,6 @@
 """`typeof`: the type of an array, with the sharding in it."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,7 @@ from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
-from shardir.frontend.shardings.partition_spec import UNCONSTRAINED
+from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding
 from shardir.frontend.tracing.promotion import DType, user_dtype
 from shardir.frontend.tracing.sharding_type_rules import format_axes
@@ -80,6 +81,19 @@ def typeof(x: Any) -> ShapedArray:
     if isinstance(x, (Array, ShapeDtypeStruct)):
         return _shaped_array(x.abstract, x.sharding)
     return _shaped_array(abstract_of(x), None)
+
+
+def explicit_spec(x: Any, names: Collection[str]) -> PartitionSpec | None:
+    """Return the Explicit axes among `names` that shard `x`; `None` without a typed sharding."""
+    if not isinstance(x, (Tracer, Array, ShapeDtypeStruct)):
+        return None
+    type = typeof(x)
+    if type.sharding is None and not isinstance(x, Tracer):
+        return None
+    if type.sharding is not None and not type.sharding.has_explicit_axes:
+        return None
+    dims, _ = _explicit_axes(type.sharding, type.ndim)
+    return PartitionSpec(*(tuple(axis for axis in axes if axis in names) for axes in dims))
 
 
 def abstract_text(abstract: AbstractValue) -> str:

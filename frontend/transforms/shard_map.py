@@ -17,6 +17,7 @@ from shardir.frontend.transforms.manual_region import is_manual_axis
 from shardir.frontend.transforms.shard_map_call import (
     ShardMapCall,
     format_names,
+    infer_in_specs,
     is_in_spec,
     is_partition_spec,
 )
@@ -47,7 +48,8 @@ def shard_map(
 
     `axis_names` are the manual axes, all of the mesh if empty; along the others (`auto`) the
     compiler shards the inside of `f` as it does outside. The default of `mesh` is that of the
-    enclosing `with mesh:`.
+    enclosing `with mesh:`. On a mesh with Explicit axes, the default of `in_specs` is the shardings
+    in the types of the arguments, and other shardings are refused.
 
     With `check_vma`, a result whose spec replicates it along an axis must provably not vary along
     it, for example after `lax.psum`; and a value that does not vary along an axis counts as one
@@ -81,7 +83,8 @@ def shard_map(
 
     def decorate(fun: UserFunction) -> UserFunction:
         parameters = Parameters.of(fun)
-        _check_spec_entries(in_specs, f"in_specs of shard_map of {parameters.name}", is_in_spec)
+        if in_specs is not _MISSING:
+            _check_spec_entries(in_specs, f"in_specs of shard_map of {parameters.name}", is_in_spec)
         _check_spec_entries(out_specs, f"out_specs of shard_map of {parameters.name}")
 
         @traceback_boundary
@@ -102,8 +105,13 @@ def shard_map(
             check_call_signature(fun, parameters.name, args)
             names = _resolve_manual_axes(used, axis_names, auto, parameters.name)
             pads = uneven == "pad"
+            specs = in_specs
+            if in_specs is _MISSING:
+                if not used.has_explicit_axes:
+                    _check_spec_entries(in_specs, f"in_specs of shard_map of {parameters.name}")
+                specs = infer_in_specs(args, names)
             call = ShardMapCall(
-                parameters.name, fun, used, names, checked, pads, in_specs, out_specs
+                parameters.name, fun, used, names, checked, pads, specs, out_specs
             )
             return call.run(args, parameters)
 

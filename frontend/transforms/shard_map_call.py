@@ -1,6 +1,6 @@
 """One call of a `shard_map`: shard the arguments, trace the function, assemble the results."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -11,7 +11,13 @@ from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.temporary_programs import run_temporary
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
-from shardir.frontend.errors import ArgumentError, IndivisibleError, NotAnArrayError, ShardingError
+from shardir.frontend.errors import (
+    ArgumentError,
+    IndivisibleError,
+    NotAnArrayError,
+    ShardingError,
+    ShardingTypeError,
+)
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
 from shardir.frontend.pytree_types import PyTree, UserFunction
@@ -25,6 +31,7 @@ from shardir.frontend.tracing.operands import as_tracer, splat
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
 from shardir.frontend.tracing.trace import current_trace, emit, require_trace
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.typeof import explicit_spec, typeof
 from shardir.frontend.transforms.manual_region import DimensionAxisNames, ManualRegion
 from shardir.ir.builder import substitute
 from shardir.ir.module import Block
@@ -40,6 +47,11 @@ def is_partition_spec(x: Any) -> bool:
 
 def is_in_spec(x: Any) -> bool:
     return x is None or is_partition_spec(x)
+
+
+def infer_in_specs(args: tuple[PyTree, ...], names: Collection[str]) -> Any:
+    """Return the spec in the type of each argument, restricted to the mesh axes `names`."""
+    return tree.map(lambda leaf: explicit_spec(leaf, names) or PartitionSpec(), tuple(args))
 
 
 def format_names(names: Sequence[str]) -> str:
@@ -91,6 +103,7 @@ class ShardMapCall:
                     )
                 )
             whole = abstract_of(leaf, label).type
+            self.check_type(leaf, spec, word, label)
             cuts.append(self.argument_axes(spec, whole, f"{word} has {spec} for {label}", label))
 
         def call_function(pieces: Sequence[Tracer]) -> Any:
@@ -108,6 +121,25 @@ class ShardMapCall:
         placed = [self.place_argument(leaf, spec) for leaf, spec in zip(leaves, specs, strict=True)]
         uneven = "pad" if self.pads else config.uneven
         return run_temporary(trace, self.name, placed, labels, uneven)
+
+    def check_type(self, leaf: Any, spec: PartitionSpec, word: str, label: str) -> None:
+        """Raise `ShardingTypeError` unless `spec` is the sharding in the type of an argument."""
+        if not self.mesh.has_explicit_axes or config.explicit_sharding == "lenient":
+            return
+        has = explicit_spec(leaf, self.names)
+        if has is None or not any(has):
+            return  # Slices of an unsharded argument need no communication.
+        wanted = [
+            tuple(a for a in axes if a in self.names) if isinstance(axes, tuple) else axes
+            for axes in map(spec.axes, range(len(has)))
+        ]
+        if wanted != [has.axes(i) for i in range(len(has))]:
+            raise ShardingTypeError(
+                with_location(
+                    f"{word} has {spec} for {label}, which is {typeof(leaf)}; state {has}, omit "
+                    "in_specs, or reshard the argument (sharding.reshard)"
+                )
+            )
 
     def place_argument(self, leaf: Any, spec: PartitionSpec) -> Any:
         """Return an argument on the devices of the mesh."""

@@ -30,6 +30,7 @@ from shardir.frontend.settings import read_environment
 
 KNOWN = (
     "num_cpu_devices, enable_x64, threefry_partitionable, dump_dir, verify, uneven, on_fallback, "
+    "explicit_sharding, "
     "shardy_exact, passes, isolated, gather, check_replicated_inputs, shown_platform, "
     "num_gpu_devices, log_compiles, debug_nans, traceback, native_dispatch"
 )
@@ -48,7 +49,8 @@ def defaults(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_defaults() -> None:
     assert repr(config) == (
         "config(num_cpu_devices=8, enable_x64=False, threefry_partitionable=True, dump_dir=None, "
-        "verify=False, uneven=None, on_fallback='replicate', shardy_exact=False, passes=None, "
+        "verify=False, uneven=None, on_fallback='replicate', explicit_sharding='strict', "
+        "shardy_exact=False, passes=None, "
         "isolated=False, gather=False, check_replicated_inputs=True, "
         "shown_platform='cpu', num_gpu_devices=None, "
         "log_compiles=False, debug_nans=False, traceback='short', native_dispatch=True)"
@@ -139,6 +141,7 @@ def test_every_setting_has_a_context_manager(tmp_path: Path) -> None:
             ("verify", True),
             ("uneven", None),
             ("on_fallback", "replicate"),
+            ("explicit_sharding", "strict"),
             ("shardy_exact", False),
             ("passes", None),
             ("isolated", False),

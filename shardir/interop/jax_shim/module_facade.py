@@ -18,6 +18,7 @@ from shardir.interop.jax_shim.jax_config import JaxConfig, apply_xla_flags
 from shardir.interop.jax_shim.renamed import (
     CONTAINER_MODULES,
     MOVED_NAMES,
+    REPLACED_NAMES,
     NO_OP_CONTEXTS,
     NO_OP_FUNCTIONS,
     current_name,
@@ -105,6 +106,8 @@ def look_up(full: str, backing: ModuleType | None) -> Any:
         return CONSTRUCTED_MODULES[full](full)
     if name in DEVICE_QUERIES:
         apply_xla_flags()
+    if full in REPLACED_NAMES:
+        return _look_up_shardir(REPLACED_NAMES[full])
     try:
         attribute = _get_attribute(backing, name)
     except MissingNameError:

@@ -6,6 +6,11 @@ Names that are equal in both libraries need no entry.
 import re
 from collections.abc import Mapping
 
+REPLACED_NAMES: Mapping[str, str] = {
+    "jax.make_mesh": "interop.jax_shim.stubs.make_mesh",
+}
+"""The shardir names for JAX names that mean something else in shardir."""
+
 MOVED_NAMES: Mapping[str, str] = {
     "jax.custom_batching.custom_vmap": "custom_vmap",
     "jax.custom_batching.sequential_vmap": "sequential_vmap",
@@ -60,13 +65,12 @@ MOVED_NAMES: Mapping[str, str] = {
     "jax.ops.segment_sum": "segment_sum",
     "jax.reshard": "sharding.reshard",
     "jax.sharding.use_abstract_mesh": "interop.jax_shim.stubs.use_abstract_mesh",
-    "jax.sharding.use_mesh": "sharding.set_mesh",
     "jax.Shard": "frontend.arrays.array.Shard",
     "jax.stages.Compiled": "Compiled",
     "jax.stages.Lowered": "Lowered",
     "jax.threefry_partitionable": "frontend.config.threefry_partitionable",
     "jax.tree_multimap": "tree_util.tree_map",
-    "jax.typeof": "interop.jax_shim.stubs.typeof",
+    "jax.typeof": "typeof",
     "jax.typing.ArrayLike": "interop.jax_shim.stubs.ArrayLike",
     "jax.typing.DTypeLike": "interop.jax_shim.stubs.DTypeLike",
     "jax.xla.DeviceArray": "Array",

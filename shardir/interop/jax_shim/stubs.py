@@ -1,6 +1,6 @@
 """Stubs of JAX functions that shardir does not need itself."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ContextDecorator
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy.typing as npt
 from shardir.frontend.arrays.array import Array, ShapeDtypeStruct
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.distributed.processes import process_count, process_index
+from shardir.frontend.shardings.axis_type import AxisType
 from shardir.frontend.shardings.devices import (
     TPU_RING_ORDER,
     Device,
@@ -18,7 +19,13 @@ from shardir.frontend.shardings.devices import (
     local_device_count,
     local_devices,
 )
-from shardir.frontend.shardings.mesh import DeviceArray, create_device_mesh, current_mesh
+from shardir.frontend.shardings.mesh import (
+    DeviceArray,
+    Mesh,
+    create_device_mesh,
+    current_mesh,
+    make_mesh as make_shardir_mesh,
+)
 from shardir.frontend.tracing.promotion import user_dtype
 
 ArrayLike = Array | npt.ArrayLike
@@ -95,6 +102,18 @@ def device_mesh_of_jax(mesh_shape: Any, devices: Any = None, **options: Any) -> 
     if default_backend() == "tpu" and [device.id for device in device_list] == [*range(8)]:
         device_list = [device_list[position] for position in TPU_RING_ORDER]
     return create_device_mesh(mesh_shape, device_list)
+
+
+def make_mesh(
+    axis_shapes: int | Sequence[int],
+    axis_names: str | Sequence[str],
+    axis_types: AxisType | Sequence[AxisType] | None = None,
+    *,
+    devices: Sequence[Device] | None = None,
+) -> Mesh:
+    """Return a mesh as `shardir.make_mesh` does; as in JAX, its axes are Explicit by default."""
+    kinds = AxisType.Explicit if axis_types is None else axis_types
+    return make_shardir_mesh(axis_shapes, axis_names, kinds, devices=devices)
 
 
 all_devices = devices

@@ -356,8 +356,8 @@ def _show(x: Any) -> Any:
     return x
 
 
-def trace_types(program: Program) -> tuple[str, Any]:
-    """Return the types of the results of a program on the entered mesh, and its results."""
+def trace_types(program: Program) -> str:
+    """Return the types of the results of a program on the entered mesh."""
     found: list[str] = []
 
     def run(*args: Any) -> Any:
@@ -366,5 +366,5 @@ def trace_types(program: Program) -> tuple[str, Any]:
         found[:] = _shown or [str(sd.typeof(x)) for x in sd.tree.leaves(made)]
         return made
 
-    made = sd.jit(run)(*map(make_operand, program.operands))
-    return ";".join(found), made
+    sd.jit(run).lower(*map(make_operand, program.operands))
+    return ";".join(found)
