@@ -142,7 +142,6 @@ if TYPE_CHECKING:
         effects_barrier as effects_barrier,
     )
     from shardir.frontend.arrays.live_arrays import live_arrays as live_arrays
-    from shardir.frontend.tracing.typeof import ShapedArray as ShapedArray, typeof as typeof
     from shardir.frontend.arrays.operators import Operators
     from shardir.frontend.arrays.stacked_transfer import (
         device_put_replicated as device_put_replicated,
@@ -202,6 +201,7 @@ if TYPE_CHECKING:
         NamedSharding as NamedSharding,
         SingleDeviceSharding as SingleDeviceSharding,
     )
+    from shardir.frontend.tracing.typeof import ShapedArray as ShapedArray, typeof as typeof
     from shardir.frontend.transforms.custom_jvp import custom_jvp as custom_jvp
     from shardir.frontend.transforms.custom_vjp import (
         custom_gradient as custom_gradient,

@@ -12,7 +12,10 @@ TABLE = {
     "shardir.frontend.shardings.positional_sharding": ("PositionalSharding",),
     "shardir.frontend.shardings.resharding": ("reshard",),
     "shardir.frontend.shardings.set_mesh": (
-        "get_abstract_mesh", "get_mesh", "set_mesh", "use_mesh",
+        "get_abstract_mesh",
+        "get_mesh",
+        "set_mesh",
+        "use_mesh",
     ),
     "shardir.frontend.shardings.sharding": ("NamedSharding", "Sharding", "SingleDeviceSharding"),
 }

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
@@ -22,12 +23,14 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.parameters import ArgNames, ArgNums, Parameters, leaf_labels
 from shardir.frontend.tracing.promotion import user_dtype
 from shardir.frontend.tracing.trace import current_trace, trace_block, use_trace
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.typeof import find_explicit_sharding
 
 
 @traceback_boundary
@@ -81,7 +84,8 @@ def eval_shape(fun: UserFunction, *args: PyTree, **options: PyTree) -> Any:
         traced, results = trace_call(
             fun, known.name, described, lambda each: tree.unflatten(structure, each)
         )
-        return tree.unflatten(results, map(_abstract_to_struct, traced.results))
+        abstract_results = traced.typed_results or traced.results
+        return tree.unflatten(results, map(_abstract_to_struct, abstract_results))
     found: list[tree.PyTreeDef] = []
 
     def flat(*tracers: Tracer) -> list[Tracer]:
@@ -90,7 +94,10 @@ def eval_shape(fun: UserFunction, *args: PyTree, **options: PyTree) -> Any:
         found.append(kind)
         return [result_tracer(x, i, kind, known.name) for i, x in enumerate(outs)]
 
-    _, abstracts = trace_block(flat, [struct.abstract for struct in structs], known.name, labels)
+    params = [
+        replace(struct.abstract, sharding=find_explicit_sharding(struct)) for struct in structs
+    ]
+    _, abstracts = trace_block(flat, params, known.name, labels)
     return tree.unflatten(found[-1], map(_abstract_to_struct, abstracts))
 
 
@@ -99,7 +106,7 @@ def _to_struct(leaf: Any, label: str) -> ShapeDtypeStruct:
         return leaf
     if is_array_like(leaf):
         abstract = abstract_of(leaf, label)
-        return _abstract_to_struct(abstract)
+        return _abstract_to_struct(replace(abstract, sharding=find_explicit_sharding(leaf)))
     if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
         return ShapeDtypeStruct(leaf.shape, leaf.dtype)
     raise NotAnArrayError(
@@ -109,7 +116,9 @@ def _to_struct(leaf: Any, label: str) -> ShapeDtypeStruct:
 
 def _abstract_to_struct(abstract: AbstractValue) -> ShapeDtypeStruct:
     type = abstract.type
-    return ShapeDtypeStruct(type.shape, user_dtype(type.dtype), weak_type=abstract.weak)
+    sharding = abstract.sharding if isinstance(abstract.sharding, NamedSharding) else None
+    dtype = user_dtype(type.dtype)
+    return ShapeDtypeStruct(type.shape, dtype, sharding=sharding, weak_type=abstract.weak)
 
 
 @contextmanager

@@ -364,9 +364,7 @@ class JitFunction:
         def rebuild(tracers: Iterator[Tracer]) -> tuple[Sequence[Any], dict[str, Any]]:
             return known.merge_arguments(tree.unflatten(structure, tracers), args, options)
 
-        traced, results = trace_call(
-            self._fun, known.name, described, rebuild, shardings=homes
-        )
+        traced, results = trace_call(self._fun, known.name, described, rebuild, shardings=homes)
         plan = lower(
             traced,
             homes,

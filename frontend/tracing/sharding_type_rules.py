@@ -1,14 +1,14 @@
 """Rules for the shardings in types: the sharding of a result, derived from those of the operands.
 
-The rules follow from the factor rule of an operation. Operands that share a factor must agree on its
-axes; unsharded operands agree with all others. A dimension of a result has the axes of its factors.
-A reduced factor that shards one operand is reduced silently, as a sum over a sharded dimension is. If
-it shards several operands alike, the operation is ambiguous: its result may be replicated, sharded
-or unreduced. A few operations differ from their factor rules; `_EXACT`, `_CUMULATIVE`, `_MOVABLE`,
-`check_gather` and `check_scatter` state how.
+The rules follow from the factor rule of an operation. Operands that share a factor must agree on
+its axes; unsharded operands agree with all others. A dimension of a result has the axes of its
+factors. A reduced factor that shards one operand is reduced silently, as a sum over a sharded
+dimension is. If it shards several operands alike, the operation is ambiguous: its result may be
+replicated, sharded or unreduced. A few operations differ from their factor rules; `_EXACT`,
+`_CUMULATIVE`, `_MOVABLE`, `check_gather` and `check_scatter` state how.
 
-`infer_results` refuses what is ambiguous or impossible. `choose_results` resolves every conflict: the
-operand with the most bytes keeps its sharding.
+`infer_results` refuses what is ambiguous or impossible. `choose_results` resolves every conflict:
+the operand with the most bytes keeps its sharding.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -123,9 +123,9 @@ def infer_results(op: Op, types: Types, sizes: Sizes) -> list[ShardingType | Non
         factor, operand, dim = ambiguous[0]
         first = owner[factor]
         raise TypeConflictError(
-            f"{_describe(op, first[0], types)} and {_describe(op, operand, types)} are both sharded "
-            f"over {_quote(axes_of[factor])} along the contracted dimension ({first[1]} and "
-            f"{dim}), so the sharding of the result of {op.name} is ambiguous; "
+            f"{_describe(op, first[0], types)} and {_describe(op, operand, types)} are both "
+            f"sharded over {_quote(axes_of[factor])} along the contracted dimension "
+            f"({first[1]} and {dim}), so the sharding of the result of {op.name} is ambiguous; "
             f"{STATE_OUT_SHARDING}PartitionSpec(...)"
         )
     return [
@@ -231,9 +231,9 @@ def _sharded_factors(
             count = prod(sizes[axis] for axis in axes)
             if len(mapping[dim]) > 1 and rule.factors[factor].size % count:
                 raise TypeConflictError(
-                    f"{_describe(op, operand, types)} is sharded over {_quote(axes)} along dimension "
-                    f"{dim}, and its major part in the result {op.result.type} has the size "
-                    f"{rule.factors[factor].size}, which is not divisible by {count}; "
+                    f"{_describe(op, operand, types)} is sharded over {_quote(axes)} along "
+                    f"dimension {dim}, and its major part in the result {op.result.type} has the "
+                    f"size {rule.factors[factor].size}, which is not divisible by {count}; "
                     f"{STATE_OUT_SHARDING}PartitionSpec(...) of reshape"
                 )
             yield operand, dim, factor, axes
@@ -284,7 +284,9 @@ def _result_dims(
 
 
 def _describe(op: Op, operand: int, types: Types) -> str:
-    return f"operand {operand} of {op.name}, {format_type(op.operands[operand].type, types[operand])},"
+    return (
+        f"operand {operand} of {op.name}, {format_type(op.operands[operand].type, types[operand])},"
+    )
 
 
 def _quote(axes: AxisNames) -> str:
@@ -318,7 +320,9 @@ def choose_results(op: Op, types: Types, sizes: Sizes) -> list[ShardingType]:
                 continue
             axes_of[factor] = axes
             used.update(axes)
-    return [ShardingType(_feasible_dims(op, rule, axes_of, i, sizes)) for i in range(len(op.results))]
+    return [
+        ShardingType(_feasible_dims(op, rule, axes_of, i, sizes)) for i in range(len(op.results))
+    ]
 
 
 def _feasible_dims(

@@ -1,7 +1,7 @@
 """The shardings in the types of traced values, on meshes with axes of type `AxisType.Explicit`.
 
-A program whose arguments or mesh have Explicit axes owns one `ShardingTypes`. Each operation that is
-appended to the program gets the types of its results from those of its operands
+A program whose arguments or mesh have Explicit axes owns one `ShardingTypes`. Each operation that
+is appended to the program gets the types of its results from those of its operands
 (`sharding_type_rules`). When the trace ends, `state` writes the types into the program as shardings
 of values, which propagation and partitioning preserve.
 
@@ -159,9 +159,7 @@ class ShardingTypes:
         finally:
             self._num_permissions -= 1
 
-    def use_auto_axes(
-        self, axes: Iterable[str] | None = None
-    ) -> AbstractContextManager[None]:
+    def use_auto_axes(self, axes: Iterable[str] | None = None) -> AbstractContextManager[None]:
         """Let the compiler determine shardings along `axes`, by default all, inside the block."""
         return self._use_auto(self._auto | self._chosen_axes(axes))
 
@@ -169,9 +167,7 @@ class ShardingTypes:
         """Let the compiler determine shardings everywhere, except inside of `explicit_axes`."""
         self._auto = self.explicit_axes
 
-    def use_explicit_axes(
-        self, axes: Iterable[str] | None = None
-    ) -> AbstractContextManager[None]:
+    def use_explicit_axes(self, axes: Iterable[str] | None = None) -> AbstractContextManager[None]:
         """Give values shardings along `axes`, by default all, in their types inside the block."""
         return self._use_auto(self._auto - self._chosen_axes(axes))
 
@@ -308,7 +304,10 @@ class ShardingTypes:
             else:
                 axes = tuple(a for part in dim.axes for a in stated.dims[int(part.name)])
                 dims.append(axes)
-        self.set(op.result, ShardingType(tuple(dims), stated.unreduced if token.unreduced else frozenset()))
+        self.set(
+            op.result,
+            ShardingType(tuple(dims), stated.unreduced if token.unreduced else frozenset()),
+        )
 
     # Statement in the program
 

@@ -185,6 +185,13 @@ def _append_operation(
     return tuple([Tracer(trace, value, weak, site) for value in results])
 
 
+def append_ops(trace: Trace, new_ops: Sequence[Op]) -> None:
+    """Append operations that a transformation has made to a trace."""
+    if trace.program.sharding_types is not None:
+        trace.program.sharding_types.infer_block(new_ops)
+    trace.ops.extend(new_ops)
+
+
 def append_block(block: Block, args: Sequence[Tracer], origin: Block) -> tuple[Value, ...]:
     """Append the operations of `block` with `args` for its parameters and return its results.
 
@@ -215,9 +222,7 @@ def append_block(block: Block, args: Sequence[Tracer], origin: Block) -> tuple[V
         return Block(params, ops, tuple([new.get(v, v) for v in block.returns]))
 
     appended = [*map(replace, block.ops)]
-    if trace.program.sharding_types is not None:
-        trace.program.sharding_types.infer_block(appended)
-    trace.ops.extend(appended)
+    append_ops(trace, appended)
     return tuple([new.get(v, v) for v in block.returns])
 
 
@@ -282,6 +287,8 @@ class TracedFunction:
     results: tuple[AbstractValue, ...]
     captured: tuple[Array, ...]
     requested_shardings: tuple[tuple[UserSharding, int], ...]
+    typed_results: tuple[AbstractValue, ...] | None = None
+    """The abstract results with the shardings in their types; `None` without Explicit axes."""
 
 
 @trace_boundary
@@ -326,6 +333,7 @@ def trace_program(
         tuple(AbstractValue(r.value.type, r.weak_type) for r in results),
         arrays,
         tuple(program.requested_shardings),
+        None if program.sharding_types is None else tuple(r.abstract for r in results),
     )
 
 

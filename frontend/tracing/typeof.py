@@ -55,9 +55,7 @@ class ShapedArray:
         return f"{name}[{sizes}]" + (f"{{U:{','.join(unreduced)}}}" if unreduced else "")
 
 
-def _explicit_axes(
-    sharding: Sharding | None, rank: int
-) -> tuple[list[tuple[str, ...]], list[str]]:
+def _explicit_axes(sharding: Sharding | None, rank: int) -> tuple[list[tuple[str, ...]], list[str]]:
     """Return the Explicit axes of each dimension, and the unreduced ones."""
     if not isinstance(sharding, NamedSharding) or not sharding.has_explicit_axes:
         return [()] * rank, []
@@ -81,6 +79,16 @@ def typeof(x: Any) -> ShapedArray:
     if isinstance(x, (Array, ShapeDtypeStruct)):
         return _shaped_array(x.abstract, x.sharding)
     return _shaped_array(abstract_of(x), None)
+
+
+def find_explicit_sharding(x: Any) -> NamedSharding | None:
+    """Return the sharding in the type of an object; `None` if no Explicit axis is in it."""
+    sharding = x.abstract.sharding if isinstance(x, Tracer) else None
+    if isinstance(x, (Array, ShapeDtypeStruct)):
+        sharding = x.sharding
+    if isinstance(sharding, NamedSharding) and sharding.has_explicit_axes:
+        return sharding
+    return None
 
 
 def explicit_spec(x: Any, names: Collection[str]) -> PartitionSpec | None:

@@ -16,11 +16,13 @@ from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_util import Partial
 from shardir.frontend.pytree_types import PyTree, UserFunction
+from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import convert, operand_dtype
 from shardir.frontend.tracing.trace import append_block, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.typeof import find_explicit_sharding
 from shardir.frontend.transforms.differentiated_arguments import FLOAT0
 from shardir.frontend.transforms.linearization_point import (
     Primals,
@@ -109,6 +111,7 @@ def vjp_per_device(
 
     results, aux, rest = at.linearize(derive)
     leaves, structure = tree.flatten(results)
+    shardings = [find_explicit_sharding(at.leaves[i]) for i in at.active]
 
     @traceback_boundary
     def pullback(saved: Any, cotangents: PyTree) -> Any:
@@ -118,6 +121,12 @@ def vjp_per_device(
         like = [x for x in leaves if operand_dtype(x)[0] in INEXACT]
         rest.check_cotangents(given)
         gradients = replace(rest, residuals=saved)(given, like, at.weak)
+        if any(shardings):
+            # As in JAX, a gradient has the sharding in the type of its argument.
+            gradients = [
+                apply_out_sharding(gradient, sharding)
+                for gradient, sharding in zip(gradients, shardings, strict=True)
+            ]
         return _unflatten_derivatives(tree.unflatten(at.structure, at.leaves), gradients)
 
     back = Partial(pullback, rest.residuals)

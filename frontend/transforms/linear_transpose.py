@@ -18,6 +18,7 @@ from shardir.frontend.tracing.operands import as_tracer, splat
 from shardir.frontend.tracing.parameters import function_name, leaf_labels
 from shardir.frontend.tracing.trace import (
     append_block,
+    append_ops,
     current_trace,
     require_trace,
     trace_block,
@@ -141,7 +142,7 @@ def closure_convert(fun: UserFunction, *example_args: Any) -> tuple[Any, list[An
         b = Builder(trace.program.names)
         whole = type(block)(params, block.ops, block.returns)
         values = inline(b, whole, [x.value for x in tracers])
-        trace.ops.extend(b.ops)
+        append_ops(trace, b.ops)
         result = [wrap_value(v, a.weak) for v, a in zip(values, results, strict=True)]
         return tree.unflatten(found[-1], result)
 

@@ -25,6 +25,7 @@ from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
 from shardir.frontend.tracing.trace import (
     append_block,
+    append_ops,
     current_trace,
     require_trace,
     trace_function,
@@ -316,7 +317,7 @@ class Derivative:
         b = Builder(trace.program.names)
         args = [x.value for x in (*tracers[:count], *moved)]
         values = inline(b, self._block_for(trace.program), args)
-        trace.ops.extend(b.ops)
+        append_ops(trace, b.ops)
         return [wrap_value(value, flag) for value, flag in zip(values, weak, strict=True)]
 
     def _block_for(self, program: TracedProgram) -> Block:

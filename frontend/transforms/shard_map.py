@@ -110,9 +110,7 @@ def shard_map(
                 if not used.has_explicit_axes:
                     _check_spec_entries(in_specs, f"in_specs of shard_map of {parameters.name}")
                 specs = infer_in_specs(args, names)
-            call = ShardMapCall(
-                parameters.name, fun, used, names, checked, pads, specs, out_specs
-            )
+            call = ShardMapCall(parameters.name, fun, used, names, checked, pads, specs, out_specs)
             return call.run(args, parameters)
 
         return call_mapped

@@ -23,6 +23,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
+from shardir.frontend.shardings.traced_constraints import slice_abstract
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.named_axes import bind_batch_axis
@@ -37,7 +38,6 @@ from shardir.frontend.tracing.trace import (
     wrap_value,
 )
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.frontend.shardings.traced_constraints import slice_abstract
 from shardir.frontend.transforms.batched_shardings import (
     AxisNames,
     batch_axes_filter,

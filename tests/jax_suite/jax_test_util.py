@@ -9,7 +9,7 @@ import re
 import unittest
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, wraps
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -91,6 +91,7 @@ def redirect_to(library: Any, *, wording: bool = False, compiled: bool = True) -
         case.assertRaisesRegex = _assert_raises_any_text(case.assertRaises)
         case.assertWarnsRegex = _assert_raises_any_text(case.assertWarns)
     machinery.create_mesh = _mesh_maker(library)
+    machinery.with_explicit_mesh = _explicit_mesh_decorator(library)
     _call_privately(library)
     _spare_specs(library.sharding.PartitionSpec)
     stubs["jax.test_util"] = public
@@ -136,6 +137,27 @@ def _mesh_maker(library: Any) -> Any:
         return library.sharding.Mesh(devices, names, **keywords)
 
     return create_mesh
+
+
+def _explicit_mesh_decorator(library: Any) -> Any:
+    """Return the decorator of tests that take a mesh, whose axes are Explicit, and enter it."""
+
+    def with_explicit_mesh(
+        sizes: Any, names: Any, axis_types: Any = None, iota_order: bool = False
+    ) -> Any:
+        kinds = axis_types or (library.sharding.AxisType.Explicit,) * len(names)
+
+        def decorate(test: Callable[..., Any]) -> Callable[..., Any]:
+            def run(*args: Any, **options: Any) -> Any:
+                mesh = _mesh_maker(library)(sizes, names, axis_types=kinds)
+                with library.sharding.use_mesh(mesh):
+                    return test(*args, **options, mesh=mesh)
+
+            return wraps(test)(run)
+
+        return decorate
+
+    return with_explicit_mesh
 
 
 def _print_simplified(library: Any) -> Any:

@@ -104,9 +104,7 @@ def _emit_case(
 
     def trace_branches(kinds: Sequence[DtypeAndWeak] | None = None) -> Any:
         return [
-            trace_body(
-                lambda f=f: f(*operands), (), (), what, (), kinds, (), which, models=models
-            )
+            trace_body(lambda f=f: f(*operands), (), (), what, (), kinds, (), which, models=models)
             for f in branches
         ]
 

@@ -40,7 +40,7 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import typeof
 from shardir.frontend.tracing.varying_axes import varying_axes_of, varying_axes_of_returns
 from shardir.ir.operation import NOT_VARYING, Varying
-from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType
+from shardir.ir.types import INTEGERS, NUMPY_DTYPES
 
 
 @public(static=("f", "length", "reverse", "unroll"), cached=False)

@@ -106,9 +106,7 @@ class IndexedUpdate:
         out_sharding = options.pop("out_sharding", None)
         return call_with_out_sharding(
             out_sharding,
-            lambda: arithmetic.true_divide(
-                self._array, self._product_of_updates(values, options)
-            ),
+            lambda: arithmetic.true_divide(self._array, self._product_of_updates(values, options)),
         )
 
     def power(self, values: ArrayLike, **options: PyTree) -> Tracer:

@@ -18,9 +18,9 @@ from shardir.interop.jax_shim.jax_config import JaxConfig, apply_xla_flags
 from shardir.interop.jax_shim.renamed import (
     CONTAINER_MODULES,
     MOVED_NAMES,
-    REPLACED_NAMES,
     NO_OP_CONTEXTS,
     NO_OP_FUNCTIONS,
+    REPLACED_NAMES,
     current_name,
 )
 from shardir.interop.jax_shim.suggestions import ROOT, UncoveredName, explain_uncovered

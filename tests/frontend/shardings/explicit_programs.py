@@ -277,9 +277,7 @@ PROGRAMS = [
         ),
         (
             "scan",
-            lambda a: lax.scan(
-                lambda c, x: (c + x, x), reshard(snp.zeros(16), P("y")), a
-            ),
+            lambda a: lax.scan(lambda c, x: (c + x, x), reshard(snp.zeros(16), P("y")), a),
             "f32[8,16@y]",
             "float32[16@y];float32[8,16@y]",
         ),

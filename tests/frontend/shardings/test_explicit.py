@@ -7,17 +7,8 @@ import numpy as np
 import pytest
 
 import shardir as sd
-import shardir.numpy as snp
-from shardir import lax
-from shardir.frontend.errors import ControlFlowError, ShardingMismatchError, ShardingTypeError
+from shardir.frontend.errors import ControlFlowError, ShardingTypeError
 from shardir.sharding import (
-    AxisType,
-    NamedSharding,
-    PartitionSpec as P,
-    auto_axes,
-    explicit_axes,
-    get_abstract_mesh,
-    reshard,
     use_mesh,
 )
 from tests.frontend.shardings.explicit_programs import (
