@@ -58,6 +58,7 @@ TABLE = {
         "effects_barrier",
     ),
     "shardir.frontend.arrays.live_arrays": ("live_arrays",),
+    "shardir.frontend.shardings.resharding": ("reshard",),
     "shardir.frontend.tracing.typeof": ("ShapedArray", "typeof"),
     "shardir.frontend.arrays.stacked_transfer": ("device_put_replicated", "device_put_sharded"),
     "shardir.frontend.shardings.positional_sharding": ("PositionalSharding",),
@@ -196,6 +197,7 @@ if TYPE_CHECKING:
     from shardir.frontend.shardings.positional_sharding import (
         PositionalSharding as PositionalSharding,
     )
+    from shardir.frontend.shardings.resharding import reshard as reshard
     from shardir.frontend.shardings.set_mesh import set_mesh as set_mesh
     from shardir.frontend.shardings.sharding import (
         NamedSharding as NamedSharding,

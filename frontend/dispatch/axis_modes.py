@@ -15,7 +15,6 @@ from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.axis_type import AxisType
 from shardir.frontend.shardings.mesh import (
-    AbstractMesh,
     Mesh,
     current_mesh,
     entered_meshes,
@@ -127,13 +126,7 @@ def _mesh_of_shardings(shardings: Any) -> Mesh | None:
 def _change_types(mesh: Mesh, names: tuple[str, ...] | None, kind: AxisType) -> Mesh:
     """Return the mesh with the type `kind` for the axes `names`, by default all."""
     chosen = mesh.axis_names if names is None else names
-    types = tuple(
-        kind if name in chosen else each
-        for name, each in zip(mesh.axis_names, mesh.axis_types, strict=True)
-    )
-    if isinstance(mesh, AbstractMesh):
-        return AbstractMesh(mesh.axis_sizes, mesh.axis_names, types)
-    return Mesh(mesh.devices, mesh.axis_names, types)
+    return mesh.update_axis_types(dict.fromkeys(chosen, kind))
 
 
 @contextmanager

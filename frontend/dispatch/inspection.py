@@ -84,8 +84,11 @@ def eval_shape(fun: UserFunction, *args: PyTree, **options: PyTree) -> Any:
         traced, results = trace_call(
             fun, known.name, described, lambda each: tree.unflatten(structure, each)
         )
-        abstract_results = traced.typed_results or traced.results
-        return tree.unflatten(results, map(_abstract_to_struct, abstract_results))
+        abstracts = traced.results
+        if traced.typed_results is not None:
+            pairs = zip(abstracts, traced.typed_results, strict=True)
+            abstracts = tuple(replace(each, sharding=sharding) for each, sharding in pairs)
+        return tree.unflatten(results, map(_abstract_to_struct, abstracts))
     found: list[tree.PyTreeDef] = []
 
     def flat(*tracers: Tracer) -> list[Tracer]:

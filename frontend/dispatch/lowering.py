@@ -104,6 +104,11 @@ def lower(
     """
     # Differentiation is complete, so custom derivative rules are no longer needed.
     traced = replace(traced, function=inline_regions(traced.function))
+    if traced.typed_results is not None:
+        results = [
+            typed if wanted is None else wanted
+            for wanted, typed in zip(results, traced.typed_results, strict=True)
+        ]
     name = traced.function.name
     hidden = [array.signature.sharding for array in traced.captured]
     given = (*params, *hidden)

@@ -14,7 +14,7 @@ Its devices have no memory. Everything that reads a program works as for any mes
 there, or running a program, is an error.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cached_property
 from importlib import import_module
@@ -141,6 +141,25 @@ class Mesh(metaclass=_InternedMeta):
     def abstract_mesh(self) -> "Mesh":
         """The abstract mesh with the same axes."""
         return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
+
+    def update(
+        self,
+        axis_sizes: Sequence[int] | None = None,
+        axis_names: str | Sequence[str] | None = None,
+        axis_types: AxisType | Sequence[AxisType] | None = None,
+    ) -> "Mesh":
+        """Return the mesh with other sizes, names or types of axes, and the same devices."""
+        sizes = self.axis_sizes if axis_sizes is None else check_mesh_shape(axis_sizes)
+        names = self.axis_names if axis_names is None else as_axis_names(axis_names)
+        types = self.axis_types if axis_types is None else axis_types
+        if isinstance(self, AbstractMesh):
+            return AbstractMesh(sizes, names, types)
+        return Mesh(self.devices.reshape(sizes), names, types)
+
+    def update_axis_types(self, types: Mapping[str, AxisType]) -> "Mesh":
+        """Return the mesh with other types of the named axes."""
+        pairs = zip(self.axis_names, self.axis_types, strict=True)
+        return self.update(axis_types=[types.get(name, kind) for name, kind in pairs])
 
     @property
     def auto_axes(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.devices import Device
-from shardir.frontend.shardings.mesh import current_mesh
+from shardir.frontend.shardings.mesh import AbstractMesh, current_mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding, SingleDeviceSharding
 from shardir.frontend.source_locations import with_location
@@ -45,6 +45,10 @@ def broadcast_sharding_requests(requests: Any, values: Any, word: str) -> list[A
 
 def resolve_sharding(request: Any, word: str) -> Sharding | None:
     """Return the requested sharding; raises `ArgumentError` that begins with `word`."""
+    if isinstance(request, NamedSharding) and isinstance(request.mesh, AbstractMesh):
+        mesh = current_mesh()
+        if mesh is not None and mesh.abstract_mesh == request.mesh:
+            return NamedSharding(mesh, request.spec)
     if request is None or isinstance(request, Sharding):
         return request
     if isinstance(request, Device):

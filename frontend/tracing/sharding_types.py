@@ -80,10 +80,20 @@ class ShardingTypes:
         """Return whether the type of a value is an assumption."""
         return self.program.unnamed_values.get(value, value) in self._free
 
-    def is_undecided(self, value: Value) -> bool:
-        """Return whether the compiler may choose a sharding that the type does not state."""
-        type = self.find(value)
-        return type is None or bool(type.unreduced) or self.is_free(value)
+    def result_sharding(self, value: Value) -> NamedSharding | None:
+        """Return the sharding of a result of the program; `None` where the compiler chooses it.
+
+        Raises `ShardingTypeError` for partial sums.
+        """
+        sharding = self.sharding_of(value) if self.is_stated else None
+        if sharding is not None and sharding.spec.unreduced:
+            raise ShardingTypeError(
+                with_location(
+                    f"{self.program.name} returns partial sums, {sharding.spec}, which an array "
+                    "cannot hold; reshard them first (sharding.reshard)"
+                )
+            )
+        return None if AxisType.Auto in self.mesh.axis_types else sharding
 
     def abstract(self, value: Value, weak: bool) -> AbstractValue:
         """Return the abstract value, with the sharding in its type if an axis shards it."""

@@ -15,11 +15,10 @@ from shardir.errors import OperationTypeError
 from shardir.frontend import source_locations
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
-from shardir.frontend.errors import OutsideTraceError, ShardingTypeError
+from shardir.frontend.errors import OutsideTraceError
 from shardir.frontend.shardings.mesh import current_mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
-from shardir.frontend.shardings.sharding_tokens import sharding_token
 from shardir.frontend.source_locations import trace_boundary, user_position, with_location
 from shardir.frontend.tracing.named_axes import checked_axes
 from shardir.frontend.tracing.traced_program import ProgramTypes, TracedProgram
@@ -287,8 +286,8 @@ class TracedFunction:
     results: tuple[AbstractValue, ...]
     captured: tuple[Array, ...]
     requested_shardings: tuple[tuple[UserSharding, int], ...]
-    typed_results: tuple[AbstractValue, ...] | None = None
-    """The abstract results with the shardings in their types; `None` without Explicit axes."""
+    typed_results: tuple[NamedSharding | None, ...] | None = None
+    """The shardings in the types of the results; `None` without Explicit axes."""
 
 
 @trace_boundary
@@ -317,15 +316,14 @@ def trace_program(
         results = list(fun(tracers))
         for result in results:
             result.check(trace)
-        if program.sharding_types is not None:
-            results = [_constrain_result(program, result) for result in results]
     program.forget_frames()
     for value in trace.params:
         program.named_value(value)
     block = Block(tuple(trace.params), tuple(trace.ops), tuple(r.value for r in results))
     body = program.rename_block(block)
-    if program.sharding_types is not None:
-        body = program.sharding_types.state(body)
+    types = program.sharding_types
+    if types is not None:
+        body = types.state(body)
     arrays = tuple(array for array, _ in program.captured.values())
     return TracedFunction(
         Function(name, body, (None,) * len(results)),
@@ -333,28 +331,8 @@ def trace_program(
         tuple(AbstractValue(r.value.type, r.weak_type) for r in results),
         arrays,
         tuple(program.requested_shardings),
-        None if program.sharding_types is None else tuple(r.abstract for r in results),
+        None if types is None else tuple(types.result_sharding(r.value) for r in results),
     )
-
-
-def _constrain_result(program: TracedProgram, result: Tracer) -> Tracer:
-    """Return a result of a program with the sharding in its type, where the compiler might choose
-    another."""
-    types = program.sharding_types
-    if types is None or not types.is_stated or not types.is_undecided(result.value):
-        return result
-    sharding = types.sharding_of(result.value)
-    if sharding is None:
-        return result
-    if sharding.spec.unreduced:
-        raise ShardingTypeError(
-            with_location(
-                f"{program.name} returns partial sums, {sharding.spec}, which an array cannot "
-                "hold; reshard them first (sharding.reshard)"
-            )
-        )
-    token = sharding_token(program, sharding, result.ndim)
-    return emit("sharding_constraint", result, sharding=token, weak=result.weak_type)
 
 
 @trace_boundary

@@ -12,6 +12,7 @@ from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSp
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding
 from shardir.frontend.tracing.promotion import DType, user_dtype
 from shardir.frontend.tracing.sharding_type_rules import format_axes
+from shardir.frontend.tracing.trace import require_trace
 from shardir.frontend.tracing.tracer import Tracer
 
 
@@ -72,13 +73,28 @@ def _explicit_axes(sharding: Sharding | None, rank: int) -> tuple[list[tuple[str
 def typeof(x: Any) -> ShapedArray:
     """Return the type of an array, a number, or a traced value.
 
-    Raises `NotAnArrayError` for any other object.
+    On a mesh with Explicit axes, its sharding has an entry for each dimension, and is on an
+    `AbstractMesh`. Raises `NotAnArrayError` for any other object.
     """
     if isinstance(x, Tracer):
         return _shaped_array(x.abstract, _sharding_of_tracer(x))
     if isinstance(x, (Array, ShapeDtypeStruct)):
         return _shaped_array(x.abstract, x.sharding)
     return _shaped_array(abstract_of(x), None)
+
+
+def _sharding_of_tracer(x: Tracer) -> Sharding | None:
+    types = require_trace("typeof").program.sharding_types
+    return None if types is None else types.sharding_of(x.value)
+
+
+def _shaped_array(abstract: AbstractValue, sharding: Sharding | None) -> ShapedArray:
+    type = abstract.type
+    if isinstance(sharding, NamedSharding) and sharding.has_explicit_axes:
+        entries = [*sharding.spec, *[None] * (type.rank - len(sharding.spec))]
+        spec = PartitionSpec(*entries, unreduced=sharding.spec.unreduced)
+        sharding = NamedSharding(sharding.mesh.abstract_mesh, spec)
+    return ShapedArray(type.shape, user_dtype(type.dtype), abstract.weak, sharding)
 
 
 def find_explicit_sharding(x: Any) -> NamedSharding | None:
@@ -108,13 +124,3 @@ def abstract_text(abstract: AbstractValue) -> str:
     """Return an abstract value as text, such as `float32[8@x,4]`."""
     sharding = abstract.sharding
     return str(_shaped_array(abstract, sharding if isinstance(sharding, Sharding) else None))
-
-
-def _sharding_of_tracer(x: Tracer) -> Sharding | None:
-    sharding = x.abstract.sharding
-    return sharding if isinstance(sharding, Sharding) else None
-
-
-def _shaped_array(abstract: AbstractValue, sharding: Sharding | None) -> ShapedArray:
-    dtype = user_dtype(abstract.type.dtype)
-    return ShapedArray(abstract.type.shape, dtype, abstract.weak, sharding)

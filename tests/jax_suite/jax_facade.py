@@ -133,6 +133,7 @@ COUNTERPARTS = {
     "ConcretizationTypeError": "frontend.errors.TracedValueError",
     "JaxRuntimeError": "errors.ShardirError",
     "NonConcreteBooleanIndexError": "frontend.errors.TracedMaskError",
+    "ShardingTypeError": "frontend.errors.ShardingTypeError",
     "ShapedArray": "frontend.arrays.signature.ShapeDtypeStruct",
     "Tracer": "frontend.tracing.tracer.Tracer",
     "TracerArrayConversionError": "frontend.errors.TracedValueError",

@@ -104,6 +104,8 @@ def redirect_to(library: Any, *, wording: bool = False, compiled: bool = True) -
 
 def _call_privately(library: Any) -> None:
     """Give public objects the internal names that JAX has for them."""
+    library.Array.aval = property(library.typeof)
+    import_module("shardir.frontend.tracing.tracer").Tracer.aval = property(library.typeof)
     library.Array._committed = property(lambda array: array.committed)
     library.Array._value = property(np.asarray)
     library.Array._base_array = property(library.random.key_data)
