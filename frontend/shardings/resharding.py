@@ -9,6 +9,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
+import numpy as np
+
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.config import config
 from shardir.frontend.pytree import tree
@@ -16,6 +18,7 @@ from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
     resolve_sharding,
 )
+from shardir.frontend.shardings.sharding import complete_spec
 from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
@@ -74,9 +77,10 @@ def _permit_conflicts(out_sharding: Any) -> AbstractContextManager[object]:
 def apply_shardings(xs: Any, shardings: Any, word: str) -> Any:
     """Return the arrays `xs` with `shardings`, a pytree prefix; errors begin with `word`."""
     leaves, structure = tree.flatten(xs)
+    requests = broadcast_sharding_requests(shardings, xs, word)
     wanted = [
-        resolve_sharding(request, word)
-        for request in broadcast_sharding_requests(shardings, xs, word)
+        complete_spec(resolve_sharding(request, word), np.ndim(x))
+        for x, request in zip(leaves, requests, strict=True)
     ]
     if current_trace() is None:
         return tree.unflatten(

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check_integer
 from shardir.frontend.argument_errors import locate_errors
@@ -362,3 +362,17 @@ class NamedSharding(Sharding):
 
     def __repr__(self) -> str:
         return f"NamedSharding(mesh={self.mesh!r}, spec={self.spec})"
+
+
+Requested = TypeVar("Requested", bound=Sharding | None)
+
+
+def complete_spec(sharding: Requested, rank: int) -> Requested | NamedSharding:
+    """Return a sharding on a mesh with Explicit axes with an entry for each of `rank` dimensions.
+
+    Other shardings are returned unchanged.
+    """
+    if not isinstance(sharding, NamedSharding) or not sharding.has_explicit_axes:
+        return sharding
+    missing = max(rank - len(sharding.spec), 0)
+    return NamedSharding(sharding.mesh, sharding.spec + (None,) * missing)

@@ -71,7 +71,7 @@ _EXACT = (ops.select, ops.concatenate, ops.dynamic_update_slice)
 """Operations whose array operands must have the same sharding."""
 _CUMULATIVE = (ops.cumsum, ops.cumprod, ops.cummax, ops.cummin, ops.cumlogsumexp)
 """Operations that must be unsharded along the dimension `dim`."""
-_MOVABLE = (ops.concatenate, ops.fft, ops.dynamic_slice)
+_MOVABLE = (ops.concatenate, ops.fft, ops.dynamic_slice, ops.dynamic_update_slice)
 """Operations that may be sharded along factors that need replication; partitioning gathers them."""
 _UNSHARDED = (ops.cholesky,)
 """Operations whose operands must be unsharded, as in JAX."""
@@ -221,22 +221,51 @@ def _sharded_factors(
 ) -> Iterator[tuple[int, int, int, AxisNames]]:
     """Yield operand, dimension, factor and axes for each sharded dimension of an operand.
 
-    The major factor of a dimension has all of its axes, which must divide the factor.
+    `_split_axes` states which factors of a dimension have its axes.
     """
     for operand, (type, mapping) in enumerate(zip(types, rule.operands, strict=True)):
         for dim, axes in enumerate(type.dims if type is not None else ()):
             if not axes:
                 continue
-            factor = _major_factor(rule, mapping[dim])
-            count = prod(sizes[axis] for axis in axes)
-            if len(mapping[dim]) > 1 and rule.factors[factor].size % count:
+            parts = _split_axes(rule, mapping[dim], axes, sizes)
+            if parts is None:
+                factor = rule.factors[_major_factor(rule, mapping[dim])]
                 raise TypeConflictError(
                     f"{_describe(op, operand, types)} is sharded over {_quote(axes)} along "
                     f"dimension {dim}, and its major part in the result {op.result.type} has the "
-                    f"size {rule.factors[factor].size}, which is not divisible by {count}; "
+                    f"size {factor.size}, which is not divisible by "
+                    f"{prod(sizes[axis] for axis in axes)}; "
                     f"{STATE_OUT_SHARDING}PartitionSpec(...) of reshape"
                 )
-            yield operand, dim, factor, axes
+            for factor, part in parts:
+                yield operand, dim, factor, part
+
+
+def _split_axes(
+    rule: FactorRule, factors: tuple[int, ...], axes: AxisNames, sizes: Sizes
+) -> list[tuple[int, AxisNames]] | None:
+    """Return the axes of each sharded factor of a dimension; `None` if they do not nest.
+
+    The major factor has all axes if they divide it. Otherwise its axes must cover it, and the
+    following factors have the remaining axes.
+    """
+    if len(factors) == 1:
+        return [(factors[0], axes)]
+    parts: list[tuple[int, AxisNames]] = []
+    rest = list(axes)
+    for factor in factors:
+        taken: list[str] = []
+        left = rule.factors[factor].size
+        while rest and left % sizes[rest[0]] == 0 and (left > 1 or sizes[rest[0]] == 1):
+            left //= sizes[rest[0]]
+            taken.append(rest.pop(0))
+        if taken:
+            parts.append((factor, tuple(taken)))
+        if not rest:
+            return parts
+        if left > 1:
+            return None
+    return None
 
 
 def _major_factor(rule: FactorRule, factors: tuple[int, ...]) -> int:

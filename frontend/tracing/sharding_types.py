@@ -76,6 +76,10 @@ class ShardingTypes:
         """Set the type of a value."""
         self._types[self.program.unnamed_values.get(value, value)] = type
 
+    def is_untyped(self, value: Value) -> bool:
+        """Return whether a value adopts the sharding of other values."""
+        return self.find(value) is None
+
     def is_free(self, value: Value) -> bool:
         """Return whether the type of a value is an assumption."""
         return self.program.unnamed_values.get(value, value) in self._free
@@ -267,7 +271,9 @@ class ShardingTypes:
     def _results_of_blocks(self, op: Op) -> list[ShardingType | None]:
         """Return the types of the results of an operation with blocks."""
         if op.spec is ops.manual_computation:
-            return [self._manual_type(axes) for axes in op.attrs["out_axes"]]
+            returns = op.blocks[0].returns
+            pairs = zip(op.attrs["out_axes"], returns, strict=True)
+            return [self._manual_type(axes, self.find(value)) for axes, value in pairs]
         if op.spec.edges is None:
             return [None] * len(op.results)
         block = op.blocks[-1] if op.spec is ops.while_ else op.blocks[0]
@@ -280,8 +286,11 @@ class ShardingTypes:
             ]
         return types
 
-    def _manual_type(self, out_axes: Sequence[Sequence[Axis]]) -> ShardingType:
-        """Return the type of a global result of a manual computation."""
+    def _manual_type(
+        self, out_axes: Sequence[Sequence[Axis]], inner: ShardingType | None
+    ) -> ShardingType:
+        """Return the type of a global result of a manual computation; `inner` is that of a
+        shard."""
         requested = list(self.program.requested_shardings)
         dims = []
         for axes in out_axes:
@@ -292,6 +301,8 @@ class ShardingTypes:
                 assert isinstance(sharding, NamedSharding)
                 names.append(sharding.mesh.axis_names[int(position)])
             dims.append(tuple(name for name in names if name in self.explicit_axes))
+        if inner is not None:
+            dims = [(*outer, *axes) for outer, axes in zip(dims, inner.dims, strict=True)]
         return ShardingType(tuple(dims))
 
     def _infer_constraint(self, op: Op) -> None:
@@ -306,6 +317,9 @@ class ShardingTypes:
             self._set_results(op, [before], True)
             return
         stated = self.from_sharding(sharding, rank)
+        if rank == op.result.type.rank and token.is_closed:
+            self.set(op.result, stated)
+            return
         dims: list[tuple[str, ...]] = []
         for i, dim in enumerate(token.dims):
             if dim.open:

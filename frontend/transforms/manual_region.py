@@ -12,7 +12,7 @@ from typing import Any
 
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.shardings.mesh import Mesh
-from shardir.frontend.shardings.partition_spec import PartitionSpec
+from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.shardings.sharding_tokens import axis_token
 from shardir.frontend.shardings.traced_constraints import constrain, manual_axes
@@ -77,7 +77,9 @@ class ManualRegion:
         axes_of = {each.name: each.axes for each in named}
         axes = tuple(axis for each in named for axis in each.axes)
         pieces = [
-            AbstractValue(self.shard_type(arg.value.type, cut), arg.weak_type)
+            AbstractValue(
+                self.shard_type(arg.value.type, cut), arg.weak_type, self.inner_sharding(arg)
+            )
             for arg, cut in zip(args, cuts, strict=True)
         ]
         ways: list[Sequence[DimensionAxisNames]] = []
@@ -89,7 +91,7 @@ class ManualRegion:
                 for tracer, cut in zip(slices, cuts, strict=True)
             }
             with declare_sharded(values), bind_axes(self.visible_axes(named)):
-                with manual_axes(self.mesh, self.names), _without_types(program):
+                with manual_axes(self.mesh, self.names), _use_auto_axes(program, self.names):
                     result = list(fun(*slices))
                 ways.append(results(result, varying_axes_of(result)))
             return result
@@ -121,6 +123,22 @@ class ManualRegion:
             for tracer, abstract in zip(new_values, abstracts, strict=True)
         ]
 
+    def inner_sharding(self, arg: Tracer) -> NamedSharding | None:
+        """Return the Explicit axes that shard an argument and are not manual; `None` if none."""
+        types = require_trace("a manual region").program.sharding_types
+        sharding = None if types is None else types.sharding_of(arg.value)
+        if sharding is None or len(self.names) == len(sharding.mesh.axis_names):
+            return None
+        entries = [sharding.spec.axes(i) for i in range(arg.ndim)]
+        spec = PartitionSpec(
+            *(
+                tuple(axis for axis in axes if axis not in self.names)
+                for axes in entries
+                if axes is not UNCONSTRAINED
+            )
+        )
+        return NamedSharding(sharding.mesh, spec) if any(spec) else None
+
     def shard_type(self, type: TensorType, cuts: DimensionAxisNames) -> TensorType:
         """Return the type of one device's shard of a value; the sharding must divide it."""
         shape = []
@@ -131,10 +149,10 @@ class ManualRegion:
         return type.with_shape(shape)
 
 
-def _without_types(program: TracedProgram) -> AbstractContextManager[None]:
-    """Return a context in which types contain no shardings, as for the shards of a device."""
+def _use_auto_axes(program: TracedProgram, names: Sequence[str]) -> AbstractContextManager[None]:
+    """Return a context in which types do not contain the axes `names`."""
     types = program.sharding_types
-    return nullcontext() if types is None else types.use_auto_axes()
+    return nullcontext() if types is None else types.use_auto_axes(names)
 
 
 def _parametrize_captures(block: Block, axes: Axes) -> tuple[Block, tuple[Value, ...]]:

@@ -38,6 +38,7 @@ from shardir.frontend.tracing.trace import (
     wrap_value,
 )
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.typeof import typeof
 from shardir.frontend.transforms.batched_shardings import (
     AxisNames,
     batch_axes_filter,
@@ -252,6 +253,7 @@ class _VmapCall:
             return [result_tracer(x, i, found, self.name) for i, x in enumerate(results)]
 
         fronted = [_move_axis(x, axis, 0) for x, axis in zip(tracers, self.axes, strict=True)]
+        self._check_batch_shardings(fronted)
         slices = [slice_abstract(x) for x in fronted]
         function, results = trace_function(flat, slices, self.name, names, fronted)
         program = require_trace("vmap").program
@@ -269,6 +271,20 @@ class _VmapCall:
             )
         ]
         return tree.unflatten(structure[0], outs)
+
+    def _check_batch_shardings(self, fronted: Sequence[Tracer]) -> None:
+        """Raise `ShardingTypeError` unless Explicit axes shard all mapped dimensions alike."""
+        types = require_trace("vmap").program.sharding_types
+        if types is None:
+            return
+        shardings = [types.sharding_of(x.value) for x in fronted if not types.is_untyped(x.value)]
+        found = {sharding.spec.axes(0) for sharding in shardings if sharding is not None}
+        if len(found) > 1:
+            listed = " and ".join(str(typeof(x)) for x in fronted)
+            types.refuse(
+                f"vmap of {self.name} maps dimension 0 of {listed}, which are sharded differently "
+                "along it; reshard them (sharding.reshard)"
+            )
 
     def _result_axes(self, structure: tree.PyTreeDef) -> list[tuple[int | None, str]]:
         """Return the axis of each result, and its path."""

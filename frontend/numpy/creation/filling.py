@@ -19,7 +19,7 @@ from shardir.frontend.numpy.creation.array_conversion import asarray
 from shardir.frontend.numpy.creation.placement import choose_placement, put_on_device
 from shardir.frontend.shardings.devices import is_abstract_assignment
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
-from shardir.frontend.shardings.sharding import Sharding
+from shardir.frontend.shardings.sharding import Sharding, complete_spec
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, operand_dtype, splat
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import current_trace
@@ -213,7 +213,7 @@ def _committed_sharding(a: object) -> Any:
     `None`.
     """
     if isinstance(a, Array):
-        return a.sharding if a.committed else None
+        return complete_spec(a.sharding, a.ndim) if a.committed else None
     if isinstance(a, Tracer):
         return a.abstract.sharding
     sharding = a.sharding if isinstance(a, ShapeDtypeStruct) else None
