@@ -229,11 +229,11 @@ def _sharded_factors(
                 continue
             parts = _split_axes(rule, mapping[dim], axes, sizes)
             if parts is None:
-                factor = rule.factors[_major_factor(rule, mapping[dim])]
+                major = rule.factors[_major_factor(rule, mapping[dim])]
                 raise TypeConflictError(
                     f"{_describe(op, operand, types)} is sharded over {_quote(axes)} along "
                     f"dimension {dim}, and its major part in the result {op.result.type} has the "
-                    f"size {factor.size}, which is not divisible by "
+                    f"size {major.size}, which is not divisible by "
                     f"{prod(sizes[axis] for axis in axes)}; "
                     f"{STATE_OUT_SHARDING}PartitionSpec(...) of reshape"
                 )

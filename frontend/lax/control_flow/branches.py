@@ -141,8 +141,9 @@ def _emit_case(
                 f"branches must return the same types: value {i} is {types}; reshard it "
                 "(sharding.reshard) in one of them"
             )
-            require_trace(what).program.sharding_types.refuse(reason, ControlFlowError)
             has_conflict = True
+            if (sharding_types := require_trace(what).program.sharding_types) is not None:
+                sharding_types.refuse(reason, ControlFlowError)
     if has_conflict:
         first_block = bodies[0].block
         models[:] = [wrap_value(value) for value in first_block.returns]

@@ -45,7 +45,7 @@ def make_operand(text: str) -> Any:
         return sd.random.key(0)
     dtype = {"f32": np.float32, "i32": np.int32, "bool": np.bool_}[name]
     count = int(np.prod(shape))
-    numbers = (np.arange(count) % 7 + 1).reshape(shape).astype(dtype)
+    numbers: Any = (np.arange(count) % 7 + 1).reshape(shape).astype(dtype)
     if name == "i32":
         numbers %= 4
     if shape[-2:] == [8, 8] and len(shape) == 3:
