@@ -16,6 +16,7 @@ from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShardingErro
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
+from shardir.frontend.shardings.mesh import Mesh, current_mesh
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
@@ -167,7 +168,18 @@ def trace_call(
         else (leaf.name, replace(leaf.signature.abstract, sharding=sharding))
         for leaf, sharding in zip(leaves, shardings, strict=True)
     ]
-    return trace_program(flat, params, name, is_temporary), structure[0]
+    mesh = current_mesh()
+    if mesh is not None and (not mesh.has_explicit_axes or _is_elsewhere(shardings, mesh)):
+        mesh = None
+    return trace_program(flat, params, name, is_temporary, mesh), structure[0]
+
+
+def _is_elsewhere(shardings: Sequence[Sharding | None], mesh: Mesh) -> bool:
+    """Return whether an argument is on other devices than those of the mesh."""
+    return any(
+        sharding is not None and sharding.device_assignment != mesh.device_assignment
+        for sharding in shardings
+    )
 
 
 def result_tracer(result: Any, i: int, structure: tree.PyTreeDef, name: str) -> Tracer:

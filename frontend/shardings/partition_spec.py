@@ -98,6 +98,11 @@ class PartitionSpec(tuple[SpecEntry, ...]):
 P = PartitionSpec
 
 
+def format_axes(axes: tuple[str, ...]) -> str:
+    """Return `x` for one axis, and `(x,y)` for several."""
+    return axes[0] if len(axes) == 1 else f"({','.join(axes)})"
+
+
 class UnreducedSpec(PartitionSpec, is_internal=True):
     """A spec with unreduced axes. It equals specs with the same entries and unreduced axes only.
 

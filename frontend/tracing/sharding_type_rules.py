@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from math import prod
 
 from shardir import ops
+from shardir.frontend.shardings.partition_spec import format_axes
 from shardir.ir.module import Op
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorKind, FactorRule
@@ -51,11 +52,6 @@ def format_type(type: TensorType, sharding: ShardingType | None) -> str:
     name = "key<fry>" if type.dtype == "key" else type.numpy.name
     unreduced = sorted(sharding.unreduced) if sharding is not None else []
     return f"{name}[{sizes}]" + (f"{{U:{','.join(unreduced)}}}" if unreduced else "")
-
-
-def format_axes(axes: AxisNames) -> str:
-    """Return `x` for one axis, and `(x,y)` for several."""
-    return axes[0] if len(axes) == 1 else f"({','.join(axes)})"
 
 
 class TypeConflictError(Exception):

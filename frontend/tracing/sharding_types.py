@@ -37,8 +37,7 @@ from shardir.frontend.tracing.sharding_type_rules import (
 from shardir.frontend.tracing.traced_program import TracedProgram
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.sharding import Axis, Sharding
-
-LENIENT_REASON = "explicit_sharding=lenient chose this sharding: "
+from shardir.passes.resharding.explanations import LENIENT_CHOICE
 
 
 class ShardingTypes:
@@ -159,7 +158,8 @@ class ShardingTypes:
         """State in `why` the conflict that a lenient choice of the sharding of a value settles."""
         if self.is_lenient and not self._num_permissions:
             chosen = format_type(value.type, self.find(value))
-            self._reasons[value] = f"{LENIENT_REASON}{chosen}, since {reason}"
+            # The remedy is of no interest where the conflict is resolved.
+            self._reasons[value] = f"{LENIENT_CHOICE} chose {chosen}: {reason.partition('; ')[0]}"
 
     # Modes
 

@@ -16,7 +16,7 @@ from shardir.frontend import source_locations
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.errors import OutsideTraceError
-from shardir.frontend.shardings.mesh import current_mesh
+from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
 from shardir.frontend.source_locations import trace_boundary, user_position, with_location
@@ -296,18 +296,19 @@ def trace_program(
     params: Sequence[tuple[str, AbstractValue]],
     name: str,
     is_temporary: bool = False,
+    mesh: Mesh | None = None,
 ) -> TracedFunction:
     """Trace `fun`, from a list of tracers to a sequence of tracers, as a separate program.
 
     `params` are the names and abstract values of the parameters. Enclosing traces are not visible.
-    `is_temporary` marks a program that is traced again at every call.
+    `is_temporary` marks a program that is traced again at every call. On `mesh`, which has Explicit
+    axes, values have shardings in their types.
     """
     source_locations.refresh_working_directory()
     program = TracedProgram(name, is_temporary)
     trace = Trace(program, None, name)
     tracers = [trace.add_parameter(abstract, hint) for hint, abstract in params]
-    mesh = current_mesh()
-    if mesh is not None and mesh.has_explicit_axes:
+    if mesh is not None:
         require_sharding_types(program, NamedSharding(mesh, PartitionSpec())).is_stated = True
     if program.sharding_types is not None:
         for tracer, (_, abstract) in zip(tracers, params, strict=True):

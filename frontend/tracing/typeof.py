@@ -8,10 +8,9 @@ from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
-from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
+from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec, format_axes
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding
 from shardir.frontend.tracing.promotion import DType, user_dtype
-from shardir.frontend.tracing.sharding_type_rules import format_axes
 from shardir.frontend.tracing.trace import require_trace
 from shardir.frontend.tracing.tracer import Tracer
 

@@ -16,6 +16,10 @@ REDUCTION_NOUNS = {"add": "sum", "mul": "product", "max": "maximum", "min": "min
 """Noun for the result of each reduction."""
 
 
+LENIENT_CHOICE = "explicit_sharding=lenient"
+"""Start of the `why` of an operation whose result has a sharding that the program leaves open."""
+
+
 @dataclass(frozen=True, slots=True)
 class Explanations:
     """Formats shardings on one mesh and the reasons for reshards."""
@@ -154,10 +158,15 @@ class Explanations:
             loops = [i for i in rule.of_kind(FactorKind.REDUCE) if fitting.factor_axes[i]]
             word = REDUCTION_NOUNS[sharding.reduction]
             over = " and ".join(factor_name(op, rule, i) for i in loops)
-            return f"{word} over {over} of %{result.name} = {op.name}"
+            return f"{word} over {over} of %{result.name} = {op.name}{format_lenient_choice(op)}"
         name = f"%{result.name} = {op.name}"
         computed, needed = self.format_sharding(sharding), self.format_sharding(required)
-        return f"{name} is computed {computed} and needed {needed}"
+        return f"{name} is computed {computed} and needed {needed}{format_lenient_choice(op)}"
+
+
+def format_lenient_choice(op: Op) -> str:
+    """Return a clause with the choice of a lenient mode that an operation states."""
+    return f" ({op.why})" if op.why.startswith(LENIENT_CHOICE) else ""
 
 
 def factor_name(op: Op, rule: FactorRule, factor: int) -> str:

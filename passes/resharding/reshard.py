@@ -37,7 +37,7 @@ from shardir.passes.resharding.align import (
     pending_reduction,
 )
 from shardir.passes.resharding.cost import reshard_cost
-from shardir.passes.resharding.explanations import Explanations
+from shardir.passes.resharding.explanations import Explanations, format_lenient_choice
 from shardir.passes.resharding.layouts import LAYOUT_POLICIES, choose_alignment
 from shardir.passes.resharding.planner import same_placement
 from shardir.passes.resharding.uneven import (
@@ -223,6 +223,7 @@ class ReshardInserter:
                     why += padless + self.fallback(op, value, sharding)
                 else:
                     why += padless or self.words.explain_lost_axes(op, value, i, rule, fitting)
+                why += format_lenient_choice(op)
                 value = self.reshard_value(value, sharding, scope, new_ops, op.loc, why)
             moved.append(value)
         raw = []

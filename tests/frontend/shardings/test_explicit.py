@@ -1,5 +1,6 @@
 """Shardings in types on meshes with Explicit axes: types, refusals and values."""
 
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,8 +8,18 @@ import numpy as np
 import pytest
 
 import shardir as sd
-from shardir.frontend.errors import ControlFlowError, ShardingTypeError
+import shardir.numpy as snp
+from shardir import lax
+from shardir.frontend.errors import ControlFlowError, ShardingMismatchError, ShardingTypeError
 from shardir.sharding import (
+    AbstractMesh,
+    AxisType,
+    NamedSharding,
+    PartitionSpec as P,
+    auto_axes,
+    explicit_axes,
+    get_abstract_mesh,
+    reshard,
     use_mesh,
 )
 from tests.frontend.shardings.explicit_programs import (
@@ -28,14 +39,6 @@ def mesh() -> Iterator[sd.Mesh]:
     mesh = make_explicit_mesh()
     with use_mesh(mesh):
         yield mesh
-
-
-def types_of(fun: Any, *operands: str) -> str:
-    return trace_types(Program("", fun, operands, ""))
-
-
-def first_line(error: pytest.ExceptionInfo[Any]) -> str:
-    return str(error.value).partition("\n")[0]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=ids)
@@ -83,3 +86,391 @@ def test_results_have_the_sharding_of_their_type(program: Program, mesh: sd.Mesh
         pytest.skip("the type is that of an intermediate value, or the program states no sharding")
     made = sd.jit(program.run)(*map(make_operand, program.operands))
     assert ";".join(str(sd.typeof(x)) for x in sd.tree.leaves(made)) == program.result
+
+
+# Types
+
+X, XY = "f32[8@x,16]", "f32[8@x,16@y]"
+
+
+def types_of(fun: Any, *operands: str) -> str:
+    """Return the types of the results of a traced function."""
+    return trace_types(Program("", fun, operands, ""))
+
+
+def first_line(caught: pytest.ExceptionInfo[Any]) -> str:
+    return str(caught.value).partition("\n")[0]
+
+
+def test_typeof_describes_arrays_numbers_and_abstract_arrays(mesh: sd.Mesh) -> None:
+    x = make_operand(XY)
+    assert str(sd.typeof(x)) == "float32[8@x,16@y]"
+    assert sd.typeof(x).sharding == NamedSharding(mesh.abstract_mesh, P("x", "y"))
+    assert (sd.typeof(x).shape, sd.typeof(x).ndim, sd.typeof(x).size) == ((8, 16), 2, 128)
+    assert str(sd.typeof(2.0)) == "float32[]"
+    assert sd.typeof(2.0).weak_type
+    assert str(sd.typeof(np.zeros((2, 3)))) == "float32[2,3]"
+    both = sd.ShapeDtypeStruct((8, 4), "int32", sharding=NamedSharding(mesh, P(("x", "y"))))
+    assert str(sd.typeof(both)) == "int32[8@(x,y),4]"
+    assert str(sd.typeof(sd.eval_shape(lambda a: a.T, x))) == "float32[16@y,8@x]"
+
+
+def test_axes_of_type_auto_are_not_in_types() -> None:
+    mesh = sd.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit, AxisType.Auto))
+    with use_mesh(mesh):
+        x = sd.device_put(np.ones((8, 16), np.float32), NamedSharding(mesh, P("x", "y")))
+        assert str(sd.typeof(x)) == "float32[8@x,16]"
+        assert types_of(lambda a: a.T, XY) == "float32[16,8@x]"
+        assert types_of(lambda a: a @ a.T, "f32[8,16@y]") == "float32[8,8]"
+
+
+def test_programs_on_auto_meshes_have_no_types() -> None:
+    mesh = sd.make_mesh((4, 2), ("x", "y"))
+    with use_mesh(mesh):
+        assert types_of(lambda a: a.T @ a, X) == "float32[16,16]"
+
+
+@pytest.mark.parametrize(
+    ("fun", "operands", "expected"),
+    [
+        (lambda a: sd.vmap(lambda r: sd.vmap(snp.sin)(r))(a), (XY,), "float32[8@x,16@y]"),
+        (lambda a: sd.vmap(lambda r: r * 2, in_axes=1)(a), (XY,), "float32[16@y,8@x]"),
+        (lambda a: sd.vmap(sd.grad(lambda r: (r**2).sum()))(a), (X,), "float32[8@x,16]"),
+        (lambda a: sd.jvp(snp.sin, (a,), (a,)), (X,), "float32[8@x,16];float32[8@x,16]"),
+        (lambda a: sd.vjp(snp.sin, a)[1](a), (X,), "float32[8@x,16]"),
+        (lambda a: sd.linearize(snp.sin, a)[1](a), (X,), "float32[8@x,16]"),
+        (lambda a: sd.grad(sd.checkpoint(lambda b: snp.sin(b).sum()))(a), (X,), "float32[8@x,16]"),
+        (lambda a: sd.jacfwd(snp.sin)(a), ("f32[8@x]",), "float32[8@x,8]"),
+        (lambda a: sd.jit(lambda b: b * 2)(a), (X,), "float32[8@x,16]"),
+        (lambda a: snp.zeros_like(a), (X,), "float32[8@x,16]"),
+        (lambda a: lax.full_like(a, 1.0), (X,), "float32[8@x,16]"),
+        (lambda a: lax.map(snp.sin, a), ("f32[8,16@y]",), "float32[8,16@y]"),
+        (
+            lambda a: lax.while_loop(lambda c: c.sum() < 0, lambda c: c + 1, a),
+            (X,),
+            "float32[8@x,16]",
+        ),
+        (
+            lambda a: lax.scan(lambda c, _: (c + 1, c.sum(0)), a, None, length=2),
+            (X,),
+            "float32[8@x,16];float32[2,16]",
+        ),
+        (lambda a: lax.fori_loop(0, 3, lambda i, c: c * i, a), (X,), "float32[8@x,16]"),
+        (lambda a: a.reshape(2, 2, 2, 16), ("f32[8@(x,y),16]",), REFUSED),
+        (lambda a: a.reshape(4, 2, 16), ("f32[8@(x,y),16]",), "float32[4@x,2@y,16]"),
+        (lambda a, i: snp.take_along_axis(a, i, 1), (X, "i32[8@x,3]"), "float32[8@x,3]"),
+        (lambda a, i: a[:, i], (X, "i32[4]"), "float32[8@x,4]"),
+        (lambda a, b: snp.kron(a, b), ("f32[8@x]", "f32[16@y]"), "float32[128@(x,y)]"),
+        (lambda a: snp.median(a, 1), (X,), "float32[8@x]"),
+        (lambda a: snp.where(a > 0, a, 0.0), (X,), "float32[8@x,16]"),
+        (lambda a: a + snp.arange(16.0), (X,), "float32[8@x,16]"),
+        (lambda a: snp.linalg.det(a), ("f32[4@x,8,8]",), "float32[4@x]"),
+    ],
+)
+def test_types(fun: Any, operands: tuple[str, ...], expected: str) -> None:
+    if expected == REFUSED:
+        with pytest.raises(ShardingTypeError):
+            types_of(fun, *operands)
+    else:
+        assert types_of(fun, *operands) == expected
+
+
+def test_functions_see_the_type_of_a_slice() -> None:
+    seen: list[str] = []
+
+    def record(row: Any) -> Any:
+        seen.append(str(sd.typeof(row)))
+        return row
+
+    types_of(lambda a: sd.vmap(record)(a), XY)
+    types_of(lambda a: lax.scan(lambda c, x: (c, record(x)), 0.0, a), "f32[8,16@y]")
+    assert seen == ["float32[16@y]", "float32[16@y]"]
+
+
+# Refusals
+
+
+def test_an_error_names_operands_dimensions_axes_and_remedy() -> None:
+    with pytest.raises(ShardingTypeError) as caught:
+        types_of(lambda a, b: a @ b, "f32[8,16@y]", "f32[16@y,8]")
+    assert first_line(caught) == (
+        "operand 0 of dot, float32[8,16@y], and operand 1 of dot, float32[16@y,8], are both "
+        "sharded over 'y' along the contracted dimension (1 and 0), so the sharding of the result "
+        "of dot is ambiguous; state the sharding of the result with out_sharding=PartitionSpec(...)"
+    )
+    with pytest.raises(ShardingTypeError) as caught:
+        types_of(lambda a, b: a + b, "f32[8@x,16]", "f32[8@y,16]")
+    assert first_line(caught) == (
+        "operand 0 of add, float32[8@x,16], is sharded over 'x' along dimension 0, and operand 1 "
+        "of add, float32[8@y,16], over 'y' along dimension 0, which is the same dimension of add; "
+        "reshard one of them (sharding.reshard)"
+    )
+
+
+def test_eager_operations_are_checked_too() -> None:
+    x = make_operand(X)
+    assert str(sd.typeof(x * 2)) == "float32[8@x,16]"
+    with pytest.raises(ShardingTypeError):
+        x.T @ x
+    made = snp.dot(x.T, x, out_sharding=P(None, "x"))
+    assert str(sd.typeof(made)) == "float32[16,16@x]"
+    np.testing.assert_allclose(made, np.asarray(x).T @ np.asarray(x))
+
+
+def test_a_constraint_asserts_the_sharding() -> None:
+    with pytest.raises(ShardingMismatchError) as caught:
+        types_of(lambda a: lax.with_sharding_constraint(a, P("y")), X)
+    assert isinstance(caught.value, AssertionError)
+    assert first_line(caught) == (
+        "with_sharding_constraint states PartitionSpec('y',) for an array that is float32[8@x,16]; "
+        "on a mesh of Explicit axes it asserts the sharding; change it with sharding.reshard"
+    )
+    with pytest.raises(ShardingMismatchError):
+        lax.with_sharding_constraint(make_operand(X), P("y"))
+
+
+def test_carried_values_keep_their_type() -> None:
+    with pytest.raises(ControlFlowError) as caught:
+        types_of(lambda a: lax.scan(lambda c, _: (reshard(c, P()), None), a, None, length=2), X)
+    assert first_line(caught) == (
+        "the body of scan must return the types of its carry: value 0 is float32[8@x,16] in the "
+        "carry and float32[8,16] in the result; reshard one of them (sharding.reshard)"
+    )
+    with sd.config(explicit_sharding="lenient"):
+        loop = lambda a: lax.scan(lambda c, _: (reshard(c, P()), None), a, None, length=2)[0]  # noqa: E731
+        assert types_of(loop, X) == "float32[8@x,16]"
+
+
+def test_vmap_maps_dimensions_that_are_sharded_alike() -> None:
+    with pytest.raises(ShardingTypeError) as caught:
+        types_of(lambda a, b: sd.vmap(lambda r, s: r + s)(a, b), X, "f32[8@y,16]")
+    assert first_line(caught) == (
+        "vmap of lambda maps dimension 0 of float32[8@x,16] and float32[8@y,16], which are sharded "
+        "differently along it; reshard them (sharding.reshard)"
+    )
+
+
+def test_two_meshes_in_one_program_are_an_error(mesh: sd.Mesh) -> None:
+    other = sd.make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)
+    x = sd.device_put(np.ones(8, np.float32), NamedSharding(other, P("x")))
+    with pytest.raises(ShardingTypeError) as caught:
+        sd.jit(lambda a, b: a + b)(x, make_operand("f32[8@x]"))
+    assert first_line(caught) == (
+        f"{NamedSharding(mesh, P('x'))} is used in a program on {other!r}; all arrays on meshes "
+        "with Explicit axes must use one mesh; move one with device_put before the call"
+    )
+
+
+def test_arrays_on_other_devices_have_no_types() -> None:
+    there = sd.device_put(np.ones(8, np.float32), sd.devices()[3])
+    assert (there + there).sharding == there.sharding
+    small = sd.make_mesh((2,), ("z",))
+    with use_mesh(small):
+        x = sd.device_put(np.ones(8, np.float32), NamedSharding(small, P("z")))
+    assert (x * 2).sharding == x.sharding
+    assert str(sd.typeof(x)) == "float32[8]"
+
+
+# Partial sums
+
+
+def test_partial_sums_are_added_and_resharded() -> None:
+    def f(a: Any, b: Any) -> Any:
+        pending = snp.dot(a, b, out_sharding=P(None, None, unreduced={"y"}))
+        assert str(sd.typeof(pending + pending)) == "float32[8,8]{U:y}"
+        assert str(sd.typeof(pending.T)) == "float32[8,8]{U:y}"
+        return reshard(pending + pending, P("y"))
+
+    a, b = make_operand("f32[8,16@y]"), make_operand("f32[16@y,8]")
+    made = sd.jit(f)(a, b)
+    assert str(sd.typeof(made)) == "float32[8@y,8]"
+    np.testing.assert_allclose(made, np.asarray(a) @ np.asarray(b) * 2)
+    kinds = [each.kind for each in sd.jit(f).lower(a, b).compile().collectives()]
+    assert kinds == ["reduce-scatter"]
+
+
+def test_partial_sums_are_refused_where_they_are_no_values() -> None:
+    def pending(a: Any, b: Any) -> Any:
+        return snp.dot(a, b, out_sharding=P(unreduced={"y"}))
+
+    operands = "f32[8,16@y]", "f32[16@y,8]"
+    with pytest.raises(ShardingTypeError) as caught:
+        types_of(lambda a, b: pending(a, b) * pending(a, b), *operands)
+    assert first_line(caught) == (
+        "operand 0 of mul, float32[8,8]{U:y}, holds partial sums over 'y', and mul is not linear "
+        "in its unreduced operands alone; reshard it first (sharding.reshard)"
+    )
+    with pytest.raises(ShardingTypeError) as caught:
+        types_of(pending, *operands)
+    assert first_line(caught) == (
+        "run returns partial sums, PartitionSpec(None, None, unreduced={'y'}), which an array "
+        "cannot hold; reshard them first (sharding.reshard)"
+    )
+
+
+def test_a_spec_with_unreduced_axes(mesh: sd.Mesh) -> None:
+    spec = P("x", unreduced={"y"})
+    assert repr(spec) == "PartitionSpec('x', unreduced={'y'})"
+    assert spec != P("x")
+    assert P("x") != spec
+    assert spec == P("x", unreduced=["y"])
+    assert spec + (None,) == P("x", None, unreduced={"y"})
+    assert pickle.loads(pickle.dumps(spec)) == spec
+    assert hash(spec) == hash(P("x", unreduced="y"))
+    assert spec.unreduced == {"y"}
+    assert P("x").unreduced == frozenset()
+    with pytest.raises(sd.ShardirError) as caught:
+        P("x", unreduced={"x"})
+    assert first_line(caught) == (
+        "a PartitionSpec names 'x' in an entry and in unreduced; an axis can shard a value or hold "
+        "its partial sums, not both"
+    )
+    with pytest.raises(sd.ShardirError) as caught:
+        P("x", unreduced=[1])  # type: ignore[list-item]
+    assert first_line(caught) == (
+        "unreduced of a PartitionSpec has 1; it must be the names of mesh axes"
+    )
+    with pytest.raises(sd.ShardirError):
+        NamedSharding(mesh, P(unreduced={"z"}))
+
+
+# Modes
+
+
+def test_auto_axes_leaves_the_mode() -> None:
+    seen: list[str] = []
+
+    @auto_axes(out_sharding=P("x"))
+    def gram(a: Any) -> Any:
+        seen.append(f"{sd.typeof(a)} {get_abstract_mesh().axis_types}")
+        return a @ a.T
+
+    x = make_operand(XY)
+    assert str(sd.typeof(gram(x))) == "float32[8@x,8]"
+    assert types_of(gram, XY) == "float32[8@x,8]"
+    assert seen[-1] == "float32[8,16] (Auto, Auto)"
+    assert types_of(lambda a: gram(a, out_sharding=P(None, "y")), XY) == "float32[8,8@y]"
+    np.testing.assert_allclose(gram(x), np.asarray(x) @ np.asarray(x).T, rtol=1e-5)
+
+
+def test_auto_axes_of_some_axes_keep_the_others() -> None:
+    seen: list[str] = []
+
+    def double(a: Any) -> Any:
+        seen.append(str(sd.typeof(a)))
+        return a * 2
+
+    inside = auto_axes(double, axes="x", out_sharding=P("x", "y"))
+    assert types_of(inside, XY) == "float32[8@x,16@y]"
+    assert seen == ["float32[8,16@y]"]
+
+
+def test_explicit_axes_enters_the_mode() -> None:
+    mesh = sd.make_mesh((4, 2), ("x", "y"))
+    seen: list[str] = []
+
+    def double(a: Any) -> Any:
+        seen.append(f"{sd.typeof(a)} {get_abstract_mesh().axis_types}")
+        return a * 2
+
+    with use_mesh(mesh):
+        made = sd.jit(explicit_axes(double, in_sharding=(P("x"),)))(np.ones((8, 16), np.float32))
+        assert seen == ["float32[8@x,16] (Explicit, Explicit)"]
+        assert made.sharding.is_equivalent_to(NamedSharding(mesh, P("x")), 2)
+
+
+def test_the_inside_of_shard_map_is_not_typed() -> None:
+    seen: list[str] = []
+
+    def shard(a: Any) -> Any:
+        seen.append(str(sd.typeof(a)))
+        return a * lax.axis_size("x")
+
+    spec = P("x", None)
+    assert types_of(sd.shard_map(shard, out_specs=spec), X) == "float32[8@x,16]"
+    assert types_of(sd.shard_map(shard, in_specs=spec, out_specs=spec), X) == "float32[8@x,16]"
+    assert seen == ["float32[2,16]"] * 2
+    with pytest.raises(ShardingTypeError) as caught:
+        types_of(sd.shard_map(shard, in_specs=P("y"), out_specs=P("y")), X)
+    assert first_line(caught) == (
+        "in_specs of shard_map of shard has PartitionSpec('y',) for a, which is float32[8@x,16]; "
+        "state PartitionSpec('x', None), omit in_specs, or reshard the argument (sharding.reshard)"
+    )
+
+
+def test_a_partly_manual_function_keeps_the_other_axes() -> None:
+    seen: list[str] = []
+
+    def shard(a: Any) -> Any:
+        seen.append(str(sd.typeof(a)))
+        return a * 2
+
+    mapped = sd.shard_map(shard, axis_names={"x"}, in_specs=P("x"), out_specs=P("x"))
+    assert types_of(mapped, XY) == "float32[8@x,16@y]"
+    assert seen == ["float32[2,16@y]"]
+
+
+def test_use_mesh_ends_with_its_block(mesh: sd.Mesh) -> None:
+    other = sd.make_mesh((8,), ("z",))
+    with use_mesh(other) as entered:
+        assert entered is other
+        assert sd.sharding.get_mesh() is other
+    assert sd.sharding.get_mesh() is mesh
+    with use_mesh(None):
+        assert get_abstract_mesh().empty
+    with pytest.raises(sd.ShardirError, match="use_mesh takes a Mesh, got 3"):
+        use_mesh(3)  # type: ignore[arg-type]
+    assert repr(use_mesh(other)) == "<use_mesh of Mesh('z': 8)>"
+
+
+def test_meshes_with_other_axes(mesh: sd.Mesh) -> None:
+    changed = mesh.update_axis_types({"x": AxisType.Auto})
+    assert changed.axis_types == (AxisType.Auto, AxisType.Explicit)
+    assert mesh.update(axis_names=("a", "b")).axis_names == ("a", "b")
+    assert mesh.update(axis_sizes=(2, 4)).axis_sizes == (2, 4)
+    abstract = mesh.abstract_mesh.update(axis_sizes=(16, 2))
+    assert isinstance(abstract, AbstractMesh)
+    assert abstract.axis_sizes == (16, 2)
+
+
+# Programs
+
+
+def test_a_step_of_a_sharded_network_communicates_as_in_megatron() -> None:
+    def loss(weights: Any, x: Any) -> Any:
+        hidden = snp.tanh(x @ weights[0])
+        return (snp.dot(hidden, weights[1], out_sharding=P("x", None)) ** 2).mean()
+
+    weights = make_operand("f32[16,32@y]"), make_operand("f32[32@y,16]")
+    x = make_operand(X)
+    step = sd.jit(lambda w, x: sd.tree.map(lambda a, b: a - b, w, sd.grad(loss)(w, x)))
+    made = step(weights, x)
+    assert [str(sd.typeof(each)) for each in made] == ["float32[16,32@y]", "float32[32@y,16]"]
+    kinds = [each.kind for each in step.lower(weights, x).compile().collectives()]
+    assert kinds == ["all-reduce"] * 3
+    expected = step(*sd.tree.map(np.asarray, (weights, x)))
+    for one, other in zip(made, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_lenient_choices_are_stated_in_why() -> None:
+    with sd.config(explicit_sharding="lenient"):
+        compiled = (
+            sd.jit(lambda a, b: a @ b)
+            .lower(make_operand("f32[8,16@y]"), make_operand("f32[16@y,8]"))
+            .compile()
+        )
+    (each,) = compiled.collectives()
+    assert each.why == (
+        "sum over 'i' of %0 = dot (explicit_sharding=lenient chose float32[8,8]: operand 0 of dot, "
+        "float32[8,16@y], and operand 1 of dot, float32[16@y,8], are both sharded over 'y' along "
+        "the contracted dimension (1 and 0), so the sharding of the result of dot is ambiguous)"
+    )
+
+
+def test_the_setting_has_two_values() -> None:
+    with pytest.raises(sd.ShardirError) as caught:
+        sd.config.update("explicit_sharding", "maybe")
+    assert first_line(caught) == (
+        "the setting explicit_sharding is 'maybe'; it must be 'strict' or 'lenient'"
+    )
