@@ -9,16 +9,16 @@ from shardir.frontend.errors import MeshError
 class AxisType(Enum):
     """The type of a mesh axis, as in JAX.
 
-    `Auto`: the compiler determines shardings from annotations. `Explicit`: in JAX shardings are
-    part of the types, and a program without them is refused; here requested shardings (`reshard`,
-    `out_sharding=`) are constraints, and the compiler determines the rest as for `Auto`. `Manual`:
-    the program determines shardings, inside of `shard_map`; a mesh cannot be made with this type.
+    `Auto`: the compiler determines shardings from annotations. `Explicit`: shardings are part of
+    the types of traced arrays (`typeof`), and an operation whose result has no unambiguous sharding
+    raises `ShardingTypeError`. `Manual`: the program determines shardings, inside of `shard_map`; a
+    mesh cannot be made with this type.
     """
 
     Auto = "Auto"
     """The compiler determines shardings from annotations."""
     Explicit = "Explicit"
-    """Requested shardings are constraints; the compiler determines all others."""
+    """Shardings are part of the types of traced arrays."""
     Manual = "Manual"
     """The program determines shardings, inside of `shard_map`."""
 
