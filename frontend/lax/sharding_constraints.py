@@ -12,7 +12,7 @@ from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.common_mesh import check_same_devices, resolve_abstract_meshes
 from shardir.frontend.shardings.mesh import AbstractMesh
-from shardir.frontend.shardings.partition_spec import UNCONSTRAINED
+from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec, SpecEntry
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
     resolve_sharding,
@@ -77,6 +77,7 @@ def _constrain_tracer(value: Tracer, to: Sharding | None) -> Tracer:
         return value
     if to.has_explicit_axes and isinstance(to, NamedSharding):
         _assert_sharding(value, to)
+        to = _add_explicit_axes(value, to)
     try:
         return constrain(value, to)
     except ShardingError as error:
@@ -98,6 +99,23 @@ def _assert_sharding(value: Tracer, to: NamedSharding) -> None:
             "a mesh of Explicit axes it asserts the sharding; change it with sharding.reshard",
             ShardingMismatchError,
         )
+
+
+def _add_explicit_axes(value: Tracer, to: NamedSharding) -> NamedSharding:
+    """Return a constraint along Auto axes of a mesh with the Explicit axes in the type of
+    `value`."""
+    types = require_trace("with_sharding_constraint").program.sharding_types
+    has = None if types is None else types.sharding_of(value.value)
+    if has is None or not to.mesh.auto_axes or len(to.spec) > value.ndim:
+        return to
+    entries: list[SpecEntry] = []
+    for dim in range(value.ndim):
+        typed, wanted = has.spec.axes(dim), to.spec.axes(dim)
+        if typed is UNCONSTRAINED or wanted is UNCONSTRAINED:
+            entries.append(UNCONSTRAINED)
+        else:
+            entries.append((*typed, *(axis for axis in wanted if axis not in typed)))
+    return NamedSharding(to.mesh, PartitionSpec(*entries))
 
 
 @public(static=("to",), name="with_sharding_constraint")

@@ -47,8 +47,8 @@ def resolve_sharding(request: Any, word: str) -> Sharding | None:
     """Return the requested sharding; raises `ArgumentError` that begins with `word`."""
     if isinstance(request, NamedSharding) and isinstance(request.mesh, AbstractMesh):
         mesh = current_mesh()
-        if mesh is not None and mesh.abstract_mesh == request.mesh:
-            return NamedSharding(mesh, request.spec)
+        if mesh is not None and mesh.shape == request.mesh.shape:
+            return NamedSharding(mesh.update(axis_types=request.mesh.axis_types), request.spec)
     if request is None or isinstance(request, Sharding):
         return request
     if isinstance(request, Device):

@@ -107,7 +107,17 @@ class ShardingTypes:
 
     def named_sharding(self, type: ShardingType) -> NamedSharding:
         """Return the public form of a type."""
-        return NamedSharding(self.mesh, PartitionSpec(*type.dims, unreduced=type.unreduced))
+        spec = PartitionSpec(*type.dims, unreduced=type.unreduced)
+        return NamedSharding(self._current_mesh(), spec)
+
+    def _current_mesh(self) -> Mesh:
+        """Return the mesh with the types of axes at this line."""
+        now = self.explicit_axes - self._auto
+        kinds = {
+            name: AxisType.Explicit if name in now else AxisType.Auto
+            for name in self.mesh.axis_names
+        }
+        return self.mesh.update_axis_types(kinds)
 
     def from_sharding(self, sharding: object, rank: int) -> ShardingType:
         """Return the type that a public sharding states; raises `ShardingTypeError` for another
@@ -181,9 +191,15 @@ class ShardingTypes:
         """Let the compiler determine shardings everywhere, except inside of `explicit_axes`."""
         self._auto = self.explicit_axes
 
-    def use_explicit_axes(self, axes: Iterable[str] | None = None) -> AbstractContextManager[None]:
+    @contextmanager
+    def use_explicit_axes(self, axes: Iterable[str] | None = None) -> Iterator[None]:
         """Give values shardings along `axes`, by default all, in their types inside the block."""
-        return self._use_auto(self._auto - self._chosen_axes(axes))
+        chosen = frozenset(self.mesh.axis_names if axes is None else axes)
+        # Outside of the block, axes that were Auto before remain so.
+        self._auto |= chosen - self.explicit_axes
+        self.explicit_axes |= chosen
+        with self._use_auto(self._auto - chosen):
+            yield
 
     def _chosen_axes(self, axes: Iterable[str] | None) -> frozenset[str]:
         return self.explicit_axes if axes is None else frozenset(axes)

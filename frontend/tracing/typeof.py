@@ -8,6 +8,7 @@ from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
+from shardir.frontend.shardings.mesh import AbstractMesh, current_mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec, format_axes
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding
 from shardir.frontend.tracing.promotion import DType, user_dtype
@@ -27,10 +28,11 @@ class ShapedArray:
     """The global size of each dimension."""
     dtype: DType
     """The element type."""
+    sharding: NamedSharding
+    """The sharding along Explicit axes, with an entry for each dimension, on an abstract mesh; the
+    mesh has no axes if the array is on none."""
     weak_type: bool = False
     """True if the element type adapts to that of other operands, as for Python numbers."""
-    sharding: Sharding | None = None
-    """The sharding; `None` for an array without one, and for a traced one on other meshes."""
 
     @property
     def ndim(self) -> int:
@@ -72,28 +74,35 @@ def _explicit_axes(sharding: Sharding | None, rank: int) -> tuple[list[tuple[str
 def typeof(x: Any) -> ShapedArray:
     """Return the type of an array, a number, or a traced value.
 
-    On a mesh with Explicit axes, its sharding has an entry for each dimension, and is on an
-    `AbstractMesh`. Raises `NotAnArrayError` for any other object.
+    Raises `NotAnArrayError` for any other object.
     """
     if isinstance(x, Tracer):
         return _shaped_array(x.abstract, _sharding_of_tracer(x))
     if isinstance(x, (Array, ShapeDtypeStruct)):
-        return _shaped_array(x.abstract, x.sharding)
+        sharding = x.sharding if isinstance(x.sharding, Sharding) else None
+        return _shaped_array(x.abstract, sharding)
     return _shaped_array(abstract_of(x), None)
 
 
 def _sharding_of_tracer(x: Tracer) -> Sharding | None:
     types = require_trace("typeof").program.sharding_types
-    return None if types is None else types.sharding_of(x.value)
+    sharding = None if types is None else types.sharding_of(x.value)
+    mesh = current_mesh()
+    if sharding is None and mesh is not None:
+        return NamedSharding(mesh, PartitionSpec())
+    return sharding
 
 
 def _shaped_array(abstract: AbstractValue, sharding: Sharding | None) -> ShapedArray:
     type = abstract.type
-    if isinstance(sharding, NamedSharding) and sharding.has_explicit_axes:
-        entries = [*sharding.spec, *[None] * (type.rank - len(sharding.spec))]
-        spec = PartitionSpec(*entries, unreduced=sharding.spec.unreduced)
-        sharding = NamedSharding(sharding.mesh.abstract_mesh, spec)
-    return ShapedArray(type.shape, user_dtype(type.dtype), abstract.weak, sharding)
+    mesh = AbstractMesh((), ())
+    dims: list[tuple[str, ...]] = [()] * type.rank
+    unreduced: list[str] = []
+    if isinstance(sharding, NamedSharding):
+        mesh = sharding.mesh.abstract_mesh
+        dims, unreduced = _explicit_axes(sharding, type.rank)
+    typed = NamedSharding(mesh, PartitionSpec(*dims, unreduced=unreduced))
+    return ShapedArray(type.shape, user_dtype(type.dtype), typed, abstract.weak)
 
 
 def find_explicit_sharding(x: Any) -> NamedSharding | None:
@@ -110,12 +119,10 @@ def explicit_spec(x: Any, names: Collection[str]) -> PartitionSpec | None:
     """Return the Explicit axes among `names` that shard `x`; `None` without a typed sharding."""
     if not isinstance(x, (Tracer, Array, ShapeDtypeStruct)):
         return None
-    type = typeof(x)
-    if type.sharding is None and not isinstance(x, Tracer):
+    sharding = typeof(x).sharding
+    if not sharding.has_explicit_axes:
         return None
-    if type.sharding is not None and not type.sharding.has_explicit_axes:
-        return None
-    dims, _ = _explicit_axes(type.sharding, type.ndim)
+    dims, _ = _explicit_axes(sharding, x.ndim)
     return PartitionSpec(*(tuple(axis for axis in axes if axis in names) for axes in dims))
 
 

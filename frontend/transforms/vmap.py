@@ -23,7 +23,9 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
-from shardir.frontend.shardings.traced_constraints import slice_abstract
+from shardir.frontend.shardings.partition_spec import PartitionSpec
+from shardir.frontend.shardings.sharding import NamedSharding
+from shardir.frontend.shardings.traced_constraints import constrain, slice_abstract
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.named_axes import bind_batch_axis
@@ -195,6 +197,9 @@ class _VmapCall:
     spmd_axis_name: AxisNames
     out_axes: Any
     axes: tuple[int, ...] = ()
+    sharding: NamedSharding | None = None
+    """The type of an argument whose mapped dimension Explicit axes shard, with that dimension
+    first."""
 
     def resolve_axes(self, chosen: Sequence[tuple[str, Any, int | None]]) -> None:
         """Determine the size of the batch and the nonnegative axis of each mapped leaf."""
@@ -279,6 +284,7 @@ class _VmapCall:
             return
         shardings = [types.sharding_of(x.value) for x in fronted if not types.is_untyped(x.value)]
         found = {sharding.spec.axes(0) for sharding in shardings if sharding is not None}
+        self.sharding = next((each for each in shardings if each and each.spec.axes(0)), None)
         if len(found) > 1:
             listed = " and ".join(str(typeof(x)) for x in fronted)
             types.refuse(
@@ -328,7 +334,17 @@ class _VmapCall:
         repeated: Tracer = emit(
             "broadcast", y, dims=dims, result=one.with_shape(shape), weak=y.weak_type
         )
-        return repeated
+        return repeated if self.sharding is None else self._shard_batch(repeated, at)
+
+    def _shard_batch(self, y: Tracer, dim: int) -> Tracer:
+        """Return a result that depends on no argument with the Explicit axes of the batch."""
+        types = require_trace("vmap").program.sharding_types
+        has = None if types is None else types.sharding_of(y.value)
+        if has is None or self.sharding is None:
+            return y
+        entries = [*has.spec]
+        entries[dim] = self.sharding.spec[0]
+        return constrain(y, NamedSharding(has.mesh, PartitionSpec(*entries)))
 
 
 def _normalize_axis(axis: int, rank: int) -> int | None:

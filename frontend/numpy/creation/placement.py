@@ -9,6 +9,7 @@ from typing import Any
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.shardings.requested_sharding import ShardingRequest, resolve_sharding
+from shardir.frontend.shardings.sharding import Sharding, complete_spec
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
 
@@ -17,6 +18,8 @@ def put_on_device(device: Any, array: Tracer, uneven: str | None = None) -> Trac
     """Return `array` on a device or with a sharding; unchanged if `device` is `None`."""
     if device is None:
         return array
+    if isinstance(device, Sharding):
+        device = complete_spec(device, array.ndim)
     result: Tracer = device_put(array, device, uneven=uneven)
     return result
 
