@@ -42,6 +42,8 @@ class Sharding(ABC):
 
     has_explicit_axes: bool = False
     """True if its mesh has axes of type `AxisType.Explicit`."""
+    has_partial_sums: bool = False
+    """True if it has unreduced axes."""
 
     @property
     @abstractmethod
@@ -68,6 +70,8 @@ class Sharding(ABC):
     def check_compatible_aval(self, shape: Sequence[int]) -> None:
         """Raise `ShardingError` when arrays of `shape` cannot have this sharding."""
         self.sub_axes(len(shape))
+        if self.has_partial_sums:
+            self.resolved_sub_axes(len(shape))
 
     def _repr_html_(self) -> str:
         # Imported late for start-up time, and because the module imports this one.
@@ -115,7 +119,13 @@ class Sharding(ABC):
         )
 
     def resolved_sub_axes(self, rank: int) -> tuple[SubAxes, ...]:
-        """Return `sub_axes(rank)`; raises `ShardingError` when a dimension is unconstrained."""
+        """Return `sub_axes(rank)`; raises `ShardingError` when a dimension is unconstrained, or
+        the devices hold partial sums."""
+        if self.has_partial_sums:
+            raise ShardingError(
+                f"{self} has unreduced axes, and an array cannot hold partial sums; use it inside "
+                "of jit, and reshard the value there (sharding.reshard)"
+            )
         cuts: list[SubAxes] = []
         for dimension, cut in enumerate(self.sub_axes(rank)):
             if cut is UNCONSTRAINED:
@@ -312,7 +322,12 @@ class NamedSharding(Sharding):
                     f"{spec} names {axis!r} twice; an axis can shard a value only once"
                 )
             seen[axis] = None
-        self.__dict__.update(mesh=mesh, spec=spec, has_explicit_axes=mesh.has_explicit_axes)
+        self.__dict__.update(
+            mesh=mesh,
+            spec=spec,
+            has_explicit_axes=mesh.has_explicit_axes,
+            has_partial_sums=any(mesh.shape[axis] > 1 for axis in spec.unreduced),
+        )
 
     @property
     def device_assignment(self) -> tuple[Device, ...]:

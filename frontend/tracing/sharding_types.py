@@ -333,6 +333,8 @@ class ShardingTypes:
             self._set_results(op, [before], True)
             return
         stated = self.from_sharding(sharding, rank)
+        if not token.unreduced:  # Cotangents are not partial sums.
+            stated = replace(stated, unreduced=frozenset())
         if rank == op.result.type.rank and token.is_closed:
             self.set(op.result, stated)
             return
@@ -344,10 +346,7 @@ class ShardingTypes:
             else:
                 axes = tuple(a for part in dim.axes for a in stated.dims[int(part.name)])
                 dims.append(axes)
-        self.set(
-            op.result,
-            ShardingType(tuple(dims), stated.unreduced if token.unreduced else frozenset()),
-        )
+        self.set(op.result, ShardingType(tuple(dims), stated.unreduced))
 
     # Statement in the program
 

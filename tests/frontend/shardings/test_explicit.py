@@ -289,6 +289,30 @@ def test_partial_sums_are_added_and_resharded() -> None:
     assert kinds == ["reduce-scatter"]
 
 
+@pytest.mark.parametrize(
+    ("fun", "kinds"),
+    [
+        (lambda a: reshard(reshard(a, P(None, unreduced={"y"})) * 2, P(None)), []),
+        (lambda a: reshard(reshard(a, P("x", unreduced={"y"})) * 2, P("x")), []),
+        (
+            lambda a: sd.grad(
+                lambda b: reshard(
+                    snp.dot(b, snp.ones((8, 4)), out_sharding=P(None, unreduced={"y"})), P("x")
+                ).sum()
+            )(reshard(a, P("y"))),
+            None,
+        ),
+    ],
+)
+def test_partial_sums_of_arrays_have_their_values(fun: Any, kinds: list[str] | None) -> None:
+    a = make_operand("f32[8]")
+    made, compiled = sd.jit(fun)(a), sd.jit(fun).lower(a).compile()
+    if kinds is not None:
+        assert [each.kind for each in compiled.collectives()] == kinds
+    with use_mesh(sd.make_mesh((1, 1), ("x", "y"))):
+        np.testing.assert_allclose(made, sd.jit(fun)(np.asarray(a)))
+
+
 def test_partial_sums_are_refused_where_they_are_no_values() -> None:
     def pending(a: Any, b: Any) -> Any:
         return snp.dot(a, b, out_sharding=P(unreduced={"y"}))
@@ -306,6 +330,24 @@ def test_partial_sums_are_refused_where_they_are_no_values() -> None:
         "run returns partial sums, PartitionSpec(None, None, unreduced={'y'}), which an array "
         "cannot hold; reshard them first (sharding.reshard)"
     )
+
+
+def test_an_array_cannot_hold_partial_sums(mesh: sd.Mesh) -> None:
+    sharding = NamedSharding(mesh, P(None, unreduced={"y"}))
+    message = (
+        f"{sharding} has unreduced axes, and an array cannot hold partial sums; use it inside of "
+        "jit, and reshard the value there (sharding.reshard)"
+    )
+    for make in (
+        lambda: sd.device_put(np.ones(8, np.float32), sharding),
+        lambda: reshard(make_operand("f32[8@x]"), sharding),
+        lambda: sd.jit(lambda a: a, in_shardings=sharding)(np.ones(8, np.float32)),
+        lambda: sd.jit(lambda a: a, out_shardings=sharding)(np.ones(8, np.float32)),
+        lambda: sd.ShapeDtypeStruct((8,), "float32", sharding=sharding),
+    ):
+        with pytest.raises(sd.ShardirError) as caught:
+            make()
+        assert message in str(caught.value)
 
 
 def test_a_spec_with_unreduced_axes(mesh: sd.Mesh) -> None:
