@@ -52,6 +52,7 @@ class ShardingTypes:
         self._open: set[Value] = set()
         """Values inside of `auto_axes` for some axes: the compiler may use these."""
         self._reasons: dict[Value, str] = {}
+        self._named_shardings: dict[tuple[ShardingType, frozenset[str]], NamedSharding] = {}
         self._auto: frozenset[str] = frozenset()
         self._num_permissions = 0
         self.is_lenient = config.explicit_sharding == "lenient"
@@ -107,12 +108,16 @@ class ShardingTypes:
 
     def named_sharding(self, type: ShardingType) -> NamedSharding:
         """Return the public form of a type."""
-        spec = PartitionSpec(*type.dims, unreduced=type.unreduced)
-        return NamedSharding(self._current_mesh(), spec)
-
-    def _current_mesh(self) -> Mesh:
-        """Return the mesh with the types of axes at this line."""
         now = self.explicit_axes - self._auto
+        known = self._named_shardings.get((type, now))
+        if known is None:
+            spec = PartitionSpec(*type.dims, unreduced=type.unreduced)
+            known = NamedSharding(self._mesh_with(now), spec)
+            self._named_shardings[type, now] = known
+        return known
+
+    def _mesh_with(self, now: frozenset[str]) -> Mesh:
+        """Return the mesh in which the axes `now` are Explicit and the others Auto."""
         kinds = {
             name: AxisType.Explicit if name in now else AxisType.Auto
             for name in self.mesh.axis_names
@@ -354,13 +359,19 @@ class ShardingTypes:
         """Return the block with the types as shardings of the results of operations."""
         results = {value for op in block.walk() for value in op.results}
         unnamed = self.program.unnamed_values
+        is_partly_auto = AxisType.Auto in self.mesh.axis_types
+        tokens: dict[tuple[ShardingType, bool], Sharding] = {}
 
         def sharding_of(value: Value) -> Sharding | None:
             own = unnamed.get(value, value)
             type = self._types.get(own)
             if value.sharding or type is None or value not in results or own in self._free:
                 return value.sharding
-            return self._token(own, type)
+            key = type, is_partly_auto or own in self._open
+            token = tokens.get(key)
+            if token is None:
+                token = tokens[key] = self._token(*key)
+            return token
 
         return self._state_reasons(rebuild_block(block, sharding_of, lambda attr: attr))
 
@@ -387,8 +398,7 @@ class ShardingTypes:
 
         return rewrite(block)
 
-    def _token(self, value: Value, type: ShardingType) -> Sharding:
-        has_auto_axes = value in self._open or AxisType.Auto in self.mesh.axis_types
+    def _token(self, type: ShardingType, has_auto_axes: bool) -> Sharding:
         entries = [axes or (UNCONSTRAINED if has_auto_axes else None) for axes in type.dims]
         sharding = NamedSharding(self.mesh, PartitionSpec(*entries, unreduced=type.unreduced))
         return sharding_token(self.program, sharding, len(entries))

@@ -16,7 +16,7 @@ from shardir.frontend.tracing.trace import require_trace
 from shardir.frontend.tracing.tracer import Tracer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ShapedArray:
     """The type of an array: `str` returns `float32[8@x,4@y]`.
 
@@ -46,6 +46,9 @@ class ShapedArray:
         for size in self.shape:
             count *= size
         return count
+
+    def __repr__(self) -> str:
+        return f"ShapedArray({self}{', weak_type=True' if self.weak_type else ''})"
 
     def __str__(self) -> str:
         explicit, unreduced = _explicit_axes(self.sharding, self.ndim)
