@@ -54,7 +54,9 @@ def auto_axes(
         trace = current_trace()
         types = None if trace is None else trace.program.sharding_types
         if types is None:
-            return apply_out_sharding(f(*args, **options), out_sharding)
+            has_mesh = current_mesh() is not None or _mesh_of_shardings(out_sharding) is not None
+            # Without a mesh there is nothing to state.
+            return apply_out_sharding(f(*args, **options), out_sharding if has_mesh else None)
         names = _as_names(axes)
         with types.use_auto_axes(names), _enter_mesh(types.mesh, names, AxisType.Auto):
             made = f(*args, **options)

@@ -25,7 +25,11 @@ from shardir.frontend.shardings.common_mesh import (
 )
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED
-from shardir.frontend.shardings.sharding import Sharding as UserSharding, SingleDeviceSharding
+from shardir.frontend.shardings.sharding import (
+    Sharding as UserSharding,
+    SingleDeviceSharding,
+    complete_spec,
+)
 from shardir.frontend.shardings.sharding_tokens import replace_shardings, resolve_token
 from shardir.frontend.tracing.trace import TracedFunction
 from shardir.ir.mesh import Mesh
@@ -73,7 +77,8 @@ class LoweredProgram:
         dims = sharding.axes if sharding is not None else ((),) * rank
         found = to_user_sharding(dims, self.axes, self.devices, self.user_shardings)
         return next(
-            (own for own in self.user_shardings if _is_same_sharding(own, found, rank)), found
+            (own for own in self.user_shardings if _is_same_sharding(own, found, rank)),
+            complete_spec(found, rank),
         )
 
 

@@ -14,10 +14,12 @@ from shardir.frontend.errors import NumberRangeError
 from shardir.frontend.lax.data_movement import full
 from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
+from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, operand_dtype, reshape
 from shardir.frontend.tracing.promotion import user_dtype
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.typeof import find_explicit_sharding
 
 
 def dtype(x: ArrayLike) -> Any:
@@ -47,11 +49,10 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Tracer:
 
 
 def broadcast_like(arr: ArrayLike, like_arr: Any) -> Tracer:
-    """Broadcast `arr` to the shape of `like_arr`."""
-
-    return reshaping.broadcast_to(
-        arr, abstract_of(like_arr, "like_arr of broadcast_like").type.shape
-    )
+    """Broadcast `arr` to the shape of `like_arr`, with the sharding in its type."""
+    shape = abstract_of(like_arr, "like_arr of broadcast_like").type.shape
+    result = reshaping.broadcast_to(arr, shape)
+    return apply_out_sharding(result, find_explicit_sharding(like_arr))
 
 
 def shape_as_value(shape: Sequence[int]) -> Any:

@@ -115,6 +115,8 @@ def _add_explicit_axes(value: Tracer, to: NamedSharding) -> NamedSharding:
             entries.append(UNCONSTRAINED)
         else:
             entries.append((*typed, *(axis for axis in wanted if axis not in typed)))
+    while entries and not entries[-1]:
+        entries.pop()
     return NamedSharding(to.mesh, PartitionSpec(*entries))
 
 

@@ -11,8 +11,8 @@ class AxisType(Enum):
 
     `Auto`: the compiler determines shardings from annotations. `Explicit`: shardings are part of
     the types of traced arrays (`typeof`), and an operation whose result has no unambiguous sharding
-    raises `ShardingTypeError`. `Manual`: the program determines shardings, inside of `shard_map`; a
-    mesh cannot be made with this type.
+    raises `ShardingTypeError`. `Manual`: the program determines shardings, inside of `shard_map`;
+    only an `AbstractMesh` can be made with this type.
     """
 
     Auto = "Auto"
@@ -27,9 +27,10 @@ class AxisType(Enum):
 
 
 def check_axis_types(
-    given: AxisType | Sequence[AxisType] | None, names: Sequence[str]
+    given: AxisType | Sequence[AxisType] | None, names: Sequence[str], is_abstract: bool = False
 ) -> tuple[AxisType, ...]:
-    """Return one type for each axis; raises `MeshError` unless all are `Auto` or `Explicit`."""
+    """Return one type for each axis; raises `MeshError` for other objects, and for `Manual` axes
+    unless the mesh is abstract."""
     if given is None:
         return (AxisType.Auto,) * len(names)
     types = tuple(given) if isinstance(given, Iterable) else (given,) * len(names)
@@ -38,7 +39,7 @@ def check_axis_types(
             f"a Mesh has axes {tuple(names)} and axis_types {types}; give one type for each axis"
         )
     for name, kind in zip(names, types, strict=True):
-        if kind is AxisType.Manual:
+        if kind is AxisType.Manual and not is_abstract:
             raise MeshError(
                 f"the axis {name!r} of a Mesh is Manual, which is possible inside of shard_map "
                 "only; omit axis_types, and map the function with shard_map"

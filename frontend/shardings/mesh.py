@@ -100,7 +100,7 @@ class Mesh(metaclass=_InternedMeta):
                 f"the devices of a Mesh are arranged in {array.ndim} dimensions "
                 f"{array.shape}, and {len(names)} axes are named {names}; name every dimension"
             )
-        types = check_axis_types(axis_types, names)
+        types = check_axis_types(axis_types, names, isinstance(self, AbstractMesh))
         # The object is frozen, so this bypasses __setattr__.
         self.__dict__.update(
             devices=array,
@@ -170,6 +170,21 @@ class Mesh(metaclass=_InternedMeta):
     def explicit_axes(self) -> tuple[str, ...]:
         """The names of the axes of type `AxisType.Explicit`."""
         return self._axes_of(AxisType.Explicit)
+
+    @property
+    def are_all_axes_auto(self) -> bool:
+        """True if the type of every axis is `AxisType.Auto`."""
+        return all(kind is AxisType.Auto for kind in self.axis_types)
+
+    @property
+    def are_all_axes_explicit(self) -> bool:
+        """True if the type of every axis is `AxisType.Explicit`."""
+        return all(kind is AxisType.Explicit for kind in self.axis_types)
+
+    @property
+    def are_all_axes_manual(self) -> bool:
+        """True if the type of every axis is `AxisType.Manual`."""
+        return all(kind is AxisType.Manual for kind in self.axis_types)
 
     def _axes_of(self, kind: AxisType) -> tuple[str, ...]:
         pairs = zip(self.axis_names, self.axis_types, strict=True)

@@ -18,7 +18,7 @@ from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
     resolve_sharding,
 )
-from shardir.frontend.shardings.sharding import complete_spec
+from shardir.frontend.shardings.sharding import complete_spec, open_auto_axes
 from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
@@ -88,7 +88,7 @@ def apply_shardings(xs: Any, shardings: Any, word: str) -> Any:
             [x if to is None else device_put(x, to) for x, to in zip(leaves, wanted, strict=True)],
         )
     held = [
-        as_tracer(x) if to is None else constrain(as_tracer(x), to)
+        as_tracer(x) if to is None else constrain(as_tracer(x), open_auto_axes(to))
         for x, to in zip(leaves, wanted, strict=True)
     ]
     return tree.unflatten(structure, held)

@@ -2,6 +2,7 @@
 block."""
 
 from shardir.frontend.errors import MeshError
+from shardir.frontend.shardings.axis_type import AxisType
 from shardir.frontend.shardings.mesh import (
     AbstractMesh,
     Mesh,
@@ -9,6 +10,7 @@ from shardir.frontend.shardings.mesh import (
     entered_meshes,
     set_entered_meshes,
 )
+from shardir.frontend.shardings.traced_constraints import manual_axis_names
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.trace import current_trace
 
@@ -78,9 +80,15 @@ class use_mesh:
 
 
 def get_abstract_mesh() -> Mesh:
-    """Return the axes of the entered mesh without its devices; no axes if no mesh is entered."""
+    """Return the axes of the entered mesh without its devices; no axes if no mesh is entered.
+
+    Inside of `shard_map`, the type of its manual axes is `AxisType.Manual`.
+    """
     mesh = current_mesh()
-    return AbstractMesh((), ()) if mesh is None else mesh.abstract_mesh
+    if mesh is None:
+        return AbstractMesh((), ())
+    manual = dict.fromkeys(manual_axis_names(mesh), AxisType.Manual)
+    return mesh.abstract_mesh.update_axis_types(manual) if manual else mesh.abstract_mesh
 
 
 def get_mesh() -> Mesh:

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
+from math import prod
 from typing import Any, TypeVar, final
 
 from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check_integer
@@ -341,6 +342,21 @@ class NamedSharding(Sharding):
             )
         return tuple(self._dimension_sub_axes(dimension) for dimension in range(rank))
 
+    def check_explicit_divides(self, shape: Sequence[int]) -> None:
+        """Raise `IndivisibleError` if the Explicit axes of a dimension do not divide its size."""
+        explicit = set(self.mesh.explicit_axes)
+        for dimension, size in enumerate(shape):
+            axes = self.spec.axes(dimension)
+            if axes is UNCONSTRAINED or not explicit.intersection(axes):
+                continue
+            count = prod(self.mesh.shape[axis] for axis in axes if axis in explicit)
+            if size % count:
+                raise IndivisibleError(
+                    f"dimension {dimension} of shape {tuple(shape)} has size {size}, which is not "
+                    f"divisible by {count}: it is sharded {self.describe_dimension(dimension)}, "
+                    "which is Explicit"
+                )
+
     def unreduced_sub_axes(self) -> SubAxes:
         """Return the sub-axes along which the devices hold partial sums."""
         return tuple(
@@ -385,9 +401,25 @@ Requested = TypeVar("Requested", bound=Sharding | None)
 def complete_spec(sharding: Requested, rank: int) -> Requested | NamedSharding:
     """Return a sharding on a mesh with Explicit axes with an entry for each of `rank` dimensions.
 
-    Other shardings are returned unchanged.
+    Entries beyond these are omitted if they are `None`, as in JAX. Other shardings are returned
+    unchanged.
     """
     if not isinstance(sharding, NamedSharding) or not sharding.has_explicit_axes:
         return sharding
-    missing = max(rank - len(sharding.spec), 0)
-    return NamedSharding(sharding.mesh, sharding.spec + (None,) * missing)
+    spec = sharding.spec
+    if len(spec) > rank and not any(spec[rank:]):
+        spec = PartitionSpec(*spec[:rank], unreduced=spec.unreduced)
+    return NamedSharding(sharding.mesh, spec + (None,) * max(rank - len(spec), 0))
+
+
+def open_auto_axes(sharding: Sharding) -> Sharding:
+    """Return a sharding with unconstrained dimensions in place of unsharded ones, if its mesh has
+    Explicit and Auto axes: a program states the Explicit ones only.
+    """
+    if not isinstance(sharding, NamedSharding) or not sharding.has_explicit_axes:
+        return sharding
+    if sharding.mesh.are_all_axes_explicit or sharding.has_partial_sums:
+        return sharding
+    return NamedSharding(
+        sharding.mesh, PartitionSpec(*(entry or UNCONSTRAINED for entry in sharding.spec))
+    )

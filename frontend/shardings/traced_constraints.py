@@ -81,6 +81,15 @@ def manual_axes(mesh: Mesh, names: Sequence[str]) -> Iterator[None]:
         _manual_axes.reset(token)
 
 
+def manual_axis_names(mesh: Mesh) -> tuple[str, ...]:
+    """Return the axes of a mesh that are manual at the current line."""
+    return tuple(
+        name
+        for other, name in _manual_axes.get()
+        if name in mesh.axis_names and other.device_assignment == mesh.device_assignment
+    )
+
+
 def is_in_manual_region() -> bool:
     """Return whether the current line is inside a manual region."""
     return bool(_manual_axes.get())

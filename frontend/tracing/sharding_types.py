@@ -21,9 +21,9 @@ from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.config import config
 from shardir.frontend.errors import ShardingTypeError
 from shardir.frontend.shardings.axis_type import AxisType
-from shardir.frontend.shardings.mesh import Mesh
+from shardir.frontend.shardings.mesh import Mesh, current_mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
-from shardir.frontend.shardings.sharding import NamedSharding
+from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
 from shardir.frontend.shardings.sharding_tokens import rebuild_block, sharding_token
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.sharding_type_rules import (
@@ -340,7 +340,7 @@ class ShardingTypes:
         stated = self.from_sharding(sharding, rank)
         if not token.unreduced:  # Cotangents are not partial sums.
             stated = replace(stated, unreduced=frozenset())
-        if rank == op.result.type.rank and token.is_closed:
+        if rank == op.result.type.rank:
             self.set(op.result, stated)
             return
         dims: list[tuple[str, ...]] = []
@@ -374,6 +374,25 @@ class ShardingTypes:
             return token
 
         return self._state_reasons(rebuild_block(block, sharding_of, lambda attr: attr))
+
+    def requested_shardings(self) -> tuple[tuple[UserSharding, int], ...]:
+        """Return the requested shardings of the program on the mesh outside of it.
+
+        Inside of `auto_axes` and `explicit_axes`, they are on meshes with other types of axes.
+        """
+        outer = current_mesh()
+        if outer is None or outer.shape != self.sizes:
+            outer = self.mesh
+        found: list[tuple[UserSharding, int]] = []
+        for sharding, rank in self.program.requested_shardings:
+            if isinstance(sharding, NamedSharding) and sharding.mesh.shape == outer.shape:
+                changed = sharding.mesh.update(axis_types=outer.axis_types)
+                spec = sharding.spec
+                while not outer.has_explicit_axes and spec and not spec[-1]:
+                    spec = PartitionSpec(*spec[:-1], unreduced=spec.unreduced)
+                sharding = NamedSharding(changed, spec)
+            found.append((sharding, rank))
+        return tuple(found)
 
     def _state_reasons(self, block: Block) -> Block:
         """Return the block with the reasons of lenient choices in `why`."""

@@ -331,7 +331,7 @@ def trace_program(
         (*(abstract for _, abstract in params), *(array.abstract for array in arrays)),
         tuple(AbstractValue(r.value.type, r.weak_type) for r in results),
         arrays,
-        tuple(program.requested_shardings),
+        tuple(program.requested_shardings) if types is None else types.requested_shardings(),
         None if types is None else tuple(types.result_sharding(r.value) for r in results),
     )
 

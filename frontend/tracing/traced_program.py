@@ -62,6 +62,8 @@ class ProgramTypes(Protocol):
 
     def state(self, block: Block) -> Block: ...
 
+    def requested_shardings(self) -> tuple[tuple[UserSharding, int], ...]: ...
+
 
 class TracedProgram:
     """The state that the traces of one program share.

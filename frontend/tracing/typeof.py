@@ -1,38 +1,62 @@
 """`typeof`: the type of an array, with the sharding in it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.array_types import DTypeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
-from shardir.frontend.shardings.mesh import AbstractMesh, current_mesh
+from shardir.frontend.shardings.mesh import AbstractMesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec, format_axes
+from shardir.frontend.shardings.set_mesh import get_abstract_mesh
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding
-from shardir.frontend.tracing.promotion import DType, user_dtype
+from shardir.frontend.tracing.promotion import DType, dtype_of, user_dtype
 from shardir.frontend.tracing.trace import require_trace
 from shardir.frontend.tracing.tracer import Tracer
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, init=False)
 class ShapedArray:
     """The type of an array: `str` returns `float32[8@x,4@y]`.
 
     The text states the axes of type `AxisType.Explicit` that shard each dimension, and after `U:`
-    those along which the devices hold partial sums.
+    those along which the devices hold partial sums. Raises `IndivisibleError` if these axes do not
+    divide a dimension.
     """
 
     shape: tuple[int, ...]
     """The global size of each dimension."""
     dtype: DType
     """The element type."""
+    weak_type: bool
+    """True if the element type adapts to that of other operands, as for Python numbers."""
     sharding: NamedSharding
     """The sharding along Explicit axes, with an entry for each dimension, on an abstract mesh; the
     mesh has no axes if the array is on none."""
-    weak_type: bool = False
-    """True if the element type adapts to that of other operands, as for Python numbers."""
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: DTypeLike,
+        weak_type: bool = False,
+        *,
+        sharding: Sharding | None = None,
+    ) -> None:
+        sizes = canonicalize_shape(shape)
+        mesh, dims, unreduced = AbstractMesh((), ()), [()] * len(sizes), []
+        if isinstance(sharding, NamedSharding):
+            mesh = sharding.mesh.abstract_mesh
+            dims, unreduced = _explicit_axes(sharding, len(sizes))
+            sharding.check_explicit_divides(sizes)
+        put = object.__setattr__
+        put(self, "shape", sizes)
+        put(self, "dtype", user_dtype(dtype_of(dtype)))
+        put(self, "weak_type", bool(weak_type))
+        put(self, "sharding", NamedSharding(mesh, PartitionSpec(*dims, unreduced=unreduced)))
 
     @property
     def ndim(self) -> int:
@@ -90,22 +114,12 @@ def typeof(x: Any) -> ShapedArray:
 def _sharding_of_tracer(x: Tracer) -> Sharding | None:
     types = require_trace("typeof").program.sharding_types
     sharding = None if types is None else types.sharding_of(x.value)
-    mesh = current_mesh()
-    if sharding is None and mesh is not None:
-        return NamedSharding(mesh, PartitionSpec())
-    return sharding
+    return NamedSharding(get_abstract_mesh(), PartitionSpec()) if sharding is None else sharding
 
 
 def _shaped_array(abstract: AbstractValue, sharding: Sharding | None) -> ShapedArray:
     type = abstract.type
-    mesh = AbstractMesh((), ())
-    dims: list[tuple[str, ...]] = [()] * type.rank
-    unreduced: list[str] = []
-    if isinstance(sharding, NamedSharding):
-        mesh = sharding.mesh.abstract_mesh
-        dims, unreduced = _explicit_axes(sharding, type.rank)
-    typed = NamedSharding(mesh, PartitionSpec(*dims, unreduced=unreduced))
-    return ShapedArray(type.shape, user_dtype(type.dtype), typed, abstract.weak)
+    return ShapedArray(type.shape, user_dtype(type.dtype), abstract.weak, sharding=sharding)
 
 
 def find_explicit_sharding(x: Any) -> NamedSharding | None:

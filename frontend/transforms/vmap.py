@@ -40,7 +40,7 @@ from shardir.frontend.tracing.trace import (
     wrap_value,
 )
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.frontend.tracing.typeof import typeof
+from shardir.frontend.tracing.typeof import explicit_spec, typeof
 from shardir.frontend.transforms.batched_shardings import (
     AxisNames,
     batch_axes_filter,
@@ -144,7 +144,8 @@ def vmap(
             *(label for key in sorted(options) for label in leaf_labels(key, options[key])),
         ]
         axes = _leaf_axes(in_axes, args, options, name)
-        batch = _VmapCall(name, axis_name, size, spmd_axis_name, out_axes)
+        unmapped = [leaf for leaf, axis in zip(leaves, axes, strict=True) if axis is None]
+        batch = _VmapCall(name, axis_name, size, spmd_axis_name, out_axes, unmapped)
         chosen = [i for i, axis in enumerate(axes) if axis is not None]
         batch.resolve_axes([(labels[i], leaves[i], axes[i]) for i in chosen])
 
@@ -196,6 +197,8 @@ class _VmapCall:
     size: int | None
     spmd_axis_name: AxisNames
     out_axes: Any
+    unmapped: Sequence[Any] = ()
+    """The arguments that all slices share."""
     axes: tuple[int, ...] = ()
     sharding: NamedSharding | None = None
     """The type of an argument whose mapped dimension Explicit axes shard, with that dimension
@@ -285,6 +288,22 @@ class _VmapCall:
         shardings = [types.sharding_of(x.value) for x in fronted if not types.is_untyped(x.value)]
         found = {sharding.spec.axes(0) for sharding in shardings if sharding is not None}
         self.sharding = next((each for each in shardings if each and each.spec.axes(0)), None)
+        named = self.spmd_axis_name
+        batch = self.sharding.spec.axes(0) if self.sharding is not None else ()
+        if named is not None and batch and batch != ((named,) if isinstance(named, str) else named):
+            types.refuse(
+                f"vmap of {self.name} has spmd_axis_name={named!r}, and Explicit axes shard the "
+                f"mapped dimension of {self.sharding}; omit spmd_axis_name, or reshard the "
+                "arguments (sharding.reshard)"
+            )
+        for leaf in self.unmapped if batch else ():
+            if any(explicit_spec(leaf, batch) or ()):
+                types.refuse(
+                    f"vmap of {self.name} maps dimensions that are sharded over "
+                    f"{' and '.join(map(repr, batch))}, and an argument that is not mapped, "
+                    f"{typeof(leaf)}, is sharded over the same axes; reshard one of them "
+                    "(sharding.reshard)"
+                )
         if len(found) > 1:
             listed = " and ".join(str(typeof(x)) for x in fronted)
             types.refuse(

@@ -134,7 +134,7 @@ COUNTERPARTS = {
     "JaxRuntimeError": "errors.ShardirError",
     "NonConcreteBooleanIndexError": "frontend.errors.TracedMaskError",
     "ShardingTypeError": "frontend.errors.ShardingTypeError",
-    "ShapedArray": "frontend.arrays.signature.ShapeDtypeStruct",
+    "ShapedArray": "frontend.tracing.typeof.ShapedArray",
     "Tracer": "frontend.tracing.tracer.Tracer",
     "TracerArrayConversionError": "frontend.errors.TracedValueError",
     "TracerBoolConversionError": "frontend.errors.TracedValueError",
