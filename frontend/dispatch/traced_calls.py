@@ -23,6 +23,7 @@ from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Parameters
 from shardir.frontend.tracing.trace import TracedFunction, trace_program
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.typeof import ShapedArray
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,10 @@ class ArgumentLeaf:
     signature: ArraySignature
 
 
-_ARRAY_TYPES = Array, Tracer, np.ndarray, np.generic, ShapeDtypeStruct, bool, int, float, complex
+_ARRAY_TYPES = (
+    *(Array, Tracer, np.ndarray, np.generic, ShapeDtypeStruct, ShapedArray),
+    *(bool, int, float, complex),
+)
 
 
 def is_array_like(x: Any) -> bool:
@@ -63,6 +67,8 @@ def signature_of_leaf(leaf: Any, name: str = "") -> ArraySignature:
         leaf.check(None)
     if isinstance(leaf, ShapeDtypeStruct):
         return leaf.signature
+    if isinstance(leaf, ShapedArray):
+        return signature_of(leaf.abstract, None)
     return signature_of(abstract_of(leaf, name), None)
 
 

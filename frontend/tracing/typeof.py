@@ -17,6 +17,7 @@ from shardir.frontend.shardings.sharding import NamedSharding, Sharding
 from shardir.frontend.tracing.promotion import DType, dtype_of, user_dtype
 from shardir.frontend.tracing.trace import require_trace
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import TensorType
 
 
 @dataclass(frozen=True, slots=True, repr=False, init=False)
@@ -57,6 +58,11 @@ class ShapedArray:
         put(self, "dtype", user_dtype(dtype_of(dtype)))
         put(self, "weak_type", bool(weak_type))
         put(self, "sharding", NamedSharding(mesh, PartitionSpec(*dims, unreduced=unreduced)))
+
+    @property
+    def abstract(self) -> AbstractValue:
+        """The abstract value: shape, element type and weakness."""
+        return AbstractValue(TensorType(self.shape, dtype_of(self.dtype)), self.weak_type)
 
     @property
     def ndim(self) -> int:

@@ -117,6 +117,18 @@ def test_typeof_describes_arrays_numbers_and_abstract_arrays(mesh: sd.Mesh) -> N
     assert str(sd.typeof(sd.eval_shape(lambda a: a.T, x))) == "float32[16@y,8@x]"
 
 
+def test_a_type_can_be_made_and_lowered(mesh: sd.Mesh) -> None:
+    made = sd.ShapedArray((8, 4), "float32", sharding=NamedSharding(mesh, P("x")))
+    assert made == sd.typeof(make_operand("f32[8@x,4]"))
+    assert sd.jit(lambda a: a.sum(0)).lower(made).out_info.shape == (4,)
+    with pytest.raises(sd.ShardirError) as caught:
+        sd.ShapedArray((6, 4), "float32", sharding=NamedSharding(mesh, P("x")))
+    assert first_line(caught) == (
+        "dimension 0 of shape (6, 4) has size 6, which is not divisible by 4: it is sharded over "
+        "the mesh axis 'x' of size 4, which is Explicit"
+    )
+
+
 def test_axes_of_type_auto_are_not_in_types() -> None:
     mesh = sd.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit, AxisType.Auto))
     with use_mesh(mesh):
