@@ -10,7 +10,7 @@ from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.array_types import DTypeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
-from shardir.frontend.shardings.mesh import AbstractMesh
+from shardir.frontend.shardings.mesh import AbstractMesh, Mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec, format_axes
 from shardir.frontend.shardings.set_mesh import get_abstract_mesh
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding
@@ -48,7 +48,9 @@ class ShapedArray:
         sharding: Sharding | None = None,
     ) -> None:
         sizes = canonicalize_shape(shape)
-        mesh, dims, unreduced = AbstractMesh((), ()), [()] * len(sizes), []
+        mesh: Mesh = AbstractMesh((), ())
+        dims: list[tuple[str, ...]] = [()] * len(sizes)
+        unreduced: list[str] = []
         if isinstance(sharding, NamedSharding):
             mesh = sharding.mesh.abstract_mesh
             dims, unreduced = _explicit_axes(sharding, len(sizes))

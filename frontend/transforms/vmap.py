@@ -289,7 +289,8 @@ class _VmapCall:
         found = {sharding.spec.axes(0) for sharding in shardings if sharding is not None}
         self.sharding = next((each for each in shardings if each and each.spec.axes(0)), None)
         named = self.spmd_axis_name
-        batch = self.sharding.spec.axes(0) if self.sharding is not None else ()
+        first = None if self.sharding is None else self.sharding.spec.axes(0)
+        batch = first if isinstance(first, tuple) else ()
         if named is not None and batch and batch != ((named,) if isinstance(named, str) else named):
             types.refuse(
                 f"vmap of {self.name} has spmd_axis_name={named!r}, and Explicit axes shard the "

@@ -396,11 +396,11 @@ def test_a_spec_with_unreduced_axes(mesh: sd.Mesh) -> None:
 def test_auto_axes_leaves_the_mode() -> None:
     seen: list[str] = []
 
-    @auto_axes(out_sharding=P("x"))
-    def gram(a: Any) -> Any:
+    def product(a: Any) -> Any:
         seen.append(f"{sd.typeof(a)} {get_abstract_mesh().axis_types}")
         return a @ a.T
 
+    gram = auto_axes(product, out_sharding=P("x"))
     x = make_operand(XY)
     assert str(sd.typeof(gram(x))) == "float32[8@x,8]"
     assert types_of(gram, XY) == "float32[8@x,8]"
