@@ -264,6 +264,27 @@ def test_vmap_maps_dimensions_that_are_sharded_alike() -> None:
     )
 
 
+def test_vmap_refuses_batch_axes_elsewhere() -> None:
+    with pytest.raises(ShardingTypeError) as caught:
+        types_of(lambda a: sd.vmap(snp.sin, spmd_axis_name="y")(a), X)
+    assert "has spmd_axis_name='y', and Explicit axes shard the mapped dimension" in str(
+        caught.value
+    )
+    assert types_of(lambda a: sd.vmap(snp.sin, spmd_axis_name="x")(a), X) == "float32[8@x,16]"
+    with pytest.raises(ShardingTypeError) as caught:
+        types_of(lambda a, b: sd.vmap(snp.add, in_axes=(0, None))(a, b), X, "f32[16@x]")
+    assert first_line(caught) == (
+        "vmap of add maps dimensions that are sharded over 'x', and an argument that is not "
+        "mapped, float32[16@x], is sharded over the same axes; reshard one of them "
+        "(sharding.reshard)"
+    )
+
+
+def test_a_result_of_vmap_without_arguments_has_the_batch_axes() -> None:
+    mapped = sd.vmap(lambda r: snp.zeros(4), out_axes=-1)
+    assert types_of(mapped, "f32[8@x]") == "float32[4,8@x]"
+
+
 def test_two_meshes_in_one_program_are_an_error(mesh: sd.Mesh) -> None:
     other = sd.make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)
     x = sd.device_put(np.ones(8, np.float32), NamedSharding(other, P("x")))
@@ -440,6 +461,8 @@ def test_the_inside_of_shard_map_is_not_typed() -> None:
 
     def shard(a: Any) -> Any:
         seen.append(str(sd.typeof(a)))
+        assert get_abstract_mesh().are_all_axes_manual
+        assert sd.typeof(a).sharding.mesh.axis_types == (AxisType.Manual,) * 2
         return a * lax.axis_size("x")
 
     spec = P("x", None)
@@ -482,6 +505,8 @@ def test_use_mesh_ends_with_its_block(mesh: sd.Mesh) -> None:
 def test_meshes_with_other_axes(mesh: sd.Mesh) -> None:
     changed = mesh.update_axis_types({"x": AxisType.Auto})
     assert changed.axis_types == (AxisType.Auto, AxisType.Explicit)
+    assert mesh.are_all_axes_explicit
+    assert not changed.are_all_axes_auto
     assert mesh.update(axis_names=("a", "b")).axis_names == ("a", "b")
     assert mesh.update(axis_sizes=(2, 4)).axis_sizes == (2, 4)
     abstract = mesh.abstract_mesh.update(axis_sizes=(16, 2))
