@@ -1,4 +1,4 @@
-"""A transformer's training step on a mesh that does not exist: trace, propagate, print.
+"""A transformer's training step on a mesh that does not exist: trace, propagate, print, simulate.
 
 A decoder of many layers (multi-head attention, two dense layers, layer norm), forward and backward
 with a step of gradient descent, cut over (data, model, sequence-free `stage`) of devices that
@@ -19,8 +19,11 @@ from rich.table import Table
 import shardir as sd
 import shardir.numpy as snp
 from shardir.frontend.shardings.devices import virtual_devices
+from shardir.machine import load_machine
 from shardir.passes import Pipeline
 from shardir.passes.pipeline import DEFAULT_PIPELINE
+from shardir.passes.simulation import simulate
+from shardir.passes.simulation.simulate import FUSION_PIPELINE
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from shardir.text.printer import print_module
 
@@ -116,6 +119,11 @@ def measure(layers: int, shape: tuple[int, ...]) -> dict[str, float]:
         if step.name == "propagate":
             print_module(module)
             lap("print")
+    kernels = Pipeline.parse(FUSION_PIPELINE)(module)
+    lap("fuse")
+    machine = load_machine("a100x8-800g", axes=dict(module.meshes[0].axes))
+    simulate(kernels, machine, fusion="")
+    lap("simulate")
     found["peak memory, MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return found
 
