@@ -48,14 +48,19 @@ def operation_reshard_cost(op: Op, places: tuple[Sharding, ...]) -> tuple[int, i
 
 
 def has_conflict(op: Op, places: tuple[Sharding, ...]) -> bool:
-    """Return whether data moves for an operation that leaves no pending reduction."""
+    """Return whether data moves for an operation.
+
+    If the operation leaves a pending reduction, only a factor that it reduces is in conflict: an
+    operand shards the factor by other axes than the operation does. Otherwise the reduction is
+    completed in place, since sharded gradients would have to be gathered in the next step.
+    """
     rule = partitioning_rule(op)
     if rule is None:
         return False
     fitting = _cheapest_alignment(op, rule, places)
-    if fitting.pending and pending_reduction(op, rule) is not None:
-        return False
     count = len(op.operands)
+    if fitting.pending and pending_reduction(op, rule) is not None:
+        return _has_reduced_factor_conflict(rule, places[:count], fitting)
     return any(
         reshard_cost(sharding, there, value.type)[0]
         if i < count
@@ -63,6 +68,20 @@ def has_conflict(op: Op, places: tuple[Sharding, ...]) -> bool:
         for i, (value, sharding, there) in enumerate(
             zip(op.tensors, places, fitting.tensors, strict=True)
         )
+    )
+
+
+def _has_reduced_factor_conflict(
+    rule: FactorRule, operands: tuple[Sharding, ...], fitting: Alignment
+) -> bool:
+    """Return whether an operand shards a reduced factor by other axes than the alignment does."""
+    sizes = tuple(factor.size for factor in rule.factors)
+    views = [project_to_factors(m, s, sizes) for m, s in zip(rule.operands, operands, strict=True)]
+    return any(
+        (axes := view.factor_shardings[i].axes) and axes != fitting.factor_axes[i]
+        for i in rule.of_kind(FactorKind.REDUCE)
+        for view in views
+        if i in view.factor_shardings
     )
 
 

@@ -142,6 +142,33 @@ func @f(
     assert str(run_resolve_conflicts(text)) == str(Propagate()(parse(text)))
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "nbytes", "former"),
+    [
+        ("64@-, 32@x", "48@-, 32@y", 4480, 19968),
+        ("64@x, 32@y", "48@-, 32@x", 3328, 6144),
+        ("64@-, 32@x", "48@-, 32@(x, y)", 10752, 21504),
+    ],
+)
+def test_a_contracted_dimension_with_two_shardings_is_resharded_where_that_sends_less(
+    left: str, right: str, nbytes: int, former: int
+) -> None:
+    text = f"""\
+mesh @m = [x=4, y=2]
+
+func @f(
+  %a: f32[{left}],
+  %b: f32[{right}],
+) -> (f32[64, 48]) {{
+  %c = dot(%a, %b, dims="ik,jk->ij") : f32[64, 48]
+  return %c
+}}
+"""
+    chosen = run_resolve_conflicts(text)
+    assert received_bytes(chosen) == nbytes
+    assert received_bytes(Propagate()(parse(text))) == former
+
+
 def test_the_exact_pipeline_does_not_resolve_conflicts() -> None:
     assert "resolve-conflicts" in DEFAULT_PIPELINE
     assert "resolve-conflicts" not in SHARDY_PIPELINE
