@@ -164,6 +164,15 @@ def check_integer_range(number: Any, dtype: str) -> None:
         )
 
 
+def check_not_complex(number: Any, dtype: str) -> None:
+    """Raise `OperationTypeError` if `number` is a complex Python number and the type `dtype` is
+    real, as `float` does."""
+    if type(number) is complex and (dtype in INTEGERS or dtype in FLOATS):
+        raise OperationTypeError(
+            with_location(f"{dtype} cannot represent the complex number {number}; pass its .real")
+        )
+
+
 def _convert_number(number: complex, dtype: str) -> complex | bool:
     """Return the number as an element of `dtype`.
 

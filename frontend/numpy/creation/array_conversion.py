@@ -24,6 +24,7 @@ from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import (
     as_tracer,
     check_integer_range,
+    check_not_complex,
     convert,
     is_raw_buffer,
     operand_dtype,
@@ -62,6 +63,8 @@ def asarray(
         )
     if dtype is not None and type(a) in (int, float) and dtype_of(dtype) in INTEGERS:
         check_integer_range(int(a) if isfinite(a) else a, dtype_of(dtype))
+    if dtype is not None and type(a) is complex:
+        check_not_complex(a, dtype_of(dtype))
     if is_raw_buffer(a):
         a = np.asarray(a if hasattr(a, "__array_interface__") else memoryview(a))
     if isinstance(a, (list, tuple)) and (kinds := _numeric_leaf_types(a)) is not None:

@@ -21,6 +21,15 @@ from shardir.frontend.shardings.devices import is_abstract_assignment
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.shardings.sharding import Sharding, complete_spec
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, operand_dtype, splat
+from shardir.frontend.shardings.sharding import Sharding
+from shardir.frontend.tracing.operands import (
+    as_tracer,
+    broadcast,
+    check_not_complex,
+    convert,
+    operand_dtype,
+    splat,
+)
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
@@ -110,6 +119,8 @@ def full(
     integer = _as_small_integer(fill_value)
     if dtype is not None and integer is not None:
         return put_on_device(device, _splat(shape, integer, dtype))
+    if dtype is not None:
+        check_not_complex(fill_value, dtype_of(dtype))
     return put_on_device(device, _full(shape, fill_value, dtype))
 
 
@@ -200,6 +211,7 @@ def full_like(
         kind = NUMPY_DTYPES[name].type
         result = _splat(sizes, integer, kind) if integer else _zeros(sizes, kind)
     else:
+        check_not_complex(fill_value, name)
         result = _full_like(fill_value, TensorType(sizes, name), weak)
     if device is None and sizes == abstract.type.shape:
         # The operand already has this sharding, or will get it, so that its dimensions need not be

@@ -303,7 +303,9 @@ def _quantiles_traced(
     a: ArrayLike, q: ArrayLike, axis: AxisLike, method: str, keepdims: bool, nans: bool, name: str
 ) -> Tracer:
     x, lines, dims = _move_axes_first(name, a, axis)
-    (fractions,) = promote_to((lines.value.type.dtype, False), as_tracer(q))
+    (fractions,) = promote_to(
+        (lines.value.type.dtype, False), as_tracer(require_real(f"the q of {name}", q)[0])
+    )
     line = reshape(fractions, (fractions.value.type.size,))
     each = broadcast_in_dim(line, (line.shape[0], *lines.shape[1:]), (0,))
     found = _read_fractions(lines, each, method, nans and lines.value.type.dtype in FLOATS)

@@ -366,3 +366,21 @@ def test_a_long_list_becomes_one_array(make: Callable[..., Any]) -> None:
     assert (real.dtype, real.shape, real.weak_type) == (np.float32, (100_000,), False)
     assert rows.shape == (2, 100_000)
     assert make(LISTED, np.uint8).dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: snp.asarray(1j, "float32"),
+        lambda: snp.array(1j, "float32"),
+        lambda: snp.float32(1j),
+        lambda: snp.full(2, 1j, "float32"),
+        lambda: snp.full_like(np.zeros(2, "float32"), 1j),
+    ],
+)
+def test_a_complex_number_does_not_become_real(make: Callable[[], Any]) -> None:
+    with pytest.raises(OperationTypeError) as caught:
+        make()
+    told = str(caught.value).partition("\n")[0]
+    assert told == "f32 cannot represent the complex number 1j; pass its .real"
+    assert bool(snp.asarray(1j, bool))

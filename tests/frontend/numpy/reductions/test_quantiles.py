@@ -1,6 +1,7 @@
 """Quantiles of numbers with NaN, and at traced fractions."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir.errors import OperationTypeError
 from shardir.frontend.numpy.reductions import quantiles
 
 pytestmark = pytest.mark.sample(3)
@@ -95,3 +97,12 @@ def test_positions_close_to_integers(
             "nearest": np.round(place),
         }[method]  # fmt: skip
         close(found, wanted if missing < count else np.nan)
+
+
+@pytest.mark.parametrize("function", [snp.quantile, snp.nanquantile, snp.percentile])
+def test_complex_fractions_are_refused(function: Callable[..., Any]) -> None:
+    with pytest.raises(OperationTypeError) as caught:
+        function(np.ones(4, "f"), np.array([0.5j], "complex64"))
+    told = str(caught.value).partition("\n")[0]
+    name = function.__name__
+    assert told == f"the q of {name} takes no complex numbers, they have no order; got c64[1]"
