@@ -73,7 +73,7 @@ class Library:
         def evaluate(arrays: Any) -> Any:
             found = eval(expression, {**self.names, **arrays})
             leaves = self.top.tree.leaves(found)
-            others.extend(_word(leaf) for leaf in leaves if not _is_array(leaf))
+            others.extend(dtype_word(leaf) for leaf in leaves if not _is_array(leaf))
             return [leaf for leaf in leaves if _is_array(leaf)]
 
         try:
@@ -82,14 +82,15 @@ class Library:
                 found = self.top.eval_shape(evaluate, arrays)
         except Exception:
             return "-"
-        return ",".join([*map(_word, found), *others]) or "nothing"
+        return ",".join([*map(dtype_word, found), *others]) or "nothing"
 
 
 def _is_array(x: Any) -> bool:
     return hasattr(x, "dtype") and hasattr(x, "shape") and not isinstance(x, (np.dtype, type))
 
 
-def _word(x: Any) -> str:
+def dtype_word(x: Any) -> str:
+    """Return the name of the dtype of a result, with `*` if it is weakly typed."""
     names = {dtype: name for name, dtype in NUMPY_DTYPES.items() if name != "key"}
     if isinstance(x, np.dtype):
         return f"d:{names.get(x, x)}"

@@ -26,7 +26,7 @@ from shardir.frontend.tracing.operands import (
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.types import FLOATS, INTEGERS, TensorType
+from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, TensorType
 
 
 def _align_one_dtype(name: str, *xs: Any) -> tuple[Tracer, ...]:
@@ -164,7 +164,19 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None) -> Tracer:
 
 div = _define_binary("div", "x / y; the truncated quotient of integers")
 rem = _define_binary("rem", "the remainder of x / y, with the sign of x")
-pow = _define_binary("pow", "x to the power of y")
+
+
+def _pow(x: ArrayLike, y: ArrayLike) -> Tracer:
+    if not is_number(x) and not is_number(y) and operand_dtype(y)[0] in INTEGERS:
+        kind, _ = operand_dtype(x)
+        y = convert(as_tracer(y), kind) if kind in FLOATS or kind in COMPLEX else y
+    first, second = _align_one_dtype("pow", x, y)
+    return emit("pow", first, second, weak=first.weak_type and second.weak_type)
+
+
+pow = _document_public(
+    "pow", "x to the power of y; of one element type, or an integer type for y alone", _pow
+)
 atan2 = _define_binary("atan2", "the angle in [-pi, pi] of the point (y, x)")
 shift_left = _define_binary("shift_left", "x shifted left by y; 0 for y beyond the type's bits")
 shift_right_logical = _define_binary(

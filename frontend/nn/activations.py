@@ -171,7 +171,7 @@ def soft_sign(x: ArrayLike) -> Tracer:
 @public()
 def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Tracer:
     """Return (x + sqrt(x**2 + b)) / 2, elementwise."""
-    x = promote_to_float(x)
+    x = promote_to(inexact_kind(x, b), x)[0]
     return (x + math_functions.sqrt(x * x + b)) * 0.5
 
 

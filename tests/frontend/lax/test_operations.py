@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shardir as sd
+from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.lax import api as lax
 from shardir.frontend.numpy import api as snp
@@ -349,3 +351,15 @@ def test_weak_types_are_kept() -> None:
     for call in calls:
         assert call(snp.asarray(0.5)).weak_type
         assert not call(from_numpy(X)).weak_type
+
+
+@pytest.mark.parametrize("kind", ["int8", "int32", "uint16"])
+def test_powers_have_exponents_of_any_integer_type(kind: str) -> None:
+    x, y = np.array([2.0, -3.0], "float32"), np.array([3, 2], kind)
+    result = lax.pow(x, y)
+    assert result.dtype == np.float32
+    np.testing.assert_array_equal(result, [8.0, 9.0])
+    np.testing.assert_allclose(sd.grad(lambda x: lax.pow(x, y).sum())(x), [12.0, -6.0])
+    assert lax.pow(x.astype("complex64"), y).dtype == np.complex64
+    with pytest.raises(OperationTypeError, match=r"lax\.pow takes operands of one element type"):
+        lax.pow(y, x)

@@ -84,3 +84,9 @@ def test_log1mexp_is_accurate_with_finite_derivatives() -> None:
     close(run(nn.log1mexp, x), np.log(-np.expm1(-x.astype("f8"))), 1e-6)
     slopes = np.asarray(sd.vmap(sd.grad(nn.log1mexp))(x))
     close(slopes, 1 / np.expm1(x.astype("f8")), 1e-5)
+
+
+def test_squareplus_promotes_both_operands() -> None:
+    found = nn.squareplus(np.array([True]), np.float16(4))
+    assert found.dtype == np.float16
+    assert float(nn.squareplus(np.array([100], np.int8))[0]) == pytest.approx(100.01)
