@@ -1,7 +1,10 @@
 """`ProgramReport`: the report of a program, which can be written, read, and shown as text."""
 
+import gc
 import html
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -89,7 +92,24 @@ class ProgramReport:
 
 def report(given: ReportInput) -> ProgramReport:
     """Return the report of a program."""
-    return ProgramReport(build_report(given))
+    with _paused_garbage_collection():
+        return ProgramReport(build_report(given))
+
+
+@contextmanager
+def _paused_garbage_collection() -> Iterator[None]:
+    """Do not search for reference cycles in this context.
+
+    The stages of a large program consist of millions of objects that are alive until the end, and
+    that each search visits again: a fifth of the time of a report.
+    """
+    is_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_enabled:
+            gc.enable()
 
 
 def load(path: str | os.PathLike[str]) -> ProgramReport:

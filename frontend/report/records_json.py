@@ -1,9 +1,10 @@
 """Conversion between records and JSON."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
+from operator import attrgetter
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -49,12 +50,16 @@ def from_json(text: str, name: str) -> ReportData:
 def _plain(record: object) -> dict[str, Any]:
     """Return the fields of a record, without its cached properties."""
     kind: type = type(record)
-    return {key: getattr(record, key) for key in _field_names(kind)}
+    names, values = _field_getter(kind)
+    return dict(zip(names, values(record), strict=True))
 
 
 @cache
-def _field_names(kind: type) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
+def _field_getter(kind: type) -> tuple[tuple[str, ...], Callable[[object], tuple[Any, ...]]]:
+    """Return the names of the fields of a record type, and a function that returns their values."""
+    # Each type of record has several fields, so the function returns a tuple.
+    names = tuple(each.name for each in fields(kind))
+    return names, attrgetter(*names)
 
 
 @cache

@@ -12,7 +12,7 @@ from shardir.passes.explain.repetitions import find_repetitions
 from shardir.passes.explain.row_folding import without_names
 from shardir.passes.pipeline import Pass
 from shardir.text.literals import format_name
-from shardir.text.printer import print_module
+from shardir.text.printer import Printer
 
 _DEFINITION = re.compile(r'\s*((?:%(?:[\w.$-]+|"[^"]*")(?:, )?)+)(?: =|:)')
 _FUNCTION = re.compile(r"(?:spmd )?func @([^(]*)\(")
@@ -59,20 +59,27 @@ def line_keys(lines: Sequence[str]) -> list[tuple[str, str, int]]:
     keys = []
     function = ""
     for line in lines:
-        if found := _FUNCTION.match(line):
+        text = line
+        if line[:1] == " ":
+            if defined := _DEFINITION.match(line):
+                text = defined[1]
+        elif found := _FUNCTION.match(line):
             function = found[1]
-        defined = _DEFINITION.match(line)
-        text = defined[1] if defined else line
         number = counts.get((function, text), 0)
         counts[function, text] = number + 1
         keys.append((function, text, number))
     return keys
 
 
-def compare_lines(old: Sequence[str], new: Sequence[str]) -> LineDifference:
+def lines_by_key(lines: Sequence[str]) -> dict[tuple[str, str, int], str]:
+    """Return the lines of a text by their identity."""
+    return dict(zip(line_keys(lines), lines, strict=True))
+
+
+def compare_lines(
+    before: Mapping[tuple[str, str, int], str], after: Mapping[tuple[str, str, int], str]
+) -> LineDifference:
     """Return how many lines differ. Lines with the same key correspond, whatever their order."""
-    before = dict(zip(line_keys(old), old, strict=True))
-    after = dict(zip(line_keys(new), new, strict=True))
     return LineDifference(
         sum(key not in before for key in after),
         sum(key not in after for key in before),
@@ -87,17 +94,22 @@ def stage_records(
     shapes: Table[str] = Table()
     shape_of: dict[str, int] = {}
     records: list[StageRecord] = []
-    previous: list[str] | None = None
+    previous: dict[tuple[str, str, int], str] | None = None
     known: tuple[Module, list[str]] | None = None
+    printer: Printer | None = None
     for stage in stages:
+        difference = LineDifference(0, 0, 0)
         if known is not None and known[0] is stage.module:
             lines = known[1]
         else:
-            lines = print_module(stage.module).splitlines()
+            if printer is None or printer.meshes != stage.module.meshes:
+                printer = Printer(stage.module.meshes)
+            lines = printer.module(stage.module).splitlines()
+            keyed = lines_by_key(lines)
+            if previous is not None:
+                difference = compare_lines(previous, keyed)
+            previous = keyed
         known = stage.module, lines
-        difference = LineDifference(0, 0, 0)
-        if previous is not None and lines is not previous:
-            difference = compare_lines(previous, lines)
         for line in lines:
             if line not in shape_of:
                 shape_of[line] = shapes.number(without_names(line))
@@ -115,7 +127,6 @@ def stage_records(
                 ),
             )
         )
-        previous = lines
     for name, text in extra.items():
         numbers = find_runs(map(texts.number, text.splitlines()))
         records.append(StageRecord(name, "", 0, 0, 0, 0, numbers, ()))

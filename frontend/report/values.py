@@ -1,6 +1,7 @@
 """Values of a report: their shardings, the origins of their axes, and why other axes are absent."""
 
 from math import ceil, prod
+from typing import NamedTuple
 
 from shardir.frontend.report.records import (
     AbsenceRecord,
@@ -16,6 +17,7 @@ from shardir.ir.types import TensorType
 from shardir.passes.explain.absences import absences
 from shardir.passes.explain.axis_origins import (
     AxisHop,
+    LocalOrigin,
     OriginQuery,
     link_of_hop,
     origins_of,
@@ -23,6 +25,16 @@ from shardir.passes.explain.axis_origins import (
 )
 from shardir.passes.explain.history import FunctionHistory, value_text
 from shardir.passes.explain.reports import Absence
+
+
+class ValueMeasures(NamedTuple):
+    """The bytes of the largest shard and of the whole tensor, the number of shards in each
+    dimension, and the number of copies of each shard."""
+
+    nbytes: int
+    total_nbytes: int
+    shards: tuple[int, ...]
+    copies: int
 
 
 class ValueTables:
@@ -38,7 +50,8 @@ class ValueTables:
         self._absences: Table[AbsenceRecord] = Table()
         self._link_of_hop: dict[tuple[str, int, int, int, int], int] = {}
         self._absence_numbers: dict[Absence, int] = {}
-        self._origin_numbers: dict[tuple[str, OriginQuery], int] = {}
+        self._origin_numbers: dict[str, dict[OriginQuery, int]] = {}
+        self._measures: dict[tuple[int, int], ValueMeasures] = {}
         self.origins: list[OriginRecord] = []
 
     @property
@@ -54,25 +67,39 @@ class ValueTables:
         written = history.story.written[value]
         sharding = written.sharding
         cell = history.story.cells[value]
+        end = origins_of(history).end
         origins = [
-            (dim, self._origin(history, (cell, dim, axis, origins_of(history).end)))
+            (dim, self._origin(history, (cell, dim, axis, end)))
             for dim, cut in enumerate(sharding.dims if sharding else ())
             for axis in cut.axes
         ]
-        mesh = history.mesh(sharding)
-        shards = shard_counts(written.type, sharding)
+        measures = self._measure(history, written.type, sharding)
         return ValueRecord(
             history.name,
             value_text(value),
             history.printer.sharded_type(written.type, sharding),
             self._tables.location(history.loc_of_value(value.name)),
-            shard_bytes(written.type, shards),
-            written.type.nbytes,
-            shards,
-            mesh.size // prod(shards),
+            measures.nbytes,
+            measures.total_nbytes,
+            measures.shards,
+            measures.copies,
             tuple(origins),
             tuple(map(self._absence, absences(history, value))),
         )
+
+    def _measure(
+        self, history: FunctionHistory, type: TensorType, sharding: Sharding | None
+    ) -> "ValueMeasures":
+        """Return the measures of a tensor; programs are repetitive, so they are cached."""
+        # By identity, which is faster than by equality; the history keeps both alive.
+        key = id(type), id(sharding)
+        result = self._measures.get(key)
+        if result is None:
+            shards = shard_counts(type, sharding)
+            copies = history.mesh(sharding).size // prod(shards)
+            result = ValueMeasures(shard_bytes(type, shards), type.nbytes, shards, copies)
+            self._measures[key] = result
+        return result
 
     def _absence(self, absence: Absence) -> int:
         result = self._absence_numbers.get(absence)
@@ -93,38 +120,40 @@ class ValueTables:
     def _origin(self, history: FunctionHistory, query: OriginQuery) -> int:
         """Return the index of the origin of an axis; those on its path precede it."""
         origins = origins_of(history)
-        waiting = [query]
-        while True:
-            key, local = origins.local(waiting[-1])
-            number = self._origin_numbers.get((history.name, key))
-            if number is None:
-                sources = [origins.local(query_at_source(hop, piece))[0]
-                           for hop, piece in local.hops]  # fmt: skip
-                missing = [
-                    source for source in sources
-                    if (history.name, source) not in self._origin_numbers
-                ]  # fmt: skip
+        numbers = self._origin_numbers.setdefault(history.name, {})
+        key, local = origins.local(query)
+        known = numbers.get(key)
+        if known is not None:
+            return known
+        waiting: list[tuple[OriginQuery, LocalOrigin, list[OriginQuery] | None]]
+        waiting = [(key, local, None)]
+        while waiting:
+            at, local, sources = waiting.pop()
+            if at in numbers:
+                continue
+            if sources is None:
+                found = [origins.local(query_at_source(hop, piece)) for hop, piece in local.hops]
+                sources = [source for source, _ in found]
+                missing = [(*each, None) for each in found if each[0] not in numbers]
                 if missing:
-                    waiting += missing
+                    waiting += [(at, local, sources), *missing]
                     continue
-                number = self._origin_numbers[history.name, key] = len(self.origins)
-                stated = tuple(
-                    StatedPart(
-                        _axis_text(history, key, part),
-                        part.pre,
-                        part.size,
-                        self._tables.annotation(history.annotation(said)),
-                    )
-                    for part, said in local.stated
+            numbers[at] = len(self.origins)
+            stated = tuple(
+                StatedPart(
+                    _axis_text(history, at, part),
+                    part.pre,
+                    part.size,
+                    self._tables.annotation(history.annotation(said)),
                 )
-                hops = tuple(
-                    (self._link(history, hop), self._origin_numbers[history.name, source])
-                    for (hop, _), source in zip(local.hops, sources, strict=True)
-                )
-                self.origins.append(OriginRecord(stated, hops))
-            waiting.pop()
-            if not waiting:
-                return number
+                for part, said in local.stated
+            )
+            hops = tuple(
+                (self._link(history, hop), numbers[source])
+                for (hop, _), source in zip(local.hops, sources, strict=True)
+            )
+            self.origins.append(OriginRecord(stated, hops))
+        return numbers[key]
 
     def _link(self, history: FunctionHistory, hop: AxisHop) -> int:
         key = history.name, hop.position, hop.factor, hop.source, hop.target

@@ -6,7 +6,7 @@ that factors connect with the value are searched, the nearest first, for an oper
 it. If there is none, no annotation requests the axis, or no factor connects the value with it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -60,15 +60,14 @@ def absences(history: FunctionHistory, value: Value) -> Iterator[Absence]:
     cell = history.story.cells[value]
     mesh = history.mesh(written.sharding or history.final_shardings.get(cell))
     used = list(written.sharding.used_axes()) if written.sharding else []
-    for axis in used:
-        yield from _AbsenceSearch(history, value, cell, axis, mesh).elsewhere_refused()
-    for name, size in mesh.axes:
-        full_axis = Axis(name, 1, size)
-        if size == 1:
-            yield _plain(history.axis(full_axis, mesh), RefusalReason.UNIT)
+    if cell in history.refusing_visits:
+        for axis in used:
+            yield from _AbsenceSearch(history, value, cell, axis, mesh).elsewhere_refused()
+    for axis in place_graph(history).unused_axes(written.sharding, mesh):
+        if axis.size == 1:
+            yield _plain(history.axis(axis, mesh), RefusalReason.UNIT)
         else:
-            for part in difference_of_axes(full_axis, used):
-                yield from _AbsenceSearch(history, value, cell, part, mesh).run()
+            yield from _AbsenceSearch(history, value, cell, axis, mesh).run()
 
 
 def _plain(axis: str, reason: RefusalReason, detail: str = "", dim: int | None = None) -> Absence:
@@ -81,6 +80,9 @@ class PlaceFindings(NamedTuple):
     refusals: tuple[Absence, ...]
     impassable: tuple[Absence, ...]
     beside: tuple[Absence, ...]
+
+
+Findings = Iterator[PlaceFindings]
 
 
 class PlaceGraph:
@@ -97,7 +99,26 @@ class PlaceGraph:
         self._has_finding: dict[tuple[int, Axis, Mesh], bool] = {}
         self._findings: dict[tuple[Axis, Mesh], dict[CellDim, PlaceFindings]] = {}
         self._is_stated: dict[Axis, bool] = {}
+        self._unused: dict[tuple[int, int], tuple[Axis, ...]] = {}
         self._dims: dict[int, tuple[tuple[tuple[int, int], ...], ...]] = {}
+
+    def unused_axes(self, sharding: Sharding | None, mesh: Mesh) -> tuple[Axis, ...]:
+        """Return the parts of the axes of a mesh that a sharding does not use."""
+        # By identity: programs are repetitive, and the history keeps both alive.
+        key = id(sharding), id(mesh)
+        found = self._unused.get(key)
+        if found is None:
+            used = list(sharding.used_axes()) if sharding else []
+            found = self._unused[key] = tuple(
+                part
+                for name, size in mesh.axes
+                for part in (
+                    [Axis(name, 1, size)]
+                    if size == 1
+                    else difference_of_axes(Axis(name, 1, size), used)
+                )
+            )
+        return found
 
     def is_stated(self, axis: Axis) -> bool:
         """Return whether an annotation states the axis."""
@@ -113,19 +134,18 @@ class PlaceGraph:
         """Return the places that share a factor with a place."""
         result = self._adjacent.get(cell_dim)
         if result is None:
-            result = self._adjacent[cell_dim] = tuple(
-                dict.fromkeys(self._find_adjacent_dims(cell_dim))
-            )
+            cell, dim = cell_dim
+            found: dict[CellDim, None] = {}
+            for step, tensor in self.history.final_visits.get(cell, ()):
+                cells, rule = step.cells, step.rule
+                dims = self.dims_of_factors(rule)
+                for factor in rule.tensors[tensor][dim]:
+                    for other, d in dims[factor]:
+                        found[cells[other], d] = None
+            result = self._adjacent[cell_dim] = tuple(found)
         return result
 
-    def _find_adjacent_dims(self, cell_dim: CellDim) -> Iterator[CellDim]:
-        cell, dim = cell_dim
-        for step, tensor in self.history.final_visits.get(cell, ()):
-            dims = self._dims_of_factors(step.rule)
-            for factor in step.rule.tensors[tensor][dim]:
-                yield from ((step.cells[other], d) for other, d in dims[factor])
-
-    def _dims_of_factors(self, rule: FactorRule) -> tuple[tuple[tuple[int, int], ...], ...]:
+    def dims_of_factors(self, rule: FactorRule) -> tuple[tuple[tuple[int, int], ...], ...]:
         """Return for each factor of a rule the tensors that have it, with the dimensions."""
         # By identity: a comparison of rules is slow, and the history keeps the rules alive.
         found = self._dims.get(id(rule))
@@ -137,12 +157,14 @@ class PlaceGraph:
             )
         return found
 
-    def findings(self, cell_dim: CellDim, search: "_AbsenceSearch") -> PlaceFindings:
-        """Return what a search for an axis finds at a place."""
+    def findings(self, cell_dims: Iterable[CellDim], search: "_AbsenceSearch") -> Findings:
+        """Yield what a search for an axis finds at each place."""
         cached = self._findings.setdefault((search.axis, search.mesh), {})
-        if cell_dim not in cached:
-            cached[cell_dim] = search.findings_at(cell_dim)
-        return cached[cell_dim]
+        for cell_dim in cell_dims:
+            found = cached.get(cell_dim)
+            if found is None:
+                found = cached[cell_dim] = search.findings_at(cell_dim)
+            yield found
 
     def has_finding(self, cell_dim: CellDim, search: "_AbsenceSearch") -> bool:
         """Return whether a search from a place for an axis finds anything."""
@@ -150,7 +172,7 @@ class PlaceGraph:
         key = component, search.axis, search.mesh
         if key not in self._has_finding:
             self._has_finding[key] = any(
-                any(self.findings(each, search)) for each in self._places[component]
+                any(found) for found in self.findings(self._places[component], search)
             )
         return self._has_finding[key]
 
@@ -270,7 +292,7 @@ class _AbsenceSearch:
     def hits(self, cell_dim: CellDim) -> Iterator[RefusalHit]:
         """Yield the operations that refuse the axis along a factor of a place."""
         cell, dim = cell_dim
-        for step, tensor in self.history.final_visits.get(cell, ()):
+        for step, tensor in self.history.refusing_visits.get(cell, ()):
             for refusal in step.refusals:
                 if not refusal.axis.overlaps(self.axis):
                     continue
@@ -370,7 +392,7 @@ class _AbsenceSearch:
         seen = dict.fromkeys(start)
         ring = start
         while ring:
-            findings = [graph.findings(cell_dim, self) for cell_dim in ring]
+            findings = list(graph.findings(ring, self))
             refusals = [rest for each in findings for rest in each.refusals]
             if any(each.impassable for each in findings):
                 cells = dict.fromkeys(cell for cell, _ in ring)
@@ -423,14 +445,17 @@ class _AbsenceSearch:
         """Yield operations where the axis shards, along another factor, a dimension that shares a
         factor with a place."""
         cell, dim = cell_dim
+        graph, axis = place_graph(self.history), self.axis
         for step, tensor in self.history.final_visits.get(cell, ()):
-            for factor in step.rule.tensors[tensor][dim]:
-                for other, sharding in enumerate(step.before):
-                    for d in dims_of(step.rule, other, factor):
-                        if sharding and overlaps_any(self.axis, sharding.dims[d].axes):
-                            yield self.unconnected_at(
-                                step, other, f"it shards the rest of dimension {d}"
-                            )
+            rule, before = step.rule, step.before
+            dims = graph.dims_of_factors(rule)
+            for factor in rule.tensors[tensor][dim]:
+                for other, d in dims[factor]:
+                    sharding = before[other]
+                    if sharding is not None and overlaps_any(axis, sharding.dims[d].axes):
+                        yield self.unconnected_at(
+                            step, other, f"it shards the rest of dimension {d}"
+                        )
 
     def elsewhere(self, at: TensorVisit) -> Iterator[Absence]:
         """Yield an operation next to the value that has the axis along a factor that the value does

@@ -77,6 +77,15 @@ class FunctionHistory:
                 looks.setdefault(cell, []).append((step, tensor))
         return looks
 
+    @cached_property
+    def refusing_visits(self) -> dict[int, list[TensorVisit]]:
+        """The final visits of each cell in which an operation refuses an axis."""
+        visits = {
+            cell: [visit for visit in looks if visit[0].refusals]
+            for cell, looks in self.final_visits.items()
+        }
+        return {cell: some for cell, some in visits.items() if some}
+
     @property
     def final_shardings(self) -> dict[int, Sharding | None]:
         """The final sharding of each cell."""

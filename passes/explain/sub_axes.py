@@ -7,10 +7,14 @@ from shardir.ir.sharding import Axis
 
 def intersection(a: Axis, b: Axis) -> Axis | None:
     """Return the sub-axis that both contain, `None` if they are disjoint."""
-    if not a.overlaps(b):
+    if a.name != b.name:
         return None
     pre, following = max(a.pre, b.pre), min(a.next, b.next)
-    return Axis(a.name, pre, following // pre) if following > pre else None
+    if following <= pre:
+        return None
+    if pre == a.pre and following == a.next:
+        return a
+    return Axis(a.name, pre, following // pre)
 
 
 def difference_of_axes(axis: Axis, taken: Iterable[Axis]) -> list[Axis]:
@@ -23,18 +27,22 @@ def difference_of_axes(axis: Axis, taken: Iterable[Axis]) -> list[Axis]:
 
 def intersections(axis: Axis, axes: Iterable[Axis]) -> list[Axis]:
     """Return the parts of `axis` that `axes` contain, in their order."""
-    parts = (intersection(axis, other) for other in axes)
-    return [part for part in parts if part is not None]
+    return [part for other in axes if (part := intersection(axis, other)) is not None]
 
 
 def overlaps_any(axis: Axis, axes: Sequence[Axis]) -> bool:
-    return any(axis.overlaps(other) for other in axes)
+    for other in axes:
+        if axis.overlaps(other):
+            return True
+    return False
 
 
 def _difference(axis: Axis, other: Axis) -> list[Axis]:
     both = intersection(axis, other)
     if both is None:
         return [axis]
+    if both is axis:
+        return []
     sides = (
         Axis(axis.name, axis.pre, both.pre // axis.pre),
         Axis(axis.name, both.next, axis.next // both.next),

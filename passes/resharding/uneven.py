@@ -28,11 +28,11 @@ def uneven_dims(sharding: Sharding | None, shape: Sequence[int]) -> tuple[int, .
     """Return the dimensions that a sharding does not divide evenly."""
     if sharding is None:
         return ()
-    return tuple(
+    return tuple([
         d
         for d, (dim, size) in enumerate(zip(sharding.dims, shape, strict=True))
         if dim.axes and size % dim.num_shards
-    )
+    ])  # fmt: skip
 
 
 def close_sharding(sharding: Sharding, shape: Sequence[int], *, pads: bool) -> Sharding:
@@ -47,7 +47,7 @@ def close_sharding(sharding: Sharding, shape: Sequence[int], *, pads: bool) -> S
     for dim, size in zip(sharding.dims, shape, strict=True):
         axes = dim.axes if pads else take_dividing_prefix(dim.axes, size)
         dims.append(DimSharding(axes if size else (), open=False))
-    return replace(sharding, dims=tuple(dims), replicated=())
+    return Sharding(sharding.mesh, tuple(dims), (), sharding.unreduced, sharding.reduction)
 
 
 def paddable_factors(op: Op, rule: FactorRule) -> tuple[int, ...]:

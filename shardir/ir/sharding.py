@@ -13,7 +13,7 @@ middle part is the sub-axis `data:(pre)size`. The full axis is the sub-axis (1)n
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Self
 
@@ -78,6 +78,8 @@ class DimSharding:
         return count_positions(self.axes)
 
     def close(self) -> "DimSharding":
+        if not self.open and self.priority is None:
+            return self
         return DimSharding(self.axes, open=False)
 
 
@@ -129,7 +131,8 @@ class Sharding:
 
     def close(self) -> Self:
         """Return the same axes with all dimensions closed, without priorities and `replicated`."""
-        return replace(self, dims=tuple(dim.close() for dim in self.dims), replicated=())
+        dims = tuple(dim.close() for dim in self.dims)
+        return type(self)(self.mesh, dims, (), self.unreduced, self.reduction)
 
     def local_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of a local shard; sizes that are not divisible are rounded up."""

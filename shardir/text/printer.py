@@ -31,11 +31,7 @@ AXIS_ATTRIBUTES = ("axes", "in_axes", "out_axes", "source", "target")
 
 def print_module(module: Module, *, locations: bool = False) -> str:
     """Return the module as text; with `locations`, including origins and reasons of operations."""
-    printer = Printer(module.meshes, locations)
-    meshes = "\n".join(map(print_mesh, module.meshes))
-    functions = ("\n".join(printer.function(f)) for f in module.functions)
-    text = "\n\n".join(filter(None, [meshes, *functions]))
-    return f"{text}\n" if text else ""
+    return Printer(module.meshes, locations).module(module)
 
 
 def print_mesh(mesh: Mesh) -> str:
@@ -85,6 +81,19 @@ class Printer:
     meshes: tuple[Mesh, ...]
     locations: bool = False
     _types: dict[tuple[TensorType, Sharding | None, bool], str] = field(default_factory=dict)
+    # Found by identity, which is faster than by equality; the values keep the keys alive. Passes
+    # share the attributes of an operation, so a printer of several stages formats them once.
+    _same_attributes: dict[int, tuple[list[str], Mapping[str, Attr]]] = field(default_factory=dict)
+    _same_types: dict[tuple[int, int, bool], tuple[str, TensorType, Sharding | None]] = field(
+        default_factory=dict
+    )
+
+    def module(self, module: Module) -> str:
+        """Return a module as text. Its meshes are those of the printer."""
+        meshes = "\n".join(map(print_mesh, module.meshes))
+        functions = ("\n".join(self.function(f)) for f in module.functions)
+        text = "\n\n".join(filter(None, [meshes, *functions]))
+        return f"{text}\n" if text else ""
 
     def function(self, function: Function) -> list[str]:
         """Return the lines of a function."""
@@ -122,10 +131,19 @@ class Printer:
             [names[v] for v in op.results],
             op.spec.name,
             [names[v] for v in op.operands],
-            [f"{key}={self.attr(key, attr)}" for key, attr in op.attrs.items()],
+            self._attributes(op) if op.attrs else [],
             [self.sharded_type(v.type, v.sharding) for v in op.results],
             self._origin(op) if self.locations else "",
         )
+
+    def _attributes(self, op: Op) -> list[str]:
+        """Return the texts of the attributes of an operation."""
+        same = self._same_attributes.get(id(op.attrs))
+        if same is not None:
+            return same[0]
+        texts = [f"{key}={self.attr(key, attr)}" for key, attr in op.attrs.items()]
+        self._same_attributes[id(op.attrs)] = texts, op.attrs
+        return texts
 
     def operation(self, op: Op) -> list[str]:
         """Return the lines of an operation with its blocks."""
@@ -165,10 +183,15 @@ class Printer:
         self, type: TensorType, sharding: Sharding | None, *, outer: bool = False
     ) -> str:
         """Return a type with its sharding; a global type (`outer`) always shows one."""
+        same = self._same_types.get((id(type), id(sharding), outer))
+        if same is not None:
+            return same[0]
         key = (type, sharding, outer)
-        if key not in self._types:
-            self._types[key] = self._format_sharded_type(type, sharding, outer)
-        return self._types[key]
+        text = self._types.get(key)
+        if text is None:
+            text = self._types[key] = self._format_sharded_type(type, sharding, outer)
+        self._same_types[id(type), id(sharding), outer] = text, type, sharding
+        return text
 
     def _format_sharded_type(self, type: TensorType, sharding: Sharding | None, outer: bool) -> str:
         if sharding is None:
