@@ -9,7 +9,8 @@ frame to a traceback before it enters an `except` clause of that frame, and not 
 clause raises the error again.
 
 Many public functions are plain functions that call boundaries, such as `jnp.split`. A `try`
-statement in each would be a call more, so the hooks for uncaught exceptions remove their frames.
+statement in each would be a call more, so the hooks for uncaught exceptions of Python and IPython
+remove their frames.
 """
 
 import os
@@ -88,6 +89,30 @@ def install_exception_hooks() -> None:
     sys.excepthook, threading.excepthook = hook, hook_in_thread
 
 
+def install_in_ipython() -> None:
+    """Remove the frames of this package from the errors that IPython and Jupyter show.
+
+    They call no hook of Python. The function changes nothing outside of IPython, or if the user has
+    installed a handler of exceptions.
+    """
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is not None and not shell.custom_exceptions:
+        shell.set_custom_exc((Exception,), _show_in_ipython)
+
+
+def _show_in_ipython(
+    shell: Any,
+    kind: type[BaseException],
+    error: BaseException,
+    place: TracebackType | None,
+    tb_offset: int | None = None,
+) -> None:
+    """Show an error of a cell; the parameters are those of handlers of IPython."""
+    shown = kind, error, _filter_uncaught(error, place)
+    shell.showtraceback(shown, tb_offset=tb_offset, running_compiled_code=True)
+
+
 def _filter_uncaught(error: BaseException, place: TracebackType | None) -> TracebackType | None:
     """Return the traceback of an uncaught exception without the frames of this package."""
     if not isinstance(error, Exception) or error.__traceback__ is not place:
@@ -151,3 +176,4 @@ def _filter_traceback(error: BaseException) -> bool:
 
 
 install_exception_hooks()
+install_in_ipython()

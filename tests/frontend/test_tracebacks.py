@@ -120,6 +120,33 @@ def test_uncaught_errors_of_eager_calls_have_the_frames_of_the_user(tmp_path: Pa
     assert f'File "{file}", line 13, in <lambda>' in in_thread
 
 
+IN_IPYTHON = """\
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance(colors="nocolor")
+shell.run_cell("import shardir, shardir.numpy as jnp\\nx = jnp.arange(6.0)")
+shell.run_cell("jnp.split(x, 4)")
+shell.run_cell("1 / 0")
+shell.run_cell("shardir.config.update('traceback', 'full'); jnp.split(x, 4)")
+"""
+
+
+def test_ipython_shows_the_frames_of_the_user(tmp_path: Path) -> None:
+    pytest.importorskip("IPython")
+    done = subprocess.run(
+        [sys.executable, "-c", IN_IPYTHON],
+        env={**os.environ, "IPYTHONDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    _, hidden, divided, full = done.stdout.split(f"{75 * '-'}\n")
+    assert "concatenation.py" not in hidden
+    assert "jnp.split(x, 4)" in hidden
+    assert f"{HIDDEN_FRAMES_NOTE}\n" in hidden
+    assert "ZeroDivisionError: division by zero" in divided
+    assert "interactiveshell.py" not in done.stdout
+    assert "concatenation.py" in full
+
+
 def test_uncaught_errors_have_all_frames_if_the_setting_is_full() -> None:
     program = "import shardir.numpy as jnp; jnp.split(jnp.ones(6), 4)"
     done = subprocess.run(
