@@ -704,6 +704,8 @@ function renderCommunication(view, same) {
 }
 const chip1 = (axes) => h("span", {}, axes.replace(/^\(|\)$/g, "").split(", ").map((a) => [chip(a), " "]));
 
+const REQUESTED = "the program requests it"; // The reason of a collective that no pass created.
+
 function collectiveCard(i) {
   const row = R.collectives[i];
   const plan = (p, word) => h("tr", {}, h("td", {className: "faint"}, word), h("td", {className: "mono"}, p.steps.join(", ") || "nothing"),
@@ -711,7 +713,7 @@ function collectiveCard(i) {
   return h("div", {className: "card", id: "collective"},
     h("button", {type: "button", className: "close", onclick: () => go({row: null}), "aria-label": "Close"}, "x"),
     h("h2", {className: "mono"}, link(row.value, () => selectValue(R.name, row.value)), ` = ${row.kind} over ${row.axes} `, lineLink(row.location)),
-    h("p", {}, "because of: ", nameLinks(row.why)),
+    h("p", {}, row.why === REQUESTED ? row.why : ["because of: ", nameLinks(row.why)]),
     h("p", {}, num(row.group_size), " devices in each group, ", num(bytes(row.nbytes)), " result, ", num(bytes(row.sent)), " sent by each device"),
     row.move ? [h("h3", {}, "Part of the reshard of"), h("p", {className: "mono"}, typeSpans(row.move)),
       h("table", {}, h("tbody", {}, row.chosen ? plan(row.chosen, "chosen") : "", row.rejected.map((p) => plan(p, "more expensive"))))] : "",

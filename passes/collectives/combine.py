@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shardir import ops as specs
+from shardir.cost.communication import REQUESTED
 from shardir.ir.builder import Builder, UniqueNames
 from shardir.ir.module import Block, Module, Op, Value
 from shardir.ir.operation import OPS, Attr
@@ -96,7 +97,7 @@ class _CollectiveGroup:
         first = self.ops[0]
         b = Builder(names, first.loc)
         b.why = f"{len(self.ops)} of them together: " + "; ".join(
-            dict.fromkeys(op.why for op in self.ops if op.why)
+            dict.fromkeys(op.why or REQUESTED for op in self.ops)
         )
         rows = [_flatten_operand(b, op) for op in self.ops]
         sizes = [row.type.shape[1] for row in rows]

@@ -13,6 +13,7 @@ merge the gathers again.
 from dataclasses import dataclass, replace
 
 from shardir import ops
+from shardir.cost.communication import REQUESTED
 from shardir.ir.builder import UniqueNames, substitute
 from shardir.ir.module import Block, Module, Op, Value
 from shardir.passes.pipeline import Pass
@@ -48,7 +49,8 @@ class RematerializeGathers(Pass, name="rematerialize-gathers"):
                 if value in last and i - last[value] > self.idle:
                     gather = gathers[value]
                     again = replace(value, name=names.fresh(f"{value.name}.regathered"))
-                    why = f"%{value.name} is unused for long before this line; {gather.why}"
+                    reason = gather.why or REQUESTED
+                    why = f"%{value.name} is unused for long before this line; {reason}"
                     operands = tuple(now.get(v, v) for v in gather.operands)
                     new_ops.append(
                         replace(gather, operands=operands, results=(again,), loc=op.loc, why=why)

@@ -7,7 +7,7 @@ from io import StringIO
 from rich.console import Console
 from rich.table import Table
 
-from shardir.cost.communication import Collective, CommunicationTotal, format_axes
+from shardir.cost.communication import REQUESTED, Collective, CommunicationTotal, format_axes
 from shardir.display.byte_sizes import show_bytes
 from shardir.errors import count_noun
 from shardir.ir.module import Loc
@@ -349,13 +349,18 @@ def _extra_bytes(line: LineComparison) -> Iterator[str]:
         yield "  the plan replicates the values of this line; no constraint states more"
 
 
+def _reason(row: Collective) -> str:
+    """Return why a program communicates."""
+    return REQUESTED if row.why == REQUESTED else f"because of: {row.why}"
+
+
 @report_text.register
 def _(report: CollectiveCause) -> str:
     row = report.collective
     times = {None: ", in a while", 1: ""}.get(row.executions, f", {row.executions} times")
     lines = [
         _with_location(collective_heading(row), row.loc),
-        f"  because of: {row.why}",
+        f"  {_reason(row)}",
         f"  {count_noun(row.group_size, 'device')} in each group, {show_bytes(row.nbytes)} result, "
         f"{show_bytes(row.sent)} sent by each device{times}",
     ]

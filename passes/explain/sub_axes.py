@@ -31,7 +31,7 @@ def intersections(axis: Axis, axes: Iterable[Axis]) -> list[Axis]:
 
 
 def overlaps_any(axis: Axis, axes: Sequence[Axis]) -> bool:
-    for other in axes:
+    for other in axes:  # noqa: SIM110  A generator would take twice as long.
         if axis.overlaps(other):
             return True
     return False

@@ -11,6 +11,9 @@ from shardir.ir.module import Block, Loc, Module, Op
 from shardir.ir.sharding import Axes, count_positions
 from shardir.ops.communication.async_collectives import kind_of
 
+REQUESTED = "the program requests it"
+"""The reason of a collective that a pass did not create, such as a `psum` inside `shard_map`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Collective:
@@ -20,7 +23,7 @@ class Collective:
     number of devices in each group, `nbytes` the bytes of its results on one device, `sent` the
     bytes that a device sends per execution (with bandwidth-optimal algorithms), `executions` the
     number of executions per run (`None` inside a `while` whose trip count is unknown), `value` its
-    result, `loc` the user's line and `why` the reason it exists.
+    result, `loc` the user's line and `why` the reason it exists, `REQUESTED` if no pass created it.
     """
 
     kind: str
@@ -73,7 +76,7 @@ def _describe(module: Module, op: Op, times: int | None) -> Collective:
         times,
         op.results[0].name,
         op.loc,
-        op.why,
+        op.why or REQUESTED,
     )
 
 

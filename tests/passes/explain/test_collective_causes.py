@@ -1,9 +1,15 @@
 """Exact texts of the causes of collectives."""
 
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
 
+import shardir as sd
 from shardir.cost.communication import list_collectives
 from shardir.passes.explain import ExplainError, communication, explain_collective
+from shardir.passes.explain.collective_causes import CollectiveCause
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.text.definition_locations import find_definition_locations
 from shardir.text.parser import parse
@@ -44,6 +50,44 @@ its axes come from
   argument %a: f32[8, 16@x]   f.ir:3
   argument %b: f32[16@x, 32]  f.ir:3"""
     )
+
+
+REQUESTED_SUM = """\
+mesh @m = [x=4]
+
+spmd func @f(%a: f32[8] of f32[32@x]) -> (f32[8] of f32[32@x]) {
+  %y = all-reduce(%a, axes=[x], op=add) : f32[8]
+  %z = all-reduce(%y, axes=[x], op=add) : f32[8]
+  return %z
+}
+"""
+
+
+def test_a_collective_of_the_program_is_a_request() -> None:
+    places = find_definition_locations(REQUESTED_SUM, "f.ir")
+    module = parse(REQUESTED_SUM)
+    rows = communication(module, places=places).rows
+    assert [(row.why, str(row.loc)) for row in rows] == [
+        ("the program requests it", "f.ir:4"),
+        ("the program requests it", "f.ir:5"),
+    ]
+    cause = str(CollectiveCause(rows[0], "", None, (), ()))
+    assert cause.splitlines()[:2] == ["%y = all-reduce over x  f.ir:4", "  the program requests it"]
+
+
+def test_a_psum_of_a_mapped_function_is_a_request_of_its_line() -> None:
+    mesh = sd.make_mesh((4,), ("x",))
+
+    def body(x: sd.Array) -> Any:
+        return sd.lax.psum(x, "x")  # the line of the request
+
+    mapped = sd.shard_map(body, mesh=mesh, in_specs=sd.P("x"), out_specs=sd.P())
+    found = sd.jit(lambda x: sd.numpy.sum(mapped(x))).lower(np.ones(8, "f")).compile()
+    (row,) = found.report().data.collectives
+    assert row.why == "the program requests it"
+    assert row.location is not None
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    assert "# the line of the request" in lines[row.location[1] - 1]
 
 
 def test_a_resharded_operand_states_its_use() -> None:
