@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from shardir import ops
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Op, Value
-from shardir.ir.sharding import Axes, Sharding
+from shardir.ir.sharding import Axes, Sharding, count_positions
 from shardir.op_rules.factors import FactorKind, FactorRule
 from shardir.passes.resharding.align import Alignment, shardable_factors
 from shardir.passes.resharding.uneven import uneven_dims
@@ -77,11 +77,24 @@ class Explanations:
 
     def explain_scan_operand(self, op: Op, value: Value, sharding: Sharding) -> str:
         """Return a clause that states that a scan iterates over a sharded dimension of an
-        operand."""
-        lost = value.sharding and value.sharding.dims and value.sharding.dims[0].axes
-        if op.spec is not ops.scan or not lost or sharding.dims[0].axes:
+        operand, and which dimension to shard instead."""
+        if op.spec is not ops.scan or value.sharding is None or not value.sharding.dims:
             return ""
-        return f": it iterates over dimension 0 of %{value.name}"
+        lost = value.sharding.dims[0].axes
+        if not lost or sharding.dims[0].axes:
+            return ""
+        axes = self.format_axes(lost)
+        count = count_positions(lost)
+        others = [
+            d
+            for d, (dim, size) in enumerate(zip(value.sharding.dims, value.type.shape, strict=True))
+            if d and not dim.axes and size and size % count == 0
+        ]
+        instead = f"dimension {others[0]}" if others else "another dimension"
+        return (
+            f": it iterates over dimension 0 of %{value.name}, which is sharded over {axes}; "
+            f"shard {instead} instead"
+        )
 
     def explain_communication(self, op: Op, rule: FactorRule) -> str:
         """Explain why an operation communicates while it runs on shards."""

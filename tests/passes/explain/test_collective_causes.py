@@ -90,6 +90,30 @@ def test_a_psum_of_a_mapped_function_is_a_request_of_its_line() -> None:
     assert "# the line of the request" in lines[row.location[1] - 1]
 
 
+@pytest.mark.parametrize(
+    ("shape", "instead"), [((4, 8, 2), "dimension 1"), ((4, 2, 8), "dimension 2"),
+                           ((4, 2, 2), "another dimension")],
+)  # fmt: skip
+def test_a_scan_over_a_sharded_dimension_names_the_remedy(
+    shape: tuple[int, ...], instead: str
+) -> None:
+    def total(batches: sd.Array) -> sd.Array:
+        def add(carry: sd.Array, batch: sd.Array) -> tuple[sd.Array, None]:
+            return carry + batch.sum(), None
+
+        result: sd.Array = sd.lax.scan(add, sd.numpy.float32(0), batches)[0]
+        return result
+
+    rows = sd.NamedSharding(sd.make_mesh((4,), ("data",)), sd.P("data"))
+    batches = sd.ShapeDtypeStruct(shape, "float32", sharding=rows)
+    gather, *_ = sd.jit(total).lower(batches).compile().collectives()
+    assert gather.kind == "all-gather"
+    assert gather.why.partition(": ")[2] == (
+        "it iterates over dimension 0 of %batches, which is sharded over data; "
+        f"shard {instead} instead"
+    )
+
+
 def test_a_resharded_operand_states_its_use() -> None:
     module = parse(MLP)
     parted = Pipeline.parse(DEFAULT_PIPELINE)(module)
