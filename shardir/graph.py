@@ -12,6 +12,7 @@ from itertools import count
 
 import networkx as nx
 
+from shardir.display.axis_colors import INKS, NUM_COLORS
 from shardir.errors import DrawError
 from shardir.ir.module import Block, Module, Op, Value
 from shardir.text.printer import Printer, unique_names
@@ -88,6 +89,8 @@ class _Drawing:
         self.names = unique_names(module.main)
         self.printer = Printer(module.meshes)
         self.number = count()
+        names = dict.fromkeys(name for mesh in module.meshes for name, _ in mesh.axes)
+        self.axes = {name: number for number, name in enumerate(names)}
         self.node: dict[Value, str] = {}
 
     def lines(self) -> Iterator[str]:
@@ -99,7 +102,7 @@ class _Drawing:
         for param in block.params:
             self.node[param] = node = self.fresh()
             text = self.printer.param(param, self.names)
-            yield f"{indent}{node} [label={_quote(text)}, shape=ellipse]"
+            yield f"{indent}{node} [label={_quote(text)}, shape=ellipse{self.color(param)}]"
         for op in block.ops:
             yield from self.op(op, indent)
         node = self.fresh()
@@ -131,7 +134,16 @@ class _Drawing:
     def edge(self, value: Value, to: str) -> str:
         """Return an edge with the type and the sharding of its value."""
         text = self.printer.param(value, self.names)
-        return f"{self.node[value]} -> {to} [label={_quote(text)}]"
+        return f"{self.node[value]} -> {to} [label={_quote(text)}{self.color(value)}]"
+
+    def color(self, value: Value) -> str:
+        """Return the attributes that color a value by the first axis that shards it."""
+        axis = next(value.sharding.used_axes(), None) if value.sharding else None
+        number = self.axes.get(axis.name) if axis else None
+        if number is None:
+            return ""
+        ink = INKS[number % NUM_COLORS]
+        return f', color="{ink}", fontcolor="{ink}"'
 
     def fresh(self) -> str:
         return f"n{next(self.number)}"

@@ -1,15 +1,19 @@
 """`shardir explain` explains the shardings and the collectives of a program."""
 
+import os
+import sys
 from dataclasses import replace
 from typing import Any
 
 import typer
 
+from shardir.display.axis_colors import terminal_text
 from shardir.frontend.cli import program_reports
 from shardir.frontend.cli.files import read_hlo
 from shardir.frontend.cli.options import CommandError, ReportFormat, parse_rules
 from shardir.frontend.cli.targets import load_target, parse_mesh
 from shardir.hlo.module import HloModule
+from shardir.ir.module import Module
 from shardir.op_rules.custom_rules import rules
 from shardir.passes import Pipeline, Propagate, explain as explaining
 from shardir.passes.pipeline import DEFAULT_PIPELINE
@@ -103,7 +107,7 @@ def explain_program(
             if target.lowered is not None:
                 parted = Pipeline.parse(whole)(module)
                 reports.append(explaining.communication(parted, places=found["places"]))
-        typer.echo("\n\n".join(map(str, reports)))
+        _echo_report("\n\n".join(map(str, reports)), module)
 
 
 def _explain_xla(
@@ -123,3 +127,10 @@ def _explain_xla(
         )
     target = load_target(program, mesh, args, specs)
     return explaining.compare_with_xla(hlo, target.module, places=target.locations)
+
+
+def _echo_report(text: str, module: Module) -> None:
+    """Print a report, on a terminal with the axes of shardings in color."""
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        text = terminal_text(text, [name for mesh in module.meshes for name, _ in mesh.axes])
+    typer.echo(text)

@@ -64,7 +64,7 @@ const time = (n) => (n < 1000 ? `${n} ns` : scaled(n, 1000, ["us", "ms"], "s"));
 
 function makeIndex() {
   const axes = new Map();
-  for (const mesh of R.meshes) for (const [name] of mesh.axes) if (!axes.has(name)) axes.set(name, axes.size % 6);
+  for (const mesh of R.meshes) for (const [name] of mesh.axes) if (!axes.has(name)) axes.set(name, axes.size % 8);
   const key = (row) => `${row.function} ${row.name}`;
   return {
     axes,

@@ -8,12 +8,7 @@ may differ from this preference. No color stands alone: a label states the name 
 from collections.abc import Iterable
 from html import escape
 
-NUM_COLORS = 8
-"""The number of colors of axes and devices; further ones repeat the first."""
-
-_LIGHT = ("#cfe3ff", "#ffe0b8", "#cdeecf", "#f6d0e4", "#e2d6fb", "#fbeea6", "#c6ecec", "#e6dccf")
-_DARK = ("#1f4a80", "#7a4a0c", "#23602a", "#7a2d58", "#533b8c", "#665a0a", "#155e5e", "#5c4a35")
-"""The backgrounds of labels; the text on them has a contrast of at least 7:1."""
+from shardir.display.axis_colors import DARK_BACKGROUNDS, LIGHT_BACKGROUNDS, NUM_COLORS
 
 
 class Html(str):
@@ -83,9 +78,11 @@ def _colors(backgrounds: Iterable[str]) -> str:
 
 
 STYLE = (
-    f".sd{{{_colors(_LIGHT)}--sd-page:#ffffff;--sd-text:#1b1f24;--sd-dim:#59636e;--sd-line:#c4ccd4;"
+    f".sd{{{_colors(LIGHT_BACKGROUNDS)}--sd-page:#ffffff;--sd-text:#1b1f24;--sd-dim:#59636e;"
+    "--sd-line:#c4ccd4;"
     "--sd-key:#0550ae;color:var(--sd-text);background:var(--sd-page);padding:4px;font-size:13px;overflow-x:auto;line-height:1.45}"
-    f"@media (prefers-color-scheme:dark){{.sd{{{_colors(_DARK)}--sd-page:#12161b;--sd-text:#e6edf3;"
+    f"@media (prefers-color-scheme:dark){{.sd{{{_colors(DARK_BACKGROUNDS)}--sd-page:#12161b;"
+    "--sd-text:#e6edf3;"
     "--sd-dim:#9da7b3;--sd-line:#4a535d;--sd-key:#79c0ff}}"
     ".sd pre,.sd .sd-code{font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;"
     "font-size:12px;white-space:pre;margin:0;background:none;color:inherit;text-align:left}"

@@ -5,8 +5,8 @@ The text of the output is the printed text, so that a selection can be copied in
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 
+from shardir.display.axis_colors import AXIS_GROUPS, NAME, number_axes, tokens
 from shardir.display.html_elements import Html, join, label, output, tag
 
 MAX_HTML_LINES = 1000
@@ -16,36 +16,12 @@ MAX_HTML_COLUMNS = 2000
 MAX_OPEN_LINES = 40
 """Blocks with more lines are folded at first."""
 
-_NAME = r'(?:[\w.]+|"(?:[^"\\\n]|\\.)*")'
-_AXIS = rf"{_NAME}(?::\(\d+\)\d+)?"
-_AXES = rf"{_AXIS}(?:, {_AXIS})*"
 _LINE_END = re.compile(
     r' loc\((?P<file>"(?:[^"\\]|\\.)*"):(?P<line>\d+):\d+\)(?: why\((?P<why>"(?:[^"\\]|\\.)*")\))?'
     r"(?= \{$|$)"
     r'| why\((?P<only>"(?:[^"\\]|\\.)*")\)(?= \{$|$)'
 )
 """The location and the reason of an operation, at the end of its line."""
-
-
-@cache
-def _tokens() -> re.Pattern[str]:
-    """Return the pattern of the parts of a line that are not plain text."""
-    return re.compile(
-        r"(?P<comment>//.*)"
-        r'|(?P<string>"(?:[^"\\\n]|\\.)*")'
-        rf"|(?P<value>%{_NAME})"
-        rf"|(?P<extent>(?<=[\[ ])(?P<declared>{_NAME})(?==\d+[,\]]))"
-        rf"|(?P<cut>(?<=\d)@(?:\((?P<many>{_AXES})\)|(?P<one>{_AXIS})))"
-        rf"|(?P<marks>\b(?:replicated|unreduced(?:\[\w+\])?)\((?P<marked>{_AXES})\))"
-        r"|(?P<attribute>\b(?:axes|in_axes|out_axes|axis)="
-        rf"\[?(?P<axes>{_AXES})\]?)"
-        r"|(?P<keyword>(?<![@%\w.])(?:mesh|spmd|func|return|yield)\b(?=[ \n]|$))"
-        r"|(?P<name>(?<![@%\w.])[A-Za-z_][\w-]*(?=\())"
-    )
-
-
-_AXIS_GROUPS = ("declared", "many", "one", "marked", "axes")
-"""The groups of `_tokens` that contain axes."""
 
 
 def program_html(text: str, axes: Iterable[str] = ()) -> Html:
@@ -55,7 +31,7 @@ def program_html(text: str, axes: Iterable[str] = ()) -> Html:
     and those of shardings on a mesh that it does not declare, follow.
     """
     lines = _shorten(text.rstrip("\n").split("\n"))
-    colors = _number_axes([*axes, *_declared_axes(lines)], lines)
+    colors = number_axes([*axes, *_declared_axes(lines)], lines)
     body, _ = _block(lines, 0, colors)
     return output(tag("div", body, class_="sd-code"))
 
@@ -63,18 +39,8 @@ def program_html(text: str, axes: Iterable[str] = ()) -> Html:
 def report_html(text: str, axes: Iterable[str] = ()) -> Html:
     """Return the text of a report as a notebook output with colored labels of axes."""
     lines = _shorten(text.rstrip("\n").split("\n"))
-    colors = _number_axes(axes, lines)
+    colors = number_axes(axes, lines)
     return output(tag("pre", [join([_line(line, colors), "\n"]) for line in lines]))
-
-
-def _number_axes(axes: Iterable[str], lines: Iterable[str]) -> dict[str, int]:
-    """Return the numbers of the colors of `axes`, followed by other axes of shardings in lines."""
-    colors = {name: number for number, name in enumerate(dict.fromkeys(axes))}
-    for line in lines:
-        for token in _tokens().finditer(line):
-            for axis in _axes_of(token):
-                colors.setdefault(axis, len(colors))
-    return colors
 
 
 def _shorten(lines: list[str]) -> list[str]:
@@ -95,7 +61,7 @@ def _declared_axes(lines: Iterable[str]) -> Iterator[str]:
     """Yield the axes that lines such as `mesh @mesh = [data=4, model=2]` declare."""
     for line in lines:
         if line.startswith("mesh @"):
-            yield from re.findall(rf"[\[ ]({_NAME})=\d+", line)
+            yield from re.findall(rf"[\[ ]({NAME})=\d+", line)
 
 
 def _block(lines: list[str], at: int, colors: Mapping[str, int]) -> tuple[list[Html], int]:
@@ -158,7 +124,7 @@ def _line(line: str, colors: Mapping[str, int]) -> Html:
             note.append(tag("span", f"  {why}", class_="sd-n"))
     parts: list[str] = []
     last = 0
-    for token in _tokens().finditer(line):
+    for token in tokens().finditer(line):
         parts += [line[last : token.start()], _token(token, colors)]
         last = token.end()
     return join([*parts, line[last:], rest, *note])
@@ -174,18 +140,10 @@ def _token(token: re.Match[str], colors: Mapping[str, int]) -> Html:
         case "name":
             return tag("span", text, class_="sd-k")
         case _:
-            if inner := next((g for g in _AXIS_GROUPS if token[g]), None):
+            if inner := next((g for g in AXIS_GROUPS if token[g]), None):
                 start, end = token.start(inner) - token.start(), token.end(inner) - token.start()
                 return join([text[:start], _axis_labels(text[start:end], colors), text[end:]])
             return join([text])
-
-
-def _axes_of(token: re.Match[str]) -> Iterator[str]:
-    """Yield the names of the axes in a token."""
-    for group in ("many", "one", "marked"):
-        for axis in (token[group] or "").split(", "):
-            if axis.strip():
-                yield axis.partition(":")[0]
 
 
 def _axis_labels(text: str, colors: Mapping[str, int]) -> Html:

@@ -103,9 +103,10 @@ func @f(
 }
 """
     lines = to_dot(parse(text)).splitlines()
-    assert '  n0 [label="%x: f32[8@data]", shape=ellipse]' in lines
-    assert '  n0 -> n1 [label="%x: f32[8@data]"]' in lines
-    assert '  n1 -> n2 [label="%y: f32[8@data]"]' in lines
+    color = 'color="#0a4a99", fontcolor="#0a4a99"'
+    assert f'  n0 [label="%x: f32[8@data]", shape=ellipse, {color}]' in lines
+    assert f'  n0 -> n1 [label="%x: f32[8@data]", {color}]' in lines
+    assert f'  n1 -> n2 [label="%y: f32[8@data]", {color}]' in lines
 
 
 @given(any_modules())

@@ -6,10 +6,8 @@ from html.parser import HTMLParser
 import pytest
 
 import shardir
+from shardir.display.axis_colors import DARK_BACKGROUNDS, LIGHT_BACKGROUNDS, NUM_COLORS
 from shardir.display.html_elements import (
-    _DARK,
-    _LIGHT,
-    NUM_COLORS,
     Html,
     join,
     label,
@@ -176,9 +174,16 @@ def luminance(color: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-@pytest.mark.parametrize(("colors", "text"), [(_LIGHT, "#1b1f24"), (_DARK, "#e6edf3")])
+def contrast(color: str, other: str) -> float:
+    """The contrast of two colors (WCAG 2)."""
+    high, low = sorted((luminance(color), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize(
+    ("colors", "text"), [(LIGHT_BACKGROUNDS, "#1b1f24"), (DARK_BACKGROUNDS, "#e6edf3")]
+)
 def test_labels_have_a_high_contrast(colors: tuple[str, ...], text: str) -> None:
     assert len(colors) == NUM_COLORS
     for color in colors:
-        high, low = sorted((luminance(color), luminance(text)), reverse=True)
-        assert (high + 0.05) / (low + 0.05) >= 5.5
+        assert contrast(color, text) >= 5.5
