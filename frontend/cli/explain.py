@@ -103,10 +103,14 @@ def explain_program(
         if coverage:
             reports.append(explaining.coverage(module, **found))
         if not reports:
-            reports.append(explaining.summarize(module, **found))
-            if target.lowered is not None:
+            if target.lowered is None:
+                reports.append(explaining.summarize(module, **found))
+            else:
                 parted = Pipeline.parse(whole)(module)
-                reports.append(explaining.communication(parted, places=found["places"]))
+                reports = [
+                    explaining.summarize(module, partitioned=parted, **found),
+                    explaining.communication(parted, places=found["places"]),
+                ]
         _echo_report("\n\n".join(map(str, reports)), module)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from shardir.errors import suggest_name
-from shardir.ir.module import Value
+from shardir.ir.module import Module, Value
 from shardir.passes.explain.absences import absences
 from shardir.passes.explain.axis_origins import axis_chains, origin_annotations
 from shardir.passes.explain.conflicts import conflicts_of
@@ -13,7 +13,7 @@ from shardir.passes.explain.order_sensitivity import order_sensitivity_of
 from shardir.passes.explain.propagated_program import ExplainError, Program, propagate_with_history
 from shardir.passes.explain.reports import Annotation, Chain, Explanation, Summary
 from shardir.passes.explain.unused_annotations import stated_annotations
-from shardir.passes.explain.what_if import communication_totals
+from shardir.passes.explain.what_if import communication_totals, count_traffic
 from shardir.passes.propagation.propagate import Propagate
 from shardir.text.literals import format_name
 
@@ -92,10 +92,17 @@ def origins_of_value(history: FunctionHistory, value: Value) -> Iterator[AxisOri
 
 
 def summarize(
-    program: Program, *, propagate: Propagate | None = None, places: SourceLocations | None = None
+    program: Program,
+    *,
+    propagate: Propagate | None = None,
+    places: SourceLocations | None = None,
+    partitioned: Module | None = None,
 ) -> Summary:
     """Return the number of sharded values, the annotations, and the number of findings of each
-    kind."""
+    kind.
+
+    `partitioned` is the per-device program, which is made by default.
+    """
     run = propagate_with_history(program, propagate, places)
     histories = run.histories.values()
     values = [v for history in histories for v in history.made.values() if v.type.rank]
@@ -110,5 +117,7 @@ def summarize(
         tuple(row for history in histories for row in conflicts_of(history)),
         len(order_sensitivity_of(run, propagate or Propagate()).rows),
         sum(len(history.story.impassable) for history in histories),
-        communication_totals(run.module, propagate or Propagate()),
+        communication_totals(run.module, propagate or Propagate())
+        if partitioned is None
+        else count_traffic(partitioned),
     )

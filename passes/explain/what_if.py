@@ -183,6 +183,11 @@ def communication_totals(module: Module, propagate: Propagate) -> Traffic:
         program = Pipeline((replace(propagate, leave_open=True), *rest))(module)
     except PartitionError as error:
         return Traffic((), str(error))
+    return count_traffic(program)
+
+
+def count_traffic(program: Module) -> Traffic:
+    """Return the communication of a partitioned program by kind."""
     kinds: dict[str, tuple[int, int]] = {}
     for each in list_collectives(program):
         times = each.executions if each.executions is not None else 1
