@@ -20,8 +20,6 @@ from shardir.frontend.numpy.creation.placement import choose_placement, put_on_d
 from shardir.frontend.shardings.devices import is_abstract_assignment
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.shardings.sharding import Sharding, complete_spec
-from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, operand_dtype, splat
-from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.tracing.operands import (
     as_tracer,
     broadcast,
