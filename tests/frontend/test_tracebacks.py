@@ -300,7 +300,9 @@ def test_a_bug_keeps_all_frames(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("bug")
 
     # The code of a function of the package, with another name.
-    inside = eval(compile("lambda *args: broken()", jit_module.__file__, "eval"), {"broken": 0})
+    inside = eval(
+        compile("lambda *args, **options: broken()", jit_module.__file__, "eval"), {"broken": 0}
+    )
     inside.__globals__["broken"] = eval(
         compile("lambda: (_ for _ in ()).throw(RuntimeError('bug'))", jit_module.__file__, "eval")
     )
