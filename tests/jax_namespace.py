@@ -1,0 +1,252 @@
+"""The public names of JAX that shardir does not have, each with the reason.
+
+`missing_names` measures the names that an installed JAX has and shardir lacks. A name of a module
+that shardir lacks as a whole counts as the module.
+"""
+
+import warnings
+from importlib import import_module
+from types import MappingProxyType, ModuleType
+from typing import Any
+
+COMPARED = (
+    "jax",
+    "jax.ad_checkpoint",
+    "jax.custom_batching",
+    "jax.custom_derivatives",
+    "jax.debug",
+    "jax.distributed",
+    "jax.dlpack",
+    "jax.dtypes",
+    "jax.errors",
+    "jax.experimental.checkify",
+    "jax.experimental.custom_partitioning",
+    "jax.experimental.layout",
+    "jax.experimental.mesh_utils",
+    "jax.experimental.multihost_utils",
+    "jax.experimental.pjit",
+    "jax.experimental.shard_map",
+    "jax.export",
+    "jax.ffi",
+    "jax.flatten_util",
+    "jax.image",
+    "jax.lax",
+    "jax.lax.linalg",
+    "jax.monitoring",
+    "jax.nn",
+    "jax.nn.initializers",
+    "jax.numpy",
+    "jax.numpy.fft",
+    "jax.numpy.linalg",
+    "jax.ops",
+    "jax.profiler",
+    "jax.random",
+    "jax.scipy",
+    "jax.scipy.cluster",
+    "jax.scipy.fft",
+    "jax.scipy.integrate",
+    "jax.scipy.interpolate",
+    "jax.scipy.linalg",
+    "jax.scipy.ndimage",
+    "jax.scipy.optimize",
+    "jax.scipy.signal",
+    "jax.scipy.sparse.linalg",
+    "jax.scipy.special",
+    "jax.scipy.stats",
+    "jax.sharding",
+    "jax.stages",
+    "jax.tree",
+    "jax.tree_util",
+    "jax.typing",
+)
+"""The modules of JAX whose names are compared."""
+
+EXPERIMENTAL_MODULES = (
+    "buffer_callback", "checkify", "colocated_python", "compilation_cache", "compute_on",
+    "custom_partitioning", "fused", "hijax", "jet", "key_reuse", "layout", "mesh_utils",
+    "multihost_utils", "ode", "pallas", "pjit", "rnn", "scheduling_groups", "serialize_executable",
+    "shard_map", "sparse", "topologies", "transfer", "xla_metadata",
+)  # fmt: skip
+"""The modules of `jax.experimental`, which its `dir` lists only if they have been imported."""
+
+PUBLIC_IN_EXPERIMENTAL = MappingProxyType(
+    {
+        "jax.experimental.custom_partitioning": (
+            "ArrayMapping", "BATCHING", "CompoundFactor", "SdyShardingRule", "custom_partitioning",
+        ),
+        "jax.experimental.mesh_utils": ("create_device_mesh", "create_hybrid_device_mesh"),
+        "jax.experimental.multihost_utils": (
+            "assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array",
+            "host_local_array_to_global_array", "live_devices", "process_allgather",
+            "reached_preemption_sync_point", "sync_global_devices",
+        ),
+        "jax.experimental.shard_map": ("shard_map",),
+    }
+)  # fmt: skip
+"""The documented names of modules that also expose their imports."""
+
+REASONS: dict[str, str] = {
+    "JAX's primitives identify equations of its programs; the programs of shardir consist of "
+    "operations, which `shardir.ir` and `docs/extending.md` describe.": """
+        jax.lax.*_p jax.lax.linalg.*_p jax.random.random_gamma_p
+    """,
+    "Arrays of shardir are immutable: a program has no mutable references.": """
+        jax.Ref jax.ds jax.empty_ref jax.free_ref jax.freeze jax.new_ref jax.ref
+    """,
+    "The name is a module of JAX's implementation, not an interface for programs.": """
+        jax.ad jax.api_util jax.core jax.interpreters jax.lib jax.version
+    """,
+    "The option changes how JAX itself traces or compiles, and has no counterpart here.": """
+        jax.allow_f16_reductions jax.array_garbage_collection_guard jax.auto_pcast
+        jax.enable_custom_prng jax.jax2tf_associative_scan_reductions jax.legacy_prng_key
+        jax.make_user_context jax.no_execution jax.no_tracing
+        jax.remove_size_one_mesh_axis_from_type jax.softmax_custom_jvp jax.thread_guard
+    """,
+    "JAX documents it as an older name of `process_count` or `process_index`.": """
+        jax.host_count jax.host_id jax.host_ids
+    """,
+    "Arrays of shardir are dense.": """
+        jax.experimental.sparse
+    """,
+    "The kernels of the backends are written by their code generators; a kernel of the user joins "
+    "a program as an operation of a backend (`docs/extending.md`) or as a host callback.": """
+        jax.experimental.buffer_callback jax.experimental.pallas
+    """,
+    "The module calls kernels of cuDNN; `lax.scan` expresses the same recurrence.": """
+        jax.experimental.rnn
+    """,
+    "The module annotates or fuses equations for XLA, which does not run these programs.": """
+        jax.experimental.compute_on jax.experimental.fused jax.experimental.scheduling_groups
+        jax.experimental.xla_metadata
+    """,
+    "The module serves accelerators that XLA's runtimes manage.": """
+        jax.experimental.colocated_python jax.experimental.topologies jax.experimental.transfer
+    """,
+    "The module extends the types of JAX's programs.": """
+        jax.experimental.hijax
+    """,
+}
+"""The names that are absent on purpose; a pattern ends in `*_p`."""
+
+UNFINISHED = """
+    jax.Shard jax.ad_checkpoint.Offloadable jax.ad_checkpoint.Recompute
+    jax.ad_checkpoint.Saveable jax.ad_checkpoint.print_saved_residuals jax.check_tracer_leaks
+    jax.checking_leaks jax.clear_caches jax.custom_batching jax.custom_derivatives
+    jax.debug.DebugEffect jax.debug.OrderedDebugEffect jax.debug.log jax.debug_infs
+    jax.debug_key_reuse jax.debug_nans jax.default_matmul_precision jax.default_prng_impl
+    jax.dlpack jax.dtypes.TypePromotionError jax.enable_checks
+    jax.errors.ConcretizationTypeError jax.errors.InconclusiveDimensionOperation
+    jax.errors.JAXIndexError jax.errors.JAXTypeError jax.errors.JaxRuntimeError
+    jax.errors.JaxprTypeError jax.errors.KeyReuseError jax.errors.NonConcreteBooleanIndexError
+    jax.errors.TracerArrayConversionError jax.errors.TracerBoolConversionError
+    jax.errors.TracerIntegerConversionError jax.errors.UnexpectedTracerError
+    jax.experimental.checkify jax.experimental.compilation_cache
+    jax.experimental.custom_partitioning jax.experimental.jet jax.experimental.key_reuse
+    jax.experimental.layout jax.experimental.mesh_utils.create_hybrid_device_mesh
+    jax.experimental.multihost_utils.live_devices
+    jax.experimental.multihost_utils.reached_preemption_sync_point jax.experimental.ode
+    jax.experimental.serialize_executable jax.explain_cache_misses jax.export jax.ffi
+    jax.float0 jax.fwd_and_bwd jax.image jax.jacobian jax.lax.AccuracyMode
+    jax.lax.ConvGeneralDilatedDimensionNumbers jax.lax.DotAlgorithm jax.lax.DotAlgorithmPreset
+    jax.lax.DotDimensionNumbers jax.lax.PrecisionLike jax.lax.RaggedDotDimensionNumbers
+    jax.lax.RandomAlgorithm jax.lax.Tolerance jax.lax.after_all
+    jax.lax.conv_general_dilated_local jax.lax.conv_general_dilated_patches
+    jax.lax.create_token jax.lax.dce_sink jax.lax.igamma_grad_a
+    jax.lax.linalg.EigImplementation jax.lax.linalg.EighImplementation
+    jax.lax.linalg.SvdAlgorithm jax.lax.linalg.hessenberg jax.lax.linalg.ormqr
+    jax.lax.linalg.schur jax.lax.linalg.tridiagonal jax.lax.mulhi jax.lax.precv jax.lax.psend
+    jax.lax.ragged_all_to_all jax.lax.ragged_dot_general jax.lax.random_gamma_grad
+    jax.lax.rng_bit_generator jax.lax.stage jax.log_compiles jax.make_jaxpr jax.memory
+    jax.monitoring jax.numpy.frompyfunc jax.numpy.ufunc jax.numpy_dtype_promotion
+    jax.numpy_rank_promotion jax.ops.segment_max jax.ops.segment_min jax.ops.segment_prod
+    jax.ops.segment_sum jax.print_environment_info jax.process_indices jax.profiler
+    jax.scipy.cluster jax.scipy.fft jax.scipy.integrate jax.scipy.interpolate
+    jax.scipy.linalg.fiedler_companion jax.scipy.linalg.funm jax.scipy.linalg.hessenberg
+    jax.scipy.linalg.qr_multiply jax.scipy.linalg.rsf2csf jax.scipy.linalg.schur
+    jax.scipy.ndimage jax.scipy.optimize jax.scipy.signal jax.scipy.special.bernoulli
+    jax.scipy.special.bessel_jn jax.scipy.special.boxcox jax.scipy.special.boxcox1p
+    jax.scipy.special.comb jax.scipy.special.dawsn jax.scipy.special.erfcx
+    jax.scipy.special.exp1 jax.scipy.special.expi jax.scipy.special.expn
+    jax.scipy.special.fresnel jax.scipy.special.hyp1f1 jax.scipy.special.hyp2f1
+    jax.scipy.special.loggamma jax.scipy.special.owens_t jax.scipy.special.sici
+    jax.scipy.special.spence jax.scipy.special.sph_harm_y jax.scipy.special.wofz
+    jax.scipy.stats.betabinom jax.scipy.stats.binom jax.scipy.stats.gaussian_kde
+    jax.scipy.stats.gennorm jax.scipy.stats.gumbel_l jax.scipy.stats.gumbel_r
+    jax.scipy.stats.mode jax.scipy.stats.multinomial jax.scipy.stats.nbinom
+    jax.scipy.stats.rankdata jax.scipy.stats.sem jax.scipy.stats.truncnorm
+    jax.scipy.stats.vonmises jax.scipy.stats.wrapcauchy
+    jax.sharding.make_single_device_sharding jax.stages jax.threefry_partitionable
+    jax.transfer_guard jax.transfer_guard_device_to_device jax.transfer_guard_device_to_host
+    jax.transfer_guard_host_to_device jax.tree_util.default_registry jax.typing
+"""
+"""The names that are absent, but for no reason of principle."""
+
+IN_PROGRESS = """
+    jax.auto_axes jax.reshard jax.typeof jax.sharding.AbstractDevice jax.sharding.ManualAxisType
+    jax.sharding.use_abstract_mesh
+    jax.numpy.float4_e2m1fn jax.numpy.float6_e2m3fn jax.numpy.float6_e3m2fn jax.numpy.float8_e3m4
+    jax.numpy.float8_e4m3 jax.numpy.float8_e4m3b11fnuz jax.numpy.float8_e4m3fn
+    jax.numpy.float8_e4m3fnuz jax.numpy.float8_e5m2 jax.numpy.float8_e5m2fnuz
+    jax.numpy.float8_e8m0fnu jax.numpy.int1 jax.numpy.int2 jax.numpy.int4 jax.numpy.uint1
+    jax.numpy.uint2 jax.numpy.uint4
+    jax.lax.scaled_dot jax.nn.get_scaled_dot_general_config jax.nn.scaled_dot_general
+    jax.nn.scaled_matmul
+"""
+"""Names of explicit sharding and of small dtypes, which may exist or not."""
+
+
+def reasons() -> dict[str, str]:
+    """Return the reason for each name, and for each pattern."""
+    return {name: reason for reason, names in REASONS.items() for name in names.split()}
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Return whether a pattern of `REASONS` stands for a name."""
+    if not pattern.endswith("*_p"):
+        return name == pattern
+    module = pattern.removesuffix("*_p")
+    return name.startswith(module) and "." not in name[len(module) :] and name.endswith("_p")
+
+
+def missing_names() -> set[str]:
+    """Return the public names of JAX that shardir lacks, without those that JAX deprecates."""
+    missing = {
+        f"jax.experimental.{name}"
+        for name in EXPERIMENTAL_MODULES
+        if _module_here(f"jax.experimental.{name}") is None
+    }
+    for module in COMPARED:
+        here = _module_here(module)
+        if here is None:
+            missing.add(module)
+        else:
+            missing |= {
+                f"{module}.{name}" for name in _public_names(module) if not _has(here, name)
+            }
+    return missing
+
+
+def _has(module: Any, name: str) -> bool:
+    return hasattr(module, name) or _module_here(f"{module.__name__}.{name}") is not None
+
+
+def _module_here(name: str) -> ModuleType | None:
+    """Return the module of shardir that corresponds to a module of JAX, if it exists."""
+    try:
+        return import_module(name.replace("jax", "shardir", 1))
+    except ImportError:
+        return None
+
+
+def _public_names(module: str) -> list[str]:
+    if module in PUBLIC_IN_EXPERIMENTAL:
+        return list(PUBLIC_IN_EXPERIMENTAL[module])
+    theirs = import_module(module)
+    deprecated = getattr(theirs, "_deprecations", {})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)
+        return [
+            name
+            for name in dir(theirs)
+            if not name.startswith("_") and name not in deprecated and hasattr(theirs, name)
+        ]
