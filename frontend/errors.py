@@ -7,7 +7,16 @@ class for such arguments inherits from both, so that code that catches either on
 from collections.abc import Callable
 from typing import Any
 
-from shardir.errors import ShardirError
+from shardir.errors import (
+    ConcretizationTypeError,
+    JaxRuntimeError,
+    NonConcreteBooleanIndexError,
+    ShardirError as ShardirError,
+    TracerArrayConversionError,
+    TracerBoolConversionError,
+    TracerIntegerConversionError,
+    UnexpectedTracerError,
+)
 
 
 class NanError(ShardirError, FloatingPointError):
@@ -69,13 +78,25 @@ class IncompatibleDevicesError(ShardirError, ValueError):
     """
 
 
-class TracedValueError(ShardirError, TypeError):
+class TracedValueError(ConcretizationTypeError):
     """An operation needs the concrete elements of a traced value."""
 
 
-class TracedBoolError(TracedValueError, ValueError):
+class TracedTruthError(TracedValueError, TracerBoolConversionError):
+    """An operation needs the truth value of a traced array."""
+
+
+class TracedBoolError(TracedTruthError, ValueError):
     """An operation needs the truth value of a traced array that does not have exactly one
     element."""
+
+
+class TracedArrayError(TracedValueError, TracerArrayConversionError):
+    """A traced value is converted to a NumPy array."""
+
+
+class TracedIntegerError(TracedValueError, TracerIntegerConversionError):
+    """A traced value is used where Python needs an integer."""
 
 
 class TracedShardingError(TracedValueError, AttributeError):
@@ -83,7 +104,7 @@ class TracedShardingError(TracedValueError, AttributeError):
     compiled."""
 
 
-class TracedMaskError(TracedValueError, IndexError):
+class TracedMaskError(TracedValueError, NonConcreteBooleanIndexError):
     """A traced mask is used as an index, so the number of selected elements is unknown."""
 
 
@@ -91,7 +112,7 @@ class OutsideTraceError(ShardirError, RuntimeError):
     """An operation that is only valid inside of a trace is used outside of one."""
 
 
-class LeakedTracerError(ShardirError, TypeError, RuntimeError):
+class LeakedTracerError(UnexpectedTracerError, RuntimeError):
     """A traced value is used outside of the trace to which it belongs, or after that trace has
     ended.
     """
@@ -113,7 +134,7 @@ class RecursiveError(ShardirError, RecursionError):
     """A function calls itself while it is traced, so tracing does not terminate."""
 
 
-class DeletedArrayError(ShardirError, RuntimeError):
+class DeletedArrayError(JaxRuntimeError):
     """An array is used after its buffers were donated or deleted."""
 
 

@@ -81,6 +81,7 @@ TABLE = {
     "shardir.debug": (),
     "shardir.distributed": (),
     "shardir.dtypes": (),
+    "shardir.errors": (),
     "shardir.experimental": (),
     "shardir.extend": (),
     "shardir.flatten_util": (),
@@ -99,7 +100,7 @@ TABLE = {
     "shardir.tree_util": (),
     # IR
     "shardir.op_rules.custom_rules": ("register_rule", "rules"),
-    "shardir.errors": ("ShardirError",),
+    "shardir.frontend.errors": ("ShardirError",),
     "shardir.ir.module": ("Block", "Function", "Loc", "Module", "Op", "Value"),
     "shardir.compilation_progress": ("Progress", "progress"),
     "shardir.op_rules.rule_notation": ("ShardingRule", "sharding_rule"),
@@ -115,6 +116,7 @@ if TYPE_CHECKING:
         debug as debug,
         distributed as distributed,
         dtypes as dtypes,
+        errors as errors,
         experimental as experimental,
         extend as extend,
         flatten_util as flatten_util,
@@ -133,7 +135,6 @@ if TYPE_CHECKING:
         tree_util as tree_util,
     )
     from shardir.compilation_progress import Progress as Progress, progress as progress
-    from shardir.errors import ShardirError as ShardirError
     from shardir.frontend.arrays.array import ShapeDtypeStruct as ShapeDtypeStruct
     from shardir.frontend.arrays.device_transfer import (
         block_until_ready as block_until_ready,
@@ -179,6 +180,7 @@ if TYPE_CHECKING:
         process_count as process_count,
         process_index as process_index,
     )
+    from shardir.frontend.errors import ShardirError as ShardirError
     from shardir.frontend.profiling.profile import Profile as Profile, profile as profile
     from shardir.frontend.shardings.devices import (
         Device as Device,

@@ -6,6 +6,17 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
+__all__ = [
+    "ConcretizationTypeError", "DifferentiateError", "DrawError",
+    "InconclusiveDimensionOperation", "InterpretError", "JAXIndexError", "JAXTypeError",
+    "JaxRuntimeError", "JaxprTypeError", "KeyReuseError", "MergeError", "NoRule",
+    "NonConcreteBooleanIndexError", "NumbersError", "OpaqueOperationError",
+    "OperationTypeError", "OutOfMemoryError", "ParseError", "PartitionError", "PipelineError",
+    "PropagateError", "RuleError", "ShardirError", "TimeLimitError",
+    "TracerArrayConversionError", "TracerBoolConversionError", "TracerIntegerConversionError",
+    "UnexpectedTracerError", "VectorizeError", "VerifyError",
+]  # fmt: skip
+
 MAX_MESSAGE_CHARACTERS = 8000
 """The maximum length of a message."""
 MAX_LINE_CHARACTERS = 1000
@@ -61,6 +72,56 @@ class ShardirError(Exception):
     """True if execution had started, so that donated arrays may have been overwritten."""
 
 
+class JAXTypeError(ShardirError, TypeError):
+    """Base class of errors about values whose elements are unknown while a function is traced."""
+
+
+class JAXIndexError(ShardirError, IndexError):
+    """Base class of errors about indices whose elements are unknown while a function is traced."""
+
+
+class ConcretizationTypeError(JAXTypeError):
+    """A function needs the concrete elements of a traced value."""
+
+
+class TracerArrayConversionError(JAXTypeError):
+    """A traced value is converted to a NumPy array."""
+
+
+class TracerBoolConversionError(ConcretizationTypeError):
+    """A traced value is used where Python needs a truth value."""
+
+
+class TracerIntegerConversionError(JAXTypeError):
+    """A traced value is used where Python needs an integer, such as an index of a list."""
+
+
+class NonConcreteBooleanIndexError(JAXIndexError):
+    """A traced mask is used as an index, so the number of selected elements is unknown."""
+
+
+class UnexpectedTracerError(JAXTypeError):
+    """A traced value is used after its trace has ended, or in a trace that does not enclose it."""
+
+
+class JaxRuntimeError(ShardirError, RuntimeError):
+    """Base class of errors of programs that have been compiled: of their execution and memory."""
+
+
+class JaxprTypeError(ShardirError, TypeError):
+    """Base class of errors about programs that violate the rules of their representation."""
+
+
+class KeyReuseError(JAXTypeError):
+    """A random key is used twice. No function raises it: keys are not tracked here."""
+
+
+class InconclusiveDimensionOperation(ShardirError):
+    """A comparison of symbolic dimensions has no answer. No function raises it: shapes here are
+    constant.
+    """
+
+
 class ParseError(ShardirError, ValueError):
     """Text that is not valid IR. The message shows the line and marks the token."""
 
@@ -112,7 +173,7 @@ class OperationTypeError(ShardirError, TypeError, ValueError):
     """
 
 
-class VerifyError(ShardirError, ValueError):
+class VerifyError(JaxprTypeError, ValueError):
     """A module that violates the rules of the IR; the message lists every fault."""
 
 
@@ -120,7 +181,7 @@ class PipelineError(ShardirError, ValueError):
     """A pipeline that cannot be built from its text."""
 
 
-class OutOfMemoryError(ShardirError, MemoryError):
+class OutOfMemoryError(JaxRuntimeError, MemoryError):
     """Memory that the system, or a limit, refuses. No state was changed."""
 
 
@@ -152,7 +213,7 @@ class MergeError(ShardirError, ValueError):
     """A per-device program that cannot be converted to one program over batched arrays."""
 
 
-class InterpretError(ShardirError, RuntimeError):
+class InterpretError(JaxRuntimeError):
     """A program that cannot be executed: invalid arguments, or diverging devices."""
 
 

@@ -134,15 +134,10 @@ UNFINISHED = """
     jax.checking_leaks jax.clear_caches jax.custom_batching jax.custom_derivatives
     jax.debug.DebugEffect jax.debug.OrderedDebugEffect jax.debug.log jax.debug_infs
     jax.debug_key_reuse jax.debug_nans jax.default_matmul_precision jax.default_prng_impl
-    jax.dlpack jax.dtypes.TypePromotionError jax.enable_checks
-    jax.errors.ConcretizationTypeError jax.errors.InconclusiveDimensionOperation
-    jax.errors.JAXIndexError jax.errors.JAXTypeError jax.errors.JaxRuntimeError
-    jax.errors.JaxprTypeError jax.errors.KeyReuseError jax.errors.NonConcreteBooleanIndexError
-    jax.errors.TracerArrayConversionError jax.errors.TracerBoolConversionError
-    jax.errors.TracerIntegerConversionError jax.errors.UnexpectedTracerError
-    jax.experimental.checkify jax.experimental.compilation_cache
-    jax.experimental.custom_partitioning jax.experimental.jet jax.experimental.key_reuse
-    jax.experimental.layout jax.experimental.mesh_utils.create_hybrid_device_mesh
+    jax.dlpack jax.dtypes.TypePromotionError jax.enable_checks jax.experimental.checkify
+    jax.experimental.compilation_cache jax.experimental.custom_partitioning
+    jax.experimental.jet jax.experimental.key_reuse jax.experimental.layout
+    jax.experimental.mesh_utils.create_hybrid_device_mesh
     jax.experimental.multihost_utils.live_devices
     jax.experimental.multihost_utils.reached_preemption_sync_point jax.experimental.ode
     jax.experimental.serialize_executable jax.explain_cache_misses jax.export jax.ffi

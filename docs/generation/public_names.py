@@ -22,7 +22,7 @@ CORE_MODULES = ("shardir._lazy", "shardir.ir")
 def public_modules() -> tuple[str, ...]:
     """Return the import names of all public modules, parents first.
 
-    These are the modules of `shardir/` that import their names lazily.
+    These are the modules of `shardir/` that import their names lazily, and the module of errors.
     """
     found = []
     for path in PACKAGE.rglob("*.py"):
@@ -31,7 +31,7 @@ def public_modules() -> tuple[str, ...]:
         name = ".".join(("shardir", *parts)).removesuffix(".__init__")
         text = path.read_text("utf-8")
         is_lazy = "import lazy_" in text and _lazy_call(ast.parse(text))
-        if is_lazy and name not in CORE_MODULES:
+        if name == "shardir.errors" or (is_lazy and name not in CORE_MODULES):
             found.append(name)
     return tuple(sorted(found))
 

@@ -12,8 +12,11 @@ from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.errors import (
     LeakedTracerError,
+    TracedArrayError,
     TracedBoolError,
+    TracedIntegerError,
     TracedShardingError,
+    TracedTruthError,
     TracedValueError,
 )
 from shardir.frontend.source_locations import CallSite, underline, with_location
@@ -114,6 +117,7 @@ class Tracer(Operators):
             "truth value",
             "choose elementwise with snp.where, between computations with lax.cond, loop with "
             "lax.while_loop, or make the argument it comes from static (static_argnums)",
+            TracedTruthError,
         )
 
     def _refuse_number(self, kind: str) -> NoReturn:
@@ -138,6 +142,7 @@ class Tracer(Operators):
             "index arrays with it directly, loop with lax.fori_loop, slice with "
             "lax.dynamic_slice, or make the argument it comes from static (static_argnums): "
             "shapes and Python's range need concrete integers",
+            TracedIntegerError,
         )
 
     def item(self, *index: int) -> Any:
@@ -151,6 +156,7 @@ class Tracer(Operators):
             "NumPy array",
             "use the function of the same name in shardir.numpy instead of NumPy's, or convert "
             "the result outside of the traced function",
+            TracedArrayError,
         )
 
     def __len__(self) -> int:
