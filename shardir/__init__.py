@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 
 TABLE = {
     # user programs
-    "shardir.frontend.arrays.array": ("Array", "ShapeDtypeStruct"),
+    "shardir.frontend.arrays.array": ("Array", "ShapeDtypeStruct", "Shard"),
     "shardir.frontend.distributed.array_assembly": (
         "make_array_from_callback",
         "make_array_from_process_local_data",
@@ -23,7 +23,15 @@ TABLE = {
     ),
     "shardir.frontend.dispatch.callbacks": ("io_callback", "pure_callback"),
     "shardir.frontend.transforms.rematerialization": ("checkpoint", "checkpoint_policies", "remat"),
-    "shardir.frontend.config": ("config", "cpu_devices", "enable_x64", "set_cpu_devices"),
+    "shardir.frontend.config": (
+        "config",
+        "cpu_devices",
+        "debug_nans",
+        "enable_x64",
+        "log_compiles",
+        "set_cpu_devices",
+        "threefry_partitionable",
+    ),
     "shardir.frontend.transforms.custom_jvp": ("custom_jvp",),
     "shardir.frontend.transforms.custom_vjp": ("custom_gradient", "custom_vjp"),
     "shardir.frontend.transforms.custom_vmap": ("custom_vmap", "sequential_vmap"),
@@ -43,8 +51,8 @@ TABLE = {
         "named_call",
         "named_scope",
     ),
-    "shardir.frontend.transforms.jacobians": ("hessian", "jacfwd", "jacrev"),
-    "shardir.frontend.dispatch.jit": ("Compiled", "Lowered", "jit"),
+    "shardir.frontend.transforms.jacobians": ("hessian", "jacfwd", "jacobian", "jacrev"),
+    "shardir.frontend.dispatch.jit": ("Compiled", "Lowered", "clear_caches", "jit"),
     "shardir.frontend.transforms.linear_transpose": ("closure_convert", "linear_transpose"),
     "shardir.frontend.transforms.smap": ("smap",),
     "shardir.frontend.shardings.mesh": ("Mesh", "create_device_mesh", "make_mesh"),
@@ -62,7 +70,7 @@ TABLE = {
     "shardir.frontend.tracing.typeof": ("ShapedArray", "typeof"),
     "shardir.frontend.arrays.stacked_transfer": ("device_put_replicated", "device_put_sharded"),
     "shardir.frontend.shardings.positional_sharding": ("PositionalSharding",),
-    "shardir.frontend.distributed.processes": ("process_count", "process_index"),
+    "shardir.frontend.distributed.processes": ("process_count", "process_index", "process_indices"),
     "shardir.frontend.profiling.profile": ("Profile", "profile"),
     "shardir.frontend.transforms.segments": (
         "segment_max",
@@ -76,6 +84,14 @@ TABLE = {
     "shardir.frontend.shardings.sharding": ("NamedSharding", "SingleDeviceSharding"),
     "shardir.frontend.transforms.grad": ("grad", "value_and_grad"),
     "shardir.frontend.transforms.vmap": ("vmap",),
+    "shardir.custom_batching": (),
+    "shardir.custom_derivatives": (),
+    "shardir.dlpack": (),
+    "shardir.stages": (),
+    "shardir.typing": (),
+    "shardir.frontend.dtypes": ("float0",),
+    "shardir.frontend.transforms.forward_and_backward": ("fwd_and_bwd",),
+    "shardir.frontend.environment_info": ("print_environment_info",),
     "shardir.ad_checkpoint": (),
     "shardir.checkpoints": (),
     "shardir.debug": (),
@@ -113,8 +129,11 @@ if TYPE_CHECKING:
     from shardir import (
         ad_checkpoint as ad_checkpoint,
         checkpoints as checkpoints,
+        custom_batching as custom_batching,
+        custom_derivatives as custom_derivatives,
         debug as debug,
         distributed as distributed,
+        dlpack as dlpack,
         dtypes as dtypes,
         errors as errors,
         experimental as experimental,
@@ -130,12 +149,14 @@ if TYPE_CHECKING:
         report as report,
         scipy as scipy,
         sharding as sharding,
+        stages as stages,
         testing as testing,
         tree as tree,
         tree_util as tree_util,
+        typing as typing,
     )
     from shardir.compilation_progress import Progress as Progress, progress as progress
-    from shardir.frontend.arrays.array import ShapeDtypeStruct as ShapeDtypeStruct
+    from shardir.frontend.arrays.array import ShapeDtypeStruct as ShapeDtypeStruct, Shard as Shard
     from shardir.frontend.arrays.device_transfer import (
         block_until_ready as block_until_ready,
         copy_to_host_async as copy_to_host_async,
@@ -152,8 +173,11 @@ if TYPE_CHECKING:
     from shardir.frontend.config import (
         config as config,
         cpu_devices as cpu_devices,
+        debug_nans as debug_nans,
         enable_x64 as enable_x64,
+        log_compiles as log_compiles,
         set_cpu_devices as set_cpu_devices,
+        threefry_partitionable as threefry_partitionable,
     )
     from shardir.frontend.dispatch.callbacks import (
         io_callback as io_callback,
@@ -170,7 +194,12 @@ if TYPE_CHECKING:
         named_call as named_call,
         named_scope as named_scope,
     )
-    from shardir.frontend.dispatch.jit import Compiled as Compiled, Lowered as Lowered, jit as jit
+    from shardir.frontend.dispatch.jit import (
+        Compiled as Compiled,
+        Lowered as Lowered,
+        clear_caches as clear_caches,
+        jit as jit,
+    )
     from shardir.frontend.distributed.array_assembly import (
         make_array_from_callback as make_array_from_callback,
         make_array_from_process_local_data as make_array_from_process_local_data,
@@ -179,7 +208,10 @@ if TYPE_CHECKING:
     from shardir.frontend.distributed.processes import (
         process_count as process_count,
         process_index as process_index,
+        process_indices as process_indices,
     )
+    from shardir.frontend.dtypes import float0 as float0
+    from shardir.frontend.environment_info import print_environment_info as print_environment_info
     from shardir.frontend.errors import ShardirError as ShardirError
     from shardir.frontend.profiling.profile import Profile as Profile, profile as profile
     from shardir.frontend.shardings.devices import (
@@ -215,10 +247,12 @@ if TYPE_CHECKING:
         custom_vmap as custom_vmap,
         sequential_vmap as sequential_vmap,
     )
+    from shardir.frontend.transforms.forward_and_backward import fwd_and_bwd as fwd_and_bwd
     from shardir.frontend.transforms.grad import grad as grad, value_and_grad as value_and_grad
     from shardir.frontend.transforms.jacobians import (
         hessian as hessian,
         jacfwd as jacfwd,
+        jacobian as jacobian,
         jacrev as jacrev,
     )
     from shardir.frontend.transforms.jvp_vjp import jvp as jvp, linearize as linearize, vjp as vjp

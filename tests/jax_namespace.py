@@ -97,13 +97,24 @@ REASONS: dict[str, str] = {
         jax.ad jax.api_util jax.core jax.interpreters jax.lib jax.version
     """,
     "The option changes how JAX itself traces or compiles, and has no counterpart here.": """
-        jax.allow_f16_reductions jax.array_garbage_collection_guard jax.auto_pcast
+        jax.allow_f16_reductions jax.check_tracer_leaks jax.checking_leaks jax.enable_checks
+        jax.explain_cache_misses jax.array_garbage_collection_guard jax.auto_pcast
         jax.enable_custom_prng jax.jax2tf_associative_scan_reductions jax.legacy_prng_key
         jax.make_user_context jax.no_execution jax.no_tracing
         jax.remove_size_one_mesh_axis_from_type jax.softmax_custom_jvp jax.thread_guard
     """,
     "JAX documents it as an older name of `process_count` or `process_index`.": """
         jax.host_count jax.host_id jax.host_ids
+    """,
+    "`shardir.ops` contains the operations of the IR; `shardir` itself has the functions.": """
+        jax.ops.segment_max jax.ops.segment_min jax.ops.segment_prod jax.ops.segment_sum
+    """,
+    "Programs of shardir are modules of its IR, which `make_ir` returns.": """
+        jax.make_jaxpr
+    """,
+    "JAX reports events of its own implementation there; `log_compiles`, `cache_info` and "
+    "`profile` report those of shardir.": """
+        jax.monitoring
     """,
     "Arrays of shardir are dense.": """
         jax.experimental.sparse
@@ -129,19 +140,18 @@ REASONS: dict[str, str] = {
 """The names that are absent on purpose; a pattern ends in `*_p`."""
 
 UNFINISHED = """
-    jax.Shard jax.ad_checkpoint.Offloadable jax.ad_checkpoint.Recompute
-    jax.ad_checkpoint.Saveable jax.ad_checkpoint.print_saved_residuals jax.check_tracer_leaks
-    jax.checking_leaks jax.clear_caches jax.custom_batching jax.custom_derivatives
-    jax.debug.DebugEffect jax.debug.OrderedDebugEffect jax.debug.log jax.debug_infs
-    jax.debug_key_reuse jax.debug_nans jax.default_matmul_precision jax.default_prng_impl
-    jax.dlpack jax.dtypes.TypePromotionError jax.enable_checks jax.experimental.checkify
+    jax.ad_checkpoint.Offloadable jax.ad_checkpoint.Recompute jax.ad_checkpoint.Saveable
+    jax.ad_checkpoint.print_saved_residuals jax.custom_derivatives.custom_jvp_call_p
+    jax.custom_derivatives.custom_vjp_call_p jax.custom_derivatives.linear_call
+    jax.custom_derivatives.remat_opt_p jax.debug.DebugEffect jax.debug.OrderedDebugEffect
+    jax.debug.log jax.debug_infs jax.debug_key_reuse jax.default_matmul_precision
+    jax.default_prng_impl jax.dtypes.TypePromotionError jax.experimental.checkify
     jax.experimental.compilation_cache jax.experimental.custom_partitioning
     jax.experimental.jet jax.experimental.key_reuse jax.experimental.layout
     jax.experimental.mesh_utils.create_hybrid_device_mesh
     jax.experimental.multihost_utils.live_devices
     jax.experimental.multihost_utils.reached_preemption_sync_point jax.experimental.ode
-    jax.experimental.serialize_executable jax.explain_cache_misses jax.export jax.ffi
-    jax.float0 jax.fwd_and_bwd jax.image jax.jacobian jax.lax.AccuracyMode
+    jax.experimental.serialize_executable jax.export jax.ffi jax.image jax.lax.AccuracyMode
     jax.lax.ConvGeneralDilatedDimensionNumbers jax.lax.DotAlgorithm jax.lax.DotAlgorithmPreset
     jax.lax.DotDimensionNumbers jax.lax.PrecisionLike jax.lax.RaggedDotDimensionNumbers
     jax.lax.RandomAlgorithm jax.lax.Tolerance jax.lax.after_all
@@ -151,28 +161,25 @@ UNFINISHED = """
     jax.lax.linalg.SvdAlgorithm jax.lax.linalg.hessenberg jax.lax.linalg.ormqr
     jax.lax.linalg.schur jax.lax.linalg.tridiagonal jax.lax.mulhi jax.lax.precv jax.lax.psend
     jax.lax.ragged_all_to_all jax.lax.ragged_dot_general jax.lax.random_gamma_grad
-    jax.lax.rng_bit_generator jax.lax.stage jax.log_compiles jax.make_jaxpr jax.memory
-    jax.monitoring jax.numpy.frompyfunc jax.numpy.ufunc jax.numpy_dtype_promotion
-    jax.numpy_rank_promotion jax.ops.segment_max jax.ops.segment_min jax.ops.segment_prod
-    jax.ops.segment_sum jax.print_environment_info jax.process_indices jax.profiler
-    jax.scipy.cluster jax.scipy.fft jax.scipy.integrate jax.scipy.interpolate
-    jax.scipy.linalg.fiedler_companion jax.scipy.linalg.funm jax.scipy.linalg.hessenberg
-    jax.scipy.linalg.qr_multiply jax.scipy.linalg.rsf2csf jax.scipy.linalg.schur
-    jax.scipy.ndimage jax.scipy.optimize jax.scipy.signal jax.scipy.special.bernoulli
-    jax.scipy.special.bessel_jn jax.scipy.special.boxcox jax.scipy.special.boxcox1p
-    jax.scipy.special.comb jax.scipy.special.dawsn jax.scipy.special.erfcx
-    jax.scipy.special.exp1 jax.scipy.special.expi jax.scipy.special.expn
-    jax.scipy.special.fresnel jax.scipy.special.hyp1f1 jax.scipy.special.hyp2f1
-    jax.scipy.special.loggamma jax.scipy.special.owens_t jax.scipy.special.sici
-    jax.scipy.special.spence jax.scipy.special.sph_harm_y jax.scipy.special.wofz
-    jax.scipy.stats.betabinom jax.scipy.stats.binom jax.scipy.stats.gaussian_kde
-    jax.scipy.stats.gennorm jax.scipy.stats.gumbel_l jax.scipy.stats.gumbel_r
-    jax.scipy.stats.mode jax.scipy.stats.multinomial jax.scipy.stats.nbinom
-    jax.scipy.stats.rankdata jax.scipy.stats.sem jax.scipy.stats.truncnorm
-    jax.scipy.stats.vonmises jax.scipy.stats.wrapcauchy
-    jax.sharding.make_single_device_sharding jax.stages jax.threefry_partitionable
-    jax.transfer_guard jax.transfer_guard_device_to_device jax.transfer_guard_device_to_host
-    jax.transfer_guard_host_to_device jax.tree_util.default_registry jax.typing
+    jax.lax.rng_bit_generator jax.lax.stage jax.memory jax.numpy.frompyfunc jax.numpy.ufunc
+    jax.numpy_dtype_promotion jax.numpy_rank_promotion jax.profiler jax.scipy.cluster
+    jax.scipy.fft jax.scipy.integrate jax.scipy.interpolate jax.scipy.linalg.fiedler_companion
+    jax.scipy.linalg.funm jax.scipy.linalg.hessenberg jax.scipy.linalg.qr_multiply
+    jax.scipy.linalg.rsf2csf jax.scipy.linalg.schur jax.scipy.ndimage jax.scipy.optimize
+    jax.scipy.signal jax.scipy.special.bernoulli jax.scipy.special.bessel_jn
+    jax.scipy.special.boxcox jax.scipy.special.boxcox1p jax.scipy.special.comb
+    jax.scipy.special.dawsn jax.scipy.special.erfcx jax.scipy.special.exp1
+    jax.scipy.special.expi jax.scipy.special.expn jax.scipy.special.fresnel
+    jax.scipy.special.hyp1f1 jax.scipy.special.hyp2f1 jax.scipy.special.loggamma
+    jax.scipy.special.owens_t jax.scipy.special.sici jax.scipy.special.spence
+    jax.scipy.special.sph_harm_y jax.scipy.special.wofz jax.scipy.stats.betabinom
+    jax.scipy.stats.binom jax.scipy.stats.gaussian_kde jax.scipy.stats.gennorm
+    jax.scipy.stats.gumbel_l jax.scipy.stats.gumbel_r jax.scipy.stats.mode
+    jax.scipy.stats.multinomial jax.scipy.stats.nbinom jax.scipy.stats.rankdata
+    jax.scipy.stats.sem jax.scipy.stats.truncnorm jax.scipy.stats.vonmises
+    jax.scipy.stats.wrapcauchy jax.sharding.make_single_device_sharding jax.transfer_guard
+    jax.transfer_guard_device_to_device jax.transfer_guard_device_to_host
+    jax.transfer_guard_host_to_device jax.tree_util.default_registry
 """
 """The names that are absent, but for no reason of principle."""
 

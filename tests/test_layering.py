@@ -14,10 +14,13 @@ FACES = {
     "__init__",
     "__main__",
     "ad_checkpoint",
-    "cli",
     "checkpoints",
+    "cli",
+    "custom_batching",
+    "custom_derivatives",
     "debug",
     "distributed",
+    "dlpack",
     "dtypes",
     "experimental",
     "extend",
@@ -31,9 +34,11 @@ FACES = {
     "report",
     "scipy",
     "sharding",
+    "stages",
     "testing",
     "tree",
     "tree_util",
+    "typing",
 }
 """What in `shardir/` stands over the frontend, and nothing beneath may import."""
 

@@ -13,6 +13,11 @@ from shardir import _lazy
 
 ROOT = Path(__file__).parents[1]
 TABLES = (
+    "shardir.typing",
+    "shardir.stages",
+    "shardir.dlpack",
+    "shardir.custom_derivatives",
+    "shardir.custom_batching",
     "shardir",
     "shardir.ad_checkpoint",
     "shardir.checkpoints",

@@ -15,6 +15,10 @@ UINT_TYPE_CODE = 1
 """DLPack's type code of unsigned integers."""
 TYPE_CODES = {NUMPY_DTYPES["bf16"]: 4}
 """DLPack's type codes of dtypes that NumPy does not export."""
+NUMPY_EXPORTED = frozenset(
+    dtype for dtype in NUMPY_DTYPES.values() if dtype.kind in "biufc" and dtype not in TYPE_CODES
+)
+"""The dtypes that NumPy exports."""
 _DTYPES = {(code, dtype.itemsize * 8): dtype for dtype, code in TYPE_CODES.items()}
 TYPE_CODE_OFFSETS_BYTES = {b"dltensor": 20, b"dltensor_versioned": 52}
 """Byte offset of the type code in the structure of a capsule, by capsule name (dlpack.h)."""
@@ -40,6 +44,12 @@ def _element_type(capsule: Any) -> ctypes.Array[ctypes.c_uint8]:
     return (ctypes.c_uint8 * 2).from_address(
         _capsule_pointer(capsule, name) + TYPE_CODE_OFFSETS_BYTES[name]
     )
+
+
+def is_supported_dtype(dtype: Any) -> bool:
+    """Return whether arrays of an element type can be exchanged with other libraries."""
+    found = np.dtype(dtype)
+    return found in TYPE_CODES or found in NUMPY_EXPORTED
 
 
 def export_dlpack(numbers: NumpyArray, **options: Any) -> Any:

@@ -1,5 +1,6 @@
 """`jit`: functions that are traced once for each signature of the arguments, and run compiled."""
 
+import gc
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, Unpack, overload
 
@@ -132,3 +133,14 @@ def jit(
         )
 
     return decorate if fun is None else decorate(fun)
+
+
+def clear_caches() -> None:
+    """Remove the compiled programs of all functions that `jit` and `pmap` returned.
+
+    The next call of each function compiles it again. The function searches all objects that the
+    garbage collector knows. Objects that `gc.freeze` moved are not found.
+    """
+    for each in gc.get_objects():
+        if type(each) is JitFunction:
+            each.clear_cache()

@@ -34,6 +34,7 @@ from shardir.frontend.dispatch.execution_context import (
 from shardir.frontend.dispatch.lowering import check_boundary_divides, lower
 from shardir.frontend.dispatch.runnable import Runnable
 from shardir.frontend.dispatch.stages.stages import Lowered
+from shardir.frontend.dispatch.stages.traced import Traced
 from shardir.frontend.dispatch.traced_calls import (
     ArgumentLeaf,
     check_argument_leaf,
@@ -294,6 +295,11 @@ class JitFunction:
     def lower(self, *args: PyTree, **options: PyTree) -> Lowered:
         """Trace for these arguments, arrays or `ShapeDtypeStruct`s, without running the program."""
         return self._lower(args, options)
+
+    @traceback_boundary
+    def trace(self, *args: PyTree, **options: PyTree) -> Traced:
+        """Trace for these arguments, arrays or `ShapeDtypeStruct`s; see `Traced`."""
+        return Traced(self._lower(args, options), self._parameters.name)
 
     @traceback_boundary
     def eval_shape(self, *args: PyTree, **options: PyTree) -> Any:

@@ -67,3 +67,8 @@ def process_index() -> int:
 def process_count() -> int:
     """Return the number of processes that run this program."""
     return process_group().count
+
+
+def process_indices() -> list[int]:
+    """Return the indices of all processes that run this program."""
+    return list(range(process_group().count))

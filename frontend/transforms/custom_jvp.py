@@ -142,7 +142,8 @@ def _sum_parts(first: Any, *rest: Any) -> Any:
     return first
 
 
-def _symbolic_zero(a: AbstractValue) -> SymbolicZero:
+def symbolic_zero(a: AbstractValue) -> SymbolicZero:
+    """Return the zero tangent of a value; that of an integer has the empty type `float0`."""
     moves = a.type.dtype in INEXACT
     return SymbolicZero(a.type.shape, a.type.numpy if moves else FLOAT0)
 
@@ -166,7 +167,7 @@ def _trace_rule(
         ]
         if moves is not None:
             tangents = [
-                tangent if moved and a.type.dtype in INEXACT else _symbolic_zero(a)
+                tangent if moved and a.type.dtype in INEXACT else symbolic_zero(a)
                 for tangent, moved, a in zip(tangents, moves, abstracts, strict=False)
             ]
         args = (

@@ -103,6 +103,10 @@ def jacrev(
     return _jacobian("jacrev", fun, argnums, has_aux, holomorphic, rows)
 
 
+jacobian = jacrev
+"""The same function as `jacrev`."""
+
+
 def _jacobian_rows(
     pullback: Callable[[Any], Any],
     structure: tree.PyTreeDef,

@@ -92,6 +92,11 @@ class Lowered:
         return self._plan.module
 
     @property
+    def donated(self) -> Sequence[int]:
+        """The positions of donated arguments among the leaves of all arguments."""
+        return self._donated
+
+    @property
     def captured(self) -> Sequence[Array]:
         """The arrays that the function captures; they are the last arguments of the program."""
         return self._traced.captured

@@ -12,14 +12,6 @@ REPLACED_NAMES: Mapping[str, str] = {
 """The shardir names for JAX names that mean something else in shardir."""
 
 MOVED_NAMES: Mapping[str, str] = {
-    "jax.custom_batching.custom_vmap": "custom_vmap",
-    "jax.custom_batching.sequential_vmap": "sequential_vmap",
-    "jax.custom_derivatives.CustomVJPPrimal": "frontend.transforms.custom_vjp.CustomVJPPrimal",
-    "jax.custom_derivatives.SymbolicZero": "frontend.transforms.custom_jvp.SymbolicZero",
-    "jax.custom_derivatives.closure_convert": "closure_convert",
-    "jax.custom_derivatives.custom_gradient": "custom_gradient",
-    "jax.custom_derivatives.custom_jvp": "custom_jvp",
-    "jax.custom_derivatives.custom_vjp": "custom_vjp",
     "jax._src.util.safe_map": "interop.jax_shim.stubs.safe_map",
     "jax._src.util.safe_zip": "interop.jax_shim.stubs.safe_zip",
     "jax._src.util.unzip2": "interop.jax_shim.stubs.unzip2",
@@ -27,7 +19,6 @@ MOVED_NAMES: Mapping[str, str] = {
     "jax.core.Tracer": "frontend.tracing.tracer.Tracer",
     "jax.core.get_aval": "interop.jax_shim.stubs.typeof",
     "jax.core.ensure_compile_time_eval": "ensure_compile_time_eval",
-    "jax.debug_nans": "frontend.config.debug_nans",
     "jax.experimental.PartitionSpec": "sharding.PartitionSpec",
     "jax.experimental.enable_x64": "enable_x64",
     "jax.experimental.io_callback": "io_callback",
@@ -40,7 +31,6 @@ MOVED_NAMES: Mapping[str, str] = {
     "jax.interpreters.pxla.ShardedDeviceArray": "Array",
     "jax.interpreters.sharded_jit.PartitionSpec": "sharding.PartitionSpec",
     "jax.interpreters.xla.DeviceArray": "Array",
-    "jax.jacobian": "jacrev",
     "jax.lax.bessel_i0e": "scipy.special.i0e",
     "jax.lax.bessel_i1e": "scipy.special.i1e",
     "jax.lax.betainc": "scipy.special.betainc",
@@ -49,22 +39,14 @@ MOVED_NAMES: Mapping[str, str] = {
     "jax.lax.polygamma": "scipy.special.polygamma",
     "jax.lax.reciprocal": "numpy.reciprocal",
     "jax.lax.zeta": "scipy.special.zeta",
-    "jax.log_compiles": "frontend.config.log_compiles",
     "jax.make_jaxpr": "make_ir",
     "jax.numpy.DeviceArray": "Array",
-    "jax.dlpack.from_dlpack": "numpy.from_dlpack",
     "jax.ops.segment_max": "segment_max",
     "jax.ops.segment_min": "segment_min",
     "jax.ops.segment_prod": "segment_prod",
     "jax.ops.segment_sum": "segment_sum",
     "jax.sharding.use_abstract_mesh": "interop.jax_shim.stubs.use_abstract_mesh",
-    "jax.Shard": "frontend.arrays.array.Shard",
-    "jax.stages.Compiled": "Compiled",
-    "jax.stages.Lowered": "Lowered",
-    "jax.threefry_partitionable": "frontend.config.threefry_partitionable",
     "jax.tree_multimap": "tree_util.tree_map",
-    "jax.typing.ArrayLike": "interop.jax_shim.stubs.ArrayLike",
-    "jax.typing.DTypeLike": "interop.jax_shim.stubs.DTypeLike",
     "jax.xla.DeviceArray": "Array",
 }
 """The public shardir name, without `shardir.`, for each JAX name."""
@@ -104,9 +86,6 @@ CONTAINER_MODULES = frozenset(
         "jax._src.util",
         "jax.api",
         "jax.core",
-        "jax.custom_batching",
-        "jax.custom_derivatives",
-        "jax.dlpack",
         "jax.example_libraries",
         "jax.experimental.sharding",
         "jax.interpreters",
@@ -116,8 +95,6 @@ CONTAINER_MODULES = frozenset(
         "jax.lib",
         "jax.ops",
         "jax.profiler",
-        "jax.stages",
-        "jax.typing",
         "jax.xla",
     ]
 )
@@ -143,7 +120,7 @@ NO_OP_CONTEXTS = frozenset(
 )
 """Context managers that check or configure JAX; they do not affect results here."""
 
-NO_OP_FUNCTIONS = frozenset(["jax.clear_caches", "jax.effects_barrier", "jax.clear_backends"])
+NO_OP_FUNCTIONS = frozenset(["jax.effects_barrier", "jax.clear_backends"])
 """Functions that have no effect here."""
 
 

@@ -1,0 +1,91 @@
+"""The stage between a function and its lowered program, and the types of stages."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, final, runtime_checkable
+
+from shardir.frontend.dispatch.stages.stages import Lowered
+from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree
+from shardir.ir.module import Module
+
+CompilerOptions: TypeAlias = Mapping[str, str | bool]
+"""Options of compilers by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArgInfo:
+    """Shape and element type of an argument, and `donated`: the program may use its memory."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    donated: bool
+
+
+@final
+class Traced:
+    """A function traced for given arguments, the result of `jit(f).trace(*args)`."""
+
+    def __init__(self, lowered: Lowered, fun_name: str) -> None:
+        self._lowered = lowered
+        self.fun_name = fun_name
+
+    @property
+    def module(self) -> Module:
+        """The traced program."""
+        return self._lowered.module
+
+    @property
+    def in_tree(self) -> tree.PyTreeDef:
+        """The structure of the arguments, (positional, named)."""
+        return self._lowered.in_tree
+
+    @property
+    def out_tree(self) -> tree.PyTreeDef:
+        """The structure of the result."""
+        return self._lowered.out_tree
+
+    @property
+    def out_info(self) -> Any:
+        """The pytree of results with a `ShapeDtypeStruct` for each array."""
+        return self._lowered.out_info
+
+    @property
+    def args_info(self) -> Any:
+        """The pytree of arguments, (positional, named), with an `ArgInfo` for each array."""
+        params = self.module.main.body.params
+        donated = frozenset(self._lowered.donated)
+        infos = [
+            ArgInfo(param.type.shape, param.type.numpy, i in donated)
+            for i, param in enumerate(params[: self.in_tree.num_leaves])
+        ]
+        return tree.unflatten(self.in_tree, infos)
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """The positions of donated arguments among the leaves of all arguments."""
+        return tuple(sorted(self._lowered.donated))
+
+    def lower(self) -> Lowered:
+        """Return the lowered program."""
+        return self._lowered
+
+    def __repr__(self) -> str:
+        return f"<trace of {self.fun_name}>"
+
+
+@runtime_checkable
+class Wrapped(Protocol):
+    """A function that `jit` or `pmap` returned: it can be called, traced and lowered."""
+
+    def __call__(self, *args: PyTree, **options: PyTree) -> Any:
+        """Call the function."""
+        ...
+
+    def trace(self, *args: PyTree, **options: PyTree) -> Traced:
+        """Trace the function for these arguments."""
+        ...
+
+    def lower(self, *args: PyTree, **options: PyTree) -> Lowered:
+        """Trace and lower the function for these arguments."""
+        ...

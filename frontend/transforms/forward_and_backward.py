@@ -1,0 +1,44 @@
+"""`fwd_and_bwd`: the two passes of a derivative as separate compiled functions."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.dispatch.jit import jit
+from shardir.frontend.pytree.tree_checks import check_function
+from shardir.frontend.pytree_types import PyTree, UserFunction
+from shardir.frontend.transforms.jvp_vjp import vjp
+
+
+def fwd_and_bwd(
+    fun: UserFunction, argnums: int | Sequence[int], has_aux: bool = False, jitted: bool = True
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return the forward pass and the backward pass of `fun` as two functions.
+
+    `forward(*args)` returns the results of `fun` and residuals, with `has_aux` also the auxiliary
+    values. `backward(residuals, cotangents)` returns the gradients of the arguments `argnums`: one
+    gradient for an integer, a tuple for a sequence. With `jitted`, both are compiled, so that a
+    loop over steps compiles each of them once; `vjp` alone returns another function at each step.
+    """
+    check_function("fwd_and_bwd", fun)
+    is_single = isinstance(argnums, int)
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+    def forward(*args: PyTree) -> Any:
+        places = [
+            check_integer("argnums of fwd_and_bwd", n, -len(args), len(args) - 1) for n in numbers
+        ]
+
+        def of_differentiated(*differentiated: PyTree) -> Any:
+            every = list(args)
+            for place, value in zip(places, differentiated, strict=True):
+                every[place] = value
+            return fun(*every)
+
+        return vjp(of_differentiated, *(args[place] for place in places), has_aux=has_aux)
+
+    def backward(residuals: Any, cotangents: PyTree) -> Any:
+        gradients = residuals(cotangents)
+        return gradients[0] if is_single else gradients
+
+    return (jit(forward), jit(backward)) if jitted else (forward, backward)

@@ -1,0 +1,22 @@
+"""The stages of a jitted function: wrapped, traced, lowered, compiled."""
+
+from typing import TYPE_CHECKING
+
+from shardir._lazy import lazy_names
+
+TABLE = {
+    "shardir.frontend.dispatch.jit": ("Compiled", "Lowered"),
+    "shardir.frontend.dispatch.stages.traced": ("ArgInfo", "CompilerOptions", "Traced", "Wrapped"),
+}
+"""The public names that each module defines."""
+
+if TYPE_CHECKING:
+    from shardir.frontend.dispatch.jit import Compiled as Compiled, Lowered as Lowered
+    from shardir.frontend.dispatch.stages.traced import (
+        ArgInfo as ArgInfo,
+        CompilerOptions as CompilerOptions,
+        Traced as Traced,
+        Wrapped as Wrapped,
+    )
+else:
+    __getattr__, __dir__ = lazy_names(__name__, TABLE)
