@@ -116,6 +116,14 @@ REASONS: dict[str, str] = {
     "`profile` report those of shardir.": """
         jax.monitoring
     """,
+    "Traces are files of `start_trace` and `trace`: there is no server and no option of XLA.": """
+        jax.profiler.ProfileOptions jax.profiler.register_subprocess jax.profiler.start_server
+        jax.profiler.stop_server jax.profiler.ProfileData jax.profiler.ProfileEvent
+        jax.profiler.ProfilePlane
+    """,
+    "`live_arrays` lists the memory of arrays, `memory_analysis` that of a program.": """
+        jax.profiler.device_memory_profile jax.profiler.save_device_memory_profile
+    """,
     "Arrays of shardir are dense.": """
         jax.experimental.sparse
     """,
@@ -162,8 +170,8 @@ UNFINISHED = """
     jax.lax.linalg.schur jax.lax.linalg.tridiagonal jax.lax.mulhi jax.lax.precv jax.lax.psend
     jax.lax.ragged_all_to_all jax.lax.ragged_dot_general jax.lax.random_gamma_grad
     jax.lax.rng_bit_generator jax.lax.stage jax.memory jax.numpy.frompyfunc jax.numpy.ufunc
-    jax.numpy_dtype_promotion jax.numpy_rank_promotion jax.profiler jax.scipy.cluster
-    jax.scipy.fft jax.scipy.integrate jax.scipy.interpolate jax.scipy.linalg.fiedler_companion
+    jax.numpy_dtype_promotion jax.numpy_rank_promotion jax.scipy.cluster jax.scipy.fft
+    jax.scipy.integrate jax.scipy.interpolate jax.scipy.linalg.fiedler_companion
     jax.scipy.linalg.funm jax.scipy.linalg.hessenberg jax.scipy.linalg.qr_multiply
     jax.scipy.linalg.rsf2csf jax.scipy.linalg.schur jax.scipy.ndimage jax.scipy.optimize
     jax.scipy.signal jax.scipy.special.bernoulli jax.scipy.special.bessel_jn

@@ -30,6 +30,7 @@ FACES = {
     "nn",
     "numpy",
     "optim",
+    "profiler",
     "random",
     "report",
     "scipy",

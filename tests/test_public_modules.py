@@ -13,6 +13,7 @@ from shardir import _lazy
 
 ROOT = Path(__file__).parents[1]
 TABLES = (
+    "shardir.profiler",
     "shardir.typing",
     "shardir.stages",
     "shardir.dlpack",

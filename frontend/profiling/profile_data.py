@@ -7,8 +7,8 @@ The first functions determine names, source locations and time spans of operatio
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -259,33 +259,55 @@ def _format_time(seconds: float) -> str:
 def _trace_events(profile: Profile) -> list[dict[str, Any]]:
     """Return the last run as events of Chrome's trace format."""
     run = profile.runs[-1]
+    return run_events(profile.name, run, {"calls": [NamedSpan(profile.name, run.begin, run.end)]})
+
+
+@dataclass(frozen=True)
+class NamedSpan:
+    """A named span of time (of `time.monotonic_ns`) beside the activities, with further facts."""
+
+    name: str
+    begin: int
+    end: int
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+def run_events(
+    name: str, run: ProfiledRun, others: Mapping[str, Sequence[NamedSpan]]
+) -> list[dict[str, Any]]:
+    """Return a run as events of Chrome's trace format; `others` are spans for further tracks."""
     threads = sorted({span.thread for span in run.spans})
-    tracks = {"calls": 0, "operations": 1} | {thread_name(t): 2 + i for i, t in enumerate(threads)}
+    names = [*others, "operations", *map(thread_name, threads)]
+    tracks = {track: number for number, track in enumerate(names)}
     events: list[dict[str, Any]] = [
-        {"ph": "M", "pid": 0, "name": "process_name", "args": {"name": f"shardir {profile.name}"}}
+        {"ph": "M", "pid": 0, "name": "process_name", "args": {"name": f"shardir {name}"}}
     ]
-    for name, number in tracks.items():
-        named = {"ph": "M", "pid": 0, "tid": number, "args": {"name": name}}
+    for track, number in tracks.items():
+        named = {"ph": "M", "pid": 0, "tid": number, "args": {"name": track}}
         events += [
             {**named, "name": "thread_name"},
             {**named, "name": "thread_sort_index", "args": {"sort_index": number}},
         ]
 
-    def add(name: str, track: str, begin: int, end: int, category: str = "", **args: Any) -> None:
+    def add(
+        name: str, track: str, begin: int, end: int, category: str, args: Mapping[str, Any]
+    ) -> None:
         events.append(
             {
                 "ph": "X",
                 "pid": 0,
                 "tid": tracks[track],
                 "name": name,
-                "cat": category or track,
+                "cat": category,
                 "ts": (begin - run.begin) / 1e3,
                 "dur": (end - begin) / 1e3,
-                "args": args,
+                "args": {**args},
             }
         )
 
-    add(profile.name, "calls", run.begin, run.end)
+    for track, spans_of_track in others.items():
+        for each in spans_of_track:
+            add(each.name, track, each.begin, each.end, track, each.args)
     for spans in _group_by_execution(run.spans):
         activity = spans[0].activity
         begin, end = spans[0].begin, max(span.end for span in spans)
@@ -295,11 +317,11 @@ def _trace_events(profile: Profile) -> list[dict[str, Any]]:
         if activity.flops:
             args["Gflop/s"] = round(activity.flops / max(end - begin, 1), 3)
         category = "collective" if is_collective_activity(activity) else "operation"
-        add(activity_name(activity), "operations", begin, end, category, **args)
+        add(activity_name(activity), "operations", begin, end, category, args)
     for span in run.spans:
         where = format_locations(span.activity.op)
         args = {"operation": activity_name(span.activity), "task": span.task, "where": where}
-        add(span.label, thread_name(span.thread), span.begin, span.end, "task", **args)
+        add(span.label, thread_name(span.thread), span.begin, span.end, "task", args)
     return events
 
 

@@ -94,7 +94,6 @@ CONTAINER_MODULES = frozenset(
         "jax.interpreters.xla",
         "jax.lib",
         "jax.ops",
-        "jax.profiler",
         "jax.xla",
     ]
 )
@@ -109,8 +108,6 @@ NO_OP_CONTEXTS = frozenset(
         "jax.default_matmul_precision",
         "jax.enable_checks",
         "jax.numpy_dtype_promotion",
-        "jax.profiler.StepTraceAnnotation",
-        "jax.profiler.TraceAnnotation",
         "jax.numpy_rank_promotion",
         "jax.transfer_guard",
         "jax.transfer_guard_device_to_device",

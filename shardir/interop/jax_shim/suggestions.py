@@ -50,7 +50,7 @@ ALTERNATIVES = {
     "jax.ops.index_min": "jax.Array.at",
     "jax.ops.index_mul": "jax.Array.at",
     "jax.ops.index_update": "jax.Array.at",
-    "jax.profiler": "shardir.profile",
+    "jax.profiler.start_server": "shardir.profiler.trace",
     "jax.test_util": "shardir.testing",
 }
 """The alternative for each JAX name and all names below it."""
