@@ -174,18 +174,12 @@ UNFINISHED = """
     jax.scipy.integrate jax.scipy.interpolate jax.scipy.linalg.fiedler_companion
     jax.scipy.linalg.funm jax.scipy.linalg.hessenberg jax.scipy.linalg.qr_multiply
     jax.scipy.linalg.rsf2csf jax.scipy.linalg.schur jax.scipy.ndimage jax.scipy.optimize
-    jax.scipy.signal jax.scipy.special.bernoulli jax.scipy.special.bessel_jn
-    jax.scipy.special.boxcox jax.scipy.special.boxcox1p jax.scipy.special.comb
-    jax.scipy.special.dawsn jax.scipy.special.erfcx jax.scipy.special.exp1
-    jax.scipy.special.expi jax.scipy.special.expn jax.scipy.special.fresnel
-    jax.scipy.special.hyp1f1 jax.scipy.special.hyp2f1 jax.scipy.special.loggamma
-    jax.scipy.special.owens_t jax.scipy.special.sici jax.scipy.special.spence
-    jax.scipy.special.sph_harm_y jax.scipy.special.wofz jax.scipy.stats.betabinom
-    jax.scipy.stats.binom jax.scipy.stats.gaussian_kde jax.scipy.stats.gennorm
-    jax.scipy.stats.gumbel_l jax.scipy.stats.gumbel_r jax.scipy.stats.mode
-    jax.scipy.stats.multinomial jax.scipy.stats.nbinom jax.scipy.stats.rankdata
-    jax.scipy.stats.sem jax.scipy.stats.truncnorm jax.scipy.stats.vonmises
-    jax.scipy.stats.wrapcauchy jax.sharding.make_single_device_sharding jax.transfer_guard
+    jax.scipy.signal jax.scipy.stats.betabinom jax.scipy.stats.binom
+    jax.scipy.stats.gaussian_kde jax.scipy.stats.gennorm jax.scipy.stats.gumbel_l
+    jax.scipy.stats.gumbel_r jax.scipy.stats.mode jax.scipy.stats.multinomial
+    jax.scipy.stats.nbinom jax.scipy.stats.rankdata jax.scipy.stats.sem
+    jax.scipy.stats.truncnorm jax.scipy.stats.vonmises jax.scipy.stats.wrapcauchy
+    jax.sharding.make_single_device_sharding jax.transfer_guard
     jax.transfer_guard_device_to_device jax.transfer_guard_device_to_host
     jax.transfer_guard_host_to_device jax.tree_util.default_registry
 """

@@ -24,16 +24,32 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 )
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.scipy.special_functions.bessel import (
+    bessel_jn as bessel_jn,
     i0 as i0,
     i0e as i0e,
     i1 as i1,
     i1e as i1e,
 )
+from shardir.frontend.scipy.special_functions.combinatorics import (
+    bernoulli as bernoulli,
+    comb as comb,
+)
+from shardir.frontend.scipy.special_functions.dilogarithm import spence as spence
 from shardir.frontend.scipy.special_functions.double_double import (
     compute_in_double,
     compute_in_single,
 )
 from shardir.frontend.scipy.special_functions.entropies import kl_divergence, relative_entropy
+from shardir.frontend.scipy.special_functions.exponential_integrals import (
+    exp1 as exp1,
+    expi as expi,
+    expn as expn,
+)
+from shardir.frontend.scipy.special_functions.faddeeva import (
+    dawsn as dawsn,
+    erfcx as erfcx,
+    wofz as wofz,
+)
 from shardir.frontend.scipy.special_functions.gamma_family import (
     beta as beta,
     betaln as betaln,
@@ -42,9 +58,14 @@ from shardir.frontend.scipy.special_functions.gamma_family import (
     gamma as gamma,
     gammaln as gammaln,
     gammasgn as gammasgn,
+    loggamma as loggamma,
     multigammaln as multigammaln,
     poch as poch,
     psi as psi,
+)
+from shardir.frontend.scipy.special_functions.hypergeometric import (
+    hyp1f1 as hyp1f1,
+    hyp2f1 as hyp2f1,
 )
 from shardir.frontend.scipy.special_functions.incomplete_beta import betainc as betainc
 from shardir.frontend.scipy.special_functions.incomplete_gamma import (
@@ -54,15 +75,23 @@ from shardir.frontend.scipy.special_functions.incomplete_gamma import (
 from shardir.frontend.scipy.special_functions.logit import logit_of_float
 from shardir.frontend.scipy.special_functions.normal_distribution import log_normal_cdf, normal_cdf
 from shardir.frontend.scipy.special_functions.normal_quantile import normal_quantile
+from shardir.frontend.scipy.special_functions.oscillatory_integrals import (
+    fresnel as fresnel,
+    sici as sici,
+)
+from shardir.frontend.scipy.special_functions.owens_t import owens_t as owens_t
+from shardir.frontend.scipy.special_functions.spherical_harmonics import sph_harm_y as sph_harm_y
 from shardir.frontend.scipy.special_functions.zeta import polygamma as polygamma, zeta as zeta
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 
 __all__ = [
-    "beta", "betainc", "betaln", "digamma", "entr", "erf", "erfc", "erfinv", "expit", "exprel",
-    "factorial", "gamma", "gammainc", "gammaincc", "gammaln", "gammasgn", "i0", "i0e", "i1", "i1e",
-    "kl_div", "log_ndtr", "log_softmax", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri",
-    "poch", "polygamma", "psi", "rel_entr", "softmax", "xlog1py", "xlogy", "zeta",
+    "bernoulli", "bessel_jn", "beta", "betainc", "betaln", "boxcox", "boxcox1p", "comb", "dawsn",
+    "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "exp1", "expi", "expit", "expn",
+    "exprel", "factorial", "fresnel", "gamma", "gammainc", "gammaincc", "gammaln", "gammasgn",
+    "hyp1f1", "hyp2f1", "i0", "i0e", "i1", "i1e", "kl_div", "log_ndtr", "log_softmax", "loggamma",
+    "logit", "logsumexp", "multigammaln", "ndtr", "ndtri", "owens_t", "poch", "polygamma", "psi",
+    "rel_entr", "sici", "softmax", "spence", "sph_harm_y", "wofz", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
 
 
@@ -204,3 +233,38 @@ def _ndtri_rule(primals: PyTree, tangents: PyTree) -> Any:
 def ndtri(p: ArrayLike) -> Any:
     """Return the inverse of `ndtr`, elementwise."""
     return _ndtri(*_floats(*require_real("ndtri", p)))
+
+
+def _power_over_exponent(logarithm: Tracer, power: Tracer) -> Tracer:
+    """Return (exp(power * logarithm) - 1) / power, with its derivative for power 0."""
+    product = power * logarithm
+    # Around 0 the power series of expm1(p) / p has derivatives of both factors.
+    is_near = (product > -1e-3) & (product < 1e-3)
+    safe = selection.where(is_near, constant_like(product, 1), product)
+    near = selection.where(is_near, product, constant_like(product, 0))
+    series = 1 + near * (1 / 2 + near * (1 / 6 + near * (1 / 24 + near / 120)))
+    return logarithm * selection.where(is_near, series, math_functions.expm1(safe) / safe)
+
+
+@public()
+def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Any:
+    """Return (x^lmbda - 1) / lmbda, elementwise, log(x) for lmbda 0, NaN for negative x."""
+    x, power = _floats(*require_real("boxcox", x, lmbda))
+    return _box_cox(math_functions.log(x), x == 0, power)
+
+
+@public()
+def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Any:
+    """Return ((1 + x)^lmbda - 1) / lmbda, elementwise, log(1 + x) for lmbda 0, NaN for x below
+    -1.
+    """
+    x, power = _floats(*require_real("boxcox1p", x, lmbda))
+    return _box_cox(math_functions.log1p(x), x == -1, power)
+
+
+def _box_cox(logarithm: Tracer, is_limit: Tracer, power: Tracer) -> Tracer:
+    """Return `_power_over_exponent`, and its limit where the logarithm is -inf."""
+    finite = selection.where(is_limit, constant_like(logarithm, 0), logarithm)
+    safe = selection.where(power > 0, power, constant_like(power, 1))
+    limit = selection.where(power > 0, -1 / safe, -dtypes.inf)
+    return selection.where(is_limit, limit, _power_over_exponent(finite, power))

@@ -1,4 +1,5 @@
-"""Modified Bessel functions of order 0 and 1, as polynomials with coefficients per interval.
+"""Bessel functions: J_n by recurrence, modified ones of order 0 and 1 as polynomials with
+coefficients per interval.
 
 I_n(x) is the mean of exp(x cos t) cos(n t) over a period, to which the trapezoidal rule converges
 faster than any power; the polynomials interpolate these values at Chebyshev nodes. Each polynomial
@@ -16,10 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.lax.control_flow.loops import fori_loop
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
+from shardir.frontend.numpy.shaping import concatenation
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
     promote_args_inexact,
@@ -230,3 +234,73 @@ def i0(x: ArrayLike) -> Any:
 def i1(x: ArrayLike) -> Any:
     """Return the modified Bessel function of order 1, elementwise."""
     return _i1(*promote_args_inexact(*require_real("i1", x)))
+
+
+SMALL_ARGUMENT = 1e-3
+"""Arguments of J_n below it use two terms of the power series (DLMF 10.2.2)."""
+
+
+def _bessel_jn_of_double(z: Tracer, last: int, rounds: int) -> Tracer:
+    """Return J_0 to J_last by J. Miller's backward recurrence, which begins at order `rounds`.
+
+    The values are scaled so that J_0 + 2 J_2 + 2 J_4 + ... is 1 (DLMF 10.12.4).
+    """
+    size = selection.maximum(complex_parts.abs(z), SMALL_ARGUMENT)
+
+    def step(number: Any, state: PyTree) -> Any:
+        order = (rounds - number).astype(np.float64)
+        above, here, total = state
+        below = 2 * order / size * here - above
+        is_even_order = (rounds - number) % 2 == 1
+        return (
+            here,
+            below,
+            total + selection.where(is_even_order, 2 * below, constant_like(size, 0)),
+        )
+
+    zero = constant_like(size, 0)
+    state = (zero, constant_like(size, 1e-290), zero)
+    above, here, total = fori_loop(0, rounds - last, step, state)
+    orders = [here]
+    for order in range(last, 0, -1):
+        above, here = here, 2 * order / size * here - above
+        total = total + 2 * here if order % 2 == 1 else total
+        orders.append(here)
+    total = total - here
+    quarter = z * z / 4
+    values = []
+    for order, value in enumerate(reversed(orders)):
+        sign = complex_parts.sign(z) if order % 2 else 1.0
+        leading = (z / 2) ** order / factorial(order) * (1 - quarter / (order + 1))
+        is_small = complex_parts.abs(z) < SMALL_ARGUMENT
+        values.append(selection.where(is_small, leading, sign * value / total))
+    return concatenation.stack(values)
+
+
+def _bessel_jn(z: Tracer, last: int, rounds: int) -> Any:
+    @custom_jvp
+    def values(z: Tracer) -> Tracer:
+        return compute_in_double(partial(_bessel_jn_of_double, last=last, rounds=rounds))(z)
+
+    @values.defjvp
+    def rule(primals: PyTree, tangents: PyTree) -> Any:
+        (z,), (step,) = primals, tangents
+        more = _bessel_jn(z, last + 1, max(rounds, last + 1))
+        # J_0' is -J_1, the others are half the difference of their neighbours.
+        slopes = [-more[1], *((more[n - 1] - more[n + 1]) / 2 for n in range(1, last + 1))]
+        return more[: last + 1], concatenation.stack(slopes) * step
+
+    return values(z)
+
+
+@public(static=("v", "n_iter"))
+def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Any:
+    """Return the Bessel functions J_0 to J_v at real z, stacked along a new first dimension.
+
+    `n_iter` is the order at which the recurrence begins; it must exceed |z| and `v` for accurate
+    values.
+    """
+    last = check_integer("v of bessel_jn", v, 0)
+    rounds = check_integer("n_iter of bessel_jn", n_iter, 1)
+    (z,) = promote_args_inexact(*require_real("bessel_jn", z))
+    return _bessel_jn(z, last, max(rounds, last + 1))

@@ -5,10 +5,17 @@ from math import log as log_of, pi
 from typing import Any
 
 from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.config import config
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import filling
-from shardir.frontend.numpy.elementwise import float_parts, rounding, selection
+from shardir.frontend.numpy.elementwise import (
+    complex_parts,
+    float_parts,
+    math_functions,
+    rounding,
+    selection,
+)
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
     constant_like,
@@ -28,7 +35,7 @@ from shardir.frontend.scipy.special_functions.gamma_quotients import (
     rising_factorial,
 )
 from shardir.frontend.scipy.special_functions.stirling import log_beta
-from shardir.frontend.tracing.operands import promote_to
+from shardir.frontend.tracing.operands import convert, promote_to
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 
@@ -155,3 +162,53 @@ def _poch_rule(primals: PyTree, tangents: PyTree) -> Any:
 def poch(z: ArrayLike, m: ArrayLike) -> Any:
     """Return the rising factorial gamma(z + m) / gamma(z), elementwise."""
     return _poch(*promote_args_inexact(*require_real("poch", z, m)))
+
+
+STIRLING_SHIFT = 9
+"""The number of factors that move a complex argument to where Stirling's series converges."""
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+
+
+def _complex_loggamma(z: Tracer) -> Tracer:
+    """Return log gamma(z) for complex numbers of f64.
+
+    Stirling's series (DLMF 5.11.1) after a shift; in the left half-plane by reflection (DLMF
+    5.5.3), whose sine is an exponential times a factor near 1 above the real axis. Below the real
+    axis the result is the conjugate of that above.
+    """
+    imaginary = complex_parts.imag(z)
+    upper = selection.where(imaginary < 0, complex_parts.conj(z), z)
+    is_left = complex_parts.real(z) < 0.5
+    right = selection.where(is_left, 1 - upper, upper)
+    shifted, logarithms = right, constant_like(right, 0)
+    for _ in range(STIRLING_SHIFT):
+        logarithms = logarithms + math_functions.log(shifted)
+        shifted = shifted + 1
+    square = 1 / (shifted * shifted)
+    series: Any = 0.0
+    for coefficient in reversed(_STIRLING):
+        series = series * square + coefficient
+    core = (shifted - 0.5) * math_functions.log(shifted) - shifted + 0.5 * log_of(2 * pi)
+    core = core + series / shifted - logarithms
+    left = selection.where(is_left, upper, constant_like(upper, 0.25 + 0.25j))
+    sine = math_functions.log(-math_functions.expm1(2j * pi * left))
+    reflected = log_of(2 * pi) - (0.5j * pi - 1j * pi * left + sine) - core
+    result = selection.where(is_left, reflected, core)
+    return selection.where(imaginary < 0, complex_parts.conj(result), result)
+
+
+@public()
+def loggamma(x: ArrayLike) -> Any:
+    """Return the principal branch of the logarithm of the gamma function, elementwise.
+
+    For real x it is NaN unless x is positive; for complex x its cut is the negative real axis.
+    """
+    (x,) = promote_args_inexact(x)
+    if x.dtype.kind != "c":
+        is_positive = x > 0
+        safe = selection.where(is_positive, x, constant_like(x, 1))
+        return selection.where(is_positive, gammaln(safe), dtypes.nan)
+    kind = x.value.type.dtype
+    with config(enable_x64=True):
+        result = _complex_loggamma(convert(x, "c128"))
+    return convert(result, kind, x.weak_type)
