@@ -124,6 +124,17 @@ REASONS: dict[str, str] = {
     "`live_arrays` lists the memory of arrays, `memory_analysis` that of a program.": """
         jax.profiler.device_memory_profile jax.profiler.save_device_memory_profile
     """,
+    "A product, an elementary function or a decomposition has one algorithm here for each type.": """
+        jax.lax.AccuracyMode jax.lax.DotAlgorithm jax.lax.DotAlgorithmPreset jax.lax.Tolerance
+        jax.lax.linalg.EigImplementation jax.lax.linalg.EighImplementation
+        jax.lax.linalg.SvdAlgorithm
+    """,
+    "Effects of a program are ordered without tokens, and collectives name their pairs.": """
+        jax.lax.after_all jax.lax.create_token jax.lax.precv jax.lax.psend
+    """,
+    "A function whose results are not used has no effect on a program: `io_callback` has one.": """
+        jax.lax.dce_sink
+    """,
     "Arrays of shardir are dense.": """
         jax.experimental.sparse
     """,
@@ -159,19 +170,11 @@ UNFINISHED = """
     jax.experimental.mesh_utils.create_hybrid_device_mesh
     jax.experimental.multihost_utils.live_devices
     jax.experimental.multihost_utils.reached_preemption_sync_point jax.experimental.ode
-    jax.experimental.serialize_executable jax.export jax.ffi jax.image jax.lax.AccuracyMode
-    jax.lax.ConvGeneralDilatedDimensionNumbers jax.lax.DotAlgorithm jax.lax.DotAlgorithmPreset
-    jax.lax.DotDimensionNumbers jax.lax.PrecisionLike jax.lax.RaggedDotDimensionNumbers
-    jax.lax.RandomAlgorithm jax.lax.Tolerance jax.lax.after_all
-    jax.lax.conv_general_dilated_local jax.lax.conv_general_dilated_patches
-    jax.lax.create_token jax.lax.dce_sink jax.lax.igamma_grad_a
-    jax.lax.linalg.EigImplementation jax.lax.linalg.EighImplementation
-    jax.lax.linalg.SvdAlgorithm jax.lax.linalg.hessenberg jax.lax.linalg.ormqr
-    jax.lax.linalg.schur jax.lax.linalg.tridiagonal jax.lax.mulhi jax.lax.precv jax.lax.psend
-    jax.lax.ragged_all_to_all jax.lax.ragged_dot_general jax.lax.random_gamma_grad
-    jax.lax.rng_bit_generator jax.lax.stage jax.memory jax.numpy.frompyfunc jax.numpy.ufunc
-    jax.numpy_dtype_promotion jax.numpy_rank_promotion jax.scipy.cluster jax.scipy.fft
-    jax.scipy.integrate jax.scipy.interpolate jax.scipy.linalg.fiedler_companion
+    jax.experimental.serialize_executable jax.export jax.ffi jax.image jax.lax.RandomAlgorithm
+    jax.lax.linalg.hessenberg jax.lax.linalg.ormqr jax.lax.linalg.schur
+    jax.lax.linalg.tridiagonal jax.lax.rng_bit_generator jax.memory jax.numpy.frompyfunc
+    jax.numpy.ufunc jax.numpy_dtype_promotion jax.numpy_rank_promotion jax.scipy.cluster
+    jax.scipy.fft jax.scipy.integrate jax.scipy.interpolate jax.scipy.linalg.fiedler_companion
     jax.scipy.linalg.funm jax.scipy.linalg.hessenberg jax.scipy.linalg.qr_multiply
     jax.scipy.linalg.rsf2csf jax.scipy.linalg.schur jax.scipy.ndimage jax.scipy.optimize
     jax.scipy.signal jax.scipy.stats.betabinom jax.scipy.stats.binom

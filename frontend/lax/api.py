@@ -22,11 +22,17 @@ from shardir.frontend.lax.collective_ops.collectives import (
     pswapaxes as pswapaxes,
     pvary as pvary,
 )
+from shardir.frontend.lax.collective_ops.ragged_exchange import (
+    ragged_all_to_all as ragged_all_to_all,
+)
 from shardir.frontend.lax.contraction import (
+    DotDimensionNumbers as DotDimensionNumbers,
+    RaggedDotDimensionNumbers as RaggedDotDimensionNumbers,
     batch_matmul as batch_matmul,
     dot as dot,
     dot_general as dot_general,
     ragged_dot as ragged_dot,
+    ragged_dot_general as ragged_dot_general,
 )
 from shardir.frontend.lax.control_flow.branches import (
     cond as cond,
@@ -46,11 +52,16 @@ from shardir.frontend.lax.control_flow.loops import (
 from shardir.frontend.lax.convolutions.conv_transpose import conv_transpose as conv_transpose
 from shardir.frontend.lax.convolutions.convolution import (
     ConvDimensionNumbers as ConvDimensionNumbers,
+    ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers,
     conv as conv,
     conv_dimension_numbers as conv_dimension_numbers,
     conv_general_dilated as conv_general_dilated,
     conv_with_general_padding as conv_with_general_padding,
     padtype_to_pads as padtype_to_pads,
+)
+from shardir.frontend.lax.convolutions.patches import (
+    conv_general_dilated_local as conv_general_dilated_local,
+    conv_general_dilated_patches as conv_general_dilated_patches,
 )
 from shardir.frontend.lax.convolutions.result_shapes import (
     conv_general_permutations as conv_general_permutations,
@@ -88,6 +99,7 @@ from shardir.frontend.lax.data_movement import (
 )
 from shardir.frontend.lax.elementwise import (
     Precision as Precision,
+    PrecisionLike as PrecisionLike,
     RoundingMethod as RoundingMethod,
     abs as abs,
     acos as acos,
@@ -136,6 +148,7 @@ from shardir.frontend.lax.elementwise import (
     max as max,
     min as min,
     mul as mul,
+    mulhi as mulhi,
     ne as ne,
     neg as neg,
     nextafter as nextafter,
@@ -156,6 +169,7 @@ from shardir.frontend.lax.elementwise import (
     sinh as sinh,
     sqrt as sqrt,
     square as square,
+    stage as stage,
     stop_gradient as stop_gradient,
     sub as sub,
     tan as tan,
@@ -225,8 +239,10 @@ from shardir.frontend.lax.special_functions import (
     bessel_i1e as bessel_i1e,
     betainc as betainc,
     igamma as igamma,
+    igamma_grad_a as igamma_grad_a,
     igammac as igammac,
     polygamma as polygamma,
+    random_gamma_grad as random_gamma_grad,
     zeta as zeta,
 )
 from shardir.frontend.lax.stateful_random import rng_uniform as rng_uniform

@@ -1,7 +1,9 @@
 """Contractions with the names of `jax.lax`."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from string import ascii_letters
-from typing import Any
+from typing import Any, TypeAlias
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
@@ -11,9 +13,10 @@ from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import filling, ranges
 from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.reductions import cumulative
+from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.operands import as_tracer, reshape
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
@@ -148,3 +151,77 @@ def ragged_dot(
 
     zeros = filling.zeros((x.shape[0], y.shape[2]), dtype)
     return loops.scan(add, zeros, (y, sizes, ends))[0]
+
+
+DotDimensionNumbers: TypeAlias = tuple[
+    tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]
+]
+"""The dimensions of `dot_general`: the contracted ones of both operands, and the batch ones."""
+
+
+@dataclass(frozen=True)
+class RaggedDotDimensionNumbers:
+    """The dimensions of `ragged_dot_general`.
+
+    `dot_dimension_numbers` are those of `dot_general`. `lhs_ragged_dimensions` is the one dimension
+    of `lhs` that consists of groups, `rhs_group_dimensions` the dimension of `rhs` that numbers
+    them: none if the ragged dimension is contracted.
+    """
+
+    dot_dimension_numbers: Any
+    lhs_ragged_dimensions: Sequence[int]
+    rhs_group_dimensions: Sequence[int]
+
+
+@public(static=("ragged_dot_dimension_numbers", "precision", "preferred_element_type"))
+def ragged_dot_general(
+    lhs: ArrayLike,
+    rhs: ArrayLike,
+    group_sizes: ArrayLike,
+    ragged_dot_dimension_numbers: Any,
+    precision: Any = None,
+    preferred_element_type: DTypeLike | None = None,
+    group_offset: None = None,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Any:
+    """Contract consecutive groups of `lhs`, each with its part of `rhs`.
+
+    `group_sizes` is the vector of the sizes of the groups along the ragged dimension. If that
+    dimension is contracted, the result has a leading dimension with the product of each group.
+    Remaining elements count as zeros. Raise `OperationTypeError` for a ragged batch dimension, for
+    sizes that are no vector, and for an offset of groups.
+    """
+    x, y, sizes = as_tracer(lhs), as_tracer(rhs), as_tracer(group_sizes)
+    numbers = ragged_dot_dimension_numbers
+    (contracted, others), (batch, other_batch) = numbers.dot_dimension_numbers
+    ragged, group = tuple(numbers.lhs_ragged_dimensions), tuple(numbers.rhs_group_dimensions)
+    if len(ragged) != 1 or ragged[0] in batch or sizes.ndim != 1 or group_offset is not None:
+        raise OperationTypeError(
+            with_location(
+                "ragged_dot_general takes one ragged dimension, which is no batch dimension, a "
+                "vector of sizes, and no group_offset; map it over the batch, or write an einsum"
+            )
+        )
+    is_contracted = ragged[0] in contracted
+    if is_contracted != (not group):
+        raise OperationTypeError(
+            with_location(
+                "rhs of ragged_dot_general has one group dimension if the ragged dimension is not "
+                f"contracted, and none if it is; got {group}"
+            )
+        )
+    ends = cumulative.cumsum(sizes)
+    number = ranges.arange(x.shape[ragged[0]], dtype=ends.dtype)
+    member = (number >= (ends - sizes)[:, None]) & (number < ends[:, None])
+    shape = [sizes.shape[0], *(1,) * x.ndim]
+    shape[ragged[0] + 1] = x.shape[ragged[0]]
+    parts = selection.where(reshape(member, shape), x, 0)
+    inner = tuple(dim + 1 for dim in contracted)
+    dims = (
+        ((*((0,) if group else ()), *inner), (*group, *others)),
+        (tuple(dim + 1 for dim in batch), tuple(other_batch)),
+    )
+    made = dot_general(parts, y, dims, precision, preferred_element_type)
+    # `dot_general` orders batch dimensions first; the groups precede them.
+    return reshaping.moveaxis(made, len(batch), 0) if is_contracted and batch else made

@@ -6,7 +6,7 @@ type, and Python scalars adopt it. Shapes broadcast.
 
 import builtins
 from enum import Enum, IntEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike
@@ -162,6 +162,39 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None) -> Tracer:
     return emit("mul", first, second, weak=first.weak_type and second.weak_type)
 
 
+@public()
+def mulhi(x: ArrayLike, y: ArrayLike) -> Tracer:
+    """Return, elementwise, the high half of the bits of the exact product of two integers."""
+    first, second = _align_one_dtype("mulhi", x, y)
+    dtype = first.value.type.dtype
+    if dtype not in INTEGERS:
+        raise OperationTypeError(
+            with_location(f"lax.mulhi takes integers, got {first.dtype}; convert with .astype")
+        )
+    bits = first.dtype.itemsize * 8
+    if bits < 64:
+        wide = "i64" if dtype.startswith("i") else "u64"
+        product = convert(first, wide) * convert(second, wide)
+        return convert(product >> bits, dtype)
+    one, other = convert(first, "u64"), convert(second, "u64")
+    mask = 0xFFFFFFFF
+    high, low, other_high, other_low = one >> 32, one & mask, other >> 32, other & mask
+    # The three carries of schoolbook multiplication with digits of 32 bits.
+    middle = high * other_low + (low * other_low >> 32)
+    carry = (middle & mask) + low * other_high
+    result = convert(high * other_high + (middle >> 32) + (carry >> 32), dtype)
+    if dtype == "u64":
+        return result
+    # A negative factor counts as itself plus 2^64.
+    return result - ((first >> 63) & second) - ((second >> 63) & first)
+
+
+@public()
+def stage(x: ArrayLike) -> Tracer:
+    """Return `x` as an array: a traced one inside of a trace."""
+    return as_tracer(x)
+
+
 div = _define_binary("div", "x / y; the truncated quotient of integers")
 rem = _define_binary("rem", "the remainder of x / y, with the sign of x")
 
@@ -213,6 +246,10 @@ class Precision(Enum):
     """The intermediate precision of JAX."""
     HIGHEST = 2
     """The highest precision of JAX."""
+
+
+PrecisionLike: TypeAlias = str | Precision | tuple[str, str] | tuple[Precision, Precision] | None
+"""The precision of a product, of both operands or of each; it does not change results here."""
 
 
 class RoundingMethod(IntEnum):

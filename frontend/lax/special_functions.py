@@ -41,6 +41,22 @@ def zeta(x: ArrayLike, q: ArrayLike) -> Any:
     return _special_namespace().zeta(x, q)
 
 
+def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Any:
+    """Return the derivative of `igamma` in its first argument."""
+    # Imported late for start-up time, as the namespace is.
+    from shardir.frontend.scipy.special_functions.incomplete_gamma import gammainc_slope
+
+    return gammainc_slope(a, x)
+
+
+def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Any:
+    """Return the derivative in `a` of a sample `x` of the gamma distribution with shape `a`."""
+    # Imported late for start-up time, as the namespace is.
+    from shardir.frontend.scipy.special_functions.incomplete_gamma import gamma_sample_slope
+
+    return gamma_sample_slope(a, x)
+
+
 def _special_namespace() -> ModuleType:
     # Imported late for start-up time: most users of `shardir.lax` do not need the namespace.
     from shardir.frontend.scipy import special

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -35,6 +35,10 @@ class ConvDimensionNumbers(NamedTuple):
     """The positions of (out feature, in feature, spatial...) in the filter."""
     out_spec: Spec
     """The positions of (batch, feature, spatial...) in the result."""
+
+
+ConvGeneralDilatedDimensionNumbers: TypeAlias = ConvDimensionNumbers | tuple[str, str, str] | None
+"""Dimension numbers of a convolution, or three strings such as ("NHWC", "HWIO", "NHWC")."""
 
 
 def resolve_padding(

@@ -29,6 +29,7 @@ from shardir.frontend.scipy.special_functions.temme_expansion import (
     temme_pair,
     uses_temme_expansion,
 )
+from shardir.frontend.tracing.operands import align
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 
@@ -192,3 +193,20 @@ def gammainc(a: ArrayLike, x: ArrayLike) -> Any:
 def gammaincc(a: ArrayLike, x: ArrayLike) -> Any:
     """Return the regularized upper incomplete gamma function, elementwise."""
     return _upper_differentiable(*promote_args_inexact(*require_real("gammaincc", a, x)))
+
+
+@public(name="igamma_grad_a")
+def gammainc_slope(a: ArrayLike, x: ArrayLike) -> Any:
+    """Return the derivative of `gammainc` in its first argument, elementwise."""
+    a, x = align(*promote_args_inexact(*require_real("igamma_grad_a", a, x)))
+    return partial_derivative(lower_gamma, (a, x), 0)
+
+
+@public(name="random_gamma_grad")
+def gamma_sample_slope(a: ArrayLike, x: ArrayLike) -> Any:
+    """Return the derivative in `a` of a sample `x` of the gamma distribution with shape `a`.
+
+    The cumulative probability of the sample stays constant.
+    """
+    a, x = align(*promote_args_inexact(*require_real("random_gamma_grad", a, x)))
+    return -partial_derivative(lower_gamma, (a, x), 0) / _density(a, x)

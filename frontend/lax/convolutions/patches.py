@@ -1,0 +1,81 @@
+"""Patches of an array, and convolutions whose filters differ between positions."""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from shardir.errors import OperationTypeError
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
+from shardir.frontend.lax.contraction import dot_general
+from shardir.frontend.lax.convolutions.convolution import (
+    check_positive_integers,
+    conv_dimension_numbers,
+    conv_general_dilated,
+)
+from shardir.frontend.numpy.shaping import reshaping
+from shardir.frontend.source_locations import with_location
+
+
+def conv_general_dilated_patches(
+    lhs: ArrayLike, filter_shape: Any, window_strides: Any, padding: Any, lhs_dilation: Any = None,
+    rhs_dilation: Any = None, dimension_numbers: Any = None, precision: Any = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Any:  # fmt: skip
+    """Return the elements that each window of a convolution covers, in the feature dimension.
+
+    Their order is feature first, then the spatial dimensions in the order of the filter. The other
+    arguments are those of `conv_general_dilated`.
+    """
+    shape, dtype = np.shape(lhs), lhs.dtype if hasattr(lhs, "dtype") else np.asarray(lhs).dtype
+    rank = len(shape)
+    sizes = check_positive_integers("filter_shape", filter_shape, rank - 2)
+    numbers = conv_dimension_numbers(shape, shape, dimension_numbers)
+    features = shape[numbers.lhs_spec[1]]
+    count = prod(sizes)
+    # Each window element has a filter of its own, which is 1 there and 0 elsewhere.
+    identity = np.eye(count, dtype=dtype).reshape(count, 1, *sizes)
+    filters = np.tile(identity, (features, 1, *(1,) * (rank - 2)))
+    order = np.argsort(numbers.rhs_spec)
+    return conv_general_dilated(
+        lhs,
+        filters.transpose(order),
+        window_strides,
+        padding,
+        lhs_dilation,
+        rhs_dilation,
+        dimension_numbers,
+        features,
+        1,
+        precision,
+        preferred_element_type,
+    )
+
+
+def conv_general_dilated_local(
+    lhs: ArrayLike, rhs: Any, window_strides: Any, padding: Any, filter_shape: Any,
+    lhs_dilation: Any = None, rhs_dilation: Any = None, dimension_numbers: Any = None,
+    precision: Any = None,
+) -> Any:  # fmt: skip
+    """Convolve with a filter for each position of the result.
+
+    `rhs` has the dimensions of a filter, in their order: its spatial dimensions are those of the
+    result, and its input features are the elements of a patch (`conv_general_dilated_patches`).
+    """
+    patches = conv_general_dilated_patches(
+        lhs, filter_shape, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers,
+        precision,
+    )  # fmt: skip
+    numbers = conv_dimension_numbers(np.shape(lhs), np.shape(rhs), dimension_numbers)
+    out, filters = numbers.out_spec, numbers.rhs_spec
+    positions = sorted(zip(out[2:], filters[2:], strict=True))
+    if any(patches.shape[i] != rhs.shape[j] for i, j in (*positions, (out[1], filters[1]))):
+        raise OperationTypeError(
+            with_location(
+                "conv_general_dilated_local takes a filter for each element of a patch and each "
+                f"position, got patches of shape {patches.shape} and filters of shape {rhs.shape}"
+            )
+        )
+    batch = tuple(i for i, _ in positions), tuple(j for _, j in positions)
+    made = dot_general(patches, rhs, (((out[1],), (filters[1],)), batch), precision)
+    return reshaping.moveaxis(made, (-2, -1), (out[0], out[1]))
