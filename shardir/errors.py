@@ -17,6 +17,12 @@ __all__ = [
     "UnexpectedTracerError", "VectorizeError", "VerifyError",
 ]  # fmt: skip
 
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return __all__
+
+
 MAX_MESSAGE_CHARACTERS = 8000
 """The maximum length of a message."""
 MAX_LINE_CHARACTERS = 1000

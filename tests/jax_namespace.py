@@ -124,7 +124,7 @@ REASONS: dict[str, str] = {
     "`live_arrays` lists the memory of arrays, `memory_analysis` that of a program.": """
         jax.profiler.device_memory_profile jax.profiler.save_device_memory_profile
     """,
-    "A product, an elementary function or a decomposition has one algorithm here for each type.": """
+    "A product, an elementary function or a decomposition has one algorithm for each type.": """
         jax.lax.AccuracyMode jax.lax.DotAlgorithm jax.lax.DotAlgorithmPreset jax.lax.Tolerance
         jax.lax.linalg.EigImplementation jax.lax.linalg.EighImplementation
         jax.lax.linalg.SvdAlgorithm

@@ -67,9 +67,13 @@ class Shard:
     """
 
     device: Device
+    """The device that holds the shard."""
     index: Index
+    """The slices of the global array that the shard is."""
     replica_id: int
+    """The number of preceding devices that hold the same shard."""
     data: Any
+    """The shard as an `Array`; `None` on a device of another process."""
 
 
 @final

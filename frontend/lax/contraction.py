@@ -169,8 +169,11 @@ class RaggedDotDimensionNumbers:
     """
 
     dot_dimension_numbers: Any
+    """The contracted and the batch dimensions, as for `dot_general`."""
     lhs_ragged_dimensions: Sequence[int]
+    """The dimension of `lhs` that consists of groups."""
     rhs_group_dimensions: Sequence[int]
+    """The dimension of `rhs` that numbers the groups, if there is one."""
 
 
 @public(static=("ragged_dot_dimension_numbers", "precision", "preferred_element_type"))

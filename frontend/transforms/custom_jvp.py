@@ -40,10 +40,13 @@ class SymbolicZero:
     """
 
     shape: tuple[int, ...]
+    """The shape of the zero."""
     dtype: Any
+    """The element type of the zero."""
 
     @property
     def ndim(self) -> int:
+        """The number of dimensions of the zero."""
         return len(self.shape)
 
 

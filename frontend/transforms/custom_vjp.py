@@ -42,7 +42,9 @@ class CustomVJPPrimal:
     differentiated."""
 
     value: Any
+    """The argument."""
     perturbed: bool = True
+    """True if the argument is differentiated."""
 
 
 @final

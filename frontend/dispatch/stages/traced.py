@@ -18,8 +18,11 @@ class ArgInfo:
     """Shape and element type of an argument, and `donated`: the program may use its memory."""
 
     shape: tuple[int, ...]
+    """The shape of the argument."""
     dtype: Any
+    """The element type of the argument."""
     donated: bool
+    """True if the program may use the memory of the argument."""
 
 
 @final
