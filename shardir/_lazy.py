@@ -34,12 +34,21 @@ MODULES_ONLY_IN_JAX = {
 """The JAX modules that replace modules without a counterpart; each has a placeholder file."""
 
 
+MODULES_OF_XLA = {
+    "shardir.ffi": "call the foreign function from Python, for example with ctypes, in "
+    "shardir.pure_callback",
+}
+"""The alternatives to modules of JAX that need XLA; each module has a placeholder file."""
+
+
 def missing_module(name: str) -> MissingModule:
-    """Return the error for a module of `MODULES_ONLY_IN_JAX`."""
+    """Return the error for a module of `MODULES_ONLY_IN_JAX` or `MODULES_OF_XLA`."""
     return MissingModule(f"there is no {name}; {_suggest_alternative(name)}")
 
 
 def _suggest_alternative(name: str) -> str:
+    if name in MODULES_OF_XLA:
+        return MODULES_OF_XLA[name]
     return f"call the functions of {MODULES_ONLY_IN_JAX[name]} through shardir.interop.jax.from_jax"
 
 
@@ -128,7 +137,7 @@ def _make_lazy_module(
 
 def _unknown_name_error(face: str, name: str, names: list[str]) -> UnknownName:
     full_name = f"{face}.{name}"
-    if full_name in MODULES_ONLY_IN_JAX:
+    if full_name in MODULES_ONLY_IN_JAX or full_name in MODULES_OF_XLA:
         return UnknownName(f"{face} has no name {name!r}; {_suggest_alternative(full_name)}")
     close = get_close_matches(name, names, 1)
     return UnknownName(

@@ -17,7 +17,12 @@ TABLE = {
         "set_mesh",
         "use_mesh",
     ),
-    "shardir.frontend.shardings.sharding": ("NamedSharding", "Sharding", "SingleDeviceSharding"),
+    "shardir.frontend.shardings.sharding": (
+        "NamedSharding",
+        "Sharding",
+        "SingleDeviceSharding",
+        "make_single_device_sharding",
+    ),
 }
 """The public names that each module defines."""
 
@@ -43,6 +48,7 @@ if TYPE_CHECKING:
         NamedSharding as NamedSharding,
         Sharding as Sharding,
         SingleDeviceSharding as SingleDeviceSharding,
+        make_single_device_sharding as make_single_device_sharding,
     )
 else:
     __getattr__, __dir__ = lazy_names(__name__, TABLE)

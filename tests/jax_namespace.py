@@ -135,6 +135,12 @@ REASONS: dict[str, str] = {
     "A function whose results are not used has no effect on a program: `io_callback` has one.": """
         jax.lax.dce_sink
     """,
+    "Foreign functions need XLA; `pure_callback` calls them from Python instead.": """
+        jax.ffi
+    """,
+    "Arrays are in the memory of their devices; shardings refuse all other memory kinds.": """
+        jax.memory
+    """,
     "Arrays of shardir are dense.": """
         jax.experimental.sparse
     """,
@@ -170,11 +176,11 @@ UNFINISHED = """
     jax.experimental.mesh_utils.create_hybrid_device_mesh
     jax.experimental.multihost_utils.live_devices
     jax.experimental.multihost_utils.reached_preemption_sync_point jax.experimental.ode
-    jax.experimental.serialize_executable jax.export jax.ffi jax.image jax.lax.RandomAlgorithm
+    jax.experimental.serialize_executable jax.export jax.image jax.lax.RandomAlgorithm
     jax.lax.linalg.hessenberg jax.lax.linalg.ormqr jax.lax.linalg.schur
-    jax.lax.linalg.tridiagonal jax.lax.rng_bit_generator jax.memory jax.numpy.frompyfunc
-    jax.numpy.ufunc jax.numpy_dtype_promotion jax.numpy_rank_promotion jax.scipy.cluster
-    jax.scipy.fft jax.scipy.integrate jax.scipy.interpolate jax.scipy.linalg.fiedler_companion
+    jax.lax.linalg.tridiagonal jax.lax.rng_bit_generator jax.numpy.frompyfunc jax.numpy.ufunc
+    jax.numpy_dtype_promotion jax.numpy_rank_promotion jax.scipy.cluster jax.scipy.fft
+    jax.scipy.integrate jax.scipy.interpolate jax.scipy.linalg.fiedler_companion
     jax.scipy.linalg.funm jax.scipy.linalg.hessenberg jax.scipy.linalg.qr_multiply
     jax.scipy.linalg.rsf2csf jax.scipy.linalg.schur jax.scipy.ndimage jax.scipy.optimize
     jax.scipy.signal jax.scipy.stats.betabinom jax.scipy.stats.binom
@@ -182,8 +188,7 @@ UNFINISHED = """
     jax.scipy.stats.gumbel_r jax.scipy.stats.mode jax.scipy.stats.multinomial
     jax.scipy.stats.nbinom jax.scipy.stats.rankdata jax.scipy.stats.sem
     jax.scipy.stats.truncnorm jax.scipy.stats.vonmises jax.scipy.stats.wrapcauchy
-    jax.sharding.make_single_device_sharding jax.transfer_guard
-    jax.transfer_guard_device_to_device jax.transfer_guard_device_to_host
+    jax.transfer_guard jax.transfer_guard_device_to_device jax.transfer_guard_device_to_host
     jax.transfer_guard_host_to_device jax.tree_util.default_registry
 """
 """The names that are absent, but for no reason of principle."""

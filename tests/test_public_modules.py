@@ -98,6 +98,18 @@ def test_an_unknown_module_suggests_the_nearest(name: str, theirs: str) -> None:
     assert import_module(theirs)
 
 
+def test_foreign_functions_are_called_in_callbacks() -> None:
+    nearest = (
+        "call the foreign function from Python, for example with ctypes, in shardir.pure_callback"
+    )
+    with pytest.raises(ImportError) as caught:
+        import_module("shardir.ffi")
+    assert str(caught.value) == f"there is no shardir.ffi; {nearest}"
+    with pytest.raises(AttributeError) as unknown:
+        _ = shardir.ffi
+    assert str(unknown.value) == f"shardir has no name 'ffi'; {nearest}"
+
+
 def test_importing_shardir_imports_no_heavy_module() -> None:
     code = "import shardir, sys; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
     done = subprocess.run(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
 from math import prod
-from typing import Any, TypeVar, final
+from typing import Any, Self, TypeVar, final
 
 from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check_integer
 from shardir.frontend.argument_errors import locate_errors
@@ -33,6 +33,15 @@ DimensionSharding = SubAxes | Unconstrained
 
 def _check_rank(given: Any) -> int:
     return check_integer("ndim of is_equivalent_to", given, 0, MAX_RANK)
+
+
+def check_memory_kind(memory_kind: str | None) -> None:
+    """Raise `ShardingError` unless `memory_kind` is the memory of the devices, or `None`."""
+    if memory_kind not in (None, "device"):
+        raise ShardingError(
+            f"the memory kind {memory_kind!r} is not supported: arrays are in the memory of their "
+            'devices, "device"; to keep an array in host memory, convert it with numpy.asarray'
+        )
 
 
 class Sharding(ABC):
@@ -81,6 +90,17 @@ class Sharding(ABC):
     def __setattr__(self, name: str, value: object) -> None:
         kind = type(self).__name__
         raise ShardingError(f"a {kind} is frozen, and {name!r} cannot be set; make another one")
+
+    @property
+    def memory_kind(self) -> str:
+        """The memory of the arrays: "device", the memory of their devices."""
+        return "device"
+
+    @locate_errors
+    def with_memory_kind(self, kind: str) -> Self:
+        """Return this sharding; raises `ShardingError` unless `kind` is "device"."""
+        check_memory_kind(kind)
+        return self
 
     @cached_property
     def is_fully_replicated(self) -> bool:
@@ -253,7 +273,8 @@ class SingleDeviceSharding(Sharding):
     device: Device
     """The device that holds the whole array."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, *, memory_kind: str | None = None) -> None:
+        check_memory_kind(memory_kind)
         if not isinstance(device, Device):
             raise ShardingError(
                 f"a SingleDeviceSharding needs a device, got {device!r}; take one from devices()"
@@ -301,7 +322,8 @@ class NamedSharding(Sharding):
     """The axes of the mesh that shard each dimension."""
 
     @locate_errors
-    def __init__(self, mesh: Mesh, spec: PartitionSpec) -> None:
+    def __init__(self, mesh: Mesh, spec: PartitionSpec, *, memory_kind: str | None = None) -> None:
+        check_memory_kind(memory_kind)
         if not isinstance(mesh, Mesh):
             raise ShardingError(
                 f"a NamedSharding needs a Mesh, got {mesh!r}; make one with make_mesh"
@@ -423,3 +445,10 @@ def open_auto_axes(sharding: Sharding) -> Sharding:
     return NamedSharding(
         sharding.mesh, PartitionSpec(*(entry or UNCONSTRAINED for entry in sharding.spec))
     )
+
+
+def make_single_device_sharding(
+    device: Device, *, memory_kind: str | None = None
+) -> SingleDeviceSharding:
+    """Return the sharding of whole arrays on one device."""
+    return SingleDeviceSharding(device, memory_kind=memory_kind)
