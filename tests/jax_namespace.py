@@ -141,6 +141,16 @@ REASONS: dict[str, str] = {
     "Arrays are in the memory of their devices; shardings refuse all other memory kinds.": """
         jax.memory
     """,
+    "The shapes of a program are constant.": """
+        jax.export.SymbolicScope jax.export.is_symbolic_dim jax.export.symbolic_args_specs
+        jax.export.symbolic_shape
+    """,
+    "A serialized program states its own format, and has dictionaries, lists and tuples alone.": """
+        jax.export.DisabledSafetyCheck jax.export.maximum_supported_calling_convention_version
+        jax.export.minimum_supported_calling_convention_version
+        jax.export.register_namedtuple_serialization
+        jax.export.register_pytree_node_serialization
+    """,
     "Arrays of shardir are dense.": """
         jax.experimental.sparse
     """,
@@ -176,7 +186,7 @@ UNFINISHED = """
     jax.experimental.mesh_utils.create_hybrid_device_mesh
     jax.experimental.multihost_utils.live_devices
     jax.experimental.multihost_utils.reached_preemption_sync_point jax.experimental.ode
-    jax.experimental.serialize_executable jax.export jax.image jax.lax.RandomAlgorithm
+    jax.experimental.serialize_executable jax.image jax.lax.RandomAlgorithm
     jax.lax.linalg.hessenberg jax.lax.linalg.ormqr jax.lax.linalg.schur
     jax.lax.linalg.tridiagonal jax.lax.rng_bit_generator jax.numpy.frompyfunc jax.numpy.ufunc
     jax.numpy_dtype_promotion jax.numpy_rank_promotion jax.scipy.cluster jax.scipy.fft

@@ -23,6 +23,7 @@ FACES = {
     "dlpack",
     "dtypes",
     "experimental",
+    "export",
     "extend",
     "flatten_util",
     "interop",

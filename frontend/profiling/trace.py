@@ -159,7 +159,7 @@ def annotate_function(
 ) -> Callable[..., Any]:
     """Return `func` with a `TraceAnnotation` around each call, by default under its own name."""
     check_function("annotate_function", func)
-    shown = name or getattr(func, "__qualname__", type(func).__name__)
+    shown = str(name or getattr(func, "__qualname__", type(func).__name__))
 
     @wraps(func)
     def annotated(*args: Any, **options: Any) -> Any:

@@ -46,7 +46,7 @@ def _expn_of_double(n: Tracer, x: Tracer) -> Tracer:
     sign = selection.where(is_even(degree), constant_like(x, 1), constant_like(x, -1))
     power = sign * math_functions.exp(degree * log_x - gammaln(selection.maximum(n, 1.0)))
     total = power * (digamma(selection.maximum(n, 1.0)) - log_x)
-    term = 1.0
+    term: Any = 1.0
     for m in range(SERIES_TERMS + 1):
         is_singular = degree == m
         divisor = selection.where(is_singular, constant_like(x, 1), m - degree)

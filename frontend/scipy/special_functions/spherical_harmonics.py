@@ -47,7 +47,7 @@ def _normalized_legendre(n: Tracer, m: Tracer, theta: Tracer, last: int) -> Trac
 
 
 @public(static=("last",), name="sph_harm_y")
-def _sph_harm_y(n: Tracer, m: Tracer, theta: Tracer, phi: Tracer, last: int) -> Any:
+def _sph_harm_y(n: ArrayLike, m: ArrayLike, theta: ArrayLike, phi: ArrayLike, last: int) -> Any:
     theta, phi = promote_args_inexact(*require_real("sph_harm_y", theta, phi))
     shape = broadcast_shapes(*(as_tracer(x).shape for x in (n, m, theta, phi)))
     n, m, theta, phi = (broadcast(as_tracer(x), shape) for x in (n, m, theta, phi))

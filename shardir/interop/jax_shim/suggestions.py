@@ -39,7 +39,6 @@ ALTERNATIVES = {
     "jax.experimental.pallas": "shardir.register_rule",
     "jax.experimental.stax": "jax.nn",
     "jax.experimental.topologies": "shardir.sharding.AbstractMesh",
-    "jax.export": "shardir.stablehlo.printer.show",
     "jax.extend": "shardir.make_ir",
     "jax.ffi": "jax.pure_callback",
     "jax.interpreters": "shardir.make_ir",

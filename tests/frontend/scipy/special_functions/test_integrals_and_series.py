@@ -178,7 +178,7 @@ def test_spherical_harmonics() -> None:
     with sd.enable_x64():
         got = special.sph_harm_y(n, m, theta, phi)
     np.testing.assert_allclose(got, sph_harm_y(n, m, theta, phi), atol=1e-15)
-    traced = jit(lambda *args: special.sph_harm_y(*args, n_max=5))
+    traced = jit(lambda n, m, x, y: special.sph_harm_y(n, m, x, y, n_max=5))
     single = traced(n, m, theta.astype("f"), phi.astype("f"))
     assert single.dtype == np.complex64
     np.testing.assert_allclose(single, got, atol=1e-6)

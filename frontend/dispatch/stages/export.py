@@ -1,0 +1,319 @@
+"""Programs as artefacts: StableHLO text with the structure of arguments and results.
+
+`export` traces a function into an artefact, `serialize` writes it to bytes, `deserialize` reads
+them: the bytes of `serialize`, and those of `jax.export`, which need an installed JAX.
+"""
+
+import json
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from shardir import ops
+from shardir.errors import ShardirError, count_noun
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.arrays.signature import ShapeDtypeStruct
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.dispatch.stages.stages import Lowered
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.quoting import brief
+from shardir.frontend.shardings.devices import default_backend
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.trace import append_block, wrap_value
+from shardir.ir.module import Block, Module, Op
+from shardir.ir.operation import Dense
+from shardir.stablehlo.printer import show
+from shardir.stablehlo.reader import read
+
+SIGNATURE = b"shardir-export-1\n"
+"""The first bytes of a serialized program."""
+
+
+class ExportedProgramError(ShardirError, ValueError):
+    """A program that cannot be exported, or bytes that are no exported program."""
+
+
+@dataclass(frozen=True, eq=False)
+class Exported:
+    """A program that `export` or `deserialize` returned."""
+
+    fun_name: str
+    """The name of the function."""
+    in_tree: tree.PyTreeDef
+    """The structure of the arguments, (positional, named)."""
+    out_tree: tree.PyTreeDef
+    """The structure of the result."""
+    in_avals: tuple[ShapeDtypeStruct, ...]
+    """The shape and the element type of each argument."""
+    out_avals: tuple[ShapeDtypeStruct, ...]
+    """The shape and the element type of each result."""
+    platforms: tuple[str, ...]
+    """The platforms for which the program was exported; its text is the same for all."""
+    nr_devices: int
+    """The number of devices of the program."""
+    text: str = field(repr=False)
+    """The program as StableHLO text, with Shardy's annotations."""
+    function: Callable[..., Any] | None = field(default=None, repr=False)
+    """The function from which the program was exported; `None` for a deserialized one."""
+
+    def mlir_module(self) -> str:
+        """Return the program as StableHLO text, with Shardy's annotations."""
+        return self.text
+
+    @property
+    def mlir_module_serialized(self) -> bytes:
+        """The program as StableHLO's portable bytecode, which jaxlib writes.
+
+        Raises `ExportedProgramError` if jaxlib is not installed, and for sharded programs.
+        """
+        try:
+            from jaxlib.mlir.dialects import stablehlo  # An optional dependency.
+        except ImportError:
+            raise ExportedProgramError(
+                "only jaxlib writes bytecode, and jaxlib is not installed; pip install "
+                "'shardir[jax]', or use mlir_module(), which is text"
+            ) from None
+        if "sdy." in self.text:
+            raise ExportedProgramError(
+                f"the program {self.fun_name} has shardings, which StableHLO's bytecode cannot "
+                "express; use mlir_module(), which is text"
+            )
+        made: bytes = stablehlo.serialize_portable_artifact_str(
+            self.text, stablehlo.get_current_version()
+        )
+        return made
+
+    def call(self, *args: PyTree, **options: PyTree) -> Any:
+        """Call the program; inside of a trace, it becomes a part of the traced program.
+
+        The arguments must have the structure, the shapes and the element types with which it was
+        exported. Raises `ArgumentError` otherwise, and `ExportedProgramError` for a deserialized
+        program with shardings.
+        """
+        leaves, structure = tree.flatten((args, options))
+        if structure != self.in_tree:
+            raise ArgumentError(
+                with_location(
+                    f"{self.fun_name} was exported for arguments of the structure {self.in_tree}, "
+                    f"got {structure}"
+                )
+            )
+        for i, (leaf, wanted) in enumerate(zip(leaves, self.in_avals, strict=True)):
+            given = abstract_of(leaf).type
+            if (given.shape, given.numpy) != (wanted.shape, wanted.dtype):
+                raise ArgumentError(
+                    with_location(
+                        f"argument {i} of {self.fun_name} was exported as {wanted.dtype} of shape "
+                        f"{wanted.shape}, got {given.numpy} of shape {given.shape}"
+                    )
+                )
+        if self.function is not None:
+            return self.function(*args, **options)
+        return tree.unflatten(self.out_tree, list(_call_program(self.text, *leaves)))
+
+    def serialize(self) -> bytearray:
+        """Return the program as bytes, which `deserialize` reads, also in another process.
+
+        They consist of the text and of the structures, whose containers must be dictionaries with
+        texts as keys, lists, tuples and `None`. Raises `ExportedProgramError` for others.
+        """
+        header = {
+            "fun_name": self.fun_name,
+            "in_tree": _describe_structure(self.in_tree),
+            "out_tree": _describe_structure(self.out_tree),
+            "in_avals": [(each.shape, str(each.dtype)) for each in self.in_avals],
+            "out_avals": [(each.shape, str(each.dtype)) for each in self.out_avals],
+            "platforms": self.platforms,
+            "nr_devices": self.nr_devices,
+            "text": self.text,
+        }
+        return bytearray(SIGNATURE + zlib.compress(json.dumps(header).encode()))
+
+
+@public(static=("text",), name="exported")
+def _call_program(text: str, *arrays: Any) -> Any:
+    module = read(text)
+    if module.meshes:
+        raise ExportedProgramError(
+            with_location(
+                "a deserialized program with shardings cannot be called; run its text, "
+                "mlir_module(), with `shardir run`"
+            )
+        )
+    body = module.main.body
+    values = append_block(body, [as_tracer(x) for x in arrays], Block((), (), ()))
+    return [wrap_value(value) for value in values]
+
+
+def export(
+    fun_jit: Any, *, platforms: Sequence[str] | None = None, disabled_checks: Sequence[Any] = ()
+) -> Callable[..., Exported]:
+    """Return a function of arguments, arrays or `ShapeDtypeStruct`s, that returns the program.
+
+    `fun_jit` is the result of `jit`. `platforms` are names that the artefact states. Raises
+    `ArgumentError` for another function and for `disabled_checks`, because programs have no
+    custom calls that need a check.
+    """
+    if not hasattr(fun_jit, "lower"):
+        raise ArgumentError(
+            with_location(f"export takes the result of jit, got {brief(fun_jit)}; write jit(fun)")
+        )
+    if tuple(disabled_checks):
+        raise ArgumentError(
+            with_location("export has no checks that can be disabled; leave disabled_checks out")
+        )
+
+    def exported(*args: PyTree, **options: PyTree) -> Exported:
+        lowered: Lowered = fun_jit.lower(*args, **options)
+        module = _with_captured_constants(lowered.module, lowered.captured)
+        params = module.main.body.params
+        mesh = module.meshes[0] if module.meshes else None
+        return Exported(
+            getattr(fun_jit, "__name__", "function"),
+            lowered.in_tree,
+            lowered.out_tree,
+            tuple(ShapeDtypeStruct(each.type.shape, each.type.numpy) for each in params),
+            tuple(ShapeDtypeStruct(x.shape, x.dtype) for x in tree.leaves(lowered.out_info)),
+            (default_backend(),) if platforms is None else tuple(platforms),
+            1 if mesh is None else mesh.size,
+            show(module, own_words=True),
+            fun_jit,
+        )
+
+    return exported
+
+
+def default_export_platform() -> str:
+    """Return the platform that `export` states by default."""
+    return default_backend()
+
+
+def _with_captured_constants(module: Module, captured: Sequence[Array]) -> Module:
+    """Return the module with the function `main` whose captured arrays are constants."""
+    body = module.main.body
+    own = len(body.params) - len(captured)
+    constants = tuple(
+        Op(ops.constant, (), (replace(param, sharding=None),), {"value": Dense(array.read())}, ())
+        for param, array in zip(body.params[own:], captured, strict=True)
+    )
+    body = replace(body, params=body.params[:own], ops=(*constants, *body.ops))
+    main = replace(module.main, name="main", body=body)
+    others = tuple(each for each in module.functions if each is not module.main)
+    return replace(module, functions=(main, *others))
+
+
+def _describe_structure(structure: tree.PyTreeDef) -> Any:
+    """Return a structure in terms of JSON; leaves are numbers."""
+
+    def describe(x: Any) -> Any:
+        if x is None or isinstance(x, int):
+            return x
+        if type(x) is dict and all(isinstance(key, str) for key in x):
+            return ["dict", {key: describe(value) for key, value in x.items()}]
+        if type(x) in (list, tuple):
+            return [type(x).__name__, [describe(each) for each in x]]
+        raise ExportedProgramError(
+            with_location(
+                "arguments and results of a serialized program are in dictionaries with texts as "
+                f"keys, lists and tuples, got {brief(x)}"
+            )
+        )
+
+    return describe(tree.unflatten(structure, range(structure.num_leaves)))
+
+
+def _read_structure(described: Any) -> tree.PyTreeDef:
+    def build(x: Any) -> Any:
+        if not isinstance(x, list):
+            return x
+        kind, parts = x
+        if kind == "dict":
+            return {key: build(value) for key, value in parts.items()}
+        made = [build(each) for each in parts]
+        return tuple(made) if kind == "tuple" else made
+
+    return tree.flatten(build(described))[1]
+
+
+def deserialize(blob: bytes | bytearray) -> Exported:
+    """Return the program of `serialize`; programs of `jax.export` need an installed JAX.
+
+    Raises `ExportedProgramError` for other bytes.
+    """
+    data = bytes(blob)
+    if not data.startswith(SIGNATURE):
+        return _deserialize_with_jax(data)
+    try:
+        header = json.loads(zlib.decompress(data[len(SIGNATURE) :]))
+    except (ValueError, zlib.error) as error:
+        raise ExportedProgramError(
+            with_location(f"the exported program is damaged: {error}")
+        ) from None
+
+    def avals(name: str) -> tuple[ShapeDtypeStruct, ...]:
+        return tuple(ShapeDtypeStruct(shape, dtype) for shape, dtype in header[name])
+
+    return Exported(
+        header["fun_name"],
+        _read_structure(header["in_tree"]),
+        _read_structure(header["out_tree"]),
+        avals("in_avals"),
+        avals("out_avals"),
+        tuple(header["platforms"]),
+        header["nr_devices"],
+        header["text"],
+    )
+
+
+def _deserialize_with_jax(data: bytes) -> Exported:
+    try:
+        import jax  # An optional dependency.
+        from jax import export as jax_export
+    except ImportError:
+        raise ExportedProgramError(
+            with_location(
+                "the bytes are no program of shardir.export; programs of jax.export need JAX, "
+                "which is not installed: pip install 'shardir[jax]'"
+            )
+        ) from None
+    try:
+        program = jax_export.deserialize(bytearray(data))
+    except ImportError as error:  # JAX reads the bytes with another package.
+        raise ExportedProgramError(
+            with_location(f"JAX cannot read the bytes, which are no program of shardir: {error}")
+        ) from None
+    except Exception as error:
+        raise ExportedProgramError(
+            with_location(f"the bytes are no exported program: {error}")
+        ) from None
+    kept, count = tuple(program.module_kept_var_idx), len(program.in_avals)
+    if kept != tuple(range(count)):
+        unused = count_noun(count - len(kept), "argument")
+        raise ExportedProgramError(
+            with_location(
+                f"the program {program.fun_name} does not use {unused}, which its text lacks; "
+                "export it from jit(fun, keep_unused=True)"
+            )
+        )
+
+    def structure(theirs: Any) -> tree.PyTreeDef:
+        return tree.flatten(jax.tree.unflatten(theirs, range(theirs.num_leaves)))[1]
+
+    def avals(theirs: Any) -> tuple[ShapeDtypeStruct, ...]:
+        return tuple(ShapeDtypeStruct(each.shape, each.dtype) for each in theirs)
+
+    return Exported(
+        program.fun_name,
+        structure(program.in_tree),
+        structure(program.out_tree),
+        avals(program.in_avals),
+        avals(program.out_avals),
+        tuple(program.platforms),
+        program.nr_devices,
+        program.mlir_module(),
+    )

@@ -1,0 +1,114 @@
+"""Exported programs: text, bytes, calls, and programs of JAX."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir import export
+from shardir.frontend.dispatch.stages.export import ExportedProgramError
+from shardir.frontend.errors import ArgumentError
+from tests.optional_dependencies import require
+
+WEIGHTS = np.arange(3, dtype="f")
+
+
+def model(params: dict[str, Any], x: Any) -> Any:
+    hidden = snp.tanh(x @ params["w"]) + snp.asarray(WEIGHTS)
+    return hidden, [hidden.sum()]
+
+
+def example() -> tuple[Any, Any]:
+    return {"w": np.linspace(-1, 1, 12, dtype="f").reshape(4, 3)}, np.ones((2, 4), "f")
+
+
+def test_a_serialized_program_has_the_same_results() -> None:
+    args = example()
+    found = export.export(sd.jit(model))(*args)
+    assert found.mlir_module().startswith("module {\n  func.func @main(")
+    assert (found.fun_name, found.nr_devices, found.platforms) == ("model", 1, ("cpu",))
+    assert [each.shape for each in found.in_avals] == [(4, 3), (2, 4)]
+    again = export.deserialize(found.serialize())
+    assert again.mlir_module() == found.mlir_module()
+    assert (again.in_tree, again.out_tree) == (found.in_tree, found.out_tree)
+    for way in (found.call, again.call, sd.jit(again.call)):
+        result, (total,) = way(*args)
+        np.testing.assert_allclose(result, np.tanh(args[1] @ args[0]["w"]) + WEIGHTS, rtol=1e-6)
+        np.testing.assert_allclose(total, result.sum(), rtol=1e-6)
+
+
+def test_a_deserialized_program_is_differentiable() -> None:
+    params, x = example()
+    again = export.deserialize(export.export(sd.jit(model))(params, x).serialize())
+    got = sd.grad(lambda x: again.call(params, x)[1][0])(x)
+    wanted = sd.grad(lambda x: model(params, x)[1][0])(x)
+    np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
+def test_arguments_of_another_type_are_refused() -> None:
+    params, x = example()
+    found = export.export(sd.jit(model))(params, x)
+    with pytest.raises(
+        ArgumentError, match="argument 1 of model was exported as float32 of shape "
+    ):
+        found.call(params, np.ones((3, 4), "f"))
+    with pytest.raises(ArgumentError, match=r"^model was exported for arguments of the structure "):
+        found.call(params["w"], x)
+
+
+def test_errors_of_exports() -> None:
+    with pytest.raises(ArgumentError, match=r"^export takes the result of jit, got "):
+        export.export(model)
+    with pytest.raises(ArgumentError, match=r"^export has no checks that can be disabled; "):
+        export.export(sd.jit(model), disabled_checks=["custom call"])
+    found = export.export(sd.jit(model))(*example())
+    with pytest.raises(ExportedProgramError, match=r"^the exported program is damaged: "):
+        export.deserialize(found.serialize()[:-9])
+
+
+def test_a_sharded_program_keeps_its_shardings() -> None:
+    sharding = sd.NamedSharding(sd.make_mesh((8,), ("x",)), sd.P("x"))
+    found = export.export(sd.jit(snp.sin, in_shardings=sharding))(np.ones(8, "f"))
+    assert 'sdy.mesh @mesh = <["x"=8]>' in found.mlir_module()
+    assert found.nr_devices == 8
+    np.testing.assert_allclose(found.call(np.ones(8, "f")), np.sin(np.ones(8)), rtol=1e-6)
+    with pytest.raises(ExportedProgramError, match=r"^a deserialized program with shardings "):
+        export.deserialize(found.serialize()).call(np.ones(8, "f"))
+    require("jaxlib")
+    with pytest.raises(ExportedProgramError, match=r"^the program sin has shardings, which "):
+        _ = found.mlir_module_serialized
+
+
+def test_jax_reads_the_bytecode() -> None:
+    require("jax", "jaxlib")
+    from jaxlib.mlir import ir
+    from jaxlib.mlir.dialects import stablehlo
+
+    code = export.export(sd.jit(model))(*example()).mlir_module_serialized
+    assert code.startswith(b"ML\xefR")
+    with ir.Context() as context:
+        stablehlo.register_dialect(context)
+        assert "stablehlo.tanh" in str(stablehlo.deserialize_portable_artifact(context, code))
+
+
+def test_programs_of_jax_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    require("jax")
+    import jax
+    from jax import export as jax_export
+
+    params, x = example()
+    function = jax.jit(lambda params, x: {"y": jax.numpy.sin(x @ params["w"])})
+    theirs = jax_export.export(function)(params, x)
+    # JAX reads and writes bytes with a package that may not be installed.
+    monkeypatch.setattr(jax_export, "deserialize", lambda blob: theirs)
+    found = export.deserialize(b"bytes of JAX")
+    np.testing.assert_allclose(found.call(params, x)["y"], np.sin(x @ params["w"]), rtol=1e-6)
+    unused = jax_export.export(jax.jit(lambda x, y: x + 1))(x, x)
+    monkeypatch.setattr(jax_export, "deserialize", lambda blob: unused)
+    with pytest.raises(ExportedProgramError, match=r" does not use 1 argument, which its text "):
+        export.deserialize(b"bytes of JAX")
+    monkeypatch.setattr(jax_export, "deserialize", lambda blob: 1 / 0)
+    with pytest.raises(ExportedProgramError, match=r"^the bytes are no exported program: division"):
+        export.deserialize(b"nothing")
