@@ -88,7 +88,7 @@ PUBLIC_IN_EXPERIMENTAL = MappingProxyType(
 REASONS: dict[str, str] = {
     "JAX's primitives identify equations of its programs; the programs of shardir consist of "
     "operations, which `shardir.ir` and `docs/extending.md` describe.": """
-        jax.lax.*_p jax.lax.linalg.*_p jax.random.random_gamma_p
+        jax.custom_derivatives.*_p jax.lax.*_p jax.lax.linalg.*_p jax.random.random_gamma_p
     """,
     "Arrays of shardir are immutable: a program has no mutable references.": """
         jax.Ref jax.ds jax.empty_ref jax.free_ref jax.freeze jax.new_ref jax.ref
@@ -176,9 +176,9 @@ REASONS: dict[str, str] = {
 
 UNFINISHED = """
     jax.ad_checkpoint.Offloadable jax.ad_checkpoint.Recompute jax.ad_checkpoint.Saveable
-    jax.ad_checkpoint.print_saved_residuals jax.custom_derivatives.custom_jvp_call_p
-    jax.custom_derivatives.custom_vjp_call_p jax.custom_derivatives.linear_call
-    jax.custom_derivatives.remat_opt_p jax.debug.DebugEffect jax.debug.OrderedDebugEffect
+    jax.ad_checkpoint.print_saved_residuals
+    jax.custom_derivatives.linear_call
+    jax.debug.DebugEffect jax.debug.OrderedDebugEffect
     jax.debug.log jax.debug_infs jax.debug_key_reuse jax.default_matmul_precision
     jax.default_prng_impl jax.dtypes.TypePromotionError jax.experimental.checkify
     jax.experimental.compilation_cache jax.experimental.custom_partitioning
