@@ -42,4 +42,5 @@ from shardir.passes.simplify.fold_transposes import FoldTransposes as FoldTransp
 from shardir.passes.simplify.fold_views import FoldViews as FoldViews
 from shardir.passes.simplify.inline import Inline as Inline
 from shardir.passes.simplify.simplify import Simplify as Simplify
+from shardir.passes.simplify.widen_small_dtypes import WidenSmallDtypes as WidenSmallDtypes
 from shardir.passes.whole_program.merge_devices import MergeDevices as MergeDevices

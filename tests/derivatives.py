@@ -9,9 +9,10 @@ import pytest
 
 from shardir.interpret.interpreter import evaluate
 from shardir.ir.module import Function
-from shardir.ir.types import INEXACT, TensorType
+from shardir.ir.types import TensorType
 from shardir.passes.autodiff.jvp import jvp
 from shardir.passes.autodiff.vjp import vjp
+from tests.dtype_groups import INEXACT
 
 Array = npt.NDArray[Any]
 

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from shardir.ir.builder import Builder
 from shardir.ir.module import Block, Function, Module, Value
 from shardir.ir.operation import OpSpec
-from shardir.ir.types import COMPLEX, FLOATS, REAL_OF, TensorType
+from shardir.ir.types import COMPLEX, REAL_OF, TensorType
+from tests.dtype_groups import FLOATS
 
 Array = npt.NDArray[Any]
 Source = Callable[[np.random.Generator, TensorType], Array]

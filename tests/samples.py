@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from hypothesis import settings
 
-from shardir.ir.types import INEXACT
+from tests.dtype_groups import INEXACT
 from tests.op_sample import Sample
 from tests.op_samples import (
     arrangement,

@@ -12,7 +12,8 @@ from typing import Any
 from shardir.ir.builder import substitute
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.operation import Attr, Symbol
-from shardir.ir.types import COMPLEX, FLOATS, UNSIGNED
+from shardir.ir.types import COMPLEX
+from tests.dtype_groups import FLOATS, UNSIGNED
 
 MLP = """\
 module @jit_mlp attributes {mhlo.num_partitions = 8 : i32} {

@@ -6,7 +6,7 @@ import re
 _FOLD_PASSES = (
     "fold-reductions,fold-views,simplify,fold-diagonals,fill-out-of-bounds,fold-transposes"
 )
-_MERGED_PASSES = f"cse,dce,{_FOLD_PASSES},cse,dce,annotate-partial-sorts"
+_MERGED_PASSES = f"widen-small-dtypes,cse,dce,{_FOLD_PASSES},cse,dce,annotate-partial-sorts"
 MERGED_PIPELINE = f"merge-devices,{_MERGED_PASSES}"
 """The passes between partitioning and fusion."""
 

@@ -44,7 +44,7 @@ def constant_files(constants: Constants) -> dict[str, bytes]:
 def _storable(array: NumpyArray, dtype: str) -> NumpyArray:
     """Return the array, viewed as integers if NumPy's files cannot state its dtype."""
     info = DTYPE_INFO[dtype]
-    return array.view(f"i{info.bits // 8}") if info.is_extension else array
+    return array.view(f"i{info.memory_bits // 8}") if info.is_extension else array
 
 
 def _function_text(name: str, array: NumpyArray, dtype: str) -> str:

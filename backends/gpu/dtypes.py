@@ -6,21 +6,31 @@ Torch and Triton name their dtypes as NumPy and `ml_dtypes` do; this file states
 
 from shardir.ir.dtypes import COMPLEX, COMPUTE_DTYPES, DTYPE_INFO, NARROW_FLOATS, UNSIGNED
 
-TORCH_DTYPES = {dtype: f"torch.{info.numpy.name}" for dtype, info in DTYPE_INFO.items()}
-"""The torch dtype that stores each dtype."""
+TORCH_DTYPES = {
+    dtype: "torch.uint8" if info.is_small else f"torch.{info.numpy.name}"
+    for dtype, info in DTYPE_INFO.items()
+}
+"""The torch dtype that stores each dtype; small dtypes are stored as bytes."""
 SIGNED_WORD_DTYPES = {
-    dtype: f"torch.int{DTYPE_INFO[dtype].bits}" for dtype in (*UNSIGNED, "key") if dtype != "u8"
+    dtype: f"torch.int{DTYPE_INFO[dtype].bits}"
+    for dtype in (*UNSIGNED, "key")
+    if DTYPE_INFO[dtype].bits > 8
 }
 """Signed dtype of the same width in which torch computes where it lacks unsigned kernels."""
 TRITON_TYPES = {
-    dtype: f"tl.{info.numpy.name}"
+    dtype: "tl.uint8" if info.is_small else f"tl.{info.numpy.name}"
     for dtype, info in DTYPE_INFO.items()
     if dtype not in (*COMPLEX, "key")
 } | {"bool": "tl.int1"}
 """Triton's types; complex dtypes and `key` have none."""
-COMPUTE_TYPES = {dtype: TRITON_TYPES[COMPUTE_DTYPES[dtype]] for dtype in TRITON_TYPES}
+COMPUTE_TYPES = {
+    dtype: TRITON_TYPES[dtype if DTYPE_INFO[dtype].is_small else COMPUTE_DTYPES[dtype]]
+    for dtype in TRITON_TYPES
+}
 """The type in which a kernel computes each dtype."""
-POINTER_TYPES = {dtype: f"*{dtype}" for dtype in TRITON_TYPES} | {
+POINTER_TYPES = {
+    dtype: "*u8" if DTYPE_INFO[dtype].is_small else f"*{dtype}" for dtype in TRITON_TYPES
+} | {
     "bool": "*i1",
     "f16": "*fp16",
     "f32": "*fp32",

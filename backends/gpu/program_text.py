@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shardir import ops as specs
-from shardir.backends.emission import Emission, ProgramValue
+from shardir.backends.emission import Emission, EmissionError, ProgramValue
 from shardir.backends.gpu import rules as rules
 from shardir.backends.gpu.constants import constant_files, constants_text
 from shardir.backends.gpu.function_writer import MAX_LINE_CHARACTERS, FunctionWriter, ProgramNeeds
@@ -15,7 +15,7 @@ from shardir.backends.gpu.library_text import definitions, library_text
 from shardir.backends.gpu.line_wrapping import wrap_line
 from shardir.backends.gpu.lowering import lower_operation
 from shardir.backends.gpu.runtime_files import RUNTIME_FOLDER, program_declaration
-from shardir.ir.dtypes import NARROW_FLOATS
+from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module
 
@@ -41,12 +41,25 @@ except ModuleNotFoundError as error:
 """Ends a program with a one-line error if a package that it imports is missing."""
 
 
+def _check_types(emission: Emission) -> None:
+    """Raise `EmissionError` for arrays of elements of less than a byte."""
+    body = emission.module.main.body
+    for value in (*body.params, *(result for op in body.walk() for result in op.results)):
+        info = DTYPE_INFO.get(value.type.dtype)
+        if info is not None and info.bits < info.memory_bits:
+            raise EmissionError(
+                f"%{value.name} is {value.type}; GPU programs have no elements of less than "
+                "8 bits, convert it with astype('int8') or astype('float8_e4m3fn')"
+            )
+
+
 def write_program(
     emission: Emission, precision: str = PRECISIONS[0]
 ) -> tuple[str, dict[str, bytes]]:
     """Return the text of the program, which runs beside the files of `runtime_files`, and
     array files.
     """
+    _check_types(emission)
     needs = ProgramNeeds()
     main = _write_main(emission, needs)
     parts = [

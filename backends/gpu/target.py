@@ -15,7 +15,7 @@ class GPU(Target):
 
     name: ClassVar[str] = "gpu"
     pipeline: ClassVar[str] = (
-        f"inline,combine-collectives,cse,simplify,fold-transposes,cse,dce,fuse{{without={UNFUSED_OPERATIONS}}}"
+        f"inline,combine-collectives,widen-small-dtypes,cse,simplify,fold-transposes,cse,dce,fuse{{without={UNFUSED_OPERATIONS}}}"
     )
     options: ClassVar[Mapping[str, str]] = {
         "precision": f"precision of f32 products: {' or '.join(PRECISIONS)}"

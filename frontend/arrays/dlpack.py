@@ -9,17 +9,33 @@ from typing import Any, final
 
 import numpy as np
 
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.types import NUMPY_DTYPES, NumpyArray, NumpyDType
 
 UINT_TYPE_CODE = 1
 """DLPack's type code of unsigned integers."""
-TYPE_CODES = {NUMPY_DTYPES["bf16"]: 4}
-"""DLPack's type codes of dtypes that NumPy does not export."""
+TYPE_CODES = {
+    NUMPY_DTYPES[dtype]: code
+    for dtype, code in {
+        "bf16": 4,
+        "f8e3m4": 7,
+        "f8e4m3": 8,
+        "f8e4m3b11fnuz": 9,
+        "f8e4m3fn": 10,
+        "f8e4m3fnuz": 11,
+        "f8e5m2": 12,
+        "f8e5m2fnuz": 13,
+        "f8e8m0fnu": 14,
+    }.items()
+}
+"""DLPack's type codes of dtypes that NumPy does not export. DLPack packs dtypes of less than a
+byte, which an array stores in a byte each; they are refused."""
+_DTYPES = {(code, dtype.itemsize * 8): dtype for dtype, code in TYPE_CODES.items()}
+_UNPACKED_DTYPES = [info.numpy for info in DTYPE_INFO.values() if info.bits < info.memory_bits]
 NUMPY_EXPORTED = frozenset(
-    dtype for dtype in NUMPY_DTYPES.values() if dtype.kind in "biufc" and dtype not in TYPE_CODES
+    dtype for dtype in NUMPY_DTYPES.values() if dtype.kind in "biufc" and dtype not in (*TYPE_CODES, *_UNPACKED_DTYPES)
 )
 """The dtypes that NumPy exports."""
-_DTYPES = {(code, dtype.itemsize * 8): dtype for dtype, code in TYPE_CODES.items()}
 TYPE_CODE_OFFSETS_BYTES = {b"dltensor": 20, b"dltensor_versioned": 52}
 """Byte offset of the type code in the structure of a capsule, by capsule name (dlpack.h)."""
 
@@ -55,6 +71,11 @@ def is_supported_dtype(dtype: Any) -> bool:
 def export_dlpack(numbers: NumpyArray, **options: Any) -> Any:
     """Return a capsule with the elements of an array."""
     code = TYPE_CODES.get(numbers.dtype)
+    if code is None and numbers.dtype in _UNPACKED_DTYPES:
+        raise BufferError(
+            f"DLPack packs several elements of {numbers.dtype} into a byte, which arrays do not; "
+            "export x.astype('int8') or x.astype('float32')"
+        )
     if code is None:
         return numbers.__dlpack__(**options)
     capsule = numbers.view(f"u{numbers.itemsize}").__dlpack__(**options)

@@ -38,7 +38,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.ir.dtypes import DTYPE_INFO
 
 STORAGE_DTYPES: Mapping[str, str] = {
-    **{name: f"uint{info.bits}" for name, info in DTYPE_INFO.items() if info.is_extension},
+    **{name: f"uint{info.memory_bits}" for name, info in DTYPE_INFO.items() if info.is_extension},
     "c128": "float64",
     "key": "uint64",
 }

@@ -10,7 +10,7 @@ from shardir.frontend.numpy.dtypes import isdtype
 from shardir.frontend.shardings.devices import Device, devices
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.promotion import canonical_dtype
-from shardir.ir.dtypes import NARROW_FLOATS
+from shardir.ir.dtypes import NARROW_FLOATS, SMALL_DTYPES
 from shardir.ir.types import NUMPY_DTYPES, NumpyDType
 
 __array_api_version__ = "2024.12"
@@ -70,7 +70,7 @@ class NamespaceInfo:
         known = [
             dtype
             for name, dtype in NUMPY_DTYPES.items()
-            if name not in ("key", *NARROW_FLOATS) and canonical_dtype(name) == name
+            if name not in ("key", *NARROW_FLOATS, *SMALL_DTYPES) and canonical_dtype(name) == name
         ]
         return {d.name: d for d in known if kind is None or isdtype(d, kind)}
 

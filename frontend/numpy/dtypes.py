@@ -25,7 +25,7 @@ from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype
 from shardir.frontend.tracing.promotion import KEY, DType, dtype_of, invalid_dtype_error, user_dtype
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.dtypes import EXTENSION_DTYPES
+from shardir.ir.dtypes import DTYPE_INFO, EXTENSION_DTYPES
 from shardir.ir.types import (
     COMPLEX,
     FLOATS,
@@ -35,6 +35,7 @@ from shardir.ir.types import (
     SIGNED,
     UNSIGNED,
     NumpyDType,
+    dtype_name,
 )
 
 pi: Final = float(np.pi)
@@ -130,9 +131,23 @@ class ScalarType:
 
 
 bool_ = ScalarType("bool")
-int8, int16, int32, int64 = map(ScalarType, SIGNED)
-uint8, uint16, uint32, uint64 = map(ScalarType, UNSIGNED)
-float16, bfloat16, float32, float64 = map(ScalarType, FLOATS)
+int2, int4, int8, int16, int32, int64 = map(ScalarType, SIGNED)
+uint2, uint4, uint8, uint16, uint32, uint64 = map(ScalarType, UNSIGNED)
+(
+    float4_e2m1fn,
+    float8_e3m4,
+    float8_e4m3,
+    float8_e4m3fn,
+    float8_e4m3b11fnuz,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
+    float8_e8m0fnu,
+    float16,
+    bfloat16,
+    float32,
+    float64,
+) = map(ScalarType, FLOATS)
 complex64, complex128 = map(ScalarType, COMPLEX)
 int_, uint, float_, complex_ = int64, uint64, float64, complex128
 single, double, csingle, cdouble = float32, float64, complex64, complex128
@@ -214,7 +229,8 @@ def iinfo(dtype: DTypeLike | ArrayLike) -> Any:
         raise ArgumentError(
             with_location(f"iinfo takes integer types, got {kind}; use finfo for floats")
         )
-    return np.iinfo(kind)
+    info: Any = ml_dtypes.iinfo if kind.name in EXTENSION_DTYPES else np.iinfo
+    return info(kind)
 
 
 def result_type(*operands: Any) -> DType:
@@ -272,13 +288,24 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
         if arg1 is KEY:
             return issubclass(prng_key, arg2)
         found = _numpy_dtype(arg1)
-        family = np.floating if found.name in EXTENSION_DTYPES else found.type
-        return issubclass(family, arg2)
+        return issubclass(_family_of(found), arg2)
     if arg1 is KEY or arg2 is KEY:
         return arg1 is arg2
     if isinstance(arg1, type) and arg1 in _DTYPE_FAMILIES:
         return False
     return bool(_numpy_dtype(arg1) == _numpy_dtype(arg2))
+
+
+def _family_of(dtype: NumpyDType) -> type[np.generic]:
+    """Return the scalar type of NumPy that classifies an element type."""
+    if dtype.name not in EXTENSION_DTYPES:
+        return dtype.type
+    kind = DTYPE_INFO[dtype_name(dtype)].kind
+    families: dict[str, type[np.generic]] = {
+        "signed": np.signedinteger,
+        "unsigned": np.unsignedinteger,
+    }
+    return families.get(kind, np.floating)
 
 
 _DTYPE_FAMILIES = (

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.random_programs.scope import Scope, sampler
+from shardir.frontend.random_programs.scope import DTYPES, Scope, sampler
 from shardir.ir.host_function import HostFunction
-from shardir.ir.types import DTYPES, TensorType
+from shardir.ir.types import TensorType
 
 
 @sampler("checkpoint", "custom-jvp", "custom-vjp")

@@ -4,11 +4,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from shardir.frontend.random_programs.scope import NUMBERS, ORDERED, SAMPLERS, Scope, sampler
+from shardir.frontend.random_programs.scope import (
+    DTYPES,
+    INTEGERS,
+    NUMBERS,
+    ORDERED,
+    SAMPLERS,
+    Scope,
+    sampler,
+)
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.sharding import Axes
-from shardir.ir.types import DTYPES, INTEGERS
 from shardir.ops.communication.async_collectives import START_OPS, done
 
 _REDUCTION_DTYPES = {"add": NUMBERS, "mul": NUMBERS, "max": ORDERED, "min": ORDERED,

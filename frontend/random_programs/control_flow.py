@@ -1,8 +1,8 @@
 """Samplers of loops and branches."""
 
-from shardir.frontend.random_programs.scope import INDEX, Scope, sampler
+from shardir.frontend.random_programs.scope import DTYPES, INDEX, Scope, sampler
 from shardir.ir.module import Value
-from shardir.ir.types import DTYPES, TensorType
+from shardir.ir.types import TensorType
 
 
 @sampler("while")

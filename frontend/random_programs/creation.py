@@ -2,9 +2,16 @@
 
 from typing import Any
 
-from shardir.frontend.random_programs.scope import ARITHMETIC, INDEX, NUMBERS, Scope, sampler
+from shardir.frontend.random_programs.scope import (
+    ARITHMETIC,
+    INDEX,
+    NUMBERS,
+    UNSIGNED,
+    Scope,
+    sampler,
+)
 from shardir.ir.operation import Dense, Symbol
-from shardir.ir.types import UNSIGNED, TensorType
+from shardir.ir.types import TensorType
 
 
 @sampler("iota")

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from shardir.frontend.random_programs.scope import NUMBERS, ORDERED, Scope, sampler
+from shardir.frontend.random_programs.scope import INTEGERS, NUMBERS, ORDERED, Scope, sampler
 from shardir.ir.module import Value
 from shardir.ir.operation import Symbol
 from shardir.ir.sharding import Axes, Axis
-from shardir.ir.types import INTEGERS, TensorType
+from shardir.ir.types import TensorType
 
 DimAxes = tuple[Axes, ...]
 

@@ -1,8 +1,8 @@
 """Samplers of pointwise operations."""
 
-from shardir.frontend.random_programs.scope import ARITHMETIC, NUMBERS, REAL, Scope, sampler
+from shardir.frontend.random_programs.scope import ARITHMETIC, DTYPES, NUMBERS, REAL, Scope, sampler
 from shardir.ir.operation import OPS, OpSpec, Symbol
-from shardir.ir.types import COMPLEX, DTYPES, TensorType
+from shardir.ir.types import COMPLEX, TensorType
 from shardir.stablehlo.writing.attributes import format_tensor
 
 

@@ -1,7 +1,15 @@
 """Samplers of reductions, cumulative operations, sorting and contractions."""
 
-from shardir.frontend.random_programs.scope import NUMBERS, ORDERED, REAL, SIZES, Scope, sampler
-from shardir.ir.types import FLOATS, TensorType
+from shardir.frontend.random_programs.scope import (
+    FLOATS,
+    NUMBERS,
+    ORDERED,
+    REAL,
+    SIZES,
+    Scope,
+    sampler,
+)
+from shardir.ir.types import TensorType
 
 _REDUCED = {"sum": NUMBERS, "prod": NUMBERS, "max": ORDERED, "min": ORDERED,
             "any": ("bool",), "all": ("bool",)}  # fmt: skip

@@ -8,12 +8,25 @@ from shardir import ops as ops  # declares the operations
 from shardir.frontend.random_programs.choices import Choices
 from shardir.frontend.random_programs.shardings import axis_parts, merge_axes
 from shardir.ir.builder import Builder
+from shardir.ir.dtypes import SMALL_DTYPES
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Value
 from shardir.ir.operation import OPS
 from shardir.ir.sharding import Axes
-from shardir.ir.types import COMPLEX, DTYPES, FLOATS, INTEGERS, TensorType
+from shardir.ir.types import (
+    COMPLEX,
+    DTYPES as ALL_DTYPES,
+    FLOATS as ALL_FLOATS,
+    INTEGERS as ALL_INTEGERS,
+    UNSIGNED as ALL_UNSIGNED,
+    TensorType,
+)
 
+# Random programs have no small dtypes: their precision would hide errors.
+DTYPES, FLOATS, INTEGERS, UNSIGNED = (
+    tuple(name for name in names if name not in SMALL_DTYPES)
+    for names in (ALL_DTYPES, ALL_FLOATS, ALL_INTEGERS, ALL_UNSIGNED)
+)
 NUMBERS = INTEGERS + FLOATS + COMPLEX
 REAL = INTEGERS + FLOATS
 ORDERED = ("bool", *REAL)

@@ -1,8 +1,8 @@
 """Samplers of operations that rearrange elements."""
 
-from shardir.frontend.random_programs.scope import SIZES, Scope, sampler
+from shardir.frontend.random_programs.scope import INTEGERS, SIZES, Scope, sampler
 from shardir.ir.module import Value
-from shardir.ir.types import INTEGERS, TensorType
+from shardir.ir.types import TensorType
 
 
 @sampler("broadcast")

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from shardir.frontend.random_programs.scope import REAL, Scope, sampler
+from shardir.frontend.random_programs.scope import FLOATS, REAL, Scope, sampler
 from shardir.ir.builder import infer_types
 from shardir.ir.module import Value
 from shardir.ir.operation import OPS, Symbol
-from shardir.ir.types import FLOATS, TensorType
+from shardir.ir.types import TensorType
 
 
 @sampler("convolution")

@@ -14,7 +14,7 @@ from shardir.frontend.config import config
 from shardir.frontend.errors import NotAnArrayError
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.ir.dtypes import EXTENSION_DTYPES
+from shardir.ir.dtypes import EXTENSION_DTYPES, SMALL_DTYPES, SMALL_FLOATS, SMALL_INTEGERS
 from shardir.ir.types import FLOATS, INEXACT, INTEGERS, NUMPY_DTYPES, dtype_name
 
 
@@ -88,7 +88,7 @@ def invalid_dtype_error(spec: object) -> NotAnArrayError:
 # The direct successors of each type in the promotion lattice. Starred types are weak.
 _PROMOTION_STEPS: dict[str, tuple[str, ...]] = {
     "bool": ("i*",),
-    "i*": ("u8", "i8"),
+    "i*": ("u8", "i8", *SMALL_INTEGERS),
     "u8": ("i16", "u16"),
     "u16": ("i32", "u32"),
     "u32": ("i64", "u64"),
@@ -97,7 +97,7 @@ _PROMOTION_STEPS: dict[str, tuple[str, ...]] = {
     "i16": ("i32",),
     "i32": ("i64",),
     "i64": ("f*",),
-    "f*": ("bf16", "f16", "c*"),
+    "f*": (*SMALL_FLOATS, "bf16", "f16", "c*"),
     "bf16": ("f32",),
     "f16": ("f32",),
     "f32": ("f64", "c64"),
@@ -105,6 +105,8 @@ _PROMOTION_STEPS: dict[str, tuple[str, ...]] = {
     "c*": ("c64",),
     "c64": ("c128",),
     "c128": (),
+    # Small dtypes promote to no other one.
+    **dict.fromkeys(SMALL_DTYPES, ()),
 }
 
 
@@ -118,9 +120,23 @@ def _promotable_to(node: str) -> frozenset[str]:
 def _least_upper_bound(first: str, second: str) -> str:
     """Return the least type to which both types promote."""
     common = _promotable_to(first) & _promotable_to(second)
-    return next(
-        node for node in _PROMOTION_STEPS if node in common and common <= _promotable_to(node)
+    for node in _PROMOTION_STEPS:
+        if node in common and common <= _promotable_to(node):
+            return node
+    names = [_describe_node(each) for each in (first, second)]
+    small = next(each for each in (first, second) if each in SMALL_DTYPES)
+    raise OperationTypeError(
+        with_location(
+            f"{' and '.join(names)} have no common element type, because {NUMPY_DTYPES[small]} "
+            "is not promoted implicitly; convert an operand, for example with "
+            "x.astype('float32')"
+        )
     )
+
+
+def _describe_node(node: str) -> str:
+    python = {"i*": "int", "f*": "float", "c*": "complex"}
+    return f"a Python {python[node]}" if node in python else str(NUMPY_DTYPES[node])
 
 
 def _lattice_node(name: str, weak: bool) -> str:

@@ -13,6 +13,7 @@ from typing import final
 import numpy as np
 
 from shardir import ops
+from shardir.interpret.widened_arrays import run_reference
 from shardir.ir.dtypes import COMPLEX, DTYPE_INFO, FLOATS, INTEGERS, represents_float
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS, Dense, OpSpec
@@ -94,7 +95,7 @@ def fold_constants(op: Op, facts: ValueFacts) -> Op | None:
         return None
     arrays = [np.asarray(n, v.type.numpy) for n, v in zip(numbers, op.operands, strict=True)]
     with np.errstate(all="ignore"):
-        result = op.spec.reference(*arrays, result=type, **op.rule_arguments)
+        result = run_reference(replace(op, results=(replace(op.result, type=type),)), arrays)
     return constant(op, _number(np.asarray(result), type))
 
 
@@ -184,10 +185,10 @@ def _can_represent(wide: str, narrow: str) -> bool:
         return wide in FLOATS and represents_float(wide, narrow)
     if narrow not in INTEGERS:
         return False
-    info = np.iinfo(TensorType((), narrow).numpy)
+    info = DTYPE_INFO[narrow]
     if wide in INTEGERS:
-        room = np.iinfo(TensorType((), wide).numpy)
-        return bool(room.min <= info.min and info.max <= room.max)
+        room = DTYPE_INFO[wide]
+        return room.min_integer <= info.min_integer and info.max_integer <= room.max_integer
     return wide in ("f32", "f64") and info.bits <= DTYPE_INFO[wide].precision_bits
 
 

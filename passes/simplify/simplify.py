@@ -11,7 +11,9 @@ them. Unused values remain for `dce`.
 
 from dataclasses import dataclass, replace
 
+from shardir.ir.dtypes import DTYPE_INFO, SMALL_FLOATS
 from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.op_rules.widening import computes_small
 from shardir.passes.pipeline import Pass
 from shardir.passes.simplify import own_shard as own_shard  # registers its rules
 from shardir.passes.simplify.identities import SIMPLIFICATION_RULES, ValueFacts, fold_constants
@@ -65,9 +67,15 @@ class _Simplifier:
         return replace(op, operands=tuple(self.new.get(v, v) for v in op.operands), blocks=blocks)
 
 
+_DTYPES_WITHOUT_ZERO = tuple(name for name in SMALL_FLOATS if not DTYPE_INFO[name].has_zero)
+"""Floats in which a constant 0 is NaN, so that no identity of zero holds."""
+
+
 def _apply(op: Op, facts: ValueFacts) -> Value | Op | None:
     """Return a value that equals the only result, or a simpler operation; `None` if no rule
     applies."""
+    if computes_small(op) and any(value.type.dtype in _DTYPES_WITHOUT_ZERO for value in op.tensors):
+        return None
     for rule in SIMPLIFICATION_RULES.get(op.name, ()):
         result = rule(op, facts)
         if isinstance(result, Op):

@@ -16,11 +16,18 @@ import numpy.typing as npt
 
 from shardir.errors import InterpretError, TimeLimitError
 from shardir.interpret.shards import assemble_shards, slice_shard
+from shardir.interpret.widened_arrays import (
+    narrow_results,
+    run_reference,
+    widen_array,
+    widened_result_types,
+)
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.operation import Attr
 from shardir.ir.sharding import Axes, Axis, Sharding
 from shardir.ir.types import NumpyArray, TensorType
+from shardir.op_rules.widening import computes_small
 from shardir.ops.opaque import check_no_opaque_operations
 from shardir.text.printer import AXIS_ATTRIBUTES
 
@@ -178,7 +185,12 @@ def execute_collective(
     """Execute one collective operation for all devices."""
     assert op.spec.exchange is not None
     arguments = op.spec.rule_arguments({**op.attrs, **attrs})
-    return list(op.spec.exchange(mesh, parts, result=_result_types(op), **arguments))
+    with np.errstate(all="ignore"):
+        if not computes_small(op):
+            return list(op.spec.exchange(mesh, parts, result=_result_types(op), **arguments))
+        wide = [tuple(map(widen_array, part)) for part in parts]
+        made = op.spec.exchange(mesh, wide, result=widened_result_types(op), **arguments)
+        return [narrow_results(op, each) for each in made]
 
 
 def _describe_position(meeting: Rendezvous | None) -> str:
@@ -209,7 +221,7 @@ def apply_op(op: Op, operands: Sequence[Array]) -> Any:
         where = f" at {op.loc}" if op.loc else ""
         raise InterpretError(f"{op.name}{where} has no reference semantics")
     with np.errstate(all="ignore"):
-        return op.spec.reference(*operands, **op.rule_arguments, result=_result_types(op))
+        return run_reference(op, operands)
 
 
 def _result_types(op: Op) -> TensorType | tuple[TensorType, ...]:

@@ -6,12 +6,16 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import InterpretError
+from shardir.interpret.widened_arrays import widen_array
 from shardir.ir.device_groups import device_positions
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.mesh import Mesh
 from shardir.ir.operation import OPS
 from shardir.ir.sharding import Sharding
-from shardir.ir.types import NumpyArray, NumpyDType, TensorType, dtype_name
+from shardir.ir.types import INEXACT, NumpyArray, NumpyDType, TensorType, dtype_name
 from shardir.op_rules.partitioning import identity_element
+from shardir.op_rules.widening import widened_type
+from shardir.ops.elementwise.numerics import convert
 
 Array = NumpyArray
 
@@ -54,7 +58,10 @@ def slice_shard(array: Array, sharding: Sharding, mesh: Mesh, device: int) -> Ar
 
 def _padding_value(dtype: NumpyDType) -> Any:
     """Return a padding value that is visible in results: NaN, the largest integer or true."""
-    return np.iinfo(dtype).max if dtype.kind in "iu" else True if dtype.kind == "b" else np.nan
+    if dtype.kind == "b":
+        return True
+    name = dtype_name(dtype)
+    return np.nan if name in INEXACT else DTYPE_INFO[name].max_integer
 
 
 def assemble_shards(
@@ -70,7 +77,9 @@ def assemble_shards(
         assert spec.exchange is not None
         attrs = {"axes": sharding.unreduced, "op": sharding.reduction}
         arguments = spec.rule_arguments(attrs)
-        shards = list(spec.exchange(mesh, [(shard,) for shard in shards], result=type, **arguments))
+        wide, parts = widened_type(type), [(widen_array(shard),) for shard in shards]
+        sums = spec.exchange(mesh, parts, result=wide, **arguments)
+        shards = [convert(each, type) if wide != type else each for each in sums]
     result = np.empty(type.shape, type.numpy)
     written: dict[tuple[tuple[int, int], ...], int] = {}
     for device, shard in enumerate(shards):

@@ -10,11 +10,10 @@ not state how.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
 
-import numpy as np
-
+from shardir.errors import OperationTypeError
 from shardir.ir.builder import Builder
+from shardir.ir.dtypes import DTYPE_INFO, greatest_number, least_number
 from shardir.ir.mesh import Mesh
 from shardir.ir.operation import Op, Value
 from shardir.ir.sharding import Axes, count_positions
@@ -149,10 +148,14 @@ def identity_element(reduction: str, dtype: str) -> complex:
     if reduction == "mul":
         return 1
     if reduction == "add":
+        if dtype in FLOATS and not DTYPE_INFO[dtype].has_zero:
+            raise OperationTypeError(
+                f"{dtype} has no zero, so that sums of it cannot be split between devices or "
+                "padded; convert it to f32 first"
+            )
         return complex(-0.0, -0.0) if dtype in COMPLEX else -0.0 if dtype in FLOATS else 0
     if dtype in FLOATS:
-        return -inf if reduction == "max" else inf
+        return least_number(dtype) if reduction == "max" else greatest_number(dtype)
     if dtype == "bool":
         return reduction == "min"
-    limits = np.iinfo(TensorType((), dtype).numpy)
-    return int(limits.min if reduction == "max" else limits.max)
+    return least_number(dtype) if reduction == "max" else greatest_number(dtype)

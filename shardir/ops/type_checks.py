@@ -7,6 +7,9 @@ front.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from shardir.ir.dtypes import SIGNED, SMALL_DTYPES, SMALL_FLOATS, SMALL_INTEGERS, UNSIGNED
 from shardir.ir.types import COMPLEX, DTYPES, FLOATS, INTEGERS, TensorType
 
 Ints = tuple[int, ...]
@@ -29,6 +32,9 @@ class DtypeDomain:
 BOOL = DtypeDomain("bool", ("bool",))
 FLOAT = DtypeDomain("floating-point", FLOATS)
 """Floating-point types."""
+WIDE_FLOAT = DtypeDomain(
+    "floating-point (at least 16 bits)", tuple(name for name in FLOATS if name not in SMALL_DTYPES)
+)
 COMPLEX_PART = DtypeDomain("f32 or f64", ("f32", "f64"))
 COMPLEX_ONLY = DtypeDomain("complex", COMPLEX)
 INTEGER = DtypeDomain("integer", INTEGERS)
@@ -64,6 +70,20 @@ def common_dtype(*operands: TensorType) -> str:
             "first"
         )
     return operands[0].dtype
+
+
+def check_accumulator(dtype: str, to: str) -> None:
+    """Check that sums of products of `dtype` can be accumulated in `to`, a wider dtype."""
+    NUMERIC.check(TensorType((), to))
+    if dtype in SMALL_FLOATS:
+        is_wider = to in INEXACT.dtypes
+    elif dtype in SMALL_INTEGERS:
+        is_wider = to in INEXACT.dtypes or to in SIGNED or dtype in UNSIGNED
+    else:
+        names = (TensorType((), dtype).numpy, TensorType((), to).numpy)
+        is_wider = to not in SMALL_DTYPES and np.result_type(*names) == names[1]
+    if not is_wider or to in SMALL_DTYPES:
+        raise TypeError(f"cannot accumulate {dtype} products in {to}; convert the result instead")
 
 
 def require_result_type(result: TensorType | None, x: TensorType | None = None) -> TensorType:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.operation import Dense, Symbol
 from shardir.ir.types import (
     COMPLEX,
@@ -131,7 +132,7 @@ def make_dense(dtype: str, shape: tuple[int, ...], flat: list[Any]) -> Dense:
     except OverflowError:
         if dtype in COMPLEX:
             raise ValueError(f"an integer of this constant is too large for {dtype}") from None
-        low, high = (getattr(np.iinfo(NUMPY_DTYPES[dtype]), end) for end in ("min", "max"))
+        low, high = DTYPE_INFO[dtype].min_integer, DTYPE_INFO[dtype].max_integer
         wrong = next(n for n in flat if not low <= n <= high)
         raise ValueError(f"{wrong} does not fit in {dtype}") from None
     return Dense(array.reshape(shape))

@@ -17,10 +17,11 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.operation import OPS, Dense, OpSpec, Symbol
 from shardir.ir.sharding import Axis, Sharding
-from shardir.ir.types import DTYPES, TensorType
+from shardir.ir.types import TensorType
 from shardir.text.parser import parse
 from shardir.text.printer import print_module
 from shardir.verify.verifier import verify
+from tests.dtype_groups import DTYPES
 from tests.programs.strategies import any_modules, modules
 
 pytestmark = pytest.mark.sample(3)

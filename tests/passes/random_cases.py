@@ -20,12 +20,12 @@ from shardir.ir.builder import Builder
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.sharding import Sharding
-from shardir.ir.types import INEXACT
 from shardir.passes.autodiff.jvp import jvp
 from shardir.passes.autodiff.vjp import vjp
 from shardir.passes.batching.vectorize import vectorize
 from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE, Pipeline
 from shardir.passes.simplify.inline import inline_regions
+from tests.dtype_groups import INEXACT
 from tests.programs.hypothesis_choices import HypothesisChoices
 from tests.programs.shardings import any_shardings, shardings
 

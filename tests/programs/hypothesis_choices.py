@@ -7,7 +7,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from shardir.frontend.random_programs.choices import Choices
-from shardir.ir.types import COMPLEX, INTEGERS, TensorType
+from shardir.ir.types import COMPLEX, TensorType
+from tests.dtype_groups import INTEGERS
 
 Option = TypeVar("Option")
 

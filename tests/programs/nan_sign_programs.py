@@ -1,7 +1,7 @@
 """Programs whose results depend on the sign of a NaN, which differs between processors."""
 
 from shardir.ir.module import Module
-from shardir.ir.types import FLOATS
+from tests.dtype_groups import FLOATS
 
 
 def ranks_signs(module: Module) -> bool:

@@ -1,6 +1,6 @@
 """The LLVM types of elements in registers and in memory."""
 
-from shardir.ir.dtypes import COMPUTE_DTYPES, DTYPE_INFO, NARROW_FLOATS, REAL_OF
+from shardir.ir.dtypes import COMPUTE_DTYPES, DTYPE_INFO, NARROW_FLOATS, REAL_OF, SMALL_DTYPES
 
 _LLVM_FLOATS = {"f32": "float", "f64": "double"}
 """The floats that kernels compute with."""
@@ -8,6 +8,9 @@ _LLVM_FLOATS = {"f32": "float", "f64": "double"}
 
 def _register_type(dtype: str) -> str:
     computed = COMPUTE_DTYPES[REAL_OF.get(dtype, dtype)]
+    if dtype in SMALL_DTYPES:
+        # Kernels only move them: `widen-small-dtypes` writes all computations in other dtypes.
+        return f"i{DTYPE_INFO[dtype].memory_bits}"
     return _LLVM_FLOATS.get(computed) or f"i{DTYPE_INFO[computed].bits}"
 
 

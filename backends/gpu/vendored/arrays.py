@@ -32,8 +32,22 @@ DTYPES: dict[str, Any] = {
     "c64": torch.complex64,
     "c128": torch.complex128,
     "key": torch.uint64,
+    "i2": torch.uint8,
+    "i4": torch.uint8,
+    "u2": torch.uint8,
+    "u4": torch.uint8,
+    "f4e2m1fn": torch.uint8,
+    "f8e3m4": torch.uint8,
+    "f8e4m3": torch.uint8,
+    "f8e4m3fn": torch.uint8,
+    "f8e4m3b11fnuz": torch.uint8,
+    "f8e4m3fnuz": torch.uint8,
+    "f8e5m2": torch.uint8,
+    "f8e5m2fnuz": torch.uint8,
+    "f8e8m0fnu": torch.uint8,
 }
-"""The torch dtype of each element type; a key is one 64-bit word."""
+"""The torch dtype of each element type; a key is one 64-bit word, and elements of at most 8 bits
+that NumPy lacks are bytes."""
 MAX_RELATIVE_ERROR = {
     "f16": 4e-3,
     "bf16": 4e-2,
@@ -41,6 +55,15 @@ MAX_RELATIVE_ERROR = {
     "f64": 1e-9,
     "c64": 2e-4,
     "c128": 1e-9,
+    "f4e2m1fn": 1.0,
+    "f8e3m4": 0.125,
+    "f8e4m3": 0.25,
+    "f8e4m3fn": 0.25,
+    "f8e4m3b11fnuz": 0.25,
+    "f8e4m3fnuz": 0.25,
+    "f8e5m2": 0.5,
+    "f8e5m2fnuz": 0.5,
+    "f8e8m0fnu": 2.0,
 }
 """Maximum error of results relative to the largest element of the reference."""
 _WORD_DTYPES = {torch.bfloat16: torch.int16}
@@ -54,6 +77,8 @@ class DataError(Exception):
 def to_torch(array: Any, dtype: str) -> Any:
     """Return a NumPy array of the element type `dtype` as a tensor."""
     array = np.ascontiguousarray(array).reshape(np.shape(array))
+    if DTYPES[dtype] == torch.uint8 and array.dtype.itemsize == 1:
+        array = array.view(np.uint8)
     word = _WORD_DTYPES.get(DTYPES[dtype])
     if word is not None:
         return torch.from_numpy(array.view(f"i{word.itemsize}").copy()).view(DTYPES[dtype])
@@ -98,6 +123,9 @@ def check_array(array: Any, wanted: Tensor, shape: tuple[int, ...], where: str) 
     """Raise `DataError` unless a NumPy array has this element type and shape."""
     of_type = to_numpy(torch.empty(0, dtype=DTYPES[wanted.dtype])).dtype
     fits = array.dtype == of_type
+    if wanted.dtype != "u8" and of_type == np.uint8:
+        # NumPy's files state elements of these types as bytes or as an unknown type.
+        fits = array.dtype.itemsize == 1
     expected = str(of_type)
     if of_type.kind == "V":
         size = of_type.itemsize

@@ -26,6 +26,7 @@ from shardir.frontend.tracing.operands import as_tracer, broadcast_shapes, conve
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import SMALL_DTYPES
 from shardir.ir.types import TensorType
 
 BATCH_LETTERS = [letter for letter in ascii_letters if letter not in "bih"]
@@ -55,7 +56,9 @@ def contract(x: Tracer, y: Tracer, dims: str, dtype: DTypeLike | None = None) ->
     weak = x.weak_type and y.weak_type and dtype is None
     name = x.value.type.dtype
     result_dtype = name if dtype is None else dtype_of(dtype)
-    wide, _ = promotion.result_type((name, False), (result_dtype, False))
+    wide = result_dtype
+    if name not in SMALL_DTYPES:
+        wide, _ = promotion.result_type((name, False), (result_dtype, False))
     shape = tuple(sizes[letter] for letter in output)
     result_type = TensorType(shape, wide) if wide != name else None
     result: Tracer = emit(

@@ -33,7 +33,7 @@ from shardir.frontend.tracing.operands import (
 from shardir.frontend.tracing.promotion import canonical_dtype, dtype_of, inexact_dtype
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.dtypes import COMPUTE_DTYPES, DTYPE_INFO
+from shardir.ir.dtypes import COMPUTE_DTYPES, DTYPE_INFO, greatest_number, least_number
 from shardir.ir.types import INTEGERS, UNSIGNED, TensorType
 
 REDUCTION_STATIC_ARGNAMES = ("axis", "dtype", "out", "keepdims", "promote_integers")
@@ -150,7 +150,7 @@ def lowest_of_dtype(x: Tracer) -> Any:
     dtype = x.value.type.numpy
     if dtype == np.bool_:
         return False
-    return int(np.iinfo(dtype).min) if dtype.kind in "iu" else -np.inf
+    return least_number(x.value.type.dtype) if dtype.kind != "c" else -np.inf
 
 
 def highest_of_dtype(x: Tracer) -> Any:
@@ -158,7 +158,7 @@ def highest_of_dtype(x: Tracer) -> Any:
     dtype = x.value.type.numpy
     if dtype == np.bool_:
         return True
-    return int(np.iinfo(dtype).max) if dtype.kind in "iu" else np.inf
+    return greatest_number(x.value.type.dtype) if dtype.kind != "c" else np.inf
 
 
 @public(static=("axis", "out", "keepdims"))

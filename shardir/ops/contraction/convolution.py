@@ -33,7 +33,7 @@ from shardir.ops.reductions.window_geometry import (
     dilated_size,
     window_views,
 )
-from shardir.ops.type_checks import NUMERIC, common_dtype
+from shardir.ops.type_checks import NUMERIC, check_accumulator, common_dtype
 
 _MAX_WINDOW_BYTES = 1 << 25
 """The maximum size in bytes of the windows that one matrix product uses."""
@@ -75,11 +75,7 @@ def _type(
     if result is None or result.dtype == dtype:
         return result_type
     wide = result_type.with_dtype(result.dtype)
-    NUMERIC.check(wide)
-    if np.result_type(result_type.numpy, wide.numpy) != wide.numpy:
-        raise TypeError(
-            f"cannot accumulate {dtype} products in {result.dtype}; convert the result instead"
-        )
+    check_accumulator(dtype, result.dtype)
     return wide
 
 

@@ -9,13 +9,14 @@ from string import ascii_letters
 import numpy as np
 
 from shardir.ir.builder import Builder
+from shardir.ir.dtypes import SMALL_FLOATS
 from shardir.ir.operation import Cotangents, Value, define_op
 from shardir.ir.types import NumpyArray, TensorType
 from shardir.op_rules.batching import BatchedOp
 from shardir.op_rules.factors import FactorRule, einsum_rule
 from shardir.op_rules.tangents import multilinear_tangent
 from shardir.ops.elementwise.numerics import accumulation_dtype, round_to
-from shardir.ops.type_checks import NUMERIC, common_dtype
+from shardir.ops.type_checks import NUMERIC, check_accumulator, common_dtype
 
 
 def _split_dims(dims: str) -> tuple[str, str, str]:
@@ -37,7 +38,10 @@ def _split_dims(dims: str) -> tuple[str, str, str]:
 def _type(x: TensorType, y: TensorType, *, dims: str, result: TensorType | None) -> TensorType:
     *terms, output = _split_dims(dims)
     NUMERIC.check(x, y)
-    dtype = common_dtype(x, y)
+    if x.dtype != y.dtype and {x.dtype, y.dtype} <= set(SMALL_FLOATS) and result is not None:
+        dtype = x.dtype  # The result is accumulated in a wider float.
+    else:
+        dtype = common_dtype(x, y)
     sizes: dict[str, int] = {}
     for type, term in zip((x, y), terms, strict=True):
         if len(term) != type.rank:
@@ -48,19 +52,10 @@ def _type(x: TensorType, y: TensorType, *, dims: str, result: TensorType | None)
                     f"{letter!r} of dims={dims!r} is both {sizes[letter]} and {size} in {x} and {y}"
                 )
     computed = TensorType(tuple(sizes[letter] for letter in output), dtype)
-    if result is not None and result.dtype != dtype:
-        return computed.with_dtype(_accumulator(dtype, result.dtype))
+    if result is not None and (result.dtype != dtype or x.dtype != y.dtype):
+        check_accumulator(dtype, result.dtype)
+        return computed.with_dtype(result.dtype)
     return computed
-
-
-def _accumulator(dtype: str, to: str) -> str:
-    NUMERIC.check(TensorType((), to))
-    if (
-        np.result_type(TensorType((), dtype).numpy, TensorType((), to).numpy)
-        == TensorType((), to).numpy
-    ):
-        return to
-    raise TypeError(f"cannot accumulate {dtype} products in {to}; convert the result instead")
 
 
 def _factors(x: TensorType, y: TensorType, *, dims: str, result: TensorType) -> FactorRule:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.operation import define_op
 from shardir.ir.types import NumpyArray, TensorType
 from shardir.op_rules.batching import shift_dims
@@ -33,7 +34,12 @@ def _type(x: TensorType, *, result: TensorType | None) -> TensorType:
 
 def _bitcast_shape(x: TensorType, dtype: str) -> tuple[int, ...] | None:
     """Return the shape of `x` as another element type, or `None` if there is none."""
-    old, new = x.numpy.itemsize, TensorType((), dtype).numpy.itemsize
+    old, new = DTYPE_INFO[x.dtype].bits, DTYPE_INFO[dtype].bits
+    if old != new and min(old, new) < 8:
+        raise TypeError(
+            f"cannot reinterpret {x} as {dtype}: an array stores each of these elements in a byte "
+            "of its own; shift and mask them instead"
+        )
     if old == new:
         return x.shape
     if old > new:

@@ -40,6 +40,7 @@ from shardir.ops.type_checks import (
     NUMERIC,
     ORDERED,
     REAL,
+    WIDE_FLOAT,
     DtypeDomain,
     common_type,
     require_result_type,
@@ -274,7 +275,7 @@ ge = define_binary("ge", ORDERED, np.greater_equal, None, _bool_type)
 
 
 def _nextafter_type(x: TensorType, y: TensorType, *, result: TensorType | None) -> TensorType:
-    FLOAT.check(x, y)
+    WIDE_FLOAT.check(x, y)
     return common_type(x, y)
 
 

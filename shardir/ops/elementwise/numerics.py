@@ -12,14 +12,22 @@ from typing import Any
 import numpy as np
 
 from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS
-from shardir.ir.types import FLOATS, NUMPY_DTYPES, NumpyArray, NumpyDType, TensorType, dtype_name
+from shardir.ir.types import (
+    FLOATS,
+    INTEGERS,
+    NUMPY_DTYPES,
+    NumpyArray,
+    NumpyDType,
+    TensorType,
+    dtype_name,
+)
 
 Array = NumpyArray
 
 _EXTENSION_FLOATS = frozenset(
-    NUMPY_DTYPES[name] for name in FLOATS if DTYPE_INFO[name].is_extension
+    NUMPY_DTYPES[name] for name in NARROW_FLOATS if DTYPE_INFO[name].is_extension
 )
-"""Floats to which `ml_dtypes` converts f64 and integers by two roundings."""
+"""16-bit floats to which `ml_dtypes` converts f64 and integers by two roundings."""
 
 
 def compute_in_f32(function: Callable[..., Any]) -> Callable[..., Array]:
@@ -214,15 +222,16 @@ def convert(x: Array, to: TensorType) -> Array:
     """Return the elements converted to another type.
 
     Floats truncate to integers, saturate out of range, and NaN becomes 0 (StableHLO leaves these
-    cases open; this is the behaviour of XLA's CPU target). Integers wrap. As bool, all nonzero
+    cases open; this is the behaviour of XLA's CPU target). Integers wrap. Conversions to floats of
+    at most 8 bits go through f32, as those of `ml_dtypes`. As bool, all nonzero
     elements are true. The imaginary part is dropped.
     """
     if x.dtype.kind == "c" and to.dtype not in ("c64", "c128", "bool"):
         x = x.real
     if to.dtype == "bool":
         return np.asarray(x != 0)
-    if is_float(x) and to.numpy.kind in "iu":
-        return _saturate(x, to.numpy)
+    if is_float(x) and to.dtype in INTEGERS:
+        return _saturate(x, to.dtype)
     return round_to(x, to.numpy)
 
 
@@ -230,11 +239,19 @@ def round_to(x: Array, dtype: NumpyDType) -> Array:
     """Return the elements as another type, rounded once."""
     if dtype in _EXTENSION_FLOATS and x.dtype.itemsize > 2:
         return _round_to_odd_f32(x).astype(dtype)
+    if x.dtype.itemsize == dtype.itemsize == 1 and x.dtype != dtype:
+        x = _widen_byte(x)  # ml_dtypes does not convert between all small dtypes.
     return x.astype(dtype, copy=False)
 
 
-def _saturate(x: Array, dtype: NumpyDType) -> Array:
-    minimum_value, maximum_value = np.iinfo(dtype).min, np.iinfo(dtype).max
+def _widen_byte(x: Array) -> Array:
+    """Return elements of one byte in the wider dtype of their kind."""
+    return x.astype(np.float32 if is_float(x) else np.int16)
+
+
+def _saturate(x: Array, name: str) -> Array:
+    dtype, info = NUMPY_DTYPES[name], DTYPE_INFO[name]
+    minimum_value, maximum_value = info.min_integer, info.max_integer
     truncated = np.trunc(x.astype(np.float64))
     below, above = truncated <= float(minimum_value), truncated >= float(maximum_value)
     inside = np.where(below | above | np.isnan(truncated), 0, truncated).astype(dtype)

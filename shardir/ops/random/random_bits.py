@@ -13,6 +13,7 @@ from math import prod
 import numpy as np
 
 from shardir.ir.builder import Builder
+from shardir.ir.dtypes import SMALL_DTYPES
 from shardir.ir.operation import OPS, Partitioning, Symbol, Value, define_op
 from shardir.ir.types import INTEGERS, UNSIGNED, TensorType
 from shardir.op_rules.batching import shift_dims
@@ -22,6 +23,9 @@ from shardir.op_rules.vma import join_varying
 from shardir.ops.random import threefry
 from shardir.ops.random.threefry import SCHEMES, Array
 from shardir.ops.type_checks import format_list, require_result_type
+
+WORDS = tuple(name for name in UNSIGNED if name not in SMALL_DTYPES)
+"""The dtypes of random bits."""
 
 _PARTITIONABLE = SCHEMES[0]
 
@@ -87,8 +91,8 @@ def _hash_type(
 
 def _bits_result(keys: TensorType, result: TensorType | None) -> TensorType:
     result_type = require_result_type(result)
-    if result_type.dtype not in UNSIGNED:
-        raise TypeError(f"makes {', '.join(UNSIGNED)}, not {result_type.dtype}")
+    if result_type.dtype not in WORDS:
+        raise TypeError(f"makes {', '.join(WORDS)}, not {result_type.dtype}")
     _check_keys(keys, result_type)
     return result_type
 

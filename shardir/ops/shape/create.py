@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from shardir.ir.builder import Builder
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.operation import Dense, Partitioning, Value, define_op
 from shardir.ir.sharding import count_positions
 from shardir.ir.types import COMPLEX, FLOATS, NumpyArray, TensorType
@@ -41,7 +42,8 @@ def _check_number(value: Any, to: TensorType) -> None:
     if to.dtype == "bool":
         low, high = 0, 1
     else:
-        low, high = np.iinfo(to.numpy).min, np.iinfo(to.numpy).max
+        info = DTYPE_INFO[to.dtype]
+        low, high = info.min_integer, info.max_integer
     if not low <= value <= high:
         raise TypeError(f"{value!r} is not a value of {to}; its values are {low} to {high}")
 

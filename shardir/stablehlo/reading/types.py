@@ -8,8 +8,9 @@ import numpy as np
 from lark import Token
 
 from shardir.errors import ParseError
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.operation import Attr, Dense
-from shardir.ir.types import COMPLEX, FLOATS, NUMPY_DTYPES, REAL_OF, TOKEN, TensorType
+from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES, REAL_OF, TOKEN, TensorType
 from shardir.stablehlo.reading.records import ListRecord, ListsRecord, NumberRecord, TypedRecord
 from shardir.stablehlo.reading.syntax import MlirSource
 from shardir.stablehlo.writing.attributes import MLIR_DTYPES
@@ -212,7 +213,7 @@ class TypeParser:
                     return Dense(np.array(list(map(float, flat)), numpy).reshape(type.shape))
             if dtype == "bool" and (kinds == {bool} or set(flat) <= {0, 1, -1}):
                 return Dense(np.array(flat, np.bool_).reshape(type.shape))
-            if numpy.kind in "iu" and kinds == {int}:
+            if dtype in INTEGERS and kinds == {int}:
                 return Dense(np.array(flat, numpy).reshape(type.shape))
         except (OverflowError, StopIteration):
             pass
@@ -246,9 +247,9 @@ class TypeParser:
             return float(token)
         if dtype == "bool" and token in ("true", "false", "0", "1", "-1"):
             return token not in ("false", "0")
-        if numpy.kind in "iu" and token.type in ("INT", "HEX") and len(token) < 30:
-            value, limits = int(token, 16 if token.type == "HEX" else 10), np.iinfo(numpy)
-            if limits.min <= value <= limits.max:
+        if dtype in INTEGERS and token.type in ("INT", "HEX") and len(token) < 30:
+            value, limits = int(token, 16 if token.type == "HEX" else 10), DTYPE_INFO[dtype]
+            if limits.min_integer <= value <= limits.max_integer:
                 return value
         raise self.source.fail(f"{str(token)!r} is not an element of {dtype}", token, base)
 

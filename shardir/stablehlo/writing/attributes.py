@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from shardir.ir.dtypes import SMALL_FLOATS
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Value
 from shardir.ir.operation import Dense
 from shardir.ir.sharding import Axis, DimSharding, Sharding
-from shardir.ir.types import TOKEN, TensorType
+from shardir.ir.types import INTEGERS, TOKEN, TensorType
 
 MLIR_DTYPES = {
     "bool": "i1",
+    "u2": "ui2",
+    "u4": "ui4",
     "u8": "ui8",
     "u16": "ui16",
     "u32": "ui32",
@@ -21,6 +24,7 @@ MLIR_DTYPES = {
     "c64": "complex<f32>",
     "c128": "complex<f64>",
     "key": "ui64",
+    **{name: f"f{name[1:].upper()}" for name in SMALL_FLOATS},
 }
 """MLIR's names of element types that differ from those of this IR. A key is stored as 64 bits."""
 
@@ -79,7 +83,7 @@ def _elements(value: Any, type: TensorType) -> str:
         part = "f32" if type.dtype == "c64" else "f64"
         number = complex(value)
         return f"({_float(number.real, part)}, {_float(number.imag, part)})"
-    if type.numpy.kind in "iu":
+    if type.dtype in INTEGERS or type.dtype == "key":
         return str(int(value))
     return _float(float(value), type.dtype)
 

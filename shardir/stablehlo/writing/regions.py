@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from shardir import ops as ops  # declares the operations
+from shardir.ir.dtypes import greatest_number, least_number
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS, Attr
 from shardir.ir.types import TensorType
@@ -50,14 +49,11 @@ def write_compare(w: MlirWriter, direction: str, a: TypedName, b: TypedName) -> 
 
 def identity_literal(op: str, dtype: str) -> Any:
     """Return the identity element of a combination."""
-    stored = TensorType((), dtype).numpy
     if op in ("add", "mul"):
         return int(op == "mul")
     if dtype == "bool":
         return op in ("and", "min")
-    if stored.kind in "iu":
-        return np.iinfo(stored).min if op == "max" else np.iinfo(stored).max
-    return float("-inf") if op == "max" else float("inf")
+    return least_number(dtype) if op == "max" else greatest_number(dtype)
 
 
 def combination_region(w: MlirWriter, op: str, dtype: str) -> WrittenRegion:

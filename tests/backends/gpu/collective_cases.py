@@ -15,8 +15,9 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Value
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.sharding import Axis
-from shardir.ir.types import DTYPES, TensorType
+from shardir.ir.types import TensorType
 from shardir.ops.communication.collectives import REDUCTIONS
+from tests.dtype_groups import DTYPES
 
 MESH = Mesh("m", (("a", 2), ("b", 2)))
 """The mesh of all cases; they use its axes, and both axes in both orders."""

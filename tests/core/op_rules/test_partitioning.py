@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from shardir.ir.operation import OPS
-from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, TensorType
+from shardir.ir.types import COMPLEX, TensorType
 from shardir.op_rules.factors import FactorKind, RuleBuilder
 from shardir.op_rules.partitioning import default_shardable_factors, identity_element
 from shardir.ops.communication.collectives import REDUCTIONS
+from tests.dtype_groups import FLOATS, INTEGERS
 
 
 def test_a_factor_may_be_sharded_if_a_result_has_it_or_partial_results_combine() -> None:

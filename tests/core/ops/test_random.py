@@ -10,10 +10,11 @@ import pytest
 from shardir import ops, parse
 from shardir.interpret.interpreter import run
 from shardir.ir.operation import OpSpec, Symbol
-from shardir.ir.types import UNSIGNED, TensorType
+from shardir.ir.types import TensorType
 from shardir.ops.random import threefry
 from shardir.ops.random.threefry import SCHEMES, Array
 from shardir.passes import Pipeline
+from tests.dtype_groups import UNSIGNED
 from tests.op_evaluation import apply_reference, infer_types
 from tests.op_sample import t
 

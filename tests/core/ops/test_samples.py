@@ -11,8 +11,9 @@ from shardir.interpret.interpreter import evaluate
 from shardir.ir.builder import Builder, infer_types
 from shardir.ir.module import Function, Value
 from shardir.ir.operation import OPS
-from shardir.ir.types import INEXACT, TensorType
+from shardir.ir.types import TensorType
 from shardir.op_rules.factors import Factor, FactorKind, FactorRule
+from tests.dtype_groups import INEXACT
 from tests.op_sample import Array, Sample
 from tests.samples import SAMPLES, SMOOTH, few_of_each, samples_of
 

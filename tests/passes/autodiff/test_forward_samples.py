@@ -6,11 +6,11 @@ import pytest
 from shardir import ops
 from shardir.interpret.interpreter import evaluate
 from shardir.ir.module import Module
-from shardir.ir.types import INEXACT
 from shardir.passes.autodiff.jvp import jvp
 from shardir.passes.autodiff.vjp import vjp
 from shardir.verify.verifier import verify
 from tests.derivatives import check_tangents, random_like
+from tests.dtype_groups import INEXACT
 from tests.op_sample import Sample
 from tests.samples import SAMPLES
 

@@ -13,10 +13,11 @@ from shardir.ir.builder import substitute
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module, Value
 from shardir.ir.sharding import Axis, DimSharding, Sharding
-from shardir.ir.types import FLOATS, TensorType
+from shardir.ir.types import TensorType
 from shardir.passes import Pipeline
 from shardir.passes.batching.vectorize import vectorize
 from shardir.verify.verifier import verify
+from tests.dtype_groups import FLOATS
 from tests.op_sample import Array, Sample
 from tests.samples import SAMPLES
 

@@ -6,10 +6,11 @@ from hypothesis import given, strategies as st
 
 from shardir.interpret.interpreter import run
 from shardir.ir.module import Module
-from shardir.ir.types import INTEGERS, TensorType
+from shardir.ir.types import TensorType
 from shardir.passes import Pipeline, Simplify
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
+from tests.dtype_groups import INTEGERS
 from tests.passes.sharded_evaluation import annotate_randomly
 from tests.programs.bit_exact_programs import must_be_exact
 from tests.programs.strategies import modules

@@ -25,7 +25,9 @@ from shardir.backends.cpu.codegen.narrow_floats import (
 from shardir.ir.dtypes import COMPLEX, DTYPE_INFO, FLOATS, NARROW_FLOATS, UNSIGNED
 from shardir.ir.types import TensorType
 
-ELEMENT_BYTES = {name: info.bits // 8 for name, info in DTYPE_INFO.items() if name not in COMPLEX}
+ELEMENT_BYTES = {
+    name: info.memory_bits // 8 for name, info in DTYPE_INFO.items() if name not in COMPLEX
+}
 """The size in bytes of each type of real elements in memory."""
 
 

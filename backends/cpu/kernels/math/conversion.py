@@ -17,8 +17,8 @@ from shardir.backends.cpu.kernels.math.registers import (
     register_type,
     round_to_narrow,
 )
-from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS
-from shardir.ir.types import COMPLEX, FLOATS, REAL_OF, SIGNED
+from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS, SMALL_DTYPES, SMALL_INTEGERS
+from shardir.ir.types import COMPLEX, FLOATS, REAL_OF, SIGNED, UNSIGNED
 
 INTEGER_BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64}
 
@@ -55,6 +55,8 @@ def convert_real(f: LLVMFunction, x: LLVMValue, source: str, to: str) -> LLVMVal
     """Convert real vectors from one element type to another."""
     if source == to:
         return x
+    if source in SMALL_DTYPES or to in SMALL_DTYPES:
+        return _convert_code(f, x, source, to)
     type = register_type(to, lane_count(x.type))
     if to == "bool":
         return x.is_("une", 0.0) if source in FLOATS else x.is_("ne", 0)
@@ -66,6 +68,19 @@ def convert_real(f: LLVMFunction, x: LLVMValue, source: str, to: str) -> LLVMVal
     if _rounds_twice(source, to):
         return round_to_narrow(f, round_f64_to_odd_f32(f, _to_odd_double(f, x, signed)), to)
     return round_to_narrow(f, x.to(type, "sitofp" if signed else "uitofp"), to)
+
+
+def _convert_code(f: LLVMFunction, x: LLVMValue, source: str, to: str) -> LLVMValue:
+    """Convert from or to unsigned integers of less than 8 bits; `widen-small-dtypes` leaves no
+    other conversion of a small dtype."""
+    small = source if source in SMALL_DTYPES else to
+    has_code = small in SMALL_INTEGERS and small in UNSIGNED
+    if not has_code or source in FLOATS or {source, to} <= {*SMALL_DTYPES}:
+        raise ValueError(f"no conversion from {source} to {to} remains in compiled programs")
+    mask = (1 << DTYPE_INFO[small].bits) - 1
+    if small == source:
+        return convert_real(f, x & mask, "u8", to)
+    return convert_real(f, x, source, "u8") & mask
 
 
 def _rounds_twice(source: str, to: str) -> bool:

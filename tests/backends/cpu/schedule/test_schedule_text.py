@@ -68,9 +68,9 @@ def test_an_unknown_stage_is_an_error_with_the_stages() -> None:
     with pytest.raises(PipelineError) as error:
         compile_layer().as_text("fused")
     assert str(error.value) == (
-        "no stage is named 'fused'; the stages are merge-devices, cse, dce, fold-reductions, "
-        "fold-views, simplify, fold-diagonals, fill-out-of-bounds, fold-transposes, "
-        "annotate-partial-sorts, fuse, or schedule"
+        "no stage is named 'fused'; the stages are merge-devices, widen-small-dtypes, cse, dce, "
+        "fold-reductions, fold-views, simplify, fold-diagonals, fill-out-of-bounds, "
+        "fold-transposes, annotate-partial-sorts, fuse, or schedule"
     )
 
 

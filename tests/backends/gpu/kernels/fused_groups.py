@@ -9,8 +9,9 @@ import numpy.typing as npt
 from shardir.errors import OperationTypeError
 from shardir.ir.builder import Builder
 from shardir.ir.module import Block, Function, Module, Op, Value
-from shardir.ir.types import FLOATS, NUMPY_DTYPES, TensorType
+from shardir.ir.types import NUMPY_DTYPES, TensorType
 from shardir.ops.control_flow.fused import fused
+from tests.dtype_groups import FLOATS
 
 Array = npt.NDArray[Any]
 

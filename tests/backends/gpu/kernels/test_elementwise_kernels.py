@@ -14,7 +14,7 @@ from shardir.ir.builder import Builder
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Module, Value
 from shardir.ir.operation import OPS
-from shardir.ir.types import FLOATS, TensorType
+from shardir.ir.types import TensorType
 from shardir.ops.control_flow.fused import is_pointwise
 from tests.backends.gpu.kernels.fused_groups import (
     emit_if_valid,
@@ -22,6 +22,7 @@ from tests.backends.gpu.kernels.fused_groups import (
     special_values,
 )
 from tests.backends.gpu.kernels.kernel_execution import Interpreter
+from tests.dtype_groups import FLOATS
 
 Array = npt.NDArray[Any]
 INEXACT_FUNCTIONS = (

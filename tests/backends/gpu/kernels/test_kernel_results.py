@@ -9,7 +9,7 @@ from shardir.backends.gpu.kernels import KernelText, TileSizes, write_kernel
 from shardir.interpret.interpreter import run
 from shardir.ir.builder import Builder
 from shardir.ir.module import Module, Op, Value
-from shardir.ir.types import FLOATS, TensorType
+from shardir.ir.types import TensorType
 from shardir.ops.control_flow.fused import REDUCTIONS, fused
 from shardir.passes.fusion.fuse import fuse
 from shardir.text.parser import parse
@@ -20,6 +20,7 @@ from tests.backends.gpu.kernels.fused_groups import (
 )
 from tests.backends.gpu.kernels.kernel_execution import SMALL_TILES, Interpreter
 from tests.backends.gpu.kernels.kernel_programs import PROGRAMS, REDUCTION_CASES
+from tests.dtype_groups import FLOATS
 
 
 def groups(module: Module) -> list[Op]:

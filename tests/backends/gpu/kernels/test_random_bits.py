@@ -12,8 +12,9 @@ from shardir.interpret.interpreter import apply_op
 from shardir.ir.builder import Builder
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS, Symbol
-from shardir.ir.types import UNSIGNED, TensorType
+from shardir.ir.types import TensorType
 from tests.backends.gpu.kernels.kernel_execution import SMALL_TILES, Interpreter
+from tests.dtype_groups import UNSIGNED
 
 KEY = TensorType((), "key")
 KEYS = TensorType((2, 3), "key")

@@ -11,12 +11,13 @@ from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import BufferView, row_major_strides
 from shardir.backends.cpu.kernels.contraction_rules import LAYOUTS, RULES
 from shardir.backends.cpu.kernels.conv.convolution import convolution_products
-from shardir.ir.types import COMPLEX, INTEGERS, NUMPY_DTYPES, TensorType
+from shardir.ir.types import COMPLEX, NUMPY_DTYPES, TensorType
 from shardir.ops import convolution
 from tests.backends.cpu.kernels.gemm.test_dot import EPSILON, dtype_of, random_elements
 from tests.backends.cpu.machine_descriptions import ZEN_5
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule, selected_kernel_names
 from tests.case_pairs import cross_cases
+from tests.dtype_groups import INTEGERS
 
 pytestmark = pytest.mark.sample(5)
 

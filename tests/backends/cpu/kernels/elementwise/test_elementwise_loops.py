@@ -12,8 +12,9 @@ from shardir.backends.cpu.kernels.elementwise.rules import has_instructions, low
 from shardir.frontend.random_programs.pointwise import POINTWISE
 from shardir.interpret.interpreter import apply_op
 from shardir.ir.operation import OPS
-from shardir.ir.types import COMPLEX, DTYPES, FLOATS, REAL_OF, TensorType
+from shardir.ir.types import COMPLEX, REAL_OF, TensorType
 from tests.backends.cpu.phase_runner import lower_and_run, make_op
+from tests.dtype_groups import DTYPES, FLOATS
 
 pytestmark = pytest.mark.sample(5)
 

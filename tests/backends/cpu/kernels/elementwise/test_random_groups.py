@@ -22,7 +22,7 @@ from shardir.interpret.interpreter import run
 from shardir.ir.builder import Builder
 from shardir.ir.module import Function, Module, Value
 from shardir.ir.operation import OPS
-from shardir.ir.types import COMPLEX, FLOATS, TensorType
+from shardir.ir.types import COMPLEX, TensorType
 from shardir.passes.fusion.fuse import fuse
 from shardir.verify.verifier import verify
 from tests.backends.cpu import phase_runner
@@ -33,6 +33,7 @@ from tests.backends.cpu.kernels.elementwise.fused_execution import (
     run_with_kernels,
     strided,
 )
+from tests.dtype_groups import FLOATS
 
 Array = npt.NDArray[Any]
 UNARY_OPERATIONS = ("neg", "abs", "sign", "stop_gradient")

@@ -16,7 +16,7 @@ from shardir.backends.cpu.kernels.elementwise import reduction, register_reducti
 from shardir.backends.cpu.kernels.elementwise.rules import lower_loop_nest
 from shardir.interpret.interpreter import apply_op, run
 from shardir.ir.operation import OPS
-from shardir.ir.types import COMPLEX, DTYPES, FLOATS, TensorType
+from shardir.ir.types import COMPLEX, TensorType
 from shardir.ops.control_flow.fused import fused
 from shardir.passes.fusion.fuse import Fuse
 from tests.backends.cpu.kernels.elementwise.fused_execution import (
@@ -27,6 +27,7 @@ from tests.backends.cpu.kernels.elementwise.fused_execution import (
     strided,
 )
 from tests.backends.cpu.phase_runner import lower_and_run, make_op
+from tests.dtype_groups import DTYPES, FLOATS
 
 pytestmark = pytest.mark.sample(5)
 

@@ -10,11 +10,12 @@ from hypothesis import given, settings, strategies as st
 from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
 from shardir.backends.cpu.kernels.contraction_rules import LAYOUTS, RULES
 from shardir.backends.cpu.kernels.gemm import record_builder
-from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES, TensorType
+from shardir.ir.types import COMPLEX, NUMPY_DTYPES, TensorType
 from shardir.ops import dot
 from tests.backends.cpu.machine_descriptions import MACHINES, ZEN_5
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule, selected_kernel_names
 from tests.case_pairs import cross_cases
+from tests.dtype_groups import FLOATS, INTEGERS
 
 pytestmark = pytest.mark.sample(5)
 

@@ -13,7 +13,8 @@ from shardir.backends.cpu.kernels.math import library
 from shardir.backends.cpu.kernels.math.inline import emit_elementwise
 from shardir.backends.cpu.kernels.math.registers import load_elements, store_elements
 from shardir.ir.operation import OPS
-from shardir.ir.types import FLOATS, NUMPY_DTYPES, TensorType
+from shardir.ir.types import NUMPY_DTYPES, TensorType
+from tests.dtype_groups import FLOATS
 
 Array = npt.NDArray[Any]
 

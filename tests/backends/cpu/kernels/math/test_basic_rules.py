@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shardir.ir.types import COMPLEX, DTYPES, FLOATS, INTEGERS
+from shardir.ir.types import COMPLEX
 from tests.backends.cpu.kernels.math.elementwise_runner import (
     Array,
     have_equal_bits,
@@ -13,6 +13,7 @@ from tests.backends.cpu.kernels.math.elementwise_runner import (
     run_operation,
     special_values,
 )
+from tests.dtype_groups import DTYPES, FLOATS, INTEGERS
 
 pytestmark = pytest.mark.sample(3)
 

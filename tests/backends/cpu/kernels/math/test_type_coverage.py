@@ -8,7 +8,8 @@ from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
 from shardir.backends.cpu.kernels.math.inline import emit_elementwise
 from shardir.backends.cpu.kernels.math.registers import load_elements
 from shardir.ir.operation import OPS, OpSpec
-from shardir.ir.types import DTYPES, TensorType
+from shardir.ir.types import TensorType
+from tests.dtype_groups import DTYPES
 
 ATTRS: dict[str, dict[str, Any]] = {
     "propagation_barrier": {"direction": "forward"},
