@@ -159,8 +159,8 @@ def randint(
 def _clamp_to_narrow(bound: ArrayLike, name: str, beyond: int) -> Any:
     """Clamp a bound to the range of a narrow type, extended by `beyond` at the upper end."""
 
-    info = np.iinfo(NUMPY_DTYPES[name])
-    low, high = int(info.min), int(info.max) + beyond
+    info = DTYPE_INFO[name]
+    low, high = info.min_integer, info.max_integer + beyond
     if type(bound) is int:
         return min(max(bound, low), high)
     found = array_conversion.asarray(bound)
