@@ -57,8 +57,10 @@ class Strict:
 
 sd.tree.register_node(Strict, lambda x: ((x.x,), None), lambda _, xs: Strict(*xs))
 NO_TYPE = (
-    "is not an element type; the element types are bool, int8, int16, int32, int64, uint8, uint16, "
-    "uint32, uint64, float16, bfloat16, float32, float64, complex64, complex128"
+    "is not an element type; the element types are bool, int2, int4, int8, int16, int32, int64, "
+    "uint2, uint4, uint8, uint16, uint32, uint64, float4_e2m1fn, float8_e3m4, float8_e4m3, "
+    "float8_e4m3fn, float8_e4m3b11fnuz, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, "
+    "float8_e8m0fnu, float16, bfloat16, float32, float64, complex64, complex128"
 )
 CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (delete_element, ImmutableError,
