@@ -33,7 +33,9 @@ byte, which an array stores in a byte each; they are refused."""
 _DTYPES = {(code, dtype.itemsize * 8): dtype for dtype, code in TYPE_CODES.items()}
 _UNPACKED_DTYPES = [info.numpy for info in DTYPE_INFO.values() if info.bits < info.memory_bits]
 NUMPY_EXPORTED = frozenset(
-    dtype for dtype in NUMPY_DTYPES.values() if dtype.kind in "biufc" and dtype not in (*TYPE_CODES, *_UNPACKED_DTYPES)
+    dtype
+    for dtype in NUMPY_DTYPES.values()
+    if dtype.kind in "biufc" and dtype not in (*TYPE_CODES, *_UNPACKED_DTYPES)
 )
 """The dtypes that NumPy exports."""
 TYPE_CODE_OFFSETS_BYTES = {b"dltensor": 20, b"dltensor_versioned": 52}
