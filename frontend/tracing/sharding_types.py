@@ -161,7 +161,7 @@ class ShardingTypes:
 
     @property
     def resolves_conflicts(self) -> bool:
-        """Whether a conflict is resolved instead of refused at this line."""
+        """True if a conflict is resolved instead of refused at this line."""
         return self.is_lenient or self._num_permissions > 0
 
     def refuse(self, message: str, kind: type[ShardirError] = ShardingTypeError) -> None:

@@ -36,12 +36,12 @@ class ActionKind(StrEnum):
 
     @property
     def has_microbatch(self) -> bool:
-        """Whether an action of this kind belongs to one microbatch."""
+        """True if an action of this kind belongs to one microbatch."""
         return self not in _KINDS_OF_STAGES
 
     @property
     def is_backward(self) -> bool:
-        """Whether the action computes the gradient of the input of a stage."""
+        """True if the action computes the gradient of the input of a stage."""
         return self in (ActionKind.BACKWARD, ActionKind.INPUT_GRADIENT)
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from shardir.ir.module import Block, Module, Op, Value
-from shardir.ops.control_flow.fused import fused
 
 Storage = Mapping[Value, Value]
 """For each value that has no memory of its own, the value whose memory it shares."""
@@ -88,7 +87,7 @@ def block_timeline(body: Block, storage: Storage) -> MemoryTimeline:
 
 def used_by(op: Op) -> Iterable[Value]:
     """Return the values that an operation uses; the block of a fused operation captures none."""
-    return op.operands if op.spec is fused else op.uses()
+    return op.operands if op.spec.is_loop_nest else op.uses()
 
 
 def _last_uses(block: Block, storage: Storage) -> dict[Value, int]:
@@ -115,7 +114,7 @@ def _live_bytes(block: Block, storage: Storage) -> list[int]:
     for i, op in enumerate(block.ops):
         alive += sum(value.type.nbytes for value in op.results if value in defined)
         # A fused operation is one loop nest, which has no intermediate arrays.
-        blocks = () if op.spec is fused else op.blocks
+        blocks = () if op.spec.is_loop_nest else op.blocks
         inside = max((_peak_bytes_of_nested(inner, storage) for inner in blocks), default=0)
         result.append(alive + inside)
         alive -= sum(value.type.nbytes for value in ending.get(i, ()))

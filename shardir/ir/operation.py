@@ -214,6 +214,10 @@ class OpSpec:
     """
     blocks: int = 0
     """The number of blocks; -1: any number, at least one."""
+    is_loop_nest: bool = False
+    """True if the block is one loop nest: it uses no values of the blocks around it, and its
+    intermediate values are not stored in memory.
+    """
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

@@ -267,5 +267,5 @@ def _fused_type(*operands: TensorType, result: object, blocks: tuple[Block, ...]
     return tuple(value.type for value in block.returns)
 
 
-fused = define_op("fused", type=_fused_type, edges=block_edges, blocks=1)
+fused = define_op("fused", type=_fused_type, edges=block_edges, blocks=1, is_loop_nest=True)
 """The block, applied to the operands."""
