@@ -2,13 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from io import StringIO
-
-from rich.console import Console
-from rich.table import Table
 
 from shardir.cost.communication import REQUESTED, Collective, CommunicationTotal, format_axes
 from shardir.display.byte_sizes import show_bytes
+from shardir.display.text_tables import align_columns
 from shardir.errors import count_noun
 from shardir.ir.module import Loc
 from shardir.passes.explain.collective_causes import (
@@ -435,18 +432,3 @@ def _location_text(loc: Loc | None) -> str:
 
 def _with_location(text: str, loc: Loc | None) -> str:
     return f"{text}  {loc}" if loc else text
-
-
-def align_columns(rows: Sequence[tuple[str, ...]], head: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield the rows in aligned columns."""
-    if not rows:
-        return
-    table = Table(box=None, padding=(0, 2, 0, 0), show_header=bool(head), pad_edge=False)
-    for i in range(len(rows[0])):
-        table.add_column(head[i] if head else "", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    out = StringIO()
-    console = Console(file=out, width=10_000, color_system=None, markup=False, highlight=False)
-    console.print(table)
-    yield from (line.rstrip() for line in out.getvalue().splitlines())

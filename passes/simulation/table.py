@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from shardir.display.byte_sizes import show_bytes
+from shardir.display.text_tables import align_columns
 from shardir.errors import count_noun
-from shardir.passes.explain.report_text import align_columns
 from shardir.passes.explain.reports import report_text
 from shardir.passes.simulation.memory_use import LineMemory
 from shardir.passes.simulation.simulation import Simulation
