@@ -674,8 +674,8 @@ def calibrate(
 
     With --program, the table has one measured step in each row. The function receives the other
     columns as keyword arguments and returns the lowered program of the step. Its simulated times
-    determine factors of constants: matmul, pointwise, memory, launch, links.NAME and
-    links.NAME.latency.
+    determine factors of constants: matmul, pointwise, memory, launch, launch.interval, links.NAME
+    and links.NAME.latency.
     """
     # For start-up time.
     from shardir.frontend.cli.calibrate import calibrate_local, calibrate_steps, calibrate_table

@@ -124,13 +124,15 @@ class MachineDescription:
     launch_seconds: float | None
     """The time that each kernel takes in addition to its work."""
     launch_source: str
-    """The source of the time of a launch."""
+    """The source of the times of launches."""
     matmul: Mapping[str, Rate]
     """The rates of matrix products by dtype, in flops per second."""
     pointwise: Mapping[str, Rate]
     """The rates of other operations by dtype, in flops per second."""
     links: Mapping[str, Link]
     """Links by name, from the innermost (inside a node) to the outermost."""
+    launch_interval: float = 0.0
+    """The least time between two kernels: the time in which the host launches one."""
     is_shared: bool = False
     """True if all devices of a mesh share one processor and its memory, as virtual devices do."""
 
@@ -279,11 +281,13 @@ class _Reader:
             if "bandwidth" in memory:
                 rate = self.rate(memory, "memory", "bandwidth")
         launch = self.table(content, "launch", "")
-        launch_seconds, launch_source = None, ""
+        launch_seconds, launch_source, interval = None, "", 0.0
         if launch:
-            self.check_keys(launch, "launch", {"seconds", "source"})
+            self.check_keys(launch, "launch", {"seconds", "interval", "source"})
             launch_source = self.source(launch, "launch")
             launch_seconds = self.number(launch, "launch", "seconds", least=0.0)
+            if "interval" in launch:
+                interval = self.number(launch, "launch", "interval", least=0.0)
         description = content.get("description", "")
         if not isinstance(description, str):
             self.fail("description", "must be a string")
@@ -299,6 +303,7 @@ class _Reader:
             memory=rate,
             launch_seconds=launch_seconds,
             launch_source=launch_source,
+            launch_interval=interval,
             matmul=self.rates(content, "matmul"),
             pointwise=self.rates(content, "pointwise"),
             links={name: self.link(links, name) for name in links},

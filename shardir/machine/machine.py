@@ -60,7 +60,7 @@ class Machine:
 
     def matmul_seconds(self, flops: float, bytes_moved: float, dtype: str) -> float:
         """Return the time of one matrix product: the larger of the times of its arithmetic and of
-        its memory traffic, and the time of a launch.
+        its memory traffic, and the time of a launch; at least the interval between launches.
         """
         return self._seconds("matmul", flops, bytes_moved, dtype)
 
@@ -136,7 +136,8 @@ class Machine:
             )
         arithmetic = self._rate(section, dtype).seconds(flops) if flops else 0.0
         work = max(arithmetic, memory.seconds(bytes_moved))
-        return work * self._sharers + self.launch_seconds
+        seconds = work * self._sharers + self.launch_seconds
+        return max(seconds, self.description.launch_interval)
 
     def _rate(self, section: str, dtype: str) -> Rate:
         rates = self.description.matmul if section == "matmul" else self.description.pointwise

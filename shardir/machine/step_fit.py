@@ -1,10 +1,11 @@
 """Fits of the constants of a description to measured steps.
 
 A constant is scaled by a factor: `matmul`, `pointwise` and `memory` scale the achieved fractions,
-`launch` the time of a launch, `links.NAME` the bandwidth of a link, and `links.NAME.latency` its
-latencies. The caller predicts the time of a step with a changed description, for example by
-simulation. The fit minimizes the squares of the errors of the logarithms (Gauss and Newton's
-method), and keeps factors near 1 that the steps do not determine.
+`launch` the time of a launch, `launch.interval` the time between launches, `links.NAME` the
+bandwidth of a link, and `links.NAME.latency` its latencies. The caller predicts the time of a step
+with a changed description, for example by simulation. The fit minimizes the squares of the errors
+of the logarithms (Gauss and Newton's method), and keeps factors near 1 that the steps do not
+determine.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +56,8 @@ def list_constants(description: MachineDescription) -> tuple[str, ...]:
     links = [
         key for name in description.links for key in (f"links.{name}", f"links.{name}.latency")
     ]
-    return ("matmul", "pointwise", "memory", "launch", *links)
+    interval = ("launch.interval",) if description.launch_interval else ()
+    return ("matmul", "pointwise", "memory", "launch", *interval, *links)
 
 
 def fit_steps(
@@ -170,6 +172,7 @@ def scale_constants(
         pointwise=_scale_rates(description.pointwise, factors.get("pointwise", 1.0)),
         memory=None if memory is None else _scale_rate(memory, factors.get("memory", 1.0)),
         launch_seconds=None if launch is None else launch * factors.get("launch", 1.0),
+        launch_interval=description.launch_interval * factors.get("launch.interval", 1.0),
         links=links,
     )
 
@@ -248,10 +251,12 @@ def describe_constants(
     content: dict[str, Any] = {"base": base}
     if "memory" in changed and found.memory is not None:
         content["memory"] = rate("memory", found.memory)
-    if "launch" in changed and found.launch_seconds is not None:
+    launches = [constant for constant in ("launch", "launch.interval") if constant in changed]
+    if launches and found.launch_seconds is not None:
         content["launch"] = {
             "seconds": found.launch_seconds,
-            "source": note("launch", found.launch_source),
+            "interval": found.launch_interval,
+            "source": note(launches[-1], found.launch_source),
         }
     for section, rates in (("matmul", found.matmul), ("pointwise", found.pointwise)):
         if section in changed:

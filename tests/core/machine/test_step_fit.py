@@ -64,6 +64,18 @@ def test_constants_without_effect_stay() -> None:
     assert fit.factors["matmul"] == pytest.approx(1.0, abs=1e-3)
 
 
+def test_the_interval_between_launches_is_found(tmp_path: Path) -> None:
+    base = replace(read_description("a100x8"), launch_interval=1e-5)
+    real = scale_constants(base, {"launch.interval": 7.0})
+    measured = [predict(real, step) for step in range(10)]
+    fit = fit_steps(base, ("launch.interval",), measured, predict)
+    assert fit.factors["launch.interval"] == pytest.approx(7.0, rel=0.02)
+    path = tmp_path / "fitted.toml"
+    path.write_text(format_toml(describe_fit(fit, "a100x8", len(measured))), encoding="utf-8")
+    assert load_machine(path).description.launch_interval == pytest.approx(7e-5, rel=0.02)
+    assert load_machine(path).pointwise_seconds(1, 1, "f32") == pytest.approx(7e-5, rel=0.02)
+
+
 def test_fractions_stay_below_one() -> None:
     base = read_description("a100x8")
     measured = [predict(base, step) / 10 for step in range(4)]
