@@ -13,7 +13,7 @@ from shardir.backends.gpu.dtypes import SIGNED_WORD_DTYPES, TORCH_DTYPES
 from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.torch_text import word_text
-from shardir.ir.dtypes import NARROW_FLOATS
+from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS
 from shardir.ir.module import Op, Value
 from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, UNSIGNED
 
@@ -199,7 +199,7 @@ def _convert(w: FunctionWriter, op: Op, x: str) -> str:
     twice = source in ("f64", "i32", "i64", "u32", "u64")
     if to in NARROW_FLOATS and twice:
         return w.call_library("round_once", x, TORCH_DTYPES[to])
-    if source in UNSIGNED[1:] and to in COMPLEX:
+    if source in UNSIGNED and DTYPE_INFO[source].bits > 8 and to in COMPLEX:
         x = f"{x}.to(torch.float64)"
     return f"{x}.to({TORCH_DTYPES[to]})"
 

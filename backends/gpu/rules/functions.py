@@ -7,7 +7,7 @@ from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.rules.arithmetic import view_as_word, view_back
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
-from shardir.ir.types import COMPLEX, INTEGERS, UNSIGNED
+from shardir.ir.types import COMPLEX, SIGNED, UNSIGNED
 
 TORCH_FUNCTIONS = {
     "floor": "floor",
@@ -111,7 +111,7 @@ def _shift(w: FunctionWriter, op: Op) -> str:
     dtype = op.result.type.dtype
     number = w.uniform_number(op.operands[1])
     width = op.result.type.numpy.itemsize * 8
-    plain = op.spec is not ops.shift_right_logical and dtype in INTEGERS[:4]
+    plain = op.spec is not ops.shift_right_logical and dtype in SIGNED
     if number is not None and 0 <= int(number) < width and plain:
         return f"{x} {'<<' if op.spec is ops.shift_left else '>>'} {int(number)}"
     return w.call_library(SHIFT_FUNCTIONS[op.name], x, w.name(op.operands[1]))
