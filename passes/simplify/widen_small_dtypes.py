@@ -1,7 +1,7 @@
 """Write operations on small dtypes as operations on bytes and wider dtypes.
 
-before: `%1 = add(%0, %0) : f8e4m3fn[8]`
-after:  `%2 = ... : f32[8]`, `%3 = add(%2, %2) : f32[8]`, `%4 = ... : u8[8]`
+before: `%t = transpose(%x, perm=[1, 0]) : i4[3, 2]`
+after:  `%1 = convert(%0) : u8[2, 3]`, `%t = transpose(%1, perm=[1, 0]) : u8[3, 2]`
 
 Each value of a small dtype becomes its bit patterns in u8: operations that move elements move
 bytes, all others convert to a wider dtype and back (`shardir.op_rules.widening`). The parameters
