@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 
 from shardir.ir.types import NUMPY_DTYPES
+from tests.dtype_groups import DTYPES
 
 FILE = Path(__file__).parent / "data" / "dtypes.json"
 NUMBERS: dict[str, Any] = {"True": True, "1": 1, "1.0": 1.0, "1j": 1j}
 NARROWED = ("u64", "i64", "f64", "c128")
-COLUMNS = [*(name for name in NUMPY_DTYPES if name != "key"), *NUMBERS]
+COLUMNS = [*(name for name in DTYPES if name != "key"), *NUMBERS]
 MODULES = {
     "snp": "numpy",
     "lax": "lax",

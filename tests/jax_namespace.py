@@ -200,21 +200,12 @@ UNFINISHED = """
     jax.scipy.stats.truncnorm jax.scipy.stats.vonmises jax.scipy.stats.wrapcauchy
     jax.transfer_guard jax.transfer_guard_device_to_device jax.transfer_guard_device_to_host
     jax.transfer_guard_host_to_device jax.tree_util.default_registry
+    jax.lax.scaled_dot jax.nn.get_scaled_dot_general_config jax.nn.scaled_dot_general
+    jax.nn.scaled_matmul jax.numpy.float6_e2m3fn jax.numpy.float6_e3m2fn jax.numpy.int1
+    jax.numpy.uint1 jax.sharding.AbstractDevice jax.sharding.ManualAxisType
+    jax.sharding.use_abstract_mesh jax.example_libraries
 """
 """The names that are absent, but for no reason of principle."""
-
-IN_PROGRESS = """
-    jax.auto_axes jax.reshard jax.typeof jax.sharding.AbstractDevice jax.sharding.ManualAxisType
-    jax.sharding.use_abstract_mesh
-    jax.numpy.float4_e2m1fn jax.numpy.float6_e2m3fn jax.numpy.float6_e3m2fn jax.numpy.float8_e3m4
-    jax.numpy.float8_e4m3 jax.numpy.float8_e4m3b11fnuz jax.numpy.float8_e4m3fn
-    jax.numpy.float8_e4m3fnuz jax.numpy.float8_e5m2 jax.numpy.float8_e5m2fnuz
-    jax.numpy.float8_e8m0fnu jax.numpy.int1 jax.numpy.int2 jax.numpy.int4 jax.numpy.uint1
-    jax.numpy.uint2 jax.numpy.uint4
-    jax.lax.scaled_dot jax.nn.get_scaled_dot_general_config jax.nn.scaled_dot_general
-    jax.nn.scaled_matmul
-"""
-"""Names of explicit sharding and of small dtypes, which may exist or not."""
 
 
 def reasons() -> dict[str, str]:
@@ -237,6 +228,8 @@ def missing_names() -> set[str]:
         for name in EXPERIMENTAL_MODULES
         if _module_here(f"jax.experimental.{name}") is None
     }
+    # `dir(jax)` lists this module only if it has been imported.
+    import_module("jax.example_libraries")
     for module in COMPARED:
         here = _module_here(module)
         if here is None:

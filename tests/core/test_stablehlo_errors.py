@@ -63,10 +63,12 @@ def parameter(sharding: str) -> str:
             "tuple<tensor<4xf32>>",
         ),
         (
-            function("return", "%x: tensor<8xi2>"),
-            "there is no element type for 'i2'; there are i1, i8, i16, i32, i64, ui8, ui16, "
-            "ui32, ui64, f16, bf16, f32, f64, complex<f32>, complex<f64>",
-            "tensor<8xi2>",
+            function("return", "%x: tensor<8xi3>"),
+            "there is no element type for 'i3'; there are i1, i2, i4, i8, i16, i32, i64, "
+            "ui2, ui4, ui8, ui16, ui32, ui64, f4E2M1FN, f8E3M4, f8E4M3, f8E4M3FN, f8E4M3B11FNUZ, "
+            "f8E4M3FNUZ, f8E5M2, f8E5M2FNUZ, f8E8M0FNU, f16, bf16, f32, f64, complex<f32>, "
+            "complex<f64>",
+            "tensor<8xi3>",
         ),
         (parameter("@n, [{}]"), "no mesh is called 'n'; there is @m", "@n"),
         (parameter('@m, [{"c"}]'), "mesh @m has no axis called 'c'; it has a, b", '"c"'),

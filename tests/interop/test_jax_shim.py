@@ -215,7 +215,6 @@ NEAREST = {
     "jax.numpy.psum": "the nearest is jax.lax.psum",
     "jax.experimental.maps.xmap": "the nearest is jax.shard_map",
     "jax.experimental.host_callback": "the nearest is jax.pure_callback",
-    "jax.export": "the nearest is shardir.stablehlo.printer.show",
     "jax.abstract_arrays": "the nearest is jax.ShapeDtypeStruct",
     "jax.lax.tie_in": "the nearest is jax.lax.optimization_barrier",
     "jax.numpyy": "the nearest is jax.numpy",

@@ -18,8 +18,9 @@ from tests.backends.cpu.kernels.reference_check import (
     reference_results,
 )
 from tests.backends.cpu.phase_runner import make_op
+from tests.dtype_groups import DTYPES
 
-REAL_DTYPES = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]
+REAL_DTYPES = [name for name in DTYPES if NUMPY_DTYPES[name].kind != "c" and name != "key"]
 
 
 def run_kernel(op: Any, arrays: Any) -> list[Any]:

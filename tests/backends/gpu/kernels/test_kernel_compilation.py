@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from shardir import ops as ops  # declares the operations
-from shardir.backends.gpu.dtypes import TRITON_TYPES
+from shardir.backends.gpu import dtypes
 from shardir.backends.gpu.kernels import KernelText, TileSizes, write_kernel
 from shardir.backends.gpu.kernels.arithmetic import RULES
 from shardir.backends.gpu.kernels.compiling import compile_ahead
@@ -21,6 +21,9 @@ from shardir.text.parser import parse
 from tests.backends.gpu.kernels.fused_groups import emit_if_valid, single_group_module
 from tests.backends.gpu.kernels.kernel_execution import SMALL_TILES
 from tests.backends.gpu.kernels.kernel_programs import PROGRAMS, REDUCTION_CASES
+from tests.dtype_groups import DTYPES
+
+TRITON_TYPES = [dtype for dtype in DTYPES if dtype in dtypes.TRITON_TYPES]
 
 CAPABILITIES = (80, 90, 100)
 DEFAULT_PROGRAMS = ("row softmax of bf16", "layer norm", "columns", "loss", "no operands")
@@ -75,8 +78,8 @@ def emit_every_operation(b: Builder, params: list[Value]) -> list[Value]:
 def test_every_operation_compiles(
     capabilities: tuple[int, ...], request: pytest.FixtureRequest
 ) -> None:
-    dtypes = TRITON_TYPES if request.config.getoption("--long") else ("f32", "bf16", "u8")
-    for dtype in dtypes:
+    is_long = request.config.getoption("--long")
+    for dtype in TRITON_TYPES if is_long else ("f32", "bf16", "u8"):
         module = single_group_module([TensorType((100,), dtype)] * 2, emit_every_operation)
         check_compilation(
             module, capabilities if dtype in ("f32", "bf16", "f64") else (90,), TileSizes()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shardir import ops as ops  # declares the operations
-from shardir.backends.gpu.dtypes import TRITON_TYPES
+from shardir.backends.gpu import dtypes
 from shardir.backends.gpu.kernels import KernelText, TileSizes, write_kernel
 from shardir.interpret.interpreter import run
 from shardir.ir.builder import Builder
@@ -20,7 +20,9 @@ from tests.backends.gpu.kernels.fused_groups import (
 )
 from tests.backends.gpu.kernels.kernel_execution import SMALL_TILES, Interpreter
 from tests.backends.gpu.kernels.kernel_programs import PROGRAMS, REDUCTION_CASES
-from tests.dtype_groups import FLOATS
+from tests.dtype_groups import DTYPES, FLOATS
+
+TRITON_TYPES = [dtype for dtype in DTYPES if dtype in dtypes.TRITON_TYPES]
 
 
 def groups(module: Module) -> list[Op]:

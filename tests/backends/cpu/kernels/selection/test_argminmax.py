@@ -15,10 +15,9 @@ from tests.backends.cpu.kernels.reference_check import (
     reference_results,
 )
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
+from tests.dtype_groups import DTYPES
 
-ORDERED_DTYPES = [
-    name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"
-]
+ORDERED_DTYPES = [name for name in DTYPES if NUMPY_DTYPES[name].kind != "c" and name != "key"]
 
 
 @pytest.mark.parametrize("name", sorted(RULES))

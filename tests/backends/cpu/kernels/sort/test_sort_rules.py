@@ -10,8 +10,9 @@ from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.random_layouts import Array, random_array
 from tests.backends.cpu.kernels.reference_check import assert_equal_bits, reference_results
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
+from tests.dtype_groups import DTYPES
 
-REAL_DTYPES = [name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and name != "key"]
+REAL_DTYPES = [name for name in DTYPES if NUMPY_DTYPES[name].kind != "c" and name != "key"]
 
 
 @pytest.fixture
