@@ -28,6 +28,10 @@ def read_module(file: str) -> Module:
 def read_text(file: str) -> tuple[str, str]:
     """Return the text of a file and its name for errors."""
     name = STDIN if file == "-" else file
+    if file.endswith(".py"):
+        raise CommandError(
+            f"{file!r} is a Python file; name a function of it, such as {Path(file).stem}:function"
+        )
     try:
         if file != "-":
             return Path(file).read_text(encoding="utf-8"), file

@@ -93,7 +93,7 @@ def main() -> None:
             warnings.showwarning = _show_warning
             app(prog_name="shardir")
     except ShardirError as error:
-        _exit_with_error(f"error: {error}", *getattr(error, "__notes__", ()))
+        _exit_with_error(f"error: {error}", *_notes(error))
     except OSError as error:
         if error.filename is not None:
             raise
@@ -104,6 +104,17 @@ def main() -> None:
         _exit_with_error("error: there is not enough memory for this program")
     except RecursionError:
         _exit_with_error("error: this program is nested too deeply")
+
+
+def _notes(error: ShardirError) -> list[str]:
+    """Return the notes of an error, without the one on its traceback, which is not shown."""
+    notes = getattr(error, "__notes__", [])
+    if not notes:
+        return []
+    # For start-up time.
+    from shardir.frontend.tracebacks import HIDDEN_FRAMES_NOTE
+
+    return [note for note in notes if note != HIDDEN_FRAMES_NOTE]
 
 
 def _show_warning(

@@ -92,6 +92,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("emit f.ir --target ipu -o out --input empty.npy", "cannot read %a from 'empty.npy': "),
         ("opt binary.ir", "cannot read 'binary.ir': it is not UTF-8 text"),
         ("opt folder", "cannot read 'folder': Is a directory"),
+        (
+            "explain step.py",
+            "'step.py' is a Python file; name a function of it, such as step:function",
+        ),
         ("opt f.ir --dump-dir f.ir", "cannot write the program into 'f.ir': File exists"),
         ("explain f.ir --without result²", "@f has no "),
         ("emit os:getcwd --target gpu -o out --mesh x=²", "'x=²' is not a mesh; write it as "),
@@ -166,3 +170,11 @@ def test_standard_input_that_is_no_text_is_an_error(folder: Path) -> None:
     assert command("opt", "-", stdin=b"\xff\xfe") == (
         1, "error: cannot read '<stdin>': it is not UTF-8 text\n",
     )  # fmt: skip
+
+
+def test_errors_of_commands_have_no_note_on_their_traceback(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("simulate", "f.ir", "--machine", "a100x9") == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: there is no machine 'a100x9'; did you mean 'a100x8'?")
