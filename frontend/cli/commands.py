@@ -547,17 +547,19 @@ def solve(
     evaluate: Annotated[
         bool, typer.Option("--evaluate", help="print the cost and the peak of --start only")
     ] = False,
+    engine: Annotated[str, typer.Option(help="exact or search")] = "exact",
 ) -> None:
     """Choose a strategy for each node of a planning problem, at least cost within its memory.
 
-    The format is that of the IOPDDL contest. The solver is HiGHS (extra `exact`); it prints a lower
-    bound that no solution can be below. Ctrl-C requests the end of the search with the best
-    solution so far; HiGHS checks for it between its steps.
+    The format is that of the IOPDDL contest. The engine `exact` is HiGHS (extra `exact`), and the
+    engine `search` combines message passing and local search; both print a lower bound that no
+    solution can be below. Ctrl-C requests the end with the best solution so far; HiGHS checks for
+    it between its steps.
     """
     # For start-up time.
     from shardir.frontend.cli.solve import solve_instance
 
-    solve_instance(file, seconds, start, output, evaluate)
+    solve_instance(file, seconds, start, output, evaluate, engine)
 
 
 PIPELINE_SCHEDULE_EXAMPLES = """Examples:

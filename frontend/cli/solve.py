@@ -1,6 +1,7 @@
 """`shardir solve` solves planning problems of the IOPDDL contest."""
 
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,15 +13,25 @@ from shardir.frontend.cli.options import CommandError
 from shardir.passes.planning.exact import solve_exactly
 from shardir.passes.planning.instance import read_problem
 from shardir.passes.planning.problem import PlanningProblem
+from shardir.passes.planning.search import solve_by_search
 from shardir.passes.planning.solution import Solution, evaluate
+
+ENGINES: dict[str, Callable[..., Solution]] = {"exact": solve_exactly, "search": solve_by_search}
 
 
 def solve_instance(
-    file: Path, seconds: float, start: Path | None, output: Path | None, evaluate_only: bool
+    file: Path,
+    seconds: float,
+    start: Path | None,
+    output: Path | None,
+    evaluate_only: bool,
+    engine: str,
 ) -> None:
     """Solve the problem of a file, or evaluate the assignment in `start`, and print the result."""
     if not 0 < seconds < float("inf"):
         raise CommandError(f"--seconds is {seconds}; it must be a positive number")
+    if engine not in ENGINES:
+        raise CommandError(f"--engine is {engine!r}; it must be one of {', '.join(ENGINES)}")
     problem = read_problem(file)
     assignment = None if start is None else _read_assignment(start)
     if evaluate_only:
@@ -28,7 +39,7 @@ def solve_instance(
             raise CommandError("--evaluate needs an assignment; name its file with --start")
         solution = evaluate(problem, assignment)
     else:
-        solution = _solve(problem, seconds, assignment)
+        solution = _solve(problem, seconds, assignment, engine)
     typer.echo(describe(problem, solution))
     if output is not None:
         try:
@@ -71,12 +82,14 @@ def _read_assignment(path: Path) -> tuple[int, ...]:
     return tuple(content)
 
 
-def _solve(problem: PlanningProblem, seconds: float, start: tuple[int, ...] | None) -> Solution:
+def _solve(
+    problem: PlanningProblem, seconds: float, start: tuple[int, ...] | None, engine: str
+) -> Solution:
     """Solve a problem with a progress bar, if standard error is a terminal."""
     console = Console(stderr=True)
     with ExitStack() as stack:
         if not console.is_terminal:
-            return solve_exactly(problem, seconds=seconds, start=start)
+            return ENGINES[engine](problem, seconds=seconds, start=start)
         bar = stack.enter_context(
             Progress(
                 TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console
@@ -91,4 +104,4 @@ def _solve(problem: PlanningProblem, seconds: float, start: tuple[int, ...] | No
                 task, completed=min(now, seconds), description=", ".join(parts) or "searching"
             )
 
-        return solve_exactly(problem, seconds=seconds, start=start, progress=show)
+        return ENGINES[engine](problem, seconds=seconds, start=start, progress=show)

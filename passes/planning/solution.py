@@ -1,5 +1,7 @@
 """Solutions of planning problems, with bounds."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from shardir.passes.planning.problem import PlanningError, PlanningProblem
@@ -25,6 +27,95 @@ class Solution:
         if self.lower_bound is None:
             return None
         return (self.cost - self.lower_bound) / self.cost if self.cost else 0.0
+
+
+Progress = Callable[[float, int | None, int | None], None]
+"""Receives the seconds since the start, the best cost and the lower bound."""
+
+
+class Incumbent:
+    """The best assignment and the highest lower bound that a search has found so far.
+
+    Raises `PlanningError` for `start` if it is not a solution.
+    """
+
+    def __init__(
+        self,
+        problem: PlanningProblem,
+        seconds: float,
+        start: tuple[int, ...] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.problem = problem
+        self.seconds = seconds
+        self.begun = time.monotonic()
+        self.lower_bound: int | None = None
+        self.best: tuple[int, tuple[int, ...]] | None = None
+        """The cost and the strategies, which one assignment replaces together."""
+        self._progress = progress
+        if start is not None:
+            self.best = evaluate(problem, start).cost, start
+
+    @property
+    def elapsed(self) -> float:
+        """The seconds since the start."""
+        return time.monotonic() - self.begun
+
+    @property
+    def remaining(self) -> float:
+        """The seconds until the time limit."""
+        return self.seconds - self.elapsed
+
+    @property
+    def cost(self) -> int | None:
+        """The cost of the best assignment."""
+        return None if self.best is None else self.best[0]
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether the lower bound proves that no assignment costs less than the best one."""
+        is_known = self.best is not None and self.lower_bound is not None
+        return is_known and self.lower_bound >= self.best[0]  # type: ignore[index,operator]
+
+    def check_time(self) -> None:
+        """Raise `PlanningError` after the time limit."""
+        if self.remaining < 0:
+            raise self.not_found()
+
+    def not_found(self) -> PlanningError:
+        """Return the error of a search that found no solution in its time."""
+        return PlanningError(
+            f"no solution was found in {self.seconds:g} seconds; allow more time (--seconds)"
+        )
+
+    def offer(self, strategies: tuple[int, ...]) -> None:
+        """Keep an assignment if it is a solution that costs less than the best one."""
+        try:
+            cost = evaluate(self.problem, strategies).cost
+        except PlanningError:  # The numbers of the engine are rounded.
+            return
+        if self.best is None or cost < self.best[0]:
+            self.best = cost, strategies
+            self.report()
+
+    def raise_bound(self, bound: int) -> None:
+        """Keep a lower bound if it is above the known one."""
+        if self.lower_bound is None or bound > self.lower_bound:
+            self.lower_bound = bound
+            self.report()
+
+    def report(self) -> None:
+        """Report the progress."""
+        if self._progress is not None:
+            self._progress(self.elapsed, self.cost, self.lower_bound)
+
+    def solution(self) -> Solution:
+        """Return the best solution, evaluated anew; raise `PlanningError` if there is none."""
+        if self.best is None:
+            raise self.not_found()
+        cost, strategies = self.best
+        bound = None if self.lower_bound is None else min(self.lower_bound, cost)
+        return evaluate(self.problem, strategies, bound, self.elapsed)
 
 
 def evaluate(

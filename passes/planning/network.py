@@ -1,0 +1,168 @@
+"""The arrays of a planning problem that the kernels of the search engine read."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from shardir.passes.planning.kernel_compiler import Floats, Ints
+from shardir.passes.planning.kernels import FORBIDDEN_COST
+from shardir.passes.planning.problem import FORBIDDEN, PlanningError, PlanningProblem
+
+
+class Network:
+    """A planning problem as arrays, without the strategies that no solution has.
+
+    `kernels` describes the arrays. `kept[n]` holds the strategies of the problem that the
+    strategies of node `n` of the network stand for. `check_time` is called often, and may raise
+    an error.
+    """
+
+    def __init__(self, problem: PlanningProblem, check_time: Callable[[], None]) -> None:
+        is_allowed = find_allowed_strategies(problem, check_time)
+        self.kept = [np.flatnonzero(strategies) for strategies in is_allowed]
+        self.node_count = problem.node_count
+        self.edge_count = len(problem.edges)
+        self.counts: Ints = np.array([len(kept) for kept in self.kept], np.int64)
+        self.offsets = _offsets(self.counts)
+        self.costs: Floats = _select(problem.costs, self.kept).astype(np.float64)
+        self.usages = _select(problem.usages, self.kept)
+        self._set_edges(problem, check_time)
+        self._set_lifetimes(problem)
+
+    def _set_edges(self, problem: PlanningProblem, check_time: Callable[[], None]) -> None:
+        edges = problem.edges
+        self.first: Ints = np.array([edge.a for edge in edges], np.int64)
+        self.second: Ints = np.array([edge.b for edge in edges], np.int64)
+        self.tables_of = np.zeros(len(edges), np.int64)
+        tables: list[Floats] = []
+        places: dict[tuple[tuple[int, ...], bytes], int] = {}
+        size = 0
+        for number, edge in enumerate(edges):
+            check_time()
+            table = edge.costs
+            if table.shape != (self.counts[edge.a], self.counts[edge.b]):
+                table = table[np.ix_(self.kept[edge.a], self.kept[edge.b])]
+            # Equal edges, such as those of repeated layers, share one table.
+            key = (table.shape, table.tobytes())
+            if key not in places:
+                places[key] = size
+                size += table.size
+                costs = table.ravel().astype(np.float64)
+                costs[costs >= FORBIDDEN] = np.inf
+                tables.append(costs)
+            self.tables_of[number] = places[key]
+        self.tables: Floats = np.concatenate([*tables, np.zeros(1)])
+        sizes = np.stack([self.counts[self.first], self.counts[self.second]], axis=1).ravel()
+        places_of_messages = _offsets(sizes)
+        self.to_first = places_of_messages[:-1:2].copy()
+        self.to_second = places_of_messages[1::2].copy()
+        self.message_count = int(places_of_messages[-1])
+        numbers = np.arange(len(edges), dtype=np.int64)
+        self.later, self.later_edges = _group(self.first, numbers, self.node_count)
+        self.earlier, self.earlier_edges = _group(self.second, numbers, self.node_count)
+        self.neighbors, self.neighbor_edges = _group(
+            np.concatenate([self.first, self.second]),
+            np.concatenate([numbers, numbers]),
+            self.node_count,
+        )
+
+    def _set_lifetimes(self, problem: PlanningProblem) -> None:
+        """Set the points, and the first point and the end of the points of each node.
+
+        The points are the last times at which a node starts before another one ends: the nodes
+        that are alive at any time are alive at one of them.
+        """
+        is_living = problem.ends > problem.starts
+        starts, ends = np.unique(problem.starts[is_living]), np.unique(problem.ends[is_living])
+        points = np.unique(starts[np.searchsorted(starts, ends) - 1]) if len(ends) else starts
+        self.point_count = len(points)
+        self.starts = np.where(is_living, np.searchsorted(points, problem.starts), 0)
+        self.ends = np.where(is_living, np.searchsorted(points, problem.ends), 0)
+        usages = self.usages.astype(np.float64).sum()
+        self.limit = int(usages) + 1 if problem.usage_limit is None else problem.usage_limit
+        least = np.zeros(0, np.int64)
+        if self.node_count:
+            least = np.minimum.reduceat(self.usages, self.offsets[:-1])
+        if (self.sum_over_points(least) > self.limit).any():
+            raise PlanningError(f"the problem {problem.name!r} has no solution")
+
+    def sum_over_points(self, amounts: Ints) -> Ints:
+        """Return, for each point, the sum of the amounts of the nodes that are alive."""
+        changes = np.zeros(self.point_count + 1, np.int64)
+        np.add.at(changes, self.starts, amounts)
+        np.add.at(changes, self.ends, -amounts)
+        sums: Ints = changes.cumsum()[:-1]
+        return sums
+
+    def usage_of(self, strategies: Ints) -> Ints:
+        """Return the memory that an assignment uses at each point."""
+        return self.sum_over_points(self.usages[self.offsets[:-1] + strategies])
+
+    def cost_of(self, strategies: Ints) -> float:
+        """Return the cost of an assignment; each forbidden pair adds `FORBIDDEN_COST`."""
+        entries = self.tables_of + strategies[self.second]
+        entries += strategies[self.first] * self.counts[self.second]
+        edge_costs = np.minimum(self.tables[entries], FORBIDDEN_COST)
+        return float(self.costs[self.offsets[:-1] + strategies].sum() + edge_costs.sum())
+
+    def strategies_of_problem(self, strategies: Ints) -> tuple[int, ...]:
+        """Return an assignment with the strategies of the problem."""
+        return tuple(int(kept[chosen]) for kept, chosen in zip(self.kept, strategies, strict=True))
+
+    def strategies_of_network(self, strategies: Sequence[int]) -> Ints:
+        """Return a solution of the problem with the strategies of the network."""
+        pairs = zip(self.kept, strategies, strict=True)
+        return np.array([np.searchsorted(kept, chosen) for kept, chosen in pairs], np.int64)
+
+
+def find_allowed_strategies(
+    problem: PlanningProblem, check_time: Callable[[], None]
+) -> list[np.ndarray]:
+    """Return which strategies of each node have an allowed partner across each of its edges.
+
+    This is arc consistency: the function removes strategies until all that remain have one. Raises
+    `PlanningError` if a node has none.
+    """
+    is_allowed = [costs < FORBIDDEN for costs in problem.costs]
+    tables: dict[int, np.ndarray] = {}
+    edges_of: list[list[int]] = [[] for _ in problem.costs]
+    for number, edge in enumerate(problem.edges):
+        check_time()
+        table = edge.costs < FORBIDDEN
+        if not table.all():
+            tables[number] = table
+            edges_of[edge.a].append(number)
+            edges_of[edge.b].append(number)
+    waiting = dict.fromkeys(tables)
+    while waiting:
+        check_time()
+        number, _ = waiting.popitem()
+        edge, table = problem.edges[number], tables[number]
+        for node, has_partner in (
+            (edge.a, table[:, is_allowed[edge.b]].any(axis=1)),
+            (edge.b, table[is_allowed[edge.a]].any(axis=0)),
+        ):
+            remaining = is_allowed[node] & has_partner
+            if not remaining.any():
+                raise PlanningError(f"the problem {problem.name!r} has no solution")
+            if (remaining != is_allowed[node]).any():
+                is_allowed[node] = remaining
+                waiting.update(dict.fromkeys(edges_of[node]))
+    if not all(strategies.any() for strategies in is_allowed):
+        raise PlanningError(f"the problem {problem.name!r} has no solution")
+    return is_allowed
+
+
+def _select(rows: Sequence[Ints], kept: Sequence[Ints]) -> Ints:
+    selected = [row[places] for row, places in zip(rows, kept, strict=True)]
+    return np.concatenate([np.zeros(0, np.int64), *selected])
+
+
+def _offsets(counts: Ints) -> Ints:
+    return np.concatenate([[0], counts.cumsum()]).astype(np.int64)
+
+
+def _group(nodes: Ints, numbers: Ints, node_count: int) -> tuple[Ints, Ints]:
+    """Return where the numbers of each node begin, and the numbers sorted by node."""
+    order = np.argsort(nodes, kind="stable")
+    return _offsets(np.bincount(nodes, minlength=node_count)), numbers[order]

@@ -1,0 +1,356 @@
+"""The search engine: message passing for lower bounds, and local search for solutions.
+
+The memory of each point (`network`) has a price, a Lagrange multiplier, which is added to the costs
+of the strategies of the nodes that are alive there. Message passing bounds the cost of the problem
+with these prices from below, and chooses an assignment in each pass; the prices rise at the points
+where the assignment uses more than the limit. The best assignments are repaired and improved by
+local search, whose moves optimize the strategies of a tree of nodes.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import numpy as np
+
+from shardir.passes.planning import kernels
+from shardir.passes.planning.kernel_compiler import Floats, Ints, Kernel, compile_kernels
+from shardir.passes.planning.network import Network
+from shardir.passes.planning.problem import PlanningError, PlanningProblem
+from shardir.passes.planning.solution import Incumbent, Progress, Solution
+
+PASSES_WITHOUT_PRICES = 20
+"""The number of passes before the first prices."""
+FIRST_STEP = 0.1
+LEAST_STEP = 2e-4
+"""The rise of the bound that a step of the prices aims at, relative to the bound."""
+PATIENCE = 60
+"""The number of passes without a higher bound after which the prices return to the best ones."""
+MOMENTUM = 0.9
+"""The share of earlier overuse in the direction of a step of the prices."""
+IMPROVEMENT_SHARE = 0.05
+"""The duration of one phase of local search, relative to the time since the start."""
+TREE_SIZE = 40
+"""The maximum number of nodes of a move, without those that have one edge."""
+MOVES_PER_CALL = 50
+REPAIR_ROUNDS = 10
+CERTIFY_SHARE = 0.05
+"""The maximum share of the time that the proofs of bounds take."""
+
+
+def solve_by_search(
+    problem: PlanningProblem,
+    *,
+    seconds: float = 60.0,
+    start: Sequence[int] | None = None,
+    progress: Progress | None = None,
+    seed: int = 0,
+) -> Solution:
+    """Return the best solution that the search finds in `seconds`, with a lower bound.
+
+    `start` is an assignment to begin with. Ctrl-C ends the search with the best solution. Raises
+    `PlanningError` if there is no solution, or none was found in time.
+    """
+    incumbent = Incumbent(problem, seconds, None if start is None else tuple(start), progress)
+    search(incumbent, seed)
+    return incumbent.solution()
+
+
+def search(
+    incumbent: Incumbent, seed: int = 0, is_done: Callable[[], bool] = lambda: False
+) -> None:
+    """Improve `incumbent` until its time limit, until it is optimal, or until `is_done` or Ctrl-C.
+
+    Raises `PlanningError` if there is no solution.
+    """
+    try:
+        _Search(incumbent, seed).run(is_done)
+    except KeyboardInterrupt:
+        if incumbent.best is None:
+            raise PlanningError("the search was interrupted before it found a solution") from None
+
+
+@cache
+def load_kernels() -> dict[str, Kernel]:
+    """Return the compiled kernels."""
+    return compile_kernels(
+        [
+            kernels.pull_message,
+            kernels.sweep,
+            kernels.find_edge_minima,
+            kernels.random_below,
+            kernels.change_usage,
+            kernels.grow_tree,
+            kernels.release_tree,
+            kernels.improve,
+        ]
+    )
+
+
+class _Candidate:
+    """An assignment to improve, and the prices for which it was chosen."""
+
+    def __init__(self, strategies: Ints, prices: Floats, score: float) -> None:
+        self.strategies = strategies
+        self.prices = prices
+        self.score = score
+
+
+class _Search:
+    def __init__(self, incumbent: Incumbent, seed: int) -> None:
+        self.incumbent = incumbent
+        self.kernels = load_kernels()
+        self.network = network = Network(incumbent.problem, incumbent.check_time)
+        self.messages = np.zeros(network.message_count)
+        self.reduced = network.costs.copy()
+        self.prices = np.zeros(network.point_count)
+        self.node_prices = np.zeros(network.node_count)
+        self.minima = np.zeros(int(network.counts.max(initial=1)))
+        self.strategies = np.zeros(network.node_count, np.int64)
+        self.bound = -math.inf
+        self.best_prices = self.prices
+        self.best_messages = self.messages
+        self.best: Ints | None = None
+        self.best_cost = math.inf
+        self.candidate: _Candidate | None = None
+        if incumbent.best is not None:
+            self.best = network.strategies_of_network(incumbent.best[1])
+            self.best_cost = network.cost_of(self.best)
+        count = network.node_count
+        self.random_state = np.array([(seed * 7919 + 12345) % 2**31], np.int64)
+        self.tree = (
+            *(np.zeros(count, np.int64) for _ in range(2)),
+            np.full(count, -1, np.int64),
+            *(np.zeros(count, np.int64) for _ in range(2)),
+            *(np.zeros(len(network.costs)) for _ in range(2)),
+            np.zeros(network.message_count, np.int64),
+        )
+
+    def run(self, is_done: Callable[[], bool]) -> None:
+        network, incumbent = self.network, self.incumbent
+        if network.node_count == 0:
+            incumbent.offer(())
+            incumbent.raise_bound(0)
+            return
+        for number in range(PASSES_WITHOUT_PRICES):
+            self._raise_bound(self._sweep(number % 2 == 1))
+        self._certify()
+        step = FIRST_STEP * max(abs(self.bound), 1.0)
+        direction = np.zeros(network.point_count)
+        certified = improved = incumbent.elapsed
+        certify_seconds = improve_seconds = 0.0
+        passes_without_rise, number = 0, 0
+        while incumbent.remaining > 0 and not incumbent.is_optimal and not is_done():
+            number += 1
+            bound = self._sweep(number % 2 == 0)
+            if bound > self.bound:
+                if bound > self.bound + 0.5 * step:
+                    step *= 1.2
+                self._raise_bound(bound)
+                passes_without_rise = 0
+            else:
+                passes_without_rise += 1
+            usage = network.usage_of(self.strategies)
+            self._consider(usage)
+            if passes_without_rise > PATIENCE:
+                step = max(0.6 * step, LEAST_STEP * max(abs(self.bound), 1.0))
+                passes_without_rise = 0
+                direction[:] = 0.0
+                self._set_prices(self.best_prices)
+            else:
+                overuse = (usage - network.limit) / max(network.limit, 1)
+                direction = MOMENTUM * direction + (1.0 - MOMENTUM) * overuse
+                self._step_prices(direction, min(max(self.bound + step - bound, 0.0), step))
+            now = incumbent.elapsed
+            if now - certified > certify_seconds / CERTIFY_SHARE or self.bound >= self.best_cost:
+                self._certify()
+                certified = incumbent.elapsed
+                certify_seconds = certified - now
+                now = certified
+            if self.candidate is not None and now - improved > improve_seconds:
+                self._improve_candidate(max(IMPROVEMENT_SHARE * now, 0.02))
+                improved = incumbent.elapsed
+                improve_seconds = improved - now
+        self._certify()
+
+    def _sweep(self, is_backward: bool) -> float:
+        """Pass messages in one direction, choose strategies, and return the bound."""
+        network = self.network
+        later = network.later, network.later_edges
+        earlier = network.earlier, network.earlier_edges
+        into, out = (later, earlier) if is_backward else (earlier, later)
+        bound: float = self.kernels["sweep"](
+            int(is_backward),
+            1,  # Choose strategies.
+            network.node_count,
+            network.offsets,
+            *into,
+            *out,
+            *self._edges(),
+            self.messages,
+            self.reduced,
+            self.minima,
+            self.strategies,
+        )
+        return bound - float(self.prices.sum()) * network.limit
+
+    def _edges(self) -> tuple[Ints | Floats, ...]:
+        network = self.network
+        return (
+            network.first,
+            network.second,
+            network.tables_of,
+            network.to_first,
+            network.to_second,
+            network.tables,
+        )
+
+    def _raise_bound(self, bound: float) -> None:
+        if bound > self.bound:
+            self.bound = bound
+            self.best_prices = self.prices
+            self.best_messages = self.messages.copy()
+
+    def _set_prices(self, prices: Floats) -> None:
+        """Set the prices, rounded so that all sums of them are exact."""
+        unit = 2.0 ** (math.frexp(float(prices.sum()) + 1e-100)[1] - 50)
+        self.prices = np.rint(prices / unit) * unit
+        node_prices = self._node_prices(self.prices)
+        changes = np.repeat(node_prices - self.node_prices, self.network.counts)
+        self.reduced += changes * self.network.usages
+        self.node_prices = node_prices
+
+    def _node_prices(self, prices: Floats) -> Floats:
+        """Return the price of a unit of memory for each node."""
+        sums = np.concatenate([[0.0], prices.cumsum()])
+        node_prices: Floats = sums[self.network.ends] - sums[self.network.starts]
+        return node_prices
+
+    def _step_prices(self, direction: Floats, rise: float) -> None:
+        """Raise the prices along `direction`, by the step whose first-order rise is `rise`."""
+        direction = np.where((self.prices <= 0.0) & (direction < 0.0), 0.0, direction)
+        length = float((direction * direction).sum())
+        if length > 0.0:
+            scale = rise / length / max(self.network.limit, 1)
+            self._set_prices(np.maximum(self.prices + scale * direction, 0.0))
+
+    def _certify(self) -> None:
+        """Prove the best bound: compute it anew, and subtract the greatest rounding error."""
+        network = self.network
+        messages, prices = self.best_messages, self.best_prices
+        minima = np.zeros(network.edge_count)
+        self.kernels["find_edge_minima"](
+            network.edge_count, network.offsets, *self._edges(), messages, minima
+        )
+        reduced = network.costs + np.repeat(self._node_prices(prices), network.counts) * (
+            network.usages
+        )
+        largest = float(np.abs(reduced).max()) + float(np.abs(messages).max(initial=0.0))
+        places = np.concatenate([network.to_first, network.to_second])
+        nodes = np.concatenate([network.first, network.second])
+        counts = network.counts[nodes]
+        within = np.arange(int(counts.sum())) - np.repeat(counts.cumsum() - counts, counts)
+        np.add.at(
+            reduced,
+            np.repeat(network.offsets[nodes], counts) + within,
+            messages[np.repeat(places, counts) + within],
+        )
+        node_minima = np.minimum.reduceat(reduced, network.offsets[:-1])
+        unit = math.frexp(float(prices.sum()) + 1e-100)[1] - 50
+        price_units = sum(map(int, np.rint(prices * 2.0**-unit)))
+        # The sum of all prices, multiplied by the limit, without a rounding error but the last.
+        paid = price_units * network.limit
+        paid_float = float(paid * 2**unit) if unit >= 0 else paid / 2**-unit
+        largest += float(np.abs(minima).max(initial=0.0)) + abs(paid_float)
+        roundings = 4 * network.node_count + 6 * network.edge_count + 16
+        error = 2.0**-52 * largest * roundings
+        bound = math.fsum([*minima, *node_minima, -paid_float]) - error
+        if not math.isfinite(bound):
+            return
+        if bound > self._highest_cost():
+            raise PlanningError(f"the problem {self.incumbent.problem.name!r} has no solution")
+        self.incumbent.raise_bound(math.ceil(bound))
+
+    def _highest_cost(self) -> float:
+        """Return a cost that no solution is above."""
+        network = self.network
+        highest = np.maximum.reduceat(network.costs, network.offsets[:-1]).sum()
+        finite = np.where(np.isfinite(network.tables), network.tables, -1.0)
+        starts, places = np.unique(network.tables_of, return_inverse=True)
+        if len(starts):
+            highest += np.maximum(np.maximum.reduceat(finite, starts)[places], 0.0).sum()
+        return float(highest) * (1.0 + 1e-9)
+
+    def _consider(self, usage: Ints) -> None:
+        """Keep the chosen assignment if it is the best one, or the best one to improve."""
+        network = self.network
+        cost = network.cost_of(self.strategies)
+        excess = np.maximum(usage / max(network.limit, 1) - 1.0, 0.0)
+        if cost < self.best_cost and not excess.any():
+            self._accept(self.strategies.copy(), cost)
+        scale = abs(self.bound) * float(excess.max(initial=0.0) + 3.0 * excess.sum() / len(usage)
+                                        if len(usage) else 0.0)  # fmt: skip
+        score = cost + scale
+        if self.candidate is None or score < self.candidate.score:
+            self.candidate = _Candidate(self.strategies.copy(), self.prices, score)
+
+    def _accept(self, strategies: Ints, cost: float) -> None:
+        if cost < min(self.best_cost, kernels.FORBIDDEN_COST):
+            self.best, self.best_cost = strategies, cost
+            self.incumbent.offer(self.network.strategies_of_problem(strategies))
+
+    def _improve_candidate(self, seconds: float) -> None:
+        """Repair and improve the best candidate, and improve the best solution further."""
+        network, candidate = self.network, self.candidate
+        assert candidate is not None
+        self.candidate = None
+        strategies = candidate.strategies
+        slack = network.limit - network.usage_of(strategies)
+        unit = abs(self.bound) / max(network.limit, 1)
+        for number in range(REPAIR_ROUNDS):
+            if (slack >= 0).all() or self.incumbent.remaining < 0:
+                break
+            # Points with overuse become dearer, and overuse weighs more, in each round.
+            excess = np.maximum(-slack, 0) / max(network.limit, 1)
+            raised = candidate.prices.mean() + 1e-3 * unit / len(slack)
+            prices = candidate.prices + raised * 0.1 * 2.0**number * excess / excess.mean()
+            self._improve(strategies, slack, prices, 0.1 * unit * 4.0**number, 0.1 * seconds)
+        self._improve(strategies, slack, candidate.prices, 0.1 * unit, seconds)
+        if (slack >= 0).all():
+            self._accept(strategies, network.cost_of(strategies))
+        if self.best is not None:
+            strategies = self.best.copy()
+            slack = network.limit - network.usage_of(strategies)
+            self._improve(strategies, slack, candidate.prices, 0.1 * unit, seconds)
+            self._accept(strategies, network.cost_of(strategies))
+
+    def _improve(
+        self, strategies: Ints, slack: Ints, prices: Floats, penalty: float, seconds: float
+    ) -> None:
+        """Improve an assignment for some seconds, in place; `slack` is the memory that remains."""
+        network = self.network
+        node_prices = self._node_prices(prices)
+        overuse = np.array([float(-np.minimum(slack, 0).sum())])
+        end = time.monotonic() + min(seconds, self.incumbent.remaining)
+        while time.monotonic() < end:
+            self.kernels["improve"](
+                MOVES_PER_CALL,
+                TREE_SIZE,
+                penalty,
+                network.node_count,
+                network.offsets,
+                network.neighbors,
+                network.neighbor_edges,
+                *self._edges(),
+                network.costs,
+                node_prices,
+                network.usages,
+                network.starts,
+                network.ends,
+                slack,
+                strategies,
+                self.random_state,
+                *self.tree,
+                overuse,
+            )

@@ -1,0 +1,53 @@
+"""The search engine finds solutions, and lower bounds that are not above the least cost."""
+
+import time
+
+import pytest
+
+from shardir.passes.planning.instance import problem_of_json
+from shardir.passes.planning.problem import PlanningError
+from shardir.passes.planning.search import load_kernels, solve_by_search
+from tests.passes.planning.test_exact import random_problem
+from tests.passes.planning.test_problem import EXAMPLE, brute_force, example
+
+
+@pytest.fixture(autouse=True)
+def compiled() -> None:
+    """Compile the kernels before a search, whose time limit includes the compilation."""
+    load_kernels()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_bounds_are_not_above_the_least_cost_of_random_problems(seed: int) -> None:
+    content = random_problem(seed)
+    least = brute_force(content)
+    if least is None:
+        with pytest.raises(PlanningError, match=r"has no solution|no solution was found in"):
+            solve_by_search(problem_of_json(content), seconds=0.1)
+        return
+    solution = solve_by_search(problem_of_json(content), seconds=0.1)
+    assert solution.cost == least
+    assert solution.lower_bound is not None
+    assert solution.lower_bound <= least
+
+
+def test_the_limit_is_observed_to_the_unit() -> None:
+    solution = solve_by_search(problem_of_json(EXAMPLE), seconds=0.3)
+    assert (solution.cost, solution.peak) == (445, 50)
+
+
+def test_without_a_limit_memory_is_unlimited() -> None:
+    content = example(usage_limit=None)
+    assert solve_by_search(problem_of_json(content), seconds=0.3).cost == brute_force(content)
+
+
+def test_a_search_ends_at_its_time_limit() -> None:
+    begun = time.monotonic()
+    solve_by_search(problem_of_json(EXAMPLE), seconds=0.2)
+    assert time.monotonic() - begun < 5.0
+
+
+def test_too_little_memory_for_any_strategy_is_an_error() -> None:
+    with pytest.raises(PlanningError) as error:
+        solve_by_search(problem_of_json(example(usage_limit=10)), seconds=0.2)
+    assert str(error.value) == "the problem 'example' has no solution"
