@@ -5,27 +5,37 @@ variable `y` of 0 to 1. For each edge, the sums of `y` over the strategies of on
 `x` of the other one (the local polytope of a graphical model, whose relaxation is tighter than that
 of the usual `y >= x_a + x_b - 1`). The memory of each maximal set of nodes that are alive together
 is one row.
+
+HiGHS runs in a process of its own (`highs_process.py`), which ends at the time limit and at Ctrl-C;
+the solutions and bounds that it has sent until then remain.
 """
 
+import importlib.util
 import math
 import os
+import pickle
+import queue
+import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from types import ModuleType
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from shardir.errors import ShardirError
 from shardir.passes.planning.problem import FORBIDDEN, PlanningError, PlanningProblem
-from shardir.passes.planning.solution import Solution, evaluate
+from shardir.passes.planning.solution import Incumbent, Progress, Solution
 
 MAX_VARIABLES = 2_000_000
 """The maximum number of variables. HiGHS 1.16 takes longer than its time limit for the first
 relaxation of larger programs: 10 minutes did not suffice for 34,932 nodes and 54,801 edges."""
 
+REPORT_INTERVAL_SECONDS = 0.2
+"""The maximum time between two reports of the progress."""
 
 MEMORY_SCALE = 1e4
 """The memory limit in the rows of the linear program."""
@@ -33,10 +43,6 @@ MEMORY_SCALE = 1e4
 
 class SolverMissingError(ShardirError, ImportError):
     """A package that an engine needs is not installed."""
-
-
-Progress = Callable[[float, int | None, int | None], None]
-"""Receives the seconds since the start, the best cost and the lower bound."""
 
 
 def solve_exactly(
@@ -47,20 +53,135 @@ def solve_exactly(
     progress: Progress | None = None,
     threads: int | None = None,
 ) -> Solution:
-    """Return the best solution that HiGHS finds in about `seconds`, with a proven lower bound.
+    """Return the best solution that HiGHS finds in `seconds`, with a proven lower bound.
 
-    `start` is an assignment to begin with. Ctrl-C requests the end of the search with the best
-    solution; HiGHS checks for it, and for the time limit, between steps that may take minutes.
-    Raises `PlanningError` if there is no solution, or none was found in time, and
-    `SolverMissingError` without HiGHS.
+    `start` is an assignment to begin with. Ctrl-C ends the search with the best solution. Raises
+    `PlanningError` if there is no solution, or none was found in time, and `SolverMissingError`
+    without HiGHS.
     """
-    return _Program(problem).solve(seconds, start, progress, threads)
+    incumbent = Incumbent(problem, seconds, None if start is None else tuple(start), progress)
+    process = None
+    try:
+        process = HighsProcess(incumbent, threads)
+        while incumbent.remaining > 0 and not process.is_done:
+            process.receive(min(incumbent.remaining, REPORT_INTERVAL_SECONDS))
+            incumbent.report()
+    except KeyboardInterrupt:
+        if incumbent.best is None:
+            raise PlanningError("the search was interrupted before it found a solution") from None
+    finally:
+        if process is not None:
+            process.close()
+    return incumbent.solution()
+
+
+def is_solver_installed() -> bool:
+    """Return whether HiGHS is installed."""
+    return importlib.util.find_spec("highspy") is not None
+
+
+class HighsProcess:
+    """A process in which HiGHS improves an incumbent.
+
+    The process has a session of its own, so that Ctrl-C reaches only this one. Raises
+    `SolverMissingError` without HiGHS, and `PlanningError` for problems that are too large.
+    """
+
+    def __init__(self, incumbent: Incumbent, threads: int | None = None) -> None:
+        if not is_solver_installed():
+            raise SolverMissingError(
+                "the exact engine needs HiGHS; install it with pip install 'shardir[exact]'"
+            )
+        self.incumbent = incumbent
+        self.is_done = False
+        """Whether HiGHS has ended."""
+        program = _Program(incumbent.problem, incumbent.check_time)
+        self._columns = program.columns
+        self._messages: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        self._process = subprocess.Popen(
+            # -P: no module of this folder hides one of another package.
+            [sys.executable, "-P", str(Path(__file__).with_name("highs_process.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env=environment,
+        )
+        try:
+            self._thread = threading.Thread(target=self._read, daemon=True)
+            self._thread.start()
+            self._write(program.model(incumbent, threads))
+        except BaseException:
+            self.close()
+            raise
+
+    def _write(self, model: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        try:
+            pickle.dump(model, self._process.stdin)
+            self._process.stdin.flush()
+        except BrokenPipeError:  # The process has ended; `receive` raises the error.
+            pass
+
+    def _read(self) -> None:
+        """Move the messages of the process to the queue."""
+        assert self._process.stdout is not None
+        try:
+            while True:
+                self._messages.put(pickle.load(self._process.stdout))
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+            self._messages.put(("error", "the process ended unexpectedly"))
+
+    def receive(self, seconds: float = 0.0) -> None:
+        """Apply all messages to the incumbent; wait up to `seconds` for the first one."""
+        try:
+            self._apply(*self._messages.get(timeout=max(seconds, 0.0)))
+            while not self.is_done:
+                self._apply(*self._messages.get_nowait())
+        except queue.Empty:
+            pass
+
+    def _apply(self, kind: str, content: Any) -> None:
+        incumbent = self.incumbent
+        if kind == "solution":
+            self._solution = incumbent.offer(self._strategies(content))
+        elif kind == "bound":
+            incumbent.raise_bound(_round_up(content))
+        elif kind == "error":
+            raise PlanningError(
+                f"HiGHS failed for the problem {incumbent.problem.name!r}: {content}"
+            )
+        else:
+            self.is_done = True
+            if content == "infeasible":
+                raise PlanningError(f"the problem {incumbent.problem.name!r} has no solution")
+            if content == "optimal" and self._solution is not None:
+                incumbent.raise_bound(self._solution)
+
+    _solution: int | None = None
+    """The cost of the last solution of HiGHS."""
+
+    def _strategies(self, values: np.ndarray) -> tuple[int, ...]:
+        return tuple(
+            int(np.argmax(np.where(numbers >= 0, values[numbers], -1.0)))
+            for numbers in self._columns
+        )
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            with suppress(OSError, ValueError):
+                stream.close()
 
 
 class _Program:
     """The linear program of a problem."""
 
-    def __init__(self, problem: PlanningProblem) -> None:
+    def __init__(self, problem: PlanningProblem, check_time: Callable[[], None]) -> None:
         self.problem = problem
         self.columns: list[np.ndarray] = []
         """The number of the variable of each strategy of each node; -1 for forbidden strategies."""
@@ -80,6 +201,7 @@ class _Program:
             allowed = numbers[numbers >= 0]
             self._add_row(allowed, np.ones(len(allowed)), 1.0, 1.0)
         for edge in problem.edges:
+            check_time()
             count += self._add_edge(edge.costs, self.columns[edge.a], self.columns[edge.b], count)
             if count > MAX_VARIABLES:
                 raise PlanningError(
@@ -124,117 +246,28 @@ class _Program:
             scale = MEMORY_SCALE / max(limit, 1)
             self._add_row(columns[is_used], values[is_used] * scale, -np.inf, limit * scale)
 
-    def solve(
-        self,
-        seconds: float,
-        start: Sequence[int] | None,
-        progress: Progress | None,
-        threads: int | None,
-    ) -> Solution:
-        highspy = _import_highs()
-        begun = time.monotonic()
-        with _discard_standard_output():  # HiGHS prints its name and version.
-            solver = highspy.Highs()
-        solver.setOptionValue("output_flag", False)
-        solver.setOptionValue("time_limit", float(seconds))
-        solver.setOptionValue("mip_rel_gap", 0.0)
-        solver.setOptionValue("mip_abs_gap", 0.999)  # Costs are integers.
-        if threads is not None:
-            solver.setOptionValue("threads", threads)
-        solver.passModel(self._model(highspy))
-        if start is not None:
-            self._set_start(highspy, solver, start)
-        if progress is not None:
-
-            def report(event: object) -> None:
-                data = event.data_out  # type: ignore[attr-defined]
-                best, bound = data.mip_primal_bound, data.mip_dual_bound
-                progress(
-                    time.monotonic() - begun,
-                    None if not np.isfinite(best) else round(best),
-                    None if not np.isfinite(bound) else _round_up(bound),
-                )
-
-            solver.cbMipLogging += report
-        solver.HandleKeyboardInterrupt = True
-        solver.solve()
-        status = solver.getModelStatus()
-        if status == highspy.HighsModelStatus.kInfeasible:
-            raise PlanningError(f"the problem {self.problem.name!r} has no solution")
-        info = solver.getInfo()
-        if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-            raise PlanningError(
-                f"no solution was found in {seconds:g} seconds; allow more time (--seconds)"
-            )
-        values = np.array(solver.getSolution().col_value[: self.integer_count])
-        strategies = tuple(
-            int(np.argmax(np.where(numbers >= 0, values[numbers], -1.0)))
-            for numbers in self.columns
-        )
-        bound = _round_up(info.mip_dual_bound) if np.isfinite(info.mip_dual_bound) else None
-        solution = evaluate(self.problem, strategies, None, time.monotonic() - begun)
-        if status == highspy.HighsModelStatus.kOptimal or (bound or 0) > solution.cost:
-            bound = solution.cost
-        return evaluate(self.problem, strategies, bound, solution.seconds)
-
-    def _model(self, highspy: ModuleType) -> object:
-        model = highspy.HighsLp()
-        model.num_col_ = len(self.costs)
-        model.num_row_ = len(self.entries)
-        model.col_cost_ = self.costs
-        model.col_lower_ = np.zeros(len(self.costs))
-        model.col_upper_ = np.ones(len(self.costs))
-        model.row_lower_ = np.array(self.lower)
-        model.row_upper_ = np.array(self.upper)
-        kinds = [highspy.HighsVarType.kContinuous] * len(self.costs)
-        kinds[: self.integer_count] = [highspy.HighsVarType.kInteger] * self.integer_count
-        model.integrality_ = kinds
-        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    def model(self, incumbent: Incumbent, threads: int | None) -> dict[str, Any]:
+        """Return the model that `highs_process` reads."""
         sizes = [len(columns) for columns, _ in self.entries]
-        model.a_matrix_.start_ = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-        model.a_matrix_.index_ = np.concatenate([c for c, _ in self.entries]).astype(np.int32)
-        model.a_matrix_.value_ = np.concatenate([v for _, v in self.entries])
-        return model
+        return {
+            "costs": self.costs,
+            "lower": np.array(self.lower),
+            "upper": np.array(self.upper),
+            "row_starts": np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32),
+            "columns": np.concatenate([c for c, _ in self.entries]).astype(np.int32),
+            "values": np.concatenate([v for _, v in self.entries]),
+            "integer_count": self.integer_count,
+            "start": None if incumbent.best is None else self._start(incumbent.best[1]),
+            "threads": threads,
+            "end": time.time() + incumbent.remaining,
+        }
 
-    def _set_start(self, highspy: ModuleType, solver: Any, start: Sequence[int]) -> None:
-        evaluate(self.problem, tuple(start))
+    def _start(self, strategies: Sequence[int]) -> np.ndarray:
         values = np.zeros(self.integer_count)
-        values[[self.columns[node][chosen] for node, chosen in enumerate(start)]] = 1.0
-        solver.setSolution(
-            self.integer_count, np.arange(self.integer_count, dtype=np.int32), values
-        )
+        values[[self.columns[node][chosen] for node, chosen in enumerate(strategies)]] = 1.0
+        return values
 
 
 def _round_up(bound: float) -> int:
     """Return the least integer that is certainly not above the cost of a solution."""
     return math.ceil(bound - 1e-6 - 1e-9 * abs(bound))
-
-
-@contextmanager
-def _discard_standard_output() -> Iterator[None]:
-    """Discard what C code writes to standard output."""
-    sys.stdout.flush()
-    try:
-        saved = os.dup(1)
-    except OSError:  # Standard output is closed.
-        yield
-        return
-    try:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.close(null)
-        yield
-    finally:
-        os.dup2(saved, 1)
-        os.close(saved)
-
-
-def _import_highs() -> ModuleType:
-    try:
-        import highspy  # An optional dependency.
-    except ImportError:
-        raise SolverMissingError(
-            "the exact engine needs HiGHS; install it with pip install 'shardir[exact]'"
-        ) from None
-    module: ModuleType = highspy
-    return module

@@ -88,15 +88,19 @@ class Incumbent:
             f"no solution was found in {self.seconds:g} seconds; allow more time (--seconds)"
         )
 
-    def offer(self, strategies: tuple[int, ...]) -> None:
-        """Keep an assignment if it is a solution that costs less than the best one."""
+    def offer(self, strategies: tuple[int, ...]) -> int | None:
+        """Keep an assignment if it is a solution that costs less than the best one.
+
+        Returns its cost, or `None` if it is not a solution.
+        """
         try:
             cost = evaluate(self.problem, strategies).cost
         except PlanningError:  # The numbers of the engine are rounded.
-            return
+            return None
         if self.best is None or cost < self.best[0]:
             self.best = cost, strategies
             self.report()
+        return cost
 
     def raise_bound(self, bound: int) -> None:
         """Keep a lower bound if it is above the known one."""
