@@ -547,14 +547,14 @@ def solve(
     evaluate: Annotated[
         bool, typer.Option("--evaluate", help="print the cost and the peak of --start only")
     ] = False,
-    engine: Annotated[str, typer.Option(help="exact or search")] = "exact",
+    engine: Annotated[str, typer.Option(help="auto, exact or search")] = "auto",
 ) -> None:
     """Choose a strategy for each node of a planning problem, at least cost within its memory.
 
     The format is that of the IOPDDL contest. The engine `exact` is HiGHS (extra `exact`), and the
-    engine `search` combines message passing and local search; both print a lower bound that no
-    solution can be below. Ctrl-C requests the end with the best solution so far; HiGHS checks for
-    it between its steps.
+    engine `search` combines message passing and local search; `auto` runs both at the same time,
+    or `search` alone without HiGHS. All print a lower bound that no solution can be below. Ctrl-C
+    ends the search with the best solution so far.
     """
     # For start-up time.
     from shardir.frontend.cli.solve import solve_instance

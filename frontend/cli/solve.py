@@ -10,13 +10,18 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from shardir.frontend.cli.options import CommandError
+from shardir.passes.planning.automatic import solve_automatically
 from shardir.passes.planning.exact import solve_exactly
 from shardir.passes.planning.instance import read_problem
 from shardir.passes.planning.problem import PlanningProblem
 from shardir.passes.planning.search import solve_by_search
 from shardir.passes.planning.solution import Solution, evaluate
 
-ENGINES: dict[str, Callable[..., Solution]] = {"exact": solve_exactly, "search": solve_by_search}
+ENGINES: dict[str, Callable[..., Solution]] = {
+    "auto": solve_automatically,
+    "exact": solve_exactly,
+    "search": solve_by_search,
+}
 
 
 def solve_instance(
@@ -95,7 +100,7 @@ def _solve(
                 TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console
             )
         )
-        task = bar.add_task("searching (Ctrl-C requests the best solution so far)", total=seconds)
+        task = bar.add_task("searching (Ctrl-C returns the best solution so far)", total=seconds)
 
         def show(now: float, cost: int | None, bound: int | None) -> None:
             parts = [f"{name} {number:,}" for name, number in (("cost", cost), ("bound", bound))

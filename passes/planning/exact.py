@@ -45,6 +45,10 @@ class SolverMissingError(ShardirError, ImportError):
     """A package that an engine needs is not installed."""
 
 
+class ProblemSizeError(PlanningError):
+    """A problem that has too many variables for the exact engine."""
+
+
 def solve_exactly(
     problem: PlanningProblem,
     *,
@@ -204,7 +208,7 @@ class _Program:
             check_time()
             count += self._add_edge(edge.costs, self.columns[edge.a], self.columns[edge.b], count)
             if count > MAX_VARIABLES:
-                raise PlanningError(
+                raise ProblemSizeError(
                     f"the problem {problem.name!r} needs more than {MAX_VARIABLES:,} variables, "
                     "which the solver cannot handle; solve a part of it, or one with fewer "
                     "strategies"

@@ -49,7 +49,8 @@ def _send(output: BinaryIO, kind: str, content: object) -> None:
 
 def _solve(model: dict[str, Any], output: BinaryIO) -> None:
     count = model["integer_count"]
-    solver = highspy.Highs()
+    create: Any = highspy.Highs  # Its type has no annotations.
+    solver = create()
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("mip_rel_gap", 0.0)
     solver.setOptionValue("mip_abs_gap", 0.999)  # Costs are integers.
@@ -72,6 +73,7 @@ def _solve(model: dict[str, Any], output: BinaryIO) -> None:
             _send(output, "bound", bound)
 
     solver.cbMipImprovingSolution += send_solution
+    solver.cbMipInterrupt += send_bound
     solver.cbMipLogging += send_bound
     solver.solve()
     status, info = solver.getModelStatus(), solver.getInfo()

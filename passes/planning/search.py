@@ -65,7 +65,7 @@ def search(
     Raises `PlanningError` if there is no solution.
     """
     try:
-        _Search(incumbent, seed).run(is_done)
+        _Search(incumbent, seed, is_done).run()
     except KeyboardInterrupt:
         if incumbent.best is None:
             raise PlanningError("the search was interrupted before it found a solution") from None
@@ -98,8 +98,9 @@ class _Candidate:
 
 
 class _Search:
-    def __init__(self, incumbent: Incumbent, seed: int) -> None:
+    def __init__(self, incumbent: Incumbent, seed: int, is_done: Callable[[], bool]) -> None:
         self.incumbent = incumbent
+        self.is_done = is_done
         self.kernels = load_kernels()
         self.network = network = Network(incumbent.problem, incumbent.check_time)
         self.messages = np.zeros(network.message_count)
@@ -114,9 +115,7 @@ class _Search:
         self.best: Ints | None = None
         self.best_cost = math.inf
         self.candidate: _Candidate | None = None
-        if incumbent.best is not None:
-            self.best = network.strategies_of_network(incumbent.best[1])
-            self.best_cost = network.cost_of(self.best)
+        self._adopt()
         count = network.node_count
         self.random_state = np.array([(seed * 7919 + 12345) % 2**31], np.int64)
         self.tree = (
@@ -127,7 +126,7 @@ class _Search:
             np.zeros(network.message_count, np.int64),
         )
 
-    def run(self, is_done: Callable[[], bool]) -> None:
+    def run(self) -> None:
         network, incumbent = self.network, self.incumbent
         if network.node_count == 0:
             incumbent.offer(())
@@ -141,7 +140,7 @@ class _Search:
         certified = improved = incumbent.elapsed
         certify_seconds = improve_seconds = 0.0
         passes_without_rise, number = 0, 0
-        while incumbent.remaining > 0 and not incumbent.is_optimal and not is_done():
+        while incumbent.remaining > 0 and not incumbent.is_optimal and not self.is_done():
             number += 1
             bound = self._sweep(number % 2 == 0)
             if bound > self.bound:
@@ -300,6 +299,13 @@ class _Search:
             self.best, self.best_cost = strategies, cost
             self.incumbent.offer(self.network.strategies_of_problem(strategies))
 
+    def _adopt(self) -> None:
+        """Go on with the best solution of another engine, if it is better."""
+        best = self.incumbent.best
+        if best is not None and best[0] < self.best_cost:
+            self.best = self.network.strategies_of_network(best[1])
+            self.best_cost = self.network.cost_of(self.best)
+
     def _improve_candidate(self, seconds: float) -> None:
         """Repair and improve the best candidate, and improve the best solution further."""
         network, candidate = self.network, self.candidate
@@ -319,6 +325,7 @@ class _Search:
         self._improve(strategies, slack, candidate.prices, 0.1 * unit, seconds)
         if (slack >= 0).all():
             self._accept(strategies, network.cost_of(strategies))
+        self._adopt()
         if self.best is not None:
             strategies = self.best.copy()
             slack = network.limit - network.usage_of(strategies)
@@ -333,7 +340,7 @@ class _Search:
         node_prices = self._node_prices(prices)
         overuse = np.array([float(-np.minimum(slack, 0).sum())])
         end = time.monotonic() + min(seconds, self.incumbent.remaining)
-        while time.monotonic() < end:
+        while time.monotonic() < end and not self.incumbent.is_optimal and not self.is_done():
             self.kernels["improve"](
                 MOVES_PER_CALL,
                 TREE_SIZE,

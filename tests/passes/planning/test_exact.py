@@ -32,6 +32,7 @@ def random_problem(seed: int) -> dict[str, Any]:
     )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(40))
 def test_solutions_of_random_problems_are_optimal(seed: int) -> None:
     content = random_problem(seed)

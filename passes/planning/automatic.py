@@ -1,0 +1,75 @@
+"""The automatic engine: the search and HiGHS improve one incumbent at the same time.
+
+The search runs alone for a short time; then a process of HiGHS starts with its assignment, and the
+search goes on. HiGHS proves most problems of some hundred nodes optimal; the search finds good
+solutions of larger ones. Without HiGHS, and for problems that are too large for it, the search runs
+alone for the whole time.
+"""
+
+from collections.abc import Sequence
+
+from shardir.passes.planning.exact import HighsProcess, ProblemSizeError, is_solver_installed
+from shardir.passes.planning.problem import PlanningError, PlanningProblem
+from shardir.passes.planning.search import search
+from shardir.passes.planning.solution import Incumbent, Progress, Solution
+
+SEARCH_SHARE = 0.05
+MAX_SEARCH_SECONDS = 3.0
+"""The search runs alone for `SEARCH_SHARE` of the time, and at most for these seconds."""
+
+
+def solve_automatically(
+    problem: PlanningProblem,
+    *,
+    seconds: float = 60.0,
+    start: Sequence[int] | None = None,
+    progress: Progress | None = None,
+) -> Solution:
+    """Return the best solution that the search and HiGHS find in `seconds`, with a lower bound.
+
+    `start` is an assignment to begin with. Ctrl-C ends both with the best solution. Raises
+    `PlanningError` if there is no solution, or none was found in time.
+    """
+    incumbent = Incumbent(problem, seconds, None if start is None else tuple(start), progress)
+    engines = _Engines(incumbent)
+    try:
+        search(incumbent, is_done=engines.is_done)
+    finally:
+        engines.close()
+    return incumbent.solution()
+
+
+class _Engines:
+    """The process of HiGHS beside the search, which starts after a short time."""
+
+    def __init__(self, incumbent: Incumbent) -> None:
+        self.incumbent = incumbent
+        self.process: HighsProcess | None = None
+        self.is_exact = is_solver_installed()
+        """Whether HiGHS runs, or will."""
+
+    def is_done(self) -> bool:
+        """Start HiGHS when it is time, receive its messages, and return whether all is proven."""
+        incumbent = self.incumbent
+        if not self.is_exact or (self.process is not None and self.process.is_done):
+            return False
+        if self.process is None:
+            if incumbent.elapsed < min(SEARCH_SHARE * incumbent.seconds, MAX_SEARCH_SECONDS):
+                return False
+            try:
+                self.process = HighsProcess(incumbent)
+            except ProblemSizeError:
+                self.is_exact = False
+                return False
+        try:
+            self.process.receive()
+        except PlanningError:
+            if incumbent.best is None:
+                raise
+            self.is_exact = False  # HiGHS has failed, and the search goes on.
+        return incumbent.is_optimal
+
+    def close(self) -> None:
+        """End the process."""
+        if self.process is not None:
+            self.process.close()

@@ -1,0 +1,135 @@
+"""The process of HiGHS ends at the time limit, at Ctrl-C, and with its parent."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shardir.passes.planning.exact import HighsProcess, solve_exactly
+from shardir.passes.planning.problem import Edge, PlanningError, PlanningProblem
+from shardir.passes.planning.solution import Incumbent
+
+pytest.importorskip("highspy")
+
+NODES, STRATEGIES = 40, 8
+START = (0,) * NODES
+
+
+def hard_problem() -> PlanningProblem:
+    """Return a problem that HiGHS does not solve within minutes."""
+    rng = np.random.default_rng(0)
+    pairs = [(a, b) for a in range(NODES) for b in range(a) if rng.random() < 0.5]
+    return PlanningProblem(
+        "hard",
+        np.zeros(NODES, np.int64),
+        np.ones(NODES, np.int64),
+        [rng.integers(0, 1000, STRATEGIES) for _ in range(NODES)],
+        [np.ones(STRATEGIES, np.int64)] * NODES,
+        [Edge(a, b, rng.integers(0, 1000, (STRATEGIES, STRATEGIES))) for a, b in pairs],
+        None,
+    )
+
+
+def is_running(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def wait_until_ended(process: int) -> bool:
+    end = time.monotonic() + 30.0
+    while is_running(process) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not is_running(process)
+
+
+def start_script(solve: str) -> subprocess.Popen[str]:
+    """Start a script that solves the problem and prints the identifier of the HiGHS process."""
+    script = f"""
+import threading
+from pathlib import Path
+from shardir.passes.planning import exact
+from tests.passes.planning.test_interruption import START, hard_problem
+
+class Process(exact.HighsProcess):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        print(self._process.pid, flush=True)
+
+exact.HighsProcess = Process
+print({solve}.cost, flush=True)
+"""
+    return subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[3],
+    )
+
+
+SOLVE = "exact.solve_exactly(hard_problem(), seconds=300, start=START)"
+
+
+def test_the_time_limit_holds_within_a_step_of_highs() -> None:
+    begun = time.monotonic()
+    solution = solve_exactly(hard_problem(), seconds=1.0, start=START)
+    assert time.monotonic() - begun < 5.0  # Other processes may delay this one.
+    assert solution.cost <= hard_problem().cost_of(START)  # type: ignore[operator]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_closing_ends_the_process() -> None:
+    process = HighsProcess(Incumbent(hard_problem(), 300.0, START))
+    number = process._process.pid
+    assert is_running(number)
+    process.close()
+    assert wait_until_ended(number)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_interruption_returns_the_best_solution() -> None:
+    with start_script(SOLVE) as parent:
+        assert parent.stdout is not None
+        process = int(parent.stdout.readline())
+        time.sleep(0.5)
+        begun = time.monotonic()
+        parent.send_signal(signal.SIGINT)
+        output, errors = parent.communicate(timeout=60)
+    assert (parent.returncode, errors) == (0, "")
+    assert int(output) > 0
+    assert time.monotonic() - begun < 5.0
+    assert wait_until_ended(process)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_the_process_ends_with_its_parent() -> None:
+    with start_script(SOLVE) as parent:
+        assert parent.stdout is not None
+        process = int(parent.stdout.readline())
+        assert is_running(process)
+        parent.kill()
+    assert wait_until_ended(process)
+
+
+def receive_all(process: HighsProcess) -> None:
+    while not process.is_done:
+        process.receive(1.0)
+
+
+def test_a_process_that_ends_early_is_an_error() -> None:
+    process = HighsProcess(Incumbent(hard_problem(), 300.0))
+    os.kill(process._process.pid, signal.SIGKILL)
+    with pytest.raises(PlanningError) as error:
+        receive_all(process)
+    process.close()
+    assert str(error.value) == (
+        "HiGHS failed for the problem 'hard': the process ended unexpectedly"
+    )
