@@ -29,7 +29,7 @@ PATIENCE = 60
 """The number of passes without a higher bound after which the prices return to the best ones."""
 MOMENTUM = 0.9
 """The share of earlier overuse in the direction of a step of the prices."""
-IMPROVEMENT_SHARE = 0.05
+IMPROVEMENT_SHARE = 0.02
 """The duration of one phase of local search, relative to the time since the start."""
 TREE_SIZE = 40
 """The maximum number of nodes of a move, without those that have one edge."""
