@@ -9,7 +9,7 @@ alone for the whole time.
 from collections.abc import Sequence
 
 from shardir.passes.planning.exact import HighsProcess, ProblemSizeError, is_solver_installed
-from shardir.passes.planning.problem import PlanningError, PlanningProblem
+from shardir.passes.planning.problem import PlanningProblem
 from shardir.passes.planning.search import search
 from shardir.passes.planning.solution import Incumbent, Progress, Solution
 
@@ -61,12 +61,7 @@ class _Engines:
             except ProblemSizeError:
                 self.is_exact = False
                 return False
-        try:
-            self.process.receive()
-        except PlanningError:
-            if incumbent.best is None:
-                raise
-            self.is_exact = False  # HiGHS has failed, and the search goes on.
+        self.process.receive()  # If HiGHS fails, the search goes on.
         return incumbent.is_optimal
 
     def close(self) -> None:

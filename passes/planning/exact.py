@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -28,7 +29,7 @@ import numpy as np
 
 from shardir.errors import ShardirError
 from shardir.passes.planning.problem import FORBIDDEN, PlanningError, PlanningProblem
-from shardir.passes.planning.solution import Incumbent, Progress, Solution
+from shardir.passes.planning.solution import Incumbent, Progress, Solution, TimeLimitError
 
 MAX_VARIABLES = 2_000_000
 """The maximum number of variables. HiGHS 1.16 takes longer than its time limit for the first
@@ -61,7 +62,7 @@ def solve_exactly(
 
     `start` is an assignment to begin with. Ctrl-C ends the search with the best solution. Raises
     `PlanningError` if there is no solution, or none was found in time, and `SolverMissingError`
-    without HiGHS.
+    without HiGHS. Warns if HiGHS fails after it has found a solution.
     """
     incumbent = Incumbent(problem, seconds, None if start is None else tuple(start), progress)
     process = None
@@ -70,6 +71,12 @@ def solve_exactly(
         while incumbent.remaining > 0 and not process.is_done:
             process.receive(min(incumbent.remaining, REPORT_INTERVAL_SECONDS))
             incumbent.report()
+        if process.failure is not None:
+            if incumbent.best is None:
+                raise PlanningError(process.failure)
+            warnings.warn(process.failure, RuntimeWarning, stacklevel=2)
+    except TimeLimitError:
+        pass
     except KeyboardInterrupt:
         if incumbent.best is None:
             raise PlanningError("the search was interrupted before it found a solution") from None
@@ -99,6 +106,10 @@ class HighsProcess:
         self.incumbent = incumbent
         self.is_done = False
         """Whether HiGHS has ended."""
+        self.failure: str | None = None
+        """The reason if HiGHS has ended with an error."""
+        self._solution: int | None = None
+        """The cost of the last solution of HiGHS."""
         program = _Program(incumbent.problem, incumbent.check_time)
         self._columns = program.columns
         self._messages: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
@@ -153,18 +164,14 @@ class HighsProcess:
         elif kind == "bound":
             incumbent.raise_bound(_round_up(content))
         elif kind == "error":
-            raise PlanningError(
-                f"HiGHS failed for the problem {incumbent.problem.name!r}: {content}"
-            )
+            self.is_done = True
+            self.failure = f"HiGHS failed for the problem {incumbent.problem.name!r}: {content}"
         else:
             self.is_done = True
             if content == "infeasible":
                 raise PlanningError(f"the problem {incumbent.problem.name!r} has no solution")
             if content == "optimal" and self._solution is not None:
                 incumbent.raise_bound(self._solution)
-
-    _solution: int | None = None
-    """The cost of the last solution of HiGHS."""
 
     def _strategies(self, values: np.ndarray) -> tuple[int, ...]:
         return tuple(

@@ -18,7 +18,7 @@ from shardir.passes.planning import kernels
 from shardir.passes.planning.kernel_compiler import Floats, Ints, Kernel, compile_kernels
 from shardir.passes.planning.network import Network
 from shardir.passes.planning.problem import PlanningError, PlanningProblem
-from shardir.passes.planning.solution import Incumbent, Progress, Solution
+from shardir.passes.planning.solution import Incumbent, Progress, Solution, TimeLimitError
 
 PASSES_WITHOUT_PRICES = 20
 """The number of passes before the first prices."""
@@ -66,6 +66,9 @@ def search(
     """
     try:
         _Search(incumbent, seed, is_done).run()
+    except TimeLimitError:
+        if incumbent.best is None:
+            raise
     except KeyboardInterrupt:
         if incumbent.best is None:
             raise PlanningError("the search was interrupted before it found a solution") from None

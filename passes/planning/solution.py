@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from shardir.passes.planning.problem import PlanningError, PlanningProblem
 
 
+class TimeLimitError(PlanningError):
+    """The time limit was reached."""
+
+
 @dataclass(frozen=True)
 class Solution:
     """An assignment of strategies to the nodes of a problem.
@@ -78,13 +82,13 @@ class Incumbent:
         return is_known and self.lower_bound >= self.best[0]  # type: ignore[index,operator]
 
     def check_time(self) -> None:
-        """Raise `PlanningError` after the time limit."""
+        """Raise `TimeLimitError` after the time limit."""
         if self.remaining < 0:
             raise self.not_found()
 
-    def not_found(self) -> PlanningError:
+    def not_found(self) -> TimeLimitError:
         """Return the error of a search that found no solution in its time."""
-        return PlanningError(
+        return TimeLimitError(
             f"no solution was found in {self.seconds:g} seconds; allow more time (--seconds)"
         )
 

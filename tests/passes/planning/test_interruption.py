@@ -1,18 +1,21 @@
 """The process of HiGHS ends at the time limit, at Ctrl-C, and with its parent."""
 
-import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from shardir.passes.planning.automatic import solve_automatically
 from shardir.passes.planning.exact import HighsProcess, solve_exactly
 from shardir.passes.planning.problem import Edge, PlanningError, PlanningProblem
-from shardir.passes.planning.solution import Incumbent
+from shardir.passes.planning.search import solve_by_search
+from shardir.passes.planning.solution import Incumbent, Solution
 
 pytest.importorskip("highspy")
 
@@ -119,17 +122,21 @@ def test_the_process_ends_with_its_parent() -> None:
     assert wait_until_ended(process)
 
 
-def receive_all(process: HighsProcess) -> None:
-    while not process.is_done:
-        process.receive(1.0)
-
-
-def test_a_process_that_ends_early_is_an_error() -> None:
-    process = HighsProcess(Incumbent(hard_problem(), 300.0))
-    os.kill(process._process.pid, signal.SIGKILL)
+def test_a_process_that_ends_early_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    message = "HiGHS failed for the problem 'hard': the process ended unexpectedly"
     with pytest.raises(PlanningError) as error:
-        receive_all(process)
-    process.close()
+        solve_exactly(hard_problem(), seconds=300)
+    assert str(error.value) == message
+    with pytest.warns(RuntimeWarning, match=message):
+        assert solve_exactly(hard_problem(), seconds=300, start=START).strategies == START
+
+
+@pytest.mark.parametrize("solve", [solve_exactly, solve_by_search, solve_automatically])
+def test_a_start_is_returned_without_any_time(solve: Callable[..., Solution]) -> None:
+    assert solve(hard_problem(), seconds=1e-9, start=START).strategies == START
+    with pytest.raises(PlanningError) as error:
+        solve(hard_problem(), seconds=1e-9)
     assert str(error.value) == (
-        "HiGHS failed for the problem 'hard': the process ended unexpectedly"
+        "no solution was found in 1e-09 seconds; allow more time (--seconds)"
     )
