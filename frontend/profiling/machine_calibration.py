@@ -54,7 +54,7 @@ ROUND_SECONDS = 0.006
 """The time of one benchmark in one round."""
 
 Key = tuple[str, str, int, float]
-"""What a benchmark measures: section, dtype or kind, group size, and flops or bytes."""
+"""The identity of a benchmark: section, dtype or kind, group size, and flops or bytes."""
 
 
 @dataclass

@@ -102,7 +102,7 @@ def parse_action(text: str) -> Action:
     match = _SINGLE.fullmatch(text)
     if match is None:
         hint = (
-            "; this is the notation of torch before 2.6: write B instead of BW, and I instead of B"
+            "; this is an older notation of torch: write B instead of BW, and I instead of B"
             if re.fullmatch(r"\d+BW\d+", text)
             else ""
         )

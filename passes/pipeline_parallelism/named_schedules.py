@@ -4,7 +4,7 @@ Sources: GPipe (Huang et al. 2019, arXiv 1811.06965); 1F1B and interleaved 1F1B 
 2021, arXiv 2104.04473); looped breadth-first (Lamy-Poirier 2023, arXiv 2211.05953); ZB-H1 and ZB-H2
 (Qi et al. 2024, arXiv 2401.10241); ZBV (Qi et al. 2024, arXiv 2405.15362); DualPipeV
 (deepseek-ai/DualPipe). Orders of actions equal those of `torch.distributed.pipelining` where it has
-the schedule.
+the schedule; torch 2.13 numbers the forward passes of the last rank of 1F1B from 1 instead of 0.
 """
 
 from collections import deque
@@ -27,8 +27,6 @@ class NamedSchedule:
     """The function that returns the actions of a rank."""
     stages_per_rank: int | None = 1
     """The number of stages of each rank; `None` if it is free."""
-    is_v_shaped: bool = False
-    """Whether the second stage of rank r is stage 2p - 1 - r, so that the data return."""
     min_microbatches_per_rank: int = 0
     """The number of microbatches is at least this multiple of the number of ranks."""
 
@@ -289,13 +287,11 @@ NAMED_SCHEDULES = {
         "zero bubble on a V of two stages on each rank, with the memory of 1F1B",
         _zbv,
         stages_per_rank=2,
-        is_v_shaped=True,
     ),
     "dualpipev": NamedSchedule(
         "a V of two stages on each rank; forward passes overlap backward passes",
         _dualpipev,
         stages_per_rank=2,
-        is_v_shaped=True,
         min_microbatches_per_rank=2,
     ),
 }

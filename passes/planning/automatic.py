@@ -46,7 +46,7 @@ class _Engines:
         self.incumbent = incumbent
         self.process: HighsProcess | None = None
         self.is_exact = is_solver_installed()
-        """Whether HiGHS runs, or will."""
+        """True if HiGHS runs or is to be started."""
 
     def is_done(self) -> bool:
         """Start HiGHS when it is time, receive its messages, and return whether all is proven."""

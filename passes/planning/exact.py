@@ -105,7 +105,7 @@ class HighsProcess:
             )
         self.incumbent = incumbent
         self.is_done = False
-        """Whether HiGHS has ended."""
+        """True if HiGHS has ended."""
         self.failure: str | None = None
         """The reason if HiGHS has ended with an error."""
         self._solution: int | None = None

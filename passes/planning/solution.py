@@ -77,7 +77,7 @@ class Incumbent:
 
     @property
     def is_optimal(self) -> bool:
-        """Whether the lower bound proves that no assignment costs less than the best one."""
+        """True if the lower bound proves that no assignment costs less than the best one."""
         is_known = self.best is not None and self.lower_bound is not None
         return is_known and self.lower_bound >= self.best[0]  # type: ignore[index,operator]
 

@@ -12,7 +12,7 @@ Points = Sequence[tuple[float, float]]
 """Pairs of a size (flops or bytes) and the seconds of one call, sorted by size."""
 
 SHORTEST_SECONDS = 1e-9
-"""What remains at least of a measured time after the time of a launch is subtracted."""
+"""The least time, in seconds, that a measurement has after subtraction of the launch time."""
 
 
 @dataclass(frozen=True, slots=True)

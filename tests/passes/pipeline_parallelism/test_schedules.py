@@ -188,7 +188,7 @@ ACTIONS = "F, I, W, B, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD, REDUCE_
         (
             "2BW0",
             f"'2BW0' is not an action; write the stage, one of {ACTIONS}, and the microbatch, such "
-            "as 2F0; this is the notation of torch before 2.6: write B instead of BW, and I "
+            "as 2F0; this is an older notation of torch: write B instead of BW, and I "
             "instead of B",
         ),
         ("2F", "'2F' lacks the number of a microbatch"),

@@ -84,7 +84,8 @@ SOLVE = "exact.solve_exactly(hard_problem(), seconds=300, start=START)"
 def test_the_time_limit_holds_within_a_step_of_highs() -> None:
     begun = time.monotonic()
     solution = solve_exactly(hard_problem(), seconds=1.0, start=START)
-    assert time.monotonic() - begun < 5.0  # Other processes may delay this one.
+    # HiGHS takes minutes for the problem; other processes may delay this one by seconds.
+    assert time.monotonic() - begun < 30.0
     assert solution.cost <= hard_problem().cost_of(START)  # type: ignore[operator]
 
 
@@ -108,7 +109,7 @@ def test_interruption_returns_the_best_solution() -> None:
         output, errors = parent.communicate(timeout=60)
     assert (parent.returncode, errors) == (0, "")
     assert int(output) > 0
-    assert time.monotonic() - begun < 5.0
+    assert time.monotonic() - begun < 30.0
     assert wait_until_ended(process)
 
 

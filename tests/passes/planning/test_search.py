@@ -12,9 +12,13 @@ from tests.passes.planning.test_problem import EXAMPLE, brute_force, example
 
 
 @pytest.fixture(autouse=True)
-def compiled() -> None:
-    """Compile the kernels before a search, whose time limit includes the compilation."""
+def processor_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure time limits in processor time, so that other processes do not consume them.
+
+    The kernels are compiled before, because a time limit includes the compilation.
+    """
     load_kernels()
+    monkeypatch.setattr(time, "monotonic", time.process_time)
 
 
 @pytest.mark.parametrize("seed", range(40))
