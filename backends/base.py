@@ -14,7 +14,7 @@ from shardir.cost.memory import MemoryEstimate
 from shardir.errors import ShardirError
 from shardir.ir.module import Module
 from shardir.ir.types import NumpyArray
-from shardir.registry import Registry
+from shardir.plugins.registry import Registry
 
 Array = NumpyArray
 Launch = Callable[[list[Any]], list[Any] | None]
@@ -215,7 +215,7 @@ BACKENDS: Registry[Backend] = Registry(
         "gpu": ("shardir.backends.gpu.backend", "BACKEND"),
     },
 )
-"""The backends by name. Installed packages and loaded files add theirs (`shardir.registry`)."""
+"""The backends by name. Installed packages and loaded files add theirs (`shardir.plugins`)."""
 
 
 def get_backend(name: str) -> Backend:

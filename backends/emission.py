@@ -17,7 +17,7 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function, GlobalTensor, Module, Op
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import NumpyArray, TensorType
-from shardir.registry import Registry
+from shardir.plugins.registry import Registry
 
 Array = NumpyArray
 
@@ -175,7 +175,7 @@ TARGETS: Registry[Target] = Registry(
         "ipu": ("shardir.backends.ipu", "TARGET"),
     },
 )
-"""The targets by name. Installed packages and loaded files add theirs (`shardir.registry`)."""
+"""The targets by name. Installed packages and loaded files add theirs (`shardir.plugins`)."""
 
 
 def get_target(name: str) -> Target:

@@ -15,7 +15,7 @@ from typing import ClassVar, Self, get_type_hints
 from shardir.errors import PipelineError, ShardirError, suggest_name
 from shardir.ir.module import Module
 from shardir.passes.pass_aliases import FORMER_NAMES, current_name
-from shardir.registry import Registry
+from shardir.plugins.registry import Registry
 
 PASSES: Registry[type["Pass"]] = Registry(
     "pass",
@@ -24,7 +24,7 @@ PASSES: Registry[type["Pass"]] = Registry(
     accepts=lambda entry: isinstance(entry, type) and issubclass(entry, Pass),
     name_of=lambda kind: kind.name,
 )
-"""The passes by name. Installed packages and loaded files add theirs (`shardir.registry`)."""
+"""The passes by name. Installed packages and loaded files add theirs (`shardir.plugins`)."""
 PassObserver = Callable[["Pass", Module, Module, float], None]
 """Observer of a pipeline, called after every pass with the pass, the module before and after it,
 and its seconds."""

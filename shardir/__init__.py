@@ -5,8 +5,8 @@ Names are imported on first use, so that `import shardir` is fast.
 
 from typing import TYPE_CHECKING
 
-from shardir._interpreter import refuse_subinterpreters
-from shardir._lazy import lazy_names
+from shardir._imports.lazy_names import lazy_names
+from shardir._imports.subinterpreters import refuse_subinterpreters
 
 refuse_subinterpreters()
 
@@ -120,7 +120,7 @@ TABLE = {
     "shardir.op_rules.custom_rules": ("register_rule", "rules"),
     "shardir.frontend.errors": ("ShardirError",),
     "shardir.ir.module": ("Block", "Function", "Loc", "Module", "Op", "Value"),
-    "shardir.compilation_progress": ("Progress", "progress"),
+    "shardir.display.compilation_progress": ("Progress", "progress"),
     "shardir.op_rules.rule_notation": ("ShardingRule", "sharding_rule"),
     "shardir.text.parser": ("parse",),
     "shardir.ir.types": ("TensorType",),
@@ -159,7 +159,7 @@ if TYPE_CHECKING:
         tree_util as tree_util,
         typing as typing,
     )
-    from shardir.compilation_progress import Progress as Progress, progress as progress
+    from shardir.display.compilation_progress import Progress as Progress, progress as progress
     from shardir.frontend.arrays.array import ShapeDtypeStruct as ShapeDtypeStruct, Shard as Shard
     from shardir.frontend.arrays.device_transfer import (
         block_until_ready as block_until_ready,

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from shardir._lazy import lazy_names
+from shardir._imports.lazy_names import lazy_names
 
 TABLE = {
     "shardir.frontend.arrays.dlpack": ("is_supported_dtype",),

@@ -1,5 +1,5 @@
 """Placeholder for `jax.ffi`: importing this module raises an error that names the alternative."""
 
-from shardir._lazy import missing_module
+from shardir._imports.lazy_names import missing_module
 
 raise missing_module(__name__)

@@ -3,7 +3,7 @@ programs."""
 
 from typing import TYPE_CHECKING
 
-from shardir._lazy import lazy_names
+from shardir._imports.lazy_names import lazy_names
 
 TABLE = {
     "shardir.frontend.testing": (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import shardir
-from shardir import _lazy
+from shardir._imports import lazy_names
 
 ROOT = Path(__file__).parents[1]
 TABLES = (
@@ -80,13 +80,13 @@ def test_type_checkers_see_the_names_of_the_table(face: str) -> None:
 
 def test_an_unknown_name_suggests_a_known_one() -> None:
     wrong = "make_mush"
-    with pytest.raises(_lazy.UnknownName) as caught:
+    with pytest.raises(lazy_names.UnknownName) as caught:
         getattr(shardir, wrong)
     assert str(caught.value) == "shardir has no name 'make_mush'; did you mean 'make_mesh'"
     assert not hasattr(shardir, "qqq")
 
 
-@pytest.mark.parametrize(("name", "theirs"), _lazy.MODULES_ONLY_IN_JAX.items())
+@pytest.mark.parametrize(("name", "theirs"), lazy_names.MODULES_ONLY_IN_JAX.items())
 def test_an_unknown_module_suggests_the_nearest(name: str, theirs: str) -> None:
     nearest = f"call the functions of {theirs} through shardir.interop.jax.from_jax"
     with pytest.raises(ImportError) as caught:

@@ -14,7 +14,7 @@ from typing import Any
 import shardir
 
 PACKAGE = Path(shardir.__file__).parent
-CORE_MODULES = ("shardir._lazy", "shardir.ir")
+CORE_MODULES = ("shardir._imports.lazy_names", "shardir.ir")
 """Modules that are lazy for another reason than to be public."""
 
 

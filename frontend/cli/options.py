@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from shardir.errors import ShardirError
-from shardir.registry import load_plugin
+from shardir.plugins.registry import load_plugin
 
 
 class CommandError(ShardirError):

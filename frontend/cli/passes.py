@@ -17,7 +17,7 @@ from shardir.passes.pipeline import (
     format_option,
     option_types,
 )
-from shardir.registry import OWN_ORIGIN
+from shardir.plugins.entry_points import OWN_ORIGIN
 
 
 def list_passes(name: str | None) -> None:

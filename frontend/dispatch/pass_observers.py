@@ -2,7 +2,7 @@
 
 from itertools import count
 
-from shardir.compilation_progress import has_listener, report
+from shardir.display.compilation_progress import has_listener, report
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.lowering import LoweredProgram
 from shardir.frontend.distributed.processes import process_index

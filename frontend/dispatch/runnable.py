@@ -19,8 +19,8 @@ from shardir.backends.base import (
     UnshardedExecutable,
 )
 from shardir.backends.device_shards import DeviceExecutable
-from shardir.compilation_progress import report_compilation_of
 from shardir.cost.memory import MemoryEstimate
+from shardir.display.compilation_progress import report_compilation_of
 from shardir.errors import PipelineError
 from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue

@@ -6,7 +6,7 @@ and returns what those functions do. Start with `shard_map.py`.
 
 from typing import TYPE_CHECKING
 
-from shardir._lazy import lazy_names
+from shardir._imports.lazy_names import lazy_names
 
 TABLE: dict[str, tuple[str, ...]] = {
     "shardir.experimental.maps": (),

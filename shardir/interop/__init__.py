@@ -7,7 +7,7 @@ on shardir by means of `jax_shim/`.
 
 from typing import TYPE_CHECKING
 
-from shardir._lazy import lazy_names
+from shardir._imports.lazy_names import lazy_names
 
 TABLE: dict[str, tuple[str, ...]] = {
     "shardir.interop.in_place_of_jax": (),

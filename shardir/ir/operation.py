@@ -33,7 +33,7 @@ from shardir.ir.rules import (
 from shardir.ir.sharding import Axis, Sharding
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorRule
-from shardir.registry import Registry
+from shardir.plugins.registry import Registry
 
 Varying = frozenset[Axis]
 """The manual axes along which a value may differ between devices; see `shardir.op_rules.vma`."""
@@ -234,7 +234,7 @@ OPS: Registry[OpSpec] = Registry(
     accepts=lambda entry: isinstance(entry, OpSpec),
     name_of=lambda spec: spec.name,
 )
-"""The operations by name. Installed packages and loaded files add theirs (`shardir.registry`)."""
+"""The operations by name. Installed packages and loaded files add theirs (`shardir.plugins`)."""
 
 
 def define_op(name: str, **rules: Any) -> OpSpec:

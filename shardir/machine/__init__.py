@@ -8,7 +8,7 @@ fit numbers to measurements. Start with `machine`.
 
 from typing import TYPE_CHECKING
 
-from shardir._lazy import lazy_names
+from shardir._imports.lazy_names import lazy_names
 
 TABLE = {
     "shardir.errors": ("MachineError",),

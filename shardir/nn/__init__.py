@@ -6,7 +6,7 @@ the implementations; this module loads it on first use.
 
 from typing import TYPE_CHECKING
 
-from shardir._lazy import lazy_module
+from shardir._imports.lazy_names import lazy_module
 
 if TYPE_CHECKING:
     from shardir.frontend.nn.api import *

@@ -7,7 +7,7 @@ implementations.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from shardir._lazy import lazy_module
+from shardir._imports.lazy_names import lazy_module
 
 if TYPE_CHECKING:
     from shardir.frontend.numpy.api import *

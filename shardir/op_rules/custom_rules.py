@@ -23,7 +23,7 @@ from shardir.ir.operation import OPS
 from shardir.op_rules.factors import FactorRule
 from shardir.op_rules.rule_notation import FactorNames, ShardingRule, sharding_rule
 from shardir.ops.opaque import add_rule, has_rule_in_text, opaque
-from shardir.registry import Registry
+from shardir.plugins.registry import Registry
 
 PACKAGE_RULES: Registry[ShardingRule] = Registry(
     "sharding rule",

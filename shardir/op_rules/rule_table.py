@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from shardir.errors import NoRule
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS, OpSpec
-from shardir.registry import load_entry_points
+from shardir.plugins.registry import load_entry_points
 from shardir.text.printer import Printer
 
 Rule = TypeVar("Rule")

@@ -6,7 +6,7 @@ The functions take and return arrays or tracers. Start with `special.py`; the im
 
 from typing import TYPE_CHECKING
 
-from shardir._lazy import lazy_names
+from shardir._imports.lazy_names import lazy_names
 
 TABLE: dict[str, tuple[str, ...]] = {
     "shardir.scipy.linalg": (),

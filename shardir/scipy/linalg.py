@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from shardir._lazy import lazy_module
+from shardir._imports.lazy_names import lazy_module
 
 if TYPE_CHECKING:
     from shardir.frontend.scipy.linalg import *

@@ -13,7 +13,7 @@ from time import time_ns
 
 from shardir.backends.cpu.codegen.target import host_machine
 from shardir.ir.operation import OPS
-from shardir.registry import load_entry_points
+from shardir.plugins.registry import load_entry_points
 
 _extension_sources: dict[str, str] = {}
 

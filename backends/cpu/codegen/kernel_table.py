@@ -21,7 +21,7 @@ from shardir.backends.cpu.codegen.compiler import (
 from shardir.backends.cpu.codegen.emission import BackgroundCompilation, emit
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.threads.workers import allowed_worker_count
-from shardir.compilation_progress import report
+from shardir.display.compilation_progress import report
 
 MAX_KERNELS_PER_MODULE = 16
 """Kernels per module: more save no time, and would be loaded by programs that need few of them."""

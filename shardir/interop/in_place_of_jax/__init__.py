@@ -15,7 +15,7 @@ error that names the nearest alternative.
 
 from typing import TYPE_CHECKING
 
-from shardir._lazy import lazy_names
+from shardir._imports.lazy_names import lazy_names
 
 TABLE = {
     "shardir.interop.jax_shim.import_block": ("shardir_as_jax",),

@@ -6,7 +6,7 @@ implementation is `shardir.frontend.scipy.sparse_linalg`.
 
 from typing import TYPE_CHECKING
 
-from shardir._lazy import lazy_names
+from shardir._imports.lazy_names import lazy_names
 
 TABLE: dict[str, tuple[str, ...]] = {"shardir.scipy.sparse.linalg": ()}
 """The public names that each module defines."""

@@ -196,7 +196,7 @@ def test_dir_lists_public_names_alone() -> None:
 
     listed = [name for name in dir(shardir) if not name.startswith("__")]
     assert listed == public_names("shardir")
-    assert {"passes", "backends", "ir", "text", "_lazy"}.isdisjoint(listed)
+    assert {"passes", "backends", "ir", "text", "_imports"}.isdisjoint(listed)
     assert [name for name in dir(shardir.numpy) if not name.startswith("__")] == [
         name for name in public_names("shardir.numpy") if not name.startswith("__")
     ]

@@ -12,7 +12,7 @@ from shardir.backends.cpu.codegen import kernel_table, object_cache
 from shardir.backends.cpu.codegen.kernel_table import MAX_KERNELS_PER_MODULE
 from shardir.backends.cpu.dispatch.program_table import load_program
 from shardir.backends.cpu.kernel_api import Phase
-from shardir.compilation_progress import report, report_compilation_of
+from shardir.display.compilation_progress import report, report_compilation_of
 from tests.backends.cpu.sample_kernels import _multiply_add, make_kernel
 
 

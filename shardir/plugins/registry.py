@@ -12,54 +12,29 @@ module imports no other module of shardir except `errors`, so that every table c
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import FrameType, MappingProxyType, ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, Final, TypeVar
 
-from shardir.errors import ShardirError, bound_message, suggest_name
+from shardir.errors import bound_message
+from shardir.plugins.entry_points import (
+    OWN_ORIGIN,
+    EntryPoint,
+    PluginError,
+    attribute_entries,
+    current_origin,
+    describe_exception,
+    entry_points,
+    import_object,
+)
 
 Entry = TypeVar("Entry")
 
-GROUP_PREFIX: Final = "shardir."
-"""The prefix of all groups of entry points that shardir reads."""
 LOAD_VARIABLE: Final = "SHARDIR_LOAD"
 """The environment variable that names files and modules to load, separated as paths in `PATH`."""
-OWN_ORIGIN: Final = "shardir"
-"""The origin of the entries of this package."""
-
-
-class PluginError(ShardirError):
-    """An extension cannot be loaded, or conflicts with another one."""
-
-
-@dataclass(frozen=True, slots=True)
-class EntryPoint:
-    """An entry point of an installed package: `name = "value"` in the metadata of `package`."""
-
-    name: str
-    value: str
-    package: str
-
-    @property
-    def origin(self) -> str:
-        """The package, as texts name it."""
-        return f"package {self.package}"
-
-    def load(self) -> Any:
-        """Import the object; raise `PluginError` that names the package and the exception."""
-        try:
-            with _loading(self.origin):
-                return _import_object(self.value)
-        except Exception as error:
-            raise PluginError(
-                f"{self.origin} cannot be loaded: its entry point {self.name} = {self.value!r} "
-                f"raised {_describe_exception(error)}"
-            ) from error
 
 
 class Registry(dict[str, Entry]):
@@ -114,7 +89,7 @@ class Registry(dict[str, Entry]):
 
     def register(self, name: str, entry: Entry) -> None:
         """Add an entry; raise `PluginError` if the name is taken or the object is another kind."""
-        origin = _current_origin(entry)
+        origin = current_origin(entry)
         self._check(entry, f"the {self.noun} {name!r} of {origin}")
         if name in self or name in self._own:
             raise PluginError(
@@ -177,7 +152,7 @@ class Registry(dict[str, Entry]):
             raise PluginError(f"{where} is the {self.noun} {name!r}; give both the same name")
         # The import of a pass or an operation adds it already.
         if self.get(name) is not entry:
-            with _loading(point.origin):
+            with attribute_entries(point.origin):
                 self.register(name, entry)
 
     def _check(self, entry: object, where: str) -> None:
@@ -188,36 +163,7 @@ class Registry(dict[str, Entry]):
 
 
 _registries: list[Registry[Any]] = []
-_origins_being_loaded: list[str] = []
 _loaded_plugins: set[str] = set()
-
-
-def entry_points(group: str) -> tuple[EntryPoint, ...]:
-    """Return the entry points of a group of shardir."""
-    return _all_entry_points().get(group, ())
-
-
-@cache
-def _all_entry_points() -> Mapping[str, tuple[EntryPoint, ...]]:
-    """Return the entry points of all groups of shardir, which the first call reads from disk."""
-    # Imported late for start-up time: most programs need no entry points.
-    from importlib import metadata
-
-    groups: dict[str, list[EntryPoint]] = {}
-    seen: set[str] = set()
-    for package in metadata.distributions():
-        # A text search is much faster than parsing the metadata of every package.
-        if f"[{GROUP_PREFIX}" not in (package.read_text("entry_points.txt") or ""):
-            continue
-        name = package.metadata["Name"]
-        if name in seen:  # The first one on the path is the one that Python imports.
-            continue
-        seen.add(name)
-        for point in package.entry_points:
-            if point.group.startswith(GROUP_PREFIX):
-                entry = EntryPoint(point.name, point.value, f"{name} {package.version}")
-                groups.setdefault(point.group, []).append(entry)
-    return {group: tuple(points) for group, points in groups.items()}
 
 
 @cache
@@ -249,15 +195,15 @@ def load_plugin(plugin: str) -> None:
         sys.path.insert(0, "")  # As `python -m` does: modules of this folder.
     origin = f"module {module}"
     try:
-        with _loading(origin):
-            plugin_object = _import_object(plugin)
+        with attribute_entries(origin):
+            plugin_object = import_object(plugin)
     except Exception as error:
-        raise PluginError(f"cannot load {plugin!r}: {_describe_exception(error)}") from error
+        raise PluginError(f"cannot load {plugin!r}: {describe_exception(error)}") from error
     if isinstance(plugin_object, ModuleType):
         return
     for registry in _registries:
         if registry.accepts(plugin_object):
-            with _loading(origin):
+            with attribute_entries(origin):
                 registry.register_object(plugin_object)
             return
     raise PluginError(
@@ -300,14 +246,14 @@ def _load_file(path: Path) -> None:
     sys.modules[name] = module
     _loaded_plugins.add(key)
     try:
-        with _loading(f"file {path}"):
+        with attribute_entries(f"file {path}"):
             spec.loader.exec_module(module)
     except BaseException as error:
         del sys.modules[name]
         _loaded_plugins.discard(key)
         if not isinstance(error, Exception):
             raise
-        raise PluginError(f"cannot load {str(path)!r}: {_describe_exception(error)}") from error
+        raise PluginError(f"cannot load {str(path)!r}: {describe_exception(error)}") from error
 
 
 def _is_imported(file: str) -> bool:
@@ -316,45 +262,3 @@ def _is_imported(file: str) -> bool:
     # Most files have other names; to resolve their paths would take long.
     name = os.path.basename(file)
     return any(str(Path(each).resolve()) == file for each in files if each and name in each)
-
-
-def _import_object(value: str) -> Any:
-    """Return the module `module`, or the object `module:name`."""
-    module, _, path = value.partition(":")
-    result: Any = import_module(module.strip())
-    for part in filter(None, path.strip().split(".")):
-        if not hasattr(result, part):
-            hint = suggest_name(part, dir(result))
-            raise AttributeError(f"{module} has no {path!r}" + (f"; {hint}" if hint else ""))
-        result = getattr(result, part)
-    return result
-
-
-def _describe_exception(error: Exception) -> str:
-    return bound_message(f"{type(error).__name__}: {error}")
-
-
-@contextmanager
-def _loading(origin: str) -> Iterator[None]:
-    """Attribute the entries that a block registers to an origin."""
-    _origins_being_loaded.append(origin)
-    try:
-        yield
-    finally:
-        _origins_being_loaded.pop()
-
-
-def _current_origin(entry: object) -> str:
-    """Return the origin of an entry that is registered now."""
-    module = entry.__module__ if isinstance(entry, type) else _importing_module()
-    if module.partition(".")[0] == "shardir":
-        return OWN_ORIGIN
-    return _origins_being_loaded[-1] if _origins_being_loaded else f"module {module}"
-
-
-def _importing_module() -> str:
-    """Return the name of the module whose import calls this function."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_name != "<module>":
-        frame = frame.f_back
-    return "__main__" if frame is None else str(frame.f_globals.get("__name__", "__main__"))

@@ -1,4 +1,4 @@
-"""The command `shardir`: the commands of the frontend, and `as-jax`."""
+"""The command `shardir as-jax`, which runs a script of JAX with shardir."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from shardir.errors import ShardirError
-from shardir.frontend.cli.main import app as app, main as main
+from shardir.frontend.cli.main import app as app
 from shardir.frontend.cli.options import CommandError, with_load
 
 

@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING
 
-from shardir._lazy import lazy_names
+from shardir._imports.lazy_names import lazy_names
 
 TABLE = {
     "shardir.backends.base": ("Backend", "Executable", "register_backend"),
@@ -35,7 +35,8 @@ TABLE = {
         "REAL",
     ),
     "shardir.passes": ("Pass", "Pipeline"),
-    "shardir.registry": ("PluginError", "load_plugin"),
+    "shardir.plugins.entry_points": ("PluginError",),
+    "shardir.plugins.registry": ("load_plugin",),
 }
 """The public names that each module defines."""
 
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
         REAL as REAL,
     )
     from shardir.passes import Pass as Pass, Pipeline as Pipeline
-    from shardir.registry import PluginError as PluginError, load_plugin as load_plugin
+    from shardir.plugins.entry_points import PluginError as PluginError
+    from shardir.plugins.registry import load_plugin as load_plugin
 else:
     __getattr__, __dir__ = lazy_names(__name__, TABLE)

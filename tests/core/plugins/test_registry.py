@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from shardir import registry
 from shardir.backends.base import get_backend
 from shardir.backends.emission import TARGETS, get_target
 from shardir.ir.builder import Builder
 from shardir.ir.operation import OPS
 from shardir.passes import PASSES, Pipeline, Propagate
-from shardir.registry import PluginError, load_plugin
+from shardir.plugins import entry_points, registry
+from shardir.plugins.entry_points import PluginError
+from shardir.plugins.registry import load_plugin
 from shardir.text.parser import parse
 from shardir.text.printer import Printer
 from tests.frontend.cli.command import run
@@ -98,7 +99,7 @@ def registries() -> Iterator[None]:
 
 
 def clear_caches() -> None:
-    registry._all_entry_points.cache_clear()
+    entry_points._all_entry_points.cache_clear()
     registry.load_entry_points.cache_clear()
     registry.load_environment_plugins.cache_clear()
 
