@@ -4,6 +4,7 @@ A Python number stays a number until the element type of the other operands is k
 becomes a constant of that type, so that `x + 1` needs neither a conversion nor a broadcast.
 """
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +27,7 @@ from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.promotion import canonical_dtype
 from shardir.frontend.tracing.trace import capture_array, emit, require_trace
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.dtypes import DTYPE_INFO, SIGNED
+from shardir.ir.dtypes import COMPLEX, DTYPE_INFO, SIGNED
 from shardir.ir.operation import Dense
 from shardir.ir.types import FLOATS, INTEGERS, NUMPY_DTYPES, TensorType, dtype_name
 
@@ -164,10 +165,14 @@ def check_integer_range(number: Any, dtype: str) -> None:
         )
 
 
+def _is_real(dtype: str) -> bool:
+    return dtype in INTEGERS or dtype in FLOATS
+
+
 def check_not_complex(number: Any, dtype: str) -> None:
     """Raise `OperationTypeError` if `number` is a complex Python number and the type `dtype` is
     real, as `float` does."""
-    if type(number) is complex and (dtype in INTEGERS or dtype in FLOATS):
+    if type(number) is complex and _is_real(dtype):
         raise OperationTypeError(
             with_location(f"{dtype} cannot represent the complex number {number}; pass its .real")
         )
@@ -177,8 +182,10 @@ def _convert_number(number: complex, dtype: str) -> complex | bool:
     """Return the number as an element of `dtype`.
 
     An integer that fits the default integer type wraps around in a narrower one. An integer that
-    fits neither raises `NumberRangeError`.
+    fits neither raises `NumberRangeError`. A complex Python number raises `OperationTypeError` if
+    `dtype` is real.
     """
+    check_not_complex(number, dtype)
     if dtype in INTEGERS:
         return _wrap_integer(int(number.real), dtype)
     if dtype == "bool":
@@ -206,9 +213,21 @@ def _wrap_integer(whole: int, dtype: str) -> int:
 
 
 def convert(x: Tracer, dtype: str, weak: bool = False) -> Tracer:
-    """Return `x` with the element type `dtype`, or `x` itself if it has that type already."""
+    """Return `x` with the element type `dtype`, or `x` itself if it has that type already.
+
+    The conversion of complex numbers to a real type warns.
+    """
     if x.value.type.dtype == dtype:
         return x if x.weak_type == weak else Tracer(x._trace, x.value, weak, x._site)
+    if x.value.type.dtype in COMPLEX and _is_real(dtype):
+        warnings.warn(
+            with_location(
+                f"the conversion of {x.value.type} to {dtype} discards the imaginary part; take "
+                ".real to state that"
+            ),
+            np.exceptions.ComplexWarning,
+            stacklevel=2,
+        )
     converted: Tracer = emit(ops.convert, x, result=x.value.type.with_dtype(dtype), weak=weak)
     return converted
 

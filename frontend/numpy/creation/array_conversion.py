@@ -68,6 +68,9 @@ def asarray(
     if is_raw_buffer(a):
         a = np.asarray(a if hasattr(a, "__array_interface__") else memoryview(a))
     if isinstance(a, (list, tuple)) and (kinds := _numeric_leaf_types(a)) is not None:
+        if dtype is not None and complex in kinds:
+            number = next(x for x in tree.leaves(a) if type(x) is complex)
+            check_not_complex(number, dtype_of(dtype))
         a = _to_numpy_array(a, kinds, dtype)
     elif isinstance(a, (np.ndarray, np.generic)):
         a = _convert_wide_integers(a, dtype)

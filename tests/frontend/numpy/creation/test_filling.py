@@ -376,6 +376,12 @@ def test_a_long_list_becomes_one_array(make: Callable[..., Any]) -> None:
         lambda: snp.float32(1j),
         lambda: snp.full(2, 1j, "float32"),
         lambda: snp.full_like(np.zeros(2, "float32"), 1j),
+        lambda: snp.array([1j, 2], "float32"),
+        lambda: snp.asarray(((1.0, 2), (3, 1j)), "float32"),
+        lambda: snp.float32([True, 1j]),
+        lambda: snp.array([np.complex64(2j), 1j], "float32"),
+        lambda: sd.jit(lambda: snp.array([1j, 2], "float32"))(),
+        lambda: snp.zeros(3, "float32").at[5].get(mode="fill", fill_value=1j),
     ],
 )
 def test_a_complex_number_does_not_become_real(make: Callable[[], Any]) -> None:
@@ -384,3 +390,29 @@ def test_a_complex_number_does_not_become_real(make: Callable[[], Any]) -> None:
     told = str(caught.value).partition("\n")[0]
     assert told == "f32 cannot represent the complex number 1j; pass its .real"
     assert bool(snp.asarray(1j, bool))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: snp.asarray(np.array([1 + 3j, 2 + 5j], "complex64"), "float32"),
+        lambda: snp.array([np.complex64(1 + 3j), 2.0], "float32"),
+        lambda: snp.full((2,), np.array([1 + 3j, 2 + 5j], "complex64"), "float32"),
+        lambda: snp.array([1 + 3j, 2 + 5j]).astype("float32"),
+        lambda: sd.jit(lambda x: x.astype("float32"))(np.array([1 + 3j, 2 + 5j], "complex64")),
+    ],
+)
+def test_a_conversion_to_a_real_type_warns(make: Callable[[], Any]) -> None:
+    # A conversion warns when it is traced, and earlier tests may have traced it.
+    sd.clear_caches()
+    with pytest.warns(np.exceptions.ComplexWarning) as caught:
+        assert make().tolist() == [1, 2]
+    told = str(caught[0].message).partition("\n")[0]
+    assert told == (
+        "the conversion of c64[2] to f32 discards the imaginary part; take .real to state that"
+    )
+
+
+def test_complex_numbers_become_bools_without_a_warning() -> None:
+    assert snp.array([1j, 0], bool).tolist() == [True, False]
+    assert snp.array([np.complex64(1j), 0.0], bool).tolist() == [True, False]
