@@ -32,6 +32,7 @@ from shardir.frontend.interop import (
     rules_ragged,
     rules_random,
     rules_shapes,
+    rules_sparse,
 )
 from shardir.frontend.interop.graph_objects import (
     UpdatedObjects,
@@ -74,6 +75,7 @@ RULE_MODULES = (
     rules_ragged,
     rules_random,
     rules_shapes,
+    rules_sparse,
 )
 """The modules whose import registers the rules."""
 

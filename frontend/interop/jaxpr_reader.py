@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from jax.extend import core
 
-from shardir.errors import suggest_name
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.interop.equation_locations import EquationLocations
 from shardir.frontend.interop.jax_shardings import constrain_to_typed_sharding, convert_array
 from shardir.frontend.interop.primitive_aliases import canonical_name
+from shardir.frontend.interop.primitive_lowering import NotLoweredError, apply_lowered
+from shardir.frontend.interop.refused_primitives import reason_for_refusal
 from shardir.frontend.interop.rule_registry import (
     FLOAT0,
     RULES,
@@ -93,18 +94,9 @@ class JaxprReader(NestedJaxprReader):
 
     def _apply(self, equation: Any, operands: list[Tracer | LiteralScalar]) -> list[Tracer]:
         name = canonical_name(equation.primitive.name)
-        rule = RULES.get(name)
-        if rule is None:
-            raise UnknownPrimitiveError(
-                with_location(
-                    f"the primitive {equation.primitive.name!r} of JAX has no rule"
-                    f"{format_suggestion(name)}; compute it by other functions of jax.lax, or by "
-                    "jax.pure_callback on the host"
-                )
-            )
         avals = [variable.aval for variable in equation.outvars]
         params = {key: _to_python_integers(value) for key, value in equation.params.items()}
-        found = rule(Equation(name, params, operands, avals, self, equation))
+        found = _apply_rule(Equation(name, params, operands, avals, self, equation))
         results = list(found) if isinstance(found, (tuple, list)) else [found]
         # Operations of JAX that accept `out_sharding` store it under this name.
         sharding = params.get("out_sharding")
@@ -114,17 +106,35 @@ class JaxprReader(NestedJaxprReader):
         return set_weak_types(tracers, [bool(getattr(aval, "weak_type", False)) for aval in avals])
 
 
+def _apply_rule(equation: Equation) -> Any:
+    """Return the result of the rule of an equation, or of the operations to which JAX lowers it.
+
+    Raise `UnknownPrimitiveError` if it has neither.
+    """
+    name = equation.name
+    rule = RULES.get(name)
+    if rule is not None:
+        return rule(equation)
+    refusal = reason_for_refusal(name)
+    if refusal is None:
+        try:
+            return apply_lowered(equation)
+        except NotLoweredError as error:
+            refusal = (
+                str(error),
+                ("compute it by other functions of jax.lax, or by jax.pure_callback on the host"),
+            )
+    reason, alternative = refusal
+    raise UnknownPrimitiveError(
+        with_location(f"the primitive {name!r} of JAX has no rule: {reason}; {alternative}")
+    )
+
+
 def _to_python_integers(param: Any) -> Any:
     """Replace NumPy integers in a parameter by Python integers."""
     if type(param) in (tuple, list):
         return type(param)(map(_to_python_integers, param))
     return int(param) if isinstance(param, np.integer) else param
-
-
-def format_suggestion(name: str) -> str:
-    """Return the closest name of a rule in parentheses, or an empty string."""
-    close = suggest_name(name, RULES)
-    return f" ({close})" if close else ""
 
 
 def _check_result_type(name: str, tracer: Tracer, aval: Any) -> None:

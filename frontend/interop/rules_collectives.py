@@ -6,7 +6,7 @@ from shardir.frontend.errors import ShardingError
 from shardir.frontend.interop.jax_shardings import constrain_as_jax, convert_mesh, convert_spec
 from shardir.frontend.interop.rule_registry import Equation, register_rule
 from shardir.frontend.lax import reductions
-from shardir.frontend.lax.collective_ops import collectives
+from shardir.frontend.lax.collective_ops import collectives, ragged_exchange
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
@@ -143,6 +143,21 @@ def _apply_all_to_all(equation: Equation) -> Any:
         )
         for x in equation.tracers
     ]
+
+
+@register_rule("pbroadcast")
+def _apply_pbroadcast(equation: Equation) -> Any:
+    axes, source = _axis_names(equation, "axis_name"), equation.params["source"]
+    return [collectives.pbroadcast(x, axes, source) for x in equation.tracers]
+
+
+@register_rule("ragged_all_to_all")
+def _apply_ragged_all_to_all(equation: Equation) -> Any:
+    return ragged_exchange.ragged_all_to_all(
+        *equation.tracers,
+        axis_name=_axis_names(equation, "axis_name"),
+        axis_index_groups=_axis_groups(equation),
+    )
 
 
 @register_rule("axis_index")

@@ -36,7 +36,10 @@ def _apply_call(equation: Equation) -> list[Tracer]:
     return equation.reader.read_open(program, (), equation.operands)
 
 
-for _name in ("call", "closed_call", "composite", "custom_partitioning", "custom_vmap_call"):
+for _name in (
+    "call", "closed_call", "composite", "compute_on", "custom_partitioning", "custom_vmap_call",
+    "fused_call",
+):  # fmt: skip
     register_rule(_name)(_apply_call)
 
 

@@ -193,8 +193,8 @@ def test_the_error_of_an_unknown_primitive_states_its_line() -> None:
     line = drawn.__code__.co_firstlineno + 1
     told = str(caught.value)
     assert told.startswith(
-        "the primitive 'rng_uniform' of JAX has no rule; compute it by other "
-        "functions of jax.lax, or by jax.pure_callback on the host\n"
+        "the primitive 'rng_uniform' of JAX has no rule: it draws other numbers in each run; "
+        "draw them by jax.random.uniform from a key\n"
     )
     assert f"test_from_jax.py:{line}:16" in told
 

@@ -1,0 +1,157 @@
+"""Every primitive of JAX has a rule, is computed by its StableHLO, or is refused with a reason."""
+
+import gc
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.custom_derivatives import linear_call
+from jax.experimental import sparse
+from jax.experimental.compute_on import compute_on2
+from jax.extend import core
+from jax.extend.core import primitives
+
+import shardir as sd
+from shardir.frontend.interop.refused_primitives import REFUSALS, reason_for_refusal
+from shardir.frontend.interop.rule_registry import RULES
+from shardir.interop.jax import UnknownPrimitiveError, from_jax
+
+LOWERED = """
+bcoo_dot_general bcoo_dot_general_sampled bcoo_extract bcoo_fromdense bcoo_sort_indices
+bcoo_spdot_general bcoo_sum_duplicates bcoo_todense bcoo_transpose bcsr_extract bcsr_fromdense
+bcsr_todense call_exported cholesky_update coo_fromdense coo_matmat coo_matvec coo_todense
+csr_fromdense csr_matmat csr_matvec csr_todense geqp3 geqrf hessenberg igamma_grad_a
+iota_2x32_shape linear_call mulhi ormqr philox2x32 philox4x32 remat_opt rng_bit_generator
+scaled_dot schur select_and_scatter symmetric_product threefry4x32 tie todense tridiagonal
+xla_metadata_call
+"""
+"""The primitives of JAX 0.10.2 that are read as the operations to which JAX lowers them."""
+
+NOT_IMPORTED = "pallas mosaic test jax2tf tpu serialization debugger colab roofline cudnn clusters"
+"""Parts of the names of modules that need other packages or define kernels."""
+
+
+def status_of(name: str) -> list[str]:
+    """Return the ways in which a primitive is handled."""
+    ways = [("rule", name in RULES), ("lowered", name in LOWERED.split())]
+    ways.append(("refused", reason_for_refusal(name) is not None))
+    return [way for way, applies in ways if applies]
+
+
+def public_primitives() -> list[str]:
+    return sorted({x.name for x in vars(primitives).values() if isinstance(x, core.Primitive)})
+
+
+def test_public_primitives_are_handled_in_one_way() -> None:
+    ways = {name: status_of(name) for name in public_primitives()}
+    assert {name: way for name, way in ways.items() if len(way) != 1} == {}
+
+
+def test_refusals_list_each_primitive_once() -> None:
+    names = [name for refusal in REFUSALS for name in refusal.names]
+    assert len(names) == len(set(names))
+    assert [name for name in (*names, *LOWERED.split()) if name in RULES] == []
+
+
+@pytest.mark.long
+def test_all_primitives_of_jax_are_handled_in_one_way() -> None:
+    for base in ("jax._src", "jax.experimental"):
+        package = importlib.import_module(base)
+        for module in pkgutil.walk_packages(package.__path__, base + "."):
+            if not any(part in module.name for part in NOT_IMPORTED.split()):
+                importlib.import_module(module.name)
+    known = {
+        x.name
+        for x in gc.get_objects()
+        if isinstance(x, core.Primitive) and not type(x).__module__.startswith("equinox")
+    }
+    ways = {name: status_of(name) for name in known}
+    assert {name: way for name, way in ways.items() if len(way) != 1} == {}
+
+
+RNG = np.random.default_rng(7)
+X = RNG.uniform(0.2, 0.9, (4, 4)).astype("float32")
+SPARSE = np.where(RNG.uniform(size=(4, 4)) > 0.5, X, 0).astype("float32")
+BCOO, BCSR = sparse.BCOO.fromdense(SPARSE), sparse.BCSR.fromdense(SPARSE)
+COO, CSR = sparse.COO.fromdense(SPARSE), sparse.CSR.fromdense(SPARSE)
+EXPORTED = jax.export.export(jax.jit(lambda x: jnp.sin(x) @ x))(
+    jax.ShapeDtypeStruct((4, 4), "float32")
+)
+
+
+def scaled(x: Any) -> Any:
+    return compute_on2(
+        lambda y: y * 2, compute_type="device_host", out_memory_spaces=jax.memory.Space.Device
+    )(x)
+
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "a product of BCOO": lambda x: (BCOO @ x, BCOO @ x[0], x @ BCOO, BCOO.T @ x),
+    "conversions of BCOO": lambda x: sparse.BCOO.fromdense(x, nse=16) @ x + BCOO.todense(),
+    "a product of two BCOO": lambda x: (BCOO @ BCOO).todense() + x,
+    "duplicates": lambda x: (BCOO + BCOO).sum_duplicates(nse=16).todense() + x,
+    "a sampled product": lambda x: sparse.bcoo_dot_general_sampled(
+        x, x, BCOO.indices, dimension_numbers=(((1,), (0,)), ((), ()))
+    ),
+    "BCSR": lambda x: (BCSR @ x, BCSR @ x[0], sparse.BCSR.fromdense(x, nse=16).todense()),
+    "COO": lambda x: (COO @ x, COO @ x[0], sparse.COO.fromdense(x, nse=16).todense()),
+    "CSR": lambda x: (CSR @ x, CSR @ x[0], sparse.CSR.fromdense(x, nse=16).todense()),
+    "sparsify": sparse.sparsify(lambda x: jnp.sum((BCOO * x) @ x.T)),
+    "an exported function": EXPORTED.call,
+    "linear_call": lambda x: linear_call(lambda r, y: r * y, lambda r, t: r * t, x, x),
+    "compute_on": scaled,
+    "igamma": lambda x: jax.grad(lambda a: jnp.sum(lax.igamma(a, x)))(x),
+    "symmetric_product": lambda x: lax.linalg.symmetric_product(x, x),
+    "cholesky_update": lambda x: lax.linalg.cholesky_update(jnp.triu(x), x[0]),
+}
+
+
+def agree(found: Any, wanted: Any) -> None:
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_lowered_primitives_agree_with_jax(name: str) -> None:
+    function = PROGRAMS[name]
+    agree(from_jax(function)(X), jax.jit(function)(X))
+
+
+def test_derivatives_of_lowered_primitives_are_those_of_jax() -> None:
+    def loss(x: Any) -> Any:
+        return jnp.sum(jnp.sin(BCOO @ x))
+
+    agree(sd.grad(from_jax(loss))(X), jax.grad(loss)(X))
+    ours = sd.jvp(from_jax(loss), (X,), (X,))
+    agree(ours, jax.jvp(loss, (X,), (X,)))
+
+
+def test_refusals_name_the_primitive_the_reason_and_an_alternative() -> None:
+    def ordered(x: Any) -> Any:
+        token = lax.create_token()  # type: ignore[no-untyped-call]
+        return x, token
+
+    with pytest.raises(UnknownPrimitiveError) as caught:
+        from_jax(lambda x: ordered(x)[0])(X)
+    assert str(caught.value).startswith(
+        "the primitive 'create_token' of JAX has no rule: it orders effects by tokens, which "
+        "programs of shardir do not have; use an ordered jax.experimental.io_callback\n"
+    )
+
+
+def test_an_unknown_call_is_an_error_with_its_target() -> None:
+    with pytest.raises(UnknownPrimitiveError) as caught:
+        from_jax(lambda x: lax.linalg.schur(x))(X)
+    assert str(caught.value).startswith(
+        "the primitive 'schur' of JAX has no rule: JAX lowers it to stablehlo.custom_call "
+        "@lapack_sgees_ffi, which cannot run here: the reader does not support this function of "
+        "LAPACK; compute it by other functions of jax.lax, or by jax.pure_callback on the host\n"
+    )
