@@ -20,7 +20,7 @@ from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.jit_function import JitFunction
-from shardir.frontend.dispatch.runnable import default_pipeline
+from shardir.frontend.dispatch.programs.runnable import default_pipeline
 from shardir.frontend.dispatch.stages.stages import Compiled, Lowered
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree

@@ -14,7 +14,7 @@ from shardir.backends.cpu import is_available
 from shardir.backends.storage import Storage, is_storage
 from shardir.frontend.arrays.dlpack import read_dlpack
 from shardir.frontend.arrays.numpy_conversion import to_numpy
-from shardir.frontend.dispatch.compilation import prepare_backend
+from shardir.frontend.dispatch.programs.compilation import prepare_backend
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.source_locations import with_location
 from shardir.ir.types import NumpyDType

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shardir.frontend import config
 from shardir.frontend.dispatch import execution_context
-from shardir.frontend.dispatch.runnable import Runnable
+from shardir.frontend.dispatch.programs.runnable import Runnable
 from shardir.frontend.pytree import tree
 from shardir.frontend.shardings import mesh
 from shardir.frontend.tracing import trace

@@ -24,9 +24,9 @@ from shardir.frontend.dispatch.call_table import (
     is_current,
     trace_context,
 )
-from shardir.frontend.dispatch.lowering import lower
+from shardir.frontend.dispatch.programs.lowering import lower
+from shardir.frontend.dispatch.programs.runnable import Runnable
 from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
-from shardir.frontend.dispatch.runnable import Runnable
 from shardir.frontend.dispatch.scalar_arguments import is_wide_int, numbers_as_arrays
 from shardir.frontend.dispatch.temporary_programs import compile_temporary
 from shardir.frontend.dispatch.traced_calls import (

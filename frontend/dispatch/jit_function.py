@@ -24,15 +24,15 @@ from shardir.frontend.dispatch.call_table import (
     is_current,
     trace_context,
 )
-from shardir.frontend.dispatch.compilation import prepare_backend
-from shardir.frontend.dispatch.donation import run_with_donation
 from shardir.frontend.dispatch.execution_context import (
     check_compiler_options,
     default_array_device,
     execution_context,
 )
-from shardir.frontend.dispatch.lowering import check_boundary_divides, lower
-from shardir.frontend.dispatch.runnable import Runnable
+from shardir.frontend.dispatch.programs.compilation import prepare_backend
+from shardir.frontend.dispatch.programs.donation import run_with_donation
+from shardir.frontend.dispatch.programs.lowering import check_boundary_divides, lower
+from shardir.frontend.dispatch.programs.runnable import Runnable
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.dispatch.stages.traced import Traced
 from shardir.frontend.dispatch.traced_calls import (

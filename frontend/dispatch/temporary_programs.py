@@ -10,8 +10,8 @@ from typing import Any
 
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.call_table import MAX_CACHED_PROGRAMS, trace_context
-from shardir.frontend.dispatch.lowering import LoweredProgram, lower
-from shardir.frontend.dispatch.runnable import Runnable
+from shardir.frontend.dispatch.programs.lowering import LoweredProgram, lower
+from shardir.frontend.dispatch.programs.runnable import Runnable
 from shardir.frontend.dispatch.traced_calls import ArgumentLeaf, signature_of_leaf, trace_call
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import UserFunction

@@ -24,7 +24,7 @@ from shardir.frontend.config import (
     uneven,
     verify,
 )
-from shardir.frontend.dispatch.runnable import default_pipeline
+from shardir.frontend.dispatch.programs.runnable import default_pipeline
 from shardir.frontend.errors import SettingError, UnknownSetting
 from shardir.frontend.settings import read_environment
 

@@ -11,7 +11,7 @@ import shardir
 import shardir.numpy as np_
 from shardir import PartitionSpec as P, lax, testing
 from shardir.frontend import testing as home
-from shardir.frontend.dispatch import runnable
+from shardir.frontend.dispatch.programs import runnable
 from shardir.ir.builder import Builder
 from shardir.ir.module import Module
 from shardir.passes import Pipeline

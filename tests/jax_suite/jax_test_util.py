@@ -62,7 +62,7 @@ def redirect_to(library: Any, *, wording: bool = False, compiled: bool = True) -
     `compiled` is true, NumPy executes the programs.
     """
     if not compiled:
-        for name in ("dispatch.compilation", "arrays.array_import"):
+        for name in ("dispatch.programs.compilation", "arrays.array_import"):
             module: Any = import_module(f"{library.__name__}.frontend.{name}")
             module.is_available = lambda: False
     machinery: Any = import_module("jax._src.test_util")

@@ -14,9 +14,9 @@ from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.config import resolve_pipeline
-from shardir.frontend.dispatch.donation import reusable_parameters, run_with_donation
-from shardir.frontend.dispatch.lowering import LoweredProgram
-from shardir.frontend.dispatch.runnable import Runnable, default_pipeline
+from shardir.frontend.dispatch.programs.donation import reusable_parameters, run_with_donation
+from shardir.frontend.dispatch.programs.lowering import LoweredProgram
+from shardir.frontend.dispatch.programs.runnable import Runnable, default_pipeline
 from shardir.frontend.dispatch.stages.argument_check import check_arguments, check_structure
 from shardir.frontend.dispatch.stages.cost_analysis import (
     MemoryAnalysis,

@@ -11,8 +11,8 @@ from shardir.frontend.arrays.array import Array, make_uncommitted_array
 from shardir.frontend.arrays.array_import import import_dlpack
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.device_transfer import device_put
-from shardir.frontend.dispatch import view_launch
 from shardir.frontend.dispatch.composed import composed_function
+from shardir.frontend.dispatch.programs import view_launch
 from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
 from shardir.frontend.errors import ArgumentError, MissingFileError
 from shardir.frontend.numpy.creation.array_conversion import asarray

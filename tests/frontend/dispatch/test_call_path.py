@@ -32,7 +32,7 @@ names = "x", "w1", "b1", "w2", "b2"
 arrays = [space["sd"].device_put(space[name]) for name in names]
 milestones = {
     "trace": ("<example>", "mlp"),
-    "place": ("frontend/dispatch/lowering.py", "lower"),
+    "place": ("frontend/dispatch/programs/lowering.py", "lower"),
     "passes": ("passes/pipeline.py", "__call__"),
     "schedule": ("backends/cpu/schedule/build.py", None),
     "run": ("program", None),

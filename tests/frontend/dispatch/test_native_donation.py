@@ -10,7 +10,7 @@ import shardir.numpy as snp
 from shardir import lax
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch.jit import jit
-from shardir.frontend.dispatch.runnable import Runnable
+from shardir.frontend.dispatch.programs.runnable import Runnable
 from shardir.frontend.errors import ArgumentError, DeletedArrayError
 from shardir.frontend.pytree import tree
 from tests.call_count import count_calls

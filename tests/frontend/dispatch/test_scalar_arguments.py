@@ -8,7 +8,7 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 from shardir.frontend.dispatch import scalar_arguments
-from shardir.frontend.dispatch.runnable import Runnable
+from shardir.frontend.dispatch.programs.runnable import Runnable
 from shardir.frontend.errors import NumberRangeError
 from tests.native_tier import needs_native
 

@@ -6,7 +6,7 @@ With `--long`, the default executor runs them.
 
 import pytest
 
-from shardir.frontend.dispatch import compilation
+from shardir.frontend.dispatch.programs import compilation
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ import pytest
 import shardir as sd
 import shardir.numpy as jnp
 from shardir.backends.cpu import availability
+from shardir.frontend.dispatch.programs import compilation
 from shardir.frontend.errors import ArgumentError, NumberRangeError
 from shardir.frontend.profiling.profile_data import _format_time
 from tests.error_assertions import error_line
@@ -123,7 +124,7 @@ def test_the_numpy_executor_is_profiled(monkeypatch: pytest.MonkeyPatch) -> None
     reason = "there is none"
     monkeypatch.setattr(availability, "unavailable_reason", lambda: reason)
     monkeypatch.setattr("shardir.backends.numpy.profiling.unavailable_reason", lambda: reason)
-    monkeypatch.setattr("shardir.frontend.dispatch.compilation.is_available", lambda: False)
+    monkeypatch.setattr(compilation, "is_available", lambda: False)
     found = sd.profile(lambda x: jnp.tanh(x) * 3, jnp.ones(1000), runs=1)
     assert (found.workers, found.bandwidth, found.flops) == (None, None, None)
     assert {row.name.rpartition("= ")[2] for row in found.rows} >= {"tanh", "mul"}

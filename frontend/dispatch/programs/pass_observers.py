@@ -4,7 +4,7 @@ from itertools import count
 
 from shardir.display.compilation_progress import has_listener, report
 from shardir.frontend.config import config
-from shardir.frontend.dispatch.lowering import LoweredProgram
+from shardir.frontend.dispatch.programs.lowering import LoweredProgram
 from shardir.frontend.distributed.processes import process_index
 from shardir.ir.host_function import host_function_of
 from shardir.ir.module import Module

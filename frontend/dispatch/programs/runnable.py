@@ -35,11 +35,11 @@ from shardir.frontend.arrays.shard_buffers import (
 )
 from shardir.frontend.arrays.signature import ShapeDtypeStruct, signature_of
 from shardir.frontend.config import config
-from shardir.frontend.dispatch import view_launch
-from shardir.frontend.dispatch.compilation import backend_pipeline, compile_module
-from shardir.frontend.dispatch.donation import reusable_parameters
-from shardir.frontend.dispatch.lowering import LoweredProgram
-from shardir.frontend.dispatch.pass_observers import (
+from shardir.frontend.dispatch.programs import view_launch
+from shardir.frontend.dispatch.programs.compilation import backend_pipeline, compile_module
+from shardir.frontend.dispatch.programs.donation import reusable_parameters
+from shardir.frontend.dispatch.programs.lowering import LoweredProgram
+from shardir.frontend.dispatch.programs.pass_observers import (
     progress_observer,
     settings_observer,
     sharding_observer,
@@ -249,7 +249,7 @@ class Runnable:
     def _run_with_nan_check(self, leaves: list[Any]) -> list[Array]:
         """Run, and raise `NanError` if a result has NaN."""
         # Imported late for start-up time: this module imports the interpreter.
-        from shardir.frontend.dispatch.nan_check import check_results, read_arguments
+        from shardir.frontend.dispatch.programs.nan_check import check_results, read_arguments
 
         main = self.plan.module.main
         captured = list(self._nan_captures)[: len(main.body.params) - len(leaves)]
