@@ -162,7 +162,7 @@ class MessageChannel:
         """
 
         def find_lacking() -> tuple[int, ...]:
-            return _unfinished(posted.sources)
+            return _find_unfinished(posted.sources)
 
         news = self.notes.find_deadlock(find_lacking, self._sent_tags, posted.tag, posted.what())
         if news and news == known:
@@ -181,7 +181,7 @@ class MessageChannel:
         return tuple(
             (target, posted.tag)
             for posted in tuple(self._in_flight.values())
-            for target in _unfinished(posted.targets)
+            for target in _find_unfinished(posted.targets)
         )
 
     def _describe_wait(self, posted: PostedMessages) -> str:
@@ -208,7 +208,7 @@ def end_job(comm: MPI.Intracomm, message: str, code: int) -> NoReturn:
     os._exit(code)
 
 
-def _unfinished(requests: Iterable[tuple[int, MPI.Request]]) -> tuple[int, ...]:
+def _find_unfinished(requests: Iterable[tuple[int, MPI.Request]]) -> tuple[int, ...]:
     """Return the processes whose messages have not been sent or received."""
     return tuple(process for process, request in requests if not request.Get_status())
 

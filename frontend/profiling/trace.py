@@ -162,8 +162,8 @@ def annotate_function(
     shown = str(name or getattr(func, "__qualname__", type(func).__name__))
 
     @wraps(func)
-    def annotated(*args: Any, **options: Any) -> Any:
+    def call_annotated(*args: Any, **options: Any) -> Any:
         with TraceAnnotation(shown, **decorator_kwargs):
             return func(*args, **options)
 
-    return annotated
+    return call_annotated

@@ -133,7 +133,7 @@ def vmap(
 
     @traceback_boundary
     @wraps(fun)
-    def mapped(*args: PyTree, **options: PyTree) -> Any:
+    def call_batched(*args: PyTree, **options: PyTree) -> Any:
         leaves, structure = tree.flatten((args, options))
         labels = [
             *(
@@ -166,7 +166,7 @@ def vmap(
             return call_batched(*map(as_tracer, wanted))
         return run_temporary(call_batched, name, wanted, names)
 
-    return mapped
+    return call_batched
 
 
 def _leaf_axes(

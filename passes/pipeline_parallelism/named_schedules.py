@@ -116,7 +116,7 @@ def _one_forward_one_backward(shape: PipelineShape, rank: int) -> Row:
     return _alternate(shape, rank, 1, None)
 
 
-def _interleaved(shape: PipelineShape, rank: int) -> Row:
+def _interleaved_1f1b(shape: PipelineShape, rank: int) -> Row:
     return _alternate(shape, rank, 2, None)
 
 
@@ -271,7 +271,7 @@ NAMED_SCHEDULES = {
     "gpipe": NamedSchedule("all forward passes, then all backward passes", _gpipe),
     "1f1b": NamedSchedule("one forward, one backward pass in turn", _one_forward_one_backward),
     "interleaved-1f1b": NamedSchedule(
-        "1F1B over several stages on each rank", _interleaved, stages_per_rank=None
+        "1F1B over several stages on each rank", _interleaved_1f1b, stages_per_rank=None
     ),
     "looped-bfs": NamedSchedule(
         "GPipe over several stages on each rank", _looped_breadth_first, stages_per_rank=None

@@ -54,7 +54,9 @@ class _Engines:
         if not self.is_exact or (self.process is not None and self.process.is_done):
             return False
         if self.process is None:
-            if incumbent.elapsed < min(SEARCH_SHARE * incumbent.seconds, MAX_SEARCH_SECONDS):
+            if incumbent.elapsed_seconds < min(
+                SEARCH_SHARE * incumbent.seconds, MAX_SEARCH_SECONDS
+            ):
                 return False
             try:
                 self.process = HighsProcess(incumbent)

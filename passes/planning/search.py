@@ -140,7 +140,7 @@ class _Search:
         self._certify()
         step = FIRST_STEP * max(abs(self.bound), 1.0)
         direction = np.zeros(network.point_count)
-        certified = improved = incumbent.elapsed
+        certified = improved = incumbent.elapsed_seconds
         certify_seconds = improve_seconds = 0.0
         passes_without_rise, number = 0, 0
         while incumbent.remaining > 0 and not incumbent.is_optimal and not self.is_done():
@@ -164,15 +164,15 @@ class _Search:
                 overuse = (usage - network.limit) / max(network.limit, 1)
                 direction = MOMENTUM * direction + (1.0 - MOMENTUM) * overuse
                 self._step_prices(direction, min(max(self.bound + step - bound, 0.0), step))
-            now = incumbent.elapsed
+            now = incumbent.elapsed_seconds
             if now - certified > certify_seconds / CERTIFY_SHARE or self.bound >= self.best_cost:
                 self._certify()
-                certified = incumbent.elapsed
+                certified = incumbent.elapsed_seconds
                 certify_seconds = certified - now
                 now = certified
             if self.candidate is not None and now - improved > improve_seconds:
                 self._improve_candidate(max(IMPROVEMENT_SHARE * now, 0.02))
-                improved = incumbent.elapsed
+                improved = incumbent.elapsed_seconds
                 improve_seconds = improved - now
         self._certify()
 

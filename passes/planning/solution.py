@@ -61,14 +61,14 @@ class Incumbent:
             self.best = evaluate(problem, start).cost, start
 
     @property
-    def elapsed(self) -> float:
-        """The seconds since the start."""
+    def elapsed_seconds(self) -> float:
+        """The time since the start."""
         return time.monotonic() - self.begun
 
     @property
     def remaining(self) -> float:
         """The seconds until the time limit."""
-        return self.seconds - self.elapsed
+        return self.seconds - self.elapsed_seconds
 
     @property
     def cost(self) -> int | None:
@@ -115,7 +115,7 @@ class Incumbent:
     def report(self) -> None:
         """Report the progress."""
         if self._progress is not None:
-            self._progress(self.elapsed, self.cost, self.lower_bound)
+            self._progress(self.elapsed_seconds, self.cost, self.lower_bound)
 
     def solution(self) -> Solution:
         """Return the best solution, evaluated anew; raise `PlanningError` if there is none."""
@@ -123,7 +123,7 @@ class Incumbent:
             raise self.not_found()
         cost, strategies = self.best
         bound = None if self.lower_bound is None else min(self.lower_bound, cost)
-        return evaluate(self.problem, strategies, bound, self.elapsed)
+        return evaluate(self.problem, strategies, bound, self.elapsed_seconds)
 
 
 def evaluate(

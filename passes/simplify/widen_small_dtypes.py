@@ -165,9 +165,9 @@ class _Widener:
             number = number_of_code(b, number, x.type.dtype, result.type.dtype)
         else:
             number = code_of_number(b, number, result.type.dtype)
-        self.new[result] = self.named(b, number, result)
+        self.new[result] = self.rename_to_result(b, number, result)
 
-    def named(self, b: Builder, value: Value, result: Value) -> Value:
+    def rename_to_result(self, b: Builder, value: Value, result: Value) -> Value:
         """Return a value that was just computed under the name and with the sharding of the result
         that it replaces."""
         last = b.ops[-1] if b.ops else None
@@ -211,10 +211,10 @@ class _Widener:
         b.append(replace(op, operands=tuple(operands), results=results))
         for old, made in zip(op.results, results, strict=True):
             if made is not old and not _is_small(old):
-                self.new[old] = self.named(b, b.convert(made, result=old.type), old)
+                self.new[old] = self.rename_to_result(b, b.convert(made, result=old.type), old)
             elif _is_small(old):
                 code = code_of_number(b, self.adjust(b, op, made, old.type.dtype), old.type.dtype)
-                self.new[old] = self.named(b, code, old)
+                self.new[old] = self.rename_to_result(b, code, old)
 
     def widen(self, b: Builder, code: Value, dtype: str, to: str) -> Value:
         """Return operands of a small dtype in a wider one; integers may be extended with zeros or

@@ -87,7 +87,7 @@ class _Visit:
                     inner = None if count is None or times is None else times * (count + extra)
                     yield from self.collectives_of(called, inner)
             else:
-                for called in instruction.called:
+                for called in instruction.callees:
                     yield from self.collectives_of(called, times)
         self.open.pop()
 

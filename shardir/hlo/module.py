@@ -75,7 +75,7 @@ class Instruction:
     op_name: str
 
     @property
-    def called(self) -> tuple[str, ...]:
+    def callees(self) -> tuple[str, ...]:
         """The names of the computations that the instruction calls once."""
         names = [self.attributes[name] for name in ("to_apply", "calls") if name in self.attributes]
         for name in ("branch_computations", "called_computations"):

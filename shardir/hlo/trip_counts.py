@@ -17,8 +17,8 @@ def trip_count(module: HloModule, caller: Computation, loop: Instruction) -> int
     """
     if match := _KNOWN_TRIP_COUNT.search(loop.attributes.get("backend_config", "")):
         return int(match[1])
-    condition = _called(module, loop, "condition")
-    body = _called(module, loop, "body")
+    condition = _find_computation(module, loop, "condition")
+    body = _find_computation(module, loop, "body")
     if condition is None or body is None or len(loop.operands) != 1:
         return None
     compare = condition.instructions[condition.root]
@@ -36,7 +36,7 @@ def trip_count(module: HloModule, caller: Computation, loop: Instruction) -> int
     return max(-(-(limit - start) // step), 0)
 
 
-def _called(module: HloModule, loop: Instruction, name: str) -> Computation | None:
+def _find_computation(module: HloModule, loop: Instruction, name: str) -> Computation | None:
     return module.computations.get(loop.attributes.get(name, "").lstrip("%"))
 
 

@@ -66,7 +66,7 @@ class LoweredProgram:
     passes: str | None = None
 
     @property
-    def committed(self) -> bool:
+    def has_user_shardings(self) -> bool:
         return bool(self.user_shardings)
 
     def to_user_sharding(self, sharding: Sharding | None, rank: int) -> UserSharding:

@@ -115,7 +115,7 @@ class Runnable:
             for given, sharding, abstract in zip(plan.results, outer, abstracts, strict=True)
         ]
         self._result_signatures = [
-            (signature_of(abstract, sharding if plan.committed else None), sharding)
+            (signature_of(abstract, sharding if plan.has_user_shardings else None), sharding)
             for abstract, sharding in zip(abstracts, self.results, strict=True)
         ]
         self._types = [type.numpy for type in types]

@@ -168,7 +168,7 @@ def export(
             with_location("export has no checks that can be disabled; leave disabled_checks out")
         )
 
-    def exported(*args: PyTree, **options: PyTree) -> Exported:
+    def export_call(*args: PyTree, **options: PyTree) -> Exported:
         lowered: Lowered = fun_jit.lower(*args, **options)
         module = _with_captured_constants(lowered.module, lowered.captured)
         params = module.main.body.params
@@ -185,7 +185,7 @@ def export(
             fun_jit,
         )
 
-    return exported
+    return export_call
 
 
 def default_export_platform() -> str:

@@ -62,13 +62,13 @@ def faddeeva_scale() -> float:
     return _weideman_coefficients()[0]
 
 
-def _limited(x: Tracer) -> Tracer:
+def _clip_to_finite(x: Tracer) -> Tracer:
     """Return finite numbers; larger ones give the same results."""
     return selection.clip(x, -LONGEST_SQUARE, LONGEST_SQUARE)
 
 
 def _erfcx_of_double(x: Tracer) -> Tracer:
-    size = complex_parts.abs(_limited(x))
+    size = complex_parts.abs(_clip_to_finite(x))
     scale = faddeeva_scale()
     right = upper_faddeeva(scale - size, scale + size)
     left = 2 * math_functions.exp(size * size) - right
@@ -76,7 +76,7 @@ def _erfcx_of_double(x: Tracer) -> Tracer:
 
 
 def _dawsn_of_double(x: Tracer) -> Tracer:
-    bounded = _limited(x)
+    bounded = _clip_to_finite(x)
     square = selection.minimum(bounded * bounded, SERIES_LIMIT)
     near = constant_like(x, 1)
     for k in range(SERIES_TERMS, 0, -1):

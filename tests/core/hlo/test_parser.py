@@ -55,7 +55,7 @@ def test_instructions_have_shapes_operands_and_attributes() -> None:
     assert main.instructions["n"].operands == ("p",)
     assert main.instructions["c"].opcode == "constant"
     assert main.instructions["r"].attributes["replica_groups"] == "{{0,1},{2,3}}"
-    assert main.instructions["r"].called == ("add",)
+    assert main.instructions["r"].callees == ("add",)
 
 
 @pytest.mark.parametrize(
