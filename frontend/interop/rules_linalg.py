@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from shardir.frontend.interop.primitive_lowering import apply_lowered
 from shardir.frontend.interop.rule_registry import Equation, register_function, register_rule
 from shardir.frontend.lax import linalg
 from shardir.frontend.tracing.tracer import Tracer
@@ -24,9 +25,9 @@ def _apply_cholesky(equation: Equation) -> Tracer:
 @register_rule("qr")
 def _apply_qr(equation: Equation) -> Any:
     params = equation.params
-    return linalg.qr(
-        *equation.tracers, full_matrices=params["full_matrices"], pivoting=params["pivoting"]
-    )
+    if params["pivoting"]:
+        return apply_lowered(equation)
+    return linalg.qr(*equation.tracers, full_matrices=params["full_matrices"])
 
 
 @register_rule("svd")

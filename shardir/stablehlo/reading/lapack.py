@@ -12,7 +12,7 @@ from shardir import ops as ops  # declares the operations
 from shardir.ir.module import Value
 from shardir.ir.operation import Attr
 from shardir.ir.types import COMPLEX, TensorType
-from shardir.stablehlo.reading import records
+from shardir.stablehlo.reading import householder, records
 from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation
 from shardir.stablehlo.reading.composed import rename_results, splat
 from shardir.stablehlo.reading.decompositions import emit_solve
@@ -32,7 +32,11 @@ def read_lapack(call: OperationReader, target: str) -> Values | None:
         raise UnsupportedOperation("the reader does not support this function of LAPACK")
     config = call.attrs.get("mhlo.backend_config")
     entries = config.entries if isinstance(config, records.DictRecord) else ()
-    letters = {entry.key.strip('"'): chr(call.types.integer(entry.value)) for entry in entries}
+    letters = {
+        entry.key.strip('"'): chr(call.types.integer(entry.value))
+        for entry in entries
+        if "ui8" in str(entry.value)
+    }
     return _READERS[match[1]](call, letters)
 
 
@@ -146,6 +150,14 @@ def _eig(call: OperationReader, letters: dict[str, str]) -> Values:
     return rename_results(call, [*parts, _zero(call, left), vectors, _zero(call, info)])
 
 
+def _apply_reflections(call: OperationReader, letters: dict[str, str]) -> Values:
+    del letters
+    config = call.attrs.get("mhlo.backend_config")
+    entries = config.entries if isinstance(config, records.DictRecord) else ()
+    flags = {entry.key.strip('"'): call.types.flag(entry.value) for entry in entries}
+    return householder.apply_reflections(call, flags["left"], flags["transpose"])
+
+
 _READERS: dict[str, Reader] = {
     "potrf": _cholesky,
     "trsm": _solve,
@@ -154,4 +166,14 @@ _READERS: dict[str, Reader] = {
     "syevd": _eigh,
     "heevd": _eigh,
     "geev": _eig,
+    "geqrf": householder.factorize_qr,
+    "geqp3": householder.factorize_pivoted_qr,
+    "orgqr": householder.multiply_reflections,
+    "ungqr": householder.multiply_reflections,
+    "ormqr": _apply_reflections,
+    "unmqr": _apply_reflections,
+    "gehrd": householder.reduce_to_hessenberg,
+    "sytrd": householder.reduce_to_tridiagonal,
+    "hetrd": householder.reduce_to_tridiagonal,
+    "gtsv": householder.solve_tridiagonal,
 }
