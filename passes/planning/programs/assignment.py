@@ -1,0 +1,72 @@
+"""Assignments: the mesh axes that each decision gives to dimensions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Value
+from shardir.passes.planning.programs.repeated_layers import SharedDecisions
+
+DimAxes = tuple[tuple[str, ...], ...]
+"""The names of the axes of each dimension of a tensor, major to minor."""
+ArgumentAxes = tuple[DimAxes, ...]
+"""The axes of each argument of a program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Axes of groups of dimensions, and of single parameters.
+
+    `groups` are pairs of a class of groups and an axis. A tensor with two dimensions that an axis
+    could shard uses it for the pair that comes first. `storage` are triples of a class of
+    parameters, a dimension and an axis, which the parameter uses if no group uses the axis.
+    """
+
+    groups: tuple[tuple[int, str], ...] = ()
+    storage: tuple[tuple[int, int, str], ...] = ()
+
+
+class AssignmentReader:
+    """Translates assignments to the axes of arguments.
+
+    `fixed` has the axes of arguments that are not decided, and `None` for all others.
+    """
+
+    def __init__(
+        self,
+        params: Sequence[Value],
+        decisions: SharedDecisions,
+        mesh: Mesh,
+        fixed: Sequence[DimAxes | None],
+    ) -> None:
+        self.params, self.decisions, self.mesh, self.fixed = params, decisions, mesh, fixed
+
+    def axes_of(self, assignment: Assignment) -> ArgumentAxes:
+        """Return the axes of each argument; an axis shards a dimension only if it divides it."""
+        dims = [[list[str]() for _ in value.type.shape] for value in self.params]
+        used = [set[str]() for _ in self.params]
+
+        def shard(number: int, dim: int, axis: str) -> None:
+            if axis in used[number] or not self.can_shard(number, dim, (*dims[number][dim], axis)):
+                return
+            dims[number][dim].append(axis)
+            used[number].add(axis)
+
+        for group, axis in assignment.groups:
+            for number, dim in self.decisions.groups[group]:
+                shard(number, dim, axis)
+        for kind, dim, axis in assignment.storage:
+            for number in self.decisions.params[kind]:
+                shard(number, dim, axis)
+        return tuple(
+            tuple(map(tuple, found)) if fixed is None else fixed
+            for found, fixed in zip(dims, self.fixed, strict=True)
+        )
+
+    def can_shard(self, number: int, dim: int, axes: Sequence[str]) -> bool:
+        """Return whether the axes divide a dimension of an argument."""
+        size = self.params[number].type.shape[dim]
+        shards = 1
+        for axis in axes:
+            shards *= self.mesh.sizes[axis]
+        return size % shards == 0 and size >= shards

@@ -1,0 +1,191 @@
+"""Local search over assignments, in which the partitioned program is the judge.
+
+The search first adds the decision that improves the program most, until none improves it. Then it
+removes, exchanges and reorders decisions. It evaluates the moves that were best before first, and
+accepts the best move of a small number of improving ones. It is deterministic: the limit is a
+number of evaluations, not a time.
+
+With a memory limit, the search first reduces the excess at the smallest cost per byte.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import permutations
+
+from shardir.passes.planning.programs.assignment import ArgumentAxes, Assignment, AssignmentReader
+from shardir.passes.planning.programs.evaluation import Evaluation, Key, ProgramEvaluator
+
+WINDOW = 6
+"""The number of moves that are evaluated after the first improving move."""
+
+Progress = Callable[[int, Evaluation | None], None]
+"""Is called after each evaluation with the number of evaluations and the best one."""
+
+
+class AssignmentSearch:
+    """Searches from given assignments; `best` is the best evaluation so far."""
+
+    def __init__(
+        self,
+        evaluator: ProgramEvaluator,
+        reader: AssignmentReader,
+        memory_limit: int | None,
+        most_evaluations: int,
+        progress: Progress | None = None,
+    ) -> None:
+        self.evaluator, self.reader = evaluator, reader
+        self.memory_limit, self.most_evaluations = memory_limit, most_evaluations
+        self.progress = progress
+        self.best: Evaluation | None = None
+        self.best_assignment = Assignment()
+
+    def run(self, starts: Iterable[Assignment]) -> Evaluation | None:
+        """Return the best evaluation found from the assignments `starts`."""
+        ranked = []
+        for number, start in enumerate(dict.fromkeys(starts)):
+            found = self._evaluate(start)
+            if found is not None:
+                ranked.append((self._key(found), number, start))
+        for _, _, start in sorted(ranked):
+            self._improve(start)
+            if self._is_exhausted:
+                break
+        return self.best
+
+    @property
+    def _is_exhausted(self) -> bool:
+        return self.evaluator.count >= self.most_evaluations
+
+    def _key(self, found: Evaluation) -> Key:
+        return found.key(self.memory_limit)
+
+    def _evaluate(self, assignment: Assignment) -> Evaluation | None:
+        found = self.evaluator.evaluate(self.reader.axes_of(assignment))
+        if found is not None and (self.best is None or self._key(found) < self._key(self.best)):
+            self.best, self.best_assignment = found, assignment
+        if self.progress is not None:
+            self.progress(self.evaluator.count, self.best)
+        return found
+
+    def _improve(self, start: Assignment) -> None:
+        current = start
+        stale: dict[object, float] = {}
+        for moves in (self._group_additions, self._additions, self._changes):
+            while not self._is_exhausted:
+                better = self._best_move(current, moves(current), stale)
+                if better is None:
+                    break
+                current = better
+
+    def _best_move(
+        self,
+        current: Assignment,
+        moves: Iterator[tuple[object, Assignment]],
+        stale: dict[object, float],
+    ) -> Assignment | None:
+        """Return the best of the first improving moves, or `None` if no move improves."""
+        now = self._evaluate(current)
+        if now is None:
+            return None
+        seen: set[ArgumentAxes] = {now.arguments}
+        candidates: list[tuple[float, int, object, Assignment]] = []
+        for number, (name, move) in enumerate(moves):
+            axes = self.reader.axes_of(move)
+            if axes not in seen:
+                seen.add(axes)
+                # Moves that were not evaluated before come first.
+                candidates.append((stale.get(name, float("-inf")), number, name, move))
+        candidates.sort(key=lambda each: each[:2])
+        best: tuple[tuple[float, ...], Assignment] | None = None
+        left = WINDOW
+        for expected, _, name, move in candidates:
+            if self._is_exhausted or left == 0:
+                break
+            found = self._evaluate(move)
+            rank = None if found is None else self._rank(now, found)
+            stale[name] = float("inf") if rank is None else rank[0]
+            if rank is not None and rank < (0.0,) and (best is None or rank < best[0]):
+                best = rank, move
+            if best is not None and expected != float("-inf"):
+                left -= 1
+        return None if best is None else best[1]
+
+    def _rank(self, now: Evaluation, found: Evaluation) -> tuple[float, ...]:
+        """Return a rank that is negative if `found` is better than `now`, smaller if more so."""
+        before, after = self._key(now), self._key(found)
+        if before[0] > 0:
+            # The excess that the move removes, for each unit of cost that it adds.
+            removed = min(before[0], before[0] - after[0]) / before[0]
+            if removed > 0:
+                added = max(0.0, _relative(before[1], after[1]))
+                return (-1.0 - removed / (added + 0.01), *after)
+            return (1.0, *after)
+        if after >= before:
+            return (1.0, *after)
+        for old, new in zip(before, after, strict=True):
+            if new != old:
+                return (_relative(old, new), *after)
+        return (1.0, *after)
+
+    def _group_additions(self, current: Assignment) -> Iterator[tuple[object, Assignment]]:
+        """Yield the assignments with one more axis of a group."""
+        axes = [name for name, size in self.reader.mesh.axes if size > 1]
+        for group in range(len(self.reader.decisions.groups)):
+            for axis in axes:
+                if (pair := (group, axis)) in current.groups:
+                    continue
+                yield ("append", pair), replace(current, groups=(*current.groups, pair))
+                yield ("prepend", pair), replace(current, groups=(pair, *current.groups))
+
+    def _additions(self, current: Assignment) -> Iterator[tuple[object, Assignment]]:
+        """Yield the assignments with one more decision."""
+        yield from self._group_additions(current)
+        axes = [name for name, size in self.reader.mesh.axes if size > 1]
+        for kind, numbers in enumerate(self.reader.decisions.params):
+            for dim in range(self.reader.params[numbers[0]].type.rank):
+                for axis in axes:
+                    if (item := (kind, dim, axis)) not in current.storage:
+                        yield ("store", item), replace(current, storage=(*current.storage, item))
+
+    def _changes(self, current: Assignment) -> Iterator[tuple[object, Assignment]]:
+        """Yield the assignments with one decision removed, exchanged or in another place, those
+        with two axes exchanged, and those with one more decision."""
+        groups, storage = current.groups, current.storage
+        for i, pair in enumerate(groups):
+            rest = groups[:i] + groups[i + 1 :]
+            yield ("remove", pair), replace(current, groups=rest)
+            yield ("first", pair), replace(current, groups=(pair, *rest))
+        for i, item in enumerate(storage):
+            yield ("unstore", item), replace(current, storage=storage[:i] + storage[i + 1 :])
+        for a, b in permutations([name for name, _ in self.reader.mesh.axes], 2):
+            if a < b:
+                yield ("exchange", a, b), _exchange_axes(current, a, b)
+        yield from self._additions(current)
+        for i, (group, axis) in enumerate(groups):
+            for other in range(len(self.reader.decisions.groups)):
+                if other != group and (other, axis) not in groups:
+                    changed = (*groups[:i], (other, axis), *groups[i + 1 :])
+                    yield ("change", group, other, axis), replace(current, groups=changed)
+
+
+def _exchange_axes(assignment: Assignment, a: str, b: str) -> Assignment:
+    new = {a: b, b: a}
+    return Assignment(
+        tuple((group, new.get(axis, axis)) for group, axis in assignment.groups),
+        tuple((kind, dim, new.get(axis, axis)) for kind, dim, axis in assignment.storage),
+    )
+
+
+def _relative(old: float, new: float) -> float:
+    """Return the relative change from `old` to `new`."""
+    return (new - old) / abs(old) if old else float(new > old)
+
+
+def group_starts(batch_groups: Sequence[int], axes: Sequence[str]) -> Iterator[Assignment]:
+    """Yield the assignments from which the search starts: replicated, and data parallel along
+    all axes, along each of them, and along all but one."""
+    yield Assignment()
+    sets = [tuple(axes), *((axis,) for axis in axes)]
+    sets += [tuple(other for other in axes if other != axis) for axis in axes]
+    for chosen in sets:
+        yield Assignment(tuple((group, axis) for group in batch_groups for axis in chosen))

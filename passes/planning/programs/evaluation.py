@@ -1,0 +1,139 @@
+"""Evaluation of shardings: partition the program, and simulate it on the machine.
+
+The evaluation runs the passes that the compiled program runs. Its collectives, bytes and peak are
+therefore those of the compiled program, and propagation from the same shardings costs the same.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from shardir.cost.communication import Collective, list_collectives, sum_collectives
+from shardir.errors import MachineError, PartitionError, ShardirError
+from shardir.ir.builder import substitute
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Function, Module, Value
+from shardir.ir.sharding import Axis, Sharding
+from shardir.passes.pipeline import Pipeline
+from shardir.passes.planning.programs.assignment import ArgumentAxes, DimAxes
+from shardir.passes.simulation import MachineModel, simulate
+from shardir.passes.simulation.memory_use import memory_use
+from shardir.passes.simulation.simulate import FUSION_PIPELINE
+from shardir.passes.simulation.utilization import executed_flops
+
+Key = tuple[float, ...]
+"""The order of evaluations: excess memory, then cost, then bytes sent and the peak."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The cost of a program with shardings of its arguments, on each device.
+
+    `seconds` is the time of a step, `None` without a machine; `flops` are those of matrix products
+    and convolutions.
+    """
+
+    arguments: ArgumentAxes
+    seconds: float | None
+    flops: int
+    bytes_sent: int
+    collective_count: int
+    peak: int
+    module: Module = field(repr=False, compare=False)
+
+    @property
+    def collectives(self) -> list[Collective]:
+        """The collectives of the partitioned program."""
+        return list_collectives(self.module)
+
+    def key(self, memory_limit: int | None) -> Key:
+        """Return a key that is smaller for better evaluations."""
+        excess = 0 if memory_limit is None else max(0, self.peak - memory_limit)
+        if self.seconds is not None:
+            return (excess, self.seconds, self.bytes_sent, self.peak)
+        return (excess, self.flops, self.bytes_sent, self.collective_count, self.peak)
+
+
+class ProgramEvaluator:
+    """Evaluates shardings of the arguments of one program, each of them once.
+
+    `state_pairs` are the results that have the sharding of an argument; see `state_pairs.py`.
+    `results` are the requested shardings of other results.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        mesh: Mesh,
+        machine: MachineModel | None,
+        pipeline: Pipeline,
+        state_pairs: Mapping[int, int],
+        donated: Sequence[int] = (),
+        fusion: str = FUSION_PIPELINE,
+    ) -> None:
+        self.module, self.mesh, self.machine = module, mesh, machine
+        self.pipeline, self.state_pairs = pipeline, state_pairs
+        self.donated, self.fusion = donated, fusion
+        self._known: dict[ArgumentAxes, Evaluation | None] = {}
+
+    @property
+    def count(self) -> int:
+        """The number of evaluated shardings."""
+        return len(self._known)
+
+    def evaluate(self, arguments: ArgumentAxes) -> Evaluation | None:
+        """Return the evaluation, or `None` if the program cannot be partitioned so."""
+        if arguments not in self._known:
+            try:
+                self._known[arguments] = self._evaluate(arguments)
+            except PartitionError:
+                self._known[arguments] = None
+        return self._known[arguments]
+
+    def annotate(self, arguments: ArgumentAxes) -> Module:
+        """Return the program with shardings of its arguments and of the next values of state."""
+        return annotate_arguments(self.module, self.mesh, arguments, self.state_pairs)
+
+    def _evaluate(self, arguments: ArgumentAxes) -> Evaluation:
+        module = self.pipeline(self.annotate(arguments))
+        kernels = Pipeline.parse(self.fusion)(module) if self.fusion else module
+        seconds = None
+        if self.machine is not None:
+            simulation = simulate(kernels, self.machine, fusion="", donated=self.donated)
+            seconds, peak = simulation.step_seconds, simulation.memory.peak
+        else:
+            peak = memory_use(kernels, self.donated).peak
+        found = list_collectives(module)
+        total = sum_collectives(found)
+        return Evaluation(
+            arguments,
+            seconds,
+            sum(executed_flops(module).values()),
+            total.sent,
+            total.executions,
+            peak,
+            module,
+        )
+
+
+def annotate_arguments(
+    module: Module, mesh: Mesh, arguments: ArgumentAxes, state_pairs: Mapping[int, int]
+) -> Module:
+    """Return a module with shardings of its arguments, and of the results paired with them."""
+    function = module.main
+    shardings = [sharding_of(axes, mesh) for axes in arguments]
+    new = {
+        param: Value(param.type, param.name, sharding)
+        for param, sharding in zip(function.body.params, shardings, strict=True)
+    }
+    results = tuple(
+        shardings[state_pairs[index]] if index in state_pairs else sharding
+        for index, sharding in enumerate(function.result_shardings)
+    )
+    annotated = Function(function.name, substitute(function.body, new), results)
+    functions = (annotated, *module.functions[1:])
+    return replace(module, meshes=module.meshes or (mesh,), functions=functions)
+
+
+def sharding_of(axes: DimAxes, mesh: Mesh) -> Sharding:
+    """Return the sharding along whole mesh axes."""
+    return Sharding.of(mesh.name, [[Axis.full(name, mesh) for name in dim] for dim in axes])

@@ -1,0 +1,62 @@
+"""Layers of one structure share decisions.
+
+Parameters whose names differ in numbers only (`layers.0.up`, `layers.1.up`) and that have one type
+are one class. Groups of dimensions are one class if each of them belongs to a single layer and they
+have the same dimensions of the same classes of parameters. A group that connects two layers, such
+as the width between two dense layers, remains a decision of its own.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from shardir.ir.module import Value
+
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class SharedDecisions:
+    """The classes of groups and of parameters.
+
+    `groups` has for each class the dimensions of parameters, as pairs of the number of the
+    parameter and the dimension. `params` has for each class the numbers of its parameters.
+    """
+
+    groups: tuple[tuple[tuple[int, int], ...], ...]
+    params: tuple[tuple[int, ...], ...]
+
+
+def share_decisions(
+    params: Sequence[Value], groups: Mapping[Value, tuple[int, ...]]
+) -> SharedDecisions:
+    """Return the decisions about the parameters of a function, with those of layers shared."""
+    classes: dict[tuple[object, ...], list[int]] = {}
+    names = [_class_name(value.name) for value in params]
+    for number, (value, name) in enumerate(zip(params, names, strict=True)):
+        classes.setdefault((name, value.type), []).append(number)
+    members: dict[int, list[tuple[int, int]]] = {}
+    for number, value in enumerate(params):
+        for dim, group in enumerate(groups[value]):
+            members.setdefault(group, []).append((number, dim))
+    shared: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+    for group, dims in members.items():
+        layers = {_layer(params[number].name) for number, _ in dims}
+        signature: tuple[object, ...] = (group,)
+        if len(layers) == 1 and None not in layers:
+            signature = tuple(sorted({(names[number], dim) for number, dim in dims}))
+        shared.setdefault(signature, []).extend(dims)
+    return SharedDecisions(
+        tuple(tuple(dims) for dims in shared.values()),
+        tuple(tuple(numbers) for numbers in classes.values()),
+    )
+
+
+def _class_name(name: str) -> str:
+    return _NUMBER.sub("#", name)
+
+
+def _layer(name: str) -> str | None:
+    """Return the number of the layer in the name of a parameter, or `None`."""
+    found = _NUMBER.findall(name)
+    return found[0] if found else None
