@@ -57,6 +57,8 @@ TABLE = {
     "shardir.frontend.transforms.smap": ("smap",),
     "shardir.frontend.shardings.mesh": ("Mesh", "create_device_mesh", "make_mesh"),
     "shardir.frontend.transforms.pmap": ("pmap",),
+    "shardir.frontend.planning.plan": ("Plan",),
+    "shardir.frontend.planning.planning": ("plan",),
     "shardir.frontend.shardings.partition_spec": ("P", "PartitionSpec"),
     "shardir.frontend.arrays.device_transfer": (
         "block_until_ready",

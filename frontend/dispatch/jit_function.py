@@ -306,6 +306,20 @@ class JitFunction:
         """Return the pytree of results with a `ShapeDtypeStruct` for each array."""
         return self._lower(args, options).out_info
 
+    def with_shardings(self, in_shardings: Any, out_shardings: Any) -> "JitFunction":
+        """Return the function with other shardings of its arguments and results."""
+        return JitFunction(
+            self._fun,
+            self._parameters,
+            in_shardings,
+            out_shardings,
+            self._uneven,
+            self._backend,
+            None,
+            self._compiler_options,
+            self._passes,
+        )
+
     def cache_info(self) -> CacheInfo:
         """Return the compilations of this function with the reason for each of them."""
         entries = tuple(self._compilations.entries)

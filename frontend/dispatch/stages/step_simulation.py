@@ -32,28 +32,7 @@ def simulate_step(
 ) -> Simulation:
     """Return the simulation of a partitioned module; see `Compiled.simulate`."""
     axes = {name: size for mesh in module.meshes for name, size in mesh.axes}
-    if isinstance(machine, (str, PathLike)):
-        found: MachineModel = load_machine(
-            machine if isinstance(machine, str) else Path(machine), axes=axes, links=links
-        )
-    elif not hasattr(machine, "collective_seconds"):
-        raise ArgumentError(
-            with_location(
-                "the machine of simulate is a name, a path, or a result of "
-                f"shardir.machine.load_machine, not {brief(machine)}"
-            )
-        )
-    elif links is not None:
-        raise ArgumentError(
-            with_location("links of simulate are for a machine given by its name or path")
-        )
-    else:
-        found = machine
-    if isinstance(found, Machine) and (wrong := _differing_axis(found, axes)) is not None:
-        raise MachineError(
-            f"machine {found.name!r} was loaded for the axes {dict(found.axes)}, and the program's "
-            f"mesh has {wrong}={axes[wrong]}; load it with axes={axes}"
-        )
+    found = resolve_machine(machine, axes, links, "simulate")
     return simulate(
         module,
         found,
@@ -63,6 +42,35 @@ def simulate_step(
         memory_bytes=None if memory is None else parse_bytes(memory),
         places=places,
     )
+
+
+def resolve_machine(
+    machine: MachineLike, axes: Mapping[str, int], links: Mapping[str, str] | None, word: str
+) -> MachineModel:
+    """Return the machine of a call of the public function `word`, for a mesh with `axes`."""
+    if isinstance(machine, (str, PathLike)):
+        found: MachineModel = load_machine(
+            machine if isinstance(machine, str) else Path(machine), axes=axes, links=links
+        )
+    elif not hasattr(machine, "collective_seconds"):
+        raise ArgumentError(
+            with_location(
+                f"the machine of {word} is a name, a path, or a result of "
+                f"shardir.machine.load_machine, not {brief(machine)}"
+            )
+        )
+    elif links is not None:
+        raise ArgumentError(
+            with_location(f"links of {word} are for a machine given by its name or path")
+        )
+    else:
+        found = machine
+    if isinstance(found, Machine) and (wrong := _differing_axis(found, axes)) is not None:
+        raise MachineError(
+            f"machine {found.name!r} was loaded for the axes {dict(found.axes)}, and the program's "
+            f"mesh has {wrong}={axes[wrong]}; load it with axes={axes}"
+        )
+    return found
 
 
 def _differing_axis(machine: Machine, axes: Mapping[str, int]) -> str | None:

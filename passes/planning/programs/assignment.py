@@ -9,8 +9,8 @@ from shardir.passes.planning.programs.repeated_layers import SharedDecisions
 
 DimAxes = tuple[tuple[str, ...], ...]
 """The names of the axes of each dimension of a tensor, major to minor."""
-ArgumentAxes = tuple[DimAxes, ...]
-"""The axes of each argument of a program."""
+ArgumentAxes = tuple[DimAxes | None, ...]
+"""The axes of each argument of a program; `None` for an argument whose sharding is not stated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,8 @@ class Assignment:
 class AssignmentReader:
     """Translates assignments to the axes of arguments.
 
-    `fixed` has the axes of arguments that are not decided, and `None` for all others.
+    `fixed` has the axes of arguments that are not decided, and `None` for all others. Only the
+    first `count` parameters are arguments; the others are arrays that the function captures.
     """
 
     def __init__(
@@ -38,8 +39,10 @@ class AssignmentReader:
         decisions: SharedDecisions,
         mesh: Mesh,
         fixed: Sequence[DimAxes | None],
+        count: int,
     ) -> None:
         self.params, self.decisions, self.mesh, self.fixed = params, decisions, mesh, fixed
+        self.count = count
 
     def axes_of(self, assignment: Assignment) -> ArgumentAxes:
         """Return the axes of each argument; an axis shards a dimension only if it divides it."""
@@ -59,8 +62,12 @@ class AssignmentReader:
             for number in self.decisions.params[kind]:
                 shard(number, dim, axis)
         return tuple(
-            tuple(map(tuple, found)) if fixed is None else fixed
-            for found, fixed in zip(dims, self.fixed, strict=True)
+            None
+            if number >= self.count
+            else tuple(map(tuple, dims[number]))
+            if fixed is None
+            else fixed
+            for number, fixed in enumerate(self.fixed)
         )
 
     def can_shard(self, number: int, dim: int, axes: Sequence[str]) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from shardir.cost.communication import Collective, list_collectives, sum_collectives
-from shardir.errors import MachineError, PartitionError, ShardirError
+from shardir.errors import PartitionError
 from shardir.ir.builder import substitute
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function, Module, Value
@@ -57,7 +57,6 @@ class ProgramEvaluator:
     """Evaluates shardings of the arguments of one program, each of them once.
 
     `state_pairs` are the results that have the sharding of an argument; see `state_pairs.py`.
-    `results` are the requested shardings of other results.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ def annotate_arguments(
 ) -> Module:
     """Return a module with shardings of its arguments, and of the results paired with them."""
     function = module.main
-    shardings = [sharding_of(axes, mesh) for axes in arguments]
+    shardings = [None if axes is None else sharding_of(axes, mesh) for axes in arguments]
     new = {
         param: Value(param.type, param.name, sharding)
         for param, sharding in zip(function.body.params, shardings, strict=True)

@@ -46,7 +46,8 @@ class PlanningRequest:
     """A program to plan, and the limits of the plan.
 
     `batch` are the numbers of arguments whose first dimension is the batch. `fixed` has the axes of
-    arguments that are given, `None` for others; `annotated` those of the user's annotations.
+    arguments that are given, `None` for others; `annotated` those of the user's annotations. Only the
+    first `count` parameters are arguments; the others are arrays that the function captures.
     """
 
     module: Module
@@ -60,6 +61,7 @@ class PlanningRequest:
     donated: tuple[int, ...] = ()
     fusion: str = FUSION_PIPELINE
     most_evaluations: int = MOST_EVALUATIONS
+    count: int | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class ProgramPlan:
     state_pairs: Mapping[int, int]
     decisions: SharedDecisions
     assignment: Assignment
+    evaluator: ProgramEvaluator
+    reader: AssignmentReader
 
 
 def plan_program(request: PlanningRequest, progress: Progress | None = None) -> ProgramPlan:
@@ -79,6 +83,7 @@ def plan_program(request: PlanningRequest, progress: Progress | None = None) -> 
     module, mesh = request.module, request.mesh
     params = module.main.body.params
     pairs = find_state_pairs(module.main.body)
+    count = len(params) if request.count is None else request.count
     unsharded: ArgumentAxes = tuple(tuple(() for _ in value.type.shape) for value in params)
     with_mesh = annotate_arguments(module, mesh, unsharded, {})
     groups = find_dimension_groups(with_mesh)
@@ -86,9 +91,9 @@ def plan_program(request: PlanningRequest, progress: Progress | None = None) -> 
         old: groups.of_value[new]
         for old, new in zip(params, with_mesh.main.body.params, strict=True)
     }
-    decisions = share_decisions(params, by_param)
+    decisions = share_decisions(params[:count], by_param)
     fixed = request.fixed or (None,) * len(params)
-    reader = AssignmentReader(params, decisions, mesh, fixed)
+    reader = AssignmentReader(params, decisions, mesh, fixed, count)
     evaluator = ProgramEvaluator(
         module, mesh, request.machine, request.pipeline, pairs, request.donated, request.fusion
     )
@@ -117,7 +122,14 @@ def plan_program(request: PlanningRequest, progress: Progress | None = None) -> 
     chosen = min(everything, key=lambda found: found.key(request.memory_limit))
     check_memory(chosen, request.memory_limit)
     return ProgramPlan(
-        chosen, baselines, evaluator.count, pairs, decisions, search.best_assignment
+        chosen,
+        baselines,
+        evaluator.count,
+        pairs,
+        decisions,
+        search.best_assignment,
+        evaluator,
+        reader,
     )
 
 
@@ -129,7 +141,7 @@ def find_batch(request: PlanningRequest, state_pairs: Mapping[int, int]) -> tupl
     if not state_pairs:
         return ()
     state = set(state_pairs.values())
-    params = request.module.main.body.params
+    params = request.module.main.body.params[: request.count]
     return tuple(n for n, value in enumerate(params) if n not in state and value.type.rank)
 
 

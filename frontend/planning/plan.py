@@ -1,0 +1,309 @@
+"""`Plan`: shardings of the arguments of a function, with their predicted cost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
+
+from shardir.cost.communication import Collective
+from shardir.frontend.dispatch.stages.stages import Lowered
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.planning import export
+from shardir.frontend.pytree import tree
+from shardir.frontend.shardings.mesh import Mesh
+from shardir.frontend.shardings.partition_spec import PartitionSpec
+from shardir.frontend.shardings.sharding import NamedSharding
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
+from shardir.ir.module import Module
+from shardir.passes.explain.reports import Report
+from shardir.passes.explain.what_if import add_annotation
+from shardir.passes.planning.programs.assignment import DimAxes
+from shardir.passes.planning.programs.decision_effects import Decision, measure_decisions
+from shardir.passes.planning.programs.evaluation import Evaluation, sharding_of
+from shardir.passes.planning.programs.plan_program import (
+    PlanningRequest,
+    ProgramPlan,
+    plan_program,
+)
+
+MOST_NAMES = 4
+"""The number of arguments of one class that a row names."""
+
+
+@dataclass(frozen=True, repr=False)
+class PlanComparison(Report):
+    """The cost of plans on each device, by name; the first one is the reference."""
+
+    evaluations: dict[str, Evaluation]
+
+
+@dataclass(frozen=True, repr=False)
+class PlanDifference(Report):
+    """Two plans of one function: their costs, and the arguments with different shardings.
+
+    `changes` has the name of an argument or of arguments that differ in the number of a layer, and
+    its type in both plans.
+    """
+
+    names: tuple[str, str]
+    before: Evaluation
+    after: Evaluation
+    changes: tuple[tuple[str, str, str], ...]
+
+
+@final
+class Plan(Report):
+    """Shardings of the arguments and results of a function, the result of `plan`.
+
+    Pass `in_shardings` and `out_shardings` to `jit`. The predicted collectives and the predicted
+    peak are those of the program that `jit` then compiles.
+    """
+
+    __slots__ = ("__dict__", "_found", "_lowered", "_request", "mesh")
+
+    def __init__(
+        self, request: PlanningRequest, found: ProgramPlan, lowered: Lowered, mesh: Mesh
+    ) -> None:
+        self._request, self._found, self._lowered = request, found, lowered
+        self.mesh = mesh
+
+    @property
+    def name(self) -> str:
+        """The name of the planned function."""
+        return self._lowered.module.main.name
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """The predicted cost on each device."""
+        return self._found.chosen
+
+    @property
+    def evaluation_count(self) -> int:
+        """The number of candidates that the search partitioned."""
+        return self._found.evaluation_count
+
+    @property
+    def step_seconds(self) -> float | None:
+        """The predicted time of one run in seconds; `None` without a machine."""
+        return self._found.chosen.seconds
+
+    @property
+    def peak_memory(self) -> int:
+        """The predicted peak of the memory of each device, in bytes."""
+        return self._found.chosen.peak
+
+    @property
+    def memory_limit(self) -> int | None:
+        """The memory of each device that the plan may use, in bytes; `None` without a limit."""
+        return self._request.memory_limit
+
+    @property
+    def machine_name(self) -> str | None:
+        """The name of the machine; `None` without one."""
+        return None if self._request.machine is None else self._request.machine.name
+
+    @property
+    def module(self) -> Module:
+        """The traced program with the shardings of the plan."""
+        return self._found.evaluator.annotate(self._found.chosen.arguments)
+
+    def collectives(self) -> list[Collective]:
+        """Return the predicted collectives, as `Compiled.collectives` does."""
+        return self._found.chosen.collectives
+
+    @cached_property
+    def in_specs(self) -> tuple[Any, ...]:
+        """The pytree of arguments with a `PartitionSpec` for each array."""
+        count = self._lowered.in_tree.num_leaves
+        specs = [_spec(axes) for axes in self._found.chosen.arguments[:count]]
+        positional: tuple[Any, ...] = tree.unflatten(self._lowered.in_tree, specs)[0]
+        return tuple(positional)
+
+    @cached_property
+    def out_specs(self) -> Any:
+        """The pytree of results with a `PartitionSpec` for each array that is the next value of an
+        argument, and `None` for others, whose sharding propagation determines."""
+        pairs, arguments = self._found.state_pairs, self._found.chosen.arguments
+        specs = [
+            _spec(arguments[pairs[i]]) if i in pairs else None
+            for i in range(len(self._lowered.module.main.body.returns))
+        ]
+        return tree.unflatten(self._lowered.out_tree, specs)
+
+    @property
+    def in_shardings(self) -> tuple[Any, ...]:
+        """The shardings of the arguments, for `jit`."""
+        found: tuple[Any, ...] = self._with_mesh(self.in_specs)
+        return found
+
+    @property
+    def out_shardings(self) -> Any:
+        """The shardings of the results, for `jit`."""
+        return self._with_mesh(self.out_specs)
+
+    def _with_mesh(self, specs: Any) -> Any:
+        return tree.map(
+            lambda spec: None if spec is None else NamedSharding(self.mesh, spec),
+            specs,
+            is_leaf=lambda x: x is None or isinstance(x, PartitionSpec),
+        )
+
+    def compare(self) -> PlanComparison:
+        """Return the cost of the plan beside replicated, data-parallel and annotated arguments."""
+        return PlanComparison({"plan": self._found.chosen, **self._found.baselines})
+
+    @cached_property
+    def decisions(self) -> tuple[Decision, ...]:
+        """The decisions of the plan, the one with the largest effect first.
+
+        The effect of a decision is the cost of the plan without it.
+        """
+        return measure_decisions(self._found, self._request.memory_limit)
+
+    @traceback_boundary
+    def why_not(self, annotation: str) -> PlanDifference:
+        """Return the difference to the best plan with a given sharding of an argument.
+
+        The annotation is written as in the text of programs: `%w: f32[128, 256@model]`. The search
+        runs again with this choice.
+        """
+        number, axes = self._read(annotation)
+        fixed = list(self._request.fixed or (None,) * len(self._found.chosen.arguments))
+        fixed[number] = axes
+        request = replace(self._request, fixed=tuple(fixed), memory_limit=None)
+        forced = plan_program(request).chosen
+        return PlanDifference(
+            ("plan", annotation.strip()), self._found.chosen, forced, self._changes(forced)
+        )
+
+    def diff(self, other: "Plan") -> PlanDifference:
+        """Return the difference to another plan of the same function."""
+        mine, theirs = (
+            [(value.name, value.type) for value in plan._lowered.module.main.body.params]
+            for plan in (self, other)
+        )
+        if mine != theirs:
+            raise ArgumentError(
+                with_location(
+                    f"diff compares plans of one function for the same arguments, and the plans are "
+                    f"of {self.name} and {other.name} with other arguments"
+                )
+            )
+        return PlanDifference(
+            ("this plan", "other plan"),
+            self._found.chosen,
+            other._found.chosen,
+            self._changes(other._found.chosen),
+        )
+
+    def as_jax(self) -> str:
+        """Return Python code that defines the specs of arguments and results for JAX."""
+        return export.jax_code(self.mesh, self.in_specs, self.out_specs)
+
+    def as_ir(self) -> str:
+        """Return the text of the program with the shardings of the plan."""
+        return export.ir_text(self.module)
+
+    def as_sdy(self) -> str:
+        """Return the program as StableHLO with the shardings of the plan in the dialect `sdy`."""
+        return export.sdy_text(self.module)
+
+    def argument_rows(self, evaluation: Evaluation | None = None) -> list[tuple[str, str]]:
+        """Return the names of arguments and their sharded type; those of repeated layers with one
+        sharding have one row."""
+        arguments = (evaluation or self._found.chosen).arguments
+        params = self._lowered.module.main.body.params
+        rows = []
+        for kind in self._found.decisions.params:
+            by_text: dict[str, list[int]] = {}
+            for number in kind:
+                text = export.argument_text(
+                    params[number], self._sharding(arguments[number]), self._request.mesh
+                )
+                by_text.setdefault(text, []).append(number)
+            rows += [(self._names(kind, numbers), text) for text, numbers in by_text.items()]
+        return rows
+
+    def _names(self, kind: Sequence[int], numbers: Sequence[int]) -> str:
+        """Return the names of some arguments of a class."""
+        params = self._lowered.module.main.body.params
+        if len(kind) == len(numbers):
+            name = export.class_name([params[number].name for number in kind])
+            return name if len(kind) == 1 else f"{name} ({len(kind)})"
+        names = [export.class_name([params[number].name]) for number in numbers]
+        rest = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        return ", ".join(names[:MOST_NAMES]) + rest
+
+    def describe_dims(self, dims: Sequence[tuple[int, int]]) -> str:
+        """Return dimensions of arguments as text; those of repeated layers once."""
+        texts = []
+        for kind in self._found.decisions.params:
+            by_dim: dict[int, list[int]] = {}
+            for number, dim in dims:
+                if number in kind:
+                    by_dim.setdefault(dim, []).append(number)
+            texts += [
+                f"dimension {dim} of {self._names(kind, numbers)}"
+                for dim, numbers in sorted(by_dim.items())
+            ]
+        return ", ".join(texts)
+
+    def _sharding(self, axes: DimAxes | None) -> Any:
+        return None if axes is None else sharding_of(axes, self._request.mesh)
+
+    def _changes(self, other: Evaluation) -> tuple[tuple[str, str, str], ...]:
+        params = self._lowered.module.main.body.params
+        mine, theirs = self._found.chosen.arguments, other.arguments
+        changes = []
+        for kind in self._found.decisions.params:
+            by_texts: dict[tuple[str, str], list[int]] = {}
+            for number in kind:
+                if mine[number] != theirs[number]:
+                    first, second = (
+                        export.argument_text(
+                            params[number], self._sharding(axes[number]), self._request.mesh
+                        )
+                        for axes in (mine, theirs)
+                    )
+                    by_texts.setdefault((first, second), []).append(number)
+            changes += [(self._names(kind, n), *texts) for texts, n in by_texts.items()]
+        return tuple(changes)
+
+    def _read(self, annotation: str) -> tuple[int, DimAxes]:
+        """Return the number of the argument and the axes that an annotation states."""
+        annotated = add_annotation(self.module, annotation)
+        params = annotated.main.body.params
+        before = self.module.main.body.params
+        name = annotation.partition(":")[0].strip().removeprefix("%")
+        count = self._lowered.in_tree.num_leaves
+        numbers = [n for n, value in enumerate(before[:count]) if value.name == name]
+        if not numbers:
+            raise ArgumentError(
+                with_location(
+                    f"{annotation!r} states the sharding of no argument of {self.name}; a plan "
+                    "decides those of arguments"
+                )
+            )
+        sharding = params[numbers[0]].sharding
+        dims = () if sharding is None else sharding.axes
+        if any(not axis.is_full(self._request.mesh) for dim in dims for axis in dim):
+            raise ArgumentError(
+                with_location(
+                    f"{annotation!r} has a part of a mesh axis; a plan shards along whole axes"
+                )
+            )
+        rank = params[numbers[0]].type.rank
+        return numbers[0], (
+            tuple(tuple(axis.name for axis in dim) for dim in dims) or ((),) * rank
+        )
+
+
+def _spec(axes: DimAxes | None) -> PartitionSpec | None:
+    """Return the spec of the axes of each dimension, without trailing unsharded dimensions."""
+    if axes is None:
+        return None
+    entries: Sequence[tuple[str, ...] | None] = [dim or None for dim in axes]
+    while entries and entries[-1] is None:
+        entries = entries[:-1]
+    return PartitionSpec(*entries)

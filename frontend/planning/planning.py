@@ -1,0 +1,194 @@
+"""`plan`: find shardings of the arguments of a function on a mesh."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shardir.display.byte_sizes import parse_bytes
+from shardir.errors import MachineError
+from shardir.frontend.arrays.signature import ShapeDtypeStruct
+from shardir.frontend.dispatch.donation import reusable_parameters
+from shardir.frontend.dispatch.jit import jit
+from shardir.frontend.dispatch.jit_function import JitFunction
+from shardir.frontend.dispatch.runnable import default_pipeline
+from shardir.frontend.dispatch.stages.stages import Lowered
+from shardir.frontend.dispatch.stages.step_simulation import MachineLike, resolve_machine
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.planning import plan_text as plan_text  # Registers the text of plans.
+from shardir.frontend.planning.plan import Plan
+from shardir.frontend.pytree import tree
+from shardir.frontend.quoting import brief
+from shardir.frontend.shardings.mesh import Mesh
+from shardir.frontend.shardings.partition_spec import UNCONSTRAINED
+from shardir.frontend.shardings.sharding import NamedSharding
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
+from shardir.ir.mesh import Mesh as MeshAxes
+from shardir.passes.planning.programs.assignment import DimAxes
+from shardir.passes.planning.programs.plan_program import (
+    MOST_EVALUATIONS,
+    PlanningRequest,
+    plan_program,
+)
+
+Progress = Callable[[int, int], None]
+"""Is called after each evaluation with the number of evaluations and the largest number."""
+
+
+@traceback_boundary
+def plan(
+    fun: Callable[..., Any],
+    args: Sequence[Any],
+    mesh: Mesh,
+    machine: MachineLike | None = None,
+    memory: int | str | None = None,
+    *,
+    batch: str | int | Sequence[str | int] | None = None,
+    keep: bool = False,
+    evaluations: int = MOST_EVALUATIONS,
+    progress: Progress | None = None,
+) -> Plan:
+    """Return a plan: shardings of the arguments `args` of `fun` on a mesh, for `jit`.
+
+    The search partitions the program for each candidate, with the passes that `jit` runs, and
+    minimizes the predicted time of one run on `machine` (a name, a path or the result of
+    `shardir.machine.load_machine`). Without a machine it divides the arithmetic of matrix products
+    over the devices as far as possible, and then minimizes the bytes that each device sends.
+
+    `memory` limits the bytes of each device, such as `"80GiB"`; by default the capacity of the
+    machine. `batch` names or numbers the arguments whose first dimension is the batch; by default
+    those that are not the state of a step, which are the arguments whose next value `fun` returns.
+    It determines the data-parallel plan, with which the search begins and with which `compare`
+    compares. `keep` respects the shardings that `args` have; otherwise they are one more plan to
+    compare with. `evaluations` limits the number of candidates.
+
+    Raises `PlanningError` if no plan fits into the memory.
+    """
+    if not isinstance(mesh, Mesh):
+        raise ArgumentError(with_location(f"the mesh of plan is {brief(mesh)}, which is not a mesh"))
+    if mesh.size == 1:
+        raise ArgumentError(
+            with_location("the mesh of plan has one device, so that there is nothing to shard")
+        )
+    if not isinstance(args, (tuple, list)):
+        raise ArgumentError(
+            with_location(f"args of plan are a tuple of arguments, not {brief(args)}; write (x,)")
+        )
+    if isinstance(evaluations, bool) or not isinstance(evaluations, int) or evaluations < 1:
+        raise ArgumentError(
+            with_location(f"evaluations of plan is {brief(evaluations)}; use a positive integer")
+        )
+    given = tree.leaves(tuple(args))
+    lowered = _lower_unsharded(fun, args)
+    module = lowered.module
+    axes = tuple(mesh.shape.items())
+    found = None if machine is None else resolve_machine(machine, dict(axes), None, "plan")
+    ids = mesh.device_ids
+    ir_mesh = MeshAxes("mesh", axes, None if ids == tuple(range(mesh.size)) else ids)
+    if module.meshes:
+        if module.meshes[0].axes != axes:
+            raise ArgumentError(
+                with_location(
+                    f"the function of plan has shardings on a mesh with the axes "
+                    f"{dict(module.meshes[0].axes)}, and the mesh of plan has {dict(axes)}; use one "
+                    "mesh"
+                )
+            )
+        ir_mesh = module.meshes[0]
+    limit = None
+    if memory is not None:
+        limit = parse_bytes(memory)
+    elif found is not None:
+        try:
+            limit = found.memory_bytes
+        except MachineError:  # The description states no capacity, so that nothing limits.
+            limit = None
+    count = lowered.in_tree.num_leaves
+    others = len(module.main.body.params) - count
+    stated = [_stated_axes(leaf, mesh) for leaf in given]
+    fixed = (*(stated if keep else [None] * count), *[None] * others)
+    annotated = None
+    if any(each is not None for each in stated):
+        annotated = (
+            *(
+                each if each is not None else tuple(() for _ in param.type.shape)
+                for each, param in zip(stated, module.main.body.params, strict=False)
+            ),
+            *[None] * others,
+        )
+    request = PlanningRequest(
+        module,
+        ir_mesh,
+        default_pipeline(lowered._plan),
+        found,
+        limit,
+        None if batch is None else _batch_numbers(batch, lowered, args),
+        fixed,
+        annotated,
+        reusable_parameters(
+            lowered.donated, module.main, [value.type for value in module.main.body.returns]
+        ),
+        most_evaluations=evaluations,
+        count=count,
+    )
+    notify = None if progress is None else (lambda done, best: progress(done, evaluations))
+    return Plan(request, plan_program(request, notify), lowered, mesh)
+
+
+def _lower_unsharded(fun: Callable[..., Any], args: Sequence[Any]) -> Lowered:
+    """Trace a function for arguments without shardings."""
+    traced = fun if isinstance(fun, JitFunction) else jit(fun)
+    lowered: Lowered = traced.with_shardings(None, None).lower(*tree.map(_unsharded, tuple(args)))
+    return lowered
+
+
+def _unsharded(leaf: Any) -> Any:
+    """Return the struct of an array without its sharding; other arguments unchanged."""
+    if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
+        return leaf
+    weak = bool(getattr(leaf, "weak_type", False))
+    return ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=weak)
+
+
+def _stated_axes(leaf: Any, mesh: Mesh) -> DimAxes | None:
+    """Return the axes of each dimension by the sharding of an argument, `None` without one."""
+    sharding = getattr(leaf, "sharding", None) if getattr(leaf, "committed", True) else None
+    if not isinstance(sharding, NamedSharding):
+        return None
+    if dict(sharding.mesh.shape) != dict(mesh.shape):
+        raise ArgumentError(
+            with_location(
+                f"an argument of plan is sharded on a mesh with the axes "
+                f"{dict(sharding.mesh.shape)}, and the mesh of plan has {dict(mesh.shape)}; use one "
+                "mesh"
+            )
+        )
+    dims = [sharding.spec.axes(dim) for dim in range(len(leaf.shape))]
+    return tuple(() if dim is UNCONSTRAINED else dim for dim in dims)
+
+
+def _batch_numbers(
+    batch: str | int | Sequence[str | int], lowered: Lowered, args: Sequence[Any]
+) -> tuple[int, ...]:
+    """Return the numbers of the parameters in the arguments that `batch` names or numbers."""
+    items = [batch] if isinstance(batch, (str, int)) else list(batch)
+    sizes = [len(tree.leaves(each)) for each in args]
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    params = lowered.module.main.body.params
+    names = [params[start].name.partition(".")[0] if size else "" for start, size in zip(
+        starts, sizes, strict=True)]  # fmt: skip
+    numbers: list[int] = []
+    for item in items:
+        if isinstance(item, int) and not isinstance(item, bool) and -len(args) <= item < len(args):
+            position = item % len(args)
+        elif isinstance(item, str) and item in names:
+            position = names.index(item)
+        else:
+            known = ", ".join(name for name in names if name)
+            raise ArgumentError(
+                with_location(
+                    f"batch of plan has {item!r}, which is no argument of "
+                    f"{lowered.module.main.name}; its arguments are {known}"
+                )
+            )
+        numbers += range(starts[position], starts[position] + sizes[position])
+    return tuple(number for number in numbers if params[number].type.rank)
