@@ -16,6 +16,7 @@ from shardir.frontend.cli.options import (
     FileOrFunction,
     MeshSizes,
     ModuleFormat,
+    PlanFormat,
     ReportFormat,
     RuleTexts,
     Seed,
@@ -560,6 +561,87 @@ def solve(
     from shardir.frontend.cli.solve import solve_instance
 
     solve_instance(file, seconds, start, output, evaluate, engine)
+
+
+PLAN_EXAMPLES = """Examples:
+
+  shardir plan mymodule:train_step --mesh data=16,model=16 --machine tpu-v5p
+
+  shardir plan mymodule:train_step --mesh 16x16 --machine tpu-v5p --memory 80GiB
+
+  shardir plan mymodule:train_step --mesh 4x2 --why-not "%w1: f32[128, 256@model]"
+
+  shardir plan mymodule:train_step --devices 256 --machine tpu-v5p
+
+  shardir plan mymodule:train_step --mesh 16x16 --export jax > specs.py"""
+
+
+def plan(
+    function: Annotated[str, typer.Argument(help="a function, as module:function")],
+    mesh: Annotated[
+        str | None, typer.Option(help="mesh, such as data=16,model=16, or 16x16 for this one")
+    ] = None,
+    devices: Annotated[
+        int | None,
+        typer.Option(min=2, help="number of devices; tries meshes with the axes data and model"),
+    ] = None,
+    machine: Annotated[
+        str | None,
+        typer.Option(help="name of a machine description, or a file that ends in .toml"),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="memory of a device, such as 80GiB (default: that of the machine)"),
+    ] = None,
+    batch: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="argument whose first dimension is the batch (default: those without a next value)"
+        ),
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="respect the shardings that the specs state")
+    ] = False,
+    args: Arguments = None,
+    specs: Specs = None,
+    evaluations: Annotated[
+        int, typer.Option(min=1, help="number of candidates that the search evaluates at most")
+    ] = 400,
+    why_not: Annotated[
+        list[str] | None,
+        typer.Option(help="plan again with this sharding, such as '%w1: f32[128, 256@model]'"),
+    ] = None,
+    pareto: Annotated[
+        bool, typer.Option("--pareto", help="list the candidates by cost and memory")
+    ] = False,
+    export: Annotated[
+        PlanFormat | None, typer.Option(help="print the plan as code instead of a table")
+    ] = None,
+) -> None:
+    """Find shardings of the arguments of a function on a mesh.
+
+    The search partitions the program for each candidate, and minimizes the predicted time of one
+    run on the machine within its memory. Without a machine it divides the arithmetic over the
+    devices, and then minimizes the bytes that each device sends.
+    """
+    # For start-up time.
+    from shardir.frontend.cli.plan import plan_function
+
+    plan_function(
+        function=function,
+        mesh=mesh,
+        devices=devices,
+        machine=machine,
+        memory=memory,
+        batch=batch,
+        keep=keep,
+        args=args,
+        specs=specs,
+        evaluations=evaluations,
+        why_not=why_not,
+        pareto=pareto,
+        export=export,
+    )
 
 
 PIPELINE_SCHEDULE_EXAMPLES = """Examples:

@@ -50,6 +50,7 @@ for _command, _examples, _name in (
     (commands.profile, commands.PROFILE_EXAMPLES, "profile"),
     (commands.passes, commands.PASSES_EXAMPLES, "passes"),
     (commands.check_stories, commands.TEST_EXAMPLES, "test"),
+    (commands.plan, commands.PLAN_EXAMPLES, "plan"),
     (commands.solve, commands.SOLVE_EXAMPLES, "solve"),
     (commands.pipeline_schedule, commands.PIPELINE_SCHEDULE_EXAMPLES, "pipeline-schedule"),
     (commands.calibrate, commands.CALIBRATE_EXAMPLES, "calibrate"),

@@ -39,6 +39,14 @@ class SimulationFormat(StrEnum):
     trace_events = "trace-events"
 
 
+class PlanFormat(StrEnum):
+    """The forms in which `plan --export` prints a plan."""
+
+    jax = "jax"
+    ir = "ir"
+    sdy = "sdy"
+
+
 File = Annotated[str, typer.Argument(help="a file of IR text, or - for standard input")]
 
 FileOrFunction = Annotated[

@@ -203,6 +203,20 @@ def load_call(
     return opened.traced, tree.unflatten(structure, arrays)
 
 
+def load_function(
+    stack: ExitStack, target: str, mesh: str, args: str | None, specs: str | None
+) -> tuple[Any, tuple[Any, ...], Mesh]:
+    """Return the function that `target` names, its example arguments, and the abstract mesh.
+
+    The arguments have the shardings of the specs, if there are any. The mesh and the settings of
+    JAX are in force until `stack` is closed.
+    """
+    if not is_function_name(target):
+        raise CommandError(f"{target!r} is no function; name one as mymodule:train_step")
+    opened = _open_function(stack, target, mesh, args, specs)
+    return opened.traced, opened.placed, parse_mesh(mesh)
+
+
 @dataclass(frozen=True)
 class _OpenedFunction:
     """A function with the example arguments, as given and with shardings."""

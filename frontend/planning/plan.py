@@ -21,6 +21,7 @@ from shardir.passes.explain.what_if import add_annotation
 from shardir.passes.planning.programs.assignment import DimAxes
 from shardir.passes.planning.programs.decision_effects import Decision, measure_decisions
 from shardir.passes.planning.programs.evaluation import Evaluation, sharding_of
+from shardir.passes.planning.programs.pareto import search_pareto_front
 from shardir.passes.planning.programs.plan_program import (
     PlanningRequest,
     ProgramPlan,
@@ -176,6 +177,16 @@ class Plan(Report):
         return PlanDifference(
             ("plan", annotation.strip()), self._found.chosen, forced, self._changes(forced)
         )
+
+    @traceback_boundary
+    def pareto(self) -> PlanComparison:
+        """Return the candidates that no other one surpasses in both cost and peak memory.
+
+        The search runs again with one half, one quarter and one eighth of the peak of the plan as
+        the memory limit.
+        """
+        front = search_pareto_front(self._request, self._found)
+        return PlanComparison({f"candidate {i + 1}": each for i, each in enumerate(front)})
 
     def diff(self, other: "Plan") -> PlanDifference:
         """Return the difference to another plan of the same function."""

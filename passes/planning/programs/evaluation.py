@@ -79,6 +79,11 @@ class ProgramEvaluator:
         """The number of evaluated shardings."""
         return len(self._known)
 
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        """The evaluations of all shardings with which the program can be partitioned."""
+        return [found for found in self._known.values() if found is not None]
+
     def evaluate(self, arguments: ArgumentAxes) -> Evaluation | None:
         """Return the evaluation, or `None` if the program cannot be partitioned so."""
         if arguments not in self._known:

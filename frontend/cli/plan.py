@@ -1,0 +1,113 @@
+"""`shardir plan` finds shardings of the arguments of a function."""
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from shardir.frontend.cli.options import CommandError, PlanFormat
+from shardir.frontend.cli.targets import load_function
+from shardir.frontend.planning.plan import Plan, PlanComparison
+from shardir.frontend.planning.planning import Progress as Notify, plan as make_plan
+
+AXIS_NAMES = {1: ("data",), 2: ("data", "model")}
+"""The names of the axes of a mesh that is given by its sizes; those of a larger one are x, y, z."""
+
+_SIZES = re.compile(r"\d+(x\d+)*")
+
+
+def plan_function(
+    function: str,
+    mesh: str | None,
+    devices: int | None,
+    machine: str | None,
+    memory: str | None,
+    batch: list[str] | None,
+    keep: bool,
+    args: str | None,
+    specs: str | None,
+    evaluations: int,
+    why_not: list[str] | None,
+    pareto: bool,
+    export: PlanFormat | None,
+) -> None:
+    """Print a plan of a function, or of several meshes."""
+    if (mesh is None) == (devices is None):
+        raise CommandError("name the mesh with --mesh, or the number of devices with --devices")
+    meshes = [name_axes(mesh)] if mesh is not None else meshes_of(devices or 0)
+    plans = {}
+    with _progress_bar() as notify:
+        for each in meshes:
+            with ExitStack() as stack:
+                fun, given, abstract = load_function(stack, function, each, args, specs)
+                plans[each] = make_plan(
+                    fun,
+                    given,
+                    abstract,
+                    machine,
+                    memory,
+                    batch=batch,
+                    keep=keep,
+                    evaluations=evaluations,
+                    progress=notify,
+                )
+                del fun, given
+    best = min(plans.values(), key=lambda each: each.evaluation.key(each.memory_limit))
+    if export is not None:
+        typer.echo(_export(best, export), nl=False)
+        return
+    parts: list[Any] = [best]
+    if len(plans) > 1:
+        ranked = sorted(
+            plans.items(), key=lambda each: each[1].evaluation.key(each[1].memory_limit)
+        )
+        parts.insert(0, PlanComparison({name: each.evaluation for name, each in ranked}))
+    if pareto:
+        parts.append(best.pareto())
+    parts += [best.why_not(annotation) for annotation in why_not or ()]
+    typer.echo("\n\n".join(map(str, parts)))
+
+
+def name_axes(mesh: str) -> str:
+    """Return a mesh with names of its axes: `data=16,model=16` for `16x16`."""
+    if not _SIZES.fullmatch(mesh):
+        return mesh
+    sizes = mesh.split("x")
+    names = AXIS_NAMES.get(len(sizes)) or tuple("xyzuvw"[: len(sizes)])
+    if len(names) < len(sizes):
+        raise CommandError(f"{mesh!r} has more than 6 axes; name them as data=16,model=16")
+    return ",".join(f"{name}={size}" for name, size in zip(names, sizes, strict=True))
+
+
+def meshes_of(devices: int) -> list[str]:
+    """Return the meshes of a number of devices with the axes data and model."""
+    sizes = [size for size in range(1, devices + 1) if devices % size == 0]
+    return [f"data={devices // size},model={size}" for size in sizes]
+
+
+def _export(plan: Plan, form: PlanFormat) -> str:
+    if form is PlanFormat.jax:
+        return plan.as_jax()
+    return plan.as_ir() if form is PlanFormat.ir else plan.as_sdy()
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Notify | None]:
+    """Show the number of evaluated candidates, if standard error is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console
+    ) as bar:
+        task = bar.add_task("planning")
+
+        def notify(done: int, most: int) -> None:
+            bar.update(task, completed=done, total=most, description=f"{done} candidates")
+
+        yield notify
