@@ -18,6 +18,11 @@ from shardir.passes.collectives.uniform_control_flow import UniformControlFlow a
 from shardir.passes.fusion.fuse import Fuse as Fuse
 from shardir.passes.partitioning.partition import Partition as Partition
 from shardir.passes.pipeline import PASSES as PASSES, Pass as Pass, Pipeline as Pipeline
+from shardir.passes.pipeline_parallelism.schedule_pipelines import (
+    SchedulePipelines as SchedulePipelines,
+)
+from shardir.passes.pipeline_parallelism.split_backward import SplitBackward as SplitBackward
+from shardir.passes.pipeline_parallelism.split_stages import SplitStages as SplitStages
 from shardir.passes.propagation.propagate import Propagate as Propagate
 from shardir.passes.resharding.insert_explicit_reshards import (
     InsertExplicitReshards as InsertExplicitReshards,

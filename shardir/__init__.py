@@ -83,6 +83,8 @@ TABLE = {
     "shardir.frontend.shardings.set_mesh": ("set_mesh",),
     "shardir.frontend.dispatch.execution_context": ("default_device", "disable_jit"),
     "shardir.frontend.transforms.shard_map": ("shard_map",),
+    "shardir.frontend.pipelines.pipeline": ("pipeline",),
+    "shardir.frontend.pipelines.stage": ("stage",),
     "shardir.frontend.shardings.sharding": ("NamedSharding", "SingleDeviceSharding"),
     "shardir.frontend.transforms.grad": ("grad", "value_and_grad"),
     "shardir.frontend.transforms.vmap": ("vmap",),
@@ -219,6 +221,8 @@ if TYPE_CHECKING:
     from shardir.frontend.dtypes import float0 as float0
     from shardir.frontend.environment_info import print_environment_info as print_environment_info
     from shardir.frontend.errors import ShardirError as ShardirError
+    from shardir.frontend.pipelines.pipeline import pipeline as pipeline
+    from shardir.frontend.pipelines.stage import stage as stage
     from shardir.frontend.profiling.profile import Profile as Profile, profile as profile
     from shardir.frontend.shardings.devices import (
         Device as Device,

@@ -18,6 +18,7 @@ from shardir.passes.autodiff.activity import backward_reachable
 from shardir.passes.autodiff.pullback import Cotangents, Handler, Pullback, error
 from shardir.passes.autodiff.residuals import eliminate_dead_operations, find_residuals
 from shardir.passes.autodiff.reverse_manual import HANDLERS as MANUAL
+from shardir.passes.autodiff.reverse_pipeline import HANDLERS as PIPELINES
 from shardir.passes.autodiff.reverse_regions import HANDLERS as REGIONS
 
 
@@ -229,5 +230,6 @@ HANDLERS: dict[str, Handler] = {
     "scan": _pull_scan,
     "case": _pull_case,
     **MANUAL,
+    **PIPELINES,
     **REGIONS,
 }

@@ -42,6 +42,11 @@ from shardir.ops.control_flow.manual_computation import (
     manual_computation as manual_computation,
     vary as vary,
 )
+from shardir.ops.control_flow.pipelines import (
+    pipeline as pipeline,
+    pipeline_stage as pipeline_stage,
+    staged_pipeline as staged_pipeline,
+)
 from shardir.ops.elementwise.bitcast import bitcast as bitcast
 from shardir.ops.elementwise.elementwise import (
     abs_ as abs_,

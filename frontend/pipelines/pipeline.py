@@ -1,0 +1,163 @@
+"""`pipeline`: a loss function that runs in stages over microbatches."""
+
+from collections.abc import Sequence
+from functools import wraps
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from shardir.frontend.argument_checks import call_user_function, check_integer, check_integers
+from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.dispatch.jit import jit
+from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.tree_checks import check_function
+from shardir.frontend.pytree_types import PyTree, UserFunction
+from shardir.frontend.quoting import brief
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
+from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.parameters import Parameters, leaf_labels
+from shardir.frontend.tracing.trace import current_trace, emit, trace_block, wrap_value
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.builder import substitute
+from shardir.ir.module import Block, Value
+from shardir.ir.operation import Attr
+from shardir.ops.control_flow.pipelines import LOSS_REDUCTIONS
+from shardir.passes.pipeline_parallelism.named_schedules import NAMED_SCHEDULES
+from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule
+
+
+@traceback_boundary
+def pipeline(
+    loss: UserFunction,
+    *,
+    microbatches: int,
+    schedule: str | PathLike[str] | PipelineSchedule = "1f1b",
+    axis: str = "pipe",
+    batch_argnums: int | Sequence[int] | None = None,
+    reduction: str = "mean",
+    stages_per_rank: int | None = None,
+) -> UserFunction:
+    """Return the loss over a batch, computed in the stages of a pipeline.
+
+    `loss(params, *batch)` returns a scalar, and `stage` marks its stages. The arguments in
+    `batch_argnums` (default: all but the first) are divided into `microbatches` equal parts along
+    their first dimensions; the result is the mean of the losses of all parts, or with
+    `reduction="sum"` their sum. `grad` and `value_and_grad` differentiate it with respect to the
+    other arguments.
+
+    The devices of the mesh form one row for each index of the mesh axis `axis`, and each row
+    computes one stage or several. `schedule` states the order: the name of a schedule, a
+    `PipelineSchedule`, or a path of a CSV file in the notation of torch. `stages_per_rank` is the
+    number of stages of each row, for schedules in which it is free.
+    """
+    check_function("pipeline", loss)
+    attrs: dict[str, Attr] = {
+        "microbatches": check_integer("microbatches of pipeline", microbatches, least=1),
+        "schedule": _schedule_text(schedule),
+        "axis": axis,
+    }
+    if reduction not in LOSS_REDUCTIONS:
+        raise ArgumentError(
+            with_location(
+                f"reduction of pipeline is one of {', '.join(LOSS_REDUCTIONS)}, "
+                f"got {brief(reduction)}"
+            )
+        )
+    if reduction != "mean":
+        attrs["reduction"] = reduction
+    if stages_per_rank is not None:
+        attrs["stages_per_rank"] = check_integer(
+            "stages_per_rank of pipeline", stages_per_rank, least=1
+        )
+    known = Parameters.of(loss, ())
+    numbers = (batch_argnums,) if isinstance(batch_argnums, int) else batch_argnums
+    chosen = None if numbers is None else check_integers("batch_argnums of pipeline", numbers)
+
+    @traceback_boundary
+    @wraps(loss)
+    def wrapper(*args: PyTree) -> Any:
+        if current_trace() is None:
+            return alone(*args)
+        return _trace_pipeline(loss, known, attrs, args, chosen)
+
+    alone = jit(wrapper)
+    return wrapper
+
+
+def _schedule_text(schedule: str | PathLike[str] | PipelineSchedule) -> str:
+    """Return the name of a schedule, or its text as CSV."""
+    if isinstance(schedule, PipelineSchedule):
+        return schedule.to_csv()
+    text = str(schedule)
+    if text in NAMED_SCHEDULES:
+        return text
+    if text.endswith(".csv"):
+        return PipelineSchedule.parse(Path(text).read_text("utf-8")).to_csv()
+    raise ArgumentError(
+        with_location(
+            f"schedule of pipeline is {brief(schedule)}; use one of {', '.join(NAMED_SCHEDULES)}, "
+            "or the path of a .csv file"
+        )
+    )
+
+
+def _trace_pipeline(
+    loss: UserFunction,
+    known: Parameters,
+    attrs: dict[str, Attr],
+    args: tuple[PyTree, ...],
+    batch_argnums: Sequence[int] | None,
+) -> Any:
+    batch = range(1, len(args)) if batch_argnums is None else batch_argnums
+    leaves, structure = tree.flatten(args)
+    labels = [label for i, arg in enumerate(args) for label in leaf_labels(known.label(i), arg)]
+    owners = [i for i, arg in enumerate(args) for _ in tree.leaves(arg)]
+    chosen = [i for i, leaf in enumerate(leaves) if is_array_like(leaf)]
+    tracers = [as_tracer(leaves[i]) for i in chosen]
+    count = attrs["microbatches"]
+    batched = tuple(n for n, i in enumerate(chosen) if owners[i] in batch)
+    abstracts = [tracer.abstract for tracer in tracers]
+    for n in batched:
+        shape = abstracts[n].type.shape
+        if not shape or shape[0] % count:
+            raise ArgumentError(
+                with_location(
+                    f"{labels[chosen[n]]} of pipeline is {abstracts[n].type}, which does not "
+                    f"divide into {count} microbatches; the first dimension must be a multiple of "
+                    f"{count}"
+                )
+            )
+        part = abstracts[n].type.with_shape((shape[0] // count, *shape[1:]))
+        abstracts[n] = AbstractValue(part, abstracts[n].weak)
+
+    def flat(*inner: Tracer) -> list[Tracer]:
+        filled = list(leaves)
+        for i, tracer in zip(chosen, inner, strict=True):
+            filled[i] = tracer
+        out, results = tree.flatten(
+            call_user_function(loss, known.name, tree.unflatten(structure, filled), {})
+        )
+        made = [result_tracer(x, i, results, known.name) for i, x in enumerate(out)]
+        if len(made) != 1 or made[0].shape:
+            shapes = ", ".join(str(x.abstract.type) for x in made)
+            raise ArgumentError(
+                with_location(f"{known.name} returns ({shapes}), and pipeline takes a scalar loss")
+            )
+        return made
+
+    names = [labels[i] for i in chosen]
+    block, (result,) = trace_block(flat, abstracts, known.name, names)
+    block, captured = _lift_captures(block)
+    operands = [*tracers, *map(wrap_value, captured)]
+    return emit("pipeline", *operands, blocks=(block,), batched=batched, weak=result.weak, **attrs)
+
+
+def _lift_captures(block: Block) -> tuple[Block, tuple[Value, ...]]:
+    """Return the block with parameters for the values that it captures, and these values."""
+    captured = block.captures()
+    new = {value: Value(value.type, "", value.sharding) for value in captured}
+    inner = substitute(block, new)
+    return Block((*block.params, *new.values()), inner.ops, inner.returns), captured

@@ -1,0 +1,169 @@
+"""A staged pipeline as Python objects: the view of a `staged-pipeline` operation that passes edit.
+
+The blocks of the operation are fragments: one pass of one stage over one microbatch.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ops.control_flow.pipelines import pipeline, staged_pipeline
+from shardir.passes.pipeline_parallelism.actions import ActionKind, parse_action
+
+FragmentKey = tuple[int, ActionKind]
+"""The stage and the kind of a fragment."""
+
+LOSS = "loss"
+"""The name of the loss of a microbatch among the values that a fragment gives."""
+
+
+def argument_slot(number: int) -> str:
+    """Return the name of an operand among the values that a fragment takes."""
+    return f"argument {number}"
+
+
+def gradient_slot(number: int) -> str:
+    """Return the name of a term of the gradient of an operand among those that a fragment gives."""
+    return f"gradient {number}"
+
+
+def slot_number(slot: str, word: str) -> int | None:
+    """Return the number of an `argument` or `gradient` slot; `None` for other names."""
+    first, _, number = slot.partition(" ")
+    return int(number) if first == word and number.isdigit() else None
+
+
+def received_cotangent(name: str) -> str:
+    """Return the name under which a stage takes the cotangent of a value that it sent."""
+    return f"{name}.grad"
+
+
+def given_cotangent(name: str) -> str:
+    """Return the name under which a stage gives the cotangent of a value that it received."""
+    return f"{name}.grad.in"
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """One pass of one stage over one microbatch."""
+
+    block: Block
+    """The operations."""
+    takes: tuple[str, ...]
+    """The name of each parameter of the block."""
+    gives: tuple[str, ...]
+    """The name of each returned value."""
+
+
+@dataclass(frozen=True)
+class StagedPipeline:
+    """The fragments of a pipeline, the values that stages send, and the schedule."""
+
+    op: Op
+    """The operation with the operands, the results and the options of the pipeline."""
+    fragments: dict[FragmentKey, Fragment]
+    """The fragments by stage and kind."""
+    forward: tuple[tuple[str, ...], ...]
+    """The values that each stage but the last sends to the next one."""
+    backward: tuple[tuple[str, ...], ...] = ()
+    """The values whose cotangents each stage but the first sends to the one before it."""
+    schedule: str = field(default="")
+    """The name of the schedule, or its text."""
+
+    @staticmethod
+    def of(op: Op) -> "StagedPipeline":
+        """Return the view of a `staged-pipeline` operation."""
+        fragments = {}
+        for name, block, takes, gives in zip(
+            op.attrs["fragments"], op.blocks, op.attrs["takes"], op.attrs["gives"], strict=True
+        ):
+            # The name of a fragment is that of an action without its microbatch.
+            action = parse_action(f"{name}0")
+            fragments[action.stage, action.kind] = Fragment(block, tuple(takes), tuple(gives))
+        return StagedPipeline(
+            op,
+            fragments,
+            tuple(map(tuple, op.attrs.get("forward", ()))),
+            tuple(map(tuple, op.attrs.get("backward", ()))),
+            op.attrs["schedule"],
+        )
+
+    def to_op(self) -> Op:
+        """Return the operation."""
+        keys = sorted(self.fragments, key=lambda key: (key[0], _ORDER.index(key[1])))
+        chosen = [self.fragments[key] for key in keys]
+        attrs: dict[str, Any] = {
+            **self.op.attrs,
+            "schedule": self.schedule,
+            "fragments": tuple(f"{stage}{kind}" for stage, kind in keys),
+            "takes": tuple(fragment.takes for fragment in chosen),
+            "gives": tuple(fragment.gives for fragment in chosen),
+            "forward": self.forward,
+            "backward": self.backward,
+        }
+        blocks = tuple(fragment.block for fragment in chosen)
+        return replace(self.op, spec=staged_pipeline, attrs=attrs, blocks=blocks)
+
+    @property
+    def stage_count(self) -> int:
+        """The number of stages."""
+        return 1 + max(stage for stage, _ in self.fragments)
+
+    @property
+    def wrt(self) -> tuple[int, ...]:
+        """The operands whose gradients the pipeline returns."""
+        return tuple(self.op.attrs.get("wrt", ()))
+
+    @property
+    def batched(self) -> tuple[int, ...]:
+        """The operands that are divided into microbatches."""
+        return tuple(self.op.attrs.get("batched", ()))
+
+    @property
+    def microbatches(self) -> int:
+        """The number of microbatches."""
+        count: int = self.op.attrs["microbatches"]
+        return count
+
+    @property
+    def loss_scale(self) -> float:
+        """The factor of the loss of each microbatch in the loss of the pipeline."""
+        return 1.0 if self.op.attrs.get("reduction", "mean") == "sum" else 1 / self.microbatches
+
+
+_ORDER = (
+    ActionKind.FORWARD,
+    ActionKind.BACKWARD,
+    ActionKind.INPUT_GRADIENT,
+    ActionKind.WEIGHT_GRADIENT,
+)
+
+
+def has_pipelines(module: Module) -> bool:
+    """Return whether the entry point of a module has pipelines."""
+    return any(op.spec in (pipeline, staged_pipeline) for op in module.main.body.ops)
+
+
+def rewrite_pipelines(module: Module, spec: Any, rewritten: Any) -> Module:
+    """Return the module with `rewritten(op, function)` for each operation `spec` of its functions."""
+
+    def function(old: Function) -> Function:
+        if not any(op.spec is spec for op in old.body.ops):
+            return old
+        ops = tuple(rewritten(op, old) if op.spec is spec else op for op in old.body.ops)
+        return replace(old, body=replace(old.body, ops=ops))
+
+    return replace(module, functions=tuple(map(function, module.functions)))
+
+
+def staged_pipelines(module: Module) -> Iterator[StagedPipeline]:
+    """Yield the staged pipelines of the entry point of a module."""
+    for op in module.main.body.ops:
+        if op.spec is staged_pipeline:
+            yield StagedPipeline.of(op)
+
+
+def copy_of(value: Value) -> Value:
+    """Return another value with the type, the name and the sharding of `value`."""
+    return replace(value)

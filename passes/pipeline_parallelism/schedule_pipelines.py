@@ -1,0 +1,125 @@
+"""State the schedule of each staged pipeline as rows of actions with transfers.
+
+before: `%loss = staged-pipeline(..., schedule="1f1b", ...)` on a mesh with `pipe=2`
+after:  the same with `schedule="0F0,0SEND_F0,...` `1RECV_F0,1F0,1B0,...`
+
+Fragments that the schedule does not use are removed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from shardir.errors import count_noun
+from shardir.ir.module import Function, Module, Op
+from shardir.ops.control_flow.pipelines import staged_pipeline
+from shardir.passes.pipeline import Pass
+from shardir.passes.pipeline_parallelism.actions import (
+    COMPUTATIONS,
+    Action,
+    ActionKind,
+    PipelineScheduleError,
+)
+from shardir.passes.pipeline_parallelism.named_schedules import NAMED_SCHEDULES, make_schedule
+from shardir.passes.pipeline_parallelism.program import StagedPipeline, rewrite_pipelines
+from shardir.passes.pipeline_parallelism.progress import Dependencies, verify_schedule
+from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule, schedule_of_rows
+from shardir.passes.pipeline_parallelism.stage_assignment import stage_error
+from shardir.passes.pipeline_parallelism.transfers import add_transfers
+
+
+@dataclass(frozen=True)
+class SchedulePipelines(Pass, name="schedule-pipelines"):
+    """Replace the name of the schedule of each `staged-pipeline` by its rows, and verify them."""
+
+    def __call__(self, module: Module) -> Module:
+        def rewritten(op: Op, function: Function) -> Op:
+            try:
+                return _schedule(StagedPipeline.of(op), module).to_op()
+            except PipelineScheduleError as error:
+                raise stage_error(str(error), op) from None
+
+        return rewrite_pipelines(module, staged_pipeline, rewritten)
+
+
+def _schedule(pipeline: StagedPipeline, module: Module) -> StagedPipeline:
+    ranks = _rank_count(pipeline, module)
+    rows = _rows_of(pipeline, ranks)
+    _check_sizes(rows, pipeline, ranks)
+    has_gradients = any(
+        part.kind.is_backward for rank in range(ranks) for a in rows.actions(rank) for part in a.parts
+    )
+    if not pipeline.wrt:
+        rows = _forward_only(rows)
+    elif not has_gradients:
+        raise PipelineScheduleError(
+            "the schedule has forward passes only, and the gradient of the pipeline is needed; add "
+            "backward passes B, or I and W"
+        )
+    verify_schedule(rows)
+    if not Dependencies(rows).has_transfers:
+        rows = add_transfers(rows)
+    used = {
+        (part.stage, part.kind)
+        for rank in range(ranks)
+        for action in rows.actions(rank)
+        for part in action.parts
+        if part.kind in COMPUTATIONS
+    }
+    fragments = {key: fragment for key, fragment in pipeline.fragments.items() if key in used}
+    return replace(pipeline, schedule=rows.to_csv(), fragments=fragments)
+
+
+def _rank_count(pipeline: StagedPipeline, module: Module) -> int:
+    axis: str = pipeline.op.attrs["axis"]
+    for mesh in module.meshes:
+        if axis in mesh.sizes:
+            return mesh.sizes[axis]
+    axes = ", ".join(f"{name}={size}" for mesh in module.meshes for name, size in mesh.axes)
+    raise stage_error(
+        f"the pipeline runs along the mesh axis {axis!r}, and "
+        + (f"the mesh has the axes {axes}" if axes else "the program has no mesh")
+        + f"; place the arguments on a mesh with an axis {axis!r}, one index for each row of "
+        "devices",
+        pipeline.op,
+    )
+
+
+def _rows_of(pipeline: StagedPipeline, ranks: int) -> PipelineSchedule:
+    text = pipeline.schedule
+    if text not in NAMED_SCHEDULES:
+        return PipelineSchedule.parse(text)
+    per_rank = pipeline.op.attrs.get("stages_per_rank") or None
+    if per_rank is None and NAMED_SCHEDULES[text].stages_per_rank is None:
+        per_rank = max(1, pipeline.stage_count // ranks)
+    return make_schedule(
+        text, ranks=ranks, microbatches=pipeline.microbatches, stages_per_rank=per_rank
+    )
+
+
+def _check_sizes(rows: PipelineSchedule, pipeline: StagedPipeline, ranks: int) -> None:
+    axis = pipeline.op.attrs["axis"]
+    if len(rows.rows) != ranks:
+        raise PipelineScheduleError(
+            f"the schedule has {count_noun(len(rows.rows), 'row')}, and the mesh axis {axis!r} has "
+            f"{count_noun(ranks, 'row')} of devices"
+        )
+    if rows.stage_count != pipeline.stage_count:
+        raise PipelineScheduleError(
+            f"the schedule has {count_noun(rows.stage_count, 'stage')}, and the program marks "
+            f"{pipeline.stage_count}; mark as many stages as the schedule has"
+        )
+    if rows.microbatch_count != pipeline.microbatches:
+        raise PipelineScheduleError(
+            f"the schedule has {count_noun(rows.microbatch_count, 'microbatch', 'microbatches')}, "
+            f"and the pipeline divides the batch into {pipeline.microbatches}"
+        )
+
+
+def _forward_only(rows: PipelineSchedule) -> PipelineSchedule:
+    """Return the forward passes and their transfers."""
+    kinds = (ActionKind.FORWARD, ActionKind.SEND_FORWARD, ActionKind.RECEIVE_FORWARD)
+
+    def chosen(actions: Iterable[Action]) -> list[Action]:
+        return [part for action in actions for part in action.parts if part.kind in kinds]
+
+    return schedule_of_rows([chosen(rows.actions(rank)) for rank in range(len(rows.rows))])

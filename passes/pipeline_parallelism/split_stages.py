@@ -1,0 +1,135 @@
+"""Split the loss of a pipeline into one forward fragment for each stage.
+
+before: `%loss = pipeline(%w0, %w1, %x, ...) : ... { (%w0, %w1, %x) => ... yield %1 }`
+after:  `%loss = staged-pipeline(%w0, %w1, %x, ..., fragments=["0F", "1F"]` `forward=[["h"]]`
+
+A value that a later stage uses is sent from stage to stage up to that one. Each stage has all
+arguments; operations that depend on arguments only are repeated in the stages that use them.
+"""
+
+from dataclasses import dataclass
+
+from shardir.ir.builder import UniqueNames, copy_op
+from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ops.control_flow.pipelines import pipeline, pipeline_stage
+from shardir.passes.autodiff.residuals import eliminate_dead_operations
+from shardir.passes.pipeline import Pass
+from shardir.passes.pipeline_parallelism.actions import ActionKind
+from shardir.passes.pipeline_parallelism.program import (
+    LOSS,
+    Fragment,
+    StagedPipeline,
+    argument_slot,
+    copy_of,
+    rewrite_pipelines,
+)
+from shardir.passes.pipeline_parallelism.stage_assignment import (
+    assign_stages,
+    count_stages,
+    stage_error,
+    stage_of_values,
+)
+
+
+@dataclass(frozen=True)
+class SplitStages(Pass, name="split-stages"):
+    """Replace each `pipeline` by a `staged-pipeline` with a forward fragment for each stage."""
+
+    def __call__(self, module: Module) -> Module:
+        return rewrite_pipelines(module, pipeline, _split)
+
+
+def _split(op: Op, function: Function) -> Op:
+    (block,) = op.blocks
+    (loss,) = block.returns
+    block = Block(block.params, eliminate_dead_operations(block.ops, [loss]), (loss,))
+    stages = assign_stages(block)
+    count = count_stages(block, stages, op)
+    stage_of = stage_of_values(block, stages)
+    if stage_of.get(loss) != count - 1:
+        raise stage_error(
+            f"the loss %{loss.name} does not depend on stage {count - 1}; compute it in the last "
+            "stage",
+            op,
+        )
+    values = _without_marks(block)
+    sent = _sent_values(block, stages, values, count)
+    fragments = {}
+    for stage in range(count):
+        received = sent[stage - 1] if stage else ()
+        gives = sent[stage] if stage < count - 1 else (values.get(loss, loss),)
+        fragment = _StageBuilder(block, stages, values).build(stage, received, gives)
+        fragments[stage, ActionKind.FORWARD] = fragment
+    names = tuple(tuple(value.name for value in each) for each in sent)
+    return StagedPipeline(op, fragments, names, (), op.attrs["schedule"]).to_op()
+
+
+def _without_marks(block: Block) -> dict[Value, Value]:
+    """Return the value that each result of a mark is equal to."""
+    same: dict[Value, Value] = {}
+    for op in block.ops:
+        if op.spec is pipeline_stage:
+            same[op.result] = same.get(op.operands[0], op.operands[0])
+    return same
+
+
+def _sent_values(
+    block: Block, stages: dict[Op, int | None], values: dict[Value, Value], count: int
+) -> list[tuple[Value, ...]]:
+    """Return the values that each stage but the last sends, in the order of their definitions."""
+    last: dict[Value, int] = {}
+    for op in block.ops:
+        stage = stages[op]
+        if stage is None or op.spec is pipeline_stage:
+            continue
+        for value in op.uses():
+            last[values.get(value, value)] = max(stage, last.get(values.get(value, value), 0))
+    loss = values.get(block.returns[0], block.returns[0])
+    last[loss] = count - 1
+    sent: list[tuple[Value, ...]] = [() for _ in range(count - 1)]
+    for op in block.ops:
+        stage = stages[op]
+        if stage is None or op.spec is pipeline_stage:
+            continue
+        for value in op.results:
+            for boundary in range(stage, last.get(value, stage)):
+                sent[boundary] = (*sent[boundary], value)
+    return sent
+
+
+class _StageBuilder:
+    """Collects the operations of one stage."""
+
+    def __init__(
+        self, block: Block, stages: dict[Op, int | None], values: dict[Value, Value]
+    ) -> None:
+        self.block, self.stages, self.values = block, stages, values
+        self.loss = values.get(block.returns[0], block.returns[0])
+
+    def build(
+        self, stage: int, received: tuple[Value, ...], gives: tuple[Value, ...]
+    ) -> Fragment:
+        own = [
+            op
+            for op in self.block.ops
+            if op.spec is not pipeline_stage and self.stages[op] in (stage, None)
+        ]
+        names = UniqueNames([value.name for value in received])
+        new: dict[Value, Value] = {value: copy_of(value) for value in received}
+        received_copies = [new[value] for value in received]
+        arguments = {param: copy_of(param) for param in self.block.params}
+        new.update(arguments)
+        ops = []
+        for op in own:
+            for x in dict.fromkeys(op.uses()):
+                if (same := self.values.get(x)) is not None and same in new:
+                    new[x] = new[same]
+            ops.append(copy_op(op, new, names))
+        returns = [new[value] for value in gives]
+        ops = list(eliminate_dead_operations(ops, returns))
+        used = {value for op in ops for value in op.uses()} | set(returns)
+        chosen = [(i, arguments[p]) for i, p in enumerate(self.block.params) if arguments[p] in used]
+        params = (*(value for _, value in chosen), *received_copies)
+        takes = (*(argument_slot(i) for i, _ in chosen), *(value.name for value in received))
+        given = tuple(LOSS if value is self.loss else value.name for value in gives)
+        return Fragment(Block(params, tuple(ops), tuple(returns)), takes, given)

@@ -1,0 +1,171 @@
+"""Pipeline parallelism: marks of stages, and programs that run in stages over microbatches.
+
+A `pipeline` is the form in which a program is traced: one block, the loss of one microbatch.
+Passes turn it into a `staged-pipeline`, which has one block for each pass of each stage
+(`shardir.passes.pipeline_parallelism`).
+"""
+
+from collections.abc import Sequence
+
+from shardir.ir.module import Block
+from shardir.ir.operation import Result, define_op
+from shardir.ir.types import INEXACT, TensorType
+from shardir.op_rules.factors import pointwise_rule
+from shardir.op_rules.tangents import linear_tangent
+
+Types = tuple[TensorType, ...]
+
+LOSS_REDUCTIONS = ("mean", "sum")
+"""The reductions of the losses of microbatches to one loss."""
+
+
+def _stage_type(x: TensorType, *, stage: int, result: Result) -> TensorType:
+    if stage < 0:
+        raise TypeError(f"stage={stage} must be at least 0")
+    return x
+
+
+pipeline_stage = define_op(
+    "pipeline-stage",
+    type=_stage_type,
+    factors=lambda x, *, stage, result: pointwise_rule([x.shape], [x.shape]),
+    reference=lambda x, *, stage, result: x,
+    vjp=lambda b, g, x, y, *, stage: (g,),
+    jvp=linear_tangent,
+    elementwise=True,
+)
+"""`x` in a stage of a pipeline: the stage computes the result, and operations that use it belong to
+this stage or a later one.
+
+Outside of a `pipeline` the mark has no meaning and is removed.
+"""
+
+
+def microbatch_type(x: TensorType, microbatches: int) -> TensorType:
+    """Return the type of one microbatch of an operand; raise `TypeError` if it does not divide."""
+    if x.rank == 0 or x.shape[0] % microbatches:
+        raise TypeError(
+            f"divides {x} into {microbatches} microbatches; the first dimension must be a "
+            f"multiple of {microbatches}"
+        )
+    return x.with_shape((x.shape[0] // microbatches, *x.shape[1:]))
+
+
+def _result_types(operands: Types, loss: TensorType, wrt: Sequence[int]) -> Types:
+    for i in wrt:
+        if not 0 <= i < len(operands) or operands[i].dtype not in INEXACT:
+            raise TypeError(f"wrt contains {i}, which is no floating-point operand")
+    return (loss, *(operands[i] for i in wrt))
+
+
+def _check_attributes(operands: Types, microbatches: int, batched: Sequence[int], reduction: str
+                      ) -> None:  # fmt: skip
+    if microbatches < 1:
+        raise TypeError(f"microbatches={microbatches} must be at least 1")
+    if reduction not in LOSS_REDUCTIONS:
+        raise TypeError(f"reduction={reduction} is not one of {', '.join(LOSS_REDUCTIONS)}")
+    if any(not 0 <= i < len(operands) for i in batched):
+        raise TypeError(f"batched={list(batched)} contains no operand of {len(operands)}")
+
+
+def block_operand_types(operands: Types, microbatches: int, batched: Sequence[int]) -> Types:
+    """Return the types that a pass over one microbatch takes for the operands."""
+    return tuple(
+        microbatch_type(x, microbatches) if i in batched else x for i, x in enumerate(operands)
+    )
+
+
+def _pipeline_type(
+    *operands: TensorType,
+    result: Result,
+    blocks: tuple[Block, ...],
+    microbatches: int,
+    schedule: str,
+    axis: str,
+    batched: tuple[int, ...] = (),
+    wrt: tuple[int, ...] = (),
+    reduction: str = "mean",
+    stages_per_rank: int = 0,
+) -> Types:
+    if len(blocks) != 1:
+        raise TypeError(f"has one block, got {len(blocks)}")
+    _check_attributes(operands, microbatches, batched, reduction)
+    (block,) = blocks
+    expected = block_operand_types(operands, microbatches, batched)
+    if (types := tuple(value.type for value in block.params)) != expected:
+        raise TypeError(f"its block takes ({_text(types)}), wanted ({_text(expected)})")
+    if block.captures():
+        raise TypeError(f"its block captures %{block.captures()[0].name}; pass it as an operand")
+    if len(block.returns) != 1 or block.returns[0].type.shape:
+        types = tuple(value.type for value in block.returns)
+        raise TypeError(f"its block returns ({_text(types)}), wanted one scalar")
+    return _result_types(operands, block.returns[0].type, wrt)
+
+
+def _text(types: Types) -> str:
+    return ", ".join(map(str, types))
+
+
+pipeline = define_op("pipeline", type=_pipeline_type, blocks=1)
+"""The loss over all microbatches, and its gradients with respect to the operands `wrt`.
+
+The block computes the loss of one microbatch: of one part of each operand in `batched`, which are
+divided along their first dimensions, and of the other operands. `reduction` combines the losses.
+`schedule` is the name of a schedule, or its text in torch's notation; the rows of devices along the
+mesh axis `axis` compute the stages.
+"""
+
+Names = tuple[str, ...]
+
+
+def _staged_type(
+    *operands: TensorType,
+    result: Result,
+    blocks: tuple[Block, ...],
+    microbatches: int,
+    schedule: str,
+    axis: str,
+    fragments: Names,
+    takes: tuple[Names, ...],
+    gives: tuple[Names, ...],
+    forward: tuple[Names, ...] = (),
+    backward: tuple[Names, ...] = (),
+    batched: tuple[int, ...] = (),
+    wrt: tuple[int, ...] = (),
+    reduction: str = "mean",
+    stages_per_rank: int = 0,
+) -> Types:
+    _check_attributes(operands, microbatches, batched, reduction)
+    if not len(blocks) == len(fragments) == len(takes) == len(gives):
+        raise TypeError(
+            f"has {len(blocks)} blocks, {len(fragments)} fragments, {len(takes)} takes and "
+            f"{len(gives)} gives; there is one of each for each block"
+        )
+    loss: TensorType | None = None
+    for name, block, taken, given in zip(fragments, blocks, takes, gives, strict=True):
+        if len(block.params) != len(taken) or len(block.returns) != len(given):
+            raise TypeError(
+                f"fragment {name} takes {len(block.params)} values and returns "
+                f"{len(block.returns)}, and {len(taken)} and {len(given)} are named"
+            )
+        if block.captures():
+            raise TypeError(f"fragment {name} captures %{block.captures()[0].name}")
+        for value, slot in zip(block.returns, given, strict=True):
+            if slot == "loss":
+                loss = value.type
+    if loss is None:
+        raise TypeError('has no fragment that returns the "loss"')
+    return _result_types(operands, loss, wrt)
+
+
+staged_pipeline = define_op("staged-pipeline", type=_staged_type, blocks=-1)
+"""A `pipeline` whose stages are separate blocks.
+
+`fragments` names the pass of each block: `2F` is the forward pass of stage 2, `2B` the backward
+pass, `2I` and `2W` the gradients of its input and of its weights. `takes` and `gives` name the
+values that each block takes and returns, of one microbatch: `argument 3` is an operand, `gradient
+3` a term of its gradient, `loss` a term of the loss. All other values stay in the stage, or are
+sent: `forward` names the values that each stage sends to the next one, `backward` those whose
+cotangents each stage but the first sends to the stage before. The cotangent of `h` is taken as
+`h.grad` and given as `h.grad.in`.
+"""
