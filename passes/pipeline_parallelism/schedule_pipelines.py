@@ -46,7 +46,10 @@ def _schedule(pipeline: StagedPipeline, module: Module) -> StagedPipeline:
     rows = _rows_of(pipeline, ranks)
     _check_sizes(rows, pipeline, ranks)
     has_gradients = any(
-        part.kind.is_backward for rank in range(ranks) for a in rows.actions(rank) for part in a.parts
+        part.kind.is_backward
+        for rank in range(ranks)
+        for a in rows.actions(rank)
+        for part in a.parts
     )
     if not pipeline.wrt:
         rows = _forward_only(rows)

@@ -106,9 +106,7 @@ class _StageBuilder:
         self.block, self.stages, self.values = block, stages, values
         self.loss = values.get(block.returns[0], block.returns[0])
 
-    def build(
-        self, stage: int, received: tuple[Value, ...], gives: tuple[Value, ...]
-    ) -> Fragment:
+    def build(self, stage: int, received: tuple[Value, ...], gives: tuple[Value, ...]) -> Fragment:
         own = [
             op
             for op in self.block.ops
@@ -128,7 +126,9 @@ class _StageBuilder:
         returns = [new[value] for value in gives]
         ops = list(eliminate_dead_operations(ops, returns))
         used = {value for op in ops for value in op.uses()} | set(returns)
-        chosen = [(i, arguments[p]) for i, p in enumerate(self.block.params) if arguments[p] in used]
+        chosen = [
+            (i, arguments[p]) for i, p in enumerate(self.block.params) if arguments[p] in used
+        ]
         params = (*(value for _, value in chosen), *received_copies)
         takes = (*(argument_slot(i) for i, _ in chosen), *(value.name for value in received))
         given = tuple(LOSS if value is self.loss else value.name for value in gives)

@@ -33,9 +33,7 @@ class Inline(Pass, name="inline"):
 
 def inline_regions(function: Function) -> Function:
     """Return the function without regions and without checkpoint names."""
-    if not any(
-        op.spec in INLINED_REGIONS or op.spec in _MARKS for op in function.body.walk()
-    ):
+    if not any(op.spec in INLINED_REGIONS or op.spec in _MARKS for op in function.body.walk()):
         return function
     new: dict[Value, Value] = {}
     body = replace(function.body, ops=_inline_operations(function.body.ops, new))

@@ -51,6 +51,7 @@ from shardir.frontend.shardings.devices import abstract_device_error, is_abstrac
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
 from shardir.ir.module import Module
+from shardir.ops.control_flow.pipelines import pipeline
 from shardir.passes.pass_aliases import current_name
 from shardir.passes.pipeline import (
     DEFAULT_PIPELINE,
@@ -76,6 +77,16 @@ def default_pipeline(plan: LoweredProgram | None = None) -> Pipeline:
         options["reshard"]["uneven"] = str(plan.uneven)
     chosen = [replace(step, **options.get(step.name, {})) for step in steps.passes]
     return Pipeline(tuple(chosen))
+
+
+def _compile_pipelines(plan: LoweredProgram) -> Module:
+    """Return the lowered module with calls of compiled pipelines."""
+    if not any(op.spec is pipeline for op in plan.module.main.body.ops):
+        return plan.module
+    # Imported late for start-up time: few programs have pipelines.
+    from shardir.frontend.pipelines.compile import compile_pipelines
+
+    return compile_pipelines(plan.module, plan.devices)
 
 
 class AbstractExecutable(Executable):
@@ -190,7 +201,7 @@ class Runnable:
             progress_observer(steps),
         )
         chosen = combine_observers(*(watch for watch in watching if watch is not None))
-        self.module: Module = steps(plan.module, chosen)
+        self.module: Module = steps(_compile_pipelines(plan), chosen)
         if self.module.meshes and self.module.main.spmd is None:
             raise PipelineError(
                 f"the pipeline {str(steps)!r} leaves {plan.module.main.name} unpartitioned; extend "

@@ -1,0 +1,121 @@
+"""Compile pipelines: each becomes a call of a runtime that has its fragments and its schedule.
+
+before: `%loss, %w.grad = staged-pipeline(%w, %x, ...)`
+after:  `%loss, %w.grad = pure-callback(%w, %x, function="pipeline")`
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shardir.frontend.pipelines.fragments import (
+    FragmentCompiler,
+    PartitionedFragment,
+    partition_fragment,
+    row_mesh,
+    row_sharding,
+)
+from shardir.frontend.pipelines.runtime import PipelineRuntime
+from shardir.frontend.shardings.devices import Device
+from shardir.ir.host_function import HostFunction
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Function, Module, Op, Value
+from shardir.ir.sharding import Sharding
+from shardir.ops.control_flow.host_callbacks import pure_callback
+from shardir.ops.control_flow.pipelines import staged_pipeline
+from shardir.passes.pipeline import Pipeline
+from shardir.passes.pipeline_parallelism.actions import ActionKind
+from shardir.passes.pipeline_parallelism.program import (
+    FragmentKey,
+    StagedPipeline,
+    given_cotangent,
+    received_cotangent,
+    rewrite_pipelines,
+    slot_number,
+)
+from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule
+
+PIPELINE_PASSES = "split-stages,split-backward,schedule-pipelines"
+"""The passes from a traced pipeline to its fragments and its schedule."""
+
+
+def stage_pipelines(module: Module) -> Module:
+    """Return the module with each pipeline split into stages and scheduled."""
+    return Pipeline.parse(PIPELINE_PASSES)(module)
+
+
+def compile_pipelines(module: Module, devices: Sequence[Device]) -> Module:
+    """Return the module with each pipeline compiled and replaced by a call of its runtime."""
+
+    def rewritten(op: Op, function: Function) -> Op:
+        runtime = _compile(StagedPipeline.of(op), _mesh_with(op, module), devices)
+        attrs = {"function": HostFunction("pipeline", runtime), "method": "none"}
+        return replace(op, spec=pure_callback, attrs=attrs, blocks=())
+
+    return rewrite_pipelines(stage_pipelines(module), staged_pipeline, rewritten)
+
+
+def _mesh_with(op: Op, module: Module) -> Mesh:
+    return next(mesh for mesh in module.meshes if op.attrs["axis"] in mesh.sizes)
+
+
+def devices_of_row(mesh: Mesh, axis: str, row: int, devices: Sequence[Device]) -> list[Device]:
+    """Return the devices with the index `row` along `axis`, in row-major order of the others."""
+    return [
+        device
+        for point, device in zip(mesh.coordinates(), devices, strict=True)
+        if point[axis] == row
+    ]
+
+
+def _compile(pipeline: StagedPipeline, mesh: Mesh, devices: Sequence[Device]) -> PipelineRuntime:
+    axis = pipeline.op.attrs["axis"]
+    schedule = PipelineSchedule.parse(pipeline.schedule)
+    shardings = _ValueShardings(pipeline, row_mesh(mesh, axis), axis)
+    stages = range(pipeline.stage_count)
+    backward = (ActionKind.BACKWARD, ActionKind.INPUT_GRADIENT, ActionKind.WEIGHT_GRADIENT)
+    order = [(stage, ActionKind.FORWARD) for stage in stages]
+    order += [(stage, kind) for stage in reversed(stages) for kind in backward]
+    # The rows of one process share their compiled fragments.
+    compiler = FragmentCompiler(devices_of_row(mesh, axis, 0, devices))
+    compiled = {
+        key: compiler(shardings.partition(key)) for key in order if key in pipeline.fragments
+    }
+    return PipelineRuntime(pipeline, schedule, compiled)
+
+
+class _ValueShardings:
+    """The shardings of the values of a pipeline on the mesh of a row, by stage and name.
+
+    Fragments are partitioned in the order in which a microbatch passes them, so that each receives
+    values with the sharding with which they are sent.
+    """
+
+    def __init__(self, pipeline: StagedPipeline, mesh: Mesh | None, axis: str) -> None:
+        self.pipeline, self.mesh, self.axis = pipeline, mesh, axis
+        self._known: dict[tuple[int, str], Sharding | None] = {}
+
+    def partition(self, key: FragmentKey) -> PartitionedFragment:
+        """Return the partitioned fragment, and record the shardings of its results."""
+        stage, _ = key
+        fragment = self.pipeline.fragments[key]
+        given = [
+            self._of(stage, slot, param)
+            for slot, param in zip(fragment.takes, fragment.block.params, strict=True)
+        ]
+        made = partition_fragment(fragment, given, self.mesh)
+        for slot, sharding in zip(fragment.gives, made.results, strict=True):
+            self._known[stage, slot] = sharding
+            if stage + 1 < self.pipeline.stage_count and slot in self.pipeline.forward[stage]:
+                self._known[stage + 1, slot] = sharding
+        for name in self.pipeline.backward[stage - 1] if stage and self.pipeline.backward else ():
+            if given_cotangent(name) in fragment.gives:
+                sent = self._known[stage, given_cotangent(name)]
+                self._known[stage - 1, received_cotangent(name)] = sent
+        return made
+
+    def _of(self, stage: int, slot: str, param: Value) -> Sharding | None:
+        number = slot_number(slot, "argument")
+        if number is None:
+            return self._known.get((stage, slot))
+        operand = self.pipeline.op.operands[number]
+        return row_sharding(operand.sharding, param.type, self.axis, self.mesh)

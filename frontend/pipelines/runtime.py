@@ -1,0 +1,247 @@
+"""The runtime of a pipeline: it runs the rows of a schedule.
+
+Each row of devices runs its actions in order. An action calls a compiled fragment, sends values to
+another row, or waits for values from one. A value lives from the fragment that gives it to the last
+action of its microbatch that needs it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from shardir.backends.base import Storage
+from shardir.errors import ShardirError
+from shardir.frontend.pipelines.accumulation import OrderedSum
+from shardir.frontend.pipelines.fragments import CompiledFragment
+from shardir.frontend.pipelines.recording import PipelineEvent, record_event
+from shardir.frontend.pipelines.transport import LocalTransport, Transport
+from shardir.ir.types import NumpyArray
+from shardir.passes.pipeline_parallelism.actions import COMPUTATIONS, Action, ActionKind
+from shardir.passes.pipeline_parallelism.program import (
+    LOSS,
+    FragmentKey,
+    StagedPipeline,
+    given_cotangent,
+    received_cotangent,
+    slot_number,
+)
+from shardir.passes.pipeline_parallelism.progress import RECEIVE_OF, SEND_OF, matching_transfer
+from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule
+
+F = ActionKind.FORWARD
+Sums = dict[tuple[int, str], OrderedSum]
+"""The sums over microbatches by stage and name: `loss`, or a gradient of an operand."""
+
+
+class PipelineRunError(ShardirError, RuntimeError):
+    """An action of a pipeline failed."""
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """The values that each action takes from and gives to the values of its microbatch."""
+
+    pipeline: StagedPipeline
+    schedule: PipelineSchedule
+
+    def sent(self, action: Action) -> tuple[str, ...]:
+        """Return the names under which the stage of a send has the values to send."""
+        if action.kind is ActionKind.SEND_FORWARD:
+            return self.pipeline.forward[action.stage]
+        return tuple(map(given_cotangent, self.pipeline.backward[action.stage - 1]))
+
+    def received(self, action: Action) -> tuple[str, ...]:
+        """Return the names under which the stage of a receive takes the values."""
+        if action.kind is ActionKind.RECEIVE_FORWARD:
+            return self.pipeline.forward[action.stage - 1]
+        return tuple(map(received_cotangent, self.pipeline.backward[action.stage]))
+
+    def send_within_rank(self, part: Action) -> Action | None:
+        """Return the send that a computation stands for if its rank has the next stage too."""
+        ranks = self.schedule.rank_of_stage
+        is_forward = part.kind is F
+        if not is_forward and not part.kind.is_backward:
+            return None
+        following = part.stage + (1 if is_forward else -1)
+        if ranks.get(following) != ranks[part.stage]:
+            return None
+        kind = ActionKind.SEND_FORWARD if is_forward else ActionKind.SEND_BACKWARD
+        return Action(part.stage, kind, part.microbatch)
+
+    def needed(self, part: Action) -> tuple[str, ...]:
+        """Return the names that a single action takes from the values of its microbatch."""
+        if part.kind in COMPUTATIONS:
+            return self.pipeline.fragments[part.stage, part.kind].takes
+        return self.sent(part) if part.kind in RECEIVE_OF else ()
+
+
+class PipelineRuntime:
+    """Runs a scheduled pipeline on arrays; it is the function of a callback."""
+
+    def __init__(
+        self,
+        pipeline: StagedPipeline,
+        schedule: PipelineSchedule,
+        fragments: Mapping[FragmentKey, CompiledFragment],
+    ) -> None:
+        self.pipeline, self.schedule, self.fragments = pipeline, schedule, fragments
+        self.wiring = Wiring(pipeline, schedule)
+        self.ranks = range(len(schedule.rows))
+        self._rows = {rank: _row_with_lifetimes(self.wiring, rank) for rank in self.ranks}
+
+    def __call__(self, *arrays: NumpyArray) -> list[Any]:
+        """Return the loss and the gradients of the pipeline for its operands."""
+        transport: Transport = LocalTransport()
+        sums: Sums = {}
+        runs = [_RowRun(self, rank, self._rows[rank], arrays, transport, sums)
+                for rank in self.ranks]  # fmt: skip
+        while not all(run.has_ended for run in runs):
+            if not any([run.advance() for run in runs]):
+                waiting = ", ".join(f"rank {r.rank} at {r.action}" for r in runs if not r.has_ended)
+                raise PipelineRunError(f"no rank of the pipeline can continue: {waiting}")
+        return self._results(sums)
+
+    def _results(self, sums: Sums) -> list[Any]:
+        results = self.pipeline.op.results
+        stages = range(self.pipeline.stage_count)
+        last = self.pipeline.stage_count - 1
+        loss = sums[last, LOSS].total(self.pipeline.microbatches)
+        scale = np.asarray(self.pipeline.loss_scale, loss.dtype)
+        outs: list[Any] = [np.asarray(loss * scale)]
+        for number, result in zip(self.pipeline.wrt, results[1:], strict=True):
+            # A weight of several stages: its gradient is summed once, in the order of the stages.
+            slot = f"gradient {number}"
+            terms = [sums[stage, slot].total(self.pipeline.microbatches)
+                     for stage in stages if (stage, slot) in sums]  # fmt: skip
+            total = terms[0] if terms else np.zeros(result.type.shape, result.type.numpy)
+            for term in terms[1:]:
+                total = total + term
+            outs.append(total)
+        return outs
+
+
+@dataclass(frozen=True)
+class _ScheduledAction:
+    """An action with the names that no later action of its rank needs, by stage and microbatch."""
+
+    action: Action
+    last_uses: tuple[tuple[tuple[int, int | None], str], ...]
+
+
+def _row_with_lifetimes(wiring: Wiring, rank: int) -> tuple[_ScheduledAction, ...]:
+    needed: set[tuple[tuple[int, int | None], str]] = set()
+    row = []
+    for action in reversed([*wiring.schedule.actions(rank)]):
+        used = {
+            ((part.stage, part.microbatch), name)
+            for part in action.parts
+            for name in wiring.needed(part)
+            if slot_number(name, "argument") is None
+        }
+        row.append(_ScheduledAction(action, tuple(sorted(used - needed))))
+        needed |= used
+    return tuple(reversed(row))
+
+
+class _RowRun:
+    """One run of the row of a rank."""
+
+    def __init__(
+        self,
+        runtime: PipelineRuntime,
+        rank: int,
+        row: Sequence[_ScheduledAction],
+        arrays: Sequence[NumpyArray],
+        transport: Transport,
+        sums: Sums,
+    ) -> None:
+        self.runtime, self.rank, self.row, self.arrays = runtime, rank, row, arrays
+        self.transport, self.sums = transport, sums
+        self.position = 0
+        self.values: dict[tuple[int, int | None], dict[str, Storage]] = {}
+
+    @property
+    def has_ended(self) -> bool:
+        """True if all actions of the row have run."""
+        return self.position == len(self.row)
+
+    @property
+    def action(self) -> Action:
+        """The next action."""
+        return self.row[self.position].action
+
+    def advance(self) -> bool:
+        """Run actions until one waits; return whether any has run."""
+        start = self.position
+        while not self.has_ended:
+            scheduled = self.row[self.position]
+            try:
+                ran = all([self._run(part) for part in scheduled.action.parts])
+            except Exception as error:
+                error.add_note(f"while rank {self.rank} of the pipeline ran {scheduled.action}")
+                raise
+            if not ran:
+                break
+            for key, name in scheduled.last_uses:
+                self.values[key].pop(name, None)
+                if not self.values[key]:
+                    del self.values[key]
+            self.position += 1
+        return self.position > start
+
+    def _run(self, part: Action) -> bool:
+        """Run a single action; return whether it has run, or else waits for a message."""
+        start = perf_counter()
+        size = 0
+        own = self.values.setdefault((part.stage, part.microbatch), {})
+        if part.kind in COMPUTATIONS:
+            self._compute(part, own)
+        elif part.kind in RECEIVE_OF:
+            values = [own[name] for name in self.runtime.wiring.sent(part)]
+            size = sum(value.array.nbytes for value in values)
+            self.transport.send(part, values)
+        elif part.kind in SEND_OF:
+            received = self.transport.receive(matching_transfer(part))
+            if received is None:
+                return False
+            own.update(zip(self.runtime.wiring.received(part), received, strict=True))
+        record_event(PipelineEvent(self.rank, part, start, perf_counter(), size))
+        return True
+
+    def _compute(self, part: Action, own: dict[str, Storage]) -> None:
+        pipeline = self.runtime.pipeline
+        key = part.stage, part.kind
+        fragment = pipeline.fragments[key]
+        args = [
+            own[name]
+            if (number := slot_number(name, "argument")) is None
+            else self._argument(number, part)
+            for name in fragment.takes
+        ]
+        for name, value in zip(fragment.gives, self.runtime.fragments[key](args), strict=True):
+            if name == LOSS or slot_number(name, "gradient") is not None:
+                total = self.sums.setdefault((part.stage, name), OrderedSum())
+                assert part.microbatch is not None
+                total.add(part.microbatch, value.array)
+            else:
+                own[name] = value
+        send = self.runtime.wiring.send_within_rank(part)
+        if send is not None:
+            receive = matching_transfer(send)
+            there = self.values.setdefault((receive.stage, receive.microbatch), {})
+            names = self.runtime.wiring.received(receive)
+            there.update({
+                name: own[sent]
+                for name, sent in zip(names, self.runtime.wiring.sent(send), strict=True)
+            })  # fmt: skip
+
+    def _argument(self, number: int, part: Action) -> Storage:
+        array = self.arrays[number]
+        if number in self.runtime.pipeline.batched:
+            assert part.microbatch is not None
+            size = len(array) // self.runtime.pipeline.microbatches
+            array = array[part.microbatch * size : (part.microbatch + 1) * size]
+        return Storage.of(array)
