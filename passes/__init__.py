@@ -18,6 +18,7 @@ from shardir.passes.collectives.uniform_control_flow import UniformControlFlow a
 from shardir.passes.fusion.fuse import Fuse as Fuse
 from shardir.passes.partitioning.partition import Partition as Partition
 from shardir.passes.pipeline import PASSES as PASSES, Pass as Pass, Pipeline as Pipeline
+from shardir.passes.pipeline_parallelism.inline_pipelines import InlinePipelines as InlinePipelines
 from shardir.passes.pipeline_parallelism.schedule_pipelines import (
     SchedulePipelines as SchedulePipelines,
 )

@@ -32,5 +32,6 @@ class OrderedSum:
 
     def total(self, microbatches: int) -> NumpyArray:
         """Return the sum of the terms of all microbatches."""
-        assert self._sum is not None and self._next == microbatches, "a term is missing"
+        assert self._sum is not None
+        assert self._next == microbatches, "a term is missing"
         return self._sum

@@ -3,13 +3,16 @@
 The blocks of the operation are fragments: one pass of one stage over one microbatch.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
+from shardir.ir.builder import UniqueNames, copy_op
 from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ir.operation import OpSpec
 from shardir.ops.control_flow.pipelines import pipeline, staged_pipeline
 from shardir.passes.pipeline_parallelism.actions import ActionKind, parse_action
+from shardir.passes.rewriting import all_values
 
 FragmentKey = tuple[int, ActionKind]
 """The stage and the kind of a fragment."""
@@ -68,7 +71,7 @@ class StagedPipeline:
     """The values that each stage but the last sends to the next one."""
     backward: tuple[tuple[str, ...], ...] = ()
     """The values whose cotangents each stage but the first sends to the one before it."""
-    schedule: str = field(default="")
+    schedule: str = ""
     """The name of the schedule, or its text."""
 
     @staticmethod
@@ -145,16 +148,38 @@ def has_pipelines(module: Module) -> bool:
     return any(op.spec in (pipeline, staged_pipeline) for op in module.main.body.ops)
 
 
-def rewrite_pipelines(module: Module, spec: Any, rewritten: Any) -> Module:
-    """Return the module with `rewritten(op, function)` for each operation `spec` of its functions."""
+def rewrite_pipelines(
+    module: Module, spec: OpSpec, rewritten: Callable[[Op, Function], Op]
+) -> Module:
+    """Return the module with `rewritten(op, function)` for each operation `spec`.
+
+    The values in the blocks of the new operation get names that are unique in the function.
+    """
 
     def function(old: Function) -> Function:
         if not any(op.spec is spec for op in old.body.ops):
             return old
-        ops = tuple(rewritten(op, old) if op.spec is spec else op for op in old.body.ops)
-        return replace(old, body=replace(old.body, ops=ops))
+        names = UniqueNames(
+            [value.name for value in old.body.values()]
+            + [v.name for op in old.body.ops if op.spec is not spec
+               for block in op.blocks for v in all_values(block)]
+        )  # fmt: skip
+        ops = []
+        for op in old.body.ops:
+            if op.spec is spec:
+                op = rewritten(op, old)
+                op = replace(op, blocks=tuple(_copy_block(block, names) for block in op.blocks))
+            ops.append(op)
+        return replace(old, body=replace(old.body, ops=tuple(ops)))
 
     return replace(module, functions=tuple(map(function, module.functions)))
+
+
+def _copy_block(block: Block, names: UniqueNames) -> Block:
+    new = {value: replace(value, name=names.fresh(value.name)) for value in block.params}
+    params = tuple(new.values())
+    ops = tuple([copy_op(op, new, names) for op in block.ops])
+    return Block(params, ops, tuple([new[value] for value in block.returns]))
 
 
 def staged_pipelines(module: Module) -> Iterator[StagedPipeline]:

@@ -1,7 +1,7 @@
 """State the schedule of each staged pipeline as rows of actions with transfers.
 
-before: `%loss = staged-pipeline(..., schedule="1f1b", ...)` on a mesh with `pipe=2`
-after:  the same with `schedule="0F0,0SEND_F0,...` `1RECV_F0,1F0,1B0,...`
+before: `%loss, %v.grad, %w.grad = pipeline(%v, %w, %x, ... schedule="1f1b", ...`
+after:  `%loss, %v.grad, %w.grad = staged-pipeline(%v, %w, %x, ... schedule="0F0,0SEND_F0,...`
 
 Fragments that the schedule does not use are removed.
 """

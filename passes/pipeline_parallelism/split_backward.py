@@ -1,7 +1,8 @@
 """Add backward fragments to the stages of a pipeline.
 
-before: `%loss, %w0.grad, %w1.grad = staged-pipeline(...)` with `fragments=["0F", "1F"]`
-after:  the same with `fragments=["0F", "0B", "0I", "0W", "1F", "1B", "1I", "1W"]`
+before: `%loss, %v.grad, %w.grad = pipeline(%v, %w, %x, ...`
+after:  `%loss, %v.grad, %w.grad = staged-pipeline(%v, %w, %x, ... fragments=["0F", "0B", "0I", "0W",
+        "1F", "1B", "1I", "1W"], ... backward=[["h"]]) ...`
 
 The backward pass of a stage takes the residuals of its forward pass and the cotangents of the
 values that the stage sends. It is one fragment B, or two: I computes the cotangents of the values
@@ -59,7 +60,7 @@ class SplitBackward(Pass, name="split-backward"):
 
 def _add_backward(pipeline: StagedPipeline, form: str) -> StagedPipeline:
     wrt = set(pipeline.wrt)
-    if not wrt:
+    if not wrt or any(kind is not F for _, kind in pipeline.fragments):
         return pipeline
     fragments: dict[FragmentKey, Fragment] = {}
     backward: list[tuple[str, ...]] = []
@@ -105,8 +106,8 @@ class _StageGradient:
         for value in forward.returns[count:]:
             slot_of.setdefault(value, value.name)
             residuals.append(slot_of[value])
-        saved = [value for value in dict.fromkeys(forward.returns[count:])
-                 if value not in forward.params and value not in forward.returns[:count]]  # fmt: skip
+        known = {*forward.params, *forward.returns[:count]}
+        saved = [value for value in dict.fromkeys(forward.returns[count:]) if value not in known]
         self.forward = Fragment(
             replace(forward, returns=(*forward.returns[:count], *saved)),
             stage.takes,

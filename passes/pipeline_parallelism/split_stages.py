@@ -1,7 +1,7 @@
 """Split the loss of a pipeline into one forward fragment for each stage.
 
-before: `%loss = pipeline(%w0, %w1, %x, ...) : ... { (%w0, %w1, %x) => ... yield %1 }`
-after:  `%loss = staged-pipeline(%w0, %w1, %x, ..., fragments=["0F", "1F"]` `forward=[["h"]]`
+before: `%loss = pipeline(%v, %w, %x, ...`
+after:  `%loss = staged-pipeline(%v, %w, %x, ... fragments=["0F", "1F"], ... forward=[["h"]], ...`
 
 A value that a later stage uses is sent from stage to stage up to that one. Each stage has all
 arguments; operations that depend on arguments only are repeated in the stages that use them.

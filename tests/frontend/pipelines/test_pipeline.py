@@ -10,9 +10,9 @@ import shardir as sd
 from shardir.frontend.pipelines.recording import PipelineRecord, record_pipelines
 from shardir.passes.pipeline_parallelism.named_schedules import NAMED_SCHEDULES
 from tests.frontend.pipelines.models import (
+    BATCH,
     LENGTH,
     WIDTH,
-    BATCH,
     mlp_arguments,
     mlp_loss,
     place,
