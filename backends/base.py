@@ -161,6 +161,17 @@ class Backend(ABC):
         return self.compile(lowered())
 
 
+class PendingMessage(ABC):
+    """A message between two processes that has been started."""
+
+    received: Array
+    """The bytes of a received message, once it has finished; empty for a sent one."""
+
+    @abstractmethod
+    def has_finished(self) -> bool:
+        """Return whether the message has been sent or received."""
+
+
 class ProcessLink(ABC):
     """The communication of a process with the others that run the same program.
 
@@ -194,6 +205,21 @@ class ProcessLink(ABC):
     ) -> list[bytes]:
         """Return the row of each of `processes` (default: all), in their order; this is one of
         them."""
+
+    @abstractmethod
+    def start_send(self, row: Array, target: int, tag: int, what: str) -> PendingMessage:
+        """Start to send bytes to a process, which receives them with the same tag.
+
+        The array must not be written to until the message has finished.
+        """
+
+    @abstractmethod
+    def start_receive(self, size: int, source: int, tag: int, what: str) -> PendingMessage:
+        """Start to receive a number of bytes from a process."""
+
+    @abstractmethod
+    def wait_for_any(self, messages: Sequence[PendingMessage]) -> None:
+        """Return when one of the messages has finished; end the job if none can finish."""
 
     @abstractmethod
     def exchange(

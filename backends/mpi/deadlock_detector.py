@@ -88,6 +88,12 @@ class DeadlockDetector:
             # An answer must not list a message that has arrived before the request.
             return self._find_deadlock(find_lacking(), find_sending(), tag, where)
 
+    def ended_processes(self) -> frozenset[int]:
+        """Return the processes that have announced their end."""
+        with self._lock:
+            self._listen()
+            return frozenset(self._ended)
+
     def _find_deadlock(
         self,
         lacking: tuple[int, ...],

@@ -10,8 +10,9 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, NoReturn
 from zlib import crc32
@@ -71,6 +72,12 @@ class MessageChannel:
         self.notes = DeadlockDetector(comm.Dup(), self.process_name)
         self._recent: deque[str] = deque(maxlen=MAX_LISTED_EXCHANGES)
         self._in_flight: dict[int, PostedMessages] = {}
+
+    def duplicate(self) -> "MessageChannel":
+        """Return a channel whose tags do not conflict with those of this one."""
+        other = copy(self)
+        other.comm = self.comm.Dup()
+        return other
 
     def process_name(self, process: int) -> str:
         """Return the name of a process in errors."""
@@ -135,17 +142,42 @@ class MessageChannel:
         if not self._recent or self._recent[-1] != what:  # One exchange may take several messages.
             self._recent.append(what)
 
+    def has_finished(self, posted: PostedMessages) -> bool:
+        """Return whether messages have been sent and received; if so, they need no wait."""
+        if not MPI.Request.Testall(posted.requests):
+            return False
+        self._in_flight.pop(id(posted), None)
+        return True
+
+    def wait_for_any(self, posted: Sequence[PostedMessages]) -> None:
+        """Return when one of several exchanges has finished; end the job if none can finish."""
+
+        def has_any() -> bool:
+            return any(MPI.Request.Testall(each.requests) for each in posted)
+
+        if len(posted) == 1:
+            self._wait(posted[0])
+        elif not has_any():
+            self._poll(has_any, lambda waited, known: self._check_any(posted, waited))
+
     def _wait(self, posted: PostedMessages) -> None:
+        self._poll(
+            lambda: MPI.Request.Testall(posted.requests),
+            lambda waited, known: self._check_status(posted, waited, known),
+        )
+
+    def _poll(self, done: Callable[[], bool], check: Callable[[float, str], str]) -> None:
+        """Return when `done()` is true; `check(seconds, result of the last check)` at intervals."""
         start = time.monotonic()
         look, nap, polls, news = start + STATUS_CHECK_SECONDS, NAP_SECONDS, 0, ""
-        while not MPI.Request.Testall(posted.requests):
+        while not done():
             polls += 1
             if polls < POLLS_BEFORE_YIELD:
                 continue
             now = time.monotonic()
             if now >= look:
                 look = now + STATUS_CHECK_SECONDS
-                news = self._check_status(posted, now - start, news)
+                news = check(now - start, news)
             if (
                 not self.yields_core and now - start < SPIN_SECONDS
             ) or polls < 2 * POLLS_BEFORE_YIELD:
@@ -175,6 +207,24 @@ class MessageChannel:
                 "if others need longer, set SHARDIR_COMM_TIMEOUT to more seconds"
             )
         return news
+
+    def _check_any(self, posted: Sequence[PostedMessages], waited: float) -> str:
+        """End the job if the sender of each exchange has ended, or after the timeout."""
+        lacking = [_unfinished(each.sources) for each in posted]
+        ended = self.notes.ended_processes()
+        if all(processes and ended.issuperset(processes) for processes in lacking):
+            name = self.process_name(lacking[0][0])
+            self.fail(
+                f"{self._describe_wait(posted[0])} waits for ever: {name} has ended its program"
+            )
+        if waited > self.seconds:
+            names = dict.fromkeys(self.process_name(p) for each in lacking for p in each)
+            self.fail(
+                f"{self._describe_wait(posted[0])} timed out after {self.seconds:g} s, waiting for "
+                f"{', '.join(names)}; "
+                "if others need longer, set SHARDIR_COMM_TIMEOUT to more seconds"
+            )
+        return ""
 
     def _sent_tags(self) -> tuple[tuple[int, int], ...]:
         """Return the receiver and the tag of each message that is being sent."""

@@ -12,11 +12,11 @@ from zlib import crc32
 import numpy as np
 from mpi4py import MPI
 
-from shardir.backends.base import Array, ProcessLink
+from shardir.backends.base import Array, PendingMessage, ProcessLink
 from shardir.backends.cpu.threads.workers import share_cores
 from shardir.backends.mpi.deadlock_detector import ExecutionPoint
 from shardir.backends.mpi.heartbeat import Heartbeat
-from shardir.backends.mpi.messages import MessageChannel, end_job
+from shardir.backends.mpi.messages import MessageChannel, PostedMessages, end_job
 from shardir.backends.mpi.program_agreement import (
     DisagreementError,
     ProgramIdentity,
@@ -30,6 +30,19 @@ MAX_DESCRIPTION_CHARACTERS = 200
 """Maximum characters of the description of an operation that is sent to other processes."""
 
 
+class PostedMessage(PendingMessage):
+    """A message in flight."""
+
+    def __init__(self, channel: MessageChannel, posted: PostedMessages, received: Array) -> None:
+        self.channel, self.posted, self.received = channel, posted, received
+
+    def has_finished(self) -> bool:
+        return self.channel.has_finished(self.posted)
+
+
+NO_BYTES: Array = np.empty(0, np.uint8)
+
+
 class World(ProcessLink):
     """The link to all processes of the job."""
 
@@ -40,6 +53,7 @@ class World(ProcessLink):
         polite = sharing > _available_cores()
         share_cores(sharing)
         self.messages = MessageChannel(comm, hosts, seconds, polite)
+        self._tagged = self.messages.duplicate()
         self._counts: Counter[tuple[object, ...]] = Counter()
         self._known: set[str] = set()
         self._beginning: ProgramIdentity | None = None
@@ -126,6 +140,19 @@ class World(ProcessLink):
             f"{who(members[0])} is at {words[0]}, and {who(members[odd])} is at {words[odd]}; "
             "all processes must run the same programs in the same order"
         )
+
+    def start_send(self, row: Array, target: int, tag: int, what: str) -> PendingMessage:
+        place = ExecutionPoint(what)
+        posted = self._tagged.post(tag, {target: row}, {}, lambda: place)
+        return PostedMessage(self._tagged, posted, NO_BYTES)
+
+    def start_receive(self, size: int, source: int, tag: int, what: str) -> PendingMessage:
+        place, row = ExecutionPoint(what), np.empty(size, np.uint8)
+        posted = self._tagged.post(tag, {}, {source: row}, lambda: place)
+        return PostedMessage(self._tagged, posted, row)
+
+    def wait_for_any(self, messages: Sequence[PendingMessage]) -> None:
+        self._tagged.wait_for_any([m.posted for m in messages if isinstance(m, PostedMessage)])
 
     def exchange(
         self, rows: Mapping[int, Array], sizes: Mapping[int, int], what: str

@@ -7,6 +7,7 @@ after:  `%loss, %w.grad = pure-callback(%w, %x, function="pipeline")`
 from collections.abc import Sequence
 from dataclasses import replace
 
+from shardir.frontend.distributed.processes import process_index
 from shardir.frontend.pipelines.fragments import (
     FragmentCompiler,
     PartitionedFragment,
@@ -33,6 +34,7 @@ from shardir.passes.pipeline_parallelism.program import (
     slot_number,
 )
 from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule
+from shardir.passes.pipeline_parallelism.stage_assignment import stage_error
 
 PIPELINE_PASSES = "split-stages,split-backward,schedule-pipelines"
 """The passes from a traced pipeline to its fragments and its schedule."""
@@ -75,12 +77,31 @@ def _compile(pipeline: StagedPipeline, mesh: Mesh, devices: Sequence[Device]) ->
     backward = (ActionKind.BACKWARD, ActionKind.INPUT_GRADIENT, ActionKind.WEIGHT_GRADIENT)
     order = [(stage, ActionKind.FORWARD) for stage in stages]
     order += [(stage, kind) for stage in reversed(stages) for kind in backward]
+    rows = [devices_of_row(mesh, axis, row, devices) for row in range(len(schedule.rows))]
+    processes = [_process_of(pipeline.op, row, owned) for row, owned in enumerate(rows)]
     # The rows of one process share their compiled fragments.
-    compiler = FragmentCompiler(devices_of_row(mesh, axis, 0, devices))
-    compiled = {
-        key: compiler(shardings.partition(key)) for key in order if key in pipeline.fragments
-    }
-    return PipelineRuntime(pipeline, schedule, compiled)
+    local = [row for row, process in enumerate(processes) if process == process_index()]
+    compiler = FragmentCompiler(rows[local[0]] if local else ())
+    compiled = {}
+    for key in order:
+        if key in pipeline.fragments:
+            fragment = shardings.partition(key)
+            if schedule.rank_of_stage[key[0]] in local:
+                compiled[key] = compiler(fragment)
+    return PipelineRuntime(pipeline, schedule, compiled, processes)
+
+
+def _process_of(op: Op, row: int, devices: Sequence[Device]) -> int:
+    """Return the process that owns the devices of a row."""
+    owners = sorted({device.process_index for device in devices})
+    if len(owners) > 1:
+        raise stage_error(
+            f"row {row} of the pipeline has devices of the processes "
+            f"{', '.join(map(str, owners))}; make {op.attrs['axis']!r} the first axis of the mesh, "
+            "with at most one process for each row",
+            op,
+        )
+    return owners[0]
 
 
 class _ValueShardings:

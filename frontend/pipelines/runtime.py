@@ -16,22 +16,22 @@ from shardir.backends.base import Storage
 from shardir.errors import ShardirError
 from shardir.frontend.pipelines.accumulation import OrderedSum
 from shardir.frontend.pipelines.fragments import CompiledFragment
+from shardir.frontend.pipelines.processes import PipelineProcesses
 from shardir.frontend.pipelines.recording import PipelineEvent, record_event
-from shardir.frontend.pipelines.transport import LocalTransport, Transport
+from shardir.frontend.pipelines.transport import Transport
+from shardir.frontend.pipelines.wiring import Wiring, is_summed
 from shardir.ir.types import NumpyArray
-from shardir.passes.pipeline_parallelism.actions import COMPUTATIONS, Action, ActionKind
+from shardir.passes.pipeline_parallelism.actions import COMPUTATIONS, Action
 from shardir.passes.pipeline_parallelism.program import (
     LOSS,
     FragmentKey,
     StagedPipeline,
-    given_cotangent,
-    received_cotangent,
+    gradient_slot,
     slot_number,
 )
 from shardir.passes.pipeline_parallelism.progress import RECEIVE_OF, SEND_OF, matching_transfer
 from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule
 
-F = ActionKind.FORWARD
 Sums = dict[tuple[int, str], OrderedSum]
 """The sums over microbatches by stage and name: `loss`, or a gradient of an operand."""
 
@@ -40,82 +40,48 @@ class PipelineRunError(ShardirError, RuntimeError):
     """An action of a pipeline failed."""
 
 
-@dataclass(frozen=True)
-class Wiring:
-    """The values that each action takes from and gives to the values of its microbatch."""
-
-    pipeline: StagedPipeline
-    schedule: PipelineSchedule
-
-    def sent(self, action: Action) -> tuple[str, ...]:
-        """Return the names under which the stage of a send has the values to send."""
-        if action.kind is ActionKind.SEND_FORWARD:
-            return self.pipeline.forward[action.stage]
-        return tuple(map(given_cotangent, self.pipeline.backward[action.stage - 1]))
-
-    def received(self, action: Action) -> tuple[str, ...]:
-        """Return the names under which the stage of a receive takes the values."""
-        if action.kind is ActionKind.RECEIVE_FORWARD:
-            return self.pipeline.forward[action.stage - 1]
-        return tuple(map(received_cotangent, self.pipeline.backward[action.stage]))
-
-    def send_within_rank(self, part: Action) -> Action | None:
-        """Return the send that a computation stands for if its rank has the next stage too."""
-        ranks = self.schedule.rank_of_stage
-        is_forward = part.kind is F
-        if not is_forward and not part.kind.is_backward:
-            return None
-        following = part.stage + (1 if is_forward else -1)
-        if ranks.get(following) != ranks[part.stage]:
-            return None
-        kind = ActionKind.SEND_FORWARD if is_forward else ActionKind.SEND_BACKWARD
-        return Action(part.stage, kind, part.microbatch)
-
-    def needed(self, part: Action) -> tuple[str, ...]:
-        """Return the names that a single action takes from the values of its microbatch."""
-        if part.kind in COMPUTATIONS:
-            return self.pipeline.fragments[part.stage, part.kind].takes
-        return self.sent(part) if part.kind in RECEIVE_OF else ()
-
-
 class PipelineRuntime:
-    """Runs a scheduled pipeline on arrays; it is the function of a callback."""
+    """Runs a scheduled pipeline on arrays; it is the function of a callback.
+
+    `processes` has the process of each row. Each process runs its own rows, and all of them get the
+    loss and all gradients.
+    """
 
     def __init__(
         self,
         pipeline: StagedPipeline,
         schedule: PipelineSchedule,
         fragments: Mapping[FragmentKey, CompiledFragment],
+        processes: Sequence[int],
     ) -> None:
         self.pipeline, self.schedule, self.fragments = pipeline, schedule, fragments
         self.wiring = Wiring(pipeline, schedule)
-        self.ranks = range(len(schedule.rows))
-        self._rows = {rank: _row_with_lifetimes(self.wiring, rank) for rank in self.ranks}
+        self.group = PipelineProcesses(self.wiring, processes)
+        self._rows = {rank: _row_with_lifetimes(self.wiring, rank) for rank in self.group.ranks}
 
     def __call__(self, *arrays: NumpyArray) -> list[Any]:
         """Return the loss and the gradients of the pipeline for its operands."""
-        transport: Transport = LocalTransport()
+        transport = self.group.transport()
         sums: Sums = {}
-        runs = [_RowRun(self, rank, self._rows[rank], arrays, transport, sums)
-                for rank in self.ranks]  # fmt: skip
+        runs = [_RowRun(self, rank, row, arrays, transport, sums)
+                for rank, row in self._rows.items()]  # fmt: skip
         while not all(run.has_ended for run in runs):
-            if not any([run.advance() for run in runs]):
+            if not any([run.advance() for run in runs]) and not transport.wait():
                 waiting = ", ".join(f"rank {r.rank} at {r.action}" for r in runs if not r.has_ended)
                 raise PipelineRunError(f"no rank of the pipeline can continue: {waiting}")
-        return self._results(sums)
+        transport.finish()
+        count = self.pipeline.microbatches
+        return self._results(self.group.share({key: sums[key].total(count) for key in sums}))
 
-    def _results(self, sums: Sums) -> list[Any]:
+    def _results(self, totals: Mapping[tuple[int, str], NumpyArray]) -> list[Any]:
         results = self.pipeline.op.results
         stages = range(self.pipeline.stage_count)
-        last = self.pipeline.stage_count - 1
-        loss = sums[last, LOSS].total(self.pipeline.microbatches)
-        scale = np.asarray(self.pipeline.loss_scale, loss.dtype)
-        outs: list[Any] = [np.asarray(loss * scale)]
+        loss = totals[self.pipeline.stage_count - 1, LOSS]
+        outs: list[Any] = [np.asarray(loss * np.asarray(self.pipeline.loss_scale, loss.dtype))]
         for number, result in zip(self.pipeline.wrt, results[1:], strict=True):
             # A weight of several stages: its gradient is summed once, in the order of the stages.
-            slot = f"gradient {number}"
-            terms = [sums[stage, slot].total(self.pipeline.microbatches)
-                     for stage in stages if (stage, slot) in sums]  # fmt: skip
+            slot = gradient_slot(number)
+            terms = [totals[stage, slot] for stage in stages if (stage, slot) in totals]
             total = terms[0] if terms else np.zeros(result.type.shape, result.type.numpy)
             for term in terms[1:]:
                 total = total + term
@@ -222,7 +188,7 @@ class _RowRun:
             for name in fragment.takes
         ]
         for name, value in zip(fragment.gives, self.runtime.fragments[key](args), strict=True):
-            if name == LOSS or slot_number(name, "gradient") is not None:
+            if is_summed(name):
                 total = self.sums.setdefault((part.stage, name), OrderedSum())
                 assert part.microbatch is not None
                 total.add(part.microbatch, value.array)

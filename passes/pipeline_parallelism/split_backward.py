@@ -1,8 +1,8 @@
 """Add backward fragments to the stages of a pipeline.
 
 before: `%loss, %v.grad, %w.grad = pipeline(%v, %w, %x, ...`
-after:  `%loss, %v.grad, %w.grad = staged-pipeline(%v, %w, %x, ... fragments=["0F", "0B", "0I", "0W",
-        "1F", "1B", "1I", "1W"], ... backward=[["h"]]) ...`
+after:  `%loss, %v.grad, %w.grad = staged-pipeline(%v, %w, %x, ... fragments=["0F", "0B", "0I",
+        "0W", "1F", "1B", "1I", "1W"], ... backward=[["h"]]) ...`
 
 The backward pass of a stage takes the residuals of its forward pass and the cotangents of the
 values that the stage sends. It is one fragment B, or two: I computes the cotangents of the values

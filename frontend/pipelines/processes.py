@@ -1,0 +1,81 @@
+"""The processes that run the rows of a pipeline."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from shardir.frontend.distributed.processes import process_group
+from shardir.frontend.pipelines.transport import LocalTransport, MessageTransport, Transport
+from shardir.frontend.pipelines.wiring import Wiring
+from shardir.ir.types import NumpyArray
+from shardir.passes.pipeline_parallelism.progress import RECEIVE_OF
+
+Totals = Mapping[tuple[int, str], NumpyArray]
+"""Sums over all microbatches by stage and name."""
+
+
+class PipelineProcesses:
+    """The rows of this process, and its communication with the processes of other rows."""
+
+    def __init__(self, wiring: Wiring, processes: Sequence[int]) -> None:
+        group = process_group()
+        self._wiring, self._link, self._index = wiring, group.link, group.index
+        self._all = sorted(set(processes))
+        self.ranks = [rank for rank, process in enumerate(processes) if process == group.index]
+        ranks = wiring.schedule.rank_of_stage
+        self._process_of_stage = {stage: processes[rank] for stage, rank in ranks.items()}
+        sends = [
+            action
+            for rank in range(len(processes))
+            for action in wiring.schedule.actions(rank)
+            if action.kind in RECEIVE_OF
+        ]
+        self._tags = {send: tag for tag, send in enumerate(sends)}
+        self._types = {send: wiring.sent_types(send) for send in sends}
+
+    def transport(self) -> Transport:
+        """Return the transport of one run."""
+        if len(self._all) == 1 or self._link is None:
+            return LocalTransport()
+        return MessageTransport(
+            self._link, self._index, self._process_of_stage, self._tags, self._types
+        )
+
+    def share(self, totals: Totals) -> Totals:
+        """Return the totals of the stages of all processes."""
+        if len(self._all) == 1 or self._link is None:
+            return totals
+        own = _pack([totals[key] for key in self._keys(self._index)])
+        others = [process for process in self._all if process != self._index]
+        sizes = {process: self._packed_size(process) for process in others}
+        rows = {process: own for process in others if own.nbytes}
+        received = self._link.exchange(
+            rows, {p: n for p, n in sizes.items() if n}, "the gradients of a pipeline"
+        )
+        shared = dict(totals)
+        for process, row in received.items():
+            start = 0
+            for stage, name in self._keys(process):
+                type = self._wiring.summed_types(stage)[name]
+                part = row[start : start + type.nbytes]
+                shared[stage, name] = part.view(type.numpy).reshape(type.shape)
+                start += type.nbytes
+        return shared
+
+    def _keys(self, process: int) -> list[tuple[int, str]]:
+        return [
+            (stage, name)
+            for stage, owner in sorted(self._process_of_stage.items())
+            for name in sorted(self._wiring.summed_types(stage))
+            if owner == process
+        ]
+
+    def _packed_size(self, process: int) -> int:
+        return sum(
+            self._wiring.summed_types(stage)[name].nbytes for stage, name in self._keys(process)
+        )
+
+
+def _pack(arrays: Sequence[NumpyArray]) -> NumpyArray:
+    rows = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays]
+    return np.concatenate(rows) if rows else np.empty(0, np.uint8)
