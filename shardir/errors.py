@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import islice
-from typing import Any
 
 __all__ = [
     "ConcretizationTypeError", "DifferentiateError", "DrawError",
@@ -70,7 +69,7 @@ class ShardirError(Exception):
     characters are escaped.
     """
 
-    def __init__(self, *args: object, **options: Any) -> None:
+    def __init__(self, *args: object, **options: object) -> None:
         shown = (bound_message(arg) if isinstance(arg, str) else arg for arg in args)
         super().__init__(*shown, **options)  # ImportError accepts the module's name as a keyword.
 

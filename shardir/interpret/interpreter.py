@@ -135,7 +135,7 @@ def run_devices(
     """
     envs = [dict(zip(function.body.params, args, strict=True)) for args in shards]
     devices = [run_block(function.body, env, limit) for env in envs]
-    answers: list[Any] = [None] * len(devices)
+    answers: list[object] = [None] * len(devices)
     while True:
         meetings = [resume(device, answer) for device, answer in zip(devices, answers,
                                                                        strict=True)]  # fmt: skip
@@ -156,7 +156,7 @@ def spmd_mesh_of(module: Module) -> Mesh:
     return module.meshes[0]
 
 
-def resume(device: DeviceSteps, answer: Any) -> Rendezvous | None:
+def resume(device: DeviceSteps, answer: object) -> Rendezvous | None:
     """Resume a device with a result until its next rendezvous; return `None` at the end."""
     try:
         return device.send(answer)
@@ -181,7 +181,7 @@ def _common_rendezvous(meetings: Sequence[Rendezvous | None]) -> Rendezvous:
 
 def execute_collective(
     op: Op, parts: list[tuple[Array, ...]], mesh: Mesh, **attrs: Attr
-) -> list[Any]:
+) -> list[object]:
     """Execute one collective operation for all devices."""
     assert op.spec.exchange is not None
     arguments = op.spec.rule_arguments({**op.attrs, **attrs})
@@ -304,7 +304,7 @@ def _run_manual(op: Op, env: Environment, limit: TimeLimit | None) -> OpSteps:
         for device in range(mesh.size)
     ]
     places = [run_block(body, env, limit) for env in envs]
-    answers: list[Any] = [None] * mesh.size
+    answers: list[object] = [None] * mesh.size
     while True:
         meetings = [resume(device, answer) for device, answer in zip(places, answers, strict=True)]
         if all(meeting is None for meeting in meetings):
@@ -348,7 +348,7 @@ def _sharding_over_virtual(dim_axes: tuple[Axes, ...], axes: Axes) -> Sharding:
     )
 
 
-def _map_attrs_to_virtual(op: Op, axes: Axes) -> dict[str, Any] | None:
+def _map_attrs_to_virtual(op: Op, axes: Axes) -> dict[str, object] | None:
     """Return the mesh axes in a collective's attributes as axes of the virtual mesh.
 
     Returns `None` if the collective also uses other axes.

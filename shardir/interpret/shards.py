@@ -1,7 +1,6 @@
 """Conversion between global arrays and the shards of devices."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -56,7 +55,7 @@ def slice_shard(array: Array, sharding: Sharding, mesh: Mesh, device: int) -> Ar
     return part
 
 
-def _padding_value(dtype: NumpyDType) -> Any:
+def _padding_value(dtype: NumpyDType) -> object:
     """Return a padding value that is visible in results: NaN, the largest integer or true."""
     if dtype.kind == "b":
         return True

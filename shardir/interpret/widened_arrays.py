@@ -31,7 +31,7 @@ Array = NumpyArray
 Types = TensorType | tuple[TensorType, ...]
 
 
-def run_reference(op: Op, operands: Sequence[Array]) -> Any:
+def run_reference(op: Op, operands: Sequence[Array]) -> object:
     """Return the results of an operation that has reference semantics."""
     assert op.spec.reference is not None
     if not computes_small(op):

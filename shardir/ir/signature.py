@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from inspect import Parameter, signature
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 from shardir.errors import OperationTypeError, count_noun, suggest_name
 from shardir.ir.operation import Attr, OpSpec
@@ -40,7 +40,7 @@ class AttributeKind:
     accepts: Callable[[Attr], bool]
 
 
-_KINDS: dict[Any, AttributeKind] = {
+_KINDS: dict[object, AttributeKind] = {
     int: AttributeKind("an integer", _is_int),
     bool: AttributeKind("true or false", lambda attr: isinstance(attr, bool)),
     str: AttributeKind("a word", lambda attr: isinstance(attr, str)),

@@ -205,7 +205,7 @@ def _find_description(name_or_path: str | Path) -> Path:
     )
 
 
-def _read_content(path: Path, depth: int = 0) -> dict[str, Any]:
+def _read_content(path: Path, depth: int = 0) -> dict[str, object]:
     """Return the content of a file, merged into the description that its key `base` names."""
     content = _read_toml(path)
     links = content.get("links")
@@ -230,7 +230,7 @@ def _read_content(path: Path, depth: int = 0) -> dict[str, Any]:
     return _merge(_read_content(place, depth + 1), content)
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def _read_toml(path: Path) -> dict[str, object]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -241,7 +241,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise MachineError(f"{path} is not valid TOML: {error}") from None
 
 
-def _merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(base: Mapping[str, object], changes: Mapping[str, Any]) -> dict[str, object]:
     """Return `base` with the tables of `changes` merged into its tables; other values replace."""
     merged = dict(base)
     for key, value in changes.items():
@@ -257,7 +257,7 @@ class _Reader:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def description(self, content: dict[str, Any]) -> MachineDescription:
+    def description(self, content: dict[str, object]) -> MachineDescription:
         self.check_keys(
             content,
             "",
@@ -310,7 +310,7 @@ class _Reader:
             is_shared=is_shared,
         )
 
-    def rates(self, content: dict[str, Any], section: str) -> dict[str, Rate]:
+    def rates(self, content: dict[str, object], section: str) -> dict[str, Rate]:
         rates = {}
         tables = self.table(content, section, "")
         for dtype in tables:
@@ -320,7 +320,7 @@ class _Reader:
             rates[dtype] = self.rate(table, key, "flops_per_second")
         return rates
 
-    def rate(self, table: dict[str, Any], key: str, name: str) -> Rate:
+    def rate(self, table: dict[str, object], key: str, name: str) -> Rate:
         peak = self.number(table, key, name)
         efficiency = table.get("efficiency")
         if efficiency is None:
@@ -435,7 +435,7 @@ class _Reader:
             times.append(seconds)
         return CollectiveTable(tuple(sizes), tuple(times), source=source)
 
-    def table(self, content: dict[str, Any], name: str, parent: str) -> dict[str, Any]:
+    def table(self, content: dict[str, object], name: str, parent: str) -> dict[str, Any]:
         table = content.get(name, {})
         if not isinstance(table, dict):
             self.fail(f"{parent}.{name}".lstrip("."), "must be a table")
@@ -472,7 +472,7 @@ class _Reader:
             )
         return source
 
-    def check_keys(self, table: dict[str, Any], key: str, known: set[str]) -> None:
+    def check_keys(self, table: dict[str, object], key: str, known: set[str]) -> None:
         for name in table:
             if name not in known:
                 close = get_close_matches(name, known, 1)

@@ -34,7 +34,7 @@ class Measurements:
     """The name of the processor, and the number of threads."""
 
 
-def describe_measurements(measurements: Measurements) -> dict[str, Any]:
+def describe_measurements(measurements: Measurements) -> dict[str, object]:
     """Return the content of a description file."""
     launch = measurements.launch_seconds
     by = f"measured by shardir calibrate --local on {measurements.processor}"
@@ -48,7 +48,7 @@ def describe_measurements(measurements: Measurements) -> dict[str, Any]:
             "source": f"{by}; {describe_errors(leave_one_out_errors(work))}",
         }
 
-    def collective(kind: str, group: int, points: Points) -> dict[str, Any]:
+    def collective(kind: str, group: int, points: Points) -> dict[str, object]:
         return {
             "kind": kind,
             "group": group,

@@ -220,7 +220,7 @@ def _largest_factor(description: MachineDescription, constant: str) -> float:
     return 1 / max(fractions) if fractions else inf
 
 
-def describe_fit(fit: StepFit, base: str, step_count: int) -> dict[str, Any]:
+def describe_fit(fit: StepFit, base: str, step_count: int) -> dict[str, object]:
     """Return the content of a file that changes constants of a description to the fitted ones."""
     errors = f"mean error {fit.mean_error:.1%}, cross-validated {fit.validated_error:.1%}"
     notes = {
@@ -234,7 +234,7 @@ def describe_fit(fit: StepFit, base: str, step_count: int) -> dict[str, Any]:
 
 def describe_constants(
     found: MachineDescription, base: str, notes: Mapping[str, str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the content of a file that changes the constants in `notes` to those of a description.
 
     `notes` has what the sources of changed numbers add to those of the base.
@@ -248,7 +248,7 @@ def describe_constants(
         pairs = [list(pair) for pair in each.efficiency]
         return {"efficiency": pairs, "source": note(constant, each.source)}
 
-    content: dict[str, Any] = {"base": base}
+    content: dict[str, object] = {"base": base}
     if "memory" in changed and found.memory is not None:
         content["memory"] = rate("memory", found.memory)
     launches = [constant for constant in ("launch", "launch.interval") if constant in changed]
@@ -282,7 +282,7 @@ def describe_constants(
 
 def _describe_collective(
     kind: str, group: int, fit: AlphaBeta | CollectiveTable, source: str
-) -> dict[str, Any]:
+) -> dict[str, object]:
     entry: dict[str, Any] = {"kind": kind, "group": group}
     if isinstance(fit, AlphaBeta):
         entry |= {"latency": fit.latency, "bandwidth": fit.bandwidth}

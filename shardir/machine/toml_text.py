@@ -5,7 +5,7 @@ from math import isinf
 from typing import Any
 
 
-def format_toml(content: Mapping[str, Any], comment: str = "") -> str:
+def format_toml(content: Mapping[str, object], comment: str = "") -> str:
     """Return the text of nested tables; values come before tables, as TOML requires."""
     lines = [f"# {line}".rstrip() for line in comment.splitlines()]
     lines += _lines_of_table(content, "")

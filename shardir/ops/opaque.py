@@ -5,7 +5,7 @@ are known; shardings do not propagate through it unless it is declared pointwise
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from shardir.errors import OpaqueOperationError, count_noun
 from shardir.ir.module import Loc, Module
@@ -25,7 +25,7 @@ def _type(
     reason: str = "",
     pointwise: bool = False,
     rule: str = "",
-) -> Any:
+) -> object:
     if rule:
         parse_rule(rule)
     if result is None:

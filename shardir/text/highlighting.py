@@ -6,7 +6,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 NAME = r'(?:[\w.]+|"(?:[^"\\\n]|\\.)*")'
 """A name in the text, which may be quoted."""
@@ -59,7 +59,7 @@ RULES = (
 """The rules; at each position of a line the first one that matches applies."""
 
 
-def textmate_grammar() -> dict[str, Any]:
+def textmate_grammar() -> dict[str, object]:
     """Return the TextMate grammar of the rules."""
     return {
         "$schema": "https://raw.githubusercontent.com/martinring/tmlanguage/master/tmlanguage.json",

@@ -56,7 +56,7 @@ NO_OP_SETTINGS = frozenset(
 PLATFORM_ALIASES = {"cuda": "gpu", "rocm": "gpu"}
 
 
-def change_setting(name: str, value: Any) -> None:
+def change_setting(name: str, value: object) -> None:
     """Set the JAX setting `name`; raise `UncoveredSetting` if shardir has no equivalent."""
     counts = re.fullmatch(r"jax_(?:num_)?(\w+?)_device(?:s|_count)", name)
     if counts and counts[1] in PLATFORMS:
@@ -73,7 +73,7 @@ def change_setting(name: str, value: Any) -> None:
         raise _unknown_setting_error(name)
 
 
-def read_setting(name: str) -> Any:
+def read_setting(name: str) -> object:
     """Return the value of the JAX setting `name`."""
     current = RENAMED_SETTINGS.get(name, name).removeprefix("jax_")
     if current in SETTINGS:
@@ -104,7 +104,7 @@ class JaxConfig:
     def FLAGS(self) -> "JaxFlags":
         return JaxFlags()
 
-    def update(self, name: str, value: Any) -> None:
+    def update(self, name: str, value: object) -> None:
         """Change a JAX setting."""
         change_setting(name, value)
 
@@ -118,7 +118,7 @@ class JaxConfig:
             raise AttributeError(name)
         return read_setting(name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise SettingError(
             with_location(
                 f"jax.config.{name} cannot be assigned; write jax.config.update({name!r}, ...)"
@@ -139,7 +139,7 @@ class JaxFlags:
             raise AttributeError(name)
         return read_setting(name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         change_setting(name, value)
 
 

@@ -99,7 +99,7 @@ class ModuleFacade(ModuleType):
         return f"<module {self._full!r} by shardir>"
 
 
-def look_up(full: str, backing: ModuleType | None) -> Any:
+def look_up(full: str, backing: ModuleType | None) -> object:
     """Return the object for the JAX name `full` in `backing`; raise `MissingNameError`."""
     name = full.rpartition(".")[2]
     if full in CONSTRUCTED_MODULES:
@@ -115,7 +115,7 @@ def look_up(full: str, backing: ModuleType | None) -> Any:
     return ModuleFacade(full, attribute) if isinstance(attribute, ModuleType) else attribute
 
 
-def _look_up_fallback(full: str) -> Any:
+def _look_up_fallback(full: str) -> object:
     """Return the object for a name that the backing module lacks; raise `MissingNameError`."""
     if full in MOVED_NAMES:
         return _look_up_shardir(MOVED_NAMES[full])
@@ -146,12 +146,12 @@ def look_up_jax(full: str) -> Any:
     return result
 
 
-def _look_up_shardir(path: str) -> Any:
+def _look_up_shardir(path: str) -> object:
     module, _, name = f"shardir.{path}".rpartition(".")
     return getattr(import_module(module), name)
 
 
-def _get_attribute(owner: ModuleType | None, name: str) -> Any:
+def _get_attribute(owner: ModuleType | None, name: str) -> object:
     """Return `owner.name`, importing it if it is a submodule."""
     if owner is None or name.startswith("_"):
         raise MissingNameError(name)
@@ -193,7 +193,7 @@ def _make_mesh_utils(full: str) -> ModuleType:
     return result
 
 
-CONSTRUCTED_MODULES: Mapping[str, Callable[[str], Any]] = {
+CONSTRUCTED_MODULES: Mapping[str, Callable[[str], object]] = {
     "jax.config": lambda full: JaxConfig(),
     "jax.experimental.mesh_utils": _make_mesh_utils,
     "jax.lib.xla_bridge": _make_xla_bridge,

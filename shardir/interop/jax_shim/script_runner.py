@@ -4,13 +4,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from shardir.interop.jax_shim.jax_config import program_settings
 from shardir.interop.jax_shim.program import Program
 
 
-def run_script(path: str | Path, arguments: Sequence[str] = ()) -> dict[str, Any]:
+def run_script(path: str | Path, arguments: Sequence[str] = ()) -> dict[str, object]:
     """Run the script at `path` with the JAX shim and return its global names.
 
     The script and the modules in its folder import shardir under the name `jax`. Its changes of

@@ -93,7 +93,7 @@ XLA_BRIDGE = {
 """The functions of `jax.lib.xla_bridge`."""
 
 
-def device_mesh_of_jax(mesh_shape: Any, devices: Any = None, **options: Any) -> DeviceArray:
+def device_mesh_of_jax(mesh_shape: Any, devices: Any = None, **options: object) -> DeviceArray:
     """Return `create_device_mesh` in JAX's order, in which eight TPU cores follow their ring.
 
     `options` concern TPU topologies and have no effect.
@@ -131,23 +131,23 @@ def typeof(x: Any) -> ShapeDtypeStruct:
     )
 
 
-def use_abstract_mesh(mesh: Any) -> Any:
+def use_abstract_mesh(mesh: Any) -> object:
     """Return a context for `mesh`, or for the current device mesh if it has the same axes."""
     entered = current_mesh()
     return entered if entered is not None and entered.shape == mesh.shape else mesh
 
 
-def safe_zip(*sequences: Any) -> list[Any]:
+def safe_zip(*sequences: object) -> list[object]:
     """Return tuples of corresponding elements of sequences of equal length."""
     return list(zip(*sequences, strict=True))
 
 
-def safe_map(function: Callable[..., Any], *sequences: Any) -> list[Any]:
+def safe_map(function: Callable[..., object], *sequences: object) -> list[object]:
     """Return the results of `function` for corresponding elements of sequences of equal length."""
     return [function(*each) for each in zip(*sequences, strict=True)]
 
 
-def unzip2(pairs: Iterable[tuple[Any, Any]]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def unzip2(pairs: Iterable[tuple[Any, Any]]) -> tuple[tuple[object, ...], tuple[object, ...]]:
     """Return the first elements and the second elements of pairs."""
     pair_list = list(pairs)
     return tuple(one for one, _ in pair_list), tuple(other for _, other in pair_list)

@@ -27,7 +27,7 @@ They do not apply to devices: `merge-devices` increments `batch` whatever the me
 
 def _type(
     *xs: TensorType, result: Result, function: str, batch: int = 0, method: str = "sequential"
-) -> Any:
+) -> object:
     if method not in VMAP_METHODS:
         raise TypeError(f"method={method} is not one of {', '.join(VMAP_METHODS)}")
     for x in xs:

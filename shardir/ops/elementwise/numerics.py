@@ -7,7 +7,6 @@ choice where it leaves a case open.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ _EXTENSION_FLOATS = frozenset(
 """16-bit floats to which `ml_dtypes` converts f64 and integers by two roundings."""
 
 
-def compute_in_f32(function: Callable[..., Any]) -> Callable[..., Array]:
+def compute_in_f32(function: Callable[..., object]) -> Callable[..., Array]:
     """Return `function` with narrow floats computed in f32; results are always arrays."""
 
     def compute(*operands: Array) -> Array:

@@ -41,7 +41,7 @@ def _divide_by_gaps(inner: Matrix, values: Any) -> Matrix:
     return inner.full(0).where(equal, inner / gap.full(1).where(equal, gap))
 
 
-def _svd_type(x: TensorType, *, full: bool, vectors: bool, result: Result) -> Any:
+def _svd_type(x: TensorType, *, full: bool, vectors: bool, result: Result) -> object:
     rows, columns = matrix_shape(x)
     size, outer = min(rows, columns), x.shape[:-2]
     values = TensorType((*outer, size), REAL_OF.get(x.dtype, x.dtype))

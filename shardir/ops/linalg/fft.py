@@ -6,7 +6,6 @@ by N, as StableHLO's `fft` does.
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.tangents import linear_tangent
 from shardir.ops.type_checks import DtypeDomain
 
-TRANSFORMS: dict[str, Callable[..., Any]] = {
+TRANSFORMS: dict[str, Callable[..., object]] = {
     "fft": np.fft.fftn,
     "ifft": np.fft.ifftn,
     "rfft": np.fft.rfftn,

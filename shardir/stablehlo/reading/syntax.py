@@ -47,7 +47,7 @@ from shardir.stablehlo.reading.records import (
 from shardir.text import source_text
 
 
-def _is_token(part: Any, kind: str) -> bool:
+def _is_token(part: object, kind: str) -> bool:
     return isinstance(part, Token) and part.type == kind
 
 

@@ -1,7 +1,6 @@
 """Writing of operations that have a region in StableHLO."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from shardir import ops as ops  # declares the operations
 from shardir.ir.dtypes import greatest_number, least_number
@@ -47,7 +46,7 @@ def write_compare(w: MlirWriter, direction: str, a: TypedName, b: TypedName) -> 
     return w.write_step("stablehlo.compare", [a, b], a[1].with_dtype("bool"), attrs)
 
 
-def identity_literal(op: str, dtype: str) -> Any:
+def identity_literal(op: str, dtype: str) -> object:
     """Return the identity element of a combination."""
     if op in ("add", "mul"):
         return int(op == "mul")
