@@ -262,6 +262,6 @@ def suggest_name(wrong: str, names: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else ""
 
 
-def count_noun(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 result`, `2 results`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def count_noun(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: `1 result`, `2 results`; `plural` is an irregular plural."""
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"

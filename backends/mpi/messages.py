@@ -210,7 +210,7 @@ class MessageChannel:
 
     def _check_any(self, posted: Sequence[PostedMessages], waited: float) -> str:
         """End the job if the sender of each exchange has ended, or after the timeout."""
-        lacking = [_unfinished(each.sources) for each in posted]
+        lacking = [_find_unfinished(each.sources) for each in posted]
         ended = self.notes.ended_processes()
         if all(processes and ended.issuperset(processes) for processes in lacking):
             name = self.process_name(lacking[0][0])

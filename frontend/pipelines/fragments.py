@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shardir.backends.base import Executable, Storage, UnshardedExecutable
-from shardir.frontend.dispatch.compilation import compile_module
+from shardir.frontend.dispatch.programs.compilation import compile_module
 from shardir.frontend.shardings.devices import Device
 from shardir.interpret.shards import assemble_shards, slice_shard
 from shardir.ir.builder import substitute

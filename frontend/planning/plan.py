@@ -197,7 +197,7 @@ class Plan(Report):
         if mine != theirs:
             raise ArgumentError(
                 with_location(
-                    f"diff compares plans of one function for the same arguments, and the plans are "
+                    "diff compares plans of one function for the same arguments, and the plans are "
                     f"of {self.name} and {other.name} with other arguments"
                 )
             )
@@ -305,9 +305,7 @@ class Plan(Report):
                 )
             )
         rank = params[numbers[0]].type.rank
-        return numbers[0], (
-            tuple(tuple(axis.name for axis in dim) for dim in dims) or ((),) * rank
-        )
+        return numbers[0], (tuple(tuple(axis.name for axis in dim) for dim in dims) or ((),) * rank)
 
 
 def _spec(axes: DimAxes | None) -> PartitionSpec | None:

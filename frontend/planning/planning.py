@@ -6,10 +6,10 @@ from typing import Any
 from shardir.display.byte_sizes import parse_bytes
 from shardir.errors import MachineError
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
-from shardir.frontend.dispatch.donation import reusable_parameters
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.jit_function import JitFunction
-from shardir.frontend.dispatch.runnable import default_pipeline
+from shardir.frontend.dispatch.programs.donation import reusable_parameters
+from shardir.frontend.dispatch.programs.runnable import default_pipeline
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.dispatch.stages.step_simulation import MachineLike, resolve_machine
 from shardir.frontend.errors import ArgumentError
@@ -64,7 +64,9 @@ def plan(
     Raises `PlanningError` if no plan fits into the memory.
     """
     if not isinstance(mesh, Mesh):
-        raise ArgumentError(with_location(f"the mesh of plan is {brief(mesh)}, which is not a mesh"))
+        raise ArgumentError(
+            with_location(f"the mesh of plan is {brief(mesh)}, which is not a mesh")
+        )
     if mesh.size == 1:
         raise ArgumentError(
             with_location("the mesh of plan has one device, so that there is nothing to shard")
@@ -89,8 +91,8 @@ def plan(
             raise ArgumentError(
                 with_location(
                     f"the function of plan has shardings on a mesh with the axes "
-                    f"{dict(module.meshes[0].axes)}, and the mesh of plan has {dict(axes)}; use one "
-                    "mesh"
+                    f"{dict(module.meshes[0].axes)}, and the mesh of plan has {dict(axes)}; use "
+                    "one mesh"
                 )
             )
         ir_mesh = module.meshes[0]
@@ -158,8 +160,8 @@ def _stated_axes(leaf: Any, mesh: Mesh) -> DimAxes | None:
         raise ArgumentError(
             with_location(
                 f"an argument of plan is sharded on a mesh with the axes "
-                f"{dict(sharding.mesh.shape)}, and the mesh of plan has {dict(mesh.shape)}; use one "
-                "mesh"
+                f"{dict(sharding.mesh.shape)}, and the mesh of plan has {dict(mesh.shape)}; use "
+                "one mesh"
             )
         )
     dims = [sharding.spec.axes(dim) for dim in range(len(leaf.shape))]

@@ -112,7 +112,7 @@ def count_stages(block: Block, stages: dict[Op, int | None], op: Op) -> int:
             "without gaps, and let the loss use each of them",
             op,
         )
-    return marked[-1] + 1
+    return int(marked[-1]) + 1
 
 
 def _first_gap(numbers: Sequence[int]) -> int | None:

@@ -140,4 +140,4 @@ def annotate_arguments(
 
 def sharding_of(axes: DimAxes, mesh: Mesh) -> Sharding:
     """Return the sharding along whole mesh axes."""
-    return Sharding.of(mesh.name, [[Axis.full(name, mesh) for name in dim] for dim in axes])
+    return Sharding.of(mesh.name, [tuple(Axis.full(name, mesh) for name in dim) for dim in axes])

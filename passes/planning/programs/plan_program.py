@@ -46,8 +46,8 @@ class PlanningRequest:
     """A program to plan, and the limits of the plan.
 
     `batch` are the numbers of arguments whose first dimension is the batch. `fixed` has the axes of
-    arguments that are given, `None` for others; `annotated` those of the user's annotations. Only the
-    first `count` parameters are arguments; the others are arrays that the function captures.
+    arguments that are given, `None` for others; `annotated` those of the user's annotations. Only
+    the first `count` parameters are arguments; the others are arrays that the function captures.
     """
 
     module: Module
@@ -118,7 +118,9 @@ def plan_program(request: PlanningRequest, progress: Progress | None = None) -> 
     allowed = [found for found in baselines.values() if _respects(found.arguments, fixed)]
     everything = [*([] if best is None else [best]), *allowed]
     if not everything:
-        raise PlanningError(f"no sharding of the arguments of @{module.main.name} can be partitioned")
+        raise PlanningError(
+            f"no sharding of the arguments of @{module.main.name} can be partitioned"
+        )
     chosen = min(everything, key=lambda found: found.key(request.memory_limit))
     check_memory(chosen, request.memory_limit)
     return ProgramPlan(
