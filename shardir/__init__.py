@@ -223,6 +223,8 @@ if TYPE_CHECKING:
     from shardir.frontend.errors import ShardirError as ShardirError
     from shardir.frontend.pipelines.pipeline import pipeline as pipeline
     from shardir.frontend.pipelines.stage import stage as stage
+    from shardir.frontend.planning.plan import Plan as Plan
+    from shardir.frontend.planning.planning import plan as plan
     from shardir.frontend.profiling.profile import Profile as Profile, profile as profile
     from shardir.frontend.shardings.devices import (
         Device as Device,
