@@ -25,6 +25,7 @@ from shardir.ir.builder import substitute
 from shardir.ir.module import Block, Value
 from shardir.ir.operation import Attr
 from shardir.ops.control_flow.pipelines import LOSS_REDUCTIONS
+from shardir.passes.pipeline_parallelism.actions import PipelineScheduleError
 from shardir.passes.pipeline_parallelism.named_schedules import NAMED_SCHEDULES
 from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule
 
@@ -95,7 +96,10 @@ def _schedule_text(schedule: str | PathLike[str] | PipelineSchedule) -> str:
     if text in NAMED_SCHEDULES:
         return text
     if text.endswith(".csv"):
-        return PipelineSchedule.parse(Path(text).read_text("utf-8")).to_csv()
+        try:
+            return PipelineSchedule.parse(Path(text).read_text("utf-8")).to_csv()
+        except PipelineScheduleError as error:
+            raise PipelineScheduleError(with_location(f"{text}: {error}")) from None
     raise ArgumentError(
         with_location(
             f"schedule of pipeline is {brief(schedule)}; use one of {', '.join(NAMED_SCHEDULES)}, "

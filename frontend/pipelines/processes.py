@@ -1,17 +1,29 @@
 """The processes that run the rows of a pipeline."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
 from shardir.frontend.distributed.processes import process_group
-from shardir.frontend.pipelines.transport import LocalTransport, MessageTransport, Transport
+from shardir.frontend.pipelines.action_monitor import action_monitor
+from shardir.frontend.pipelines.transport import (
+    LocalTransport,
+    MessageTransport,
+    Transport,
+    describe,
+)
 from shardir.frontend.pipelines.wiring import Wiring
 from shardir.ir.types import NumpyArray
+from shardir.passes.pipeline_parallelism.actions import Action
 from shardir.passes.pipeline_parallelism.progress import RECEIVE_OF
 
 Totals = Mapping[tuple[int, str], NumpyArray]
 """Sums over all microbatches by stage and name."""
+
+
+StateAction = Callable[[int, Action], None]
+"""States the action that a rank runs from now on."""
 
 
 class PipelineProcesses:
@@ -32,6 +44,25 @@ class PipelineProcesses:
         ]
         self._tags = {send: tag for tag, send in enumerate(sends)}
         self._types = {send: wiring.sent_types(send) for send in sends}
+
+    @contextmanager
+    def report_actions(self) -> Iterator[StateAction]:
+        """Report the action in which this process is killed, if others would wait for it.
+
+        Yield the function that states the action of a rank which runs from then on.
+        """
+        if len(self._all) == 1 or self._link is None:
+            yield lambda rank, action: None
+            return
+        monitor, name = action_monitor(), self._link.process_name(self._index)
+
+        def state_action(rank: int, action: Action) -> None:
+            monitor.state(f"{name} was killed while rank {rank} ran {describe(action)}")
+
+        try:
+            yield state_action
+        finally:
+            monitor.state("")
 
     def transport(self) -> Transport:
         """Return the transport of one run."""

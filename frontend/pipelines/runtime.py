@@ -16,7 +16,7 @@ from shardir.backends.base import Storage
 from shardir.errors import ShardirError
 from shardir.frontend.pipelines.accumulation import OrderedSum
 from shardir.frontend.pipelines.fragments import CompiledFragment
-from shardir.frontend.pipelines.processes import PipelineProcesses
+from shardir.frontend.pipelines.processes import PipelineProcesses, StateAction
 from shardir.frontend.pipelines.recording import PipelineEvent, record_event
 from shardir.frontend.pipelines.transport import Transport
 from shardir.frontend.pipelines.wiring import Wiring, is_summed
@@ -61,9 +61,13 @@ class PipelineRuntime:
 
     def __call__(self, *arrays: NumpyArray) -> list[Any]:
         """Return the loss and the gradients of the pipeline for its operands."""
+        with self.group.report_actions() as state_action:
+            return self._run(arrays, state_action)
+
+    def _run(self, arrays: Sequence[NumpyArray], state_action: StateAction) -> list[Any]:
         transport = self.group.transport()
         sums: Sums = {}
-        runs = [_RowRun(self, rank, row, arrays, transport, sums)
+        runs = [_RowRun(self, rank, row, arrays, transport, sums, state_action)
                 for rank, row in self._rows.items()]  # fmt: skip
         while not all(run.has_ended for run in runs):
             if not any([run.advance() for run in runs]) and not transport.wait():
@@ -123,9 +127,10 @@ class _RowRun:
         arrays: Sequence[NumpyArray],
         transport: Transport,
         sums: Sums,
+        state_action: StateAction,
     ) -> None:
         self.runtime, self.rank, self.row, self.arrays = runtime, rank, row, arrays
-        self.transport, self.sums = transport, sums
+        self.transport, self.sums, self.state_action = transport, sums, state_action
         self.position = 0
         self.values: dict[tuple[int, int | None], dict[str, Storage]] = {}
 
@@ -144,6 +149,7 @@ class _RowRun:
         start = self.position
         while not self.has_ended:
             scheduled = self.row[self.position]
+            self.state_action(self.rank, scheduled.action)
             try:
                 ran = all([self._run(part) for part in scheduled.action.parts])
             except Exception as error:

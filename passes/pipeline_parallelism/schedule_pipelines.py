@@ -113,8 +113,9 @@ def _check_sizes(rows: PipelineSchedule, pipeline: StagedPipeline, ranks: int) -
         )
     if rows.microbatch_count != pipeline.microbatches:
         raise PipelineScheduleError(
-            f"the schedule has {count_noun(rows.microbatch_count, 'microbatch', 'microbatches')}, "
-            f"and the pipeline divides the batch into {pipeline.microbatches}"
+            f"the schedule has {rows.microbatch_count} microbatch"
+            f"{'es'[: 2 * (rows.microbatch_count > 1)]}, and the pipeline divides the batch into "
+            f"{pipeline.microbatches}"
         )
 
 

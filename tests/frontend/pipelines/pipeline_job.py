@@ -1,7 +1,7 @@
 """A job of several processes that trains one step of a transformer in a pipeline.
 
 Arguments: the schedule, and the file that each process writes loss and gradients to. With a third
-argument, the rank with that number ends without a message before its fourth forward pass.
+argument, the process with that number is killed in its fourth fragment.
 """
 
 import os

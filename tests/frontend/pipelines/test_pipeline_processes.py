@@ -1,30 +1,21 @@
 """Pipelines on several processes give the bits of one process."""
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import shardir as sd
-from tests.backends.mpi.mpiexec_job import ROOT, CompletedJob, mpiexec
+from tests.backends.mpi.mpiexec_job import LIMIT_SECONDS, MPIEXEC, ROOT, mpiexec
 from tests.frontend.pipelines.models import place, transformer_arguments, transformer_loss
+from tests.optional_dependencies import require
 
+EIGHT_DEVICES = {"SHARDIR_CPU_DEVICES": "8"}
 JOB = ROOT / "tests" / "frontend" / "pipelines" / "pipeline_job.py"
-
-
-def run_job(count: int, schedule: str, folder: Path, *killed: str, **more: object) -> CompletedJob:
-    environment = {"SHARDIR_CPU_DEVICES": "8", **more}
-    options = ["-disable-auto-cleanup"] if killed else []
-    return mpiexec(
-        count,
-        JOB,
-        schedule,
-        folder / "made",
-        *killed,
-        folder=folder,
-        environment={key: str(value) for key, value in environment.items()},
-        options=options,
-    )
 
 
 @pytest.mark.parametrize(
@@ -32,7 +23,8 @@ def run_job(count: int, schedule: str, folder: Path, *killed: str, **more: objec
     [(2, "1f1b"), *(pytest.param(4, name, marks=pytest.mark.long) for name in ("1f1b", "zb-h1"))],
 )
 def test_processes_give_the_bits_of_one_process(count: int, schedule: str, tmp_path: Path) -> None:
-    run_job(count, schedule, tmp_path).check()
+    arguments = (JOB, schedule, tmp_path / "made")
+    mpiexec(count, *arguments, folder=tmp_path, environment=EIGHT_DEVICES).check()
     mesh = sd.make_mesh((4, 2), ("pipe", "data"))
     step = sd.value_and_grad(sd.pipeline(transformer_loss, microbatches=8, schedule="gpipe"))
     expected = sd.tree.leaves(sd.jit(step)(*place(mesh, *transformer_arguments(4))))
@@ -40,3 +32,22 @@ def test_processes_give_the_bits_of_one_process(count: int, schedule: str, tmp_p
         made = np.load(tmp_path / f"made.{process}.npz")
         for x, y in zip(made.values(), expected, strict=True):
             assert x.tobytes() == np.asarray(y).tobytes()
+
+
+def test_a_killed_process_ends_the_job_and_names_its_action(tmp_path: Path) -> None:
+    require("mpi4py")
+    # The monitor writes to the error output of the job, even after the launcher has ended.
+    done = subprocess.run(
+        [MPIEXEC, "-n", "2", sys.executable, JOB, "1f1b", tmp_path / "made", "1"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **EIGHT_DEVICES},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+    )
+    assert done.returncode == 9
+    assert re.search(
+        r"shardir: process 1 \(\S+\) was killed while rank 3 ran 3B0 of the pipeline "
+        r"\(stage 3, microbatch 0\)",
+        done.stderr,
+    )

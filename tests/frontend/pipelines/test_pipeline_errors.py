@@ -1,0 +1,192 @@
+"""Errors of pipelines name the line of the program and what to do."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as jnp
+from shardir.frontend.errors import ArgumentError
+from shardir.passes.pipeline_parallelism.actions import PipelineScheduleError
+from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule
+from shardir.passes.pipeline_parallelism.stage_assignment import PipelineStageError
+from tests.error_assertions import error_line, raw
+from tests.frontend.pipelines.models import mlp_arguments, mlp_loss, place
+
+
+def step(loss: Any, stages: int = 2, shape: tuple[int, int] = (2, 2), **options: Any) -> Any:
+    """Run a step of a pipeline on a mesh pipe x data."""
+    mesh = sd.make_mesh(shape, ("pipe", "data"))
+    options = {"microbatches": 2, **options}
+    run = sd.jit(sd.value_and_grad(sd.pipeline(loss, **options)))
+    return run(*place(mesh, *mlp_arguments(stages)))
+
+
+def test_a_stage_that_feeds_an_earlier_stage() -> None:
+    def loss(params: Any, x: Any, y: Any) -> Any:
+        with sd.stage(1):
+            h = jnp.tanh(x @ params[0])
+        with sd.stage(0):
+            return jnp.mean((h @ params[1] - y) ** 2)
+
+    assert error_line(PipelineStageError, lambda: step(loss)) == (
+        "stage 0 uses %h, which stage 1 computes; a stage uses values of earlier stages only"
+    )
+
+
+def test_a_loss_without_stages() -> None:
+    def loss(params: Any, x: Any, y: Any) -> Any:
+        return jnp.mean((x @ params[0] - y) ** 2)
+
+    assert error_line(PipelineStageError, lambda: step(loss)) == (
+        "the pipeline has no stages; mark them with sd.stage(0)(f), sd.stage(1)(g), ..."
+    )
+
+
+def test_a_stage_that_the_loss_does_not_use() -> None:
+    def loss(params: Any, x: Any, y: Any) -> Any:
+        with sd.stage(0):
+            h = jnp.tanh(x @ params[0])
+        with sd.stage(2):
+            return jnp.mean((h @ params[1] - y) ** 2)
+
+    assert error_line(PipelineStageError, lambda: step(loss)) == (
+        "the pipeline has stage 2 and no stage 1; number the stages from 0 without gaps, and let "
+        "the loss use each of them"
+    )
+
+
+def test_a_stage_inside_of_a_loop() -> None:
+    def loss(params: Any, x: Any, y: Any) -> Any:
+        def body(h: Any, _: None) -> Any:
+            with sd.stage(1):
+                return jnp.tanh(h @ params[0]), None
+
+        with sd.stage(0):
+            x = x @ params[0]
+        h, _ = sd.lax.scan(body, x, None, length=2)
+        return jnp.mean((h - y) ** 2)
+
+    assert error_line(PipelineStageError, lambda: step(loss)) == (
+        "stage 1 is marked inside of scan; mark stages outside of loops and branches"
+    )
+
+
+def test_a_mesh_without_the_axis() -> None:
+    assert error_line(PipelineStageError, lambda: step(mlp_loss, axis="stages")) == (
+        "the pipeline runs along the mesh axis 'stages', and the mesh has the axes pipe=2, data=2; "
+        "place the arguments on a mesh with an axis 'stages', one index for each row of devices"
+    )
+
+
+def test_arguments_without_a_mesh() -> None:
+    run = sd.jit(sd.pipeline(mlp_loss, microbatches=2))
+    assert error_line(PipelineStageError, lambda: run(*mlp_arguments(2))) == (
+        "the pipeline runs along the mesh axis 'pipe', and the program has no mesh; place the "
+        "arguments on a mesh with an axis 'pipe', one index for each row of devices"
+    )
+
+
+def test_microbatches_that_do_not_divide_the_batch() -> None:
+    assert error_line(ArgumentError, lambda: step(mlp_loss, microbatches=3)) == (
+        "x of pipeline is f32[16, 8], which does not divide into 3 microbatches; the first "
+        "dimension must be a multiple of 3"
+    )
+
+
+def test_a_schedule_for_another_number_of_stages() -> None:
+    assert error_line(PipelineStageError, lambda: step(mlp_loss, stages=4)) == (
+        "the schedule has 2 stages, and the program marks 4; mark as many stages as the schedule "
+        "has"
+    )
+
+
+def test_a_schedule_for_another_number_of_rows() -> None:
+    schedule = PipelineSchedule.parse("0F0,0B0,0F1,0B1\n1F0,1B0,1F1,1B1\n")
+    run = lambda: step(mlp_loss, shape=(4, 2), schedule=schedule)  # noqa: E731
+    assert error_line(PipelineStageError, run) == (
+        "the schedule has 2 rows, and the mesh axis 'pipe' has 4 rows of devices"
+    )
+
+
+def test_a_schedule_for_another_number_of_microbatches() -> None:
+    schedule = PipelineSchedule.parse("0F0,0B0\n1F0,1B0\n")
+    assert error_line(PipelineStageError, lambda: step(mlp_loss, schedule=schedule)) == (
+        "the schedule has 1 microbatch, and the pipeline divides the batch into 2"
+    )
+
+
+def test_a_schedule_without_gradients() -> None:
+    schedule = PipelineSchedule.parse("0F0,0F1\n1F0,1F1\n")
+    assert error_line(PipelineStageError, lambda: step(mlp_loss, schedule=schedule)) == (
+        "the schedule has forward passes only, and the gradient of the pipeline is needed; add "
+        "backward passes B, or I and W"
+    )
+
+
+def test_a_schedule_that_never_ends(tmp_path: Path) -> None:
+    path = tmp_path / "cycle.csv"
+    path.write_text("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n", "utf-8")
+    assert error_line(PipelineStageError, lambda: step(mlp_loss, schedule=path)) == (
+        "the schedule never ends, because of a cyclic wait: rank 0 stops at 0B0, which needs 1B0 "
+        "of rank 1; rank 1 stops at 1F1, which needs 0F1 of rank 0"
+    )
+
+
+def test_a_malformed_schedule_file(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.csv"
+    path.write_text("0F0,0X0\n", "utf-8")
+    assert error_line(PipelineScheduleError, lambda: step(mlp_loss, schedule=path)) == (
+        f"{path}: row 1, column 2: '0X0' is not an action; write the stage, one of F, I, W, B, "
+        "SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD, REDUCE_GRAD, and the microbatch, such "
+        "as 2F0"
+    )
+
+
+def test_an_unknown_schedule() -> None:
+    assert error_line(ArgumentError, lambda: step(mlp_loss, schedule="2f2b")) == (
+        "schedule of pipeline is '2f2b'; use one of gpipe, 1f1b, interleaved-1f1b, looped-bfs, "
+        "interleaved-zero-bubble, zb-h1, zb-h2, zbv, dualpipev, or the path of a .csv file"
+    )
+
+
+def test_a_loss_that_is_no_scalar() -> None:
+    def loss(params: Any, x: Any, y: Any) -> Any:
+        return sd.stage(0)(lambda: x @ params[0])()
+
+    assert error_line(ArgumentError, lambda: step(loss)) == (
+        "loss returns (f32[8, 8]), and pipeline takes a scalar loss"
+    )
+
+
+def test_the_gradient_of_a_batch() -> None:
+    mesh = sd.make_mesh((2, 2), ("pipe", "data"))
+    run = sd.jit(sd.grad(sd.pipeline(mlp_loss, microbatches=2), argnums=1))
+    with pytest.raises(sd.errors.DifferentiateError) as caught:
+        run(*place(mesh, *mlp_arguments(2)))
+    assert str(caught.value).splitlines()[0] == (
+        "%0 = pipeline has no gradient with respect to %x, which is divided into microbatches; "
+        "differentiate with respect to the arguments that all microbatches share"
+    )
+
+
+def test_wrong_options() -> None:
+    assert error_line(ArgumentError, lambda: sd.stage(-1)) == (
+        "the number of a stage is at least 0, got -1"
+    )
+    assert error_line(ArgumentError, lambda: sd.pipeline(mlp_loss, microbatches=0)) == (
+        "microbatches of pipeline is at least 1, got 0"
+    )
+    wrong = raw("max")
+    assert (
+        error_line(ArgumentError, lambda: sd.pipeline(mlp_loss, microbatches=2, reduction=wrong))
+        == "reduction of pipeline is one of mean, sum, got 'max'"
+    )
+
+
+def test_marks_have_no_effect_outside_of_a_pipeline() -> None:
+    params, x, y = mlp_arguments(2)
+    marked = sd.jit(mlp_loss)(params, x, y)
+    assert np.asarray(marked).tobytes() == np.asarray(mlp_loss(params, x, y)).tobytes()
