@@ -1,14 +1,16 @@
 """Pipelines in one process: loss, gradients, transfers, and the bits of all schedules."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import shardir as sd
+import shardir.numpy as jnp
 from shardir.frontend.pipelines.recording import PipelineRecord, record_pipelines
-from shardir.passes.pipeline_parallelism.named_schedules import NAMED_SCHEDULES
+from shardir.passes.pipeline_parallelism.named_schedules import NAMED_SCHEDULES, make_schedule
 from tests.frontend.pipelines.models import (
     BATCH,
     LENGTH,
@@ -24,7 +26,7 @@ RANKS, MICROBATCHES = 4, 8
 
 
 def run(
-    loss: Callable[..., Any], arguments: tuple[Any, ...], schedule: str, **options: Any
+    loss: Callable[..., Any], arguments: tuple[Any, ...], schedule: Any, **options: Any
 ) -> tuple[Any, PipelineRecord]:
     """Return loss and gradients of a pipeline, and the record of its actions."""
     step = sd.value_and_grad(
@@ -69,3 +71,104 @@ def test_schedules_give_the_same_bits(mesh: sd.Mesh) -> None:
             assert_near(made, sd.jit(sd.value_and_grad(mlp_loss))(*arguments))
             results[stages] = [x.tobytes() for x in arrays(made)]
         assert [x.tobytes() for x in arrays(made)] == results[stages], name
+
+
+def test_loss_without_gradients(mesh: sd.Mesh) -> None:
+    arguments = place(mesh, *mlp_arguments(RANKS))
+    run_loss = sd.jit(sd.pipeline(mlp_loss, microbatches=MICROBATCHES))
+    with record_pipelines() as record:
+        made = run_loss(*arguments)
+    assert_near(made, sd.jit(mlp_loss)(*arguments))
+    assert len(record.sends) == (RANKS - 1) * MICROBATCHES
+
+
+def test_sum_of_losses(mesh: sd.Mesh) -> None:
+    arguments = place(mesh, *mlp_arguments(RANKS))
+    made, _ = run(mlp_loss, arguments, "gpipe", reduction="sum")
+    mean, _ = run(mlp_loss, arguments, "gpipe")
+    scaled = sd.tree.map(lambda x: x * MICROBATCHES, mean)
+    assert_near(made, scaled)
+
+
+def test_an_edited_schedule_file(mesh: sd.Mesh, tmp_path: Path) -> None:
+    arguments = place(mesh, *mlp_arguments(RANKS))
+    path = tmp_path / "edited.csv"
+    path.write_text(make_schedule("1f1b", ranks=RANKS, microbatches=MICROBATCHES).to_csv(), "utf-8")
+    # Stage 0 computes its last weight gradients at the end, apart from the input gradients.
+    text = path.read_text("utf-8").replace("0B6,0B7", "0I6,0I7,0W6,0W7")
+    path.write_text(text, "utf-8")
+    made, record = run(mlp_loss, arguments, path)
+    expected, _ = run(mlp_loss, arguments, "1f1b")
+    assert [x.tobytes() for x in arrays(made)] == [x.tobytes() for x in arrays(expected)]
+    first = [str(event.action) for event in record.events if event.rank == 0]
+    assert first[-5:] == ["0I6", "0RECV_B7", "0I7", "0W6", "0W7"]
+
+
+def test_values_that_skip_stages_and_captured_values(mesh: sd.Mesh) -> None:
+    """A residual connection over all stages is sent through them; a captured array is shared."""
+    params, x, y = place(mesh, *mlp_arguments(RANKS))
+
+    def loss(params: list[Any], scale: Any, x: Any, y: Any) -> Any:
+        with sd.stage(0):
+            start = jnp.sin(x @ params[0])
+        h = sd.stage(1)(lambda h: jnp.tanh(h @ params[1]) * scale)(start)
+        # A checkpoint inside of a stage recomputes in the backward pass.
+        h = sd.stage(2)(sd.checkpoint(lambda h: jnp.tanh(h @ params[2])))(h)
+        with sd.stage(3):
+            return jnp.mean((h @ params[3] + start - y) ** 2)
+
+    def make(pipelined: bool) -> Any:
+        def outer(params: list[Any], scale: Any, x: Any, y: Any) -> Any:
+            doubled = 2 * scale
+
+            def inner(params: list[Any], x: Any, y: Any) -> Any:
+                return loss(params, doubled, x, y)
+
+            made = sd.pipeline(inner, microbatches=MICROBATCHES) if pipelined else inner
+            return made(params, x, y)
+
+        return sd.jit(sd.value_and_grad(outer, argnums=(0, 1)))
+
+    with record_pipelines() as record:
+        made = make(True)(params, np.float32(0.7), x, y)
+    assert_near(made, make(False)(params, np.float32(0.7), x, y))
+    rows = 16 // MICROBATCHES
+    assert [send.nbytes for send in record.sends if str(send.action) == "1SEND_F0"] == [
+        2 * rows * 8 * 4
+    ]
+
+
+def test_tensor_parallelism_inside_of_a_stage() -> None:
+    """The constraint of a stage shards its weights over the other mesh axes."""
+    mesh = sd.make_mesh((2, 2, 2), ("pipe", "data", "model"))
+    params, x, y = place(mesh, *mlp_arguments(4))
+    params = [
+        sd.device_put(w, sd.NamedSharding(mesh, sd.P(*spec)))
+        for w, spec in zip(params, [(None, "model"), ("model", None)] * 2, strict=True)
+    ]
+
+    def loss(params: list[Any], x: Any, y: Any) -> Any:
+        for i in range(2):
+            x = sd.stage(i)(lambda v, w, x: jnp.tanh(x @ v) @ w)(*params[2 * i : 2 * i + 2], x)
+        return jnp.mean((x - y) ** 2)
+
+    made, record = run(loss, (params, x, y), "1f1b")
+    assert_near(made, sd.jit(sd.value_and_grad(loss))(params, x, y))
+    assert len(record.sends) == 2 * MICROBATCHES
+
+
+def test_a_training_step_with_an_update(mesh: sd.Mesh) -> None:
+    arguments = place(mesh, *mlp_arguments(RANKS))
+
+    def train(loss: Any) -> Any:
+        @sd.jit
+        def step(params: Any, x: Any, y: Any) -> Any:
+            value, gradients = sd.value_and_grad(loss)(params, x, y)
+            return value, sd.tree.map(lambda p, g: p - 0.1 * g, params, gradients)
+
+        params, x, y = arguments
+        for _ in range(3):
+            value, params = step(params, x, y)
+        return value, params
+
+    assert_near(train(sd.pipeline(mlp_loss, microbatches=MICROBATCHES)), train(mlp_loss))
