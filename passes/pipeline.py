@@ -34,6 +34,8 @@ DEFAULT_PIPELINE = (
     "sink-reshards,share-reshards,partition,cse,dce"
 )
 """The pipeline from a traced program to the program that each device runs."""
+STAGING_PIPELINE = "split-stages,split-backward,schedule-pipelines"
+"""The pipeline that splits `pipeline` operations into stages and schedules them."""
 SHARDY_PIPELINE = (
     "propagate,insert-explicit-reshards,reshard{layouts=shardy},partition{planner=greedy},cse,dce"
 )

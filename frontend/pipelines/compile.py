@@ -23,7 +23,7 @@ from shardir.ir.module import Function, Module, Op, Value
 from shardir.ir.sharding import Sharding
 from shardir.ops.control_flow.host_callbacks import pure_callback
 from shardir.ops.control_flow.pipelines import staged_pipeline
-from shardir.passes.pipeline import Pipeline
+from shardir.passes.pipeline import STAGING_PIPELINE, Pipeline
 from shardir.passes.pipeline_parallelism.actions import ActionKind
 from shardir.passes.pipeline_parallelism.program import (
     FragmentKey,
@@ -36,27 +36,25 @@ from shardir.passes.pipeline_parallelism.program import (
 from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule
 from shardir.passes.pipeline_parallelism.stage_assignment import stage_error
 
-PIPELINE_PASSES = "split-stages,split-backward,schedule-pipelines"
-"""The passes from a traced pipeline to its fragments and its schedule."""
-
 
 def stage_pipelines(module: Module) -> Module:
     """Return the module with each pipeline split into stages and scheduled."""
-    return Pipeline.parse(PIPELINE_PASSES)(module)
+    return Pipeline.parse(STAGING_PIPELINE)(module)
 
 
 def compile_pipelines(module: Module, devices: Sequence[Device]) -> Module:
     """Return the module with each pipeline compiled and replaced by a call of its runtime."""
 
     def rewritten(op: Op, function: Function) -> Op:
-        runtime = _compile(StagedPipeline.of(op), _mesh_with(op, module), devices)
+        runtime = _compile(StagedPipeline.of(op), mesh_of_pipeline(op, module), devices)
         attrs = {"function": HostFunction("pipeline", runtime), "method": "none"}
         return replace(op, spec=pure_callback, attrs=attrs, blocks=())
 
     return rewrite_pipelines(stage_pipelines(module), staged_pipeline, rewritten)
 
 
-def _mesh_with(op: Op, module: Module) -> Mesh:
+def mesh_of_pipeline(op: Op, module: Module) -> Mesh:
+    """Return the mesh with the axis of a pipeline."""
     return next(mesh for mesh in module.meshes if op.attrs["axis"] in mesh.sizes)
 
 
@@ -69,25 +67,32 @@ def devices_of_row(mesh: Mesh, axis: str, row: int, devices: Sequence[Device]) -
     ]
 
 
-def _compile(pipeline: StagedPipeline, mesh: Mesh, devices: Sequence[Device]) -> PipelineRuntime:
+def partition_pipeline(
+    pipeline: StagedPipeline, mesh: Mesh
+) -> dict[FragmentKey, PartitionedFragment]:
+    """Return the fragments of a pipeline as programs of the devices of a row."""
     axis = pipeline.op.attrs["axis"]
-    schedule = PipelineSchedule.parse(pipeline.schedule)
     shardings = _ValueShardings(pipeline, row_mesh(mesh, axis), axis)
     stages = range(pipeline.stage_count)
     backward = (ActionKind.BACKWARD, ActionKind.INPUT_GRADIENT, ActionKind.WEIGHT_GRADIENT)
     order = [(stage, ActionKind.FORWARD) for stage in stages]
     order += [(stage, kind) for stage in reversed(stages) for kind in backward]
+    return {key: shardings.partition(key) for key in order if key in pipeline.fragments}
+
+
+def _compile(pipeline: StagedPipeline, mesh: Mesh, devices: Sequence[Device]) -> PipelineRuntime:
+    axis = pipeline.op.attrs["axis"]
+    schedule = PipelineSchedule.parse(pipeline.schedule)
     rows = [devices_of_row(mesh, axis, row, devices) for row in range(len(schedule.rows))]
     processes = [_process_of(pipeline.op, row, owned) for row, owned in enumerate(rows)]
     # The rows of one process share their compiled fragments.
     local = [row for row, process in enumerate(processes) if process == process_index()]
     compiler = FragmentCompiler(rows[local[0]] if local else ())
-    compiled = {}
-    for key in order:
-        if key in pipeline.fragments:
-            fragment = shardings.partition(key)
-            if schedule.rank_of_stage[key[0]] in local:
-                compiled[key] = compiler(fragment)
+    compiled = {
+        key: compiler(fragment)
+        for key, fragment in partition_pipeline(pipeline, mesh).items()
+        if schedule.rank_of_stage[key[0]] in local
+    }
     return PipelineRuntime(pipeline, schedule, compiled, processes)
 
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from shardir.passes.pipeline_parallelism.actions import Action
+from shardir.passes.pipeline_parallelism.actions import Action, ActionKind
 from shardir.passes.pipeline_parallelism.progress import RECEIVE_OF
+from shardir.passes.pipeline_parallelism.simulation import PassTimes
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,26 @@ class PipelineRecord:
     def sends(self) -> list[PipelineEvent]:
         """The sends between rows."""
         return [event for event in self.events if event.action.kind in RECEIVE_OF]
+
+    def pass_times(self) -> tuple[PassTimes, ...]:
+        """Return the mean seconds of the passes of each stage."""
+        seconds: dict[tuple[int, ActionKind], list[float]] = {}
+        for event in self.events:
+            key = event.action.stage, event.action.kind
+            seconds.setdefault(key, []).append(event.end - event.start)
+
+        def mean(stage: int, kind: ActionKind) -> float:
+            found = seconds.get((stage, kind), ())
+            return sum(found) / len(found) if found else 0.0
+
+        return tuple(
+            PassTimes(
+                mean(stage, ActionKind.FORWARD),
+                mean(stage, ActionKind.INPUT_GRADIENT) or mean(stage, ActionKind.BACKWARD),
+                mean(stage, ActionKind.WEIGHT_GRADIENT),
+            )
+            for stage in range(1 + max((stage for stage, _ in seconds), default=-1))
+        )
 
     def seconds(self, rank: int) -> float:
         """Return the time in which a rank ran actions."""

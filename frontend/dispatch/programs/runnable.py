@@ -56,6 +56,7 @@ from shardir.passes.pass_aliases import current_name
 from shardir.passes.pipeline import (
     DEFAULT_PIPELINE,
     SHARDY_PIPELINE,
+    STAGING_PIPELINE,
     Pipeline,
     combine_observers,
 )
@@ -65,7 +66,11 @@ from shardir.text.printer import print_module
 def default_pipeline(plan: LoweredProgram | None = None) -> Pipeline:
     """Return the default passes with the options of `plan`."""
     exact = config.shardy_exact if plan is None else plan.shardy_exact
-    steps = Pipeline.parse(SHARDY_PIPELINE if exact else DEFAULT_PIPELINE)
+    text = SHARDY_PIPELINE if exact else DEFAULT_PIPELINE
+    if plan is not None and _has_pipelines(plan):
+        # The compiled program calls the runtime of pipelines instead.
+        text = f"{STAGING_PIPELINE},inline-pipelines,{text}"
+    steps = Pipeline.parse(text)
     if plan is None:
         return steps if config.passes is None else Pipeline.extend(config.passes, steps)
     if plan.passes is not None:
@@ -79,9 +84,13 @@ def default_pipeline(plan: LoweredProgram | None = None) -> Pipeline:
     return Pipeline(tuple(chosen))
 
 
+def _has_pipelines(plan: LoweredProgram) -> bool:
+    return any(op.spec is pipeline for op in plan.module.main.body.ops)
+
+
 def _compile_pipelines(plan: LoweredProgram) -> Module:
     """Return the lowered module with calls of compiled pipelines."""
-    if not any(op.spec is pipeline for op in plan.module.main.body.ops):
+    if not _has_pipelines(plan):
         return plan.module
     # Imported late for start-up time: few programs have pipelines.
     from shardir.frontend.pipelines.compile import compile_pipelines

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from shardir.backends.emission import Emission
     from shardir.frontend.dispatch.stages.emission import BoundaryNames
     from shardir.frontend.dispatch.stages.step_simulation import MachineLike
+    from shardir.frontend.pipelines.inspection import InspectedPipeline
     from shardir.frontend.profiling.profile_data import Profile
     from shardir.frontend.report.build import ReportInput
     from shardir.frontend.report.program_report import ProgramReport
@@ -230,6 +231,13 @@ class Lowered:
             ),
             places=self.user_locations,
         )
+
+    @traceback_boundary
+    def pipelines(self) -> "list[InspectedPipeline]":
+        """Return the pipelines of the program, split into stages and scheduled."""
+        from shardir.frontend.pipelines import inspection  # For start-up time.
+
+        return inspection.inspect_pipelines(self.module)
 
     @traceback_boundary
     def report(
