@@ -1,7 +1,8 @@
-"""Pipeline parallelism: the order in which each rank computes the stages of microbatches.
+"""Pipeline parallelism: the stages of a program, and the order in which each rank computes them.
 
-Input: the name of a schedule with the numbers of stages and microbatches (`named_schedules`), or a
-file in torch's notation (`schedule`). Output: a `PipelineSchedule`, which can be verified
-(`progress`), extended by transfers (`transfers`), simulated with the time and the memory of each
-action (`simulation`), and searched under a memory limit (`search`). Start reading in `actions.py`.
+Programs: `split_stages` (`stage_assignment`), `split_backward` and `schedule_pipelines` turn a
+`pipeline` operation into fragments (`program`) and a schedule; `inline_pipelines` defines its
+meaning. Schedules: `named_schedules`, or files in torch's notation (`schedule`), are verified
+(`progress`), extended by `transfers`, simulated (`simulation`) and searched (`search`). Start
+reading in `actions.py` and `program.py`.
 """
