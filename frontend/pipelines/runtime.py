@@ -36,6 +36,10 @@ Sums = dict[tuple[int, str], OrderedSum]
 """The sums over microbatches by stage and name: `loss`, or a gradient of an operand."""
 
 
+ACTIONS_AHEAD = 4
+"""The number of following actions whose receives are started early."""
+
+
 class PipelineRunError(ShardirError, RuntimeError):
     """An action of a pipeline failed."""
 
@@ -99,19 +103,24 @@ class _ScheduledAction:
 
     action: Action
     last_uses: tuple[tuple[tuple[int, int | None], str], ...]
+    receives_ahead: tuple[Action, ...]
+    """The receives among the next actions of the rank."""
 
 
 def _row_with_lifetimes(wiring: Wiring, rank: int) -> tuple[_ScheduledAction, ...]:
     needed: set[tuple[tuple[int, int | None], str]] = set()
     row = []
-    for action in reversed([*wiring.schedule.actions(rank)]):
+    actions = [*wiring.schedule.actions(rank)]
+    for i, action in reversed([*enumerate(actions)]):
         used = {
             ((part.stage, part.microbatch), name)
             for part in action.parts
             for name in wiring.needed(part)
             if slot_number(name, "argument") is None
         }
-        row.append(_ScheduledAction(action, tuple(sorted(used - needed))))
+        following = actions[i + 1 : i + 1 + ACTIONS_AHEAD]
+        receives = tuple(each for each in following if each.kind in SEND_OF)
+        row.append(_ScheduledAction(action, tuple(sorted(used - needed)), receives))
         needed |= used
     return tuple(reversed(row))
 
@@ -149,6 +158,8 @@ class _RowRun:
         start = self.position
         while not self.has_ended:
             scheduled = self.row[self.position]
+            for receive in scheduled.receives_ahead:
+                self.transport.expect(matching_transfer(receive))
             self.state_action(self.rank, scheduled.action)
             try:
                 ran = all([self._run(part) for part in scheduled.action.parts])

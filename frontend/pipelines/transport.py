@@ -22,6 +22,10 @@ class Transport(ABC):
     def receive(self, send: Action) -> Sequence[Storage] | None:
         """Return the values of a send once; `None` if they have not arrived."""
 
+    def expect(self, send: Action) -> None:
+        """Prepare to receive the values of a send, before they are needed."""
+        return
+
     def wait(self) -> bool:
         """Wait until a value arrives that was asked for; return False if none can arrive."""
         return False
@@ -47,8 +51,9 @@ class LocalTransport(Transport):
 class MessageTransport(Transport):
     """The transport between rows of several processes.
 
-    A send starts a message and returns, so that it proceeds while its row computes. Messages of one
-    transfer have the tag `tags[send]`; MPI delivers those of several runs in order.
+    A send starts a message and returns, and a receive is started before it is needed, so that the
+    message proceeds while both rows compute. Messages of one transfer have the tag `tags[send]`;
+    MPI delivers those of several runs in order.
     """
 
     def __init__(
@@ -64,6 +69,8 @@ class MessageTransport(Transport):
         self._local = LocalTransport()
         self._sending: list[PendingMessage] = []
         self._receiving: dict[Action, list[PendingMessage]] = {}
+        self._awaited: list[Action] = []
+        """The receives at which rows wait since the last call of `wait`."""
 
     def send(self, send: Action, values: Sequence[Storage]) -> None:
         receiver = self._process_of_stage[matching_transfer(send).stage]
@@ -82,6 +89,7 @@ class MessageTransport(Transport):
         self.expect(send)
         messages = self._receiving[send]
         if not all([message.has_finished() for message in messages]):
+            self._awaited.append(send)
             return None
         del self._receiving[send]
         return [
@@ -90,7 +98,6 @@ class MessageTransport(Transport):
         ]
 
     def expect(self, send: Action) -> None:
-        """Start to receive the values of a send of another process."""
         source = self._process_of_stage[send.stage]
         if source != self._index and send not in self._receiving:
             words = describe(matching_transfer(send))
@@ -100,15 +107,18 @@ class MessageTransport(Transport):
             ]
 
     def wait(self) -> bool:
+        if not self._awaited:
+            return False
         pending = [
             message
-            for messages in self._receiving.values()
-            for message in messages
+            for send in self._awaited
+            for message in self._receiving.get(send, ())
             if not message.has_finished()
         ]
+        self._awaited.clear()
         if pending:
             self._link.wait_for_any(pending)
-        return bool(pending)
+        return True
 
     def finish(self) -> None:
         for message in self._sending:
