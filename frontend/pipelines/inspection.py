@@ -14,10 +14,12 @@ from shardir.frontend.pipelines.fragments import PartitionedFragment
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module
 from shardir.passes.pipeline_parallelism.actions import ActionKind
+from shardir.passes.pipeline_parallelism.lanes import lanes_of
 from shardir.passes.pipeline_parallelism.program import (
     Fragment,
     FragmentKey,
     StagedPipeline,
+    has_pipelines,
     slot_number,
     staged_pipelines,
 )
@@ -119,6 +121,22 @@ class InspectedPipeline:
             known = PassTimes() if machine is None else self.times(machine)
         return simulate_schedule(self.schedule, known, transfer=transfer, memory=self.memory)
 
+    def to_text(self) -> str:
+        """Return the lanes of the schedule with equal times, and what each row sends and keeps."""
+        simulation = self.simulate()
+        lines = [
+            f"pipeline of {self.staged.stage_count} stages and {self.staged.microbatches} "
+            f"microbatches along {self.staged.op.attrs['axis']}",
+            f"bubble rate with equal times {float(simulation.bubble_rate):.2%}",
+            "",
+            lanes_of(simulation),
+        ]
+        for rank, peak in enumerate(simulation.peaks):
+            lines.append(f"rank {rank} keeps at most {peak} bytes of activations")
+        for stage, names in enumerate(self.staged.forward):
+            lines.append(f"stage {stage} sends {', '.join(names)}")
+        return "\n".join(lines) + "\n"
+
 
 def _sizes(fragment: Fragment) -> dict[str, int]:
     pairs = zip(fragment.gives, fragment.block.returns, strict=True)
@@ -127,6 +145,8 @@ def _sizes(fragment: Fragment) -> dict[str, int]:
 
 def inspect_pipelines(module: Module) -> list[InspectedPipeline]:
     """Return the pipelines of a traced program."""
+    if not has_pipelines(module):
+        return []
     staged = stage_pipelines(module)
     return [
         InspectedPipeline(each, mesh_of_pipeline(each.op, staged))

@@ -263,7 +263,8 @@ class Lowered:
         from shardir.frontend.report.build import ReportInput  # For start-up time.
 
         pipeline = str(default_pipeline(self._plan))
-        return ReportInput(self.module, pipeline, places=self.user_locations)
+        lanes = {f"pipeline {i}": each.to_text() for i, each in enumerate(self.pipelines())}
+        return ReportInput(self.module, pipeline, places=self.user_locations, texts=lanes)
 
     @traceback_boundary
     def emit(
@@ -464,10 +465,11 @@ class Compiled:
                     f"the profile of a report is a result of shardir.profile, not {brief(profile)}"
                 )
             )
+        lowered = self._lowered._report_input()
         given = replace(
-            self._lowered._report_input(),
+            lowered,
             backend_pipeline="" if self._program.is_abstract else self._program.backend_passes(),
-            texts=self._program.stage_texts(),
+            texts={**lowered.texts, **self._program.stage_texts()},
             profile=profile,
             simulation=simulation,
         )

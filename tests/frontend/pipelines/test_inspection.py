@@ -1,5 +1,8 @@
 """The stages of a lowered program: text, predicted times and memory, and other backends."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 
 import shardir as sd
@@ -64,3 +67,20 @@ def test_text_of_passes() -> None:
 
 def test_a_program_without_pipelines() -> None:
     assert sd.jit(lambda x: x + 1).lower(np.ones(3)).pipelines() == []
+
+
+def test_lanes_in_the_report(tmp_path: Path) -> None:
+    program = lowered("1f1b")
+    path = tmp_path / "report.json"
+    program.report(path)
+    text = program.pipelines()[0].to_text()
+    assert text == (
+        "pipeline of 2 stages and 4 microbatches along pipe\n"
+        "bubble rate with equal times 20.00%\n\n"
+        "rank 0:  F0--F1--........B0------F2--B1------F3--B2------....B3------\n"
+        "rank 1:  ....F0--B0------F1--B1------F2--B2------F3--B3------\n\n"
+        f"rank 0 keeps at most {2 * ACTIVATION} bytes of activations\n"
+        f"rank 1 keeps at most {3 * ACTIVATION} bytes of activations\n"
+        "stage 0 sends x.2\n"
+    )
+    assert all(json.dumps(line)[1:-1] in path.read_text("utf-8") for line in text.splitlines())
