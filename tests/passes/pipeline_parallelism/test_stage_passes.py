@@ -1,0 +1,148 @@
+"""The stages of operations, and the values that stages give, keep and send."""
+
+import pytest
+
+from shardir.ir.module import Module
+from shardir.passes.pipeline import Pipeline
+from shardir.passes.pipeline_parallelism.actions import ActionKind
+from shardir.passes.pipeline_parallelism.program import StagedPipeline, staged_pipelines
+from shardir.passes.pipeline_parallelism.stage_assignment import PipelineStageError
+from shardir.text.parser import parse
+from shardir.verify.verifier import verify
+
+F, B = ActionKind.FORWARD, ActionKind.BACKWARD
+I, W = ActionKind.INPUT_GRADIENT, ActionKind.WEIGHT_GRADIENT  # noqa: E741
+
+
+def program(body: str, schedule: str = "gpipe") -> Module:
+    """Return a program whose loss uses the weight %w in f32[8, 8] and the batch %x in f32[4, 8]."""
+    module = parse(f"""
+mesh @m = [pipe=2]
+
+func @f(%weight: f32[8, 8], %batch: f32[8, 8]) -> (f32[], f32[8, 8]) {{
+  %loss, %gradient = pipeline(%weight, %batch, microbatches=2, schedule="{schedule}", axis="pipe",
+      batched=[1], wrt=[0]) : f32[], f32[8, 8] {{
+    (%w: f32[8, 8], %x: f32[4, 8]) =>
+    {body}
+    yield %e
+  }}
+  return %loss, %gradient
+}}
+""")
+    verify(module)
+    return module
+
+
+def staged(module: Module, passes: str = "split-stages") -> StagedPipeline:
+    """Return the pipeline of a program after passes; its text is read and printed unchanged."""
+    made = Pipeline.parse(passes)(module)
+    verify(made)
+    assert str(parse(str(made))) == str(made)
+    (pipeline,) = staged_pipelines(made)
+    return pipeline
+
+
+def names(pipeline: StagedPipeline, stage: int) -> list[str]:
+    """Return the operations of the forward pass of a stage."""
+    return [op.name for op in pipeline.fragments[stage, F].block.ops]
+
+
+START = """
+    %x.1 = pipeline-stage(%x, stage=0) : f32[4, 8]
+    %a = dot(%x.1, %w, dims="bi,ij->bj") : f32[4, 8]
+    %h = pipeline-stage(%a, stage=0) : f32[4, 8]"""
+END = """
+    %y = dot(%k, %w, dims="bi,ij->bj") : f32[4, 8]
+    %z = mul(%y, %y) : f32[4, 8]
+    %e = sum(%z, dims=[0, 1]) : f32[]"""
+
+
+def test_an_operation_without_a_mark_is_computed_early_if_both_places_send_as_much() -> None:
+    body = f"""{START}
+    %t = tanh(%h) : f32[4, 8]
+    %k = pipeline-stage(%t, stage=1) : f32[4, 8]{END}"""
+    pipeline = staged(program(body))
+    assert pipeline.forward == (("t",),)
+    assert names(pipeline, 0) == ["dot", "tanh"]
+
+
+def test_an_operation_without_a_mark_moves_to_where_its_operand_is_sent_anyway() -> None:
+    body = f"""{START}
+    %t = tanh(%h) : f32[4, 8]
+    %k.1 = pipeline-stage(%h, stage=1) : f32[4, 8]
+    %k = add(%k.1, %t) : f32[4, 8]{END}"""
+    pipeline = staged(program(body))
+    assert pipeline.forward == (("a",),)
+    assert names(pipeline, 1)[:2] == ["tanh", "add"]
+
+
+def test_operations_on_arguments_are_repeated_in_the_stages_that_use_them() -> None:
+    body = f"""
+    %c = exp(%x) : f32[4, 8]
+    %x.1 = pipeline-stage(%c, stage=0) : f32[4, 8]
+    %a = dot(%x.1, %w, dims="bi,ij->bj") : f32[4, 8]
+    %h = pipeline-stage(%a, stage=1) : f32[4, 8]
+    %k = add(%h, %c) : f32[4, 8]{END}"""
+    pipeline = staged(program(body))
+    assert pipeline.forward == (("a",),)
+    assert "exp" in names(pipeline, 0)
+    assert "exp" in names(pipeline, 1)
+
+
+MARKED = f"{START}\n    %k = pipeline-stage(%h, stage=1) : f32[4, 8]{END}"
+
+
+def test_a_weight_of_two_stages_has_a_term_of_its_gradient_in_each() -> None:
+    pipeline = staged(program(MARKED), "split-stages,split-backward")
+    assert pipeline.fragments[0, B].gives == ("gradient 0",)
+    assert pipeline.fragments[1, B].gives == ("gradient 0", "a.grad.in")
+    assert pipeline.backward == (("a",),)
+
+
+def test_weight_gradients_are_apart_from_input_gradients() -> None:
+    pipeline = staged(program(MARKED, "zb-h1"), "split-stages,split-backward,schedule-pipelines")
+    assert {kind for _, kind in pipeline.fragments} == {F, I, W}
+    # The first stage receives no values, so that its input gradient computes nothing.
+    assert pipeline.fragments[0, I].block.ops == ()
+    last = pipeline.fragments[1, W]
+    assert [op.name for op in last.block.ops] == ["dot"]
+    assert last.gives == ("gradient 0",)
+    assert last.takes == ("a", "y.grad.kept")
+
+
+def test_dead_operations_belong_to_no_stage() -> None:
+    body = f"{MARKED}\n    %unused = pipeline-stage(%k, stage=7) : f32[4, 8]"
+    assert staged(program(body)).stage_count == 2
+
+
+def test_the_loss_depends_on_the_last_stage() -> None:
+    body = f"{START}\n    %k = pipeline-stage(%h, stage=0) : f32[4, 8]{END}"
+    assert staged(program(body)).stage_count == 1
+    with pytest.raises(PipelineStageError, match="has stage 1 and no stage 0"):
+        staged(program(body.replace("stage=0", "stage=1")))
+
+
+def test_a_pipeline_without_backward_passes_has_no_meaning() -> None:
+    made = Pipeline.parse("split-stages")(program(MARKED))
+    with pytest.raises(PipelineStageError) as caught:
+        Pipeline.parse("inline-pipelines")(made)
+    assert str(caught.value).splitlines()[0] == (
+        "the staged pipeline has no backward passes; run split-backward first"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("microbatches=2", "microbatches=3", "divides f32[8, 8] into 3 microbatches; the first "
+         "dimension must be a multiple of 3"),
+        ("microbatches=2", "microbatches=0", "microbatches=0 must be at least 1"),
+        ("wrt=[0]", "wrt=[5]", "wrt contains 5, which is no floating-point operand"),
+        ("stage=0", "stage=-1", "stage=-1 must be at least 0"),
+    ],
+)  # fmt: skip
+def test_malformed_operations(before: str, after: str, message: str) -> None:
+    text = str(program(MARKED)).replace(before, after)
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        verify(parse(text))
+    assert message in str(caught.value)
