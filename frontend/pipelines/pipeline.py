@@ -39,6 +39,7 @@ def pipeline(
     axis: str = "pipe",
     batch_argnums: int | Sequence[int] | None = None,
     reduction: str = "mean",
+    stages: int | None = None,
     stages_per_rank: int | None = None,
 ) -> UserFunction:
     """Return the loss over a batch, computed in the stages of a pipeline.
@@ -52,7 +53,8 @@ def pipeline(
     The devices of the mesh form one row for each index of the mesh axis `axis`, and each row
     computes one stage or several. `schedule` states the order: the name of a schedule, a
     `PipelineSchedule`, or a path of a CSV file in the notation of torch. `stages_per_rank` is the
-    number of stages of each row, for schedules in which it is free.
+    number of stages of each row, for schedules in which it is free. With `stages`, a loss without
+    marks is divided into this number of stages of about equal cost, where they send few bytes.
     """
     check_function("pipeline", loss)
     attrs: dict[str, Attr] = {
@@ -69,6 +71,8 @@ def pipeline(
         )
     if reduction != "mean":
         attrs["reduction"] = reduction
+    if stages is not None:
+        attrs["stages"] = check_integer("stages of pipeline", stages, least=1)
     if stages_per_rank is not None:
         attrs["stages_per_rank"] = check_integer(
             "stages_per_rank of pipeline", stages_per_rank, least=1

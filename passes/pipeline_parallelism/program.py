@@ -37,14 +37,25 @@ def slot_number(slot: str, word: str) -> int | None:
     return int(number) if first == word and number.isdigit() else None
 
 
+# The names of values contain no spaces, so that they differ from all names below.
 def received_cotangent(name: str) -> str:
     """Return the name under which a stage takes the cotangent of a value that it sent."""
-    return f"{name}.grad"
+    return f"cotangent {name}"
 
 
 def given_cotangent(name: str) -> str:
     """Return the name under which a stage gives the cotangent of a value that it received."""
-    return f"{name}.grad.in"
+    return f"sent cotangent {name}"
+
+
+def saved_residual(name: str) -> str:
+    """Return the name of a value that a forward pass keeps for the backward pass of its stage."""
+    return f"saved {name}"
+
+
+def kept_value(name: str) -> str:
+    """Return the name of a value that an input gradient keeps for the weight gradient."""
+    return f"kept {name}"
 
 
 @dataclass(frozen=True)

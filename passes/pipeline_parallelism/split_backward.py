@@ -30,8 +30,10 @@ from shardir.passes.pipeline_parallelism.program import (
     StagedPipeline,
     given_cotangent,
     gradient_slot,
+    kept_value,
     received_cotangent,
     rewrite_pipelines,
+    saved_residual,
     slot_number,
 )
 from shardir.passes.rewriting import all_values
@@ -104,7 +106,7 @@ class _StageGradient:
         slot_of.update(zip(forward.returns[:count], stage.gives, strict=True))
         residuals = []
         for value in forward.returns[count:]:
-            slot_of.setdefault(value, value.name)
+            slot_of.setdefault(value, saved_residual(value.name))
             residuals.append(slot_of[value])
         known = {*forward.params, *forward.returns[:count]}
         saved = [value for value in dict.fromkeys(forward.returns[count:]) if value not in known]
@@ -137,7 +139,7 @@ class _StageGradient:
         used.update(dict.fromkeys(value for _, value in weights))
         shared = [value for value in used if value in done]
         slots = dict(zip(block.params, takes, strict=True))
-        slots.update({value: f"{value.name}.kept" for value in shared})
+        slots.update({value: kept_value(value.name) for value in shared})
         kept = [(slots[value], value) for value in shared]
         return (
             _fragment(block.params, takes, first, [*inputs, *kept]),

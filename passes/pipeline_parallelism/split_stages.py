@@ -15,6 +15,7 @@ from shardir.ops.control_flow.pipelines import pipeline, pipeline_stage
 from shardir.passes.autodiff.residuals import eliminate_dead_operations
 from shardir.passes.pipeline import Pass
 from shardir.passes.pipeline_parallelism.actions import ActionKind
+from shardir.passes.pipeline_parallelism.balanced_stages import balance_stages
 from shardir.passes.pipeline_parallelism.program import (
     LOSS,
     Fragment,
@@ -43,8 +44,7 @@ def _split(op: Op, function: Function) -> Op:
     (block,) = op.blocks
     (loss,) = block.returns
     block = Block(block.params, eliminate_dead_operations(block.ops, [loss]), (loss,))
-    stages = assign_stages(block)
-    count = count_stages(block, stages, op)
+    stages, count = _choose_stages(block, op)
     stage_of = stage_of_values(block, stages)
     if stage_of.get(loss) != count - 1:
         raise stage_error(
@@ -62,6 +62,29 @@ def _split(op: Op, function: Function) -> Op:
         fragments[stage, ActionKind.FORWARD] = fragment
     names = tuple(tuple(value.name for value in each) for each in sent)
     return StagedPipeline(op, fragments, names, (), op.attrs["schedule"]).to_op()
+
+
+def _choose_stages(block: Block, op: Op) -> tuple[dict[Op, int | None], int]:
+    """Return the stage of each operation and the number of stages."""
+    wanted = op.attrs.get("stages", 0)
+    if not wanted:
+        stages = assign_stages(block)
+        return stages, count_stages(block, stages, op)
+    marked = next((o for o in block.ops if o.spec is pipeline_stage), None)
+    if marked is not None:
+        raise stage_error(
+            f"stage {marked.attrs['stage']} is marked, and stages={wanted} divides the loss "
+            "without marks; leave one of them out",
+            marked,
+        )
+    batched = [block.params[i] for i in op.attrs.get("batched", ())]
+    stages = balance_stages(block, batched, wanted)
+    count = len({stage for stage in stages.values() if stage is not None})
+    if count < wanted:
+        raise stage_error(
+            f"the loss has too few operations for {wanted} stages; state at most {count}", op
+        )
+    return stages, count
 
 
 def _without_marks(block: Block) -> dict[Value, Value]:

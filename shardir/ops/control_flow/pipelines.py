@@ -85,6 +85,7 @@ def _pipeline_type(
     batched: tuple[int, ...] = (),
     wrt: tuple[int, ...] = (),
     reduction: str = "mean",
+    stages: int = 0,
     stages_per_rank: int = 0,
 ) -> Types:
     if len(blocks) != 1:
@@ -111,6 +112,8 @@ pipeline = define_op("pipeline", type=_pipeline_type, blocks=1)
 
 The block computes the loss of one microbatch: of one part of each operand in `batched`, which are
 divided along their first dimensions, and of the other operands. `reduction` combines the losses.
+Marks state the stages of the block; with `stages`, the block has no marks and is divided into this
+number of stages of about equal cost.
 `schedule` is the name of a schedule, or its text in torch's notation; the rows of devices along the
 mesh axis `axis` compute the stages.
 """
@@ -133,6 +136,7 @@ def _staged_type(
     batched: tuple[int, ...] = (),
     wrt: tuple[int, ...] = (),
     reduction: str = "mean",
+    stages: int = 0,
     stages_per_rank: int = 0,
 ) -> Types:
     _check_attributes(operands, microbatches, batched, reduction)
@@ -167,5 +171,5 @@ values that each block takes and returns, of one microbatch: `argument 3` is an 
 3` a term of its gradient, `loss` a term of the loss. All other values stay in the stage, or are
 sent: `forward` names the values that each stage sends to the next one, `backward` those whose
 cotangents each stage but the first sends to the stage before. The cotangent of `h` is taken as
-`h.grad` and given as `h.grad.in`.
+`cotangent h` and given as `sent cotangent h`.
 """

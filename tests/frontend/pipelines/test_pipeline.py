@@ -172,3 +172,18 @@ def test_a_training_step_with_an_update(mesh: sd.Mesh) -> None:
         return value, params
 
     assert_near(train(sd.pipeline(mlp_loss, microbatches=MICROBATCHES)), train(mlp_loss))
+
+
+def test_stages_without_marks(mesh: sd.Mesh) -> None:
+    """A loss without marks is divided between the layers, which have equal costs."""
+
+    def loss(params: list[Any], x: Any, y: Any) -> Any:
+        for w in params:
+            x = jnp.tanh(jnp.tile(x, 4) @ jnp.tile(w, (4, 1)))
+        return jnp.mean((x - y) ** 2)
+
+    arguments = place(mesh, *mlp_arguments(8))
+    made, record = run(loss, arguments, "1f1b", stages=RANKS)
+    assert_near(made, sd.jit(sd.value_and_grad(loss))(*arguments))
+    assert {send.nbytes for send in record.sends} == {16 // MICROBATCHES * 8 * 4}
+    assert len(record.sends) == 2 * (RANKS - 1) * MICROBATCHES

@@ -16,10 +16,19 @@ from tests.error_assertions import error_line, raw
 from tests.frontend.pipelines.models import mlp_arguments, mlp_loss, place
 
 
-def step(loss: Any, stages: int = 2, shape: tuple[int, int] = (2, 2), **options: Any) -> Any:
-    """Run a step of a pipeline on a mesh pipe x data."""
+def step(
+    loss: Any,
+    stages: int = 2,
+    shape: tuple[int, int] = (2, 2),
+    divided: int | None = None,
+    **options: Any,
+) -> Any:
+    """Run a step of a pipeline on a mesh pipe x data.
+
+    The loss has `stages` weights; `divided` is the option `stages` of `pipeline`.
+    """
     mesh = sd.make_mesh(shape, ("pipe", "data"))
-    options = {"microbatches": 2, **options}
+    options = {"microbatches": 2, "stages": divided, **options}
     run = sd.jit(sd.value_and_grad(sd.pipeline(loss, **options)))
     return run(*place(mesh, *mlp_arguments(stages)))
 
@@ -169,6 +178,25 @@ def test_the_gradient_of_a_batch() -> None:
     assert str(caught.value).splitlines()[0] == (
         "%0 = pipeline has no gradient with respect to %x, which is divided into microbatches; "
         "differentiate with respect to the arguments that all microbatches share"
+    )
+
+
+def test_marks_and_a_number_of_stages() -> None:
+    def loss(params: Any, x: Any, y: Any) -> Any:
+        with sd.stage(0):
+            return jnp.mean((x @ params[0] - y) ** 2)
+
+    assert error_line(PipelineStageError, lambda: step(loss, divided=2)) == (
+        "stage 0 is marked, and stages=2 divides the loss without marks; leave one of them out"
+    )
+
+
+def test_too_few_operations_for_the_stages() -> None:
+    def loss(params: Any, x: Any, y: Any) -> Any:
+        return jnp.sum(x * params[0][0, 0])
+
+    assert error_line(PipelineStageError, lambda: step(loss, divided=4, shape=(4, 2))) == (
+        "the loss has too few operations for 4 stages; state at most 2"
     )
 
 

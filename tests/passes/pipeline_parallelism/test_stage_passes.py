@@ -95,7 +95,7 @@ MARKED = f"{START}\n    %k = pipeline-stage(%h, stage=1) : f32[4, 8]{END}"
 def test_a_weight_of_two_stages_has_a_term_of_its_gradient_in_each() -> None:
     pipeline = staged(program(MARKED), "split-stages,split-backward")
     assert pipeline.fragments[0, B].gives == ("gradient 0",)
-    assert pipeline.fragments[1, B].gives == ("gradient 0", "a.grad.in")
+    assert pipeline.fragments[1, B].gives == ("gradient 0", "sent cotangent a")
     assert pipeline.backward == (("a",),)
 
 
@@ -107,7 +107,7 @@ def test_weight_gradients_are_apart_from_input_gradients() -> None:
     last = pipeline.fragments[1, W]
     assert [op.name for op in last.block.ops] == ["dot"]
     assert last.gives == ("gradient 0",)
-    assert last.takes == ("a", "y.grad.kept")
+    assert last.takes == ("a", "kept y.grad")
 
 
 def test_dead_operations_belong_to_no_stage() -> None:
@@ -146,3 +146,21 @@ def test_malformed_operations(before: str, after: str, message: str) -> None:
     with pytest.raises(Exception) as caught:  # noqa: PT011
         verify(parse(text))
     assert message in str(caught.value)
+
+
+def test_names_of_kept_and_sent_values_do_not_collide() -> None:
+    """Values of a stage are numbered again, so a kept value may have the number of a sent one."""
+    body = """
+    %x.1 = pipeline-stage(%x, stage=0) : f32[4, 8]
+    %5 = dot(%x.1, %w, dims="bi,ij->bj") : f32[4, 8]
+    %6 = pipeline-stage(%5, stage=1) : f32[4, 8]
+    %7 = tanh(%6) : f32[4, 8]
+    %0 = sum(%7, dims=[0]) : f32[8]
+    %8 = sin(%0) : f32[8]
+    %9 = pipeline-stage(%8, stage=2) : f32[8]
+    %10 = mul(%9, %9) : f32[8]
+    %e = sum(%10, dims=[0]) : f32[]"""
+    pipeline = staged(program(body), "split-stages,split-backward")
+    for fragment in pipeline.fragments.values():
+        assert len(set(fragment.takes)) == len(fragment.takes)
+        assert len(set(fragment.gives)) == len(fragment.gives)
