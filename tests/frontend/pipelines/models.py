@@ -86,3 +86,10 @@ def transformer_arguments(stages: int) -> tuple[Any, ...]:
     params = {"embedding": weight(VOCABULARY, WIDTH), "blocks": blocks}
     tokens = rng.integers(0, VOCABULARY, (BATCH, LENGTH + 1)).astype(np.int32)
     return params, tokens
+
+
+MODELS = {
+    "mlp": (mlp_loss, mlp_arguments),
+    "transformer": (transformer_loss, transformer_arguments),
+}
+"""The loss and the function of the arguments of each model."""

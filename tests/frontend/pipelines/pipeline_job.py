@@ -1,7 +1,7 @@
-"""A job of several processes that trains one step of a transformer in a pipeline.
+"""A job of several processes that runs one step of a model in a pipeline.
 
-Arguments: the schedule, and the file that each process writes loss and gradients to. With a third
-argument, the process with that number is killed in its fourth fragment.
+Arguments: the model, the schedule, and the file that each process writes loss and gradients to.
+With one more argument, the process with that number is killed in its fourth fragment.
 """
 
 import os
@@ -13,7 +13,7 @@ import numpy as np
 
 import shardir as sd
 from shardir.frontend.pipelines import fragments
-from tests.frontend.pipelines.models import place, transformer_arguments, transformer_loss
+from tests.frontend.pipelines.models import MODELS, place
 
 
 def kill_after(calls: int) -> None:
@@ -30,13 +30,14 @@ def kill_after(calls: int) -> None:
     fragments.CompiledFragment.__call__ = counted  # type: ignore[method-assign, assignment]
 
 
-def main(schedule: str, path: str, killed: str = "") -> None:
+def main(model: str, schedule: str, path: str, killed: str = "") -> None:
     sd.distributed.initialize()
     mesh = sd.make_mesh((4, 2), ("pipe", "data"))
-    arguments = place(mesh, *transformer_arguments(4))
+    loss, make_arguments = MODELS[model]
+    arguments = place(mesh, *make_arguments(4))
     if killed == str(sd.process_index()):
         kill_after(3)
-    step = sd.value_and_grad(sd.pipeline(transformer_loss, microbatches=8, schedule=schedule))
+    step = sd.value_and_grad(sd.pipeline(loss, microbatches=8, schedule=schedule))
     made = sd.jit(step)(*arguments)
     arrays = [np.asarray(leaf) for leaf in sd.tree.leaves(made)]
     np.savez(Path(f"{path}.{sd.process_index()}.npz"), *arrays)

@@ -11,7 +11,7 @@ import pytest
 
 import shardir as sd
 from tests.backends.mpi.mpiexec_job import LIMIT_SECONDS, MPIEXEC, ROOT, mpiexec
-from tests.frontend.pipelines.models import place, transformer_arguments, transformer_loss
+from tests.frontend.pipelines.models import MODELS, place
 from tests.optional_dependencies import require
 
 EIGHT_DEVICES = {"SHARDIR_CPU_DEVICES": "8"}
@@ -19,26 +19,37 @@ JOB = ROOT / "tests" / "frontend" / "pipelines" / "pipeline_job.py"
 
 
 @pytest.mark.parametrize(
-    ("count", "schedule"),
-    [(2, "1f1b"), *(pytest.param(4, name, marks=pytest.mark.long) for name in ("1f1b", "zb-h1"))],
+    ("count", "model", "schedule"),
+    [
+        (2, "mlp", "1f1b"),
+        *(
+            pytest.param(count, "transformer", schedule, marks=pytest.mark.long)
+            for count in (2, 4)
+            for schedule in ("1f1b", "zb-h1")
+        ),
+    ],
 )
-def test_processes_give_the_bits_of_one_process(count: int, schedule: str, tmp_path: Path) -> None:
-    arguments = (JOB, schedule, tmp_path / "made")
+def test_processes_give_the_bits_of_one_process(
+    count: int, model: str, schedule: str, tmp_path: Path
+) -> None:
+    arguments = (JOB, model, schedule, tmp_path / "made")
     mpiexec(count, *arguments, folder=tmp_path, environment=EIGHT_DEVICES).check()
     mesh = sd.make_mesh((4, 2), ("pipe", "data"))
-    step = sd.value_and_grad(sd.pipeline(transformer_loss, microbatches=8, schedule="gpipe"))
-    expected = sd.tree.leaves(sd.jit(step)(*place(mesh, *transformer_arguments(4))))
+    loss, make_arguments = MODELS[model]
+    step = sd.value_and_grad(sd.pipeline(loss, microbatches=8, schedule="gpipe"))
+    expected = sd.tree.leaves(sd.jit(step)(*place(mesh, *make_arguments(4))))
     for process in range(count):
         made = np.load(tmp_path / f"made.{process}.npz")
         for x, y in zip(made.values(), expected, strict=True):
             assert x.tobytes() == np.asarray(y).tobytes()
 
 
+@pytest.mark.long
 def test_a_killed_process_ends_the_job_and_names_its_action(tmp_path: Path) -> None:
     require("mpi4py")
     # The monitor writes to the error output of the job, even after the launcher has ended.
     done = subprocess.run(
-        [MPIEXEC, "-n", "2", sys.executable, JOB, "1f1b", tmp_path / "made", "1"],
+        [MPIEXEC, "-n", "2", sys.executable, JOB, "mlp", "1f1b", tmp_path / "made", "1"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), **EIGHT_DEVICES},
         capture_output=True,
