@@ -37,12 +37,28 @@ class SplitStages(Pass, name="split-stages"):
     """Replace each `pipeline` by a `staged-pipeline` with a forward fragment for each stage."""
 
     def __call__(self, module: Module) -> Module:
+        for function in module.functions:
+            for op in function.body.ops:
+                _check_nesting(op)
         return rewrite_pipelines(module, pipeline, _split)
+
+
+def _check_nesting(op: Op) -> None:
+    """Raise `PipelineStageError` if a block of an operation has a pipeline."""
+    for block in op.blocks:
+        for nested in block.walk():
+            if nested.spec is pipeline:
+                raise stage_error(
+                    f"a pipeline inside of {op.name} cannot run; call it outside of loops, branches "
+                    "and other pipelines",
+                    nested,
+                )
 
 
 def _split(op: Op, function: Function) -> Op:
     (block,) = op.blocks
     (loss,) = block.returns
+    _check_shardings(block, op.attrs["axis"])
     block = Block(block.params, eliminate_dead_operations(block.ops, [loss]), (loss,))
     stages, count = _choose_stages(block, op)
     stage_of = stage_of_values(block, stages)
@@ -62,6 +78,19 @@ def _split(op: Op, function: Function) -> Op:
         fragments[stage, ActionKind.FORWARD] = fragment
     names = tuple(tuple(value.name for value in each) for each in sent)
     return StagedPipeline(op, fragments, names, (), op.attrs["schedule"]).to_op()
+
+
+def _check_shardings(block: Block, axis: str) -> None:
+    """Raise `PipelineStageError` if a value of a stage is sharded over the axis of the pipeline."""
+    for op in block.walk():
+        for value in op.results:
+            sharding = value.sharding
+            if sharding is not None and any(used.name == axis for used in sharding.used_axes()):
+                raise stage_error(
+                    f"%{value.name} is sharded over {axis!r}, along which the stages of the "
+                    "pipeline run; shard it over other axes of the mesh",
+                    op,
+                )
 
 
 def _choose_stages(block: Block, op: Op) -> tuple[dict[Op, int | None], int]:

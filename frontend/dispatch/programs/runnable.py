@@ -85,7 +85,7 @@ def default_pipeline(plan: LoweredProgram | None = None) -> Pipeline:
 
 
 def _has_pipelines(plan: LoweredProgram) -> bool:
-    return any(op.spec is pipeline for op in plan.module.main.body.ops)
+    return any(op.spec is pipeline for op in plan.module.main.body.walk())
 
 
 def _compile_pipelines(plan: LoweredProgram) -> Module:

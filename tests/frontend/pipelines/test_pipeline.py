@@ -187,3 +187,14 @@ def test_stages_without_marks(mesh: sd.Mesh) -> None:
     assert_near(made, sd.jit(sd.value_and_grad(loss))(*arguments))
     assert {send.nbytes for send in record.sends} == {16 // MICROBATCHES * 8 * 4}
     assert len(record.sends) == 2 * (RANKS - 1) * MICROBATCHES
+
+
+def test_shardings_in_types_and_weights_that_are_sharded_over_the_axis() -> None:
+    kinds = (sd.sharding.AxisType.Explicit,) * 2
+    typed = sd.make_mesh((2, 2), ("pipe", "data"), axis_types=kinds)
+    made, _ = run(mlp_loss, place(typed, *mlp_arguments(2)), "1f1b")
+    mesh = sd.make_mesh((2, 2), ("pipe", "data"))
+    params, x, y = place(mesh, *mlp_arguments(2))
+    params = sd.device_put(params, sd.NamedSharding(mesh, sd.P("pipe")))
+    again, _ = run(mlp_loss, (params, x, y), "1f1b")
+    assert [a.tobytes() for a in arrays(made)] == [a.tobytes() for a in arrays(again)]

@@ -83,6 +83,38 @@ def test_a_stage_inside_of_a_loop() -> None:
     )
 
 
+def test_a_pipeline_inside_of_a_loop() -> None:
+    mesh = sd.make_mesh((2, 2), ("pipe", "data"))
+    params, x, y = place(mesh, *mlp_arguments(2))
+
+    @sd.jit
+    def train(params: Any) -> Any:
+        def body(params: Any, _: None) -> Any:
+            return params, sd.pipeline(mlp_loss, microbatches=2)(params, x, y)
+
+        return sd.lax.scan(body, params, None, length=2)
+
+    assert error_line(PipelineStageError, lambda: train(params)) == (
+        "a pipeline inside of scan cannot run; call it outside of loops, branches and other "
+        "pipelines"
+    )
+
+
+def test_a_value_that_is_sharded_over_the_axis_of_the_pipeline() -> None:
+    sharding = sd.NamedSharding(sd.make_mesh((2, 2), ("pipe", "data")), sd.P("pipe"))
+
+    def loss(params: Any, x: Any, y: Any) -> Any:
+        with sd.stage(0):
+            h = sd.lax.with_sharding_constraint(x @ params[0], sharding)
+        with sd.stage(1):
+            return jnp.mean((h @ params[1] - y) ** 2)
+
+    assert error_line(PipelineStageError, lambda: step(loss)) == (
+        "%h is sharded over 'pipe', along which the stages of the pipeline run; shard it over "
+        "other axes of the mesh"
+    )
+
+
 def test_a_mesh_without_the_axis() -> None:
     assert error_line(PipelineStageError, lambda: step(mlp_loss, axis="stages")) == (
         "the pipeline runs along the mesh axis 'stages', and the mesh has the axes pipe=2, data=2; "
