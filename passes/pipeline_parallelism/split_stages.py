@@ -7,9 +7,9 @@ A value that a later stage uses is sent from stage to stage up to that one. Each
 arguments; operations that depend on arguments only are repeated in the stages that use them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from shardir.ir.builder import UniqueNames, copy_op
+from shardir.ir.builder import UniqueNames, copy_op, substitute
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ops.control_flow.pipelines import pipeline, pipeline_stage
 from shardir.passes.autodiff.residuals import eliminate_dead_operations
@@ -49,16 +49,17 @@ def _check_nesting(op: Op) -> None:
         for nested in block.walk():
             if nested.spec is pipeline:
                 raise stage_error(
-                    f"a pipeline inside of {op.name} cannot run; call it outside of loops, branches "
-                    "and other pipelines",
+                    f"a pipeline inside of {op.name} cannot run; call it outside of loops, "
+                    "branches and other pipelines",
                     nested,
                 )
 
 
 def _split(op: Op, function: Function) -> Op:
     (block,) = op.blocks
-    (loss,) = block.returns
+    block = _name_marked_values(block)
     _check_shardings(block, op.attrs["axis"])
+    (loss,) = block.returns
     block = Block(block.params, eliminate_dead_operations(block.ops, [loss]), (loss,))
     stages, count = _choose_stages(block, op)
     stage_of = stage_of_values(block, stages)
@@ -78,6 +79,17 @@ def _split(op: Op, function: Function) -> Op:
         fragments[stage, ActionKind.FORWARD] = fragment
     names = tuple(tuple(value.name for value in each) for each in sent)
     return StagedPipeline(op, fragments, names, (), op.attrs["schedule"]).to_op()
+
+
+def _name_marked_values(block: Block) -> Block:
+    """Return the block in which values without a name have that of the result of their mark."""
+    names: dict[Value, str] = {}
+    for op in reversed(block.ops):
+        if op.spec is pipeline_stage:
+            (value,), name = op.operands, names.get(op.result, op.result.name)
+            if value.name.isdigit() and not name.isdigit():
+                names[value] = name
+    return substitute(block, {value: replace(value, name=name) for value, name in names.items()})
 
 
 def _check_shardings(block: Block, axis: str) -> None:
