@@ -1,5 +1,6 @@
 """Models in stages for the tests of pipelines, and their arguments on a mesh pipe x data."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,7 @@ def transformer_arguments(stages: int) -> tuple[Any, ...]:
     return params, tokens
 
 
-MODELS = {
+MODELS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "mlp": (mlp_loss, mlp_arguments),
     "transformer": (transformer_loss, transformer_arguments),
 }
