@@ -197,8 +197,8 @@ class Plan(Report):
         if mine != theirs:
             raise ArgumentError(
                 with_location(
-                    "diff compares plans of one function for the same arguments, and the plans are "
-                    f"of {self.name} and {other.name} with other arguments"
+                    f"diff compares plans of one function for the same arguments, and the plans "
+                    f"are of {self.name} and {other.name} with other arguments"
                 )
             )
         return PlanDifference(

@@ -1,0 +1,86 @@
+"""`shardir plan` finds shardings of the arguments of a function."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.frontend.cli.command import run
+
+FUNCTION = """\
+import numpy as np
+
+import shardir
+import shardir.numpy as jnp
+
+
+def step(w, x):
+    h = jnp.tanh(x @ w)
+    return w - 0.1 * jnp.einsum("bi,bj->ij", x, h), jnp.sum(h)
+
+
+def example_args():
+    return tuple(shardir.ShapeDtypeStruct(shape, np.float32) for shape in ((64, 64), (512, 64)))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "planned_program.py").write_text(FUNCTION)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_a_plan_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("plan", "planned_program:step", "--mesh", "4") == 0
+    assert capsys.readouterr().out == (
+        "plan of @step for data=4, the best of 7 candidates\n"
+        "\n"
+        "argument  sharding\n"
+        "%w        f32[64, 64@data]\n"
+        "%x        f32[512, 64]\n"
+        "\n"
+        "plan           flops      sent      collectives  peak memory\n"
+        "plan           2,097,152  6 B       1            196.0 KiB\n"
+        "replicated     8,388,608  0 B       0            400.0 KiB\n"
+        "data parallel  2,097,152  24.0 KiB  2            112.0 KiB\n"
+        "\n"
+        "collective  axes  executions  sent\n"
+        "all-reduce  data  1           6 B\n"
+        "\n"
+        "decisions, by their effect:\n"
+        "  dimension 1 of %w over data; without it: flops +300.0%, sent bytes -100.0%, "
+        "peak memory +104.1%\n"
+    )
+
+
+def test_options_of_plans(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", "planned_program:step", "--devices", "4", "--machine", "a100x8"]
+    assert run(*words, "--pareto", "--why-not", "%w: f32[64, 64@model]") == 0
+    out = capsys.readouterr().out
+    assert out.startswith("plan            time")
+    assert "%w: f32[64, 64@model]" in out
+    assert "candidate 1" in out
+
+
+@pytest.mark.parametrize(
+    ("form", "text"), [("jax", "in_specs = (P(None, 'data'), P())"), ("ir", "f32[64@-, 64@data]"),
+                       ("sdy", "sdy.mesh @mesh")]
+)  # fmt: skip
+def test_plans_are_exported(form: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("plan", "planned_program:step", "--mesh", "data=4", "--export", form) == 0
+    assert text in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "name the mesh with --mesh, or the number of devices with --devices"),
+        (["--mesh", "data=0"], "'data=0' is not a mesh; write it as data=16,model=16"),
+        (["--mesh", "4", "--memory", "lots"], "'lots' is not a memory size"),
+        (["--mesh", "4", "--batch", "q"], "batch of plan has 'q', which is no argument of step"),
+        (["--mesh", "4", "--memory", "1KiB"], "no plan fits into 1.0 KiB on each device"),
+    ],
+)
+def test_wrong_options(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("plan", "planned_program:step", *words) == 1
+    assert message in capsys.readouterr().err
