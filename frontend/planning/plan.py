@@ -20,7 +20,11 @@ from shardir.passes.explain.reports import Report
 from shardir.passes.explain.what_if import add_annotation
 from shardir.passes.planning.programs.assignment import DimAxes
 from shardir.passes.planning.programs.decision_effects import Decision, measure_decisions
-from shardir.passes.planning.programs.evaluation import Evaluation, sharding_of
+from shardir.passes.planning.programs.evaluation import (
+    Evaluation,
+    annotate_arguments,
+    sharding_of,
+)
 from shardir.passes.planning.programs.pareto import search_pareto_front
 from shardir.passes.planning.programs.plan_program import (
     PlanningRequest,
@@ -82,7 +86,7 @@ class Plan(Report):
     @property
     def evaluation_count(self) -> int:
         """The number of candidates that the search partitioned."""
-        return self._found.evaluation_count
+        return self._found.evaluator.count
 
     @property
     def step_seconds(self) -> float | None:
@@ -107,7 +111,12 @@ class Plan(Report):
     @property
     def module(self) -> Module:
         """The traced program with the shardings of the plan."""
-        return self._found.evaluator.annotate(self._found.chosen.arguments)
+        return annotate_arguments(
+            self._request.module,
+            self._request.mesh,
+            self._found.chosen.arguments,
+            self._found.state_pairs,
+        )
 
     def collectives(self) -> list[Collective]:
         """Return the predicted collectives, as `Compiled.collectives` does."""
@@ -149,6 +158,16 @@ class Plan(Report):
             specs,
             is_leaf=lambda x: x is None or isinstance(x, PartitionSpec),
         )
+
+    @property
+    def searched(self) -> Evaluation:
+        """The cost of the plan in the search, with which the effects of decisions are compared."""
+        return self._found.searched
+
+    @property
+    def is_extrapolated(self) -> bool:
+        """True if the search used a program with fewer layers, as for programs with many layers."""
+        return self._found.is_extrapolated
 
     def compare(self) -> PlanComparison:
         """Return the cost of the plan beside replicated, data-parallel and annotated arguments."""

@@ -27,6 +27,8 @@ def _(plan: Plan) -> str:
     ]
     lines += align_columns(plan.argument_rows(), ("argument", "sharding"))
     lines += ["", *_comparison_lines(plan.compare().evaluations)]
+    if plan.is_extrapolated:
+        lines.append("other plans: extrapolated from programs with fewer layers")
     if plan.memory_limit is not None:
         lines.append(f"memory limit: {show_bytes(plan.memory_limit)}")
     lines += ["", *_collective_lines(plan.collectives())]
@@ -102,7 +104,7 @@ def _decision_text(plan: Plan, decision: Decision) -> str:
     """Return a decision, and the changes of the cost without it."""
     where = plan.describe_dims(decision.dims)
     text = f"{where} over {decision.axis}"
-    without, now = decision.without, plan.evaluation
+    without, now = decision.without, plan.searched
     if without is None:
         return f"{text}: the program cannot be partitioned without it"
     changes = []

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import permutations
 
 from shardir.passes.planning.programs.assignment import ArgumentAxes, Assignment, AssignmentReader
-from shardir.passes.planning.programs.evaluation import Evaluation, Key, ProgramEvaluator
+from shardir.passes.planning.programs.evaluation import Evaluation, Evaluator, Key
 
 WINDOW = 6
 """The number of moves that are evaluated after the first improving move."""
@@ -27,7 +27,7 @@ class AssignmentSearch:
 
     def __init__(
         self,
-        evaluator: ProgramEvaluator,
+        evaluator: Evaluator,
         reader: AssignmentReader,
         memory_limit: int | None,
         most_evaluations: int,

@@ -27,16 +27,17 @@ def measure_decisions(plan: "ProgramPlan", memory_limit: int | None) -> tuple[De
     """Return the decisions of a plan, the one with the largest effect first; those whose axis
     shards nothing are not listed."""
     assignment, reader = plan.assignment, plan.reader
-    if reader.axes_of(assignment) != plan.chosen.arguments:
+    if reader.axes_of(assignment) != plan.searched.arguments:
         return ()  # The plan is one that was given, not one that the search made.
     found = []
     for smaller, axis in _smaller_assignments(assignment):
         arguments = reader.axes_of(smaller)
+        expanded = plan.expand(arguments)
         dims = tuple(
             (number, dim)
             for number, axes in enumerate(plan.chosen.arguments)
             for dim, names in enumerate(axes or ())
-            if axis in names and arguments[number] != axes
+            if axis in names and expanded[number] != axes
         )
         if dims:
             found.append(Decision(dims, axis, plan.evaluator.evaluate(arguments)))

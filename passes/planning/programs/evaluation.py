@@ -6,6 +6,7 @@ therefore those of the compiled program, and propagation from the same shardings
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from shardir.cost.communication import Collective, list_collectives, sum_collectives
 from shardir.errors import PartitionError
@@ -53,6 +54,24 @@ class Evaluation:
         return (excess, self.flops, self.bytes_sent, self.collective_count, self.peak)
 
 
+class Evaluator(Protocol):
+    """Evaluates shardings of the arguments of a program."""
+
+    @property
+    def count(self) -> int:
+        """The number of evaluated shardings."""
+        ...
+
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        """The evaluations of all shardings with which the program can be partitioned."""
+        ...
+
+    def evaluate(self, arguments: ArgumentAxes) -> Evaluation | None:
+        """Return the evaluation, or `None` if the program cannot be partitioned so."""
+        ...
+
+
 class ProgramEvaluator:
     """Evaluates shardings of the arguments of one program, each of them once.
 
@@ -93,12 +112,9 @@ class ProgramEvaluator:
                 self._known[arguments] = None
         return self._known[arguments]
 
-    def annotate(self, arguments: ArgumentAxes) -> Module:
-        """Return the program with shardings of its arguments and of the next values of state."""
-        return annotate_arguments(self.module, self.mesh, arguments, self.state_pairs)
-
     def _evaluate(self, arguments: ArgumentAxes) -> Evaluation:
-        module = self.pipeline(self.annotate(arguments))
+        annotated = annotate_arguments(self.module, self.mesh, arguments, self.state_pairs)
+        module = self.pipeline(annotated)
         kernels = Pipeline.parse(self.fusion)(module) if self.fusion else module
         seconds = None
         if self.machine is not None:

@@ -28,7 +28,7 @@ def search_pareto_front(request: PlanningRequest, plan: ProgramPlan) -> list[Eva
     """Return the front of the candidates of a plan and of searches with smaller memory limits."""
     found = list(plan.evaluator.evaluations)
     for factor in LIMIT_FACTORS:
-        limit = int(plan.chosen.peak * factor)
+        limit = int(plan.searched.peak * factor)
         try:
             smaller = plan_program(replace(request, memory_limit=limit))
         except PlanningError:  # No plan fits into this limit, and none into a smaller one.

@@ -2,11 +2,12 @@
 
 The result is the best of the assignments that the search evaluated and of the given plans:
 replicated, data-parallel, and those of the user's annotations. It is therefore never worse than
-any of them in the model, which is the partitioned program itself.
+any of them in the model, which is the partitioned program itself. A program with many layers is
+searched with few of them (`extrapolation.py`), and the best plan is evaluated with all layers.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from shardir.display.byte_sizes import show_bytes
 from shardir.ir.mesh import Mesh
@@ -27,9 +28,16 @@ from shardir.passes.planning.programs.assignment_search import (
 from shardir.passes.planning.programs.dimension_groups import find_dimension_groups
 from shardir.passes.planning.programs.evaluation import (
     Evaluation,
+    Evaluator,
     ProgramEvaluator,
     annotate_arguments,
 )
+from shardir.passes.planning.programs.extrapolation import (
+    ExtrapolatingEvaluator,
+    FoldedPrograms,
+    fold_program,
+)
+from shardir.passes.planning.programs.fold_layers import FoldedProgram
 from shardir.passes.planning.programs.repeated_layers import SharedDecisions, share_decisions
 from shardir.passes.planning.programs.state_pairs import find_state_pairs
 from shardir.passes.simulation import MachineModel
@@ -66,51 +74,148 @@ class PlanningRequest:
 
 @dataclass(frozen=True)
 class ProgramPlan:
-    """The chosen evaluation, and those of the plans that it is compared with, by name."""
+    """The chosen evaluation, and those of the plans that it is compared with, by name.
+
+    A program with many layers is searched with fewer of them: `searched` is the evaluation of the
+    chosen plan in the search, and the baselines are extrapolated. `expand` returns the axes of all
+    arguments from those in the search. Otherwise `searched` is `chosen`.
+    """
 
     chosen: Evaluation
+    searched: Evaluation
     baselines: Mapping[str, Evaluation]
-    evaluation_count: int
     state_pairs: Mapping[int, int]
     decisions: SharedDecisions
     assignment: Assignment
-    evaluator: ProgramEvaluator
+    evaluator: Evaluator
     reader: AssignmentReader
+    expand: Callable[[ArgumentAxes], ArgumentAxes]
+
+    @property
+    def is_extrapolated(self) -> bool:
+        """Return whether the search used a program with fewer layers."""
+        return self.searched is not self.chosen
 
 
 def plan_program(request: PlanningRequest, progress: Progress | None = None) -> ProgramPlan:
     """Return the best plan found; raise `PlanningError` if none fits into the memory."""
-    module, mesh = request.module, request.mesh
+    programs = fold_program(request.module)
+    if programs is None:
+        plan = _search(request, _evaluator(request), progress, lambda arguments: arguments)
+        check_memory(plan.chosen, request.memory_limit)
+        return plan
+    whole = _evaluator(request)
+    limit = request.memory_limit
+    plan = _plan_folded(request, programs, whole, limit, progress)
+    if limit is not None and plan.chosen.peak > limit >= plan.searched.peak:
+        # The peak of all layers is larger than the extrapolated one.
+        smaller = limit * plan.searched.peak // plan.chosen.peak
+        plan = _plan_folded(request, programs, whole, smaller, progress)
+    check_memory(plan.chosen, limit)
+    return plan
+
+
+def _plan_folded(
+    request: PlanningRequest,
+    programs: FoldedPrograms,
+    whole: ProgramEvaluator,
+    limit: int | None,
+    progress: Progress | None,
+) -> ProgramPlan:
+    """Search with few layers, and evaluate the best plan with all layers."""
+    numbers = {number: i for i, number in enumerate(programs.large.arguments)}
+
+    def folded(program: FoldedProgram) -> PlanningRequest:
+        places = [numbers[number] for number in program.arguments]
+        fixed, annotated = (
+            None if axes is None else tuple(programs.shrink(axes)[i] for i in places)
+            for axes in (request.fixed, request.annotated)
+        )
+        new = {number: i for i, number in enumerate(program.arguments)}
+        count = None
+        if request.count is not None:
+            count = sum(number < request.count for number in program.arguments)
+        batch = request.batch
+        return replace(
+            request,
+            module=program.module,
+            memory_limit=limit,
+            fixed=fixed,
+            annotated=annotated,
+            batch=None if batch is None else tuple(new[n] for n in batch if n in new),
+            donated=tuple(new[n] for n in request.donated if n in new),
+            count=count,
+        )
+
+    large = folded(programs.large)
+    evaluator = ExtrapolatingEvaluator(
+        _evaluator(folded(programs.small)), _evaluator(large), programs
+    )
+    plan = _search(large, evaluator, progress, programs.expand)
+    found = whole.evaluate(programs.expand(plan.searched.arguments))
+    if found is None:
+        raise _cannot_partition(request)
+    return replace(
+        plan,
+        chosen=found,
+        state_pairs=whole.state_pairs,
+        decisions=_decisions(request),
+    )
+
+
+def _evaluator(request: PlanningRequest) -> ProgramEvaluator:
+    return ProgramEvaluator(
+        request.module,
+        request.mesh,
+        request.machine,
+        request.pipeline,
+        find_state_pairs(request.module.main.body),
+        request.donated,
+        request.fusion,
+    )
+
+
+def _decisions(request: PlanningRequest) -> SharedDecisions:
+    """Return the decisions about the arguments of a program."""
+    module = request.module
     params = module.main.body.params
-    pairs = find_state_pairs(module.main.body)
     count = len(params) if request.count is None else request.count
     unsharded: ArgumentAxes = tuple(tuple(() for _ in value.type.shape) for value in params)
-    with_mesh = annotate_arguments(module, mesh, unsharded, {})
+    with_mesh = annotate_arguments(module, request.mesh, unsharded, {})
     groups = find_dimension_groups(with_mesh)
     by_param = {
         old: groups.of_value[new]
         for old, new in zip(params, with_mesh.main.body.params, strict=True)
     }
-    decisions = share_decisions(params[:count], by_param)
+    return share_decisions(params[:count], by_param)
+
+
+def _search(
+    request: PlanningRequest,
+    evaluator: Evaluator,
+    progress: Progress | None,
+    expand: Callable[[ArgumentAxes], ArgumentAxes],
+) -> ProgramPlan:
+    """Return the best of the plans that a search finds and of those that are given."""
+    params = request.module.main.body.params
+    pairs = find_state_pairs(request.module.main.body)
+    decisions = _decisions(request)
     fixed = request.fixed or (None,) * len(params)
-    reader = AssignmentReader(params, decisions, mesh, fixed, count)
-    evaluator = ProgramEvaluator(
-        module, mesh, request.machine, request.pipeline, pairs, request.donated, request.fusion
-    )
-    batch = find_batch(request, pairs)
-    axes = [name for name, size in mesh.axes if size > 1]
-    batch_groups = find_batch_groups(batch, decisions)
+    count = len(params) if request.count is None else request.count
+    reader = AssignmentReader(params, decisions, request.mesh, fixed, count)
+    axes = [name for name, size in request.mesh.axes if size > 1]
+    batch_groups = find_batch_groups(find_batch(request, pairs), decisions)
     starts = list(group_starts(batch_groups, axes))
     search = AssignmentSearch(
         evaluator, reader, request.memory_limit, request.most_evaluations, progress
     )
     best = search.run(starts)
-    baselines = {}
     candidates: dict[str, ArgumentAxes] = {REPLICATED: reader.axes_of(Assignment())}
     if batch_groups and axes:
         candidates[DATA_PARALLEL] = reader.axes_of(starts[1])
     if request.annotated is not None:
         candidates[ANNOTATED] = request.annotated
+    baselines = {}
     for name, arguments in candidates.items():
         found = evaluator.evaluate(arguments)
         if found is not None:
@@ -118,20 +223,24 @@ def plan_program(request: PlanningRequest, progress: Progress | None = None) -> 
     allowed = [found for found in baselines.values() if _respects(found.arguments, fixed)]
     everything = [*([] if best is None else [best]), *allowed]
     if not everything:
-        raise PlanningError(
-            f"no sharding of the arguments of @{module.main.name} can be partitioned"
-        )
+        raise _cannot_partition(request)
     chosen = min(everything, key=lambda found: found.key(request.memory_limit))
-    check_memory(chosen, request.memory_limit)
     return ProgramPlan(
         chosen,
+        chosen,
         baselines,
-        evaluator.count,
         pairs,
         decisions,
         search.best_assignment,
         evaluator,
         reader,
+        expand,
+    )
+
+
+def _cannot_partition(request: PlanningRequest) -> PlanningError:
+    return PlanningError(
+        f"no sharding of the arguments of @{request.module.main.name} can be partitioned"
     )
 
 

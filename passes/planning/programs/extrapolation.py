@@ -1,0 +1,133 @@
+"""Evaluation of a program of many layers from two programs of few layers.
+
+Each further layer adds the same time, bytes and memory. The cost with all layers follows from the
+costs with few layers and with one more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shardir.ir.module import Module
+from shardir.passes.planning.programs.assignment import ArgumentAxes, DimAxes
+from shardir.passes.planning.programs.evaluation import Evaluation, ProgramEvaluator
+from shardir.passes.planning.programs.fold_layers import (
+    FoldedProgram,
+    LayerFolder,
+    layer_of,
+    rename_layer,
+)
+
+LEAST_OPERATIONS = 1500
+"""The number of operations from which on a program is folded."""
+LEAST_LAYERS = 6
+"""The number of layers from which on a program is folded."""
+
+
+@dataclass(frozen=True)
+class FoldedPrograms:
+    """Two folded programs of one program of `layers` layers: `large` has `kept` of them, and
+    `small` one less.
+
+    `representatives` has for each argument of the program the index of the argument of `large` that
+    stands for it: layer n is represented by layer n modulo `kept`.
+    """
+
+    small: FoldedProgram
+    large: FoldedProgram
+    layers: int
+    kept: int
+    representatives: tuple[int, ...]
+
+    def expand(self, arguments: ArgumentAxes) -> ArgumentAxes:
+        """Return the axes of all arguments of the program, from those of `large`."""
+        return tuple(arguments[index] for index in self.representatives)
+
+    def shrink(self, axes: Sequence[DimAxes | None]) -> ArgumentAxes:
+        """Return the axes of the arguments of `large`, from those of the program; the first layer
+        with axes determines those of the layer that represents it."""
+        found: list[DimAxes | None] = [None] * len(self.large.arguments)
+        for index, each in zip(self.representatives, axes, strict=True):
+            if found[index] is None:
+                found[index] = each
+        return tuple(found)
+
+
+def fold_program(module: Module) -> FoldedPrograms | None:
+    """Return folded programs of a module, or `None` if it is small or has no repeated layers."""
+    if len(module.main.body.ops) < LEAST_OPERATIONS:
+        return None
+    folder = LayerFolder(module)
+    if folder.layers < LEAST_LAYERS:
+        return None
+    for kept in (2, 3):
+        small, large = folder.fold(kept - 1), folder.fold(kept)
+        if small is not None and large is not None:
+            found = _representatives(module, large, kept)
+            if found is not None:
+                return FoldedPrograms(small, large, folder.layers, kept, found)
+    return None
+
+
+def _representatives(module: Module, large: FoldedProgram, kept: int) -> tuple[int, ...] | None:
+    params = module.main.body.params
+    index_of = {params[number].name: i for i, number in enumerate(large.arguments)}
+    found = []
+    for value in params:
+        layer = layer_of(value.name)
+        name = value.name if layer is None else rename_layer(value.name, layer % kept)
+        index = index_of.get(value.name, index_of.get(name))
+        if index is None or params[large.arguments[index]].type != value.type:
+            return None
+        found.append(index)
+    return tuple(found)
+
+
+class ExtrapolatingEvaluator:
+    """Evaluates shardings of the arguments of the larger one of two folded programs."""
+
+    def __init__(
+        self, small: ProgramEvaluator, large: ProgramEvaluator, programs: FoldedPrograms
+    ) -> None:
+        self.small, self.large, self.programs = small, large, programs
+        numbers = {number: i for i, number in enumerate(programs.large.arguments)}
+        self._in_large = [numbers[number] for number in programs.small.arguments]
+        self._known: dict[ArgumentAxes, Evaluation | None] = {}
+
+    @property
+    def count(self) -> int:
+        """The number of evaluated shardings."""
+        return len(self._known)
+
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        """The evaluations of all shardings with which the program can be partitioned."""
+        return [found for found in self._known.values() if found is not None]
+
+    def evaluate(self, arguments: ArgumentAxes) -> Evaluation | None:
+        """Return the extrapolated evaluation, or `None` if the program cannot be partitioned."""
+        if arguments not in self._known:
+            self._known[arguments] = self._evaluate(arguments)
+        return self._known[arguments]
+
+    def _evaluate(self, arguments: ArgumentAxes) -> Evaluation | None:
+        large = self.large.evaluate(arguments)
+        small = self.small.evaluate(tuple(arguments[i] for i in self._in_large))
+        if large is None or small is None:
+            return None
+        more = self.programs.layers - self.programs.kept
+
+        def extend(few: int, many: int) -> int:
+            return many + more * (many - few)
+
+        seconds = None
+        if large.seconds is not None and small.seconds is not None:
+            seconds = large.seconds + more * (large.seconds - small.seconds)
+        return Evaluation(
+            arguments,
+            seconds,
+            extend(small.flops, large.flops),
+            extend(small.bytes_sent, large.bytes_sent),
+            extend(small.collective_count, large.collective_count),
+            extend(small.peak, large.peak),
+            large.module,
+        )
