@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from shardir.ir.builder import Builder
 from shardir.ir.dtypes import COMPLEX
 from shardir.ir.module import Block, Value
-from shardir.ir.operation import OPS, Attr
+from shardir.ir.operation import Attr
 from shardir.ir.types import TensorType
-from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation
+from shardir.stablehlo.reading.call import OperationReader
 
 
 class Emit(Protocol):
@@ -159,26 +158,19 @@ def repeat(
     step: Callable[[Tensor, list[Tensor]], Sequence[Tensor]],
 ) -> list[Tensor]:
     """Return the values after `count` steps; a step maps its number and the values to new ones."""
-    if call.reader.module.keep_opaque:
-        raise UnsupportedOperation("it corresponds to several operations")
-    number = TensorType((), "i32")
+    reader, number = call.reader, TensorType((), "i32")
     start = call.emit_step("constant", value=0, result=number)
     values = [start, *(x.value for x in inits)]
-    loc = call.reader.module.resolve_location(call.written.loc)
 
-    def block(function: Callable[[Emit, list[Tensor]], Sequence[Tensor]]) -> Block:
-        builder = Builder(call.reader.names, loc)
+    def block(function: Callable[[list[Tensor]], Sequence[Tensor]]) -> Block:
+        outer, reader.ops = reader.ops, []
+        params = [Value(value.type, reader.names.fresh("")) for value in values]
+        returns = function(tensors_of(call, params))
+        ops, reader.ops = reader.ops, outer
+        return Block(tuple(params), tuple(ops), tuple(x.value for x in returns))
 
-        def emit(name: str, *operands: Value, **options: Any) -> Value:
-            value: Value = builder.emit(OPS[name], *operands, **options)
-            return value
-
-        params = [builder.param(value.type) for value in values]
-        returns = function(emit, [Tensor(param, emit) for param in params])
-        return builder.block(params, [x.value for x in returns])
-
-    condition = block(lambda _, args: [args[0] < count])
-    body = block(lambda _, args: [args[0] + 1, *step(args[0], args[1:])])
-    results = tuple(Value(value.type, call.reader.names.fresh("")) for value in values)
-    call.reader.append("while", tuple(values), results, {}, (condition, body), call.written.loc)
+    condition = block(lambda args: [args[0] < count])
+    body = block(lambda args: [args[0] + 1, *step(args[0], args[1:])])
+    results = tuple(Value(value.type, reader.names.fresh("")) for value in values)
+    reader.append("while", tuple(values), results, {}, (condition, body), call.written.loc)
     return tensors_of(call, results[1:])

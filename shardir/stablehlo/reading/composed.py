@@ -178,18 +178,15 @@ def _constant_like(call: OperationReader) -> Values:
 
 # Operations with implicit broadcasting
 
-_BROADCASTING_OPERATIONS = {
-    "add": "add", "and": "and", "atan2": "atan2", "complex": "complex", "divide": "divide",
-    "maximum": "maximum", "minimum": "minimum", "multiply": "multiply", "or": "or",
-    "power": "power", "remainder": "remainder", "select": "select", "shift_left": "shift_left",
-    "shift_right_arithmetic": "shift_right_arithmetic",
-    "shift_right_logical": "shift_right_logical", "subtract": "subtract", "xor": "xor",
-    "compare": "compare", "next_after": "next_after",
-}  # fmt: skip
+_BROADCASTING_OPERATIONS = (
+    "add", "and", "atan2", "compare", "complex", "divide", "maximum", "minimum", "multiply", "or",
+    "power", "remainder", "select", "shift_left", "shift_right_arithmetic", "shift_right_logical",
+    "subtract", "xor",
+)  # fmt: skip
 
 
-def _broadcasting_rule(name: str) -> ReadingRule:
-    dialect = "chlo" if name == "next_after" else "stablehlo"
+def broadcasting_rule(operation: str) -> ReadingRule:
+    """Return the rule of an operation whose operands are broadcast to the shape of its result."""
 
     def rule(call: OperationReader) -> Values:
         shape = call.result.shape
@@ -197,7 +194,7 @@ def _broadcasting_rule(name: str) -> ReadingRule:
         call.operands[:] = [
             _broadcast(call, x, shape, stated, alone=len(call.operands) == 2) for x in call.operands
         ]
-        return READERS[f"{dialect}.{_BROADCASTING_OPERATIONS[name]}"](call)
+        return READERS[operation](call)
 
     return rule
 
@@ -214,7 +211,8 @@ def _broadcast(
 
 
 for _name in _BROADCASTING_OPERATIONS:
-    READERS[f"chlo.broadcast_{_name}"] = _broadcasting_rule(_name)
+    READERS[f"chlo.broadcast_{_name}"] = broadcasting_rule(f"stablehlo.{_name}")
+READERS["chlo.broadcast_next_after"] = broadcasting_rule("chlo.next_after")
 
 
 # Shapes as operands, if the result types state them

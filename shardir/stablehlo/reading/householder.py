@@ -104,9 +104,7 @@ def apply_reflections(call: OperationReader, left: bool, adjoint: bool) -> Value
 
 def _factorize(call: OperationReader, x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     taus = full(x.emit, 0, x.type.with_shape((*x.type.shape[:-2], count)))
-    packed, taus = repeat(
-        call, count, [x, taus], lambda i, values: _factorize_column(values[0], values[1], i)
-    )
+    packed, taus = repeat(call, count, [x, taus], lambda i, values: _factorize_column(*values, i))
     return packed, taus
 
 
@@ -141,12 +139,12 @@ def _apply_reflections(
 
     def step(i: Tensor, values: list[Tensor]) -> Sequence[Tensor]:
         number = (count - 1) - i if is_reversed else i
-        column = _column(packed, number, values[0])
+        column = _column(packed, number)
         row = column.iota(column.type.rank - 2)
         at = _like(number, row)
         vector = (row > at).where(column, row.equals(at).convert(column.type.dtype))
-        starts: list[Tensor | int] = [*(0 for _ in taus.type.shape[:-1]), number]
-        tau = Tensor(taus.value, number.emit).slice_at(starts, (*taus.type.shape[:-1], 1))
+        starts = [*(0 for _ in taus.type.shape[:-1]), number]
+        tau = taus.slice_at(starts, (*taus.type.shape[:-1], 1))
         made = _Reflection(vector, tau.reshape((*tau.type.shape, 1)), column)
         reflect = _reflect_rows if left else _reflect_columns
         return [reflect(values[0], made, adjoint=adjoint)]
@@ -157,7 +155,7 @@ def _apply_reflections(
 def _reflect(matrix: Tensor, i: Tensor, pivot_row: Tensor) -> _Reflection:
     """Return the reflection that maps column `i` from `pivot_row` on to that row."""
     rank = matrix.type.rank
-    column = _column(matrix, i, matrix)
+    column = _column(matrix, i)
     row = column.iota(rank - 2)
     at = _like(pivot_row, row)
     is_pivot, is_below = row.equals(at), row > at
@@ -227,11 +225,10 @@ def _dot(x: Tensor, y: Tensor, dims: str) -> Tensor:
     return x.apply("dot", y, dims=f"{batch}{left},{batch}{right}->{batch}{result}")
 
 
-def _column(matrix: Tensor, i: Tensor, like: Tensor) -> Tensor:
-    """Return column `i` as a matrix of one column, emitted where `like` is."""
+def _column(matrix: Tensor, i: Tensor) -> Tensor:
+    """Return column `i` as a matrix of one column."""
     *batch, rows, _ = matrix.type.shape
-    outer = Tensor(matrix.value, like.emit)
-    return outer.slice_at([*(0 for _ in batch), 0, i], (*batch, rows, 1))
+    return matrix.slice_at([*(0 for _ in batch), 0, i], (*batch, rows, 1))
 
 
 def _like(i: Tensor, numbers: Tensor) -> Tensor:
@@ -285,14 +282,13 @@ def solve_tridiagonal(call: OperationReader, letters: dict[str, str]) -> Values:
     lower, diagonal, upper, right = tensors_of(call, call.take_operands(4))
     *batch, size = diagonal.type.shape
 
-    def row(x: Tensor, i: Tensor, like: Tensor) -> Tensor:
-        """Return row `i` of a matrix, or an element of a vector as a row of one element."""
-        outer = Tensor(x.value, like.emit)
+    def row(x: Tensor, i: Tensor) -> Tensor:
+        """Return row `i` of a matrix, or element `i` of a vector, repeated in a row."""
         if x.type.rank == len(batch) + 1:
-            found = outer.slice_at([*(0 for _ in batch), i], (*batch, 1))
+            found = x.slice_at([*(0 for _ in batch), i], (*batch, 1))
             shape = (*batch, 1, right.type.shape[-1])
             return found.broadcast(shape, range(len(batch) + 1))
-        found = outer.slice_at([*(0 for _ in batch), i, 0], (*batch, 1, x.type.shape[-1]))
+        found = x.slice_at([*(0 for _ in batch), i, 0], (*batch, 1, x.type.shape[-1]))
         return found
 
     def stored(x: Tensor, new: Tensor, i: Tensor) -> Tensor:
@@ -303,9 +299,9 @@ def solve_tridiagonal(call: OperationReader, letters: dict[str, str]) -> Values:
     def eliminate(i: Tensor, values: list[Tensor]) -> Sequence[Tensor]:
         pivots, b = values
         here = i + 1
-        factor = row(lower, here, b) / row(pivots, i, b)
-        pivots = stored(pivots, row(pivots, here, b) - factor * row(upper, i, b), here)
-        return pivots, stored(b, row(b, here, b) - factor * row(b, i, b), here)
+        factor = row(lower, here) / row(pivots, i)
+        pivots = stored(pivots, row(pivots, here) - factor * row(upper, i), here)
+        return pivots, stored(b, row(b, here) - factor * row(b, i), here)
 
     pivots, b = repeat(call, max(size - 1, 0), [wide, right], eliminate)
     zero = full(right.emit, 0, right.type.with_shape((*batch, 1, right.type.shape[-1])))
@@ -313,7 +309,7 @@ def solve_tridiagonal(call: OperationReader, letters: dict[str, str]) -> Values:
     def substitute(i: Tensor, values: list[Tensor]) -> Sequence[Tensor]:
         x, behind = values
         here = (size - 1) - i
-        solved = (row(x, here, x) - row(upper, here, x) * behind) / row(pivots, here, x)
+        solved = (row(x, here) - row(upper, here) * behind) / row(pivots, here)
         return stored(x, solved, here), solved
 
     solution, _ = repeat(call, size, [b, zero], substitute)

@@ -25,6 +25,7 @@ from shardir.stablehlo.reading.formulas import (
     region_formulas,
     split_pairs,
 )
+from shardir.stablehlo.reading.scattering import scatter_by_region
 from shardir.stablehlo.reading.shapes import move_index_vectors_last, scatter_dims
 from shardir.stablehlo.reading.vectorized_regions import inline_vectorized
 from shardir.stablehlo.writing.regions import identity_literal
@@ -292,16 +293,18 @@ def _sort(call: OperationReader) -> Values:
 
 @register_reader("scatter")
 def _scatter(call: OperationReader) -> Values:
-    if len(call.operands) != 3:
-        raise UnsupportedOperation("it scatters several operands together")
+    combine = None
+    if len(call.operands) == 3:
+        formula = formula_of(call, *region_of(call, 0))
+        combine = "set" if formula == "b0" else combination_of(formula, 0)
+        if formula == "subtract(a0,b0)":
+            call.operands[2], combine = call.emit_step("neg", call.operands[2]), "add"
+        if call.operands[0].type.dtype == "bool":
+            combine = {"and": "min", "or": "max"}.get(str(combine), combine)
+    if combine not in ("add", "set", "mul", "min", "max"):
+        return scatter_by_region(call, *region_of(call, 0))
     x, indices, updates = call.operands
     dims, vector = scatter_dims(call)
-    formula = formula_of(call, *region_of(call, 0))
-    combine = "set" if formula == "b0" else combination_of(formula, 0)
-    if formula == "subtract(a0,b0)":
-        updates, combine = call.emit_step("neg", updates), "add"
-    if combine not in ("add", "set", "mul", "min", "max"):
-        raise UnsupportedOperation("it combines with an unknown computation")
     indices = move_index_vectors_last(call, indices, vector)
     return call.emit("scatter", x, indices, updates, **dims, op=Symbol(combine))
 

@@ -9,9 +9,11 @@ from shardir.ir.module import Value
 from shardir.stablehlo.reading import (
     collectives as collectives,
     composed as composed,
+    random_bits as random_bits,
     regions as regions,
     sdy as sdy,
     shapes as shapes,
+    special_functions as special_functions,
 )
 from shardir.stablehlo.reading.call import READERS, OperationReader, ReadingRule, register_reader
 from shardir.stablehlo.writing.rules import CHLO_NAMES, STABLEHLO_NAMES
@@ -73,4 +75,11 @@ def _iota(call: OperationReader) -> Values:
 
 @register_reader("bitcast_convert")
 def _bitcast(call: OperationReader) -> Values:
-    return call.emit("bitcast", *call.take_operands(1))
+    """Read a bitcast; the IR reinterprets u64, the type of PRNG keys, as i64 only."""
+    (x,) = call.take_operands(1)
+    if x.type.dtype == "u64" and call.result.dtype != "i64":
+        x = call.emit_step("convert", x, result=x.type.with_dtype("i64"))
+    if call.result.dtype == "u64" and x.type.dtype != "i64":
+        signed = call.emit_step("bitcast", x, result=call.result.with_dtype("i64"))
+        return call.emit("convert", signed)
+    return call.emit("bitcast", x)
