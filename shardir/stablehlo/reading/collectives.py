@@ -16,6 +16,7 @@ from shardir.ir.operation import Dense, Symbol
 from shardir.ir.sharding import Axes, Axis, count_positions
 from shardir.ir.types import TensorType
 from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation, register_reader
+from shardir.stablehlo.reading.composed import rename_results
 from shardir.stablehlo.reading.formulas import combination_of, region_formulas
 from shardir.stablehlo.reading.records import TypedRecord
 
@@ -45,26 +46,30 @@ def _reduce_scatter(call: OperationReader) -> Values:
 def _all_to_all(call: OperationReader) -> Values:
     axes = _axes(call)
     split, concat = call.integer("split_dimension"), call.integer("concat_dimension")
-    if len(call.operands) != 1:
-        raise UnsupportedOperation("it exchanges several tensors")
-    if split == concat:
-        return _exchange_in_place(call, split, axes)
-    return call.emit("all-to-all", *call.take_operands(1), split=split, concat=concat, axes=axes)
+    if len(call.operands) == 1 and split != concat:
+        x = call.operands[0]
+        return call.emit("all-to-all", x, split=split, concat=concat, axes=axes)
+    exchanged = [
+        _exchange_in_place(call, x, split, axes)
+        if split == concat
+        else call.emit_step("all-to-all", x, split=split, concat=concat, axes=axes)
+        for x in call.operands
+    ]
+    return rename_results(call, exchanged)
 
 
-def _exchange_in_place(call: OperationReader, dim: int, axes: Axes) -> Values:
+def _exchange_in_place(call: OperationReader, x: Value, dim: int, axes: Axes) -> Value:
     """Read an exchange that splits and concatenates along one dimension.
 
     Its shards become a separate leading dimension.
     """
-    (x,) = call.take_operands(1)
     count, shape = count_positions(axes), x.type.shape
     if not 0 <= dim < len(shape) or shape[dim] % count:
         raise call.fail(f"dimension {dim} of {x.type} has no {count} equal pieces")
     divided = x.type.with_shape((*shape[:dim], count, shape[dim] // count, *shape[dim + 1 :]))
     pieces = call.emit_step("reshape", x, result=divided)
     moved = call.emit_step("all-to-all", pieces, split=dim, concat=dim + 1, axes=axes)
-    return call.emit("reshape", moved)
+    return call.emit_step("reshape", moved, result=x.type)
 
 
 @register_reader("cross-replica-sum")

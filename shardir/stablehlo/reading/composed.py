@@ -19,6 +19,7 @@ from shardir.stablehlo.reading.call import (
     UnsupportedOperation,
     register_reader,
 )
+from shardir.stablehlo.reading.shapes import gather_dims, move_index_vectors_last
 
 Values = tuple[Value, ...]
 
@@ -258,6 +259,15 @@ def _dynamic_pad(call: OperationReader) -> Values:
 def _real_dynamic_slice(call: OperationReader) -> Values:
     x, starts, _, strides = call.take_operands(4)
     return call.emit("slice", x, starts=_numbers(call, starts), strides=_numbers(call, strides))
+
+
+@register_reader("dynamic_gather")
+def _dynamic_gather(call: OperationReader) -> Values:
+    x, indices, sizes = call.take_operands(3)
+    numbers = gather_dims(call)
+    vector = numbers.pop("index_vector_dim")
+    _numbers(call, sizes)  # The result type has these sizes.
+    return call.emit("gather", x, move_index_vectors_last(call, indices, vector), **numbers)
 
 
 @register_reader("get_dimension_size")

@@ -22,8 +22,8 @@ from shardir.stablehlo.reading.call import (
     ReadingRule,
     UnsupportedOperation,
 )
+from shardir.stablehlo.reading.expansions.lapack import is_lapack
 from shardir.stablehlo.reading.function_state import FunctionState
-from shardir.stablehlo.reading.lapack import is_lapack
 from shardir.stablehlo.reading.module_symbols import ModuleSymbols
 from shardir.stablehlo.reading.opaque import emit_opaque
 from shardir.stablehlo.reading.opaque_rules import SHARDING_RULE_ATTRIBUTE

@@ -15,6 +15,7 @@ from shardir.ir.operation import Symbol
 from shardir.ir.types import TensorType
 from shardir.stablehlo.reading import records
 from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation, register_reader
+from shardir.stablehlo.reading.expansions.scattering import scatter_by_region
 from shardir.stablehlo.reading.formulas import (
     COMBINATIONS,
     combination_of,
@@ -25,7 +26,6 @@ from shardir.stablehlo.reading.formulas import (
     region_formulas,
     split_pairs,
 )
-from shardir.stablehlo.reading.scattering import scatter_by_region
 from shardir.stablehlo.reading.shapes import move_index_vectors_last, scatter_dims
 from shardir.stablehlo.reading.vectorized_regions import inline_vectorized
 from shardir.stablehlo.writing.regions import identity_literal

@@ -1,7 +1,7 @@
 """Reading of operations that correspond to one IR operation.
 
-The other rules are in `shapes`, `regions`, `composed`, `collectives` and `sdy` beside this
-module.
+The other rules are in `shapes`, `regions`, `composed`, `decompositions`, `custom_calls`,
+`collectives` and `sdy` beside this module, and in `expansions`.
 """
 
 from shardir import ops as ops  # declares the operations
@@ -9,13 +9,18 @@ from shardir.ir.module import Value
 from shardir.stablehlo.reading import (
     collectives as collectives,
     composed as composed,
-    random_bits as random_bits,
+    custom_calls as custom_calls,
+    decompositions as decompositions,
     regions as regions,
     sdy as sdy,
     shapes as shapes,
-    special_functions as special_functions,
 )
 from shardir.stablehlo.reading.call import READERS, OperationReader, ReadingRule, register_reader
+from shardir.stablehlo.reading.expansions import (
+    random_bits as random_bits,
+    selections as selections,
+    special_functions as special_functions,
+)
 from shardir.stablehlo.writing.rules import CHLO_NAMES, STABLEHLO_NAMES
 
 Values = tuple[Value, ...]

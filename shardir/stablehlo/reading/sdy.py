@@ -27,7 +27,10 @@ def _read_reshard(call: OperationReader) -> Values:
     return call.emit(call.name.removeprefix("sdy."), *call.take_operands(1))
 
 
-@register_reader("sdy.all_gather", "sdy.all_slice", "sdy.all_to_all", "sdy.collective_permute")
+@register_reader(
+    "sdy.all_gather", "sdy.all_slice", "sdy.all_to_all", "sdy.collective_permute",
+    "sdy.replicated_to_unreduced", "sdy.sharded_to_unreduced",
+)  # fmt: skip
 def _collective(call: OperationReader) -> Values:
     """Read a Shardy collective as a reshard."""
     (value,) = call.take_operands(1)

@@ -1,4 +1,4 @@
-"""Reading of rearrangements, lookups, contractions and custom calls."""
+"""Reading of rearrangements, lookups and contractions."""
 
 import re
 from string import ascii_letters
@@ -16,8 +16,6 @@ from shardir.stablehlo.reading.call import (
     UnsupportedOperation,
     register_reader,
 )
-from shardir.stablehlo.reading.decompositions import read_own_call
-from shardir.stablehlo.reading.lapack import read_lapack
 from shardir.stablehlo.reading.types import first_token
 
 Values = tuple[Value, ...]
@@ -283,19 +281,3 @@ def _top_k(call: OperationReader) -> Values:
 
 
 READERS["chlo.top_k"] = _top_k
-
-
-@register_reader("custom_call")
-def _custom_call(call: OperationReader) -> Values:
-    target = call.types.string(call.symbol or call.attr("call_target_name"))
-    if target == "mhlo.topk":
-        config = call.attrs.get("mhlo.attributes")
-        entries = config.entries if isinstance(config, records.DictRecord) else ()
-        if any(entry.key == "largest" and str(entry.value) == "true" for entry in entries):
-            return _top_k(call)
-    result = read_own_call(call, target)
-    if result is None:
-        result = read_lapack(call, target)
-    if result is None:
-        raise UnsupportedOperation("")
-    return result

@@ -9,13 +9,15 @@ from functools import cache
 from math import factorial, inf, nan
 
 import numpy as np
+import numpy.typing as npt
 
 from shardir.ir.module import Value
-from shardir.stablehlo.reading.arithmetic import Tensor, tensors_of
 from shardir.stablehlo.reading.call import READERS, OperationReader, register_reader
 from shardir.stablehlo.reading.composed import broadcasting_rule, rename_results
+from shardir.stablehlo.reading.expansions.arithmetic import Tensor, tensors_of
 
 Values = tuple[Value, ...]
+Array = npt.NDArray[np.float64]
 
 _DIRECT_TERMS = 9
 """The number of terms that are summed before the Euler-Maclaurin formula."""
@@ -86,25 +88,28 @@ def _bessel_i1e(call: OperationReader) -> Values:
 
 @cache
 def _bessel_series() -> tuple[list[float], list[float]]:
-    """Return the Chebyshev coefficients of exp(-x) I_1(x): over x near 0, and times sqrt(x) in 1/x."""
+    """Return the Chebyshev coefficients of exp(-x) I_1(x) / x, and of exp(-x) sqrt(x) I_1(x)
+    as a function of 1 / x.
+    """
 
-    def near(t: np.ndarray) -> np.ndarray:
+    def near(t: Array) -> Array:
         x = (t + 1) * (_SERIES_LIMIT / 2)
         return np.where(x == 0, 0.5, _scaled_bessel(x) / np.where(x == 0, 1, x))
 
-    def far(t: np.ndarray) -> np.ndarray:
+    def far(t: Array) -> Array:
         inverse = np.maximum((t + 1) / (2 * _SERIES_LIMIT), 1e-6)
         return _scaled_bessel(1 / inverse) / np.sqrt(inverse)
 
     interpolate = np.polynomial.chebyshev.chebinterpolate
-    return tuple(list(map(float, interpolate(f, _SERIES_TERMS - 1))) for f in (near, far))
+    first, second = (interpolate(f, _SERIES_TERMS - 1).tolist() for f in (near, far))
+    return first, second
 
 
-def _scaled_bessel(x: np.ndarray) -> np.ndarray:
+def _scaled_bessel(x: Array) -> Array:
     """Return exp(-x) I_1(x), the mean of exp(x (cos t - 1)) cos t over a period."""
     angles = 2 * np.pi * np.arange(_TRAPEZOID_POINTS) / _TRAPEZOID_POINTS
     terms = np.exp(-2 * x[:, None] * np.sin(angles / 2) ** 2) * np.cos(angles)
-    mean: np.ndarray = terms.mean(1)
+    mean: Array = terms.mean(1)
     return mean
 
 

@@ -10,9 +10,9 @@ from math import prod
 
 from shardir.ir.module import Value
 from shardir.ops.random.threefry import PARITY, ROTATIONS
-from shardir.stablehlo.reading.arithmetic import Tensor, full, tensors_of
 from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation, register_reader
 from shardir.stablehlo.reading.composed import rename_results
+from shardir.stablehlo.reading.expansions.arithmetic import Tensor, full, tensors_of
 
 Values = tuple[Value, ...]
 Pair = tuple[Tensor, Tensor]

@@ -12,10 +12,11 @@ from shardir import ops as ops  # declares the operations
 from shardir.ir.module import Value
 from shardir.ir.operation import Attr
 from shardir.ir.types import COMPLEX, TensorType
-from shardir.stablehlo.reading import householder, records
+from shardir.stablehlo.reading import records
 from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation
 from shardir.stablehlo.reading.composed import rename_results, splat
 from shardir.stablehlo.reading.decompositions import emit_solve
+from shardir.stablehlo.reading.expansions import householder
 
 Values = tuple[Value, ...]
 Reader = Callable[[OperationReader, dict[str, str]], Values]
