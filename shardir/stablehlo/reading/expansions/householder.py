@@ -104,7 +104,9 @@ def apply_reflections(call: OperationReader, left: bool, adjoint: bool) -> Value
 
 def _factorize(call: OperationReader, x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     taus = full(x.emit, 0, x.type.with_shape((*x.type.shape[:-2], count)))
-    packed, taus = repeat(call, count, [x, taus], lambda i, values: _factorize_column(*values, i))
+    packed, taus = repeat(
+        call, count, [x, taus], lambda i, values: _factorize_column(values[0], values[1], i)
+    )
     return packed, taus
 
 
@@ -143,7 +145,7 @@ def _apply_reflections(
         row = column.iota(column.type.rank - 2)
         at = _like(number, row)
         vector = (row > at).where(column, row.equals(at).convert(column.type.dtype))
-        starts = [*(0 for _ in taus.type.shape[:-1]), number]
+        starts: list[Tensor | int] = [*(0 for _ in taus.type.shape[:-1]), number]
         tau = taus.slice_at(starts, (*taus.type.shape[:-1], 1))
         made = _Reflection(vector, tau.reshape((*tau.type.shape, 1)), column)
         reflect = _reflect_rows if left else _reflect_columns

@@ -29,7 +29,7 @@ def scatter_by_region(
     dims, vector = scatter_dims(call)
     count = len(call.operands) // 2
     indices = move_index_vectors_last(call, call.operands[count], vector)
-    places = _include_batches(*tensors_of(call, [indices]), dims)
+    places = _include_batches(tensors_of(call, [indices])[0], dims)
     arrays = tensors_of(call, call.operands[:count])
     updates = tensors_of(call, call.operands[count + 1 :])
     window = dims["update_window_dims"]

@@ -5,6 +5,7 @@ Library of Mathematical Functions, 25.11.5 and 2.10.1), and exp(-|x|) I_1(x) two
 which interpolate the integral of DLMF 10.32.3.
 """
 
+from collections.abc import Callable
 from functools import cache
 from math import factorial, inf, nan
 
@@ -100,9 +101,16 @@ def _bessel_series() -> tuple[list[float], list[float]]:
         inverse = np.maximum((t + 1) / (2 * _SERIES_LIMIT), 1e-6)
         return _scaled_bessel(1 / inverse) / np.sqrt(inverse)
 
-    interpolate = np.polynomial.chebyshev.chebinterpolate
-    first, second = (interpolate(f, _SERIES_TERMS - 1).tolist() for f in (near, far))
+    first, second = (_interpolate(function) for function in (near, far))
     return first, second
+
+
+def _interpolate(function: Callable[[Array], Array]) -> list[float]:
+    """Return the coefficients of the Chebyshev series that equals a function at their nodes."""
+    angles = np.pi * (np.arange(_SERIES_TERMS) + 0.5) / _SERIES_TERMS
+    values = function(np.cos(angles))
+    sums = np.cos(np.arange(_SERIES_TERMS)[:, None] * angles) @ values * (2 / _SERIES_TERMS)
+    return [float(sums[0]) / 2, *map(float, sums[1:])]
 
 
 def _scaled_bessel(x: Array) -> Array:
