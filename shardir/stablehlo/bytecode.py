@@ -1,0 +1,50 @@
+"""Bytecode of StableHLO as text, by jaxlib, which alone reads it.
+
+Input: bytes that `jax.export` or MLIR wrote. Output: StableHLO text with locations.
+"""
+
+from shardir.errors import ShardirError
+
+BYTECODE_SIGNATURE = b"ML\xefR"
+"""The first bytes of MLIR's bytecode."""
+
+
+class BytecodeError(ShardirError, ValueError):
+    """Bytecode that cannot be read."""
+
+
+def bytecode_to_text(data: bytes, file: str) -> str:
+    """Return the StableHLO text of bytecode; raise `BytecodeError` without jaxlib, and for
+    bytecode of another version.
+    """
+    try:
+        # An optional dependency.
+        from jaxlib.mlir import ir
+        from jaxlib.mlir._mlir_libs import register_jax_dialects
+        from jaxlib.mlir.dialects import chlo, sdy, stablehlo
+    except ImportError:
+        raise BytecodeError(
+            f"{file} is bytecode of MLIR, which only jaxlib reads, and jaxlib is not installed; "
+            "pip install 'shardir[jax]', or write the program as text (as_text() in JAX)"
+        ) from None
+    registry = ir.DialectRegistry()
+    register_jax_dialects.register_dialects(registry)
+    context = ir.Context()
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    for dialect in (stablehlo, chlo, sdy):
+        dialect.register_dialect(context)
+    try:
+        with context:
+            try:
+                module = stablehlo.deserialize_portable_artifact(context, data)
+            except ValueError:  # It is bytecode of StableHLO itself, not of the portable VHLO.
+                module = ir.Module.parse(data)
+        text: str = module.operation.get_asm(enable_debug_info=True)
+    except (ir.MLIRError, ValueError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise BytecodeError(
+            f"jaxlib cannot read the bytecode {file}: {reason}; write it with the installed "
+            "version of JAX, or as text (as_text() in JAX)"
+        ) from None
+    return text
