@@ -64,6 +64,12 @@ def explain_program(
             )
         target = load_target(file, mesh, args, specs)
         module = target.module
+        if target.lowered is None and target.locations is None and not _has_locations(module):
+            typer.echo(
+                f"note: {target.name} has no locations of the source; "
+                "jax.jit(f).lower(...).as_text(debug_info=True) writes them",
+                err=True,
+            )
         steps = Pipeline.parse(passes).passes
         if len(steps) != 1 or not isinstance(steps[0], Propagate):
             raise CommandError(
@@ -112,6 +118,10 @@ def explain_program(
                     explaining.communication(parted, places=found["places"]),
                 ]
         _echo_report("\n\n".join(map(str, reports)), module)
+
+
+def _has_locations(module: Module) -> bool:
+    return any(op.loc is not None for function in module.functions for op in function.body.walk())
 
 
 def _explain_xla(

@@ -18,6 +18,8 @@ from shardir.verify.verifier import verify
 
 STDIN = "<stdin>"
 """The name of standard input in errors."""
+MLIR_BYTECODE_SIGNATURE = b"ML\xefR"
+"""The first bytes of MLIR's bytecode."""
 
 
 def read_module(file: str) -> Module:
@@ -34,17 +36,27 @@ def read_text(file: str) -> tuple[str, str]:
         )
     try:
         if file != "-":
-            return Path(file).read_text(encoding="utf-8"), file
-        if sys.stdin is None:
-            raise CommandError("cannot read '<stdin>': it is closed")
-        binary = getattr(sys.stdin, "buffer", None)
-        text = sys.stdin.read() if binary is None else binary.read().decode("utf-8")
-        return text.replace("\r\n", "\n").replace("\r", "\n"), name
+            data = Path(file).read_bytes()
+            if not data.startswith(MLIR_BYTECODE_SIGNATURE):
+                return _unify_line_ends(data.decode("utf-8")), file
+        else:
+            if sys.stdin is None:
+                raise CommandError("cannot read '<stdin>': it is closed")
+            binary = getattr(sys.stdin, "buffer", None)
+            text = sys.stdin.read() if binary is None else binary.read().decode("utf-8")
+            return _unify_line_ends(text), name
     except UnicodeDecodeError:
         raise CommandError(f"cannot read {name!r}: it is not UTF-8 text") from None
     except (OSError, ValueError) as error:  # A path with a NUL byte raises ValueError.
         reason = getattr(error, "strerror", None) or error
         raise CommandError(f"cannot read {name!r}: {reason}") from None
+    from shardir.stablehlo.bytecode import bytecode_to_text  # For start-up time.
+
+    return bytecode_to_text(data, file), file
+
+
+def _unify_line_ends(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_hlo(file: str) -> HloModule | None:
@@ -73,7 +85,7 @@ def _is_stablehlo(text: str, name: str) -> bool:
     beginning."""
     if name == STDIN:
         return _MLIR.match(text) is not None
-    return name.endswith(".mlir")
+    return name.endswith((".mlir", ".mlirbc"))
 
 
 def definition_locations(text: str, name: str) -> DefinitionLocations | None:

@@ -5,9 +5,6 @@ Input: bytes that `jax.export` or MLIR wrote. Output: StableHLO text with locati
 
 from shardir.errors import ShardirError
 
-BYTECODE_SIGNATURE = b"ML\xefR"
-"""The first bytes of MLIR's bytecode."""
-
 
 class BytecodeError(ShardirError, ValueError):
     """Bytecode that cannot be read."""
@@ -20,7 +17,7 @@ def bytecode_to_text(data: bytes, file: str) -> str:
     try:
         # An optional dependency.
         from jaxlib.mlir import ir
-        from jaxlib.mlir._mlir_libs import register_jax_dialects
+        from jaxlib.mlir._mlir_libs import _jax_mlir_ext
         from jaxlib.mlir.dialects import chlo, sdy, stablehlo
     except ImportError:
         raise BytecodeError(
@@ -28,23 +25,30 @@ def bytecode_to_text(data: bytes, file: str) -> str:
             "pip install 'shardir[jax]', or write the program as text (as_text() in JAX)"
         ) from None
     registry = ir.DialectRegistry()
-    register_jax_dialects.register_dialects(registry)
+    _jax_mlir_ext.register_dialects(registry)
     context = ir.Context()
     context.append_dialect_registry(registry)
     context.load_all_available_dialects()
     for dialect in (stablehlo, chlo, sdy):
         dialect.register_dialect(context)
+    told: list[str] = []
     try:
-        with context:
+        with context, context.attach_diagnostic_handler(lambda each: _note(told, each.message)):
             try:
                 module = stablehlo.deserialize_portable_artifact(context, data)
             except ValueError:  # It is bytecode of StableHLO itself, not of the portable VHLO.
                 module = ir.Module.parse(data)
         text: str = module.operation.get_asm(enable_debug_info=True)
     except (ir.MLIRError, ValueError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = (told or str(error).splitlines() or [type(error).__name__])[0]
         raise BytecodeError(
             f"jaxlib cannot read the bytecode {file}: {reason}; write it with the installed "
             "version of JAX, or as text (as_text() in JAX)"
         ) from None
     return text
+
+
+def _note(told: list[str], message: str) -> bool:
+    """Store a message of the parser, which is not printed then."""
+    told.append(message)
+    return True

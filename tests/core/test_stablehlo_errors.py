@@ -54,8 +54,20 @@ def parameter(sharding: str) -> str:
         ),
         (
             function("return", "%x: tensor<?x8xf32>"),
-            "this type has a size that is known only at run time; shapes are static",
+            "this type has a size that is known only at run time, and shapes are static; lower "
+            "the program for each shape",
             "tensor<?x8xf32>",
+        ),
+        (
+            function("return", "%x: tensor<*xf32>"),
+            "this type has no rank, and shapes are static; lower the program for each shape",
+            "tensor<*xf32>",
+        ),
+        (
+            function("return", "%x: tensor<8x!quant.uniform<i8:f32, 0.5>>"),
+            "quantized types are not supported; use an integer or float8 type, with its scale as "
+            "an operand",
+            "tensor<8x!quant.uniform<i8:f32, 0.5>>",
         ),
         (
             function("return", "%x: tuple<tensor<4xf32>>"),

@@ -6,7 +6,8 @@ and `b0`, `b1`, ... on the right.
 """
 
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, product
+from typing import NamedTuple
 
 from lark import Token
 
@@ -129,6 +130,30 @@ def order_formulas(types: Sequence[TensorType], keys: int) -> list[str]:
             decided = f"or({less},and({same},{decided}))" if decided else less
         result.append(decided)
     return result
+
+
+class KeyOrder(NamedTuple):
+    """The order by one operand of a sort."""
+
+    operand: int
+    is_descending: bool
+    is_total: bool
+
+
+def key_orders(formula: str, count: int) -> list[KeyOrder] | None:
+    """Return the operands by which a comparison orders, first ones first; `None` for others."""
+    for operand in range(count):
+        sides = f"(a{operand},b{operand})"
+        for word, total in product(("LT", "GT"), ("", "!")):
+            strict, equal = f"{word}{total}{sides}", f"EQ{total}{sides}"
+            order = KeyOrder(operand, word == "GT", bool(total))
+            if formula == strict:
+                return [order]
+            start = f"or({strict},and({equal},"
+            if formula.startswith(start) and formula.endswith("))"):
+                rest = key_orders(formula[len(start) : -2], count)
+                return None if rest is None else [order, *rest]
+    return None
 
 
 def _written_comparison(a: str, b: str, dtype: str) -> tuple[str, str]:

@@ -12,13 +12,16 @@ from shardir import (
 from shardir.errors import count_noun
 from shardir.ir.module import Value
 from shardir.ir.operation import Symbol
-from shardir.ir.types import TensorType
+from shardir.ir.types import COMPLEX, FLOATS, TensorType
 from shardir.stablehlo.reading import records
 from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation, register_reader
+from shardir.stablehlo.reading.composed import to_total_order
 from shardir.stablehlo.reading.expansions.scattering import scatter_by_region
 from shardir.stablehlo.reading.formulas import (
     COMBINATIONS,
+    KeyOrder,
     combination_of,
+    key_orders,
     log_add_exp_formulas,
     order_formulas,
     position_formulas,
@@ -279,16 +282,34 @@ def _sort(call: OperationReader) -> Values:
     formula = formula_of(call, block, split_pairs(params))
     types = [value.type for value in call.operands]
     keys = next((n for n in range(1, len(types) + 1) if formula in order_formulas(types, n)), None)
-    if keys is None:
-        raise UnsupportedOperation("it sorts with an unknown comparison")
     dim = call.integer("dimension", default=-1)
-    return call.emit(
-        "sort",
-        *call.operands,
-        dim=dim if dim >= 0 else dim + types[0].rank,
-        keys=keys,
-        stable=call.types.flag(call.attrs["is_stable"]) if call.has("is_stable") else False,
-    )
+    attrs: dict[str, Any] = {
+        "dim": dim if dim >= 0 else dim + types[0].rank,
+        "stable": call.types.flag(call.attrs["is_stable"]) if call.has("is_stable") else False,
+    }
+    if keys is not None:
+        return call.emit("sort", *call.operands, keys=keys, **attrs)
+    orders = key_orders(formula, len(types))
+    if orders is None:
+        raise UnsupportedOperation("it sorts with an unknown comparison")
+    leading = [_ascending_key(call, call.operands[order.operand], order) for order in orders]
+    operands = (*leading, *call.operands)
+    values = tuple(Value(x.type, call.reader.names.fresh("")) for x in operands)
+    attrs["keys"] = len(leading)
+    call.reader.append("sort", operands, values, attrs, (), call.written.loc)
+    return _rename_results(call, list(values[len(leading) :]))
+
+
+def _ascending_key(call: OperationReader, x: Value, order: KeyOrder) -> Value:
+    """Return a tensor whose ascending order is an order of `x`."""
+    if x.type.dtype in COMPLEX:
+        raise UnsupportedOperation("it sorts with an unknown comparison")
+    if call.reader.module.keep_opaque:
+        raise UnsupportedOperation("it corresponds to several operations")
+    key = to_total_order(call, x) if order.is_total else x
+    if not order.is_descending:
+        return key
+    return call.emit_step("neg" if key.type.dtype in FLOATS else "not", key)
 
 
 @register_reader("scatter")

@@ -54,7 +54,21 @@ class TypeParser:
         if match is None:
             if token.startswith("tensor<") and "?" in token:
                 raise self.source.fail(
-                    "this type has a size that is known only at run time; shapes are static", token
+                    "this type has a size that is known only at run time, and shapes are static; "
+                    "lower the program for each shape",
+                    token,
+                )
+            if token.startswith("tensor<*"):
+                raise self.source.fail(
+                    "this type has no rank, and shapes are static; lower the program for each "
+                    "shape",
+                    token,
+                )
+            if "!quant." in token:
+                raise self.source.fail(
+                    "quantized types are not supported; use an integer or float8 type, with its "
+                    "scale as an operand",
+                    token,
                 )
             raise self.source.fail("this is not the type of a value; values are tensors", token)
         sizes, element = match.groups()

@@ -172,3 +172,50 @@ def test_options_that_hlo_text_does_not_take_are_refused(
     Path("after.txt").write_text(HLO, encoding="utf-8")
     assert run("after.txt", *words) == 1
     assert capsys.readouterr().err == f"error: {message}\n"
+
+
+SINE = """sdy.mesh @m = <["a"=2]>
+func.func @main(%x: tensor<8xf32> {sdy.sharding = #sdy.sharding<@m, [{"a"}]>}) -> tensor<8xf32> {
+  %y = stablehlo.sine %x : tensor<8xf32>LOC
+  return %y : tensor<8xf32>
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("loc", "note"),
+    [
+        (' loc("model.py":3:4)', ""),
+        (
+            "",
+            "note: sine.mlir has no locations of the source; "
+            "jax.jit(f).lower(...).as_text(debug_info=True) writes them\n",
+        ),
+    ],
+)
+def test_stablehlo_without_locations_is_noted(
+    file: str, capsys: pytest.CaptureFixture[str], loc: str, note: str
+) -> None:
+    del file
+    Path("sine.mlir").write_text(SINE.replace("LOC", loc), encoding="utf-8")
+    assert run("sine.mlir") == 0
+    assert capsys.readouterr().err == note
+
+
+def test_bytecode_is_read_through_jaxlib(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    del file
+    stablehlo = pytest.importorskip("jaxlib.mlir.dialects.stablehlo")
+    text = SINE.replace("LOC", "").replace(' {sdy.sharding = #sdy.sharding<@m, [{"a"}]>}', "")
+    data = stablehlo.serialize_portable_artifact_str(
+        text.partition("\n")[2], stablehlo.get_current_version()
+    )
+    Path("sine.mlirbc").write_bytes(data)
+    assert command.run("opt", "sine.mlirbc", "--passes", "propagate") == 0
+    assert "= sin(%arg0) : f32[8]" in capsys.readouterr().out
+    Path("sine.mlirbc").write_bytes(data[:7])
+    assert command.run("opt", "sine.mlirbc", "--passes", "propagate") == 1
+    told = capsys.readouterr().err
+    assert told.startswith("error: jaxlib cannot read the bytecode sine.mlirbc: ")
+    assert told.endswith(
+        "; write it with the installed version of JAX, or as text (as_text() in JAX)\n"
+    )
