@@ -19,6 +19,10 @@ from shardir.stablehlo.writing.rules import STABLEHLO_NAMES
 
 OURS = {
     **{ours: f"stablehlo.{theirs}" for ours, theirs in STABLEHLO_NAMES.items()},
+    **{
+        name: f"stablehlo.{name}"
+        for name in ("abs", "iota", "reshape", "sign", "slice", "transpose")
+    },
     "constant": "sdy.constant",
     "broadcast": "stablehlo.broadcast_in_dim",
     "sharding_constraint": "sdy.sharding_constraint",
