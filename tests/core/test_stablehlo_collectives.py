@@ -40,6 +40,42 @@ def test_device_groups_become_axes() -> None:
     assert "name='y'" in operations("[[0, 1], [2, 3]]")[0]
 
 
+@pytest.mark.parametrize("axis", ["x", "y"])
+def test_groups_may_state_mesh_axes(axis: str) -> None:
+    text = MANUAL.replace(
+        "dense<GROUPS> : tensor<2x2xi64>",
+        "#stablehlo.replica_group_mesh_axes<mesh = @m, axes = "
+        f'[#stablehlo.axis_ref<name = "{axis}">]>',
+    )
+    (op,) = read(text).main.body.ops
+    (inner,) = op.blocks[0].ops
+    assert [each.name for each in inner.attrs["axes"]] == [axis]
+
+
+def test_exchanges_of_several_tensors() -> None:
+    pair = "tensor<2x3xf32>, tensor<2x3xf32>"
+    module = read(f"""\
+sdy.mesh @m = <["e"=2]>
+func.func @f(%x: tensor<4x3xf32>, %y: tensor<4x3xf32>) -> (tensor<4x3xf32>, tensor<4x3xf32>) {{
+  %r:2 = sdy.manual_computation(%x, %y)
+      in_shardings=[<@m, [{{"e"}}, {{}}]>, <@m, [{{"e"}}, {{}}]>]
+      out_shardings=[<@m, [{{"e"}}, {{}}]>, <@m, [{{"e"}}, {{}}]>]
+      manual_axes={{"e"}} (%a: tensor<2x3xf32>, %b: tensor<2x3xf32>) {{
+    %s:2 = "stablehlo.all_to_all"(%a, %b) <{{concat_dimension = 0 : i64,
+        replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>, split_count = 2 : i64,
+        split_dimension = 0 : i64}}> : ({pair}) -> ({pair})
+    sdy.return %s#0, %s#1 : {pair}
+  }} : (tensor<4x3xf32>, tensor<4x3xf32>) -> (tensor<4x3xf32>, tensor<4x3xf32>)
+  return %r#0, %r#1 : tensor<4x3xf32>, tensor<4x3xf32>
+}}
+""")
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    found = run(module, [x, -x])
+    swapped = x[[0, 2, 1, 3]]
+    np.testing.assert_array_equal(found[0], swapped)
+    np.testing.assert_array_equal(found[1], -swapped)
+
+
 def test_other_device_groups_stay_opaque_text() -> None:
     assert operations("[[0, 3], [1, 2]]") == ["opaque"]
 
@@ -127,3 +163,25 @@ def test_partition_id_is_the_device(order: str, ids: list[int]) -> None:
         order=order,
     )
     np.testing.assert_array_equal(found, np.array(ids, np.uint32))
+
+
+@pytest.mark.parametrize(
+    ("move", "before", "partial"),
+    [
+        ('sdy.replicated_to_unreduced {"x"}', "[{}]", '[{}], unreduced={"x"}'),
+        ('sdy.sharded_to_unreduced [{"x"}]', '[{"x"}]', '[{}], unreduced={"x"}'),
+    ],
+)
+def test_moves_to_unreduced_axes(move: str, before: str, partial: str) -> None:
+    module = read(f"""\
+sdy.mesh @m = <["x"=2]>
+func.func @f(%x: tensor<8xi32> {{sdy.sharding = #sdy.sharding<@m, {before}>}}) -> tensor<8xi32> {{
+  %y = {move} %x out_sharding=<@m, {partial}> : tensor<8xi32>
+  %z = sdy.all_reduce {{"x"}} %y out_sharding=<@m, [{{}}]> : tensor<8xi32>
+  return %z : tensor<8xi32>
+}}
+""")
+    x = np.arange(8, dtype=np.int32)
+    np.testing.assert_array_equal(run(module, [x])[0], x)
+    plan = Pipeline.parse(DEFAULT_PIPELINE)(module)
+    np.testing.assert_array_equal(run(plan, [x])[0], x)

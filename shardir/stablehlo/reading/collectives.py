@@ -4,6 +4,7 @@ StableHLO names groups of devices, the IR names mesh axes: a collective is read 
 those along some of the manual axes.
 """
 
+import re
 from itertools import permutations
 
 import numpy as np
@@ -144,6 +145,9 @@ def _lists(call: OperationReader, what: str, ids: tuple[int, ...]) -> list[list[
 def _axes(call: OperationReader) -> Axes:
     """Return the manual axes along which the groups of a collective are."""
     mesh, manual = _manual(call)
+    text = str(call.attr("replica_groups"))
+    if text.startswith("#stablehlo.replica_group_mesh_axes"):
+        return _stated_axes(call, text, mesh, manual)
     ids = mesh.device_ids or tuple(range(mesh.size))
     expected = sorted(_lists(call, "groups", ids))
     for count in range(1, len(manual) + 1):
@@ -154,6 +158,25 @@ def _axes(call: OperationReader) -> Axes:
             ):
                 return axes
     raise UnsupportedOperation("its groups are not those along manual axes")
+
+
+_AXIS_REFERENCE = re.compile(
+    r'#stablehlo\.axis_ref<name="([^"]+)"'
+    r"(?:,sub_axis_info=(?:#stablehlo\.sub_axis_info<)?\(([0-9]{1,9})\)([0-9]{1,9}))?"
+)
+
+
+def _stated_axes(call: OperationReader, text: str, mesh: Mesh, manual: Axes) -> Axes:
+    """Return the axes of `#stablehlo.replica_group_mesh_axes<mesh = ..., axes = [...]>`."""
+    listed = "".join(text.split()).rpartition("axes=[")[2]
+    axes = []
+    for name, pre, size in _AXIS_REFERENCE.findall(listed):
+        if name not in {axis.name for axis in manual}:
+            raise UnsupportedOperation(f"its groups are along {name!r}, which is no manual axis")
+        axes.append(Axis(name, int(pre), int(size)) if pre else Axis.full(name, mesh))
+    if not axes:
+        raise UnsupportedOperation("its groups are not those along manual axes")
+    return tuple(axes)
 
 
 def _reduction(call: OperationReader) -> Symbol:

@@ -49,7 +49,11 @@ def _read_reduction(call: OperationReader) -> Values:
     while pending is not None:
         before = reader.restated_params.get(pending, pending).sharding
         sharding = before or Sharding.fully_replicated(_target(call, value).mesh, value.type.rank)
-        sharding = replace(sharding, unreduced=(*sharding.unreduced, *axes), reduction=reduction)
+        unstated = [axis for axis in axes if axis not in sharding.unreduced]
+        if not unstated:
+            break
+        unreduced = (*sharding.unreduced, *unstated)
+        sharding = replace(sharding, unreduced=unreduced, reduction=reduction)
         reader.restated_params[pending] = replace(pending, sharding=sharding)
         # An unreduced result of a reshard was unreduced before it.
         maker = reader.makers.get(pending)

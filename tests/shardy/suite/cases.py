@@ -151,6 +151,7 @@ SUITES = (
                      "basic_propagation_manual_computation", "sharding_group_propagation"),
         Propagate(level="basic", keep_open=True, prepare=False),
         ComparisonMode(),
+        whole=True,
         left_out={
             "foo:1099": NOT_IMPORTED,
             "foo:847": EDGE,
