@@ -225,3 +225,19 @@ def test_texts_round_trip(dtype: str) -> None:
     (before, after) = (evaluate(m.main, [codes]) for m in (module, again))
     for one, other in zip(before, after, strict=True):
         assert bits(one).tolist() == bits(other).tolist()
+
+
+def test_a_dtype_without_zero_has_a_sign() -> None:
+    x = snp.array([2.0, 0.5, np.nan], "float8_e8m0fnu")
+    assert np.asarray(snp.sign(x)).astype(float)[:2].tolist() == [1, 1]
+    assert np.isnan(np.asarray(snp.sign(x)).astype(float)[2])
+
+
+@pytest.mark.parametrize("name", ["logaddexp", "logaddexp2"])
+def test_the_difference_in_logaddexp_does_not_overflow(name: str) -> None:
+    # The difference -96 - 448 is not a number of this dtype, which has no infinity.
+    x, y = (np.array(v, ml_dtypes.float8_e4m3fn) for v in ([448.0, -96, 2], [-96.0, 416, 2]))
+    wanted = getattr(np, name)(x.astype(np.float32), y.astype(np.float32))
+    found = getattr(snp, name)(x, y)
+    assert found.dtype == x.dtype
+    assert np.asarray(found).tolist() == wanted.astype(x.dtype).tolist()

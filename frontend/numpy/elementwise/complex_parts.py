@@ -15,6 +15,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import align, as_tracer, convert
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.types import FLOATS, UNSIGNED
 
 
@@ -70,7 +71,7 @@ def sign(x: ArrayLike, /) -> Tracer:
     # NumPy returns 0 for -0; the operation keeps the sign, so that 0 is added.
     return (
         emit_elementwise("add", result, constant_like(result, 0))
-        if x.value.type.dtype in FLOATS
+        if x.value.type.dtype in FLOATS and DTYPE_INFO[x.value.type.dtype].has_zero
         else result
     )
 

@@ -18,7 +18,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 )
 from shardir.frontend.tracing.operands import convert
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.dtypes import NARROW_FLOATS
+from shardir.ir.dtypes import NARROW_FLOATS, SMALL_FLOATS
 
 
 def _define_float_function(name: str, op: str, meaning: str) -> Unary:
@@ -140,6 +140,14 @@ def hypot(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     return convert(emit_elementwise("abs", as_complex), name, weak)
 
 
+def _widen_small_floats(x: Tracer, y: Tracer) -> tuple[Tracer, Tracer]:
+    """Return operands of at most 8 bits in f32, in which their difference is finite, and others as
+    they are."""
+    if x.value.type.dtype not in SMALL_FLOATS:
+        return x, y
+    return convert(x, "f32", x.weak_type), convert(y, "f32", y.weak_type)
+
+
 def _larger_and_log1p(x: Tracer, y: Tracer, power: str) -> tuple[Tracer, Tracer]:
     """Return the larger operand, and log(1 + `power`(smaller - larger)).
 
@@ -165,18 +173,20 @@ def _larger_and_log1p(x: Tracer, y: Tracer, power: str) -> tuple[Tracer, Tracer]
 def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return log(exp(x) + exp(y)), elementwise, without overflow of the exponentials."""
     x, y = promote_args_inexact(*require_real("logaddexp", x, y))
-    larger, rest = _larger_and_log1p(x, y, "exp")
-    return emit_elementwise("add", larger, rest)
+    larger, rest = _larger_and_log1p(*_widen_small_floats(x, y), "exp")
+    result = emit_elementwise("add", larger, rest)
+    return convert(result, x.value.type.dtype, x.weak_type)
 
 
 @public()
 def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return log2(2**x + 2**y), elementwise, without overflow of the powers."""
     x, y = promote_args_inexact(*require_real("logaddexp2", x, y))
-    larger, rest = _larger_and_log1p(x, y, "exp2")
-    return emit_elementwise(
+    larger, rest = _larger_and_log1p(*_widen_small_floats(x, y), "exp2")
+    result = emit_elementwise(
         "add", larger, emit_elementwise("div", rest, constant_like(rest, log_of(2)))
     )
+    return convert(result, x.value.type.dtype, x.weak_type)
 
 
 @public()

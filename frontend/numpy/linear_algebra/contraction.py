@@ -12,12 +12,13 @@ from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
-from shardir.frontend.numpy.tracer_helpers.axis_slices import flatten
+from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_in_dim, flatten
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
     as_bool,
     check_no_out,
     emit_conjugate,
+    emit_elementwise,
 )
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
@@ -254,8 +255,18 @@ def inner(
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Tracer:
     """Return the products of each element of `a` with each element of `b` as a matrix."""
     check_no_out("outer", out)
-    x, y = map(flatten, promote(a, b))
-    return contract(x, y, "b,h->bh")
+    return outer_product(*map(flatten, promote(a, b)))
+
+
+def outer_product(x: Tracer, y: Tracer) -> Tracer:
+    """Return the products of each element of the vector `x` with each of the vector `y`."""
+    if x.value.type.dtype == "bool":
+        return contract(x, y, "b,h->bh")
+    # Without a sum, products keep the sign of zero.
+    shape = (x.shape[0], y.shape[0])
+    return emit_elementwise(
+        "mul", broadcast_in_dim(x, shape, (0,)), broadcast_in_dim(y, shape, (1,))
+    )
 
 
 @public(static=("axes", *PRODUCT_STATIC_ARGNAMES))

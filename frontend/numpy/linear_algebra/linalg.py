@@ -12,8 +12,8 @@ from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.numpy.linear_algebra.contraction import (
-    contract,
     matmul as matmul,
+    outer_product,
     tensordot as tensordot,
     vecdot as vecdot,
 )
@@ -51,7 +51,6 @@ from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_in_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     compare_row_column,
-    emit_elementwise,
 )
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, promote
@@ -87,13 +86,7 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tracer:
         raise ShapeError(
             with_location(f"linalg.outer takes vectors, got shapes {x.shape}, {y.shape}")
         )
-    if x.value.type.dtype == "bool":
-        return contract(x, y, "b,h->bh")
-    # Without a sum, products keep the sign of zero.
-    shape = (x.shape[0], y.shape[0])
-    return emit_elementwise(
-        "mul", broadcast_in_dim(x, shape, (0,)), broadcast_in_dim(y, shape, (1,))
-    )
+    return outer_product(x, y)
 
 
 @public(static=("offset",))

@@ -79,6 +79,7 @@ def test_vdot_and_vecdot_conjugate() -> None:
 
 def test_outer_and_kron() -> None:
     check("outer", normal(2, 2), normal(3))
+    assert np.signbit(run(snp.outer, np.array([-0.0], "f"), np.ones(2, "f"))).all()
     for left, right in [((2, 3), (4, 5)), ((2,), (3, 4)), ((2, 1, 2), (2,)), ((), (3,))]:
         check("kron", normal(*left), normal(*right))
     assert ops(snp.kron, normal(2, 3), normal(4, 5)) == ["dot", "reshape"]
