@@ -220,9 +220,9 @@ def _randint(
 def _clamp_traced(bound: Tracer, working: str) -> Tracer:
     """Return a bound in the working type, clamped to its range."""
 
-    have, want = (np.iinfo(NUMPY_DTYPES[x]) for x in (bound.value.type.dtype, working))
-    low = max(int(want.min), int(have.min))
-    high = min(int(want.max), int(have.max))
-    if low != have.min or high != have.max:
+    have, want = (DTYPE_INFO[x] for x in (bound.value.type.dtype, working))
+    low = max(want.min_integer, have.min_integer)
+    high = min(want.max_integer, have.max_integer)
+    if low != have.min_integer or high != have.max_integer:
         bound = selection.clip(bound, low, high)
     return convert(bound, working)

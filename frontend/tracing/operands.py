@@ -155,12 +155,13 @@ def check_integer_range(number: Any, dtype: str) -> None:
     """
     if type(number) is not int or dtype not in INTEGERS:
         return
-    bounds = np.iinfo(NUMPY_DTYPES[dtype])
-    if not bounds.min <= number <= bounds.max:
+    info = DTYPE_INFO[dtype]
+    if not info.min_integer <= number <= info.max_integer:
         raise NumberRangeError(
             with_location(
                 f"the number {number} does not fit into {dtype}, which has the range "
-                f"{bounds.min} to {bounds.max}; convert it with astype to wrap it around"
+                f"{info.min_integer} to {info.max_integer}; convert it with astype to wrap it "
+                "around"
             )
         )
 

@@ -14,7 +14,8 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.types import FLOATS, INTEGERS, NUMPY_DTYPES
+from shardir.ir.dtypes import DTYPE_INFO
+from shardir.ir.types import FLOATS, INTEGERS
 
 
 def segment_sum(
@@ -90,8 +91,8 @@ def _extreme_value(kind: str, sign: int) -> Any:
         return sign * np.inf
     if kind == "bool":
         return sign > 0
-    bounds = np.iinfo(NUMPY_DTYPES[kind])
-    return bounds.max if sign > 0 else bounds.min
+    info = DTYPE_INFO[kind]
+    return info.max_integer if sign > 0 else info.min_integer
 
 
 def _reduce_segments(

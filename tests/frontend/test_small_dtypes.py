@@ -241,3 +241,39 @@ def test_the_difference_in_logaddexp_does_not_overflow(name: str) -> None:
     found = getattr(snp, name)(x, y)
     assert found.dtype == x.dtype
     assert np.asarray(found).tolist() == wanted.astype(x.dtype).tolist()
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "uint2"])
+def test_small_integers_are_indices_and_bounds(dtype: str) -> None:
+    two, x = snp.array(2, dtype), snp.arange(100)
+
+    counted = lax.fori_loop(snp.array(0, dtype), two, lambda i, c: c + i.astype("int32"), 0)
+    chosen = lax.switch(two, [lambda: 5, lambda: 6, lambda: 7])
+
+    assert (int(counted), int(chosen)) == (1, 7)
+    assert lax.dynamic_slice(x, (two,), (3,)).tolist() == [2, 3, 4]
+    assert lax.dynamic_update_slice(x, snp.array([-5]), (two,))[:4].tolist() == [0, 1, -5, 3]
+    batched = sd.vmap(lambda i: lax.dynamic_slice(x, (i,), (3,)))(snp.array([0, 1], dtype))
+    assert batched.tolist() == [[0, 1, 2], [1, 2, 3]]
+    assert sd.random.randint(sd.random.key(0), (), two, 3).tolist() == 2
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [("int4", -8), ("uint4", 15), ("int2", -2)])
+def test_elements_out_of_bounds_are_the_limit_of_the_dtype(dtype: str, limit: int) -> None:
+    x = snp.ones((3, 2), dtype)
+    read = x.at[7].get(mode="fill")
+    assert np.asarray(read).astype(int).tolist() == [limit, limit]
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint2"])
+def test_maxima_of_segments_and_windows_of_small_integers(dtype: str) -> None:
+    x = snp.array([0, 1, 1, 0], dtype)
+    low, high = (-8, 7) if dtype == "int4" else (0, 3)
+
+    greatest = sd.segment_max(x, np.array([0, 0, 2, 2]), 3)
+    least = sd.segment_min(x, np.array([0, 0, 2, 2]), 3)
+
+    assert np.asarray(greatest).astype(int).tolist() == [1, low, 1]
+    assert np.asarray(least).astype(int).tolist() == [0, high, 0]
+    rounded = snp.round(snp.array([0, 1], dtype), -2)
+    assert np.asarray(rounded).astype(int).tolist() == [0, 0]

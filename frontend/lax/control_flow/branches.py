@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from shardir.frontend.argument_checks import call_user_function, check_call_signature
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
@@ -27,6 +25,7 @@ from shardir.frontend.tracing.operands import as_tracer, convert, splat
 from shardir.frontend.tracing.trace import emit, emit_results, require_trace, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import abstract_text
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.types import INTEGERS
 
 _UNSET = object()
@@ -90,7 +89,7 @@ def switch(index: ArrayLike, branches: Sequence[UserFunction], *operands: PyTree
 
 def _clamp_index(index: Tracer, last: int) -> Tracer:
     kind = index.value.type
-    highest = splat(min(last, int(np.iinfo(kind.numpy).max)), kind)
+    highest = splat(min(last, DTYPE_INFO[kind.dtype].max_integer), kind)
     return convert(emit("clamp", splat(0, kind), index, highest), "i32")
 
 

@@ -39,6 +39,7 @@ from shardir.frontend.tracing.trace import emit, emit_results, require_trace
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import typeof
 from shardir.frontend.tracing.varying_axes import varying_axes_of, varying_axes_of_returns
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.operation import NOT_VARYING, Varying
 from shardir.ir.types import INTEGERS, NUMPY_DTYPES
 
@@ -161,14 +162,14 @@ def _scan_length(stacked: Sequence[Tracer], length: int | None) -> int:
 
 def _check_index_range(what: str, number: int, dtype: str) -> None:
     """Raise `NumberRangeError` unless a bound of a loop fits into the integer type."""
-    bounds = np.iinfo(NUMPY_DTYPES[dtype])
-    if not bounds.min <= number <= bounds.max:
+    info = DTYPE_INFO[dtype]
+    if not info.min_integer <= number <= info.max_integer:
         can_widen = dtype == canonical_dtype("i64") == "i32" and -(2**63) <= number < 2**63
         hint = "; shardir.enable_x64() makes it int64" if can_widen else ""
         raise NumberRangeError(
             with_location(
-                f"{what} is {number}, which does not fit into {bounds.dtype}, the type of the "
-                f"loop counter{hint}"
+                f"{what} is {number}, which does not fit into {NUMPY_DTYPES[dtype]}, the type of "
+                f"the loop counter{hint}"
             )
         )
 

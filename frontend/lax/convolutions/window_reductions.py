@@ -21,6 +21,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert
 from shardir.frontend.tracing.trace import emit, trace_block
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.operation import Symbol
 from shardir.ir.types import INTEGERS, TensorType
 
@@ -72,8 +73,8 @@ def _identity_of(op: str, dtype: str) -> Any:
     if dtype == "bool":
         return op == "min"
     if dtype in INTEGERS:
-        limits = np.iinfo(TensorType((), dtype).numpy)
-        return int(limits.min if op == "max" else limits.max)
+        info = DTYPE_INFO[dtype]
+        return info.min_integer if op == "max" else info.max_integer
     return -np.inf if op == "max" else np.inf
 
 

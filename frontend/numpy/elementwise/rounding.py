@@ -16,7 +16,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import align, as_tracer, convert
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.dtypes import COMPUTE_DTYPES
+from shardir.ir.dtypes import COMPUTE_DTYPES, DTYPE_INFO
 from shardir.ir.types import COMPLEX, FLOATS, INTEGERS
 
 
@@ -106,7 +106,7 @@ def _round_to_multiple(x: Tracer, unit: int) -> Tracer:
 
     A remainder of more than half the unit moves the multiple away from zero.
     """
-    if unit > np.iinfo(x.value.type.numpy).max:
+    if unit > DTYPE_INFO[x.value.type.dtype].max_integer:
         return constant_like(x, 0)
     count, rest = (
         emit_elementwise("div", x, constant_like(x, unit)),

@@ -27,7 +27,8 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, reshape, splat
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.types import INTEGERS, NUMPY_DTYPES, UNSIGNED, TensorType
+from shardir.ir.dtypes import DTYPE_INFO
+from shardir.ir.types import INTEGERS, UNSIGNED, TensorType
 
 
 @composed_function(blind=True)
@@ -89,8 +90,8 @@ def fill_value_of(dtype: str, fill_value: ArrayLike | None) -> complex:
     if dtype == "bool":
         return True
     if dtype in INTEGERS:
-        limits = np.iinfo(NUMPY_DTYPES[dtype])
-        return int(limits.max if dtype in UNSIGNED else limits.min)
+        info = DTYPE_INFO[dtype]
+        return info.max_integer if dtype in UNSIGNED else info.min_integer
     return float("nan")
 
 

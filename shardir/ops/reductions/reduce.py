@@ -6,7 +6,7 @@ from math import prod as product
 import numpy as np
 
 from shardir.ir.builder import Builder
-from shardir.ir.dtypes import NARROW_FLOATS
+from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS
 from shardir.ir.operation import Cotangents, OpSpec, SelectionRule, TangentRule, Value, define_op
 from shardir.ir.rules import CotangentRule
 from shardir.ir.types import INTEGERS, NumpyArray, NumpyDType, TensorType, dtype_name
@@ -130,13 +130,15 @@ def _prod_vjp(b: Builder, g: Value, x: Value, y: Value, *, dims: Ints) -> Cotang
 def _lowest(dtype: NumpyDType) -> float:
     if dtype == np.bool_:
         return False
-    return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
+    info = DTYPE_INFO[dtype_name(dtype)]
+    return -np.inf if info.kind == "float" else info.min_integer
 
 
 def _highest(dtype: NumpyDType) -> float:
     if dtype == np.bool_:
         return True
-    return np.iinfo(dtype).max if dtype.kind in "iu" else np.inf
+    info = DTYPE_INFO[dtype_name(dtype)]
+    return np.inf if info.kind == "float" else info.max_integer
 
 
 def _max(x: NumpyArray, dims: Ints) -> NumpyArray:
@@ -189,7 +191,7 @@ def _define_index_reduction(name: str, numpy: Callable[..., object], reduction: 
         size = x.shape[dim]
         if size == 0:
             raise TypeError(f"no element of {x} is an extreme: dimension {dim} is empty")
-        if size - 1 > np.iinfo(to.numpy).max:
+        if size - 1 > DTYPE_INFO[to.dtype].max_integer:
             raise TypeError(f"positions up to {size - 1} do not fit into {to.dtype}")
         return to
 

@@ -11,10 +11,10 @@ from types import EllipsisType
 import numpy as np
 
 from shardir.ir.builder import Builder
-from shardir.ir.dtypes import NARROW_FLOATS
+from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.operation import Partitioning, Tangents, define_op
-from shardir.ir.types import NumpyDType, TensorType
+from shardir.ir.types import NumpyDType, TensorType, dtype_name
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.partitioning import all_factors, factors_without_replicated
@@ -51,8 +51,9 @@ def _identity(op: str, dtype: NumpyDType) -> object:
         return dtype.type(op == "mul")
     if dtype == np.bool_:
         return op == "min"
-    if dtype.kind in "iu":
-        return np.iinfo(dtype).min if op == "max" else np.iinfo(dtype).max
+    info = DTYPE_INFO[dtype_name(dtype)]
+    if info.kind != "float":
+        return info.min_integer if op == "max" else info.max_integer
     return dtype.type("-inf" if op == "max" else "inf")
 
 

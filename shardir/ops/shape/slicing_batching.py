@@ -4,9 +4,8 @@ With unbatched starts, the batch dimension is sliced completely. With batched st
 becomes a gather of one window per batch entry, and an update becomes a scatter.
 """
 
-import numpy as np
-
 from shardir.ir.builder import Builder
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.module import Value
 from shardir.ir.operation import Symbol
 from shardir.ir.types import TensorType
@@ -124,6 +123,6 @@ def _index_attrs(windows: Ints, index_map: str, batching: bool) -> dict[str, Int
 def _clamp_start(b: Builder, start: Value, limit: int) -> Value:
     """Return starts clamped so that the update is in bounds."""
     scalar = start.type.with_shape(())
-    reach = min(limit, int(np.iinfo(start.type.numpy).max))
+    reach = min(limit, DTYPE_INFO[start.type.dtype].max_integer)
     inside: Value = b.clamp(b.full(0, scalar), start, b.full(reach, scalar))
     return inside
