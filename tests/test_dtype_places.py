@@ -44,7 +44,6 @@ TABLES = {
 
 SPECIAL_CASES = {
     "backends/cpu/codegen/llvm_text.py": "names of LLVM's types, not of dtypes",
-    "backends/cpu/kernels/math/basic_rules.py": "NumPy's f16 returns another zero in nextafter",
     "backends/gpu/backend.py": "torch's settings of 16-bit accumulators",
     "backends/gpu/program_text.py": "torch's settings of 16-bit accumulators",
     "backends/gpu/vendored/command.py": "torch's settings of 16-bit accumulators",

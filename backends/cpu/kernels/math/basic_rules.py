@@ -175,9 +175,7 @@ def nextafter(a: OpApplication) -> VectorValue:
     sign = bits_of(y) & -(1 << (TYPE_BITS[element_type(whole)] - 1))
     moved = f.select(x.is_("oeq", 0.0), sign | 1, moved)
     result = widen_elements(f, moved, dtype) if narrow else moved.to(x.type, "bitcast")
-    result = f.select(
-        x.is_("oeq", y), x if dtype == "f16" else y, result
-    )  # like NumPy, for two zeros
+    result = f.select(x.is_("oeq", y), y, result)  # C defines the result for two zeros.
     return f.select(x.is_("uno", y), x + y, result)
 
 

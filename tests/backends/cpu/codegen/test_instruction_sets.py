@@ -47,6 +47,7 @@ def narrower_instruction_sets() -> list[str]:
     return [isa for isa in ISAS if VECTOR_BYTES[isa] < host_machine().vector_bytes]
 
 
+@pytest.mark.needs("mpmath")  # The tests of functions import it.
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("isa", ["sse", "avx2"])
 def test_kernels_of_narrower_instruction_sets_pass_their_tests(

@@ -356,3 +356,9 @@ def test_integers_divided_by_a_constant(dtype: str, number: int) -> None:
         for each, its in zip(got, wanted, strict=True):
             same(each, its)
     same(sd.jit(lambda x: x // number)(snp.asarray(x)), wanted[0])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_nextafter_of_two_zeros_is_the_second(dtype: str) -> None:
+    zeros = snp.array([-0.0, 0.0], dtype)
+    assert np.signbit(np.asarray(snp.nextafter(zeros, zeros[::-1]))).tolist() == [False, True]
