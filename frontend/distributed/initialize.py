@@ -27,6 +27,10 @@ from shardir.frontend.distributed.launcher_environment import (
     LauncherInfo,
     find_launcher,
 )
+from shardir.frontend.distributed.process_limits_check import (
+    warn_of_few_open_files,
+    warn_of_missing_process_folder,
+)
 from shardir.frontend.distributed.processes import ProcessGroup, process_group, set_process_group
 from shardir.frontend.distributed.shared_memory_check import warn_of_little_shared_memory
 from shardir.frontend.errors import ArgumentError, DistributedError, SettingError
@@ -178,6 +182,8 @@ def _warn_before_start(found: LauncherInfo) -> None:
         count = parse_natural_number(os.environ.get(LOCAL_RANKS_VARIABLE, ""))
         # Without the variable, the other processes may be on other machines.
         warn_of_little_shared_memory(count or 1)
+        warn_of_few_open_files(count or 1)
+        warn_of_missing_process_folder()
 
 
 def _connect(found: LauncherInfo, seconds: float, patience: float) -> ProcessLink:

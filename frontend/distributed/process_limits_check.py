@@ -1,0 +1,49 @@
+"""Warnings about limits of the operating system with which MPI ends the process while it starts.
+
+MPI reports too few file descriptors, or a missing /proc, as an input/output error that names
+neither. So the warnings precede the start of MPI.
+"""
+
+import os
+import sys
+import warnings
+
+try:
+    import resource
+except ImportError:  # Windows has no such limits.
+    resource = None  # type: ignore[assignment]
+
+BASE_OPEN_FILES = 32
+OPEN_FILES_PER_PROCESS = 4
+"""MPICH 5 starts 2 and 4 processes with 34 and 38 file descriptors, and fails with 32 and 36."""
+PROCESS_FOLDER = "/proc/self"
+
+
+def warn_of_few_open_files(processes: int) -> None:
+    """Warn if MPI may fail to start `processes` processes on this machine for lack of file
+    descriptors."""
+    if resource is None:
+        return
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = BASE_OPEN_FILES + processes * OPEN_FILES_PER_PROCESS
+    if limit == resource.RLIM_INFINITY or limit >= needed:
+        return
+    noun = "process" if processes == 1 else "processes"
+    warnings.warn(
+        f"a process may open {limit} files, and MPI may fail to start {processes} {noun} on this "
+        f"machine; it needs about {needed}: raise the limit (ulimit -n 1024)",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+def warn_of_missing_process_folder(folder: str = PROCESS_FOLDER) -> None:
+    """Warn on Linux if /proc is not mounted, from which MPI reads the settings of the network."""
+    if sys.platform != "linux" or os.path.isdir(folder):
+        return
+    warnings.warn(
+        f"{folder} does not exist, and MPI may fail to start; mount /proc (mount -t proc proc "
+        "/proc)",
+        RuntimeWarning,
+        stacklevel=2,
+    )
