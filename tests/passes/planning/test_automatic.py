@@ -13,7 +13,7 @@ from tests.passes.planning.test_exact import random_problem
 from tests.passes.planning.test_interruption import START, hard_problem
 from tests.passes.planning.test_problem import EXAMPLE, brute_force
 
-pytest.importorskip("highspy")
+pytestmark = pytest.mark.needs("highspy")
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from shardir.passes.planning.instance import problem_of_json, read_problem
 from shardir.passes.planning.problem import FORBIDDEN, PlanningError
 from tests.passes.planning.test_problem import EXAMPLE, brute_force, example
 
-pytest.importorskip("highspy")
+pytestmark = pytest.mark.needs("highspy")
 
 
 def random_problem(seed: int) -> dict[str, Any]:

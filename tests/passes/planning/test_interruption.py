@@ -17,7 +17,7 @@ from shardir.passes.planning.problem import Edge, PlanningError, PlanningProblem
 from shardir.passes.planning.search import solve_by_search
 from shardir.passes.planning.solution import Incumbent, Solution
 
-pytest.importorskip("highspy")
+pytestmark = pytest.mark.needs("highspy")
 
 NODES, STRATEGIES = 40, 8
 START = (0,) * NODES
