@@ -123,6 +123,11 @@ class Mesh(metaclass=_InternedMeta):
         return dict(zip(self.axis_names, self.axis_sizes, strict=True))
 
     @property
+    def shape_tuple(self) -> tuple[tuple[str, int], ...]:
+        """The name and the size of each axis, in order."""
+        return tuple(zip(self.axis_names, self.axis_sizes, strict=True))
+
+    @property
     def size(self) -> int:
         """Number of devices."""
         return len(self.device_assignment)

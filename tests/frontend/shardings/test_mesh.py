@@ -24,6 +24,7 @@ def test_a_mesh_has_a_repr() -> None:
     assert list(mesh.shape) == ["data", "model"]
     assert mesh.axis_names == ("data", "model")
     assert (mesh.axis_sizes, mesh.size, mesh.ndim, mesh.empty) == ((4, 2), 8, 2, False)
+    assert mesh.shape_tuple == mesh.abstract_mesh.shape_tuple == tuple(mesh.shape.items())
     assert mesh.strides == {"data": 2, "model": 1}
     assert mesh.devices[1, 0] is devices()[2]
     assert mesh.device_ids == tuple(range(8))
