@@ -21,6 +21,7 @@ from shardir.passes.explain.communication import Communication, communication, t
 from shardir.passes.explain.history import SourceLocations
 from shardir.passes.explain.propagated_program import ExplainError, module_of
 from shardir.passes.explain.reports import Report
+from shardir.passes.explain.xla_causes import XlaCause, find_xla_causes
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.passes.propagation.propagate import Propagate
 
@@ -33,12 +34,32 @@ class XlaCommunication(Report):
     """The collectives of a module that XLA has partitioned.
 
     `arrays` is the number of arrays that they communicate: XLA combines collectives of several
-    arrays into one.
+    arrays into one. `causes` has the cause of each row of `communication`.
     """
 
     module: str
     communication: Communication
     arrays: int
+    causes: tuple[XlaCause, ...]
+    executed_arrays: int = 0
+    """The number of arrays over all executions."""
+    note: str = ""
+    """The reason why the collectives are not compared with a plan; usually empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change of the user's program after which XLA sends fewer bytes.
+
+    `old` is the expression at `loc` in the source file, `new` its replacement. `sent` is the number
+    of bytes that a device sends in the whole program with all remedies of the line, as compiled by
+    XLA; `None` if the change was not compiled.
+    """
+
+    loc: Loc
+    old: str
+    new: str
+    sent: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +76,9 @@ class LineComparison:
     """The collectives of one line of the user's program, by kind, in XLA's program and in ours.
 
     `extra` is the number of bytes that a device sends more in XLA's program (negative if fewer),
-    `constraints` are annotations that state the shardings of our plan on this line.
+    `constraints` are annotations that state the shardings of our plan on this line, `collectives`
+    are those of XLA with their causes. `remedies` are changes of the line that were compiled or are
+    local by construction; they are applied together.
     """
 
     line: str
@@ -63,6 +86,8 @@ class LineComparison:
     planned: tuple[tuple[str, CommunicationTotal], ...]
     extra: int
     constraints: tuple[Constraint, ...]
+    collectives: tuple[tuple[Collective, XlaCause], ...] = ()
+    remedies: tuple[Remedy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -71,12 +96,14 @@ class XlaComparison(Report):
 
     `combined` is the total of our plan after `combine-collectives`. Collectives of loops with an
     unknown trip count are counted once. `lines` are in order of the bytes that XLA sends more.
+    `is_compiled` states that annotations were compiled to find the remedies of the lines.
     """
 
     xla: XlaCommunication
     planned: Communication
     combined: CommunicationTotal
     lines: tuple[LineComparison, ...]
+    is_compiled: bool = False
 
 
 def xla_communication(module: HloModule, mesh: Mapping[str, int] | None = None) -> XlaCommunication:
@@ -99,7 +126,14 @@ def xla_communication(module: HloModule, mesh: Mapping[str, int] | None = None) 
             f"{module.name} runs on {count}; use the mesh with which XLA compiled it"
         )
     collectives = list_hlo_collectives(module, mesh)
-    return XlaCommunication(module.name, tabulate(collectives.rows), collectives.arrays)
+    causes = find_xla_causes(module)
+    return XlaCommunication(
+        module.name,
+        tabulate(collectives.rows),
+        collectives.arrays,
+        tuple(causes[row.value] for row in collectives.rows),
+        collectives.executed_arrays,
+    )
 
 
 def compare_with_xla(
@@ -111,28 +145,42 @@ def compare_with_xla(
     """
     mesh = next(mesh for mesh in module_of(program).meshes if not mesh.is_maximal)
     xla = xla_communication(module, mesh.sizes)
-    propagate, *rest = Pipeline.parse(DEFAULT_PIPELINE).passes
-    assert isinstance(propagate, Propagate)
-    propagated = replace(propagate, leave_open=True)(program)
+    _, *rest = Pipeline.parse(DEFAULT_PIPELINE).passes
+    propagated = propagate_open(program)
     partitioned = Pipeline(tuple(rest))(propagated)
     planned = communication(partitioned, places=places)
     combined = sum_collectives(communication(CombineCollectives()(partitioned)).rows)
-    return XlaComparison(
-        xla, planned, combined, tuple(_compare_lines(xla.communication, planned, propagated))
-    )
+    return XlaComparison(xla, planned, combined, tuple(_compare_lines(xla, planned, propagated)))
+
+
+def propagate_open(program: Module) -> Module:
+    """Return a program after the propagation of the default pipeline, with open shardings."""
+    propagate = Pipeline.parse(DEFAULT_PIPELINE).passes[0]
+    assert isinstance(propagate, Propagate)
+    return replace(propagate, leave_open=True)(program)
 
 
 def _compare_lines(
-    xla: Communication, planned: Communication, propagated: Module
+    xla: XlaCommunication, planned: Communication, propagated: Module
 ) -> Sequence[LineComparison]:
-    ours, theirs = _by_line(planned.rows), _by_line(xla.rows)
+    ours, theirs = _by_line(planned.rows), _by_line(xla.communication.rows)
+    causes = dict(zip(xla.communication.rows, xla.causes, strict=True))
     constraints = _constraints_by_line(propagated)
     lines = []
     for line in dict.fromkeys([*theirs, *ours]):
         of_xla, of_plan = theirs.get(line, []), ours.get(line, [])
         extra = sum_collectives(of_xla).sent - sum_collectives(of_plan).sent
         shown = constraints.get(line, [])[:MAX_CONSTRAINTS] if extra > 0 else []
-        lines.append(LineComparison(line, _by_kind(of_xla), _by_kind(of_plan), extra, tuple(shown)))
+        lines.append(
+            LineComparison(
+                line,
+                _by_kind(of_xla),
+                _by_kind(of_plan),
+                extra,
+                tuple(shown),
+                tuple((row, causes[row]) for row in of_xla),
+            )
+        )
     return sorted(lines, key=lambda each: -each.extra)
 
 
@@ -148,11 +196,13 @@ def _by_kind(rows: Iterable[Collective]) -> tuple[tuple[str, CommunicationTotal]
 
 
 def _line_text(loc: Loc | None) -> str:
+    return "" if loc is None else absolute_line(loc.file, loc.line)
+
+
+def absolute_line(file: str, line: int) -> str:
     """Return a line with the absolute path of its file, because XLA and JAX show it differently."""
-    if loc is None:
-        return ""
-    path = Path(loc.file)
-    return f"{path if path.is_absolute() else Path.cwd() / path}:{loc.line}"
+    path = Path(file)
+    return f"{path if path.is_absolute() else Path.cwd() / path}:{line}"
 
 
 def _constraints_by_line(module: Module) -> dict[str, list[Constraint]]:

@@ -40,6 +40,8 @@ class HloCollectives:
 
     rows: tuple[Collective, ...]
     arrays: int
+    executed_arrays: int
+    """The number of arrays over all executions; those of loops of unknown length count once."""
 
 
 def list_hlo_collectives(
@@ -52,7 +54,7 @@ def list_hlo_collectives(
     """
     visit = _Visit(module, dict(mesh or {}))
     rows = tuple(visit.collectives_of(module.entry, 1))
-    return HloCollectives(rows, visit.arrays)
+    return HloCollectives(rows, visit.arrays, visit.executed_arrays)
 
 
 @dataclass
@@ -60,6 +62,7 @@ class _Visit:
     module: HloModule
     mesh: dict[str, int]
     arrays: int = 0
+    executed_arrays: int = 0
     num_visits: int = 0
     open: list[str] = field(default_factory=list)
     """The computations that are being visited, which cannot call themselves."""
@@ -94,7 +97,10 @@ class _Visit:
     def _describe(self, op: Instruction, kind: str, times: int | None) -> Collective:
         result = _result_shape(op)
         arrays = list(array_shapes(result))
-        self.arrays += len(arrays)
+        # The operands of a variadic all-to-all are the parts of one array.
+        count = 1 if kind == "all-to-all" else len(arrays)
+        self.arrays += count
+        self.executed_arrays += count * (1 if times is None else times)
         nbytes = sum(array.nbytes for array in arrays)
         axes, size = self._axes(op, kind)
         operand_bytes = {"all-gather": nbytes // max(size, 1), "reduce-scatter": nbytes * size}
@@ -119,7 +125,10 @@ class _Visit:
             size = max(map(len, groups), default=1)
             axes = axes_of_pairs(pairs, self.mesh)
         else:
-            device_groups = parse_groups(op.attributes.get("replica_groups", "{}"), count)
+            text = op.attributes.get("replica_groups", "{}")
+            if "device_ids" in op.attributes:  # The printer separates it like an attribute.
+                text += f", device_ids={op.attributes['device_ids']}"
+            device_groups = parse_groups(text, count)
             if device_groups is None:
                 # All devices are the largest group, so that the bytes are an upper bound.
                 return ("unknown groups",), count

@@ -7,7 +7,7 @@ from shardir._imports.lazy_names import lazy_names
 TABLE = {
     "shardir.frontend.interop.imported_function": ("ImportedFunction", "from_jax"),
     "shardir.frontend.interop.rule_registry": ("ImportedProgramError", "UnknownPrimitiveError"),
-    "shardir.frontend.interop.xla_programs": ("explain_xla",),
+    "shardir.frontend.interop.xla.programs": ("explain_xla",),
 }
 """The public names that each module defines."""
 
@@ -20,6 +20,6 @@ if TYPE_CHECKING:
         ImportedProgramError as ImportedProgramError,
         UnknownPrimitiveError as UnknownPrimitiveError,
     )
-    from shardir.frontend.interop.xla_programs import explain_xla as explain_xla
+    from shardir.frontend.interop.xla.programs import explain_xla as explain_xla
 else:
     __getattr__, __dir__ = lazy_names(__name__, TABLE)

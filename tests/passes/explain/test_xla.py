@@ -67,6 +67,7 @@ EXPECTED = """\
 jit_f: XLA's collectives beside those of shardir's plan
 
                              count  result  sent
+  XLA, before combining      3      520 B   268 B
   XLA                        2      520 B   268 B
   plan of shardir            1      4 B     6 B
   plan of shardir, combined  1      4 B     6 B
@@ -75,13 +76,16 @@ by line           XLA sends         the plan sends  difference
   /me/train.py:4  all-gather 256 B  nothing         256 B more
   /me/train.py:5  all-reduce 12 B   all-reduce 6 B  6 B more
 
-/me/train.py:4: XLA sends 256 B more than the plan
-  the plan has no all-gather here; XLA's sends 256 B
-  the plan shards values of this line as follows; state it with
+/me/train.py:4
+  all-gather over model, 256 B sent
+    dot uses all elements of a dimension that its operand has sharded
+  the plan sends nothing on this line, with these shardings (not compiled with XLA)
     jax.lax.with_sharding_constraint(x, P('data', 'model'))  # x is %y: f32[8@data, 8@model]
 
-/me/train.py:5: XLA sends 6 B more than the plan
-  the plan replicates the values of this line; no constraint states more"""
+/me/train.py:5
+  all-reduce over (data, model), 12 B sent
+    sum sums over a sharded dimension: each device has a partial result
+  the plan sends all-reduce 6 B on this line, and replicates its values"""
 
 
 def test_a_module_that_is_not_partitioned_is_refused() -> None:

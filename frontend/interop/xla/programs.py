@@ -1,14 +1,18 @@
 """Explanations of programs that JAX compiled with XLA."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
+from shardir.errors import OpaqueOperationError, PartitionError, PropagateError, RuleError
+from shardir.frontend.interop.xla.compilation import open_lowered
+from shardir.frontend.interop.xla.remedies import find_remedies
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.hlo.parser import parse_hlo
 from shardir.ir.module import Module
 from shardir.passes.explain import compare_with_xla, xla_communication
 from shardir.passes.explain.propagated_program import HasModule
-from shardir.passes.explain.xla import XlaCommunication, XlaComparison
+from shardir.passes.explain.xla import XlaCommunication, XlaComparison, propagate_open
 from shardir.stablehlo.reader import read as read_stablehlo
 
 
@@ -32,6 +36,7 @@ def explain_xla(
     source: JaxLowered | HasModule | Module | None = None,
     *,
     mesh: Mesh | Mapping[str, int] | None = None,
+    compilations: int = 32,
 ) -> XlaCommunication | XlaComparison:
     """Explain the collectives that XLA inserted into a program.
 
@@ -40,6 +45,10 @@ def explain_xla(
     the lowered program of JAX, or of `shardir.jit`. With it, or if `program` is lowered, the result
     compares XLA's collectives with those of shardir's plan, by line. Otherwise the result describes
     XLA's collectives only, and `mesh` (a mesh, or sizes by name) names the axes.
+
+    If the lowered program of JAX is known, this function searches the annotations that make XLA
+    send fewer bytes. It compiles the program with each candidate, at most `compilations` times,
+    and the result has the annotations that XLA follows.
 
     Raises `ParseError` if the text is no HLO, and `ExplainError` if XLA has not partitioned it.
     """
@@ -50,6 +59,22 @@ def explain_xla(
     hlo = parse_hlo(text)
     if source is None:
         return xla_communication(hlo, dict(mesh.shape) if isinstance(mesh, Mesh) else mesh)
-    if isinstance(source, JaxLowered):
-        source = read_stablehlo(source.as_text(debug_info=True))
-    return compare_with_xla(hlo, source if isinstance(source, Module) else source.module)
+    if not isinstance(source, JaxLowered):
+        return compare_with_xla(hlo, source if isinstance(source, Module) else source.module)
+    module = read_stablehlo(source.as_text(debug_info=True))
+    try:
+        comparison = compare_with_xla(hlo, module)
+    except (OpaqueOperationError, PartitionError, PropagateError, RuleError) as error:
+        sizes = next((each.sizes for each in module.meshes if not each.is_maximal), None)
+        return replace(xla_communication(hlo, sizes), note=f"no comparison with a plan: {error}")
+    lowered = open_lowered(source, hlo) if compilations else None
+    if lowered is None:
+        return comparison
+    remedies = find_remedies(lowered, comparison, propagate_open(module), compilations)
+    return replace(
+        comparison,
+        is_compiled=True,
+        lines=tuple(
+            replace(line, remedies=remedies.get(line.line, ())) for line in comparison.lines
+        ),
+    )
