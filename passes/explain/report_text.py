@@ -424,8 +424,9 @@ def _remedies(line: LineComparison, total: int) -> Iterator[str]:
             f"instead of {show_bytes(total)}"
         )
     for each in line.remedies:
-        yield f"    replace {each.old}"
-        yield f"    by      {each.new}"
+        place = "" if str(each.loc) == line.line else f"  # {each.loc}"
+        yield f"    replace {' '.join(each.old.split())}{place}"
+        yield f"    by      {' '.join(each.new.split())}"
 
 
 def _reason(row: Collective) -> str:

@@ -42,6 +42,8 @@ class ProgramValue:
     """The index of the parameter of the program, if the operand is one."""
     defined: SourceRange | None = None
     """The range at which an operand was computed."""
+    is_derivative: bool = False
+    """Whether the operation is of the backward pass, which has the places of the forward pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,21 +204,26 @@ def _values(module: Any) -> Iterator[ProgramValue]:
         place = _place(operation)
         if place is None:
             continue
+        is_derivative = "transpose(" in str(operation.location)
         for index, operand in enumerate(operation.operands):
             if not isinstance(operand.type, ir.RankedTensorType):
                 continue
             shape = tuple(ir.RankedTensorType(operand.type).shape)
             if operand in parameters:
                 parameter, name = parameters[operand]
-                yield ProgramValue(number, index, False, shape, place, name, parameter)
+                yield ProgramValue(
+                    number, index, False, shape, place, name, parameter, None, is_derivative
+                )
             elif not isinstance(operand.owner, ir.Block):
                 defined = _place(operand.owner)
                 if defined is not None and defined != place:
-                    yield ProgramValue(number, index, False, shape, place, defined=defined)
+                    yield ProgramValue(
+                        number, index, False, shape, place, None, None, defined, is_derivative
+                    )
         for index, result in enumerate(operation.results):
             is_used_outside = any(
                 _place(use.owner.operation) != place for use in result.uses
             )  # fmt: skip
             if isinstance(result.type, ir.RankedTensorType) and is_used_outside:
                 shape = tuple(ir.RankedTensorType(result.type).shape)
-                yield ProgramValue(number, index, True, shape, place)
+                yield ProgramValue(number, index, True, shape, place, is_derivative=is_derivative)

@@ -50,6 +50,7 @@ LOCAL_OPERATIONS = frozenset({
 them without communication."""
 
 
+SUMS = frozenset({"all-reduce", "reduce-scatter"})
 _GLOBAL_SIZE = re.compile(r"\b(?:arange|full|iota|linspace|ones|reshape|shape|tri|zeros)\b")
 """Names in expressions that may depend on the number of elements of the whole array."""
 
@@ -85,6 +86,21 @@ class RemedySearch:
             value
             for value in self.lowered.values
             if value.shape and absolute_line(value.place.file, value.place.line) == line.line
+        ]
+
+    def _values_after(self, line: LineComparison) -> list[ProgramValue]:
+        """Return the results of operations on other lines that use a result of a line."""
+        users = {
+            value.operation
+            for value in self.lowered.values
+            if value.defined is not None
+            and absolute_line(value.defined.file, value.defined.line) == line.line
+            and absolute_line(value.place.file, value.place.line) != line.line
+        }
+        return [
+            value
+            for value in self.lowered.values
+            if value.is_result and value.shape and value.operation in users
         ]
 
     def _constraints(self, line: LineComparison) -> tuple[Remedy, ...]:
@@ -134,7 +150,7 @@ class RemedySearch:
         """
         queues = []
         seen = set()
-        for value in self._values_of(line):
+        for value in (*self._values_of(line), *self._values_after(line)):
             text = expression_text(value.place)
             name = None if value.is_result else _operand_name(value)
             key = (value.place, name, value.is_result)
@@ -157,11 +173,13 @@ class RemedySearch:
                         yield AddedConstraint(value, spec), text, replaced
 
     def _is_one_of_several(self, value: ProgramValue) -> bool:
-        """Return whether an expression has several arrays as results."""
+        """Return whether a value is one of several results of an expression, or a derivative."""
+        if value.is_derivative:
+            return True
         others = {
             (each.operation, each.index)
             for each in self.lowered.values
-            if each.is_result and each.place == value.place
+            if each.is_result and each.place == value.place and not each.is_derivative
         }
         return len(others) > 1
 
@@ -213,8 +231,14 @@ class RemedySearch:
 
     def _shard_map(self, line: LineComparison) -> tuple[Remedy, ...]:
         """Return the partition by hand of an operation that XLA replicates."""
-        operations = {cause.operation for _, cause in line.collectives}
-        if sum(total.sent for _, total in line.planned) or not operations <= LOCAL_OPERATIONS:
+        replicated = {
+            cause.operation
+            for _, cause in line.collectives
+            if cause.kind is not XlaCauseKind.PARTIAL_SUMS
+        }
+        # The derivative of a shard_map sums over the devices itself.
+        planned_kinds = {kind for kind, total in line.planned if total.sent}
+        if not replicated or not replicated <= LOCAL_OPERATIONS or planned_kinds - SUMS:
             return ()
         values = self._values_of(line)
         results = [value for value in values if value.is_result]
@@ -224,9 +248,14 @@ class RemedySearch:
             planned = self._planned_spec(result)
             if text is None or planned is None or self._is_one_of_several(result):
                 continue
-            names = free_names(text)
-            specs = [self._spec_of_name(name, result.place, values) for name in names]
-            if not names or None in specs or _GLOBAL_SIZE.search(text):
+            found = {
+                name: self._spec_of_name(name, result.place, values) for name in free_names(text)
+            }
+            # Variables that are no operands are parameters of the operation.
+            names = [name for name, spec in found.items() if spec is not None]
+            specs = [found[name] for name in names]
+            operands = self._outer_operands(result.place)
+            if not names or not operands <= {*names} or _GLOBAL_SIZE.search(text):
                 continue
             inputs = ", ".join(spec_text(spec) for spec in specs if spec is not None)
             inputs = f"({inputs})" if len(specs) > 1 else inputs
@@ -237,6 +266,17 @@ class RemedySearch:
             )
             return (Remedy(_loc(result.place), text, new, None),)
         return ()
+
+    def _outer_operands(self, place: SourceRange) -> set[str | None]:
+        """Return the variables of the arrays that an expression reads; `None` for others."""
+        return {
+            _operand_name(value)
+            for value in self.lowered.values
+            if not (value.is_result or value.is_derivative)
+            and value.shape
+            and _contains(place, value.place)
+            and (value.defined is None or not _contains(place, value.defined))
+        }
 
     def _spec_of_name(
         self, name: str, place: SourceRange, values: Sequence[ProgramValue]
