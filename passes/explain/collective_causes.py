@@ -178,9 +178,9 @@ def _sharding(value: Value, other: Value) -> Sharding:
 
 def _alternative(steps: tuple[PlanStep, ...], middle: str = "") -> ReshardAlternative:
     return ReshardAlternative(
-        tuple(step.name for step in steps),
+        tuple(step.kind for step in steps),
         sum(step.nbytes for step in steps),
-        sum(step.name not in LOCAL_STEPS for step in steps),
+        sum(step.kind not in LOCAL_STEPS for step in steps),
         middle,
     )
 

@@ -294,7 +294,7 @@ class _ConflictAnalysis:
         has, needs = self.terms.shardings[tensor], self.terms.needed[tensor]
         source, target = (has, needs) if tensor < len(self.step.rule.operands) else (needs, has)
         steps = plan_reshard(source, target, self.step.tensors[tensor].type)
-        return [(step.name, step.nbytes) for step in steps]
+        return [(step.kind, step.nbytes) for step in steps]
 
     def verdict(self, factor: int, axes: Axes, views: list[ProjectedTensor]) -> tuple[Verdict, str]:
         step = self.step

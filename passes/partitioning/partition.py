@@ -29,6 +29,7 @@ from shardir.passes.partitioning.checks import PartitionChecks
 from shardir.passes.pipeline import Pass
 from shardir.passes.resharding.align import partitioning_rule, pending_reduction
 from shardir.passes.resharding.explanations import Explanations
+from shardir.passes.resharding.lattice import StepKind
 from shardir.passes.resharding.planner import PLANNERS, PlanStep, plan_reshard
 from shardir.passes.resharding.reshard import RESHARDING_OPERATIONS
 from shardir.passes.resharding.uneven import uneven_dims
@@ -36,13 +37,13 @@ from shardir.passes.rewriting import rebuild_global_programs, used_names
 from shardir.verify.divergence import find_divergences
 
 STEP_SUFFIXES = {
-    "all-slice": "slice",
-    "all-gather": "gather",
-    "all-to-all": "turn",
-    "collective-permute": "swap",
-    "all-reduce": "sum",
-    "reduce-scatter": "scatter",
-    "unreduce": "first",
+    StepKind.ALL_SLICE: "slice",
+    StepKind.ALL_GATHER: "gather",
+    StepKind.ALL_TO_ALL: "turn",
+    StepKind.COLLECTIVE_PERMUTE: "swap",
+    StepKind.ALL_REDUCE: "sum",
+    StepKind.REDUCE_SCATTER: "scatter",
+    StepKind.UNREDUCE: "first",
 }
 """Suffix of the names of intermediate results, by the step that makes them."""
 
@@ -204,11 +205,13 @@ class _Partitioner:
         """Append one collective, and the padding and slicing it needs; the result has the given
         `shape`."""
         attrs = dict(step.attrs)
-        fresh = f"{result.name}.{STEP_SUFFIXES[step.name]}"
-        if (dim := attrs.get("split", attrs.get("dim"))) is not None and step.name != "all-gather":
+        fresh = f"{result.name}.{STEP_SUFFIXES[step.kind]}"
+        if (
+            dim := attrs.get("split", attrs.get("dim"))
+        ) is not None and step.kind is not StepKind.ALL_GATHER:
             value = pad_to_size(b, value, dim, shape[dim] * count_positions(attrs["axes"]))
         operands: tuple[Value, ...] = (value,)
-        if step.name == "unreduce":
+        if step.kind is StepKind.UNREDUCE:
             position = b.axis_index(**attrs)
             first = b.eq(position, b.full(0, position.type))
             reduction = self.checks.sharding(result).reduction
@@ -219,7 +222,7 @@ class _Partitioner:
                 )
             rest = b.full(identity_element(reduction, value.type.dtype), value.type)
             operands, attrs = (first, value, rest), {}
-        spec = OPS["select" if step.name == "unreduce" else step.name]
+        spec = OPS["select" if step.kind is StepKind.UNREDUCE else step.kind]
         (type,) = infer_types(spec, operands, None, attrs)
         exact = type.shape == shape
         output = Value(type, result.name if exact and last else self.names.fresh(fresh))

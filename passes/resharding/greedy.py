@@ -17,6 +17,7 @@ from dataclasses import replace
 from shardir.ir.device_groups import merge_axes
 from shardir.ir.sharding import Axes, DimSharding, Sharding
 from shardir.passes.resharding.greedy_plan import GreedyCollective as GreedyCollective, GreedyPlan
+from shardir.passes.resharding.lattice import StepKind
 
 MAX_ROUNDS = 2
 """Number of rounds. One is enough on meshes whose sizes are powers of two, two on all others."""
@@ -59,19 +60,21 @@ def _reduce_first(
     along all of these axes."""
     left = list(due)
     scattered: list[Axes] = []
-    for axes in following[0].axes if following and following[0].name == "all-slice" else ():
+    for axes in following[0].axes if following and following[0].kind is StepKind.ALL_SLICE else ():
         count = 0
         while count < len(axes) and axes[count] in left:
             left.remove(axes[count])
             count += 1
         scattered.append(axes[:count])
     if left or not scattered:
-        return (GreedyCollective("all-reduce", reduced, (due,)), *following)
+        return (GreedyCollective(StepKind.ALL_REDUCE, reduced, (due,)), *following)
     (slice_,) = following
     dims = (
         DimSharding(merge_axes((*dim.axes, *axes)), open=False)
         for dim, axes in zip(reduced.dims, scattered, strict=True)
     )
-    first = GreedyCollective("reduce-scatter", replace(reduced, dims=tuple(dims)), tuple(scattered))
+    first = GreedyCollective(
+        StepKind.REDUCE_SCATTER, replace(reduced, dims=tuple(dims)), tuple(scattered)
+    )
     rest = tuple(axes[len(n) :] for axes, n in zip(slice_.axes, scattered, strict=True))
     return (first, replace(slice_, axes=rest)) if any(rest) else (first,)

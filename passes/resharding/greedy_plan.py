@@ -14,6 +14,7 @@ from math import gcd
 from shardir.ir.device_groups import merge_axes
 from shardir.ir.sharding import Axes, Axis, DimSharding, Sharding, count_positions
 from shardir.ir.sub_axes import append_axis, can_coexist, take_disjoint_part
+from shardir.passes.resharding.lattice import StepKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class GreedyCollective:
     that an `all-to-all` moves them to.
     """
 
-    name: str
+    kind: StepKind
     sharding: Sharding
     axes: tuple[Axes, ...] = ()
     target: int = -1
@@ -66,7 +67,7 @@ class GreedyPlan:
     def in_use(self) -> set[Axis]:
         return set(_flatten(self.leaving))
 
-    def add(self, name: str, axes: tuple[Axes, ...] = (), target: int = -1) -> None:
+    def add(self, kind: StepKind, axes: tuple[Axes, ...] = (), target: int = -1) -> None:
         dims = (
             DimSharding(merge_axes((*front, *rest)), open=False)
             for front, rest in zip(self.placed, self.leaving, strict=True)
@@ -77,7 +78,7 @@ class GreedyPlan:
             unreduced=self.source.unreduced,
             reduction=self.source.reduction,
         )
-        self.collectives.append(GreedyCollective(name, sharding, axes, target))
+        self.collectives.append(GreedyCollective(kind, sharding, axes, target))
 
     # Slices
 
@@ -100,7 +101,7 @@ class GreedyPlan:
 
         self.distribute(lambda _: elsewhere, take=take)
         if any(gained):
-            self.add("all-slice", tuple(gained))
+            self.add(StepKind.ALL_SLICE, tuple(gained))
 
     def axes_for_all_to_all(self, dim: int) -> list[Axis]:
         """Return axes by which to slice `dim` although they belong to another dimension.
@@ -213,7 +214,7 @@ class GreedyPlan:
         reordered, self.reordered = self.reordered, False
         if not self.needs_permutation():
             if reordered:
-                self.add("collective-permute")
+                self.add(StepKind.COLLECTIVE_PERMUTE)
             return
         homes = self.target_positions()
         own: list[list[Axis]] = []
@@ -235,7 +236,7 @@ class GreedyPlan:
         self.distribute(lambda dim: own[dim], front=True)
         left = _flatten(own)
         self.distribute(lambda _: left, front=True)
-        self.add("collective-permute")
+        self.add(StepKind.COLLECTIVE_PERMUTE)
 
     def needs_permutation(self) -> bool:
         """Return whether a permutation moves some axis to its target, or in front of one that
@@ -283,7 +284,7 @@ class GreedyPlan:
                     else:
                         self.leaving[target].append(axis)
                 axes = tuple(merge_axes(moved) if d == dim else () for d in self.dims)
-                self.add("all-to-all", axes, target)
+                self.add(StepKind.ALL_TO_ALL, axes, target)
 
     def movable(self, dim: int, in_order: bool) -> tuple[int, int] | None:
         """Return the dimension to which the last axes of `dim` belong, and their number."""
@@ -309,7 +310,7 @@ class GreedyPlan:
             lost.append(merge_axes(here[keep:]))
             del here[keep:]
         if any(lost):
-            self.add("all-gather", tuple(lost))
+            self.add(StepKind.ALL_GATHER, tuple(lost))
 
 
 def _flatten(axes: Iterable[Sequence[Axis]]) -> list[Axis]:

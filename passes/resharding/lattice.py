@@ -16,6 +16,7 @@ completely.
 """
 
 from collections.abc import Iterator
+from enum import StrEnum
 from itertools import combinations
 from math import prod
 
@@ -35,6 +36,18 @@ be exchanged."""
 MAX_ATOMS_FOR_FULL_SEARCH = 4
 """Maximum number of atoms up to which every transition is tried; with more, only those towards the
 goal."""
+
+
+class StepKind(StrEnum):
+    """The steps of plans: collectives, and `unreduce`, which stands for several operations."""
+
+    ALL_SLICE = "all-slice"
+    ALL_GATHER = "all-gather"
+    ALL_TO_ALL = "all-to-all"
+    COLLECTIVE_PERMUTE = "collective-permute"
+    ALL_REDUCE = "all-reduce"
+    REDUCE_SCATTER = "reduce-scatter"
+    UNREDUCE = "unreduce"
 
 
 class ReshardProblem:

@@ -7,7 +7,7 @@ more only those towards the goal.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardir.passes.resharding.lattice import DimAtoms, LatticeState, ReshardProblem
+from shardir.passes.resharding.lattice import DimAtoms, LatticeState, ReshardProblem, StepKind
 
 MoveCost = tuple[int, int, int]
 """Bytes received per device, collectives, local steps."""
@@ -18,7 +18,7 @@ class LatticeMove:
     """One transition; `dim` loses or gains `atoms`, and `other` is the dimension that receives
     them."""
 
-    name: str
+    kind: StepKind
     after: LatticeState
     cost: MoveCost
     atoms: tuple[int, ...] = ()
@@ -37,11 +37,11 @@ def transitions_from(problem: ReshardProblem, state: LatticeState) -> Iterator[L
             for dim in dims if problem.is_full_search else (problem.goal_dim[a],):
                 if problem.can_shard(dim_atoms, dim, (a,)):
                     after = with_dim_atoms(dim_atoms, dim, (*dim_atoms[dim], a))
-                    yield LatticeMove("all-slice", (after, pending), (0, 0, 1), (a,), dim)
+                    yield LatticeMove(StepKind.ALL_SLICE, (after, pending), (0, 0, 1), (a,), dim)
     for dim, atoms in _combined_slices(problem, dim_atoms):
         if not any(a in used or a in pending for a in atoms):
             after = with_dim_atoms(dim_atoms, dim, atoms)
-            yield LatticeMove("all-slice", (after, pending), (0, 0, 1), atoms, dim)
+            yield LatticeMove(StepKind.ALL_SLICE, (after, pending), (0, 0, 1), atoms, dim)
     for dim in dims:
         for at in range(len(dim_atoms[dim])):
             remaining, moved = dim_atoms[dim][:at], dim_atoms[dim][at:]
@@ -50,16 +50,18 @@ def transitions_from(problem: ReshardProblem, state: LatticeState) -> Iterator[L
             if problem.uneven[dim] and not problem.can_shard(less, dim, moved):
                 continue
             yield LatticeMove(
-                "all-gather", (less, pending), (local_bytes * (pieces - 1), 1, 0), moved, dim
+                StepKind.ALL_GATHER, (less, pending), (local_bytes * (pieces - 1), 1, 0), moved, dim
             )
             for other in dims:
                 towards = problem.is_full_search or problem.goal_dim.get(moved[0]) == other
                 if other != dim and towards and problem.can_shard(dim_atoms, other, moved):
                     after = with_dim_atoms(less, other, (*dim_atoms[other], *moved))
                     cost = (problem.distributed_bytes(dim_atoms, other, moved) * (pieces - 1), 1, 0)
-                    yield LatticeMove("all-to-all", (after, pending), cost, moved, dim, other)
+                    yield LatticeMove(
+                        StepKind.ALL_TO_ALL, (after, pending), cost, moved, dim, other
+                    )
     for after in _permuted_states(problem, dim_atoms, pending):
-        yield LatticeMove("collective-permute", (after, pending), (local_bytes, 1, 0))
+        yield LatticeMove(StepKind.COLLECTIVE_PERMUTE, (after, pending), (local_bytes, 1, 0))
     yield from _reductions(problem, state, local_bytes)
 
 
@@ -72,7 +74,7 @@ def _reductions(
         after = dim_atoms, problem.goal[1]
         pieces = problem.shard_count(due)
         yield LatticeMove(
-            "all-reduce", after, (2 * local_bytes * (pieces - 1) // pieces, 1, 0), due
+            StepKind.ALL_REDUCE, after, (2 * local_bytes * (pieces - 1) // pieces, 1, 0), due
         )
     for a in due:
         for dim in range(len(dim_atoms)):
@@ -83,7 +85,7 @@ def _reductions(
                     1,
                     0,
                 )
-                yield LatticeMove("reduce-scatter", after, cost, (a,), dim)
+                yield LatticeMove(StepKind.REDUCE_SCATTER, after, cost, (a,), dim)
     for dim, atoms in _combined_slices(problem, dim_atoms):
         if all(a in due for a in atoms):
             after = with_dim_atoms(dim_atoms, dim, atoms), pending - set(atoms)
@@ -92,7 +94,7 @@ def _reductions(
                 1,
                 0,
             )
-            yield LatticeMove("reduce-scatter", after, cost, atoms, dim)
+            yield LatticeMove(StepKind.REDUCE_SCATTER, after, cost, atoms, dim)
 
 
 def _combined_slices(

@@ -3,7 +3,7 @@
 from heapq import heappop, heappush
 from itertools import count
 
-from shardir.passes.resharding.lattice import LatticeState, ReshardProblem
+from shardir.passes.resharding.lattice import LatticeState, ReshardProblem, StepKind
 from shardir.passes.resharding.lattice_moves import LatticeMove, transitions_from, with_dim_atoms
 
 MAX_SETTLED_STATES = 500
@@ -65,14 +65,18 @@ def gather_and_slice_path(problem: ReshardProblem) -> list[LatticeMove]:
         pending = problem.goal[1]
         pieces = problem.shard_count(due)
         cost = 2 * problem.local_bytes(dim_atoms) * (pieces - 1) // pieces
-        moves.append(LatticeMove("all-reduce", (dim_atoms, pending), (cost, 1, 0), due))
+        moves.append(LatticeMove(StepKind.ALL_REDUCE, (dim_atoms, pending), (cost, 1, 0), due))
     for dim, atoms in enumerate(dim_atoms):
         if atoms:
             cost = problem.local_bytes(dim_atoms) * (problem.shard_count(atoms) - 1)
             dim_atoms = with_dim_atoms(dim_atoms, dim, ())
-            moves.append(LatticeMove("all-gather", (dim_atoms, pending), (cost, 1, 0), atoms, dim))
+            moves.append(
+                LatticeMove(StepKind.ALL_GATHER, (dim_atoms, pending), (cost, 1, 0), atoms, dim)
+            )
     for dim, atoms in enumerate(problem.goal[0]):
         if atoms:
             dim_atoms = with_dim_atoms(dim_atoms, dim, atoms)
-            moves.append(LatticeMove("all-slice", (dim_atoms, pending), (0, 0, 1), atoms, dim))
+            moves.append(
+                LatticeMove(StepKind.ALL_SLICE, (dim_atoms, pending), (0, 0, 1), atoms, dim)
+            )
     return moves

@@ -19,7 +19,7 @@ from shardir.ir.operation import Attr, Symbol
 from shardir.ir.sharding import Axis, Sharding, count_positions
 from shardir.ir.types import TensorType
 from shardir.passes.resharding.greedy import GreedyCollective, greedy_collectives
-from shardir.passes.resharding.lattice import DimAtoms, LatticeState, ReshardProblem
+from shardir.passes.resharding.lattice import DimAtoms, LatticeState, ReshardProblem, StepKind
 from shardir.passes.resharding.lattice_moves import LatticeMove
 from shardir.passes.resharding.lattice_search import find_cheapest_path, gather_and_slice_path
 
@@ -38,7 +38,7 @@ class PlanStep:
     device of each group and the identity of the reduction on the others.
     """
 
-    name: str
+    kind: StepKind
     attrs: tuple[tuple[str, Attr], ...]
     sharding: Sharding
     nbytes: int
@@ -46,7 +46,7 @@ class PlanStep:
 
 
 PLANNERS = ("optimal", "greedy")
-LOCAL_STEPS = ("all-slice", "unreduce")
+LOCAL_STEPS = (StepKind.ALL_SLICE, StepKind.UNREDUCE)
 """Steps without communication."""
 
 
@@ -80,7 +80,7 @@ def _is_even(sharding: Sharding, type: TensorType) -> bool:
 
 
 def _plan_cost(steps: tuple[PlanStep, ...]) -> tuple[int, int]:
-    return sum(step.nbytes for step in steps), sum(step.name not in LOCAL_STEPS for step in steps)
+    return sum(step.nbytes for step in steps), sum(step.kind not in LOCAL_STEPS for step in steps)
 
 
 def _greedy_steps(problem: ReshardProblem) -> Iterator[PlanStep]:
@@ -101,7 +101,7 @@ def _greedy_steps(problem: ReshardProblem) -> Iterator[PlanStep]:
                 yield step
             before = step.sharding
     if begun:
-        yield PlanStep("unreduce", (("axes", begun),), replace(target, replicated=()), 0)
+        yield PlanStep(StepKind.UNREDUCE, (("axes", begun),), replace(target, replicated=()), 0)
 
 
 def _split_collective_by_dim(
@@ -110,19 +110,19 @@ def _split_collective_by_dim(
     """Yield one collective on all dimensions as steps on one dimension each."""
     local_bytes = type.with_shape(before.local_shape(type.shape)).nbytes
     op = ("op", Symbol(reduction))
-    if collective.name == "collective-permute":
+    if collective.kind is StepKind.COLLECTIVE_PERMUTE:
         yield PlanStep(
-            collective.name,
+            collective.kind,
             _replaced_axes(before, collective.sharding),
             collective.sharding,
             local_bytes,
         )
         return
-    if collective.name == "all-reduce":
+    if collective.kind is StepKind.ALL_REDUCE:
         (axes,) = collective.axes
         pieces = count_positions(axes)
         nbytes = 2 * local_bytes * (pieces - 1) // pieces
-        yield PlanStep(collective.name, (("axes", axes), op), collective.sharding, nbytes)
+        yield PlanStep(collective.kind, (("axes", axes), op), collective.sharding, nbytes)
         return
     touched = [dim for dim, axes in enumerate(collective.axes) if axes]
     for dim in touched:
@@ -131,24 +131,24 @@ def _split_collective_by_dim(
         after = (
             collective.sharding if dim == touched[-1] else _sharding_up_to(collective, before, dim)
         )
-        if collective.name == "all-to-all":
+        if collective.kind is StepKind.ALL_TO_ALL:
             attrs = (("split", collective.target), ("concat", dim), ("axes", axes))
-            yield PlanStep(collective.name, attrs, after, local_bytes - local_bytes // pieces)
-        elif collective.name == "all-gather":
+            yield PlanStep(collective.kind, attrs, after, local_bytes - local_bytes // pieces)
+        elif collective.kind is StepKind.ALL_GATHER:
             yield PlanStep(
-                collective.name, (("dim", dim), ("axes", axes)), after, local_bytes * (pieces - 1)
+                collective.kind, (("dim", dim), ("axes", axes)), after, local_bytes * (pieces - 1)
             )
             local_bytes *= pieces
-        elif collective.name == "reduce-scatter":
+        elif collective.kind is StepKind.REDUCE_SCATTER:
             yield PlanStep(
-                collective.name,
+                collective.kind,
                 (("dim", dim), ("axes", axes), op),
                 after,
                 local_bytes - local_bytes // pieces,
             )
             local_bytes //= pieces
         else:
-            yield PlanStep(collective.name, (("dim", dim), ("axes", axes)), after, 0)
+            yield PlanStep(collective.kind, (("dim", dim), ("axes", axes)), after, 0)
             local_bytes //= pieces
         before = after
 
@@ -157,7 +157,7 @@ def _sharding_up_to(collective: GreedyCollective, before: Sharding, dim: int) ->
     """Return the sharding after the collective has changed the dimensions up to `dim`."""
     dims = (*before.dims[:dim], collective.sharding.dims[dim], *before.dims[dim + 1 :])
     due = before.unreduced
-    if collective.name == "reduce-scatter":
+    if collective.kind is StepKind.REDUCE_SCATTER:
         due = tuple(axis for axis in due if axis not in collective.axes[dim])
     return replace(before, dims=dims, unreduced=due)
 
@@ -181,16 +181,16 @@ def _steps_of_moves(problem: ReshardProblem, moves: list[LatticeMove]) -> Iterat
         before = move.after
     if problem.begins_unreduced:
         end = replace(problem.target, dims=problem.sharding(before).dims, replicated=())
-        yield PlanStep("unreduce", (("axes", problem.begins_unreduced),), end, 0)
+        yield PlanStep(StepKind.UNREDUCE, (("axes", problem.begins_unreduced),), end, 0)
 
 
 def _merge_adjacent_moves(moves: list[LatticeMove]) -> Iterator[LatticeMove]:
     last: LatticeMove | None = None
     for move in moves:
-        same = last is not None and (last.name, last.dim) == (move.name, move.dim)
-        if last is not None and same and move.name in ("all-slice", "reduce-scatter"):
+        same = last is not None and (last.kind, last.dim) == (move.kind, move.dim)
+        if last is not None and same and move.kind in (StepKind.ALL_SLICE, StepKind.REDUCE_SCATTER):
             last = _merge_moves(last, move, (*last.atoms, *move.atoms))
-        elif last is not None and same and move.name == "all-gather":
+        elif last is not None and same and move.kind is StepKind.ALL_GATHER:
             last = _merge_moves(last, move, (*move.atoms, *last.atoms))
         else:
             if last is not None:
@@ -209,18 +209,18 @@ def _step_of_move(problem: ReshardProblem, before: LatticeState, move: LatticeMo
     axes = merge_axes([problem.atoms[a] for a in move.atoms])
     op = Symbol(problem.source.reduction)
     attrs: dict[str, Attr]
-    match move.name:
-        case "all-to-all":
+    match move.kind:
+        case StepKind.ALL_TO_ALL:
             attrs = {"split": move.other, "concat": move.dim, "axes": axes}
-        case "collective-permute":
+        case StepKind.COLLECTIVE_PERMUTE:
             attrs = _permutation(problem, before[0], move.after[0])
-        case "all-reduce":
+        case StepKind.ALL_REDUCE:
             attrs = {"axes": axes, "op": op}
-        case "reduce-scatter":
+        case StepKind.REDUCE_SCATTER:
             attrs = {"dim": move.dim, "axes": axes, "op": op}
         case _:
             attrs = {"dim": move.dim, "axes": axes}
-    return PlanStep(move.name, tuple(attrs.items()), problem.sharding(move.after), move.cost[0])
+    return PlanStep(move.kind, tuple(attrs.items()), problem.sharding(move.after), move.cost[0])
 
 
 def _permutation(problem: ReshardProblem, before: DimAtoms, after: DimAtoms) -> dict[str, Attr]:

@@ -26,7 +26,7 @@ TYPE = TensorType((64, 128), "f32")
 
 
 def names(steps: tuple[PlanStep, ...]) -> list[str]:
-    return [step.name for step in steps]
+    return [step.kind for step in steps]
 
 
 def received_bytes(
@@ -55,7 +55,7 @@ def run_plan(
     parts = [slice_shard(terms[place[device]], cuts, mesh, device) for device in range(mesh.size)]
     sharding = source
     for step in plan_reshard(source, target, type, planner):
-        spec = OPS[step.name]
+        spec = OPS[step.kind]
         assert spec.exchange is not None
         sharding = step.sharding
         local = type.with_shape(sharding.local_shape(type.shape))
@@ -119,7 +119,7 @@ def test_two_thirds_of_the_pairs_need_one_collective_or_none() -> None:
     for a, b in product(CUTS, CUTS):
         if a != b:
             steps = plan_reshard(Sharding.of("m", a), Sharding.of("m", b), TYPE)
-            number = sum(OPS[step.name].collective for step in steps)
+            number = sum(OPS[step.kind].collective for step in steps)
             kinds[number] = kinds.get(number, 0) + 1
     assert kinds == {0: 14, 1: 34, 2: 21, 3: 3}
 
@@ -150,7 +150,7 @@ def test_unreduced_sums_are_scattered_to_sharded_targets() -> None:
 
 def test_one_gather_removes_several_axes() -> None:
     (step,) = plan_reshard(Sharding.of("m", [(X, Y), ()]), Sharding.of("m", [(), ()]), TYPE)
-    assert step.name == "all-gather"
+    assert step.kind == "all-gather"
     assert dict(step.attrs) == {"dim": 0, "axes": (X, Y)}
     assert step.nbytes == TYPE.nbytes * 7 // 8
 
@@ -158,7 +158,7 @@ def test_one_gather_removes_several_axes() -> None:
 def test_an_unreduced_target_needs_no_communication() -> None:
     whole = Sharding.of("m", [(), ()])
     (step,) = plan_reshard(whole, Sharding("m", whole.dims, unreduced=(X,)), TYPE)
-    assert (step.name, dict(step.attrs), step.nbytes) == ("unreduce", {"axes": (X,)}, 0)
+    assert (step.kind, dict(step.attrs), step.nbytes) == ("unreduce", {"axes": (X,)}, 0)
 
 
 def test_halves_and_thirds_of_one_axis_are_gathered_and_sliced() -> None:

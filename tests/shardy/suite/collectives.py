@@ -75,7 +75,7 @@ def reshard_collectives(
 
 def written(made: GreedyCollective, mesh: Mesh) -> str:
     out = f"out_sharding={print_sharding(made.sharding, mesh)}"
-    name = made.name.replace("-", "_")
+    name = made.kind.replace("-", "_")
     if name == "collective_permute":
         return f"{name} {out}"
     if name == "all_reduce":
