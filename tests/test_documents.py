@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+import shardir as sd
 from tests.frontend.cli.command import run
 from tests.optional_dependencies import require
 from tests.registries import restored_registries
@@ -51,8 +52,12 @@ def test_examples_of_a_document_have_the_stated_output(
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     imported = set(sys.modules)
-    with restored_registries():
-        _check_document(path)
+    devices = sd.config.num_cpu_devices
+    try:
+        with restored_registries():
+            _check_document(path)
+    finally:
+        sd.set_cpu_devices(devices)
     for name in set(sys.modules) - imported:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
             del sys.modules[name]  # Another document may contain a file of the same name.

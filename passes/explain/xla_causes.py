@@ -260,6 +260,6 @@ class _Surroundings:
             yield primitive_of(user.op_name) or user.opcode
 
     def _inner(self, user: Instruction) -> Iterator[Instruction]:
-        for name in user.called if user.opcode in ("fusion", "call") else ():
+        for name in user.callees if user.opcode in ("fusion", "call") else ():
             called = self.module.computations.get(name)
             yield from called.instructions.values() if called else ()
