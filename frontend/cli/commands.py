@@ -175,7 +175,9 @@ def explain(
     specs: Specs = None,
     value: Annotated[
         list[str] | None,
-        typer.Option(help="origin of each mesh axis of a value, and why others are absent"),
+        typer.Option(
+            help="origin of each mesh axis of a value or of `result 0`, and why others are absent"
+        ),
     ] = None,
     conflicts: Annotated[
         bool, typer.Option("--conflicts", help="conflicting shardings, and their resolution")
@@ -206,12 +208,13 @@ def explain(
         str | None, typer.Option(help="function of the values (default: the first)")
     ] = None,
     passes: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="the propagation pass, such as propagate{level=basic}",
+            help="the pipeline, such as default,overlap, or its propagation pass, such as "
+            "propagate{level=basic}",
             autocompletion=complete_pipeline,
         ),
-    ] = "propagate",
+    ] = None,
     rule: RuleTexts = None,
     program: Annotated[
         str | None,

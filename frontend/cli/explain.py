@@ -2,7 +2,6 @@
 
 import os
 import sys
-from dataclasses import replace
 from typing import Any
 
 import typer
@@ -11,12 +10,14 @@ from shardir.display.axis_colors import terminal_text
 from shardir.frontend.cli import program_reports
 from shardir.frontend.cli.files import read_hlo
 from shardir.frontend.cli.options import CommandError, ReportFormat, parse_rules
-from shardir.frontend.cli.targets import load_target, parse_mesh
+from shardir.frontend.cli.targets import CommandTarget, load_target, parse_mesh
 from shardir.hlo.module import HloModule
 from shardir.ir.module import Module
 from shardir.op_rules.custom_rules import rules
-from shardir.passes import Pipeline, Propagate, explain as explaining
-from shardir.passes.pipeline import DEFAULT_PIPELINE
+from shardir.passes import explain as explaining
+from shardir.passes.explain.explained_pipeline import ExplainedPipeline
+from shardir.passes.pipeline import Pipeline
+from shardir.passes.propagation.propagate import Propagate
 
 
 def explain_program(
@@ -33,7 +34,7 @@ def explain_program(
     communication: bool,
     collective: list[str] | None,
     function: str | None,
-    passes: str,
+    passes: str | None,
     rule: list[str] | None,
     program: str | None,
     html: str | None,
@@ -47,7 +48,7 @@ def explain_program(
                 "--without": without, "--order": order, "--coverage": coverage,
                 "--communication": communication, "--collective": collective,
                 "--function": function, "--html": html, "--to": to,
-                "--passes": passes != "propagate",
+                "--passes": passes is not None,
             }  # fmt: skip
             for option, is_given in shown.items():
                 if is_given:
@@ -70,12 +71,8 @@ def explain_program(
                 "jax.jit(f).lower(...).as_text(debug_info=True) writes them",
                 err=True,
             )
-        steps = Pipeline.parse(passes).passes
-        if len(steps) != 1 or not isinstance(steps[0], Propagate):
-            raise CommandError(
-                f"only propagation is explained, not {passes!r}; write propagate{{...}}"
-            )
-        found: dict[str, Any] = {"propagate": steps[0], "places": target.locations}
+        whole = _explained_pipeline(target, passes)
+        found: dict[str, Any] = {"pipeline": whole, "places": target.locations}
         reports: list[object] = [
             explaining.explain(module, each, function=function, **found) for each in value or ()
         ]
@@ -88,11 +85,9 @@ def explain_program(
                     what_if or (),
                     without=without or (),
                     function=function,
-                    propagate=steps[0],
+                    pipeline=whole,
                 )
             )
-        _, *rest = Pipeline.parse(DEFAULT_PIPELINE).passes
-        whole = str(Pipeline((replace(steps[0], leave_open=True), *rest)))
         if html is not None or to is not None:
             program_reports.write_reports(target, whole, html, to)
             if not reports and not (communication or collective or order or coverage):
@@ -101,8 +96,7 @@ def explain_program(
             parted = Pipeline.parse(whole)(module)
             reports.append(explaining.communication(parted, places=found["places"]))
         reports += [
-            explaining.explain_collective(module, each, pipeline=whole, **found)
-            for each in collective or ()
+            explaining.explain_collective(module, each, **found) for each in collective or ()
         ]
         if order:
             reports.append(explaining.order_sensitive(module, **found))
@@ -124,6 +118,17 @@ def _has_locations(module: Module) -> bool:
     return any(op.loc is not None for function in module.functions for op in function.body.walk())
 
 
+def _explained_pipeline(target: CommandTarget, passes: str | None) -> str:
+    """Return the pipeline that the option --passes states, with all its passes."""
+    if passes is None:
+        return target.pipeline(None)
+    steps = Pipeline.extend(passes, Pipeline(())).passes if "default" not in passes else ()
+    if len(steps) == 1 and isinstance(steps[0], Propagate):
+        # The propagation pass alone stands for the default pipeline with this pass.
+        return str(ExplainedPipeline.divide(target.pipeline(None), steps[0]).whole)
+    return target.pipeline(passes)
+
+
 def _explain_xla(
     hlo: HloModule, program: str | None, mesh: str | None, args: str | None, specs: str | None
 ) -> object:
@@ -140,7 +145,9 @@ def _explain_xla(
             "shardings: jax.jit(f).lower(...).as_text(debug_info=True)"
         )
     target = load_target(program, mesh, args, specs)
-    return explaining.compare_with_xla(hlo, target.module, places=target.locations)
+    return explaining.compare_with_xla(
+        hlo, target.module, places=target.locations, pipeline=target.pipeline(None)
+    )
 
 
 def _echo_report(text: str, module: Module) -> None:

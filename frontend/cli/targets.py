@@ -35,6 +35,7 @@ from shardir.frontend.cli.files import (
 from shardir.frontend.cli.options import CommandError
 from shardir.frontend.config import config, set_cpu_devices
 from shardir.frontend.dispatch.jit import jit
+from shardir.frontend.dispatch.programs.runnable import default_pipeline
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
@@ -50,6 +51,7 @@ from shardir.frontend.source_locations import (
 )
 from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Loc, Module
+from shardir.passes.pipeline import Pipeline
 from shardir.text.decimal_text import parse_natural_number
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -71,6 +73,15 @@ class CommandTarget:
     arguments: tuple[Any, ...] = ()
     name: str = ""
     text: str | None = None
+
+    def pipeline(self, passes: str | None) -> str:
+        """Return the pipeline that the option `--passes` states, by default the one with which the
+        program is compiled."""
+        if self.lowered is not None:
+            lowered = self.lowered if passes is None else self.lowered.with_passes(passes)
+            return lowered.pipeline
+        default = default_pipeline()
+        return str(default if passes is None else Pipeline.extend(passes, default))
 
     def fill_arguments(self, given: Sequence[Any]) -> list[Any]:
         """Return the arguments of the program: those that it determines, else the given ones."""

@@ -1,6 +1,6 @@
 """Build the data of a report from a program."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from shardir.cost.op_cost import cost_of_block
@@ -10,6 +10,7 @@ from shardir.frontend.report.findings import (
     collective_records,
     conflict_records,
     dependence_records,
+    revision_records,
     short_line,
     total_record,
     total_records,
@@ -32,11 +33,11 @@ from shardir.passes.explain.collective_causes import CollectiveCauses
 from shardir.passes.explain.communication import communication
 from shardir.passes.explain.conflicts import conflicts_of
 from shardir.passes.explain.coverage import coverage_of
+from shardir.passes.explain.explained_pipeline import ExplainedPipeline
 from shardir.passes.explain.order_sensitivity import order_sensitivity_of
 from shardir.passes.explain.propagated_program import PropagatedProgram, propagate_with_history
 from shardir.passes.explain.reports import Coverage
 from shardir.passes.pipeline import Pipeline
-from shardir.passes.propagation.propagate import Propagate
 from shardir.passes.simulation import Simulation
 
 
@@ -74,7 +75,7 @@ def build_report(given: ReportInput) -> ReportData:
         _run(given.backend_pipeline, device_program, last, notes)
         stages += last.stages[1:]
 
-    run, propagate = _propagate(given, notes)
+    run = _propagate(given, notes)
     histories = list(run.histories.values()) if run else []
     values = ValueTables(tables)
     value_records = tuple(
@@ -84,8 +85,8 @@ def build_report(given: ReportInput) -> ReportData:
     causes = CollectiveCauses(before, histories[0]) if before and histories else None
     traffic = communication(device_program, places=given.places)
     collectives = tuple(collective_records(traffic, causes, tables))
-    coverage = coverage_of(run, propagate) if run else Coverage((), (), ())
-    order = order_sensitivity_of(run, propagate) if run else None
+    coverage = coverage_of(run) if run else Coverage((), (), ())
+    order = order_sensitivity_of(run) if run else None
     conflicts = [row for history in histories for row in conflicts_of(history)]
 
     timeline = Timeline(device_program, given.places, tables)
@@ -110,6 +111,7 @@ def build_report(given: ReportInput) -> ReportData:
         origins=tuple(values.origins),
         absences=values.absences,
         values=value_records,
+        revisions=tuple(revision_records(histories)),
         definitions=definition_records(stages, given.places, tables),
         collectives=collectives,
         by_kind=total_records(traffic.by_kind),
@@ -151,13 +153,11 @@ def _is_backend_pipeline(pipeline: str) -> bool:
     return "propagate" not in [step.name for step in Pipeline.parse(pipeline).passes]
 
 
-def _propagate(given: ReportInput, notes: list[str]) -> tuple[PropagatedProgram | None, Propagate]:
+def _propagate(given: ReportInput, notes: list[str]) -> PropagatedProgram | None:
     """Return the recorded propagation, `None` for a program without shardings."""
-    steps: Sequence[object] = Pipeline.parse(given.pipeline).passes
-    first = next((step for step in steps if isinstance(step, Propagate)), Propagate())
-    propagate = replace(first, leave_open=False)
     try:
-        return propagate_with_history(given.module, propagate, given.places), propagate
+        pipeline = ExplainedPipeline.divide(given.pipeline)
+        return propagate_with_history(given.module, pipeline, given.places)
     except ShardirError as error:
         notes.append(f"shardings are not explained: {error}")
-        return None, propagate
+        return None

@@ -9,6 +9,7 @@ from shardir.frontend.report.records import (
     DependenceRecord,
     PlanRecord,
     RequestRecord,
+    RevisionRecord,
     TotalRecord,
     UnruledRecord,
     UnshardedRecord,
@@ -21,6 +22,8 @@ from shardir.passes.explain.collective_causes import (
     ReshardAlternative,
 )
 from shardir.passes.explain.communication import Communication
+from shardir.passes.explain.explanation import revisions_of
+from shardir.passes.explain.history import FunctionHistory
 from shardir.passes.explain.reports import AxesRequest, Conflict, Coverage, Dependence
 
 
@@ -91,6 +94,17 @@ def _request(request: AxesRequest, tables: ReportTables) -> RequestRecord:
         request.axes,
         tables.annotation_numbers(request.annotations),
     )
+
+
+def revision_records(histories: Iterable[FunctionHistory]) -> Iterator[RevisionRecord]:
+    """Yield the changes of shardings by passes after propagation."""
+    for history in histories:
+        for value in history.values.values():
+            explained = history.explained_value(value)
+            for each in revisions_of(history, explained):
+                yield RevisionRecord(
+                    history.name, explained.name, each.by, each.before, each.after, each.why
+                )
 
 
 def unruled_records(coverage: Coverage, tables: ReportTables) -> Iterator[UnruledRecord]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 FORMAT = "shardir-report"
-VERSION = 2
+VERSION = 3
 """The version of the structure; it changes when a field changes or disappears."""
 
 Location = tuple[int, int, int]
@@ -155,6 +155,19 @@ class ValueRecord:
     copies: int
     origins: tuple[tuple[int, int], ...]
     absences: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RevisionRecord:
+    """A change of the sharding of a value by the pass `by`, after propagation; `before` and `after`
+    are types, and `why` is the reason of the pass."""
+
+    function: str
+    name: str
+    by: str
+    before: str
+    after: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -408,6 +421,7 @@ class ReportData:
     origins: tuple[OriginRecord, ...]
     absences: tuple[AbsenceRecord, ...]
     values: tuple[ValueRecord, ...]
+    revisions: tuple[RevisionRecord, ...]
     definitions: tuple[DefinitionRecord, ...]
     collectives: tuple[CollectiveRecord, ...]
     by_kind: tuple[TotalRecord, ...]

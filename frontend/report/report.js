@@ -501,14 +501,20 @@ function valueParts(value) {
     deviceGrid(value),
     h("h2", {}, "Why it is sharded"),
   ];
-  if (!value.origins.length) parts.push(h("p", {className: "faint"}, "No axis shards it."));
+  const revisions = R.revisions.filter((r) => r.function === value.function && r.name === value.name);
+  if (!value.origins.length && !revisions.length) parts.push(h("p", {className: "faint"}, "No axis shards it."));
   for (const [dim, origin] of value.origins) for (const path of paths(origin)) parts.push(pathView(dim, path));
+  for (const r of revisions) {
+    parts.push(h("h3", {}, `The pass ${r.by} changed it after propagation`),
+      h("p", {className: "mono"}, typeSpans(r.before), " -> ", typeSpans(r.after)),
+      r.why ? h("p", {className: "faint"}, nameLinks(r.why)) : "");
+  }
   const byAxis = new Map();
   for (const n of value.absences) byAxis.set(R.absences[n].axis, [...(byAxis.get(R.absences[n].axis) ?? []), R.absences[n]]);
   if (byAxis.size) parts.push(h("h2", {}, "Why not otherwise"));
   for (const [axis, absences] of byAxis) {
     const here = value.origins.some(([, o]) => paths(o).some((p) => p.axis === axis));
-    parts.push(h("h3", {}, chip(axis), here ? " could also shard" : " does not shard it"));
+    parts.push(h("h3", {}, here || !revisions.length ? [chip(axis), here ? " could also shard" : " does not shard it"] : ["propagation does not shard it over ", chip(axis)]));
     for (const a of absences) {
       parts.push(h("p", {}, a.dim < 0 ? "" : `dimension ${a.dim}: `, a.far ? "it stops earlier: " : "", a.reason,
         a.op ? [" - ", a.tensor ? [nameLinks(a.tensor), " at "] : "", nameLinks(a.op), " ", lineLink(a.location)] : ""));

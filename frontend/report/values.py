@@ -64,27 +64,26 @@ class ValueTables:
 
     def record(self, history: FunctionHistory, value: Value) -> ValueRecord:
         """Return the record of a value of the prepared function."""
-        written = history.story.written[value]
-        sharding = written.sharding
-        cell = history.story.cells[value]
+        explained = history.explained_value(value)
+        cell, sharding = explained.cell, explained.sharding
         end = origins_of(history).end
         origins = [
             (dim, self._origin(history, (cell, dim, axis, end)))
             for dim, cut in enumerate(sharding.dims if sharding else ())
             for axis in cut.axes
         ]
-        measures = self._measure(history, written.type, sharding)
+        measures = self._measure(history, value.type, sharding)
         return ValueRecord(
             history.name,
             value_text(value),
-            history.printer.sharded_type(written.type, sharding),
+            history.printer.sharded_type(value.type, sharding),
             self._tables.location(history.loc_of_value(value.name)),
             measures.nbytes,
             measures.total_nbytes,
             measures.shards,
             measures.copies,
             tuple(origins),
-            tuple(map(self._absence, absences(history, value))),
+            tuple(map(self._absence, absences(history, explained))),
         )
 
     def _measure(

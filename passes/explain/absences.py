@@ -17,6 +17,7 @@ from shardir.op_rules.factors import FactorRule
 from shardir.passes.explain.axis_origins import origins_of
 from shardir.passes.explain.factor_precedence import delay_reason, lost_to
 from shardir.passes.explain.history import (
+    ExplainedValue,
     FunctionHistory,
     TensorVisit,
     dims_of,
@@ -50,20 +51,18 @@ class RefusalHit:
     own: bool
 
 
-def absences(history: FunctionHistory, value: Value) -> Iterator[Absence]:
-    """Yield why each part of an axis that does not shard a value is absent; `value` is of the
-    prepared function.
+def absences(history: FunctionHistory, explained: ExplainedValue) -> Iterator[Absence]:
+    """Yield why each part of an axis does not shard a value after propagation.
 
     Axes that shard the value may have been refused in another dimension, which is reported as well.
     """
-    written = history.story.written[value]
-    cell = history.story.cells[value]
-    mesh = history.mesh(written.sharding or history.final_shardings.get(cell))
-    used = list(written.sharding.used_axes()) if written.sharding else []
+    value, cell, sharding = explained.value, explained.cell, explained.propagated
+    mesh = history.mesh(sharding or history.final_shardings.get(cell))
+    used = list(sharding.used_axes()) if sharding else []
     if cell in history.refusing_visits:
         for axis in used:
             yield from _AbsenceSearch(history, value, cell, axis, mesh).elsewhere_refused()
-    for axis in place_graph(history).unused_axes(written.sharding, mesh):
+    for axis in place_graph(history).unused_axes(sharding, mesh):
         if axis.size == 1:
             yield _plain(history.axis(axis, mesh), RefusalReason.UNIT)
         else:

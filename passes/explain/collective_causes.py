@@ -6,7 +6,7 @@ from functools import cached_property
 
 from shardir import ops as specs
 from shardir.cost.communication import Collective, format_axes, list_collectives
-from shardir.errors import suggest_name
+from shardir.errors import PipelineError, suggest_name
 from shardir.ir.module import Module, Op, Value
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
@@ -16,11 +16,11 @@ from shardir.passes.explain.history import FunctionHistory, SourceLocations
 from shardir.passes.explain.propagated_program import (
     ExplainError,
     Program,
-    module_of,
+    pipeline_of,
     propagate_with_history,
 )
 from shardir.passes.explain.reports import Annotation, Report
-from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
+from shardir.passes.pipeline import Pipeline
 from shardir.passes.propagation.propagate import Propagate
 from shardir.passes.resharding.explanations import Explanations
 from shardir.passes.resharding.planner import LOCAL_STEPS, PlanStep, plan_reshard
@@ -59,22 +59,29 @@ def explain_collective(
     program: Program,
     collective: Collective | str,
     *,
-    pipeline: str = DEFAULT_PIPELINE,
+    pipeline: str | None = None,
     propagate: Propagate | None = None,
     places: SourceLocations | None = None,
 ) -> CollectiveCause:
     """Return the cause of a collective: its reshard, the annotations behind it, more expensive
     plans.
 
-    `collective` is one of `collectives(...)` or the name of its result; `pipeline` is the pipeline
-    to the per-device program. Raises `ExplainError` if there is no such collective.
+    `collective` is one of `collectives(...)` or the name of its result; `pipeline` and `propagate`
+    are those of `explain`. Raises `ExplainError` if there is no such collective, and
+    `PipelineError` for a pipeline that does not partition the program.
     """
-    module = module_of(program)
-    steps = Pipeline.parse(pipeline).passes
-    last = [step.name for step in steps].index("partition")
-    before = Pipeline(steps[:last])(module)
-    row = _row(list_collectives(Pipeline(steps[last:])(before)), collective)
-    history = propagate_with_history(program, propagate, places).history()
+    steps = pipeline_of(program, pipeline, propagate)
+    run = propagate_with_history(program, steps, places)
+    names = [step.name for step in steps.partitioning]
+    if "partition" not in names:
+        raise PipelineError(
+            f"the pipeline {str(steps.whole)!r} does not partition the program, so it has no "
+            "collectives; add the pass partition"
+        )
+    last = names.index("partition")
+    before = Pipeline(steps.partitioning[:last])(run.decided)
+    row = _row(list_collectives(Pipeline(steps.partitioning[last:])(before)), collective)
+    history = run.history()
     return CollectiveCauses(before, history).cause(row)
 
 

@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from shardir import ops
+from shardir.display.byte_sizes import show_bytes
+from shardir.errors import count_noun
 from shardir.ir.module import Op
 from shardir.ir.sharding import REPLICATED_DIM, Axes, DimSharding, Sharding, count_positions
-from shardir.op_rules.factors import FactorRule
+from shardir.op_rules.factors import FactorKind, FactorRule
 from shardir.passes.explain.axis_origins import origin_annotations
 from shardir.passes.explain.factor_precedence import delay_reason, lost_to
 from shardir.passes.explain.history import FunctionHistory, SourceLocations, dims_of, sizes_of
-from shardir.passes.explain.propagated_program import Program, propagate_with_history
+from shardir.passes.explain.propagated_program import Program, pipeline_of, propagate_with_history
 from shardir.passes.explain.reports import Annotation, AxesRequest, Conflict, Conflicts, Verdict
 from shardir.passes.explain.sub_axes import overlaps_any
 from shardir.passes.propagation.factor_projection import ProjectedTensor, project_to_factors
@@ -25,14 +27,20 @@ from shardir.passes.propagation.propagate import Propagate
 from shardir.passes.propagation.record import PropagationStep, RefusalReason
 from shardir.passes.resharding.align import (
     Alignment,
+    align,
     partitioning_rule,
     pending_reduction,
     shardable_factors,
+    sharding_of_factors,
 )
-from shardir.passes.resharding.layouts import choose_alignment
-from shardir.passes.resharding.planner import plan_reshard, same_placement
+from shardir.passes.resharding.layouts import (
+    alignment_reshard_cost,
+    choose_alignment,
+    free_prefix,
+)
+from shardir.passes.resharding.planner import LOCAL_STEPS, plan_reshard, same_placement
 from shardir.passes.resharding.reshard import RESHARDING_OPERATIONS
-from shardir.passes.resharding.uneven import close_sharding, paddable_factors
+from shardir.passes.resharding.uneven import close_sharding, paddable_factors, uneven_dims
 from shardir.passes.rewriting import merge_in_mesh_order
 
 
@@ -41,12 +49,13 @@ def conflicts(
     *,
     propagate: Propagate | None = None,
     places: SourceLocations | None = None,
+    pipeline: str | None = None,
 ) -> Conflicts:
     """Return every tensor that is resharded because of a conflicting sharding.
 
-    The most expensive ones come first.
+    The most expensive ones come first. `pipeline` and `propagate` are those of `explain`.
     """
-    run = propagate_with_history(program, propagate, places)
+    run = propagate_with_history(program, pipeline_of(program, pipeline, propagate), places)
     rows = [row for history in run.histories.values() for row in conflicts_of(history)]
     return Conflicts(tuple(sorted(rows, key=lambda row: -row.nbytes)))
 
@@ -85,8 +94,8 @@ def _final_sharding(
     """Return the final sharding of a tensor."""
     cell = step.cells[tensor]
     if cell < 0:
-        return history.function.result_shardings[-1 - cell]
-    return history.story.written[step.tensors[tensor]].sharding
+        return history.result_sharding(-1 - cell)
+    return history.decided[step.tensors[tensor]]
 
 
 def _operation_shardings(
@@ -95,7 +104,7 @@ def _operation_shardings(
     """Return the shardings with which an operation runs; `None` if no tensor is resharded."""
     mesh_name = history.mesh(None).name
     shardings = tuple(
-        close_sharding(sharding, value.type.shape, pads=True)
+        close_sharding(sharding, value.type.shape, pads=history.reshard.uneven != "replicate")
         if sharding is not None
         else Sharding.fully_replicated(mesh_name, value.type.rank)
         for sharding, value in zip(written, step.tensors, strict=True)
@@ -111,10 +120,16 @@ def _operation_shardings(
         rule = partitioning_rule(op) or step.rule
         cuttable = shardable_factors(op, rule)
         mesh = history.meshes[shardings[0].mesh]
-        padded = paddable_factors(op, rule)
-        fitting = choose_alignment(op, rule, shardings, padded, "cheapest", mesh)
+        odd = any(
+            uneven_dims(sharding, value.type.shape)
+            for sharding, value in zip(shardings, step.tensors, strict=True)
+        )
+        padded = paddable_factors(op, rule) if odd and history.reshard.uneven == "pad" else ()
+        fitting = choose_alignment(op, rule, shardings, padded, history.reshard.layouts, mesh)
         needed = _shardings_of_operation(history, op, rule, fitting)
-        terms = _OperationShardings(rule, shardings, needed, fitting.factor_axes, cuttable, False)
+        terms = _OperationShardings(
+            rule, shardings, needed, fitting.factor_axes, cuttable, False, padded
+        )
     return terms if terms.resharded_tensors else None
 
 
@@ -165,7 +180,8 @@ class _OperationShardings:
     """The shardings that the tensors of an operation have, those that it `needed`, and the axes of
     its factors.
 
-    `stated` states that the last tensor decides.
+    `cuttable` are the factors that can be sharded, and `padded` those of them that can be sharded
+    unevenly. `stated` states that the last tensor decides.
     """
 
     rule: FactorRule
@@ -174,6 +190,7 @@ class _OperationShardings:
     factor_axes: tuple[Axes, ...]
     cuttable: tuple[int, ...]
     stated: bool
+    padded: tuple[int, ...] = ()
 
     @property
     def resharded_tensors(self) -> list[int]:
@@ -301,7 +318,9 @@ class _ConflictAnalysis:
         if self.terms.stated:
             return Verdict.STATED, ""
         if axes and factor not in self.terms.cuttable:
-            return Verdict.CANNOT, step.rule.factors[factor].kind.value
+            return Verdict.CANNOT, f"factors of kind {step.rule.factors[factor].kind.value}"
+        if later := self.later_decision():
+            return Verdict.LATER_PASS, later
         for refusal in step.refusals:
             if refusal.factor != factor or not overlaps_any(refusal.axis, axes):
                 continue
@@ -315,12 +334,71 @@ class _ConflictAnalysis:
         pieces = count_positions(axes)
         if axes and not self.terms.factor_axes[factor] and step.rule.factors[factor].size % pieces:
             return Verdict.CANNOT, f"{step.rule.factors[factor].size} positions in {pieces} shards"
+        if cheaper := self.cost_verdict(factor, axes):
+            return cheaper
         if len(walking) == 2:
             sizes = sorted((self.elements(i) for i in walking), reverse=True)
+            if sizes[0] == sizes[1]:
+                return Verdict.FOLLOWED, f"both have {sizes[0]} elements, so more shards decide"
             return Verdict.FOLLOWED, f"{sizes[0]} elements against {sizes[1]}"
         supporters = self.votes(factor, self.terms.factor_axes[factor], views)
         opponents = self.votes(factor, axes, views)
+        if not supporters:
+            return Verdict.MAJORITY, (
+                "no tensor has exactly the kept axes; they are the parts of axes that tensors with "
+                "the most elements have"
+            )
         return Verdict.MAJORITY, f"{supporters} elements against {opponents}"
+
+    def later_decision(self) -> str:
+        """Return the reason for which a pass after propagation changed a result of the operation,
+        empty if none did."""
+        history = self.history
+        for value in self.step.op.results if self.step.op and not self.step.edge else ():
+            for change in history.changes_of(value.name):
+                return f"{change.by}: {change.why}" if change.why else change.by
+        return ""
+
+    def cost_verdict(self, factor: int, axes: Axes) -> tuple[Verdict, str] | None:
+        """Return the reason for which the operation does not run with the other sharding of a
+        factor; `None` if costs do not decide."""
+        terms, rule, op = self.terms, self.terms.rule, self.step.op
+        if op is None or self.history.reshard.layouts != "cheapest":
+            return None
+        factor_axes = [
+            axes if i == factor else free_prefix(others, axes)
+            for i, others in enumerate(terms.factor_axes)
+        ]
+        mesh = terms.shardings[0].mesh
+        wanted = tuple(sharding_of_factors(mapping, factor_axes, mesh) for mapping in rule.tensors)
+        other = align(rule, wanted, terms.cuttable, terms.padded)
+        words = self.history.factor_name(self.step, factor)
+        names = [self.history.axis(axis, self.history.meshes[mesh]) for axis in axes]
+        case = (
+            f"with {words} sharded over {', '.join(names)}" if axes else f"with {words} unsharded"
+        )
+        if other.factor_axes[factor] != axes:
+            return Verdict.CANNOT, f"the operation cannot run {case}"
+        types = tuple(value.type for value in self.step.tensors)
+        reduction = pending_reduction(op, rule)
+        then = alignment_reshard_cost(rule, other, terms.shardings, types, reduction)
+        steps = [step for tensor in terms.resharded_tensors for step in self.reshard_steps(tensor)]
+        nbytes = sum(step_bytes for _, step_bytes in steps)
+        now = f"each device receives {show_bytes(nbytes)}"
+        if nbytes < then[0]:
+            return Verdict.CHEAPER, f"{now}, and would receive {show_bytes(then[0])} {case}"
+        if nbytes == then[0]:
+            return Verdict.EQUAL, f"{now}, and would receive as much {case}"
+        count = sum(name not in LOCAL_STEPS for name, _ in steps)
+        if count < then[1]:
+            return Verdict.FEWER, (
+                f"{now} in {count_noun(count, 'collective')}, and would receive "
+                f"{show_bytes(then[0])} in {then[1]} {case}"
+            )
+        text = f"{now}, and would receive {show_bytes(then[0])} {case}"
+        if rule.of_kind(FactorKind.REDUCE):
+            return Verdict.LESS_WORK, f"{text}, but compute more"
+        return Verdict.NOT_TRIED, f"{text}, which is not among the tried shardings"
 
     def votes(self, factor: int, axes: Axes, views: list[ProjectedTensor]) -> int:
         """Return the elements of the tensors with these axes along a factor."""

@@ -9,6 +9,7 @@ from shardir.passes.explain.history import FunctionHistory, SourceLocations, op_
 from shardir.passes.explain.propagated_program import (
     Program,
     PropagatedProgram,
+    pipeline_of,
     propagate_with_history,
 )
 from shardir.passes.explain.reports import Coverage, UnruledOperation, UnshardedDim
@@ -18,17 +19,22 @@ from shardir.passes.propagation.propagate import Propagate
 
 
 def coverage(
-    program: Program, *, propagate: Propagate | None = None, places: SourceLocations | None = None
+    program: Program,
+    *,
+    propagate: Propagate | None = None,
+    places: SourceLocations | None = None,
+    pipeline: str | None = None,
 ) -> Coverage:
     """Return operations without a rule, unsharded dimensions, and annotations without effect.
 
     An annotation has no effect if propagation decides the same without it; each is tried.
+    `pipeline` and `propagate` are those of `explain`.
     """
-    chosen = propagate or Propagate()
-    return coverage_of(propagate_with_history(program, chosen, places), chosen)
+    chosen = pipeline_of(program, pipeline, propagate)
+    return coverage_of(propagate_with_history(program, chosen, places))
 
 
-def coverage_of(run: PropagatedProgram, propagate: Propagate) -> Coverage:
+def coverage_of(run: PropagatedProgram) -> Coverage:
     """Return the coverage of a program that was propagated with a record."""
     histories = run.histories.values()
     all_rows = [row for history in histories for row in _unsharded_dims(history)]
@@ -37,12 +43,12 @@ def coverage_of(run: PropagatedProgram, propagate: Propagate) -> Coverage:
             _without_rule(history, op) for history in histories for op in history.story.impassable
         ),
         tuple(sorted(all_rows, key=lambda row: -row.nbytes)),
-        tuple(unused_annotations(run, propagate)),
+        tuple(unused_annotations(run)),
     )
 
 
 def _without_rule(history: FunctionHistory, op: Op) -> UnruledOperation:
-    shardings = [history.story.written[value].sharding for value in op.tensors]
+    shardings = [history.decided[value] for value in op.tensors]
     axes = [
         history.axis(axis, history.mesh(sharding))
         for sharding in shardings
@@ -60,7 +66,8 @@ def _unsharded_dims(history: FunctionHistory) -> Iterator[UnshardedDim]:
     for value in history.made.values():
         if value.sharding is None:
             continue
-        key = id(value.sharding), value.type  # programs are repetitive
+        sharding = history.intern(value.sharding)
+        key = id(sharding), value.type  # programs are repetitive
         if key not in cache:
             cache[key] = list(_unsharded_dims_of_type(history, value.type, value.sharding))
         for dim_and_reason in cache[key]:

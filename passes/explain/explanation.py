@@ -8,13 +8,24 @@ from shardir.ir.module import Module, Value
 from shardir.passes.explain.absences import absences
 from shardir.passes.explain.axis_origins import axis_chains, origin_annotations
 from shardir.passes.explain.conflicts import conflicts_of
-from shardir.passes.explain.history import FunctionHistory, SourceLocations, value_text
+from shardir.passes.explain.history import (
+    RESULT_PREFIX,
+    ExplainedValue,
+    FunctionHistory,
+    SourceLocations,
+)
 from shardir.passes.explain.order_sensitivity import order_sensitivity_of
-from shardir.passes.explain.propagated_program import ExplainError, Program, propagate_with_history
-from shardir.passes.explain.reports import Annotation, Chain, Explanation, Summary
+from shardir.passes.explain.propagated_program import (
+    ExplainError,
+    Program,
+    pipeline_of,
+    propagate_with_history,
+)
+from shardir.passes.explain.reports import Annotation, Chain, Explanation, Revision, Summary
 from shardir.passes.explain.unused_annotations import stated_annotations
 from shardir.passes.explain.what_if import communication_totals, count_traffic
 from shardir.passes.propagation.propagate import Propagate
+from shardir.text.decimal_text import parse_natural_number
 from shardir.text.literals import format_name
 
 
@@ -32,56 +43,88 @@ def explain(
     function: str | None = None,
     propagate: Propagate | None = None,
     places: SourceLocations | None = None,
+    pipeline: str | None = None,
 ) -> Explanation:
     """Return the origin of each axis of a value, and why each other axis of the mesh is absent.
 
-    `value` is its name (`h` or `%h`), `function` the function that contains it (the first by
-    default). Raises `ExplainError` if there is no such value.
+    `value` is its name (`h` or `%h`) or a result of the function (`result 0`); `function` is the
+    function that contains it (the first by default). The shardings are those with which `pipeline`
+    partitions the program: by default the pipeline with which a lowered function is compiled, and
+    the default pipeline of a module. `propagate` replaces its propagation pass. Raises
+    `ExplainError` if there is no such value, and `PipelineError` for a pipeline without
+    propagation.
     """
-    history = propagate_with_history(program, propagate, places).history(function)
+    run = propagate_with_history(program, pipeline_of(program, pipeline, propagate), places)
+    history = run.history(function)
     return explanation(history, find_value(history, value))
 
 
-def find_value(history: FunctionHistory, name: str) -> Value:
-    """Return the value with a name in the prepared function."""
+def find_value(history: FunctionHistory, name: str) -> ExplainedValue:
+    """Return the value with a name in the prepared function, or the result of the function."""
+    if name.startswith(RESULT_PREFIX):
+        return history.explained_result(_result_number(history, name))
     bare = name.removeprefix("%").strip('"')
     for each, value in history.values.items():
         if bare in (each, format_name(each)):
-            return value
+            return history.explained_value(value)
     names = [f"%{format_name(each)}" for each in history.values]
     hint = suggest_name(f"%{bare}", names) or "`shardir opt` prints the program with all names"
     raise ExplainError(f"@{history.name} has no value called {name!r}; {hint}")
 
 
-def explanation(history: FunctionHistory, value: Value) -> Explanation:
-    written = history.story.written[value]
+def _result_number(history: FunctionHistory, name: str) -> int:
+    number = parse_natural_number(name.removeprefix(RESULT_PREFIX).strip())
+    count = len(history.function.result_shardings)
+    if number is None or number >= count:
+        results = f"its results are 0 to {count - 1}" if count else "it has no results"
+        raise ExplainError(f"@{history.name} has no {name}; {results}")
+    return number
+
+
+def explanation(history: FunctionHistory, explained: ExplainedValue) -> Explanation:
+    """Return the explanation of a value or result of a function."""
+    name, value, cell, sharding, _ = explained
+    loc = (
+        history.loc_of_value(value.name) if cell >= 0 else history.places.get((history.name, name))
+    )
     return Explanation(
-        value_text(value),
-        history.printer.sharded_type(written.type, written.sharding),
+        name,
+        history.printer.sharded_type(value.type, sharding),
         history.name,
-        history.loc_of_value(value.name),
-        tuple(chains_of(history, value)),
-        tuple(absences(history, value)),
+        loc,
+        tuple(chains_of(history, explained)),
+        tuple(absences(history, explained)),
+        tuple(revisions_of(history, explained)),
     )
 
 
-def chains_of(history: FunctionHistory, value: Value) -> list[Chain]:
-    """Return the chains of all axes of a value."""
-    sharding = history.story.written[value].sharding
+def revisions_of(history: FunctionHistory, explained: ExplainedValue) -> Iterator[Revision]:
+    """Yield the changes of a value by passes after propagation."""
+    value, show = explained.value, history.printer.sharded_type
+    for change in history.changes_of(value.name):
+        before, after = (
+            show(value.type, sharding and sharding.close())
+            for sharding in (change.before, change.after)
+        )
+        yield Revision(change.by, before, after, change.why)
+
+
+def chains_of(history: FunctionHistory, explained: ExplainedValue) -> list[Chain]:
+    """Return the chains of all axes of a value that propagation gave it."""
+    sharding = explained.sharding
     if sharding is None:
         return []
-    cell = history.story.cells[value]
     return [
         chain
         for dim, cut in enumerate(sharding.dims)
         for axis in cut.axes
-        for chain in axis_chains(history, cell, dim, axis)
+        for chain in axis_chains(history, explained.cell, dim, axis)
     ]
 
 
 def origins_of_value(history: FunctionHistory, value: Value) -> Iterator[AxisOrigin]:
     """Yield the axes of a value with the annotations that they come from, without the paths."""
-    sharding = history.story.written[value].sharding
+    sharding = history.decided[value]
     cell = history.story.cells[value]
     for dim, cut in enumerate(sharding.dims if sharding else ()):
         for axis in cut.axes:
@@ -97,13 +140,15 @@ def summarize(
     propagate: Propagate | None = None,
     places: SourceLocations | None = None,
     partitioned: Module | None = None,
+    pipeline: str | None = None,
 ) -> Summary:
     """Return the number of sharded values, the annotations, and the number of findings of each
     kind.
 
-    `partitioned` is the per-device program, which is made by default.
+    `partitioned` is the per-device program, which is made by default. `pipeline` and `propagate`
+    are those of `explain`.
     """
-    run = propagate_with_history(program, propagate, places)
+    run = propagate_with_history(program, pipeline_of(program, pipeline, propagate), places)
     histories = run.histories.values()
     values = [v for history in histories for v in history.made.values() if v.type.rank]
     return Summary(
@@ -115,9 +160,9 @@ def summarize(
         len(values),
         sum(1 for v in values if v.sharding and any(v.sharding.axes)),
         tuple(row for history in histories for row in conflicts_of(history)),
-        len(order_sensitivity_of(run, propagate or Propagate()).rows),
+        len(order_sensitivity_of(run).rows),
         sum(len(history.story.impassable) for history in histories),
-        communication_totals(run.module, propagate or Propagate())
+        communication_totals(run.decided, run.pipeline)
         if partitioned is None
         else count_traffic(partitioned),
     )

@@ -6,9 +6,9 @@ the history indexes the steps and refusals of each cell, its stated sharding, an
 sharding.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from shardir import ops
 from shardir.ir.mesh import Mesh
@@ -19,6 +19,7 @@ from shardir.passes.explain.reports import Annotation, Subject
 from shardir.passes.propagation.factor_projection import ProjectedTensor, project_to_factors
 from shardir.passes.propagation.record import PropagationHistory, PropagationStep, StatedSharding
 from shardir.passes.resharding.explanations import factor_name
+from shardir.passes.resharding.reshard import Reshard
 from shardir.passes.rewriting import all_values
 from shardir.text.literals import format_name
 from shardir.text.printer import Printer, format_axis
@@ -37,23 +38,65 @@ def find_place(function: str, name: str, places: SourceLocations) -> Loc | None:
     return None
 
 
+class ShardingChange(NamedTuple):
+    """A change of the sharding of a value by a pass after propagation, and its reason."""
+
+    by: str
+    before: Sharding | None
+    after: Sharding | None
+    why: str
+
+
+ShardingChanges = Mapping[tuple[str, str], Sequence[ShardingChange]]
+"""The changes of each value or result of a function (`result 0`), by function and name."""
+
+
+class ExplainedValue(NamedTuple):
+    """A value or a result of a function, with its cell, its sharding in the program that is
+    partitioned, and its sharding after propagation."""
+
+    name: str
+    value: Value
+    cell: int
+    sharding: Sharding | None
+    propagated: Sharding | None
+
+
+DEFAULT_RESHARD = Reshard()
+NO_CHANGES: ShardingChanges = {}
+RESULT_PREFIX = "result "
+"""The name of a result of a function is this prefix and its number."""
 Derived = TypeVar("Derived")
 TensorVisit = tuple[PropagationStep, int]
 """A visit of an operation, and the number of one of its tensors."""
 
 
 class FunctionHistory:
-    """The propagation record of one function; `module` is the propagated module."""
+    """The propagation record of one function.
 
-    def __init__(self, module: Module, story: PropagationHistory, places: SourceLocations) -> None:
+    `module` is the module with the final shardings, which passes after propagation may have
+    changed, and `reshard` the pass that reshards its values.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        story: PropagationHistory,
+        places: SourceLocations,
+        reshard: Reshard = DEFAULT_RESHARD,
+        changes: ShardingChanges = NO_CHANGES,
+    ) -> None:
         self.story = story
         self.name = story.function.name
         self.places = places
+        self.reshard = reshard
+        self.sharding_changes = changes
         self.printer = Printer(module.meshes)
         self.meshes = {mesh.name: mesh for mesh in module.meshes}
         self.function = next(f for f in module.functions if f.name == self.name)
         self.stated: dict[int, StatedSharding] = {said.cell: said for said in story.stated}
         self.made: dict[str, Value] = {v.name: v for v in all_values(self.function.body)}
+        self._interned: dict[Sharding, Sharding] = {}
         self._derived: dict[object, Any] = {}
         self._views: dict[tuple[int, int, int], ProjectedTensor] = {}
         self._annotations: dict[int, Annotation] = {}
@@ -90,6 +133,46 @@ class FunctionHistory:
     def final_shardings(self) -> dict[int, Sharding | None]:
         """The final sharding of each cell."""
         return self.story.final
+
+    def intern(self, sharding: Sharding | None) -> Sharding | None:
+        """Return one object for equal shardings, so that caches can compare their identity."""
+        return None if sharding is None else self._interned.setdefault(sharding, sharding)
+
+    @cached_property
+    def decided(self) -> dict[Value, Sharding | None]:
+        """The sharding of each value of the prepared function in the program that is
+        partitioned."""
+        made, written = self.made, self.story.written
+        return {
+            value: self.intern(
+                found.sharding
+                if (found := made.get(value.name)) is not None and found.type == value.type
+                else written[value].sharding
+            )
+            for value in self.story.cells
+        }
+
+    def result_sharding(self, number: int) -> Sharding | None:
+        """Return the final sharding of a result of the function."""
+        return self.intern(self.function.result_shardings[number])
+
+    def explained_value(self, value: Value) -> ExplainedValue:
+        name, sharding = value_text(value), self.decided[value]
+        changes = self.changes_of(value.name)
+        propagated = changes[0].before if changes else sharding
+        return ExplainedValue(name, value, self.story.cells[value], sharding, propagated)
+
+    def changes_of(self, name: str) -> Sequence[ShardingChange]:
+        """Return the changes of a value or result by passes after propagation."""
+        return self.sharding_changes.get((self.name, name), ())
+
+    def explained_result(self, number: int) -> ExplainedValue:
+        """Return a result of the function; its value has the name of the result."""
+        type = self.story.function.body.returns[number].type
+        name = f"{RESULT_PREFIX}{number}"
+        sharding, changes = self.result_sharding(number), self.changes_of(name)
+        propagated = changes[0].before if changes else sharding
+        return ExplainedValue(name, Value(type, name), -1 - number, sharding, propagated)
 
     @cached_property
     def impassable(self) -> dict[int, list[Op]]:

@@ -14,6 +14,7 @@ from shardir.passes.explain.history import FunctionHistory, SourceLocations, val
 from shardir.passes.explain.propagated_program import (
     Program,
     PropagatedProgram,
+    pipeline_of,
     propagate_with_history,
 )
 from shardir.passes.explain.reports import Annotation, Dependence, OrderSensitivity
@@ -22,22 +23,31 @@ from shardir.passes.propagation.propagate import Propagate
 
 
 def order_sensitive(
-    program: Program, *, propagate: Propagate | None = None, places: SourceLocations | None = None
+    program: Program,
+    *,
+    propagate: Propagate | None = None,
+    places: SourceLocations | None = None,
+    pipeline: str | None = None,
 ) -> OrderSensitivity:
-    """Return the values whose sharding differs between the worklist orders `lifo` and `fifo`."""
-    chosen = propagate or Propagate()
-    return order_sensitivity_of(propagate_with_history(program, chosen, places), chosen)
+    """Return the values whose sharding differs between the worklist orders `lifo` and `fifo`.
+
+    `pipeline` and `propagate` are those of `explain`.
+    """
+    chosen = pipeline_of(program, pipeline, propagate)
+    return order_sensitivity_of(propagate_with_history(program, chosen, places))
 
 
-def order_sensitivity_of(run: PropagatedProgram, propagate: Propagate) -> OrderSensitivity:
+def order_sensitivity_of(run: PropagatedProgram) -> OrderSensitivity:
     """Return the values of a program whose sharding differs in the other worklist order."""
+    propagate = run.pipeline.propagate
     is_lifo = propagate.order == "lifo"
     changed = replace(propagate, order="fifo" if is_lifo else "lifo")
     # A record of the other order is needed for the origins of differing shardings only.
     if not run.histories or not changes(run.propagated, changed(run.module)):
         return OrderSensitivity(())
     places = next(iter(run.histories.values())).places
-    other = propagate_with_history(run.module, changed, places)
+    pipeline = replace(run.pipeline, preparing=(), propagate=changed)
+    other = propagate_with_history(run.module, pipeline, places)
     lifo, fifo = (run, other) if is_lifo else (other, run)
     return OrderSensitivity(tuple(
         row
@@ -48,7 +58,7 @@ def order_sensitivity_of(run: PropagatedProgram, propagate: Propagate) -> OrderS
 
 def _differences(lifo: FunctionHistory, fifo: FunctionHistory) -> Iterator[Dependence]:
     for name, value in lifo.made.items():
-        other = fifo.made[name]
+        other = fifo.made.get(name, value)
         if value.sharding == other.sharding:
             continue
         behind = (
@@ -68,6 +78,8 @@ def _responsible_annotations(
     history: FunctionHistory, name: str, mine: Sharding | None, other: Sharding | None
 ) -> Iterator[Annotation]:
     """Yield the annotations of the axes of a value in dimensions that differ."""
+    if name not in history.values:
+        return  # A pass after propagation has made the value.
     cell = history.story.cells[history.values[name]]
     for dim, cut in enumerate(mine.dims if mine else ()):
         if other is None or cut != other.dims[dim]:

@@ -3,17 +3,28 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from shardir.errors import ShardirError, suggest_name
+from shardir.errors import PartitionError, ShardirError, suggest_name
 from shardir.ir.module import Module
-from shardir.passes.explain.history import FunctionHistory, SourceLocations
+from shardir.passes.explain.explained_pipeline import ExplainedPipeline
+from shardir.passes.explain.history import (
+    RESULT_PREFIX,
+    FunctionHistory,
+    ShardingChange,
+    SourceLocations,
+)
+from shardir.passes.pipeline import DEFAULT_PIPELINE, Pass, Pipeline
 from shardir.passes.propagation.propagate import Propagate
+from shardir.passes.rewriting import all_values
 
 
 class HasModule(Protocol):
-    """A lowered function: a traced program and the locations in its source."""
+    """A lowered function: a traced program, and the pipeline with which it is compiled."""
 
     @property
     def module(self) -> Module: ...
+
+    @property
+    def pipeline(self) -> str: ...
 
 
 Program = Module | HasModule
@@ -25,10 +36,13 @@ class ExplainError(ShardirError, ValueError):
 
 @dataclass(frozen=True)
 class PropagatedProgram:
-    """A module, the propagated module, and the history of each function."""
+    """A module before propagation and after it, the module with the decided shardings, and the
+    history of each function."""
 
+    pipeline: ExplainedPipeline
     module: Module
     propagated: Module
+    decided: Module
     histories: dict[str, FunctionHistory]
 
     def history(self, function: str | None = None) -> FunctionHistory:
@@ -59,18 +73,76 @@ def module_of(program: Program) -> Module:
     return module
 
 
+def pipeline_of(
+    program: Program, pipeline: str | None = None, propagate: Propagate | None = None
+) -> ExplainedPipeline:
+    """Return the pipeline that is explained.
+
+    By default it is the one with which a lowered function is compiled, and the default pipeline of
+    a module. `propagate` replaces its propagation pass.
+    """
+    own = DEFAULT_PIPELINE if isinstance(program, Module) else program.pipeline
+    return ExplainedPipeline.divide(own if pipeline is None else pipeline, propagate)
+
+
 def propagate_with_history(
-    program: Program, propagate: Propagate | None, places: SourceLocations | None
+    program: Program, pipeline: ExplainedPipeline, places: SourceLocations | None
 ) -> PropagatedProgram:
-    """Propagate once, with a record."""
-    module = module_of(program)
-    propagated, record = (propagate or Propagate()).run_recorded(module)
+    """Propagate once with a record, and run the passes that decide shardings afterwards.
+
+    These do not run if the program cannot be partitioned.
+    """
+    module = Pipeline(pipeline.preparing)(module_of(program))
+    propagated, record = pipeline.propagate.run_recorded(module)
+    changes: dict[tuple[str, str], list[ShardingChange]] = {}
+
+    def observe(step: Pass, before: Module, after: Module, seconds: float) -> None:
+        note_changes(changes, step, before, after)
+
+    try:
+        decided = Pipeline(pipeline.deciding)(propagated, observe)
+    except PartitionError:
+        if not pipeline.deciding:
+            raise
+        return propagate_with_history(program, pipeline.without_deciding, places)
     locations = places if places is not None else getattr(program, "user_locations", {})
     return PropagatedProgram(
+        pipeline,
         module,
         propagated,
+        decided,
         {
-            name: FunctionHistory(propagated, story, locations)
+            name: FunctionHistory(decided, story, locations, pipeline.reshard, changes)
             for name, story in record.histories.items()
         },
     )
+
+
+def note_changes(
+    changes: dict[tuple[str, str], list[ShardingChange]], step: Pass, before: Module, after: Module
+) -> None:
+    """Add the values whose axes a pass changed, by function and name."""
+    old = {function.name: function for function in before.functions}
+    for function in after.functions:
+        if function.name not in old or old[function.name] is function:
+            continue
+        values = {value.name: value for value in all_values(old[function.name].body)}
+        reasons = {value: op.why for op in function.body.walk() for value in op.results}
+        for value in all_values(function.body):
+            earlier = values.get(value.name)
+            if (
+                earlier is None
+                or earlier.type != value.type
+                or (earlier.sharding and earlier.sharding.axes)
+                == (value.sharding and value.sharding.axes)
+            ):
+                continue
+            changes.setdefault((function.name, value.name), []).append(
+                ShardingChange(step.name, earlier.sharding, value.sharding, reasons.get(value, ""))
+            )
+        stated = (old[function.name].result_shardings, function.result_shardings)
+        for number, (one, other) in enumerate(zip(*stated, strict=True)):
+            if (one and one.axes) != (other and other.axes):
+                changes.setdefault((function.name, f"{RESULT_PREFIX}{number}"), []).append(
+                    ShardingChange(step.name, one, other, "")
+                )

@@ -52,13 +52,22 @@ MAX_ROWS = 20
 @report_text.register
 def _(report: Explanation) -> str:
     lines = [_with_location(f"{report.value}: {report.type}", report.loc)]
-    if not report.chains:
+    if not report.chains and not report.revisions:
         lines += ["", "no axis shards it"]
     for chain in report.chains:
         lines += ["", *_chain(chain)]
+    for revision in report.revisions:
+        lines += ["", f"the pass {revision.by} changed it after propagation"]
+        lines += [f"  {revision.before}  ->  {revision.after}"]
+        lines += [f"  {revision.why}"] if revision.why else []
     for axis in dict.fromkeys(absence.axis for absence in report.absences):
         here = any(chain.axis == axis for chain in report.chains)
-        lines += ["", f"{axis} could also shard" if here else f"{axis} does not shard it"]
+        absent = (
+            f"propagation does not shard it over {axis}"
+            if report.revisions
+            else f"{axis} does not shard it"
+        )
+        lines += ["", f"{axis} could also shard" if here else absent]
         about = (absence for absence in report.absences if absence.axis == axis)
         lines += (line for absence in about for line in _absence(absence))
     return "\n".join(lines)

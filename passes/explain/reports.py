@@ -112,9 +112,24 @@ class Absence:
     far: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A change of the sharding of a value by the pass `by`, after propagation; shardings are shown
+    as types."""
+
+    by: str
+    before: str
+    after: str
+    why: str
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation(Report):
-    """Explanation of the sharding of a value."""
+    """Explanation of the sharding of a value, or of a result of the function.
+
+    `type` shows the sharding with which the program is partitioned. `revisions` are the changes
+    that passes after propagation have made; `chains` are the origin of the other axes.
+    """
 
     value: str
     type: str
@@ -122,6 +137,7 @@ class Explanation(Report):
     loc: Loc | None
     chains: tuple[Chain, ...]
     absences: tuple[Absence, ...]
+    revisions: tuple[Revision, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +165,12 @@ class Verdict(Enum):
     EARLIER_LOOP = "earlier factor"
     FIRST = "arrived first"
     FOLLOWED = "larger of two"
+    CHEAPER = "fewer bytes"
+    EQUAL = "as many bytes"
+    FEWER = "fewer collectives"
+    LESS_WORK = "less computation"
+    NOT_TRIED = "not tried"
+    LATER_PASS = "a later pass"
     MAJORITY = "more data has this sharding"
 
 

@@ -6,15 +6,16 @@ it.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from shardir import ops
 from shardir.ir.module import Value
 from shardir.ir.sharding import Sharding
 from shardir.op_rules.custom_rules import rules_in_force
-from shardir.passes.explain.history import FunctionHistory
+from shardir.passes.explain.history import RESULT_PREFIX, FunctionHistory
 from shardir.passes.explain.propagated_program import PropagatedProgram
 from shardir.passes.explain.reports import Annotation, Subject
-from shardir.passes.explain.what_if import RESULT_PREFIX, changes, remove_annotation
+from shardir.passes.explain.what_if import changes, remove_annotation
 from shardir.passes.propagation.finish import BoundaryKind
 from shardir.passes.propagation.propagate import Propagate, initial_state
 from shardir.passes.propagation.propagation_network import StepperTable
@@ -24,8 +25,10 @@ from shardir.passes.propagation.step import NO_SHARDING, ShardingTable
 from shardir.passes.rewriting import all_values
 
 
-def unused_annotations(session: PropagatedProgram, propagate: Propagate) -> Iterator[Annotation]:
+def unused_annotations(session: PropagatedProgram) -> Iterator[Annotation]:
     """Yield the annotations without which all shardings would be the same."""
+    # Whether an annotation closes dimensions is no effect by itself.
+    propagate = replace(session.pipeline.propagate, leave_open=False)
     for history in session.histories.values():
         trial = trial_without_annotations(session, propagate, history)
         for said in stated_annotations(history):

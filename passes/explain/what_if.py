@@ -9,18 +9,22 @@ from shardir.ir.builder import substitute
 from shardir.ir.module import Function, Module, Value
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
-from shardir.passes.explain.history import value_text
-from shardir.passes.explain.propagated_program import ExplainError, Program, module_of
+from shardir.passes.explain.explained_pipeline import ExplainedPipeline
+from shardir.passes.explain.history import RESULT_PREFIX, value_text
+from shardir.passes.explain.propagated_program import (
+    ExplainError,
+    Program,
+    module_of,
+    pipeline_of,
+)
 from shardir.passes.explain.reports import Change, Difference, Traffic
-from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
+from shardir.passes.pipeline import Pipeline
 from shardir.passes.propagation.propagate import Propagate
 from shardir.passes.rewriting import all_values
 from shardir.text.decimal_text import parse_natural_number
 from shardir.text.literals import format_name
 from shardir.text.parser import parse
 from shardir.text.printer import Printer, print_mesh
-
-RESULT_PREFIX = "result "
 
 
 def what_if(
@@ -30,13 +34,14 @@ def what_if(
     without: Sequence[str] = (),
     function: str | None = None,
     propagate: Propagate | None = None,
+    pipeline: str | None = None,
 ) -> Difference:
     """Return the changes that other annotations would cause.
 
     `annotations` are written as in the text of the program, `%w: f32[128, 256@model]`, or `result
     0: f32[64@data]`; they replace existing ones. `without` names values (`%w`) and results whose
-    annotations are removed. Raises `ExplainError` for an unknown value, `ParseError` for an
-    annotation that cannot be parsed.
+    annotations are removed. `pipeline` and `propagate` are those of `explain`. Raises
+    `ExplainError` for an unknown value, `ParseError` for an annotation that cannot be parsed.
     """
     module = module_of(program)
     if isinstance(annotations, str) or isinstance(without, str):
@@ -47,7 +52,7 @@ def what_if(
     for name in without:
         changed = remove_annotation(changed, name, function)
     edits = (*annotations, *(f"without {name}" for name in without))
-    return difference(module, changed, edits, propagate or Propagate())
+    return difference(module, changed, edits, pipeline_of(program, pipeline, propagate))
 
 
 def add_annotation(module: Module, text: str, function: str | None = None) -> Module:
@@ -143,11 +148,11 @@ def _check(name: str, has: TensorType, said: TensorType | None) -> None:
 
 
 def difference(
-    before: Module, after: Module, edits: Sequence[str], propagate: Propagate
+    before: Module, after: Module, edits: Sequence[str], pipeline: ExplainedPipeline
 ) -> Difference:
     """Return the values with different shardings, and the communication of both programs."""
-    old, new = propagate(before), propagate(after)
-    paid = communication_totals(before, propagate), communication_totals(after, propagate)
+    old, new = pipeline.decide(before), pipeline.decide(after)
+    paid = communication_totals(old, pipeline), communication_totals(new, pipeline)
     return Difference(tuple(edits), tuple(changes(old, new)), *paid)
 
 
@@ -158,7 +163,7 @@ def changes(old: Module, new: Module) -> list[Change]:
     for before, after in zip(old.functions, new.functions, strict=True):
         values = {value.name: value for value in all_values(after.body)}
         pairs = [(value_text(v), v.type, v.sharding, values[v.name].sharding)
-                 for v in all_values(before.body)]  # fmt: skip
+                 for v in all_values(before.body) if v.name in values]  # fmt: skip
         for i, value in enumerate(before.body.returns):
             pairs.append(
                 (
@@ -171,16 +176,15 @@ def changes(old: Module, new: Module) -> list[Change]:
         result += [
             Change(name, before.name, show_old(type, a), show_new(type, b))
             for name, type, a, b in pairs
-            if a != b
+            if a != b and (a and a.close()) != (b and b.close())
         ]
     return result
 
 
-def communication_totals(module: Module, propagate: Propagate) -> Traffic:
-    """Return the communication of a program after propagation and default partitioning."""
-    _, *rest = Pipeline.parse(DEFAULT_PIPELINE).passes
+def communication_totals(decided: Module, pipeline: ExplainedPipeline) -> Traffic:
+    """Return the communication of a program whose shardings are decided, after partitioning."""
     try:
-        program = Pipeline((replace(propagate, leave_open=True), *rest))(module)
+        program = Pipeline(pipeline.partitioning)(decided)
     except PartitionError as error:
         return Traffic((), str(error))
     return count_traffic(program)

@@ -6,7 +6,7 @@ line. Where XLA sends more, the report shows which constraint states the shardin
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
@@ -19,11 +19,10 @@ from shardir.ir.sharding import Sharding
 from shardir.passes.collectives.combine import CombineCollectives
 from shardir.passes.explain.communication import Communication, communication, tabulate
 from shardir.passes.explain.history import SourceLocations
-from shardir.passes.explain.propagated_program import ExplainError, module_of
+from shardir.passes.explain.propagated_program import ExplainError, Program, module_of, pipeline_of
 from shardir.passes.explain.reports import Report
 from shardir.passes.explain.xla_causes import XlaCause, find_xla_causes
-from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
-from shardir.passes.propagation.propagate import Propagate
+from shardir.passes.pipeline import Pipeline
 
 MAX_CONSTRAINTS = 3
 """The maximum number of constraints that are shown for a line."""
@@ -137,35 +136,33 @@ def xla_communication(module: HloModule, mesh: Mapping[str, int] | None = None) 
 
 
 def compare_with_xla(
-    module: HloModule, program: Module, *, places: SourceLocations | None = None
+    module: HloModule,
+    program: Program,
+    *,
+    places: SourceLocations | None = None,
+    pipeline: str | None = None,
 ) -> XlaComparison:
     """Compare XLA's module with our plan for the program that XLA received.
 
-    `places` are lines of the text of the program, for operations without a source line.
+    `places` are lines of the text of the program, for operations without a source line. `pipeline`
+    makes the plan; the default is that of `explain`.
     """
     mesh = next(mesh for mesh in module_of(program).meshes if not mesh.is_maximal)
     xla = xla_communication(module, mesh.sizes)
-    _, *rest = Pipeline.parse(DEFAULT_PIPELINE).passes
-    propagated = propagate_open(program)
-    partitioned = Pipeline(tuple(rest))(propagated)
+    steps = pipeline_of(program, pipeline)
+    decided = steps.decide(module_of(program))
+    partitioned = Pipeline(steps.partitioning)(decided)
     planned = communication(partitioned, places=places)
     combined = sum_collectives(communication(CombineCollectives()(partitioned)).rows)
-    return XlaComparison(xla, planned, combined, tuple(_compare_lines(xla, planned, propagated)))
-
-
-def propagate_open(program: Module) -> Module:
-    """Return a program after the propagation of the default pipeline, with open shardings."""
-    propagate = Pipeline.parse(DEFAULT_PIPELINE).passes[0]
-    assert isinstance(propagate, Propagate)
-    return replace(propagate, leave_open=True)(program)
+    return XlaComparison(xla, planned, combined, tuple(_compare_lines(xla, planned, decided)))
 
 
 def _compare_lines(
-    xla: XlaCommunication, planned: Communication, propagated: Module
+    xla: XlaCommunication, planned: Communication, decided: Module
 ) -> Sequence[LineComparison]:
     ours, theirs = _by_line(planned.rows), _by_line(xla.communication.rows)
     causes = dict(zip(xla.communication.rows, xla.causes, strict=True))
-    constraints = _constraints_by_line(propagated)
+    constraints = _constraints_by_line(decided)
     lines = []
     for line in dict.fromkeys([*theirs, *ours]):
         of_xla, of_plan = theirs.get(line, []), ours.get(line, [])

@@ -93,6 +93,11 @@ class Lowered:
         return self._plan.module
 
     @property
+    def pipeline(self) -> str:
+        """The passes with which the program is compiled, as text."""
+        return str(default_pipeline(self._plan))
+
+    @property
     def donated(self) -> Sequence[int]:
         """The positions of donated arguments among the leaves of all arguments."""
         return self._donated
@@ -143,8 +148,11 @@ class Lowered:
 
     @traceback_boundary
     def explain(self, value: str) -> "Explanation":
-        """Return the origin of each mesh axis of a value, and why other axes are absent; see
-        `as_text`.
+        """Return the origin of each mesh axis of a value, and why other axes are absent.
+
+        `value` is a name in `as_text()`, or a result of the function such as `result 0`. The
+        explanation, and those of the other methods, states the shardings with which the program is
+        compiled: it respects the keyword `passes` of `jit`, and the settings.
 
         Raises `ExplainError` when there is no value of this name.
         """
@@ -171,9 +179,7 @@ class Lowered:
         """
         from shardir.passes import explain  # For start-up time.
 
-        return explain.explain_collective(
-            self, collective, pipeline=str(default_pipeline(self._plan))
-        )
+        return explain.explain_collective(self, collective)
 
     @traceback_boundary
     def what_if(self, *annotations: str, without: Sequence[str] = ()) -> "Difference":
@@ -262,9 +268,8 @@ class Lowered:
     def _report_input(self) -> "ReportInput":
         from shardir.frontend.report.build import ReportInput  # For start-up time.
 
-        pipeline = str(default_pipeline(self._plan))
         lanes = {f"pipeline {i}": each.to_text() for i, each in enumerate(self.pipelines())}
-        return ReportInput(self.module, pipeline, places=self.user_locations, texts=lanes)
+        return ReportInput(self.module, self.pipeline, places=self.user_locations, texts=lanes)
 
     @traceback_boundary
     def emit(

@@ -11,8 +11,8 @@ from shardir.frontend.shardings.mesh import Mesh
 from shardir.hlo.parser import parse_hlo
 from shardir.ir.module import Module
 from shardir.passes.explain import compare_with_xla, xla_communication
-from shardir.passes.explain.propagated_program import HasModule
-from shardir.passes.explain.xla import XlaCommunication, XlaComparison, propagate_open
+from shardir.passes.explain.propagated_program import HasModule, pipeline_of
+from shardir.passes.explain.xla import XlaCommunication, XlaComparison
 from shardir.stablehlo.reader import read as read_stablehlo
 
 
@@ -70,7 +70,7 @@ def explain_xla(
     lowered = open_lowered(source, hlo) if compilations else None
     if lowered is None:
         return comparison
-    remedies = find_remedies(lowered, comparison, propagate_open(module), compilations)
+    remedies = find_remedies(lowered, comparison, pipeline_of(module).decide(module), compilations)
     return replace(
         comparison,
         is_compiled=True,

@@ -64,7 +64,8 @@ def test_the_propagation_can_be_chosen(file: str, capsys: pytest.CaptureFixture[
 
     assert run(file, "--passes", "cse") == 1
     assert capsys.readouterr().err == (
-        "error: only propagation is explained, not 'cse'; write propagate{...}\n"
+        "error: the pipeline 'cse' has no pass called 'propagate', so there are no decisions to "
+        "explain; extend the default pipeline, as in default,PASS\n"
     )
 
 

@@ -10,9 +10,10 @@ from shardir.ir.sharding import Axes, Axis, Sharding
 from shardir.ir.sub_axes import append_axis
 from shardir.passes.explain.axis_origins import origins_of
 from shardir.passes.explain.conflicts import conflicts_of
+from shardir.passes.explain.explained_pipeline import ExplainedPipeline
 from shardir.passes.explain.explanation import explanation
 from shardir.passes.explain.history import FunctionHistory
-from shardir.passes.explain.propagated_program import propagate_with_history
+from shardir.passes.explain.propagated_program import pipeline_of, propagate_with_history
 from shardir.passes.explain.sub_axes import difference_of_axes, overlaps_any
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.propagation.finish import sharding_axes
@@ -27,7 +28,9 @@ SEEDS = range(60)
 
 
 def histories(seed: int, level: str) -> list[FunctionHistory]:
-    explained = propagate_with_history(program(seed), Propagate(level=level), {})
+    explained = propagate_with_history(
+        program(seed), ExplainedPipeline((), Propagate(level=level), (), ()), {}
+    )
     return list(explained.histories.values())
 
 
@@ -59,7 +62,7 @@ def test_every_axis_comes_from_an_annotation(seed: int, level: str) -> None:
 def test_every_missing_axis_has_a_reason(seed: int, level: str) -> None:
     for history in histories(seed, level):
         for value, written in history.story.written.items():
-            explained = explanation(history, value)
+            explained = explanation(history, history.explained_value(value))
             mesh = history.mesh(written.sharding)
             used = list(written.sharding.used_axes()) if written.sharding else []
             free = [
@@ -75,7 +78,7 @@ def test_every_missing_axis_has_a_reason(seed: int, level: str) -> None:
 def test_an_axis_without_a_path_is_on_no_connected_value(seed: int) -> None:
     for history in histories(seed, "user-priority"):
         for value in history.story.written:
-            for absence in explanation(history, value).absences:
+            for absence in explanation(history, history.explained_value(value)).absences:
                 if absence.reason is RefusalReason.APART and not absence.op:
                     cell = history.story.cells[value]
                     near = connected_axes(history, cell, value.type.rank)
@@ -110,9 +113,9 @@ def axis_text(history: FunctionHistory, axis: Axis) -> str:
 def test_every_reshard_with_communication_has_a_conflict(seed: int) -> None:
     """A value is resharded only because of a conflict, or because an operation has no rule."""
     module = program(seed)
-    explained = propagate_with_history(module, None, {})
+    explained = propagate_with_history(module, pipeline_of(module), {})
     rows = [row for history in explained.histories.values() for row in conflicts_of(history)]
-    resharded = Pipeline.parse("reshard")(explained.propagated)
+    resharded = Pipeline.parse("reshard")(explained.decided)
     moves = [op for op in resharded.main.body.walk() if op.name == "reshard"]
     unruled = any(history.story.impassable for history in explained.histories.values())
     assert not rows or moves

@@ -2,14 +2,21 @@
 
 from collections.abc import Callable
 
+import pytest
+
+import shardir
+from shardir.errors import PipelineError
 from shardir.passes.explain import (
+    ExplainError,
     conflicts,
     coverage,
     explain,
+    explain_collective,
     order_sensitive,
     summarize,
     what_if,
 )
+from shardir.passes.explain.reports import Verdict
 from shardir.text.definition_locations import find_definition_locations
 from shardir.text.parser import parse
 from tests.passes.explain.programs import FRAGILE, LOOP, MLP, SORTED
@@ -233,3 +240,141 @@ communication: 32.0 KiB in 2 collectives
   all-gather  1 (16.0 KiB)
   all-reduce  1 (16.0 KiB)"""
     )
+
+
+CONFLICT = """
+mesh @m = [x=2, y=4]
+func @f(%a: f32[64@x, 8], %b: f32[64@y, 8]) -> (f32[64, 8]) {
+  %c = add(%a, %b) : f32[64, 8]
+  return %c
+}
+"""
+PROPAGATION_ONLY = "propagate,reshard,partition"
+
+
+def test_a_pass_after_propagation_is_the_cause() -> None:
+    assert (
+        explain_text(CONFLICT, explain, "%c")
+        == """\
+%c: f32[64@(x, y), 8@-]  f.ir:4
+
+the pass resolve-conflicts changed it after propagation
+  f32[64@-, 8@-]  ->  f32[64@(x, y), 8@-]
+  propagation leaves %c [-, -]; made [(x, y), -] instead, its operands send less
+
+propagation does not shard it over x
+  dimension 0: the tensors are sharded differently along this factor
+    %b at %c = add  f.ir:4
+    %a along x; %b along y
+
+propagation does not shard it over y
+  dimension 0: the tensors are sharded differently along this factor
+    %a at %c = add  f.ir:4
+    %a along x; %b along y"""
+    )
+
+
+def test_a_pass_after_propagation_causes_a_conflict() -> None:
+    assert (
+        explain_text(CONFLICT, conflicts)
+        == """\
+operation  factor             kept     given up  because       to receive
+%c = add   dimension 0 of %a  %c x, y  %b y      a later pass  all-slice + collective-permute, 256 B
+%c = add   dimension 0 of %a  %c x, y  %a x      a later pass  all-slice, 0 B
+
+%c = add  f.ir:4
+  resolve-conflicts: propagation leaves %c [-, -]; made [(x, y), -] instead, its operands send less
+  %b: argument %b: f32[64@y, 8]  f.ir:3
+
+%c = add  f.ir:4
+  resolve-conflicts: propagation leaves %c [-, -]; made [(x, y), -] instead, its operands send less
+  %a: argument %a: f32[64@x, 8]  f.ir:3"""
+    )
+
+
+def test_conflicts_of_another_pipeline_state_the_bytes_of_both_choices() -> None:
+    module, places = parse(CONFLICT), find_definition_locations(CONFLICT, "f.ir")
+    assert (
+        str(conflicts(module, pipeline=PROPAGATION_ONLY, places=places))
+        == """\
+operation  factor             kept  given up  because        to receive
+%c = add   dimension 0 of %a  %b y  %c -      fewer bytes    all-gather, 1.5 KiB
+%c = add   dimension 0 of %a  %b y  %a x      as many bytes  all-slice + collective-permute, 512 B
+
+%c = add  f.ir:4
+  each device receives 2.0 KiB, and would receive 2.5 KiB with dimension 0 of %a unsharded
+  %b: argument %b: f32[64@y, 8]  f.ir:3
+
+%c = add  f.ir:4
+  each device receives 2.0 KiB, and would receive as much with dimension 0 of %a sharded over x
+  %b: argument %b: f32[64@y, 8]  f.ir:3
+  %a: argument %a: f32[64@x, 8]  f.ir:3"""
+    )
+
+
+def test_a_result_of_the_function_is_explained() -> None:
+    assert (
+        explain_text(MLP, explain, "result 0")
+        == """\
+result 0: f32[64@-, 128@data]  f.ir:8
+
+data shards dimension 1
+  stated by argument %w2: f32[256, 128@data]  f.ir:7
+  %w2 -> %y       forwards through %y = dot          along 'o'                round 2  f.ir:13
+  %y -> result 0  forwards through result 0 of @mlp  along dimension 1 of %y  round 2  f.ir:8
+
+model does not shard it
+  no factor connects the value with the dimensions it shards"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("result 1", "@mlp has no result 1; its results are 0 to 0"),
+        ("result x", "@mlp has no result x; its results are 0 to 0"),
+    ],
+)
+def test_unknown_results_are_refused(name: str, message: str) -> None:
+    with pytest.raises(ExplainError) as error:
+        explain(parse(MLP), name)
+    assert str(error.value) == message
+
+
+def test_a_pipeline_without_propagation_is_refused() -> None:
+    with pytest.raises(PipelineError) as error:
+        conflicts(parse(MLP), pipeline="cse")
+    assert str(error.value) == (
+        "the pipeline 'cse' has no pass called 'propagate', so there are no decisions to explain; "
+        "extend the default pipeline, as in default,PASS"
+    )
+
+
+def test_a_collective_needs_a_pipeline_that_partitions() -> None:
+    with pytest.raises(PipelineError) as error:
+        explain_collective(parse(MLP), "%y", pipeline="propagate,reshard")
+    assert str(error.value) == (
+        "the pipeline 'propagate,reshard' does not partition the program, so it has no "
+        "collectives; add the pass partition"
+    )
+
+
+def test_a_lowered_function_is_explained_with_its_own_pipeline() -> None:
+    mesh = shardir.make_mesh((2, 4), ("x", "y"))
+    a, b = (
+        shardir.ShapeDtypeStruct(
+            (64, 8), "float32", sharding=shardir.NamedSharding(mesh, shardir.PartitionSpec(axis))
+        )
+        for axis in ("x", "y")
+    )
+    lowered = shardir.jit(lambda a, b: a + b).lower(a, b)
+    assert lowered.explain("result 0").type == "f32[64@(x, y), 8@-]"
+    other = lowered.with_passes(PROPAGATION_ONLY)
+    assert other.pipeline == PROPAGATION_ONLY
+    assert other.explain("result 0").type == "f32[64@-, 8@-]"
+    assert explain(other, "result 0").type == "f32[64@-, 8@-]"
+    assert [row.verdict for row in other.conflicts().rows] == [Verdict.CHEAPER, Verdict.EQUAL]
+    with shardir.config(passes=PROPAGATION_ONLY):
+        assert shardir.jit(lambda a, b: a * b).lower(a, b).explain("result 0").type == (
+            "f32[64@-, 8@-]"
+        )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from shardir.passes.explain.explained_pipeline import ExplainedPipeline
 from shardir.passes.explain.propagated_program import propagate_with_history
 from shardir.passes.explain.unused_annotations import (
     is_unused,
@@ -21,7 +22,9 @@ PLAIN = Options(size=14, priorities=False, groups=False, manual=False)
 @pytest.mark.parametrize("seed", range(40))
 def test_replay_finds_the_same_unused_annotations_as_propagation(seed: int) -> None:
     propagate = Propagate(level=LEVELS[seed % 4])
-    propagated = propagate_with_history(program(f"idle {seed}", PLAIN), propagate, {})
+    propagated = propagate_with_history(
+        program(f"idle {seed}", PLAIN), ExplainedPipeline((), propagate, (), ()), {}
+    )
     for history in propagated.histories.values():
         trial = trial_without_annotations(propagated, propagate, history)
         assert trial is not None
@@ -35,7 +38,9 @@ def test_replay_finds_the_same_unused_annotations_as_propagation(seed: int) -> N
 @pytest.mark.parametrize("seed", range(20))
 def test_replay_starts_from_the_propagated_shardings(seed: int) -> None:
     propagate = Propagate(level=LEVELS[seed % 4])
-    propagated = propagate_with_history(program(f"idle {seed}", PLAIN), propagate, {})
+    propagated = propagate_with_history(
+        program(f"idle {seed}", PLAIN), ExplainedPipeline((), propagate, (), ()), {}
+    )
     for history in propagated.histories.values():
         trial = trial_without_annotations(propagated, propagate, history)
         assert trial is not None
@@ -49,14 +54,16 @@ def test_replay_starts_from_the_propagated_shardings(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_propagation_runs_again_where_replay_is_impossible(seed: int) -> None:
     propagate = Propagate()
-    propagated = propagate_with_history(program(f"any {seed}", Options(size=6)), propagate, {})
+    propagated = propagate_with_history(
+        program(f"any {seed}", Options(size=6)), ExplainedPipeline((), propagate, (), ()), {}
+    )
     expected = [
         annotation
         for history in propagated.histories.values()
         for annotation in map(history.annotation, stated_annotations(history))
         if is_unused(propagated, propagate, annotation)
     ]
-    assert list(unused_annotations(propagated, propagate)) == expected
+    assert list(unused_annotations(propagated)) == expected
 
 
 def test_annotation_of_a_copied_constant_is_used() -> None:
@@ -70,10 +77,10 @@ def test_annotation_of_a_copied_constant_is_used() -> None:
           return %v, %w
         }""")
     propagate = Propagate()
-    propagated = propagate_with_history(module, propagate, {})
+    propagated = propagate_with_history(module, ExplainedPipeline((), propagate, (), ()), {})
     (history,) = propagated.histories.values()
     trial = trial_without_annotations(propagated, propagate, history)
     assert trial is not None
     (statement,) = stated_annotations(history)
     assert trial.is_idle(statement) is None
-    assert list(unused_annotations(propagated, propagate)) == []
+    assert list(unused_annotations(propagated)) == []
