@@ -67,7 +67,11 @@ def build_report(given: ReportInput) -> ReportData:
     notes: list[str] = []
     tables = ReportTables(given.sources)
     recorder = StageRecorder(given.module)
-    parted = _run(given.pipeline, given.module, recorder, notes)
+    run = _propagate(given, recorder, notes)
+    if run is None:
+        parted = _run(given.pipeline, given.module, recorder, notes)
+    else:
+        parted = _run(str(Pipeline(run.pipeline.partitioning)), run.decided, recorder, notes)
     device_program = parted if parted is not None else recorder.stages[-1].module
     stages = list(recorder.stages)
     if given.backend_pipeline:
@@ -75,7 +79,6 @@ def build_report(given: ReportInput) -> ReportData:
         _run(given.backend_pipeline, device_program, last, notes)
         stages += last.stages[1:]
 
-    run = _propagate(given, notes)
     histories = list(run.histories.values()) if run else []
     values = ValueTables(tables)
     value_records = tuple(
@@ -153,11 +156,15 @@ def _is_backend_pipeline(pipeline: str) -> bool:
     return "propagate" not in [step.name for step in Pipeline.parse(pipeline).passes]
 
 
-def _propagate(given: ReportInput, notes: list[str]) -> PropagatedProgram | None:
+def _propagate(
+    given: ReportInput, recorder: StageRecorder, notes: list[str]
+) -> PropagatedProgram | None:
     """Return the recorded propagation, `None` for a program without shardings."""
+    stages = list(recorder.stages)
     try:
         pipeline = ExplainedPipeline.divide(given.pipeline)
-        return propagate_with_history(given.module, pipeline, given.places)
+        return propagate_with_history(given.module, pipeline, given.places, recorder.observe)
     except ShardirError as error:
         notes.append(f"shardings are not explained: {error}")
+        recorder.stages[:] = stages
         return None

@@ -109,6 +109,11 @@ def _paused_garbage_collection() -> Iterator[None]:
         yield
     finally:
         if is_enabled:
+            if not gc.get_freeze_count():
+                # Both move all objects to the oldest generation, so that the next allocation does
+                # not start a search among those of the report.
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

@@ -1,6 +1,7 @@
 """The propagation histories of a module or a lowered function."""
 
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Protocol
 
 from shardir.errors import PartitionError, ShardirError, suggest_name
@@ -12,7 +13,7 @@ from shardir.passes.explain.history import (
     ShardingChange,
     SourceLocations,
 )
-from shardir.passes.pipeline import DEFAULT_PIPELINE, Pass, Pipeline
+from shardir.passes.pipeline import DEFAULT_PIPELINE, Pass, PassObserver, Pipeline
 from shardir.passes.propagation.propagate import Propagate
 from shardir.passes.rewriting import all_values
 
@@ -86,18 +87,26 @@ def pipeline_of(
 
 
 def propagate_with_history(
-    program: Program, pipeline: ExplainedPipeline, places: SourceLocations | None
+    program: Program,
+    pipeline: ExplainedPipeline,
+    places: SourceLocations | None,
+    watch: PassObserver | None = None,
 ) -> PropagatedProgram:
     """Propagate once with a record, and run the passes that decide shardings afterwards.
 
-    These do not run if the program cannot be partitioned.
+    These do not run if the program cannot be partitioned. `watch` observes the passes.
     """
-    module = Pipeline(pipeline.preparing)(module_of(program))
+    module = Pipeline(pipeline.preparing)(module_of(program), watch)
+    start = perf_counter()
     propagated, record = pipeline.propagate.run_recorded(module)
+    if watch is not None:
+        watch(pipeline.propagate, module, propagated, perf_counter() - start)
     changes: dict[tuple[str, str], list[ShardingChange]] = {}
 
     def observe(step: Pass, before: Module, after: Module, seconds: float) -> None:
         note_changes(changes, step, before, after)
+        if watch is not None:
+            watch(step, before, after, seconds)
 
     try:
         decided = Pipeline(pipeline.deciding)(propagated, observe)
