@@ -23,7 +23,11 @@ Progress = Callable[[int, Evaluation | None], None]
 
 
 class AssignmentSearch:
-    """Searches from given assignments; `best` is the best evaluation so far."""
+    """Searches from given assignments; `best` is the best evaluation so far.
+
+    `least_improvement` is the relative improvement from which on a move is accepted, and
+    `most_starts` the number of given assignments that are improved, the best ones first.
+    """
 
     def __init__(
         self,
@@ -32,10 +36,14 @@ class AssignmentSearch:
         memory_limit: int | None,
         most_evaluations: int,
         progress: Progress | None = None,
+        *,
+        least_improvement: float = 0.0,
+        most_starts: int | None = None,
     ) -> None:
         self.evaluator, self.reader = evaluator, reader
         self.memory_limit, self.most_evaluations = memory_limit, most_evaluations
         self.progress = progress
+        self.least_improvement, self.most_starts = least_improvement, most_starts
         self.best: Evaluation | None = None
         self.best_assignment = Assignment()
 
@@ -46,7 +54,7 @@ class AssignmentSearch:
             found = self._evaluate(start)
             if found is not None:
                 ranked.append((self._key(found), number, start))
-        for _, _, start in sorted(ranked):
+        for _, _, start in sorted(ranked)[: self.most_starts]:
             self._improve(start)
             if self._is_exhausted:
                 break
@@ -104,7 +112,11 @@ class AssignmentSearch:
             found = self._evaluate(move)
             rank = None if found is None else self._rank(now, found)
             stale[name] = float("inf") if rank is None else rank[0]
-            if rank is not None and rank < (0.0,) and (best is None or rank < best[0]):
+            if (
+                rank is not None
+                and rank < (-self.least_improvement,)
+                and (best is None or rank < best[0])
+            ):
                 best = rank, move
             if best is not None and expected != float("-inf"):
                 left -= 1

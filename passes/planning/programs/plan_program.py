@@ -46,6 +46,10 @@ from shardir.passes.simulation.simulate import FUSION_PIPELINE
 MOST_EVALUATIONS = 400
 """The number of shardings that a search evaluates at most."""
 
+FOLDED_LEAST_IMPROVEMENT = 0.002
+"""The relative improvement from which on a search with fewer layers accepts a move; its evaluations
+take longer than those of small programs."""
+
 REPLICATED, DATA_PARALLEL, ANNOTATED = "replicated", "data parallel", "annotated"
 
 
@@ -200,6 +204,7 @@ def _search(
     params = request.module.main.body.params
     pairs = find_state_pairs(request.module.main.body)
     decisions = _decisions(request)
+    is_folded = isinstance(evaluator, ExtrapolatingEvaluator)
     fixed = request.fixed or (None,) * len(params)
     count = len(params) if request.count is None else request.count
     reader = AssignmentReader(params, decisions, request.mesh, fixed, count)
@@ -207,7 +212,13 @@ def _search(
     batch_groups = find_batch_groups(find_batch(request, pairs), decisions)
     starts = list(group_starts(batch_groups, axes))
     search = AssignmentSearch(
-        evaluator, reader, request.memory_limit, request.most_evaluations, progress
+        evaluator,
+        reader,
+        request.memory_limit,
+        request.most_evaluations,
+        progress,
+        least_improvement=FOLDED_LEAST_IMPROVEMENT if is_folded else 0.0,
+        most_starts=1 if is_folded else None,
     )
     best = search.run(starts)
     candidates: dict[str, ArgumentAxes] = {REPLICATED: reader.axes_of(Assignment())}

@@ -44,7 +44,7 @@ def abstract_mesh(*shape: int) -> Any:
     return sd.make_mesh(shape, names, devices=virtual_devices(int(np.prod(shape))))
 
 
-@pytest.mark.parametrize("shape", [(4,), (2, 2)])
+@pytest.mark.parametrize("shape", [(4,), pytest.param((2, 2), marks=pytest.mark.long)])
 def test_planned_programs_compute_the_same_numbers(shape: tuple[int, ...]) -> None:
     args = arguments(layers=2)
     plan = sd.plan(step, args, mesh_of(*shape), evaluations=60)

@@ -1,0 +1,65 @@
+"""Programs with fewer layers are those that the function gives for fewer layers."""
+
+import re
+from typing import Any
+
+import pytest
+
+import shardir as sd
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Module
+from shardir.nn import relu
+from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
+from shardir.passes.planning.programs import extrapolation
+from shardir.passes.planning.programs.fold_layers import LayerFolder
+from shardir.passes.planning.programs.plan_program import PlanningRequest, plan_program
+from shardir.text.printer import print_module
+
+
+def loss(params: Any, x: Any) -> Any:
+    for layer in params["layers"]:
+        x = x + relu(x @ layer["up"]) @ layer["down"]
+    return ((x @ params["head"]) ** 2).sum()
+
+
+def step(params: Any, x: Any) -> Any:
+    return sd.tree.map(lambda p, g: p - 0.1 * g, params, sd.grad(loss)(params, x))
+
+
+def trace(layers: int) -> Module:
+    def struct(*shape: int) -> Any:
+        return sd.ShapeDtypeStruct(shape, "float32")
+
+    layer = {"up": struct(16, 64), "down": struct(64, 16)}
+    params = {"layers": [dict(layer) for _ in range(layers)], "head": struct(16, 8)}
+    module: Module = sd.jit(step).lower(params, struct(32, 16)).module
+    return module
+
+
+def without_names(module: Module) -> list[str]:
+    return sorted(re.sub(r"%[\w.]+", "%", line) for line in print_module(module).splitlines())
+
+
+@pytest.mark.parametrize("kept", [2, 3])
+def test_a_folded_program_is_that_of_fewer_layers(kept: int) -> None:
+    folded = LayerFolder(trace(8)).fold(kept)
+    assert folded is not None
+    assert without_names(folded.module) == without_names(trace(kept))
+
+
+def test_programs_without_layers_are_not_folded() -> None:
+    module: Module = sd.jit(lambda x: x @ x.T).lower(sd.ShapeDtypeStruct((4, 8), "float32")).module
+    assert LayerFolder(module).fold(2) is None
+
+
+def test_the_costs_of_all_layers_are_those_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extrapolation, "LEAST_OPERATIONS", 10)
+    mesh = Mesh("mesh", (("x", 4),))
+    request = PlanningRequest(trace(8), mesh, Pipeline.parse(DEFAULT_PIPELINE), most_evaluations=10)
+    plan = plan_program(request)
+    assert plan.is_extrapolated
+    whole, few = plan.chosen, plan.searched
+    assert (whole.flops, whole.bytes_sent, whole.collective_count) == (
+        few.flops, few.bytes_sent, few.collective_count,
+    )  # fmt: skip
+    assert len(whole.arguments) == 8 * 2 + 2
