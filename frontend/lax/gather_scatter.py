@@ -17,7 +17,7 @@ from shardir.frontend.numpy.indexing.getitem import fill_value_of
 from shardir.frontend.numpy.indexing.updates import convert_lossless
 from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_tracer, broadcast, constant, splat
+from shardir.frontend.tracing.operands import as_tracer, broadcast, constant, splat, widen_indices
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.operation import Symbol
@@ -136,7 +136,8 @@ def gather(
     signed integer), or is clamped. The derivative flows to elements of clamped windows only in mode
     "clip", not in mode "promise_in_bounds", the default.
     """
-    x, indices = as_tracer(operand), as_tracer(start_indices)
+    x = as_tracer(operand)
+    indices = widen_indices(as_tracer(start_indices), max(x.shape, default=0))
     chosen = GatherScatterMode.from_any("promise_in_bounds" if mode is None else mode)
     numbers = GatherDimensionNumbers(*map(_as_int_tuple, dimension_numbers))
     sizes = _as_int_tuple(slice_sizes)
@@ -186,7 +187,8 @@ def _define_scatter(name: str, op: str, meaning: str) -> UserFunction:
         unique_indices: bool = False,
         mode: Any = None,
     ) -> Tracer:
-        x, indices = as_tracer(operand), as_tracer(scatter_indices)
+        x = as_tracer(operand)
+        indices = widen_indices(as_tracer(scatter_indices), max(x.shape, default=0))
         new = convert_lossless(x, updates)
         numbers = ScatterDimensionNumbers(*map(_as_int_tuple, dimension_numbers))
         return emit(

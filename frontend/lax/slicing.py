@@ -15,7 +15,7 @@ from shardir.frontend.numpy.indexing.updates import convert_lossless
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import replace_dim_size
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_tracer, splat
+from shardir.frontend.tracing.operands import as_tracer, splat, widen_indices
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import INTEGERS, TensorType
@@ -111,7 +111,8 @@ def _dynamic_starts(indices: ArrayLike, shape: Sequence[int], what: str) -> list
             raise OperationTypeError(
                 with_location(f"{what} starts at integers of rank 0, got {tracer.value.type}")
             )
-        found.append(tracer)
+        # Constant starts of other dimensions adopt the type of this one.
+        found.append(widen_indices(tracer, max(shape)))
     traced = [x for x in found if isinstance(x, Tracer)]
     sizes = [n for x, n in zip(found, shape, strict=True) if isinstance(x, Tracer)]
     wrapped_starts = iter(wrap_negative_indices(traced, sizes))

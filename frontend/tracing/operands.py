@@ -239,6 +239,11 @@ def as_indices(x: Tracer) -> Tracer:
     return convert(x, canonical_dtype("i64"))
 
 
+def widen_indices(x: Tracer, size: int) -> Tracer:
+    """Return integers in a type that represents `size`: their own, or the default integer type."""
+    return x if size <= DTYPE_INFO[x.value.type.dtype].max_integer else as_indices(x)
+
+
 def reshape(x: Tracer, shape: Sequence[int]) -> Tracer:
     """Return `x` with another shape of the same size, or `x` itself if it has that shape
     already."""

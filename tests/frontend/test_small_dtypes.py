@@ -11,6 +11,7 @@ import shardir as sd
 import shardir.numpy as snp
 from shardir import lax
 from shardir.errors import OperationTypeError
+from shardir.frontend.errors import IndexingError
 from shardir.interpret.interpreter import evaluate
 from shardir.ir.builder import Builder
 from shardir.ir.dtypes import (
@@ -277,3 +278,32 @@ def test_maxima_of_segments_and_windows_of_small_integers(dtype: str) -> None:
     assert np.asarray(least).astype(int).tolist() == [0, high, 0]
     rounded = snp.round(snp.array([0, 1], dtype), -2)
     assert np.asarray(rounded).astype(int).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int4"])
+def test_indices_of_narrow_types_address_long_dimensions(dtype: str) -> None:
+    x, five = snp.arange(300), snp.array([5], dtype)
+    last = snp.array([-1], dtype) if dtype != "uint8" else 299
+
+    assert snp.take(x, last, mode="wrap").ravel().tolist() == [299]
+    assert snp.take(x, five, mode="clip").tolist() == [5]
+    assert [int(i[0]) for i in snp.unravel_index(five, (30, 30))] == [0, 5]
+    assert snp.ravel_multi_index((five, five), (30, 30)).tolist() == [155]
+    table = snp.arange(600).reshape(2, 300)
+    assert lax.dynamic_slice(table, (five[0], 290), (1, 2)).tolist() == [[590, 591]]
+    numbers = lax.GatherDimensionNumbers((1,), (), (0,))
+    assert lax.gather(x, five[:, None], numbers, (2,), mode="clip").tolist() == [[5, 6]]
+    added = lax.scatter_add(
+        x, five[:, None], snp.ones((1, 1), "int32"), lax.ScatterDimensionNumbers((1,), (), (0,))
+    )
+    assert added[4:7].tolist() == [4, 6, 6]
+
+
+def test_indices_that_no_integer_type_represents_are_refused() -> None:
+    message = (
+        "unravel_index computes indices of an array of 10000000000 elements, which do not fit into "
+        "int32; shardir.enable_x64() allows int64"
+    )
+    with pytest.raises(IndexingError) as caught:
+        snp.unravel_index(snp.array([5]), (100_000, 100_000))
+    assert str(caught.value).partition("\n")[0] == message

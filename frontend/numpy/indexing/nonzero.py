@@ -35,9 +35,10 @@ from shardir.frontend.numpy.tracer_helpers.inspection import tensor_type_of
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_indices, as_tracer, reshape
+from shardir.frontend.tracing.operands import as_indices, as_tracer, convert, reshape
 from shardir.frontend.tracing.promotion import canonical_dtype
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.types import INTEGERS, NUMPY_DTYPES, NumpyArray, TensorType
 
 NATIVE_NONZERO_MIN_ELEMENTS = 1 << 11
@@ -201,20 +202,43 @@ def _as_index_vector(arg: Any) -> Any:
 def unravel_index(indices: ArrayLike, shape: ShapeLike) -> Any:
     """Convert flat indices into an array of `shape` to one index array per dimension.
 
-    Negative indices count from the end; indices out of range are clamped.
+    Negative indices count from the end; indices out of range are clamped. The results have the
+    type of the indices, unless that is too narrow for the sizes.
     """
 
     sizes = canonicalize_shape(shape)
-    flat = _require_integers(indices, "unravel_index")
     size = prod(sizes)
+    indices = _require_integers(indices, "unravel_index")
+    kind = indices.value.type.dtype
+    result_kind = _index_dtype("unravel_index", kind, max(sizes, default=0))
+    flat = convert(indices, _index_dtype("unravel_index", kind, size), indices.weak_type)
     if len(sizes) == 1:
         return (flat if not size else selection.clip(_wrap_negative(flat, size), 0, size - 1),)
     flat = selection.clip(_wrap_negative(flat, size), 0, max(size - 1, 0))
     coordinates = []
     for n in reversed(sizes):
-        coordinates.append(arithmetic.remainder(flat, max(n, 1)))
+        coordinate = arithmetic.remainder(flat, max(n, 1))
+        coordinates.append(convert(coordinate, result_kind, coordinate.weak_type))
         flat = arithmetic.floor_divide(flat, max(n, 1))
     return tuple(reversed(coordinates))
+
+
+def _index_dtype(what: str, dtype: str, size: int) -> str:
+    """Return `dtype`, or the default integer type if `dtype` cannot represent `size`.
+
+    Raise `IndexingError` if the default integer type cannot represent it either.
+    """
+    if size <= DTYPE_INFO[dtype].max_integer:
+        return dtype
+    usual = canonical_dtype("i64")
+    if size > DTYPE_INFO[usual].max_integer:
+        raise IndexingError(
+            with_location(
+                f"{what} computes indices of an array of {size} elements, which do not fit into "
+                f"{NUMPY_DTYPES[usual]}; shardir.enable_x64() allows int64"
+            )
+        )
+    return usual
 
 
 def _require_integers(x: ArrayLike, what: str) -> Tracer:
@@ -286,9 +310,12 @@ def _ravel_traced(indices: Any, sizes: tuple[int, ...], modes: tuple[str, ...], 
     if order not in ("C", "F"):
         raise OperationTypeError(with_location(f"order {order!r} is unknown; it is 'C' or 'F'"))
     flat: Any = 0
+    size_of_all = prod(sizes)
     parts = list(zip(indices, sizes, modes, strict=True))
     for index, size, mode in parts if order == "C" else reversed(parts):
         coordinate: Any = _require_integers(index, "ravel_multi_index")
+        dtype = _index_dtype("ravel_multi_index", coordinate.value.type.dtype, size_of_all)
+        coordinate = convert(coordinate, dtype, coordinate.weak_type)
         if mode == "clip":
             coordinate = selection.clip(coordinate, 0, size - 1)
         elif mode == "wrap":

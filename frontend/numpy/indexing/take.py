@@ -16,7 +16,14 @@ from shardir.frontend.numpy.indexing.subscripts import Span, Subscript
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_tracer, broadcast, broadcast_shapes, reshape, splat
+from shardir.frontend.tracing.operands import (
+    as_tracer,
+    broadcast,
+    broadcast_shapes,
+    reshape,
+    splat,
+    widen_indices,
+)
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import INTEGERS
@@ -111,6 +118,7 @@ def _take(
 def _normalize_indices(index: Tracer, size: int, mode: str) -> Tracer:
     """Convert indices to indices counted from the front, as `mode` states."""
 
+    index = widen_indices(index, size)
     if mode == "wrap":
         wrapped_around: Tracer = arithmetic.remainder(index, max(size, 1))
         return wrapped_around
