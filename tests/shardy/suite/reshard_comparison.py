@@ -20,7 +20,7 @@ MOVES = (
     "sdy.reshard", "sdy.all_reduce", "sdy.replicated_to_unreduced", "sdy.sharded_to_unreduced"
 )  # fmt: skip
 _PARAM = re.compile(r"%\[\[(\w+):[^\]]*\]\]:")
-_MADE = re.compile(r"(.*)\.(?:raw|part)(?:\.\d+)?")
+_MADE = re.compile(r"(.*)\.(?:partial|before_reshard)(?:\.\d+)?")
 
 
 def with_names_kept(module: Module) -> Module:
