@@ -70,7 +70,7 @@ if native is not None:
     native.set_storage_class(Storage)
 
 
-def _notify_owner(owner: Any) -> None:
+def _notify_owner(owner: object) -> None:
     """Notify the owner of memory, if it has a method for it, that a NumPy array may now refer to
     it."""
     while type(owner) is Storage:

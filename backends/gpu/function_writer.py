@@ -72,7 +72,7 @@ class FunctionWriter:
         self.lines: list[CodeLine] = []
         self._lower = lower
         self._used: dict[Value, None] = {}
-        self._literals: dict[Value, Any] = {}
+        self._literals: dict[Value, object] = {}
         self._aliases: dict[Value, Value] = {}
 
     def name(self, value: Value) -> str:

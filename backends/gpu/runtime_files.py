@@ -117,7 +117,7 @@ def _tensors(boundaries: Sequence[ProgramValue], mesh: Mesh) -> Iterator[str]:
     """Yield the declarations of arguments or results, one line each."""
     for name, boundary in zip(file_names(boundaries), boundaries, strict=True):
         sharding = boundary.sharding
-        said: list[Any] = [name, boundary.unsharded_type.dtype, boundary.unsharded_type.shape]
+        said: list[object] = [name, boundary.unsharded_type.dtype, boundary.unsharded_type.shape]
         if any(sharding.axes):
             said.append(tuple(axes_text(axes, mesh) for axes in sharding.axes))
         named = {

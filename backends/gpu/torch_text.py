@@ -54,7 +54,7 @@ def _float_text(value: float) -> str:
     return repr(value).replace("e+", "e")
 
 
-def list_text(numbers: Iterable[Any]) -> str:
+def list_text(numbers: Iterable[object]) -> str:
     """Return the text of a list of numbers, or of nested lists."""
     return (
         f"[{', '.join(list_text(n) if isinstance(n, tuple | list) else str(n) for n in numbers)}]"

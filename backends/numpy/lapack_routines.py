@@ -20,7 +20,7 @@ LAPACK_SYMBOL_PREFIX = "lapack_"
 class LapackRoutine(NamedTuple):
     """A function of LAPACK, and its integer type."""
 
-    call: Callable[..., Any]
+    call: Callable[..., object]
     integer: type[np.signedinteger[Any]]
 
 

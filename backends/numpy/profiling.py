@@ -131,7 +131,7 @@ def _of_phase(program: "LoadedProgram", number: int) -> tuple[Activity, str, boo
     """The activity of a phase, its label, and whether the activity begins with it."""
     phase = program.phases[number]
     label = phase.label or phase.kernel.name
-    cause: Any = program.causes[number] if program.causes else None
+    cause: object = program.causes[number] if program.causes else None
     if cause is None:
         return Activity(id(phase), None, label, 0, 0), label, True
     first = number == 0 or program.causes[number - 1] is not cause

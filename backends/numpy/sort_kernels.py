@@ -36,7 +36,7 @@ would take more time to merge."""
 def sort(
     *xs: Array,
     dim: int,
-    result: Any,
+    result: object,
     keys: int = 1,
     stable: bool = True,
     wanted: Ints = (),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from threading import RLock
-from typing import Any, final
+from typing import final
 
 import llvmlite.binding as binding
 
@@ -26,7 +26,7 @@ LINK_LOCK = RLock()
 """Held while code is linked, and while the table of kernels changes."""
 register_fork_lock(LINK_LOCK.acquire, LINK_LOCK.release)
 _background_compilations: list[BackgroundCompilation] = []
-_linked_modules: list[Any] = []
+_linked_modules: list[object] = []
 """Code must stay in memory as long as any of its addresses may be called: forever."""
 
 
@@ -140,10 +140,10 @@ def _load_or_emit(text: str, machine: MachineDescription) -> bytes:
     return result
 
 
-_lljit: Any = None
+_lljit: object = None
 
 
-def _create_lljit() -> Any:
+def _create_lljit() -> object:
     global _lljit
     if _lljit is None:
         machine = host_machine()

@@ -231,7 +231,7 @@ def _make_short_launch(
     return launch
 
 
-def import_row(entry: ArrayImport) -> tuple[Any, ...] | None:
+def import_row(entry: ArrayImport) -> tuple[object, ...] | None:
     """Return the row of an import in a `native.Launch`; `None` leaves the import to Python code.
 
     Python code also imports large arrays.

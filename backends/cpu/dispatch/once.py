@@ -20,7 +20,7 @@ def memoize_once(make: Callable[..., Result]) -> Callable[..., Result]:
     results: dict[tuple[Any, ...], Result] = {}
 
     @wraps(make)
-    def call_once(*given: Any) -> Result:
+    def call_once(*given: int) -> Result:
         if given not in results:
             results.setdefault(given, make(*given))
         return results[given]

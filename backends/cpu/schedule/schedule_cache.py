@@ -71,7 +71,7 @@ def save_schedule(key: str, schedule: Schedule) -> None:
     phases = [phase for each in native_segments(schedule.items) for phase in each.phases]
     kernels = {phase.kernel.name: phase.kernel.imports for phase in phases}
     indices = {name: number for number, name in enumerate(kernels)}
-    encoded: dict[str, Any] = {
+    encoded: dict[str, object] = {
         each.name: getattr(schedule, each.name)
         for each in fields(Schedule)
         if each.name not in ("items", "buffers")
@@ -122,9 +122,9 @@ def _decode_schedule(found: bytes) -> Schedule:
     )
 
 
-def _encode_items(items: Sequence[Item], indices: Mapping[str, int]) -> list[Any]:
+def _encode_items(items: Sequence[Item], indices: Mapping[str, int]) -> list[object]:
     """Encode items as JSON lists, with kernels by their index."""
-    encoded: list[Any] = []
+    encoded: list[object] = []
     for item in items:
         if isinstance(item, Segment):
             phases = [

@@ -5,7 +5,6 @@ Groups with the same computation on tensors of the same types share their functi
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from shardir.backends.gpu.function_writer import MAX_LINE_CHARACTERS, FunctionWriter
 from shardir.backends.gpu.identifiers import FunctionNames, make_identifier
@@ -34,7 +33,7 @@ def _fused_group(w: FunctionWriter, op: Op) -> str | None:
     return f"{function}({', '.join(w.name(value) for value in op.operands)})"
 
 
-def _group_key(op: Op) -> Any:
+def _group_key(op: Op) -> object:
     """Return a key of the group's computation without names; the `repr` of numbers distinguishes
     0.0 from -0.0.
     """

@@ -120,5 +120,5 @@ class HostProgram:
         return np.ascontiguousarray(array).reshape(array.shape)
 
 
-def _pointers(arrays: Sequence[Array]) -> Any:
+def _pointers(arrays: Sequence[Array]) -> object:
     return (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays])

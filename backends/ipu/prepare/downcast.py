@@ -163,7 +163,7 @@ class _Recaster:
                     f"write the operation with {self.casts[dtype]}",
                 )
 
-    def _constant(self, op: Op) -> Any:
+    def _constant(self, op: Op) -> object:
         value, to = op.attrs["value"], self.casts[op.result.type.dtype]
         array = value.array if isinstance(value, Dense) else np.asarray(value)
         made = _convert_array(array, to)

@@ -6,7 +6,7 @@ is contiguous, vectors run along it.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, vector_type
 from shardir.backends.cpu.codegen.target import host_machine
@@ -156,7 +156,7 @@ def for_each_column_group(
     block: GridBlock,
     lanes: int,
     contiguous: bool,
-    body: Callable[[LLVMValue, int, int], Any],
+    body: Callable[[LLVMValue, int, int], object],
 ) -> None:
     """Call `body` for all columns, with the first column, the number of vectors, and their
     lanes."""
