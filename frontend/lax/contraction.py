@@ -97,7 +97,7 @@ def dot_general(
 
 
 @public(static=("precision",))
-def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: Any = None) -> Tracer:
+def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: object = None) -> Tracer:
     """Multiply the matrices in the last two dimensions; the leading dimensions are batch
     dimensions.
     """
@@ -118,7 +118,7 @@ def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: Any = None) -> Trace
 def ragged_dot(
     lhs: ArrayLike,
     rhs: ArrayLike,
-    group_sizes: Any,
+    group_sizes: object,
     precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
     *,
@@ -144,7 +144,7 @@ def ragged_dot(
     rows = ranges.arange(x.shape[0], dtype=ends.dtype)
     dtype = preferred_element_type or dtypes.result_type(x, y)
 
-    def add(total: Any, group: tuple[Any, Any, Any]) -> tuple[Any, None]:
+    def add(total: object, group: tuple[Any, Any, Any]) -> tuple[Any, None]:
         matrix, size, end = group
         in_group = (rows < end) & (rows >= end - size)
         return total + dot(selection.where(in_group[:, None], x, 0), matrix, None, dtype), None

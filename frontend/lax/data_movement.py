@@ -7,7 +7,7 @@ from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import canonicalize_shape
-from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
+from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike, ShapeLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
@@ -48,7 +48,7 @@ def broadcast_in_dim(
 
 
 @public(static=("sizes",))
-def broadcast(operand: ArrayLike, sizes: Any, *, out_sharding: ShardingRequest = None) -> Tracer:
+def broadcast(operand: ArrayLike, sizes: object, *, out_sharding: ShardingRequest = None) -> Tracer:
     """Broadcast `operand` along new leading dimensions of `sizes`."""
     x = as_tracer(operand)
     return _broadcast(x, (*canonicalize_shape(sizes), *x.shape))
@@ -58,7 +58,7 @@ def broadcast(operand: ArrayLike, sizes: Any, *, out_sharding: ShardingRequest =
 def reshape(
     operand: ArrayLike,
     new_sizes: Any,
-    dimensions: Any = None,
+    dimensions: object = None,
     *,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
@@ -95,7 +95,7 @@ def transpose(operand: ArrayLike, permutation: Any) -> Tracer:
 
 
 @public(static=("dimensions",))
-def rev(operand: ArrayLike, dimensions: Any) -> Tracer:
+def rev(operand: ArrayLike, dimensions: AxisLike) -> Tracer:
     """Reverse the order of elements along `dimensions`."""
     x = as_tracer(operand)
     return emit("reverse", x, dims=canonicalize_axes(dimensions, x.ndim), weak=x.weak_type)
@@ -112,7 +112,7 @@ def expand_dims(array: ArrayLike, dimensions: Any) -> Tracer:
 
 
 @public(static=("dimensions",))
-def squeeze(array: ArrayLike, dimensions: Any) -> Tracer:
+def squeeze(array: ArrayLike, dimensions: AxisLike) -> Tracer:
     """Remove the dimensions of size 1 that `dimensions` names."""
     x = as_tracer(array)
     removed = canonicalize_axes(dimensions, x.ndim)
@@ -269,7 +269,7 @@ def _fill(shape: Sequence[int], value: Any, name: str | None) -> Tracer:
 
 
 @public()
-def optimization_barrier(operand: PyTree) -> Any:
+def optimization_barrier(operand: PyTree) -> PyTree:
     """Return the same values; no operation is moved across. Accepts containers."""
     leaves, structure = tree.flatten(operand)
     if not leaves:

@@ -29,7 +29,7 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, TensorType
 
 
-def _align_one_dtype(name: str, *xs: Any) -> tuple[Tracer, ...]:
+def _align_one_dtype(name: str, *xs: object) -> tuple[Tracer, ...]:
     kinds = {operand_dtype(x)[0] for x in xs if not is_number(x)}
     if len(kinds) > 1:
         raise OperationTypeError(
@@ -69,7 +69,7 @@ def elementwise_function(name: str, description: str) -> UserFunction:
     elementwise, ...".
     """
 
-    def function(*xs: Any) -> Any:
+    def function(*xs: object) -> Any:
         tracers = _align_one_dtype(name, *xs) if len(xs) > 1 else (as_tracer(*xs),)
         return emit(name, *tracers, weak=all(tracer.weak_type for tracer in tracers))
 
@@ -83,7 +83,7 @@ def operation_function(name: str, description: str) -> UserFunction:
     docstring "Return ...".
     """
 
-    def function(*xs: Any, **attributes: Any) -> Any:
+    def function(*xs: PyTree, **attributes: Any) -> Any:
         return emit(name, *map(as_tracer, xs), **attributes)
 
     function.__name__ = function.__qualname__ = name
@@ -151,7 +151,7 @@ sub = _define_binary("sub", "x - y")
 
 
 @public(static=("out_dtype",))
-def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None) -> Tracer:
+def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: object = None) -> Tracer:
     """Return, elementwise, x * y; the logical and of bools.
 
     With `out_dtype` both operands, whose types may differ, are converted to that type first.
@@ -291,7 +291,7 @@ def reciprocal(x: ArrayLike) -> Tracer:
 
 
 @public(static=("rounding_method",))
-def round(x: ArrayLike, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -> Tracer:
+def round(x: ArrayLike, rounding_method: object = RoundingMethod.AWAY_FROM_ZERO) -> Tracer:
     """Return the nearest integral value; ties are rounded away from zero, or to even."""
     tracer = as_tracer(x)
     weak = tracer.weak_type
@@ -315,7 +315,7 @@ def round(x: ArrayLike, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) ->
 
 
 @public()
-def select(pred: ArrayLike, on_true: Any, on_false: Any) -> Tracer:
+def select(pred: ArrayLike, on_true: object, on_false: object) -> Tracer:
     """Return the elements of `on_true` where `pred` is true, else those of `on_false`.
 
     `pred`, of bools or integers, may be a scalar.
@@ -333,7 +333,7 @@ def select(pred: ArrayLike, on_true: Any, on_false: Any) -> Tracer:
 
 
 @public()
-def select_n(which: Any, *cases: Any) -> Tracer:
+def select_n(which: ArrayLike, *cases: ArrayLike) -> Tracer:
     """Return the elements of `cases[which]`; `which` is bool (for two cases) or i32, or a
     scalar.
     """
@@ -384,7 +384,7 @@ def _convert_bound(bound: Any, name: str) -> Tracer:
     return tracer
 
 
-def convert_element_type(operand: ArrayLike, new_dtype: Any) -> Tracer:
+def convert_element_type(operand: ArrayLike, new_dtype: object) -> Tracer:
     """Convert `operand` to another element type by the rules of C."""
     if type(operand) is int and dtype_of(new_dtype) in FLOATS:
         # A float represents larger integral values than the default integer type.
@@ -393,7 +393,7 @@ def convert_element_type(operand: ArrayLike, new_dtype: Any) -> Tracer:
 
 
 @public(static=("new_dtype",), name="convert_element_type")
-def _convert_traced(operand: ArrayLike, new_dtype: Any) -> Tracer:
+def _convert_traced(operand: ArrayLike, new_dtype: object) -> Tracer:
     name = dtype_of(new_dtype)
     if type(operand) is int and name in INTEGERS:
         return splat(operand, TensorType((), name))
@@ -401,7 +401,7 @@ def _convert_traced(operand: ArrayLike, new_dtype: Any) -> Tracer:
 
 
 @public(static=("new_dtype",))
-def bitcast_convert_type(operand: ArrayLike, new_dtype: Any) -> Tracer:
+def bitcast_convert_type(operand: ArrayLike, new_dtype: object) -> Tracer:
     """Reinterpret the bits as elements of another type.
 
     A narrower type adds a last dimension of parts, a wider one removes the last dimension.
@@ -419,10 +419,10 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: Any) -> Tracer:
 
 
 @public()
-def stop_gradient(x: PyTree) -> Any:
+def stop_gradient(x: PyTree) -> PyTree:
     """Return the same values without derivatives; accepts containers."""
 
-    def stop(leaf: Any) -> Tracer:
+    def stop(leaf: object) -> Tracer:
         tracer = as_tracer(leaf)
         return emit("stop_gradient", tracer, weak=tracer.weak_type)
 

@@ -29,7 +29,7 @@ class FftType(Enum):
 
 
 @public(static=("fft_type", "fft_lengths"))
-def fft(x: ArrayLike, fft_type: Any, fft_lengths: Any) -> Tracer:
+def fft(x: ArrayLike, fft_type: object, fft_lengths: Any) -> Tracer:
     """Transform the last one to three dimensions, which have `fft_lengths` elements.
 
     `fft_type` is an `FftType` or its name. The lengths are those of the real signal for RFFT and
@@ -57,7 +57,7 @@ def fft(x: ArrayLike, fft_type: Any, fft_lengths: Any) -> Tracer:
     return emit("fft", v, kind=Symbol(kind), rank=len(lengths), result=result)
 
 
-def _parse_fft_type(given: Any) -> FftType:
+def _parse_fft_type(given: object) -> FftType:
     if isinstance(given, FftType):
         return given
     try:

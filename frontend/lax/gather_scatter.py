@@ -88,7 +88,7 @@ class GatherScatterMode(Enum):
         return known[mode]
 
 
-def _as_int_tuple(dims: Any) -> DimTuple:
+def _as_int_tuple(dims: tuple[int, ...]) -> DimTuple:
     return tuple(int(d) for d in dims)
 
 

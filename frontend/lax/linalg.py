@@ -24,6 +24,7 @@ from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
 )
 from shardir.frontend.numpy.shaping import rolling
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import emit_conjugate
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.trace import emit, emit_results
@@ -48,7 +49,7 @@ def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Tracer:
 
 
 @public()
-def cholesky_update(r_matrix: Any, w_vector: Any) -> Tracer:
+def cholesky_update(r_matrix: object, w_vector: object) -> Tracer:
     """Return the upper triangular factor of R^T R + w w^T for upper triangular R and a vector w."""
     r, w = as_tracer(r_matrix), as_tracer(w_vector)
     require_square("cholesky_update", r)
@@ -77,8 +78,8 @@ def qr(
 @public(static=("full_matrices", "compute_uv", "subset_by_index", "algorithm"))
 def svd(
     x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True,
-    subset_by_index: tuple[int, int] | None = None, algorithm: Any = None,
-) -> Any:  # fmt: skip
+    subset_by_index: tuple[int, int] | None = None, algorithm: object = None,
+) -> PyTree:  # fmt: skip
     """Return U, the singular values in descending order, and V^H; `algorithm` is ignored.
 
     Without `compute_uv`, return only the singular values.
@@ -94,7 +95,7 @@ def svd(
 def eigh(
     x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True,
     sort_eigenvalues: bool = True, subset_by_index: tuple[int, int] | None = None,
-    implementation: Any = None,
+    implementation: object = None,
 ) -> tuple[Tracer, Tracer]:  # fmt: skip
     """Return eigenvectors of Hermitian matrices as columns, and the eigenvalues in ascending order.
 
@@ -114,9 +115,9 @@ def eigh(
                 "use_magma"))  # fmt: skip
 def eig(
     x: ArrayLike, *, compute_left_eigenvectors: bool = True,
-    compute_right_eigenvectors: bool = True, implementation: Any = None,
+    compute_right_eigenvectors: bool = True, implementation: object = None,
     use_magma: bool | None = None,
-) -> Any:  # fmt: skip
+) -> list[Tracer]:  # fmt: skip
     """Return the eigenvalues, then the requested left and right eigenvectors."""
     v = as_tracer(x)
     require_square("eig", v)
@@ -132,13 +133,13 @@ def eig(
 
 
 @public()
-def lu(x: ArrayLike) -> Any:
+def lu(x: ArrayLike) -> tuple[Tracer, ...]:
     """Return L and U in one matrix, the pivots, and the corresponding permutation of the rows."""
     return emit_results("lu", as_tracer(x))
 
 
 @public(static=("permutation_size",))
-def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Tracer:
+def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Tracer:
     """Return the permutation that results from exchanging row i with row `pivots[i]` in
     sequence.
     """
@@ -180,7 +181,7 @@ def triangular_solve(
 
 
 @public()
-def householder_product(a: ArrayLike, taus: Any) -> Tracer:
+def householder_product(a: ArrayLike, taus: object) -> Tracer:
     """Return the first columns of the product of the reflections 1 - tau v v^H.
 
     The vectors v are the columns of `a` below its diagonal, with a 1 on the diagonal.
@@ -200,7 +201,7 @@ def householder_product(a: ArrayLike, taus: Any) -> Tracer:
 
 @public(static=("symmetrize_output",))
 def symmetric_product(
-    a_matrix: Any, c_matrix: Any, *, alpha: Any = 1.0, beta: Any = 0.0,
+    a_matrix: object, c_matrix: object, *, alpha: Any = 1.0, beta: object = 0.0,
     symmetrize_output: bool = False,
 ) -> Any:  # fmt: skip
     """Return alpha a a^T + beta c for symmetric `c`."""
@@ -210,7 +211,7 @@ def symmetric_product(
 
 
 @public()
-def tridiagonal_solve(dl: Any, d: Any, du: Any, b: ArrayLike) -> Tracer:
+def tridiagonal_solve(dl: object, d: Any, du: object, b: ArrayLike) -> Tracer:
     """Return the solution x of a x = b for tridiagonal matrices.
 
     `dl`, `d` and `du` are the diagonals below, on and above the main one. The first element of `dl`
@@ -236,7 +237,7 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: ArrayLike) -> Tracer:
 @public(static=("is_hermitian", "max_iterations", "eps", "dynamic_shape"))
 def qdwh(
     x: ArrayLike, *, is_hermitian: bool = False, max_iterations: int | None = None,
-    eps: float | None = None, dynamic_shape: Any = None,
+    eps: float | None = None, dynamic_shape: object = None,
 ) -> Any:  # fmt: skip
     """Return the unitary and the Hermitian polar factor of a matrix, computed by its SVD.
 

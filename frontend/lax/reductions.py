@@ -6,7 +6,7 @@ from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import check_call_signature, check_integer
-from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ControlFlowError
 from shardir.frontend.lax.control_flow.body_tracing import check_structure
@@ -18,7 +18,7 @@ from shardir.frontend.numpy.tracer_helpers.axis_slices import (
     slice_dim,
 )
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree_types import UserFunction
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, reshape
@@ -36,7 +36,9 @@ def _document_public(name: str, meaning: str, function: UserFunction) -> UserFun
 
 
 def _define_reduction(name: str, core: str) -> UserFunction:
-    def reduce(operand: ArrayLike, axes: Any, *, out_sharding: ShardingRequest = None) -> Tracer:
+    def reduce(
+        operand: ArrayLike, axes: AxisLike, *, out_sharding: ShardingRequest = None
+    ) -> Tracer:
         x = as_tracer(operand)
         return emit(core, x, dims=canonicalize_axes(axes, x.ndim), weak=x.weak_type)
 
@@ -58,7 +60,7 @@ reduce_and, reduce_or = (
 
 
 def _define_arg_extreme(name: str) -> UserFunction:
-    def position(operand: ArrayLike, axis: int, index_dtype: Any) -> Tracer:
+    def position(operand: ArrayLike, axis: int, index_dtype: object) -> Tracer:
         x = as_tracer(operand)
         dim = canonicalize_axis(axis, x.ndim)
         shape = x.shape[:dim] + x.shape[dim + 1 :]
@@ -112,7 +114,7 @@ def sort_key_val(
 
 
 @public(static=("k", "axis"))
-def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> Any:
+def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> list[Tracer]:
     """Return the `k` largest elements along `axis` in descending order, and their i32 indices, as a
     list.
     """
@@ -132,8 +134,8 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> Any:
 
 @public(static=("fn", "reverse", "axis"), cached=False)
 def associative_scan(
-    fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
-) -> Any:
+    fn: Callable[[PyTree, PyTree], PyTree], elems: object, reverse: bool = False, axis: int = 0
+) -> PyTree:
     """Return the cumulative results of `fn` along `axis`, with logarithmic depth.
 
     `fn` combines two containers like `elems` elementwise; it must be associative. The first result

@@ -53,14 +53,14 @@ def scatter_sub(
 def scatter_apply(
     operand: ArrayLike,
     scatter_indices: ArrayLike,
-    func: Callable[[Any], Any],
+    func: Callable[[PyTree], PyTree],
     dimension_numbers: ScatterDimensionNumbers,
     *,
     update_shape: Sequence[int] = (),
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     mode: Any = None,
-) -> Any:
+) -> PyTree:
     """Return a copy of `operand` with `func` applied to the windows at index vectors.
 
     `update_shape` is the shape of the updates that `scatter` would take. An element in several
@@ -83,7 +83,7 @@ def scatter_apply(
     if unique_indices or not x.size:
         return selection.where(times > 0, apply_to_elements(x), x) if x.size else x
 
-    def step(state: tuple[PyTree, PyTree]) -> tuple[Any, Any]:
+    def step(state: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
         done, values = state
         return done + 1, selection.where(times > done, apply_to_elements(values), values)
 
@@ -92,7 +92,7 @@ def scatter_apply(
 
 
 @public(static=("axes",))
-def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Tracer:
+def index_take(src: ArrayLike, idxs: Sequence[object], axes: Sequence[int]) -> Tracer:
     """Return the elements of `src` at indices along `axes`, given as vectors of one length.
 
     The result has the length of these vectors as leading dimension, followed by the other

@@ -48,7 +48,7 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Tracer:
     return reshape(array, (1,) * count + array.shape)
 
 
-def broadcast_like(arr: ArrayLike, like_arr: Any) -> Tracer:
+def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Tracer:
     """Broadcast `arr` to the shape of `like_arr`, with the sharding in its type."""
     shape = abstract_of(like_arr, "like_arr of broadcast_like").type.shape
     result = reshaping.broadcast_to(arr, shape)

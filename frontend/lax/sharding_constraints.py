@@ -28,7 +28,7 @@ from shardir.frontend.tracing.typeof import typeof
 
 
 @traceback_boundary
-def with_sharding_constraint(x: PyTree, shardings: Any) -> Any:
+def with_sharding_constraint(x: PyTree, shardings: object) -> PyTree:
     """Return the same values with the sharding that `shardings` states.
 
     `x` may be a container; `shardings` is one sharding for all leaves, or a prefix of the

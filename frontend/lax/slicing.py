@@ -22,7 +22,9 @@ from shardir.ir.types import INTEGERS, TensorType
 
 
 @public(static=("start_indices", "limit_indices", "strides"))
-def slice(operand: Any, start_indices: Any, limit_indices: Any, strides: Any = None) -> Tracer:
+def slice(
+    operand: object, start_indices: Any, limit_indices: Any, strides: Sequence[int] | None = None
+) -> Tracer:
     """Return the elements from `start_indices` up to `limit_indices` with the given strides."""
     x = as_tracer(operand)
     starts, limits = tuple(start_indices), tuple(limit_indices)
@@ -171,7 +173,7 @@ def dynamic_update_slice(operand: ArrayLike, update: ArrayLike, start_indices: A
 
 @public(static=("slice_size", "axis"))
 def dynamic_slice_in_dim(
-    operand: ArrayLike, start_index: Any, slice_size: int, axis: int = 0
+    operand: ArrayLike, start_index: object, slice_size: int, axis: int = 0
 ) -> Tracer:
     """Slice along one dimension at a traced start; see `dynamic_slice`."""
     x = as_tracer(operand)
@@ -194,7 +196,7 @@ def dynamic_index_in_dim(
 
 @public(static=("axis",))
 def dynamic_update_slice_in_dim(
-    operand: ArrayLike, update: ArrayLike, start_index: Any, axis: int
+    operand: ArrayLike, update: ArrayLike, start_index: object, axis: int
 ) -> Tracer:
     """Update a slice along one dimension; see `dynamic_update_slice`."""
     x = as_tracer(operand)

@@ -1,7 +1,6 @@
 """Elementwise activation functions. Integers become floats."""
 
 from math import log, pi, sqrt
-from typing import Any
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
@@ -26,7 +25,7 @@ def promote_to_float(x: ArrayLike) -> Tracer:
     return promote_to(inexact_kind(x), x)[0]
 
 
-def promote_to_weak_float(x: ArrayLike, *others: Any) -> Tracer:
+def promote_to_weak_float(x: ArrayLike, *others: object) -> Tracer:
     """Promote `x` with a Python float (or with `others`); integers become weakly typed floats."""
     return promote_to(common_kind(x, *(others or (1.0,))), x)[0]
 
@@ -68,7 +67,7 @@ def _relu6(x: Tracer) -> Tracer:
 
 
 @public()
-def leaky_relu(x: ArrayLike, negative_slope: Any = 0.01) -> Tracer:
+def leaky_relu(x: ArrayLike, negative_slope: object = 0.01) -> Tracer:
     """Return x if it is not negative, else negative_slope * x, elementwise."""
     x = promote_to_weak_float(x, negative_slope)
     return emit_select(x >= 0, x, x * negative_slope)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.nn.softmax import logsumexp, softmax
@@ -14,6 +15,7 @@ from shardir.frontend.numpy.elementwise import comparison, selection
 from shardir.frontend.numpy.linear_algebra import einsum
 from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import inexact_kind
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, promote_to
 from shardir.frontend.tracing.tracer import Tracer
@@ -22,11 +24,12 @@ from shardir.ir.dtypes import NARROW_FLOATS
 
 @public(static=("scale", "is_causal", "local_window_size", "implementation", "return_residual"))
 def dot_product_attention(
-    query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, *,
-    scale: float | None = None, is_causal: bool = False, query_seq_lengths: Any = None,
-    key_value_seq_lengths: Any = None, local_window_size: int | tuple[int, int] | None = None,
+    query: ArrayLike, key: ArrayLike, value: ArrayLike, bias: ArrayLike | None = None,
+    mask: ArrayLike | None = None, *,
+    scale: float | None = None, is_causal: bool = False, query_seq_lengths: object = None,
+    key_value_seq_lengths: object = None, local_window_size: int | tuple[int, int] | None = None,
     implementation: str | None = None, return_residual: bool = False,
-) -> Any:  # fmt: skip
+) -> PyTree:  # fmt: skip
     """Return the attention of queries [batch, t, heads, size] to keys and values [batch, s, heads,
     size].
 
@@ -101,6 +104,6 @@ def _window_masks(
     return masks
 
 
-def _length_mask(length: int, counts: Any) -> Tracer:
+def _length_mask(length: int, counts: object) -> Tracer:
     """Return whether each position is among the first `counts` of its batch, [batch, length]."""
     return ranges.arange(length) < as_tracer(counts)[..., None]

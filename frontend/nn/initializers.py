@@ -212,7 +212,7 @@ def _scaled_uniform(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike, variance
 
 
 def _random_complex(
-    key: ArrayLike, shape: ShapeLike, dtype: DTypeLike, square: Callable[[Any], Any]
+    key: ArrayLike, shape: ShapeLike, dtype: DTypeLike, square: Callable[[PyTree], PyTree]
 ) -> Tracer:
     """Return complex numbers with uniform angle and squared modulus `square(u)`, u uniform."""
     keys = random_keys.split(key)

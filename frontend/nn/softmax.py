@@ -30,6 +30,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     emit_elementwise,
     inexact_kind,
 )
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, promote_to
 from shardir.frontend.tracing.promotion import dtype_of
@@ -83,7 +84,7 @@ def log_softmax(x: ArrayLike, axis: AxisLike = -1, where: ArrayLike | None = Non
 def logsumexp(
     a: ArrayLike, axis: AxisLike = None, b: ArrayLike | None = None, keepdims: bool = False,
     return_sign: bool = False, where: ArrayLike | None = None,
-) -> Any:  # fmt: skip
+) -> PyTree:  # fmt: skip
     """Return log(sum(b * exp(a))) along `axis` without overflow and underflow.
 
     The result is NaN if the sum is negative; `return_sign` returns (log of its absolute value,

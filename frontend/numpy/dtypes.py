@@ -233,7 +233,7 @@ def iinfo(dtype: DTypeLike | ArrayLike) -> Any:
     return info(kind)
 
 
-def result_type(*operands: Any) -> DType:
+def result_type(*operands: PyTree) -> DType:
     """Return the element type to which arrays, scalars and types promote.
 
     Python scalars and the types `int`, `float` and `complex` are weakly typed.

@@ -47,7 +47,7 @@ ONE_AXIS_STATIC_ARGNAMES = ("n", "axis", "norm")
 AXES_STATIC_ARGNAMES = ("s", "axes", "norm")
 
 
-def transform(kind: str, name: str, a: ArrayLike, s: Any, axes: Any, norm: Any) -> Tracer:
+def transform(kind: str, name: str, a: ArrayLike, s: Any, axes: Any, norm: object) -> Tracer:
     """Emit one kind of transform along some axes, the last axis first."""
     x = _convert_operand(kind, name, as_tracer(a))
     dims = _transformed_dims(name, x, s, axes)
@@ -159,31 +159,31 @@ def _normalize(x: Tracer, kind: str, count: int, norm: str) -> Tracer:
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def fft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: Any = None) -> Tracer:
+def fft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
     """Return the discrete Fourier transform along one axis."""
     return transform("fft", "fft", a, _as_lengths(n), (axis,), norm)
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def ifft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: Any = None) -> Tracer:
+def ifft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
     """Return the inverse discrete Fourier transform along one axis."""
     return transform("ifft", "ifft", a, _as_lengths(n), (axis,), norm)
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def rfft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: Any = None) -> Tracer:
+def rfft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
     """Return the non-negative frequencies of the transform of real elements along one axis."""
     return transform("rfft", "rfft", a, _as_lengths(n), (axis,), norm)
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def irfft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: Any = None) -> Tracer:
+def irfft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
     """Return the inverse of `rfft`; `n` is the length of the result, by default an even number."""
     return transform("irfft", "irfft", a, _as_lengths(n), (axis,), norm)
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def hfft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: Any = None) -> Tracer:
+def hfft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
     """Return the real transform of a Hermitian signal, of which the first half is given."""
     x = as_tracer(a)
     flipped = emit_conjugate(x) if is_complex(x) else x
@@ -191,7 +191,7 @@ def hfft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: Any = None) -> 
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def ihfft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: Any = None) -> Tracer:
+def ihfft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
     """Return the inverse of `hfft`."""
     return emit_conjugate(
         transform("rfft", "ihfft", a, _as_lengths(n), (axis,), _inverse_norm(norm))
@@ -208,7 +208,7 @@ def _inverse_norm(norm: Any) -> Any:
 
 @public(static=AXES_STATIC_ARGNAMES)
 def fft2(
-    a: ArrayLike, s: ArrayLike | None = None, axes: Any = (-2, -1), norm: Any = None
+    a: ArrayLike, s: ArrayLike | None = None, axes: object = (-2, -1), norm: object = None
 ) -> Tracer:
     """Return the discrete Fourier transform along two axes."""
     return transform("fft", "fft2", a, s, _check_two_axes("fft2", axes), norm)
@@ -216,7 +216,7 @@ def fft2(
 
 @public(static=AXES_STATIC_ARGNAMES)
 def ifft2(
-    a: ArrayLike, s: ArrayLike | None = None, axes: Any = (-2, -1), norm: Any = None
+    a: ArrayLike, s: ArrayLike | None = None, axes: object = (-2, -1), norm: object = None
 ) -> Tracer:
     """Return the inverse discrete Fourier transform along two axes."""
     return transform("ifft", "ifft2", a, s, _check_two_axes("ifft2", axes), norm)
@@ -224,7 +224,7 @@ def ifft2(
 
 @public(static=AXES_STATIC_ARGNAMES)
 def rfft2(
-    a: ArrayLike, s: ArrayLike | None = None, axes: Any = (-2, -1), norm: Any = None
+    a: ArrayLike, s: ArrayLike | None = None, axes: object = (-2, -1), norm: object = None
 ) -> Tracer:
     """Return the transform of real elements along two axes, of the last the non-negative
     frequencies.
@@ -234,7 +234,7 @@ def rfft2(
 
 @public(static=AXES_STATIC_ARGNAMES)
 def irfft2(
-    a: ArrayLike, s: ArrayLike | None = None, axes: Any = (-2, -1), norm: Any = None
+    a: ArrayLike, s: ArrayLike | None = None, axes: object = (-2, -1), norm: object = None
 ) -> Tracer:
     """Return the inverse of `rfft2`."""
     return transform("irfft", "irfft2", a, s, _check_two_axes("irfft2", axes), norm)
@@ -247,19 +247,25 @@ def _check_two_axes(name: str, axes: Any) -> Any:
 
 
 @public(static=AXES_STATIC_ARGNAMES)
-def fftn(a: ArrayLike, s: ArrayLike | None = None, axes: Any = None, norm: Any = None) -> Tracer:
+def fftn(
+    a: ArrayLike, s: ArrayLike | None = None, axes: object = None, norm: object = None
+) -> Tracer:
     """Return the discrete Fourier transform along some axes, or all."""
     return transform("fft", "fftn", a, s, axes, norm)
 
 
 @public(static=AXES_STATIC_ARGNAMES)
-def ifftn(a: ArrayLike, s: ArrayLike | None = None, axes: Any = None, norm: Any = None) -> Tracer:
+def ifftn(
+    a: ArrayLike, s: ArrayLike | None = None, axes: object = None, norm: object = None
+) -> Tracer:
     """Return the inverse discrete Fourier transform along some axes, or all."""
     return transform("ifft", "ifftn", a, s, axes, norm)
 
 
 @public(static=AXES_STATIC_ARGNAMES)
-def rfftn(a: ArrayLike, s: ArrayLike | None = None, axes: Any = None, norm: Any = None) -> Tracer:
+def rfftn(
+    a: ArrayLike, s: ArrayLike | None = None, axes: object = None, norm: object = None
+) -> Tracer:
     """Return the transform of real elements along some axes, or all.
 
     Of the last axis, only the non-negative frequencies are returned.
@@ -268,7 +274,9 @@ def rfftn(a: ArrayLike, s: ArrayLike | None = None, axes: Any = None, norm: Any 
 
 
 @public(static=AXES_STATIC_ARGNAMES)
-def irfftn(a: ArrayLike, s: ArrayLike | None = None, axes: Any = None, norm: Any = None) -> Tracer:
+def irfftn(
+    a: ArrayLike, s: ArrayLike | None = None, axes: object = None, norm: object = None
+) -> Tracer:
     """Return the inverse of `rfftn`."""
     return transform("irfft", "irfftn", a, s, axes, norm)
 
@@ -308,18 +316,18 @@ def _emit_frequencies(count: int, d: Any, dtype: DTypeLike, half: bool) -> Trace
 
 
 @public(static=("axes",))
-def fftshift(x: ArrayLike, axes: Any = None) -> Tracer:
+def fftshift(x: ArrayLike, axes: object = None) -> Tracer:
     """Move the frequency 0 to the middle of each axis."""
     return _shift_frequencies(x, axes, 1)
 
 
 @public(static=("axes",))
-def ifftshift(x: ArrayLike, axes: Any = None) -> Tracer:
+def ifftshift(x: ArrayLike, axes: object = None) -> Tracer:
     """Undo `fftshift`."""
     return _shift_frequencies(x, axes, -1)
 
 
-def _shift_frequencies(x: ArrayLike, axes: Any, sign: int) -> Tracer:
+def _shift_frequencies(x: ArrayLike, axes: object, sign: int) -> Tracer:
     v = as_tracer(x)
     if axes is None:
         axes = range(v.ndim)

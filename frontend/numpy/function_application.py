@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import call_user_function
@@ -67,8 +66,8 @@ def _map_lines(
 
 
 def apply_over_axes(
-    func: Callable[[Any, int], Any], a: ArrayLike, axes: int | Sequence[int]
-) -> Any:
+    func: Callable[[PyTree, int], PyTree], a: ArrayLike, axes: int | Sequence[int]
+) -> PyTree:
     """Apply `func(a, axis)` for each axis in turn; `func` keeps or removes the axis."""
 
     if not callable(func):

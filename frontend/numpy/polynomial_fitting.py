@@ -32,7 +32,7 @@ def _as_vector(name: str, x: ArrayLike) -> Tracer:
 
 
 @public()
-def poly(seq_of_zeros: Any) -> Tracer:
+def poly(seq_of_zeros: object) -> Tracer:
     """Return the polynomial with the given roots and a leading coefficient of 1.
 
     For a square matrix, the roots are its eigenvalues.
@@ -118,7 +118,7 @@ def polyfit(
     x: ArrayLike,
     y: ArrayLike,
     deg: int,
-    rcond: Any = None,
+    rcond: object = None,
     full: bool = False,
     w: ArrayLike | None = None,
     cov: ArrayLike = False,

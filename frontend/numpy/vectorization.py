@@ -25,8 +25,8 @@ _PARENTHESES = re.compile(r"\(([^)]*)\)")
 
 @public(static=("function", "fixed"), cached=False)
 def _vectorize_elements(
-    function: UserFunction, fixed: dict[int, Any], args: Sequence[PyTree]
-) -> Any:
+    function: UserFunction, fixed: dict[int, object], args: Sequence[PyTree]
+) -> PyTree:
     arrays = [as_tracer(x) for x in args]
     shape = broadcast_shapes(*(x.shape for x in arrays))
     rows = [broadcast(x, shape) for x in arrays]
@@ -36,7 +36,9 @@ def _vectorize_elements(
     return tree.map(lambda x: reshape(x, (*shape, *x.shape[1:])), found)
 
 
-def _call_with_elements(function: UserFunction, fixed: dict[int, Any], parts: Sequence[Any]) -> Any:
+def _call_with_elements(
+    function: UserFunction, fixed: dict[int, object], parts: Sequence[object]
+) -> PyTree:
     """Call the function with one element of each array and the excluded arguments."""
     rest = iter(parts)
     args = [fixed[i] if i in fixed else next(rest) for i in range(len(parts) + len(fixed))]
@@ -44,7 +46,7 @@ def _call_with_elements(function: UserFunction, fixed: dict[int, Any], parts: Se
 
 
 def vectorize(
-    pyfunc: UserFunction, *, excluded: Any = frozenset(), signature: str | None = None
+    pyfunc: UserFunction, *, excluded: object = frozenset(), signature: str | None = None
 ) -> UserFunction:
     """Return a function of arrays that broadcast, which applies `pyfunc` to their elements.
 
@@ -94,11 +96,11 @@ def _parse_signature(signature: str) -> list[list[str]]:
 
 def _vectorize_by_signature(
     function: UserFunction,
-    fixed: dict[int, Any],
+    fixed: dict[int, object],
     args: Sequence[PyTree],
     inner: Sequence[Sequence[str]],
     word: str,
-) -> Any:
+) -> PyTree:
     if len(args) != len(inner):
         raise ArgumentError(
             with_location(

@@ -15,7 +15,7 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 
 
-def check_numbers(what: str, **values: Any) -> None:
+def check_numbers(what: str, **values: object) -> None:
     """Raise `ArgumentError` unless all values, with these names, are numbers.
 
     They may be traced, or arrays that broadcast with the parameters.
@@ -26,14 +26,14 @@ def check_numbers(what: str, **values: Any) -> None:
         abstract_of(value, f"{name} of {what}")
 
 
-def require_list(what: str, values: Any) -> Sequence[Any]:
+def require_list(what: str, values: object) -> Sequence[PyTree]:
     """Return the values; raise `ArgumentError` unless they are a list or a tuple."""
     if not isinstance(values, (list, tuple)):
         raise ArgumentError(with_location(f"{what} are a list, got {brief(values)}"))
     return values
 
 
-def as_array_leaves(word: str, container: Any) -> Any:
+def as_array_leaves(word: str, container: object) -> PyTree:
     """Return the container with NumPy arrays and Python numbers converted to arrays.
 
     Raise `ArgumentError`, which mentions `word`, unless all leaves are arrays of numbers.
@@ -41,7 +41,7 @@ def as_array_leaves(word: str, container: Any) -> Any:
     return _as_arrays(word, container, tree.leaves(container))
 
 
-def _as_arrays(word: str, container: Any, leaves: Sequence[Any]) -> Any:
+def _as_arrays(word: str, container: object, leaves: Sequence[object]) -> PyTree:
     for leaf in leaves:
         if not is_array_like(leaf) or abstract_of(leaf).type.dtype == "key":
             raise ArgumentError(
@@ -51,7 +51,7 @@ def _as_arrays(word: str, container: Any, leaves: Sequence[Any]) -> Any:
     return container if plain else tree.map(asarray, container)
 
 
-def check_state(what: str, state: PyTree, kind: type[Any], updates: PyTree) -> Any:
+def check_state(what: str, state: PyTree, kind: type[Any], updates: PyTree) -> PyTree:
     """Return the updates, converted as by `as_array_leaves`.
 
     Raise `ArgumentError` unless `state` has the fields of `kind`, as `what` creates it.
@@ -68,7 +68,7 @@ def check_state(what: str, state: PyTree, kind: type[Any], updates: PyTree) -> A
     return _as_arrays("updates", updates, leaves)
 
 
-def check_structure(what: str, given: Any, updates: PyTree) -> None:
+def check_structure(what: str, given: object, updates: PyTree) -> None:
     """Raise `StructureError` unless `given`, called `what`, has the containers of the updates."""
     found, expected = tree.structure(given), tree.structure(updates)
     if found != expected:

@@ -39,7 +39,7 @@ def scale_by_schedule(schedule: Schedule) -> Transformation:
     """Return a transformation that multiplies updates by `schedule(step)`; steps count from 0."""
     check_function("scale_by_schedule", schedule)
 
-    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[Any, Any]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
         updates = check_state("scale_by_schedule", state, CountState, updates)
         what = "the schedule of scale_by_schedule"
         factor = array_conversion.asarray(call_user_function(schedule, what, (state.count,)))
@@ -56,7 +56,7 @@ def scale_by_learning_rate(rate: Any) -> Transformation:
     """
     if callable(rate):
 
-        def negative_rate(count: Any) -> Any:
+        def negative_rate(count: object) -> Any:
             found = call_user_function(rate, "the learning rate", (count,))
             check_numbers("the learning rate", result=found)
             return -found
@@ -75,7 +75,7 @@ def scale_by_learning_rate(rate: Any) -> Transformation:
 class TraceState(NamedTuple):
     """The decayed sum of gradients."""
 
-    trace: Any
+    trace: object
 
 
 def trace(decay: float, nesterov: bool = False) -> Transformation:
@@ -102,8 +102,8 @@ class AdamState(NamedTuple):
     """The number of steps, and running means of gradients (`mu`) and of their squares (`nu`)."""
 
     count: Any
-    mu: Any
-    nu: Any
+    mu: object
+    nu: object
 
 
 def _running_mean(decay: float, power: int) -> Callable[[Any, Any], Any]:
@@ -157,7 +157,7 @@ def scale_by_adam(
     return Transformation(init, update)
 
 
-def _correct_bias(decay: float, count: Any) -> Callable[[Any], Any]:
+def _correct_bias(decay: float, count: Any) -> Callable[[PyTree], PyTree]:
     """Return a function that corrects the bias of a running mean that began at zero."""
     return lambda moment: moment / (1 - decay**count).astype(moment.dtype)
 
@@ -165,7 +165,7 @@ def _correct_bias(decay: float, count: Any) -> Callable[[Any], Any]:
 class MeanState(NamedTuple):
     """A running mean."""
 
-    nu: Any
+    nu: object
 
 
 def scale_by_rms(decay: float = 0.9, eps: float = 1e-8, initial: float = 0.0) -> Transformation:
@@ -211,7 +211,7 @@ def scale_by_root_of_squares(initial: float = 0.1, eps: float = 1e-7) -> Transfo
 class LionState(NamedTuple):
     """The running mean of gradients."""
 
-    mu: Any
+    mu: object
 
 
 def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transformation:
@@ -221,7 +221,7 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transformation:
     """
     check_numbers("scale_by_lion", b1=b1, b2=b2)
 
-    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[Any, Any]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
         updates = check_state("scale_by_lion", state, LionState, updates)
         signs = tree.map(lambda g, m: complex_parts.sign((1 - b1) * g + b1 * m), updates, state.mu)
         return signs, LionState(tree.map(_running_mean(b2, 1), updates, state.mu))
@@ -236,7 +236,7 @@ def add_decayed_weights(weight_decay: float, mask: Mask = None) -> Transformatio
     """
     check_numbers("add_decayed_weights", weight_decay=weight_decay)
 
-    def add_decay(updates: PyTree, params: PyTree) -> Any:
+    def add_decay(updates: PyTree, params: PyTree) -> PyTree:
         weights = require_params("add_decayed_weights", params)
         check_structure("params", weights, updates)
         if mask is None:
@@ -272,7 +272,7 @@ def clip(max_delta: float) -> Transformation:
     """Return a transformation that clamps every element to [-max_delta, max_delta]."""
     check_numbers("clip", max_delta=max_delta)
 
-    def clip_updates(updates: PyTree, params: PyTree) -> Any:
+    def clip_updates(updates: PyTree, params: PyTree) -> PyTree:
         lower = arithmetic.negative(max_delta)
         return tree.map(lambda x: selection.clip(x, lower, max_delta), updates)
 
@@ -286,7 +286,7 @@ def clip_by_global_norm(max_norm: float) -> Transformation:
     """
     check_numbers("clip_by_global_norm", max_norm=max_norm)
 
-    def clip_updates(updates: PyTree, params: PyTree) -> Any:
+    def clip_updates(updates: PyTree, params: PyTree) -> PyTree:
         norm = global_norm(updates)
         return tree.map(
             lambda x: selection.where(norm < max_norm, x, x / norm.astype(x.dtype) * max_norm),

@@ -8,6 +8,7 @@ from math import pi
 from typing import Any
 
 from shardir.frontend.argument_checks import check_real
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import array_conversion
 from shardir.frontend.numpy.elementwise import arithmetic, math_functions, rounding, selection
@@ -20,7 +21,7 @@ from shardir.frontend.tracing.tracer import Tracer
 Schedule = Callable[[Any], Any]
 
 
-def constant_schedule(value: Any) -> Schedule:
+def constant_schedule(value: object) -> Schedule:
     """Return the schedule that is always `value`."""
     return lambda count: value
 
@@ -44,7 +45,7 @@ def polynomial_schedule(
         transition_begin=transition_begin,
     )
 
-    def schedule(count: Any) -> Any:
+    def schedule(count: ArrayLike) -> Tracer:
         done = selection.clip(
             array_conversion.asarray(count) - transition_begin, 0, transition_steps
         )
@@ -81,7 +82,7 @@ def exponential_decay(
         end_value=0.0 if end_value is None else end_value,
     )
 
-    def schedule(count: Any) -> Tracer:
+    def schedule(count: int) -> Tracer:
         done = array_conversion.asarray(count) - transition_begin
         times = done / transition_steps
         times = rounding.floor(times) if staircase else times
@@ -105,7 +106,7 @@ def cosine_decay_schedule(
     _check_positive_steps("decay_steps", decay_steps)
     _check_schedule_numbers(init_value=init_value, alpha=alpha, exponent=exponent)
 
-    def schedule(count: Any) -> Any:
+    def schedule(count: ArrayLike) -> Any:
         done = selection.minimum(array_conversion.asarray(count), decay_steps) / decay_steps
         wave = 0.5 * (1 + math_functions.cos(pi * done))
         return init_value * ((1 - alpha) * wave**exponent + alpha)
@@ -130,7 +131,7 @@ def piecewise_constant_schedule(
         _check_schedule_numbers(**{"a boundary": boundary, "a scale": scale})
     scales = sorted(given.items())
 
-    def schedule(count: Any) -> Any:
+    def schedule(count: int) -> Any:
         value = array_conversion.asarray(init_value)
         for boundary, scale in scales:
             value = value * selection.where(array_conversion.asarray(count) >= boundary, scale, 1.0)
@@ -153,7 +154,7 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
             )
         )
 
-    def schedule(count: Any) -> Any:
+    def schedule(count: int) -> Any:
         value = schedules[0](count)
         for boundary, next_schedule in zip(boundaries, schedules[1:], strict=True):
             step = array_conversion.asarray(count)
@@ -185,7 +186,7 @@ def warmup_cosine_decay_schedule(
     return join_schedules([warmup_part, decay], [warmup_steps])
 
 
-def _check_schedule_numbers(**values: Any) -> None:
+def _check_schedule_numbers(**values: float | int | str) -> None:
     check_numbers("a schedule", **values)
 
 

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from shardir.frontend.argument_checks import call_user_function
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import array_conversion
 from shardir.frontend.optim.argument_checks import as_array_leaves, check_numbers
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function
-from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 
@@ -17,7 +18,7 @@ from shardir.frontend.source_locations import with_location
 class Transformation(NamedTuple):
     """`init(params)` returns a state; `update(updates, state, params=None)` (updates, state)."""
 
-    init: Callable[[Any], Any]
+    init: UserFunction
     """Return the first state: `init(params)`."""
     update: Callable[..., tuple[Any, Any]]
     """Return the new updates and the new state: `update(updates, state, params=None)`."""
@@ -27,7 +28,7 @@ class EmptyState(NamedTuple):
     """The state of a stateless transformation."""
 
 
-def stateless(fun: Callable[[Any, Any], Any]) -> Transformation:
+def stateless(fun: Callable[[PyTree, PyTree], PyTree]) -> Transformation:
     """Return the transformation that replaces updates by `fun(updates, params)`."""
     check_function("stateless", fun)
 
@@ -51,7 +52,7 @@ def chain(*parts: Transformation) -> Transformation:
         if not (hasattr(part, "init") and hasattr(part, "update")):
             raise ArgumentError(with_location(f"chain takes transformations, got {brief(part)}"))
 
-    def init(params: PyTree) -> tuple[Any, ...]:
+    def init(params: PyTree) -> tuple[PyTree, ...]:
         return tuple(part.init(params) for part in parts)
 
     def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[Any, Any]:
@@ -71,10 +72,10 @@ def chain(*parts: Transformation) -> Transformation:
     return Transformation(init, update)
 
 
-def apply_updates(params: PyTree, updates: PyTree) -> Any:
+def apply_updates(params: PyTree, updates: PyTree) -> PyTree:
     """Add the updates to the parameters; the element types of the parameters are kept."""
 
-    def apply_update(param: Any, update: Any) -> Any:
+    def apply_update(param: ArrayLike, update: object) -> Any:
         check_numbers("apply_updates", param=param, update=update)
         before = array_conversion.asarray(param)
         return (before + update).astype(before.dtype)
@@ -82,7 +83,7 @@ def apply_updates(params: PyTree, updates: PyTree) -> Any:
     return tree.map(apply_update, params, updates)
 
 
-def require_params(what: str, params: PyTree) -> Any:
+def require_params(what: str, params: PyTree) -> PyTree:
     """Return the parameters; raise `ArgumentError` if `update` was called without them."""
     if params is None:
         raise ArgumentError(

@@ -32,7 +32,7 @@ def _float_limits(name: str) -> Any:
     return _finfo(NUMPY_DTYPES[name])
 
 
-def _typed_constant(value: Any, name: str) -> Tracer:
+def _typed_constant(value: ArrayLike, name: str) -> Tracer:
     return constant(np.asarray(value).astype(NUMPY_DTYPES[name]))
 
 
@@ -48,7 +48,7 @@ def _normal_from_uniform(uniform: Tracer) -> Tracer:
     return _multiply(inverse, np.sqrt(2))
 
 
-def _multiply(x: Tracer, factor: Any) -> Tracer:
+def _multiply(x: Tracer, factor: ArrayLike) -> Tracer:
     scaled: Tracer = arithmetic.multiply(x, _typed_constant(factor, x.value.type.dtype))
     return scaled
 

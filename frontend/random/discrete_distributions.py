@@ -79,7 +79,7 @@ def _sample_by_counting(key: ArrayLike, rate: Tracer, shape: ShapeTuple, kind: N
     def is_unfinished(state: PyTree) -> Tracer:
         return basic_reductions.any(state[2] > -rate)
 
-    def step(state: PyTree) -> Any:
+    def step(state: PyTree) -> PyTree:
         count, key, log_product = state
         keys = split(key)
         count = selection.where(log_product > -rate, count + 1, count)
@@ -96,7 +96,7 @@ def _sample_by_rejection(key: ArrayLike, rate: Tracer, shape: ShapeTuple, kind: 
     inverse = 1.1239 + 1.1328 / (b - 3.4)
     limit = 0.9277 - 3.6224 / (b - 2)
 
-    def step(state: PyTree) -> Any:
+    def step(state: PyTree) -> PyTree:
         found, accepted, key = state
         keys = split(key, 3)
         u = uniform(keys[1], shape, np.float32) - 0.5
@@ -211,7 +211,7 @@ def multinomial(
     remaining_mass = reshaping.flip(cumulative.cumsum(reshaping.flip(first, 0), 0), 0)
     shares = first / selection.where(remaining_mass == 0, 1, remaining_mass)
 
-    def step(remaining: Any, each: Any) -> Any:
+    def step(remaining: Tracer, each: tuple[Tracer, ...]) -> PyTree:
         share, key = each
         count = binomial(key, remaining, selection.clip(share, 0, 1), dtype=remaining.dtype)
         return remaining - count, count
@@ -220,10 +220,10 @@ def multinomial(
     return reshaping.moveaxis(counts, 0, -1).astype(NUMPY_DTYPES[dtype_of(dtype or float)])
 
 
-def _sample_by_inversion(key: Tracer, total: Any, q: Tracer, shape: ShapeTuple) -> Any:
+def _sample_by_inversion(key: Tracer, total: Tracer, q: Tracer, shape: ShapeTuple) -> Any:
     log_rest = math_functions.log1p(-q)
 
-    def step(state: PyTree) -> Any:
+    def step(state: PyTree) -> PyTree:
         count, trials, key = state
         keys = split(key)
         count = selection.where(trials <= total, count + 1, count)
@@ -234,7 +234,7 @@ def _sample_by_inversion(key: Tracer, total: Any, q: Tracer, shape: ShapeTuple) 
     return while_loop(lambda state: basic_reductions.any(state[1] <= total), step, start)[0] - 1
 
 
-def _sample_binomial_by_rejection(key: Tracer, total: Any, q: Tracer, shape: ShapeTuple) -> Any:
+def _sample_binomial_by_rejection(key: Tracer, total: Tracer, q: Tracer, shape: ShapeTuple) -> Any:
     deviation = math_functions.sqrt(total * q * (1 - q))
     b = 1.15 + 2.53 * deviation
     a = -0.0873 + 0.0248 * b + 0.01 * q
@@ -244,7 +244,7 @@ def _sample_binomial_by_rejection(key: Tracer, total: Any, q: Tracer, shape: Sha
     alpha = (2.83 + 5.1 / b) * deviation
     mode = rounding.floor((total + 1) * q)
 
-    def step(state: PyTree) -> Any:
+    def step(state: PyTree) -> PyTree:
         found, accepted, key = state
         keys = split(key, 3)
         u = uniform(keys[1], shape, q.dtype) - 0.5

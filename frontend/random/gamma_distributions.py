@@ -51,12 +51,12 @@ def _sample_gamma(key: ArrayLike, shape: Any, log_space: bool) -> Any:
         squeezed = u >= 1 - array_conversion.asarray(0.0331, dtype) * (x * x)
         return squeezed & (math_functions.log(u) >= x * 0.5 + d * ((1 - v) + math_functions.log(v)))
 
-    def draw_normal(state: PyTree) -> Any:
+    def draw_normal(state: PyTree) -> tuple[Tracer, ...]:
         inner = split(state[0])
         x = normal(inner[1], (), dtype)
         return inner[0], x, 1 + x * c
 
-    def attempt(state: PyTree) -> Any:
+    def attempt(state: PyTree) -> tuple[Tracer, ...]:
         keys = split(state[0], 3)
         start = (keys[1], filling.zeros((), dtype), filling.full((), -1, dtype))
         _, x, v = while_loop(lambda state: state[2] <= 0, draw_normal, start)
@@ -87,7 +87,7 @@ _differentiable_samples = custom_jvp(_sample_gammas, nondiff_argnums=(2,))
 
 
 @_differentiable_samples.defjvp
-def _samples_jvp(log_space: bool, primals: PyTree, tangents: PyTree) -> Any:
+def _samples_jvp(log_space: bool, primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
     """Differentiate implicitly: the cumulative probability of a number stays constant."""
     key, a = primals
     samples = _differentiable_samples(key, a, log_space)

@@ -70,7 +70,7 @@ def _wrap_key_data(words: Any) -> Tracer:
     return as_typed_keys(words)[0]
 
 
-def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Tracer:
+def wrap_key_data(key_bits_array: object, *, impl: Any = None, dtype: Any = None) -> Tracer:
     """Convert words to keys: u32[..., 2] to key[...]."""
     _check_implementation(impl, dtype)
     return _wrap_key_data(key_bits_array)
@@ -90,7 +90,7 @@ def key_impl(keys: ArrayLike) -> str:
     return PRNG_IMPLEMENTATION
 
 
-def key_dtype(impl: Any = None) -> KeyType:
+def key_dtype(impl: object = None) -> KeyType:
     """Return the element type of keys of a PRNG algorithm, of which there is one."""
     _check_implementation(impl, None)
     return KEY
@@ -103,7 +103,7 @@ def clone(key: ArrayLike) -> Tracer:
 
 
 @public(name="PRNGKey")
-def _seed_key(seed: Any) -> Tracer:
+def _seed_key(seed: object) -> Tracer:
     seed = as_tracer(seed)
     dtype = seed.value.type.dtype
     if dtype not in INTEGERS or seed.ndim:
@@ -146,7 +146,7 @@ def PRNGKey(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     return _seed_key(seed)
 
 
-def _check_implementation(impl: Any, dtype: DTypeLike | None) -> None:
+def _check_implementation(impl: object, dtype: DTypeLike | None) -> None:
     if impl is not None and dtype is not None:
         raise RandomError(with_location("impl and dtype have the same meaning; give one of them"))
     requested = dtype if impl is None else impl
@@ -188,7 +188,7 @@ def split(key: ArrayLike, num: IntOrShape = 2) -> Tracer:
 
 
 @public()
-def fold_in(key: ArrayLike, data: Any) -> Tracer:
+def fold_in(key: ArrayLike, data: ArrayLike) -> Tracer:
     """Return a new key, derived from a key and an integer."""
     found, raw = as_typed_keys(key)
     if found.ndim:

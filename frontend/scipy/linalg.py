@@ -96,7 +96,7 @@ def cho_factor(
 
 
 def cho_solve(
-    c_and_lower: Any, b: ArrayLike, overwrite_b: bool = False, check_finite: bool = True
+    c_and_lower: object, b: ArrayLike, overwrite_b: bool = False, check_finite: bool = True
 ) -> Tracer:
     """Return the solution x of a x = b from the factor of `a`; `b` is a vector or a matrix of
     columns.
@@ -207,9 +207,9 @@ def lu_factor(
 
 
 def lu_solve(
-    lu_and_piv: Any,
+    lu_and_piv: object,
     b: ArrayLike,
-    trans: Any = 0,
+    trans: object = 0,
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> Tracer:
@@ -221,7 +221,7 @@ def lu_solve(
     return _lu_solve(packed, pivots, b, _parse_transpose("lu_solve", trans))
 
 
-def _check_pair(name: str, parameter: str, maker: str, given: Any) -> tuple[Any, Any]:
+def _check_pair(name: str, parameter: str, maker: str, given: object) -> tuple[Any, Any]:
     """Return both parts of a factorization; raise `ArgumentError` for another object."""
     if not isinstance(given, (list, tuple)) or len(given) != 2:
         raise ArgumentError(
@@ -232,7 +232,7 @@ def _check_pair(name: str, parameter: str, maker: str, given: Any) -> tuple[Any,
     return given[0], given[1]
 
 
-def _parse_transpose(name: str, trans: Any) -> str:
+def _parse_transpose(name: str, trans: object) -> str:
     if not isinstance(trans, (int, str)) or trans not in TRANSPOSE_CODES:
         accepted = ", ".join(map(repr, TRANSPOSE_CODES))
         raise ArgumentError(
@@ -242,7 +242,7 @@ def _parse_transpose(name: str, trans: Any) -> str:
 
 
 @public(static=("transpose",), name="lu_solve")
-def _lu_solve(packed: Any, pivots: Any, b: ArrayLike, transpose: str) -> Tracer:
+def _lu_solve(packed: Any, pivots: object, b: ArrayLike, transpose: str) -> Tracer:
     x, y, vector = _promote_system("lu_solve", packed, b)
     order = permutation_from_pivots(as_tracer(pivots), x.shape[-1])
     return _restore_rank(lu_solved(x, order, y, transpose), vector)
@@ -271,7 +271,7 @@ def lu(
 
 @public(static=("overwrite_a", "lwork", "mode", "pivoting", "check_finite"))
 def qr(
-    a: ArrayLike, overwrite_a: bool = False, lwork: Any = None, mode: str = "full",
+    a: ArrayLike, overwrite_a: bool = False, lwork: object = None, mode: str = "full",
     pivoting: bool = False, check_finite: bool = True,
 ) -> Any:  # fmt: skip
     """Return Q and R, whose product is the matrix; `mode` is "full", "economic" or "r" (only R)."""
@@ -311,8 +311,8 @@ def solve(
 
 @public(static=("trans", "lower", "unit_diagonal", "overwrite_b", "debug", "check_finite"))
 def solve_triangular(
-    a: ArrayLike, b: ArrayLike, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False,
-    overwrite_b: bool = False, debug: Any = None, check_finite: bool = True,
+    a: ArrayLike, b: ArrayLike, trans: object = 0, lower: bool = False, unit_diagonal: bool = False,
+    overwrite_b: bool = False, debug: object = None, check_finite: bool = True,
 ) -> Tracer:  # fmt: skip
     """Return the solution x of op(a) x = b for triangular `a`.
 
@@ -326,8 +326,8 @@ def solve_triangular(
 
 @public(static=("eigvals_only", "select", "select_range", "tol"))
 def eigh_tridiagonal(
-    d: Any, e: Any, *, eigvals_only: bool = False, select: str = "a", select_range: Any = None,
-    tol: float | None = None,
+    d: Any, e: object, *, eigvals_only: bool = False, select: str = "a",
+    select_range: object = None, tol: float | None = None,
 ) -> Any:  # fmt: skip
     """Return the eigenvalues, ascending, of symmetric tridiagonal matrices, and eigenvectors.
 

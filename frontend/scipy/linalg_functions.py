@@ -73,7 +73,7 @@ def _pade_approximant(x: Tracer) -> Tracer:
 
 @public(static=("method", "compute_expm"))
 def expm_frechet(
-    A: ArrayLike, E: Any, *, method: str | None = None, compute_expm: bool = True
+    A: ArrayLike, E: object, *, method: str | None = None, compute_expm: bool = True
 ) -> Any:
     """Return the exponential, and its derivative in the direction `E`."""
 
@@ -126,7 +126,7 @@ def polar(
 
 @public(static=("method", "tol"))
 def solve_sylvester(
-    A: ArrayLike, B: ArrayLike, C: Any, *, method: str = "schur", tol: float = 1e-8
+    A: ArrayLike, B: ArrayLike, C: object, *, method: str = "schur", tol: float = 1e-8
 ) -> Tracer:
     """Return the solution x of A x + x B = C, by one system of linear equations."""
 

@@ -33,8 +33,8 @@ SolverMethod = Callable[..., Any]
 
 
 def cg(
-    A: Any, b: ArrayLike, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0,
-    maxiter: int | None = None, M: Any = None,
+    A: object, b: ArrayLike, x0: object = None, *, tol: float = 1e-5, atol: float = 0.0,
+    maxiter: int | None = None, M: object = None,
 ) -> tuple[Any, None]:  # fmt: skip
     """Return (x, None) with A x = b by conjugate gradients; A is Hermitian positive definite.
 
@@ -50,8 +50,8 @@ def cg(
 
 
 def bicgstab(
-    A: Any, b: ArrayLike, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0,
-    maxiter: int | None = None, M: Any = None,
+    A: object, b: ArrayLike, x0: object = None, *, tol: float = 1e-5, atol: float = 0.0,
+    maxiter: int | None = None, M: object = None,
 ) -> tuple[Any, None]:  # fmt: skip
     """Return (x, None) with A x = b by stabilized biconjugate gradients; see `cg`.
 
@@ -63,10 +63,10 @@ def bicgstab(
 
 
 def gmres(
-    A: Any, b: PyTree, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0,
-    restart: int = 20, maxiter: int | None = None, M: Any = None,
+    A: object, b: PyTree, x0: object = None, *, tol: float = 1e-5, atol: float = 0.0,
+    restart: int = 20, maxiter: int | None = None, M: object = None,
     solve_method: str = "batched",
-) -> tuple[Any, None]:  # fmt: skip
+) -> tuple[PyTree, None]:  # fmt: skip
     """Return (x, None) with A x = b by generalized minimal residuals; see `cg`.
 
     `A` is any invertible operator. A subspace of `restart` vectors is built before each update of
@@ -87,9 +87,9 @@ def gmres(
 
 
 def _solve(
-    name: str, method: SolverMethod, A: Any, b: PyTree, x0: Any, tol: Any, atol: Any,
-    maxiter: int | None, M: Any, hermitian: bool,
-) -> tuple[Any, None]:  # fmt: skip
+    name: str, method: SolverMethod, A: object, b: PyTree, x0: object, tol: object, atol: object,
+    maxiter: int | None, M: object, hermitian: bool,
+) -> tuple[PyTree, None]:  # fmt: skip
     b = tree.map(_as_inexact, b)
     x0 = tree.map(filling.zeros_like, b) if x0 is None else x0
     if tree.structure(x0) != tree.structure(b) or _shapes(x0) != _shapes(b):
@@ -143,7 +143,7 @@ def _axpy(x: Tracer, scale: Tracer, y: Tracer) -> Any:
     return tree.map(lambda one, other: one + scale.astype(other.dtype) * other, x, y)
 
 
-def _subtract(x: PyTree, y: PyTree) -> Any:
+def _subtract(x: PyTree, y: PyTree) -> PyTree:
     return tree.map(lambda one, other: one - other, x, y)
 
 
@@ -157,7 +157,7 @@ def _squared_norm(x: PyTree) -> Tracer:
     return reduce(add, (contraction.vdot(leaf, leaf).real for leaf in tree.leaves(x)))
 
 
-def _squared_tolerance(b: ArrayLike, tol: Any, atol: Any) -> Tracer:
+def _squared_tolerance(b: ArrayLike, tol: object, atol: object) -> Tracer:
     """Return the square of the largest accepted norm of a residual."""
     square = _squared_norm(b)
     relative = complex_parts.square(array_conversion.asarray(tol, square.dtype)) * square
@@ -172,11 +172,17 @@ def _safe_quotient(x: ArrayLike, y: ArrayLike) -> Tracer:
 
 
 def _conjugate_gradients(
-    A: LinearOperator, b: ArrayLike, x0: Any, tol: Any, atol: Any, steps: int, M: LinearOperator
+    A: LinearOperator,
+    b: ArrayLike,
+    x0: object,
+    tol: object,
+    atol: object,
+    steps: int,
+    M: LinearOperator,
 ) -> Any:
     bound = _squared_tolerance(b, tol, atol)
 
-    def is_unconverged(state: PyTree) -> Any:
+    def is_unconverged(state: PyTree) -> PyTree:
         _, residual, _, _, count = state
         return (_squared_norm(residual) > bound) & (count < steps)
 
@@ -199,11 +205,17 @@ def _conjugate_gradients(
 
 
 def _biconjugate_gradients(
-    A: LinearOperator, b: ArrayLike, x0: Any, tol: Any, atol: Any, steps: int, M: LinearOperator
+    A: LinearOperator,
+    b: ArrayLike,
+    x0: object,
+    tol: object,
+    atol: object,
+    steps: int,
+    M: LinearOperator,
 ) -> Any:
     bound = _squared_tolerance(b, tol, atol)
 
-    def is_unconverged(state: PyTree) -> Any:
+    def is_unconverged(state: PyTree) -> PyTree:
         # `count` is negative after a breakdown, in which a step would divide by zero.
         _, residual, *_, count = state
         return (_squared_norm(residual) > bound) & (count < steps) & (count >= 0)
@@ -252,8 +264,8 @@ def _minimal_residuals(
     A: LinearOperator,
     b: ArrayLike,
     x0: Any,
-    tol: Any,
-    atol: Any,
+    tol: object,
+    atol: object,
     rounds: int,
     M: LinearOperator,
     *,
@@ -268,11 +280,11 @@ def _minimal_residuals(
         rest = M(_subtract(b, A(x)))
         return rest, math_functions.sqrt(_squared_norm(rest))
 
-    def is_unconverged(state: PyTree) -> Any:
+    def is_unconverged(state: PyTree) -> PyTree:
         _, _, size, count = state
         return (size > bound) & (count < rounds)
 
-    def cycle(state: PyTree) -> Any:
+    def cycle(state: PyTree) -> PyTree:
         x, rest, size, count = state
         basis = tree.map(
             lambda r: (

@@ -189,7 +189,7 @@ def _ndtr(x: Tracer) -> Tracer:
 
 
 @_ndtr.defjvp
-def _ndtr_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _ndtr_rule(primals: PyTree, tangents: PyTree) -> PyTree:
     (x,) = primals
     return _ndtr(x), math_functions.exp(-0.5 * x * x) * (tangents[0] / sqrt(2 * pi))
 
@@ -206,7 +206,7 @@ def _log_ndtr(x: Tracer) -> Tracer:
 
 
 @_log_ndtr.defjvp
-def _log_ndtr_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _log_ndtr_rule(primals: PyTree, tangents: PyTree) -> PyTree:
     (x,) = primals
     value = _log_ndtr(x)
     return value, math_functions.exp(-0.5 * x * x - 0.5 * log_of(2 * pi) - value) * tangents[0]
@@ -224,7 +224,7 @@ def _ndtri(p: Tracer) -> Tracer:
 
 
 @_ndtri.defjvp
-def _ndtri_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _ndtri_rule(primals: PyTree, tangents: PyTree) -> PyTree:
     x = _ndtri(*primals)
     return x, math_functions.exp(0.5 * x * x + 0.5 * log_of(2 * pi)) * tangents[0]
 
@@ -247,14 +247,14 @@ def _power_over_exponent(logarithm: Tracer, power: Tracer) -> Tracer:
 
 
 @public()
-def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Any:
+def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Tracer:
     """Return (x^lmbda - 1) / lmbda, elementwise, log(x) for lmbda 0, NaN for negative x."""
     x, power = _floats(*require_real("boxcox", x, lmbda))
     return _box_cox(math_functions.log(x), x == 0, power)
 
 
 @public()
-def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Any:
+def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Tracer:
     """Return ((1 + x)^lmbda - 1) / lmbda, elementwise, log(1 + x) for lmbda 0, NaN for x below
     -1.
     """

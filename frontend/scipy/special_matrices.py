@@ -29,7 +29,7 @@ def _as_vector(name: str, x: ArrayLike) -> Tracer:
 
 
 @public()
-def block_diag(*arrs: Any) -> Tracer:
+def block_diag(*arrs: object) -> Tracer:
     """Return a block diagonal matrix."""
 
     blocks = [as_tracer(reshaping.atleast_2d(x)) for x in (promote(*arrs) if arrs else [])]

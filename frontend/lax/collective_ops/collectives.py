@@ -78,7 +78,7 @@ def _all_reduce(
 
 
 @traceback_boundary
-def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
+def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -> PyTree:
     """Return the sum of `x`, a container of arrays, over all positions along the axis or axes.
 
     The sum of a Python number is a Python number. With `axis_index_groups`, a partition of the
@@ -99,7 +99,7 @@ def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) ->
 
 
 @traceback_boundary
-def pmean(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
+def pmean(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -> PyTree:
     """Return the mean of `x` over all positions along the axis or axes, or over the group."""
     resolve_axis_names(axis_name, "pmean")
     count = psum(1, axis_name, axis_index_groups=axis_index_groups)
@@ -120,7 +120,7 @@ def pmean(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -
 
 
 @traceback_boundary
-def pmax(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
+def pmax(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -> PyTree:
     """Return the elementwise maximum of `x` over all positions along the axis or axes, or the
     group.
     """
@@ -129,7 +129,7 @@ def pmax(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) ->
 
 
 @traceback_boundary
-def pmin(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -> Any:
+def pmin(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -> PyTree:
     """Return the elementwise minimum of `x` over all positions along the axis or axes, or the
     group.
     """
@@ -160,7 +160,7 @@ def axis_index(axis_name: AxisName) -> Tracer:
 
 
 @traceback_boundary
-def ppermute(x: PyTree, axis_name: AxisName, perm: Pairs) -> Any:
+def ppermute(x: PyTree, axis_name: AxisName, perm: Pairs) -> PyTree:
     """Send `x` from position `source` to position `target`, for each `(source, target)` of `perm`.
 
     A position that receives nothing gets zeros. Raise `ArgumentError` for an object that is not a
@@ -206,7 +206,7 @@ def _check_pairs(perm: Pairs, named: Sequence[NamedAxis]) -> tuple[tuple[int, in
     return pairs
 
 
-def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> Any:
+def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> PyTree:
     """Return `x` of position `perm[i]` at position `i`; `perm` is a permutation of the
     positions.
     """
@@ -290,7 +290,7 @@ def _unstack_to(stacked: Tracer, dim: int, tiled: bool) -> Tracer:
 def psum_scatter(
     x: PyTree, axis_name: AxisName, *, scatter_dimension: int = 0,
     axis_index_groups: Groups = None, tiled: bool = False,
-) -> Any:  # fmt: skip
+) -> PyTree:  # fmt: skip
     """Sum `x` over all positions, or the group, and scatter the result.
 
     Along `scatter_dimension` each position keeps one element, without that dimension, or an equal
@@ -387,12 +387,12 @@ def _exchange_stages(named: Sequence[NamedAxis]) -> list[list[NamedAxis]]:
 
 def pswapaxes(
     x: PyTree, axis_name: AxisName, axis: int, *, axis_index_groups: Groups = None
-) -> Any:
+) -> PyTree:
     """Exchange the mapped axis with dimension `axis` of `x`."""
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 
-def pvary(x: PyTree, axis_name: AxisName) -> Any:
+def pvary(x: PyTree, axis_name: AxisName) -> PyTree:
     """Return `x` as a value that varies along the axes.
 
     The elements and tangents are unchanged. A value that does not vary is one value that all

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.abstract_value import AbstractValue
@@ -98,13 +97,13 @@ def _check_returned(x: Tracer, what: str) -> Tracer:
     return as_tracer(x)
 
 
-def leaf_names(container: Any, stem: str) -> list[str]:
+def leaf_names(container: object, stem: str) -> list[str]:
     """Return names for the leaves of a container: the stem, numbered if there are several."""
     count = len(tree.leaves(container))
     return [stem] if count == 1 else [f"{stem}.{i}" for i in range(count)]
 
 
-def flatten_to_tracers(container: Any, what: str) -> tuple[list[Tracer], tree.PyTreeDef]:
+def flatten_to_tracers(container: object, what: str) -> tuple[list[Tracer], tree.PyTreeDef]:
     """Return the leaves of a container as tracers; raise `ControlFlowError` for other leaves."""
     leaves, structure = tree.flatten(container)
     for leaf in leaves:

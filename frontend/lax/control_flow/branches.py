@@ -37,8 +37,8 @@ def cond(
     true_fun: UserFunction,
     false_fun: UserFunction,
     *operands: PyTree,
-    operand: Any = _UNSET,
-) -> Any:
+    operand: object = _UNSET,
+) -> PyTree:
     """Return `true_fun(*operands)` if the scalar `pred` is true (or not zero), else
     `false_fun(*operands)`.
 
@@ -66,7 +66,7 @@ def _cond(
 
 
 @public(static=("branches",), cached=False)
-def switch(index: ArrayLike, branches: Sequence[UserFunction], *operands: PyTree) -> Any:
+def switch(index: ArrayLike, branches: Sequence[UserFunction], *operands: PyTree) -> PyTree:
     """Return `branches[index](*operands)`; an index out of range is clamped.
 
     All branches must return the same containers, shapes and element types; otherwise raise

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.transforms import implicit_differentiation
@@ -14,11 +15,11 @@ SolveFunction = Callable[[UnaryFunction, Any], Any]
 @traceback_boundary
 def custom_root(
     f: UnaryFunction,
-    initial_guess: Any,
+    initial_guess: ArrayLike,
     solve: SolveFunction,
     tangent_solve: SolveFunction,
     has_aux: bool = False,
-) -> Any:
+) -> PyTree:
     """Return `solve(f, initial_guess)`, a root of `f`, with implicit derivatives.
 
     `f` maps containers like `initial_guess` to such containers. `tangent_solve(g, y)` returns `x`
@@ -37,7 +38,7 @@ def custom_linear_solve(
     transpose_solve: SolveFunction | None = None,
     symmetric: bool = False,
     has_aux: bool = False,
-) -> Any:
+) -> PyTree:
     """Return `solve(matvec, b)`, the `x` with `matvec(x)` = `b`, with implicit derivatives.
 
     `matvec` is linear. `transpose_solve(vecmat, y)` solves the transposed system, which gradients

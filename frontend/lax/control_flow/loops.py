@@ -48,11 +48,11 @@ from shardir.ir.types import INTEGERS, NUMPY_DTYPES
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
     init: PyTree,
-    xs: Any = None,
+    xs: PyTree = None,
     length: int | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
-) -> tuple[Any, Any]:
+) -> tuple[PyTree, PyTree]:
     """Carry `init` through `f(carry, x) -> (carry, y)` along the first dimension of `xs`.
 
     Return the last carry and the stacked `y`. `length` is required only without `xs`; `reverse`
@@ -176,8 +176,8 @@ def _check_index_range(what: str, number: int, dtype: str) -> None:
 
 @public(static=("cond_fun", "body_fun"), cached=False)
 def while_loop(
-    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: PyTree
-) -> Any:
+    cond_fun: Callable[[PyTree], PyTree], body_fun: Callable[[PyTree], PyTree], init_val: PyTree
+) -> PyTree:
     """Apply `body_fun` to `init_val` repeatedly while `cond_fun` returns true.
 
     `cond_fun` must return a bool of rank 0, `body_fun` the containers and types of its argument.
@@ -252,11 +252,11 @@ def _carried_vma(
 def fori_loop(
     lower: Any,
     upper: Any,
-    body_fun: Callable[[Any, Any], Any],
+    body_fun: Callable[[PyTree, PyTree], PyTree],
     init_val: PyTree,
     *,
     unroll: int | bool | None = None,
-) -> Any:
+) -> PyTree:
     """Apply `body_fun(i, value) -> value` for i = lower, ..., upper - 1, beginning with `init_val`.
 
     With concrete bounds this is a `scan`, which has reverse-mode derivatives; otherwise a
@@ -293,7 +293,7 @@ def _concrete_bound(bound: Tracer) -> int | None:
 
 def _loop_with_static_bounds(
     start: int, count: int, body_fun: UserFunction, init_val: PyTree
-) -> Any:
+) -> PyTree:
     what = "the body of fori_loop"
 
     def step(carry: tuple[PyTree, PyTree], _: None) -> tuple[tuple[Any, Any], None]:
@@ -309,8 +309,8 @@ def _loop_with_static_bounds(
 
 @public(static=("body_fun",), cached=False, name="fori_loop")
 def _loop_with_traced_bounds(
-    lower: Any, upper: Any, body_fun: UserFunction, init_val: PyTree
-) -> Any:
+    lower: object, upper: object, body_fun: UserFunction, init_val: PyTree
+) -> PyTree:
     bounds = [as_tracer(lower), as_tracer(upper)]
     for bound in bounds:
         if bound.value.type.dtype not in INTEGERS or bound.ndim:
@@ -334,7 +334,7 @@ def _loop_with_traced_bounds(
     def is_below_bound(carry: tuple[PyTree, PyTree]) -> Tracer:
         return emit("lt", carry[0], last)
 
-    def body(carry: tuple[PyTree, PyTree]) -> tuple[Any, Any]:
+    def body(carry: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
         i, value = carry
         next_index = emit("add", i, splat(1, i.value.type), weak=i.weak_type)
         check_call_signature(body_fun, "the body of fori_loop", (i, value))

@@ -40,9 +40,9 @@ DEFAULT_DIMENSION_NUMBERS = {
 def conv_transpose(
     lhs: ArrayLike,
     rhs: ArrayLike,
-    strides: Any,
+    strides: object,
     padding: Any,
-    rhs_dilation: Any = None,
+    rhs_dilation: object = None,
     dimension_numbers: Any = None,
     transpose_kernel: bool = False,
     precision: Any = None,

@@ -42,7 +42,7 @@ ConvGeneralDilatedDimensionNumbers: TypeAlias = ConvDimensionNumbers | tuple[str
 
 
 def resolve_padding(
-    padding: Any, sizes: Sequence[int], windows: Sequence[int], strides: Sequence[int]
+    padding: object, sizes: Sequence[int], windows: Sequence[int], strides: Sequence[int]
 ) -> Pads:
     """Return explicit padding: "VALID" is none, "SAME" gives an output size of ceil(size /
     stride).
@@ -78,7 +78,7 @@ def check_padding_pairs(padding: Any, rank: int) -> Pads:
     return pairs
 
 
-def _unknown_padding_error(padding: Any) -> OperationTypeError:
+def _unknown_padding_error(padding: object) -> OperationTypeError:
     return OperationTypeError(
         with_location(
             f"padding {padding!r} is unknown; it is 'SAME', 'SAME_LOWER', 'VALID' or pairs"
@@ -86,7 +86,7 @@ def _unknown_padding_error(padding: Any) -> OperationTypeError:
     )
 
 
-def check_positive_integers(what: str, given: Any, rank: int) -> tuple[int, ...]:
+def check_positive_integers(what: str, given: object, rank: int) -> tuple[int, ...]:
     """Return one integer above 0 for each of `rank` dimensions; `None` is 1 for each."""
     if given is None:
         return (1,) * rank
@@ -100,7 +100,7 @@ def check_positive_integers(what: str, given: Any, rank: int) -> tuple[int, ...]
 
 def padtype_to_pads(
     in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int],
-    padding: Any,
+    padding: str | Sequence[tuple[int, int]],
 ) -> list[tuple[int, int]]:  # fmt: skip
     """Return the (low, high) pairs that "SAME" or "VALID" denotes."""
     sizes = check_integers("in_shape of padtype_to_pads", in_shape)
@@ -110,7 +110,7 @@ def padtype_to_pads(
 
 
 def conv_dimension_numbers(
-    lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any
+    lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: object
 ) -> ConvDimensionNumbers:
     """Return dimension numbers for strings such as ("NHWC", "HWIO", "NHWC"), or for dimension
     numbers.
@@ -143,7 +143,7 @@ def conv_dimension_numbers(
     )
 
 
-def _check_triple(dimension_numbers: Any) -> tuple[Any, ...]:
+def _check_triple(dimension_numbers: object) -> tuple[Any, ...]:
     result = tuple(dimension_numbers) if hasattr(dimension_numbers, "__iter__") else ()
     if len(result) != 3:
         raise OperationTypeError(
@@ -154,13 +154,13 @@ def _check_triple(dimension_numbers: Any) -> tuple[Any, ...]:
     return result
 
 
-def spec_rank(dimension_numbers: Any) -> int:
+def spec_rank(dimension_numbers: object) -> int:
     """Return the rank of dimension numbers, from the first of the three."""
     first = _check_triple(dimension_numbers)[0]
     return len(first) if isinstance(first, str) else len(check_integers("dimension_numbers", first))
 
 
-def _check_positions(spec: Any, rank: int) -> Spec:
+def _check_positions(spec: tuple[int, ...], rank: int) -> Spec:
     """Return the positions of dimensions; raise an error unless each occurs once."""
     if isinstance(spec, str) or sorted(places := check_integers("dimension_numbers", spec)) != [
         *range(rank)
@@ -205,10 +205,10 @@ def _format_dims(numbers: ConvDimensionNumbers) -> str:
 def conv_general_dilated(
     lhs: ArrayLike,
     rhs: ArrayLike,
-    window_strides: Any,
-    padding: Any,
-    lhs_dilation: Any = None,
-    rhs_dilation: Any = None,
+    window_strides: object,
+    padding: object,
+    lhs_dilation: object = None,
+    rhs_dilation: object = None,
     dimension_numbers: Any = None,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
@@ -262,9 +262,9 @@ def _dilated_sizes(shape: Sequence[int], dims: Sequence[int], dilation: Sequence
 def conv(
     lhs: ArrayLike,
     rhs: ArrayLike,
-    window_strides: Any,
-    padding: Any,
-    precision: Any = None,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    precision: object = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Tracer:
     """Convolve an operand (batch, feature, spatial...) with a filter (out, in, spatial...)."""
@@ -276,11 +276,11 @@ def conv(
 def conv_with_general_padding(
     lhs: ArrayLike,
     rhs: ArrayLike,
-    window_strides: Any,
-    padding: Any,
-    lhs_dilation: Any,
-    rhs_dilation: Any,
-    precision: Any = None,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None,
+    rhs_dilation: Sequence[int] | None,
+    precision: object = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Tracer:
     """Convolve like `conv`, with dilations."""

@@ -18,8 +18,9 @@ from shardir.frontend.source_locations import with_location
 
 
 def conv_general_dilated_patches(
-    lhs: ArrayLike, filter_shape: Any, window_strides: Any, padding: Any, lhs_dilation: Any = None,
-    rhs_dilation: Any = None, dimension_numbers: Any = None, precision: Any = None,
+    lhs: ArrayLike, filter_shape: Any, window_strides: object, padding: object,
+    lhs_dilation: object = None, rhs_dilation: object = None, dimension_numbers: Any = None,
+    precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Any:  # fmt: skip
     """Return the elements that each window of a convolution covers, in the feature dimension.
@@ -53,8 +54,8 @@ def conv_general_dilated_patches(
 
 
 def conv_general_dilated_local(
-    lhs: ArrayLike, rhs: Any, window_strides: Any, padding: Any, filter_shape: Any,
-    lhs_dilation: Any = None, rhs_dilation: Any = None, dimension_numbers: Any = None,
+    lhs: ArrayLike, rhs: Any, window_strides: object, padding: Any, filter_shape: Any,
+    lhs_dilation: object = None, rhs_dilation: object = None, dimension_numbers: Any = None,
     precision: Any = None,
 ) -> Any:  # fmt: skip
     """Convolve with a filter for each position of the result.

@@ -1,7 +1,6 @@
 """Result shapes of convolutions and window reductions; a batch size may be -1."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from shardir.frontend.argument_checks import check_integer, check_integers
 from shardir.frontend.errors import ArgumentError
@@ -19,7 +18,9 @@ from shardir.frontend.source_locations import with_location
 ShapeTuple = tuple[int, ...]
 
 
-def conv_general_permutations(dimension_numbers: Any) -> tuple[ShapeTuple, ShapeTuple, ShapeTuple]:
+def conv_general_permutations(
+    dimension_numbers: object,
+) -> tuple[ShapeTuple, ShapeTuple, ShapeTuple]:
     """Return the positions of batch, feature and spatial dimensions.
 
     The three tuples are those of operand, filter and result.
@@ -32,8 +33,8 @@ def conv_general_permutations(dimension_numbers: Any) -> tuple[ShapeTuple, Shape
 def conv_shape_tuple(
     lhs_shape: Sequence[int],
     rhs_shape: Sequence[int],
-    strides: Any,
-    pads: Any,
+    strides: Sequence[int],
+    pads: object,
     batch_group_count: int = 1,
 ) -> ShapeTuple:
     """Return the shape of the result of `conv`."""
@@ -46,9 +47,9 @@ def conv_shape_tuple(
 def conv_general_shape_tuple(
     lhs_shape: Sequence[int],
     rhs_shape: Sequence[int],
-    window_strides: Any,
-    padding: Any,
-    dimension_numbers: Any,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    dimension_numbers: object,
 ) -> ShapeTuple:
     """Return the shape of the result of `conv_general_dilated`."""
     operand, filter = _check_shapes("conv_general_shape_tuple", lhs_shape, rhs_shape)
@@ -61,9 +62,9 @@ def conv_general_shape_tuple(
 def conv_transpose_shape_tuple(
     lhs_shape: Sequence[int],
     rhs_shape: Sequence[int],
-    window_strides: Any,
-    padding: Any,
-    dimension_numbers: Any,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    dimension_numbers: object,
 ) -> ShapeTuple:
     """Return the shape of the result of `conv_transpose`."""
     operand, filter = _check_shapes("conv_transpose_shape_tuple", lhs_shape, rhs_shape)
@@ -84,10 +85,10 @@ def conv_transpose_shape_tuple(
 def reduce_window_shape_tuple(
     operand_shape: Sequence[int],
     window_dimensions: Sequence[int],
-    window_strides: Any,
-    padding: Any,
-    base_dilation: Any = None,
-    window_dilation: Any = None,
+    window_strides: Sequence[int] | None,
+    padding: object,
+    base_dilation: Sequence[int] | None = None,
+    window_dilation: Sequence[int] | None = None,
 ) -> ShapeTuple:
     """Return the shape of the result of `reduce_window`."""
     sizes = check_integers("operand_shape of a window", operand_shape)
@@ -105,7 +106,7 @@ def reduce_window_shape_tuple(
     )
 
 
-def _check_shapes(what: str, lhs_shape: Any, rhs_shape: Any) -> tuple[ShapeTuple, ShapeTuple]:
+def _check_shapes(what: str, lhs_shape: object, rhs_shape: object) -> tuple[ShapeTuple, ShapeTuple]:
     """Return the shapes of operand and filter; raise `ArgumentError` unless they have one rank."""
     x, w = (
         check_integers(f"lhs_shape of {what}", lhs_shape),

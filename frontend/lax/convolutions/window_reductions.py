@@ -8,7 +8,7 @@ import numpy as np
 from shardir import ops
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.abstract_value import AbstractValue
-from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.control_flow.tree_reduction import reduce_pairwise
@@ -67,7 +67,7 @@ def _require_reduction(computation: UserFunction, dtype: str, what: str) -> tupl
     )
 
 
-def _identity_of(op: str, dtype: str) -> Any:
+def _identity_of(op: str, dtype: str) -> float | int:
     if op in ("add", "mul"):
         return int(op == "mul")
     if dtype == "bool":
@@ -82,11 +82,11 @@ def _identity_of(op: str, dtype: str) -> Any:
 def reduce(
     operands: PyTree,
     init_values: Any,
-    computation: Callable[[Any, Any], Any],
-    dimensions: Any,
+    computation: Callable[[PyTree, PyTree], PyTree],
+    dimensions: AxisLike,
     *,
     out_sharding: ShardingRequest = None,
-) -> Any:
+) -> PyTree:
     """Combine all elements along `dimensions` and the initial value by `computation`.
 
     `computation` is associative. For several operands, a tuple, it maps two tuples of scalars to a
@@ -108,7 +108,7 @@ def reduce(
     return emit(name, reduced, broadcast(convert(first, dtype), reduced.shape))
 
 
-def reduce_xor(operand: ArrayLike, axes: Any) -> Any:
+def reduce_xor(operand: ArrayLike, axes: AxisLike) -> Any:
     """Return the exclusive or of the elements along `axes`, which are integers or bools."""
     like = abstract_of(operand, "operand of reduce_xor").type
     return reduce(operand, np.zeros((), like.numpy), bitwise_xor, axes)
@@ -118,11 +118,11 @@ def reduce_window(
     operand: ArrayLike,
     init_value: ArrayLike,
     computation: Callable[[Any, Any], Any],
-    window_dimensions: Any,
-    window_strides: Any,
+    window_dimensions: object,
+    window_strides: object,
     padding: Any,
-    base_dilation: Any = None,
-    window_dilation: Any = None,
+    base_dilation: object = None,
+    window_dilation: object = None,
 ) -> Tracer:
     """Combine the elements of each window by `computation` (sum, product, maximum, minimum).
 
@@ -153,12 +153,12 @@ def reduce_window(
 def _emit_reduce_window(
     operand: ArrayLike,
     init: Tracer,
-    computation: Callable[[Any, Any], Any],
-    window: Any,
-    strides: Any,
-    padding: Any,
-    base_dilation: Any,
-    dilation: Any,
+    computation: Callable[[PyTree, PyTree], PyTree],
+    window: object,
+    strides: object,
+    padding: str,
+    base_dilation: object,
+    dilation: object,
 ) -> Tracer:
     x = as_tracer(operand)
     dtype = x.value.type.dtype

@@ -135,7 +135,7 @@ def _is_numpy_type(kind: type) -> bool:
     return issubclass(kind, (np.generic, np.ndarray))
 
 
-def _to_numpy_array(items: Sequence[Any], kinds: set[type], dtype: DTypeLike | None) -> Any:
+def _to_numpy_array(items: Sequence[object], kinds: set[type], dtype: DTypeLike | None) -> Any:
     try:
         values = np.asarray(items)
     except ValueError:
@@ -189,6 +189,6 @@ def _reshape_to(x: Tracer, shape: tuple[int, ...]) -> Tracer:
 
 
 @public()
-def copy(a: ArrayLike, order: Any = None) -> Tracer:
+def copy(a: ArrayLike, order: object = None) -> Tracer:
     """Return the array itself: arrays are immutable, so that a copy is indistinguishable."""
     return as_tracer(a)

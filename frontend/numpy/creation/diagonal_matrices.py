@@ -36,7 +36,7 @@ def _eye(N: int, M: int | None, k: int, dtype: DTypeLike | None) -> Tracer:
     return convert(compare_row_column("eq", (rows, columns), offset), dtype_of(dtype or float))
 
 
-def _matrix_sizes(N: Any, M: Any) -> tuple[int, int]:
+def _matrix_sizes(N: int, M: int | None) -> tuple[int, int]:
     rows, columns = index(N), index(N if M is None else M)
     if rows < 0 or columns < 0:
         raise ShapeError(with_location(f"a matrix cannot have {rows} rows and {columns} columns"))

@@ -65,7 +65,7 @@ fromiter = _define_reader("fromiter", "an iterable")
 fromstring = _define_reader("fromstring", "a text")
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
     """Return an array of the elements of another library's array, which supports DLPack.
 
     Memory that the library marks as read-only is shared, other memory is copied. `copy=True` always
@@ -92,7 +92,7 @@ def save(file: Any, arr: ArrayLike) -> None:
     np.save(file, np.asarray(arr))
 
 
-def savez(file: Any, *args: PyTree, **kwds: Any) -> None:
+def savez(file: Any, *args: PyTree, **kwds: object) -> None:
     """Write arrays to a `.npz` file; keyword arguments are stored with their names.
 
     Raise `ArgumentError` unless `file` is a path or an open file.
@@ -102,7 +102,7 @@ def savez(file: Any, *args: PyTree, **kwds: Any) -> None:
     np.savez(file, *map(np.asarray, args), **named)
 
 
-def load(file: Any, **options: PyTree) -> Any:
+def load(file: Any, **options: PyTree) -> PyTree:
     """Return the array of a `.npy` file, or a dict of the arrays of a `.npz` file.
 
     Raise `MissingFileError` if the file does not exist, and `ArgumentError` if it is not such a
@@ -120,7 +120,7 @@ def load(file: Any, **options: PyTree) -> Any:
         return {name: _restore_dtype(found[name]) for name in found}
 
 
-def _check_target(name: str, file: Any) -> None:
+def _check_target(name: str, file: object) -> None:
     if not isinstance(file, (str, PathLike)) and not hasattr(file, "write"):
         raise ArgumentError(
             with_location(f"{name} writes to a path or an open file, got {brief_with_type(file)}")

@@ -120,7 +120,7 @@ def _linspace_emitted(
     )
 
 
-def _inexact_kind(*xs: Any) -> tuple[str, bool]:
+def _inexact_kind(*xs: PyTree) -> tuple[str, bool]:
     return promotion.inexact_dtype(common_kind(*xs)[0]), False
 
 
@@ -187,7 +187,7 @@ def _geomspace(
 
 @public(static=("copy", "sparse", "indexing"))
 def meshgrid(
-    *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
+    *xi: object, copy: bool = True, sparse: bool = False, indexing: str = "xy"
 ) -> list[Tracer]:
     """Return the coordinates of a grid, one array for each vector of `xi`.
 
@@ -216,7 +216,7 @@ def meshgrid(
 
 
 @public(static=("dimensions", "dtype", "sparse"))
-def indices(dimensions: Any, dtype: DTypeLike | None = None, sparse: bool = False) -> Any:
+def indices(dimensions: object, dtype: DTypeLike | None = None, sparse: bool = False) -> Any:
     """Return the index of each element of an array along each axis, stacked in a leading axis.
 
     With `sparse`, return a tuple of arrays that extend along one axis each.

@@ -18,7 +18,7 @@ class IndexExpression:
     def __init__(self, always_tuple: bool) -> None:
         self._always_tuple = always_tuple
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> Any:
         return (index,) if self._always_tuple and not isinstance(index, tuple) else index
 
 
@@ -41,7 +41,7 @@ class Concatenator:
     def __init__(self, axis: int, dims: int, own: int) -> None:
         self._defaults = axis, dims, own
 
-    def __getitem__(self, items: Any) -> Tracer:
+    def __getitem__(self, items: object) -> Tracer:
 
         items = items if isinstance(items, tuple) else (items,)
         axis, dims, own = self._defaults

@@ -86,7 +86,7 @@ def arange_length(start: Any, stop: Any, step: Any) -> int:
 
 
 @public(static=("start", "stop", "step", "dtype"))
-def _arange(start: Any, stop: Any, step: Any, dtype: DTypeLike) -> Tracer:
+def _arange(start: Any, stop: object, step: Any, dtype: DTypeLike) -> Tracer:
     """Emit an iota in a type that can represent all elements, then convert it."""
     name = dtype_of(dtype)
     count = arange_length(start, stop, step)

@@ -127,7 +127,9 @@ def mask_indices(n: int, mask_func: UserFunction, k: int = 0, *, size: int | Non
     return nonzero(mask, size=size)
 
 
-def fill_diagonal(a: ArrayLike, val: Any, wrap: bool = False, *, inplace: bool = False) -> Tracer:
+def fill_diagonal(
+    a: ArrayLike, val: object, wrap: bool = False, *, inplace: bool = False
+) -> Tracer:
     """Return a copy of `a` with `val` (repeated if short) on its main diagonal.
 
     More than two dimensions must have one size; `wrap` restarts the diagonal of a tall matrix
@@ -138,7 +140,7 @@ def fill_diagonal(a: ArrayLike, val: Any, wrap: bool = False, *, inplace: bool =
 
 
 @public(static=("wrap",))
-def _fill_diagonal(a: ArrayLike, val: Any, wrap: bool) -> Tracer:
+def _fill_diagonal(a: ArrayLike, val: object, wrap: bool) -> Tracer:
 
     x, new = as_tracer(a), as_tracer(val)
     if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) != 1):

@@ -113,7 +113,7 @@ def _symmetric_positions(count: int, last: Any) -> Tracer:
     )
 
 
-def _cosines(count: int, last: Any) -> Tracer:
+def _cosines(count: int, last: object) -> Tracer:
     position = _symmetric_positions(count, last)
     return emit_elementwise(
         "cos", emit_elementwise("mul", position, constant_like(position, np.pi))
@@ -127,7 +127,7 @@ def _scale_and_shift(x: Tracer, factor: float, constant: float) -> Tracer:
 
 
 @public(static=("count", "dtype"))
-def _bartlett(count: int, last: Any, dtype: str) -> Tracer:
+def _bartlett(count: int, last: Tracer, dtype: str) -> Tracer:
     return convert(
         _scale_and_shift(emit_elementwise("abs", _symmetric_positions(count, last)), -1.0, 1.0),
         dtype,
@@ -135,7 +135,7 @@ def _bartlett(count: int, last: Any, dtype: str) -> Tracer:
 
 
 @public(static=("count", "dtype"))
-def _blackman(count: int, last: Any, dtype: str) -> Tracer:
+def _blackman(count: int, last: Tracer, dtype: str) -> Tracer:
     """Emit the Blackman window with cos(2 a) = 2 cos(a)^2 - 1."""
     cosine = _cosines(count, last)
     twice = _scale_and_shift(emit_elementwise("mul", cosine, cosine), 0.16, 0.42 - 0.08)
@@ -146,12 +146,12 @@ def _blackman(count: int, last: Any, dtype: str) -> Tracer:
 
 
 @public(static=("count", "dtype"))
-def _hamming(count: int, last: Any, dtype: str) -> Tracer:
+def _hamming(count: int, last: object, dtype: str) -> Tracer:
     return convert(_scale_and_shift(_cosines(count, last), 0.46, 0.54), dtype)
 
 
 @public(static=("count", "dtype"))
-def _hanning(count: int, last: Any, dtype: str) -> Tracer:
+def _hanning(count: int, last: Tracer, dtype: str) -> Tracer:
     return convert(_scale_and_shift(_cosines(count, last), 0.5, 0.5), dtype)
 
 
@@ -167,7 +167,7 @@ def _inverse_bessel(beta: float) -> Array:
 
 
 @public(static=("count", "dtype"))
-def _kaiser(count: int, last: Any, beta: ArrayLike, scale: ArrayLike, dtype: str) -> Tracer:
+def _kaiser(count: int, last: object, beta: ArrayLike, scale: ArrayLike, dtype: str) -> Tracer:
     """Emit the quotient of Bessel functions, both scaled so that neither overflows."""
     position = _symmetric_positions(count, last)
     shape = _broadcast_argument(beta, position)

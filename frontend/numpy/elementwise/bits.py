@@ -1,7 +1,5 @@
 """Bitwise operations, shifts, and common divisors of integers."""
 
-from typing import Any
-
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
@@ -46,7 +44,7 @@ def bitwise_not(x: ArrayLike, /) -> Tracer:
 bitwise_invert = invert = bitwise_not
 
 
-def _align_shift_operands(name: str, x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
+def _align_shift_operands(name: str, x: ArrayLike, y: ArrayLike) -> tuple[Tracer, Tracer]:
     dtype, _ = common_kind(x, y)
     if dtype not in INTEGERS and dtype != "bool":
         raise OperationTypeError(with_location(f"{name} takes integers, got {dtype}"))

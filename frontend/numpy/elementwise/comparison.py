@@ -1,7 +1,5 @@
 """Elementwise comparisons and logic, which return bools."""
 
-from typing import Any
-
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
@@ -72,7 +70,7 @@ def logical_not(x: ArrayLike, /) -> Tracer:
 
 @public(static=("equal_nan",))
 def isclose(
-    a: ArrayLike, b: ArrayLike, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False
+    a: ArrayLike, b: ArrayLike, rtol: object = 1e-05, atol: object = 1e-08, equal_nan: bool = False
 ) -> Tracer:
     """Return whether |a - b| <= atol + rtol * |b|, elementwise; equal infinities are close.
 
@@ -98,7 +96,7 @@ def isclose(
 
 @public(static=("equal_nan",))
 def allclose(
-    a: ArrayLike, b: ArrayLike, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False
+    a: ArrayLike, b: ArrayLike, rtol: object = 1e-05, atol: object = 1e-08, equal_nan: bool = False
 ) -> Tracer:
     """Return whether all elements are close in the sense of `isclose`, as a scalar bool."""
     close = as_tracer(isclose(a, b, rtol, atol, equal_nan))

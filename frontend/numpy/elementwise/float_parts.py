@@ -275,7 +275,7 @@ def _mantissa_and_exponent(x: Tracer) -> tuple[Tracer, Tracer]:
 
 @public(static=("copy",))
 def nan_to_num(
-    x: ArrayLike, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+    x: ArrayLike, copy: bool = True, nan: object = 0.0, posinf: object = None, neginf: object = None
 ) -> Tracer:
     """Replace NaN by `nan` and infinities by the largest and smallest numbers (or the given
     ones).

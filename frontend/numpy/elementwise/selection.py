@@ -97,7 +97,7 @@ def clip(arr: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None 
 
 
 @public()
-def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+def select(condlist: Sequence[object], choicelist: Sequence[object], default: object = 0) -> Any:
     """Return the choice of the first true condition, elementwise, else `default`."""
     if len(condlist) != len(choicelist) or not len(condlist):
         raise ArgumentError(
@@ -118,20 +118,28 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 @public(static=("funclist", "kw"), cached=False, name="piecewise")
 def _piecewise(
-    x: ArrayLike, condlist: Sequence[Any], funclist: Sequence[Any], args: PyTree, kw: dict[str, Any]
+    x: ArrayLike,
+    condlist: Sequence[object],
+    funclist: Sequence[object],
+    args: PyTree,
+    kw: dict[str, object],
 ) -> Tracer:
     return _emit_piecewise(x, condlist, funclist, args, kw)
 
 
 @public(name="piecewise")
 def _piecewise_of_constants(
-    x: ArrayLike, condlist: Sequence[Any], numbers: Sequence[Any]
+    x: ArrayLike, condlist: Sequence[object], numbers: Sequence[object]
 ) -> Tracer:
     return _emit_piecewise(x, condlist, numbers, (), {})
 
 
 def _emit_piecewise(
-    x: ArrayLike, condlist: Sequence[Any], funclist: Sequence[Any], args: PyTree, kw: dict[str, Any]
+    x: ArrayLike,
+    condlist: Sequence[Any],
+    funclist: Sequence[object],
+    args: PyTree,
+    kw: dict[str, object],
 ) -> Tracer:
     x = as_tracer(x)
     conditions = [as_bool(c) for c in condlist]
@@ -155,7 +163,11 @@ def _emit_piecewise(
 
 
 def piecewise(
-    x: ArrayLike, condlist: Any, funclist: Sequence[UserFunction | Any], *args: PyTree, **kw: Any
+    x: ArrayLike,
+    condlist: object,
+    funclist: Sequence[UserFunction | object],
+    *args: PyTree,
+    **kw: object,
 ) -> Tracer:
     """Apply the function (or constant) of the last true condition to `x`, elementwise.
 

@@ -39,7 +39,7 @@ class At:
     def __getitem__(self, index: ArrayLike) -> "IndexedUpdate":
         return IndexedUpdate(self._array, index)
 
-    def __setitem__(self, index: ArrayLike, value: Any) -> NoReturn:
+    def __setitem__(self, index: ArrayLike, value: object) -> NoReturn:
         raise ImmutableError(
             with_location(
                 "arrays are never changed in place; make a new one: "
@@ -118,7 +118,7 @@ class IndexedUpdate:
             lambda: arithmetic.power(self._array, self._product_of_updates(values, options)),
         )
 
-    def apply(self, ufunc: Callable[[Any], Any], **options: PyTree) -> Tracer:
+    def apply(self, ufunc: Callable[[PyTree], PyTree], **options: PyTree) -> Tracer:
         """Apply `ufunc` to the elements, once per element."""
         current = self.get() if _check_options(options) is None else self.get(mode="clip")
         return self._apply_update(

@@ -43,7 +43,7 @@ def getitem(x: Tracer, index: Any) -> Tracer:
     return _getitem(x, arrays, subscript)
 
 
-def getitem_by_mask(x: ArrayLike, index: Any) -> Array | None:
+def getitem_by_mask(x: ArrayLike, index: object) -> Array | None:
     """Return the elements that one mask selects, alone or after full slices: `x[mask]`, `x[:,
     mask]`.
 

@@ -109,7 +109,7 @@ def as_default_index_array(numbers: NumpyArray) -> Any:
 
 
 @public(static=("size", "fill_value"))
-def _nonzero(a: ArrayLike, size: int, fill_value: ArrayLike | None) -> Any:
+def _nonzero(a: ArrayLike, size: int, fill_value: ArrayLike | None) -> tuple[Tracer, ...]:
 
     nonzero_mask = as_bool(a)
     if not nonzero_mask.ndim:
@@ -168,7 +168,7 @@ def argwhere(
 
 
 @composed_function()
-def ix_(*args: PyTree) -> tuple[Any, ...]:
+def ix_(*args: PyTree) -> tuple[PyTree, ...]:
     """Return index arrays that select a grid of rows, columns, ...: `x[ix_([0, 2], [1, 3])]`.
 
     Each argument is a vector of integers or bools.
@@ -199,7 +199,7 @@ def _as_index_vector(arg: Any) -> Any:
 
 
 @public(static=("shape",))
-def unravel_index(indices: ArrayLike, shape: ShapeLike) -> Any:
+def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Tracer, ...]:
     """Convert flat indices into an array of `shape` to one index array per dimension.
 
     Negative indices count from the end; indices out of range are clamped. The results have the
@@ -256,7 +256,7 @@ def _wrap_negative(index: Tracer, size: int) -> Tracer:
 
 @with_argument_errors
 def ravel_multi_index(
-    multi_index: Any, dims: Any, mode: str | Sequence[str] = "raise", order: str = "C"
+    multi_index: Any, dims: object, mode: str | Sequence[str] = "raise", order: str = "C"
 ) -> Any:
     """Convert one index array per dimension of `dims` to flat indices.
 
@@ -313,7 +313,7 @@ def _ravel_traced(indices: Any, sizes: tuple[int, ...], modes: tuple[str, ...], 
     size_of_all = prod(sizes)
     parts = list(zip(indices, sizes, modes, strict=True))
     for index, size, mode in parts if order == "C" else reversed(parts):
-        coordinate: Any = _require_integers(index, "ravel_multi_index")
+        coordinate: Tracer = _require_integers(index, "ravel_multi_index")
         dtype = _index_dtype("ravel_multi_index", coordinate.value.type.dtype, size_of_all)
         coordinate = convert(coordinate, dtype, coordinate.weak_type)
         if mode == "clip":

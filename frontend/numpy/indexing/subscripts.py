@@ -89,7 +89,7 @@ ParsedSubscript = tuple[Subscript, tuple[Any, ...]]
 MAX_CACHED_SUBSCRIPTS = 4096
 """The maximum number of subscripts in the cache."""
 
-_subscript_cache: dict[Any, ParsedSubscript] = {}
+_subscript_cache: dict[object, ParsedSubscript] = {}
 
 
 def parse_subscript(
@@ -232,7 +232,7 @@ def _integer_span(index: int, dim: int, shape: tuple[int, ...]) -> Span:
     return Span(index % size, 1, point=True)
 
 
-def _slice_bound(bound: Any) -> int | None:
+def _slice_bound(bound: int | None) -> int | None:
     if bound is None:
         return None
     if isinstance(bound, Tracer):
@@ -261,12 +261,12 @@ def _slice_span(item: slice, size: int) -> Span:
     return Span(min(walk[0], walk[-1]), len(walk), stride, walk.step < 0 and len(walk) > 1)
 
 
-def _count_slices_before(items: Sequence[Any], position: int) -> int:
+def _count_slices_before(items: Sequence[object], position: int) -> int:
     return sum(isinstance(item, slice) for item in items[:position])
 
 
 def _new_positions(
-    items: Sequence[Any], advanced: Sequence[int], batch: tuple[int, ...], together: bool
+    items: Sequence[object], advanced: Sequence[int], batch: tuple[int, ...], together: bool
 ) -> tuple[int, ...]:
     """Return the positions of the new dimensions in the result."""
     positions = []

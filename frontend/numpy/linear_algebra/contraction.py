@@ -158,7 +158,7 @@ def vdot(
     a: ArrayLike,
     b: ArrayLike,
     *,
-    precision: Any = None,
+    precision: object = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Tracer:
     """Return the sum of the products of all elements, those of `a` conjugated, as a scalar."""
@@ -169,7 +169,7 @@ def vdot(
 
 @public(static=("axis", *PRODUCT_STATIC_ARGNAMES))
 def vecdot(
-    x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = None,
+    x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: object = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Tracer:  # fmt: skip
     """Return the dot products of vectors along `axis`, `x1` conjugated; the other axes
@@ -194,7 +194,7 @@ def matvec(
     x2: ArrayLike,
     /,
     *,
-    precision: Any = None,
+    precision: object = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Tracer:
     """Return the products of matrices with vectors in the last axes; the axes before broadcast."""
@@ -214,7 +214,7 @@ def vecmat(
     x2: ArrayLike,
     /,
     *,
-    precision: Any = None,
+    precision: object = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Tracer:
     """Return the products of conjugated vectors with matrices in the last axes; others
@@ -235,7 +235,7 @@ def inner(
     a: ArrayLike,
     b: ArrayLike,
     *,
-    precision: Any = None,
+    precision: object = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Tracer:
     """Return the sum of products over the last axes of both arrays; scalars are multiplied.
@@ -275,7 +275,7 @@ def tensordot(
     b: ArrayLike,
     axes: Any = 2,
     *,
-    precision: Any = None,
+    precision: object = None,
     preferred_element_type: DTypeLike | None = None,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:

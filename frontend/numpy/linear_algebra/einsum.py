@@ -33,12 +33,12 @@ from shardir.frontend.tracing.tracer import Tracer
 
 
 def einsum(
-    subscripts: Any,
+    subscripts: object,
     /,
-    *operands: Any,
+    *operands: object,
     out: None = None,
-    optimize: Any = "auto",
-    precision: Any = None,
+    optimize: object = "auto",
+    precision: object = None,
     preferred_element_type: DTypeLike | None = None,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
@@ -58,7 +58,7 @@ def einsum(
     )
 
 
-def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") -> Any:
+def einsum_path(subscripts: object, /, *operands: object, optimize: Any = "greedy") -> Any:
     """Return the order in which NumPy would multiply the operands, and its report."""
     text, arrays = _as_text_subscripts(subscripts, operands)
     shapes = [
@@ -76,8 +76,8 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") ->
 
 
 def _as_text_subscripts(
-    subscripts: Any, operands: tuple[PyTree, ...]
-) -> tuple[str, tuple[Any, ...]]:
+    subscripts: object, operands: tuple[PyTree, ...]
+) -> tuple[str, tuple[PyTree, ...]]:
     """Return the subscripts as text, also for operands that alternate with lists of integers."""
     if isinstance(subscripts, str):
         if not operands:
@@ -98,7 +98,7 @@ def _as_text_subscripts(
         raise ArgumentError(with_location(f"einsum has letters for 52 axes, not for {len(labels)}"))
     spelling = dict(zip(labels, letters, strict=False))
 
-    def term(numbers: Sequence[Any]) -> str:
+    def term(numbers: Sequence[object]) -> str:
         return "".join("..." if n is Ellipsis else spelling[n] for n in numbers)
 
     text = ",".join(map(term, lists))
@@ -118,7 +118,7 @@ def _axis_labels(lists: Sequence[Any]) -> list[Any]:
 
 @public(static=("preferred_element_type",))
 def _einsum(
-    subscripts: str, *operands: Any, preferred_element_type: DTypeLike | None = None
+    subscripts: str, *operands: Tracer, preferred_element_type: DTypeLike | None = None
 ) -> Tracer:
     arrays = promote(*operands)
     is_bool = arrays[0].value.type.dtype == "bool"

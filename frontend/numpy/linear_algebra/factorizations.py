@@ -163,7 +163,9 @@ def eigvals(a: ArrayLike) -> Tracer:
 
 
 @public(static=("hermitian",))
-def pinv(a: ArrayLike, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None) -> Tracer:
+def pinv(
+    a: ArrayLike, rtol: object = None, hermitian: bool = False, *, rcond: object = None
+) -> Tracer:
     """Return the pseudo-inverse; singular values of at most `rtol` times the largest count as 0.
 
     By default, `rtol` is ten times the larger of the numbers of rows and columns, times the machine

@@ -127,7 +127,7 @@ def matrix_power(a: ArrayLike, n: int) -> Any:
 
 
 @public()
-def multi_dot(arrays: Sequence[Any]) -> Tracer:
+def multi_dot(arrays: Sequence[object]) -> Tracer:
     """Return the product of two or more matrices in the order with the fewest multiplications.
 
     The first may be a row and the last a column, given as vectors.

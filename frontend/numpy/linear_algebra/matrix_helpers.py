@@ -4,7 +4,7 @@ All functions work on traced values; the last two dimensions are rows and column
 before are batch dimensions.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.numpy.indexing.take import take_along_axis
@@ -35,26 +35,26 @@ from shardir.ir.types import REAL_OF, TensorType
 class EigResult(NamedTuple):
     """Eigenvalues, and eigenvectors as columns."""
 
-    eigenvalues: Any
-    eigenvectors: Any
+    eigenvalues: object
+    eigenvectors: object
 
 
 class SVDResult(NamedTuple):
     """The singular value decomposition of a matrix: U, the singular values, V^H."""
 
-    U: Any
-    S: Any
-    Vh: Any
+    U: object
+    S: object
+    Vh: object
 
 
 class QRResult(NamedTuple):
     """The QR decomposition of a matrix: Q with orthonormal columns, triangular R."""
 
-    Q: Any
-    R: Any
+    Q: object
+    R: object
 
 
-def promote_matrices(name: str, *xs: Any) -> list[Tracer]:
+def promote_matrices(name: str, *xs: object) -> list[Tracer]:
     """Promote the operands to one floating or complex type; raise `ShapeError` unless all are
     matrices.
     """
@@ -66,7 +66,7 @@ def promote_matrices(name: str, *xs: Any) -> list[Tracer]:
     return operands
 
 
-def promote_square_matrices(name: str, *xs: Any) -> list[Tracer]:
+def promote_square_matrices(name: str, *xs: object) -> list[Tracer]:
     """Promote the operands as `matrices` does; raise `ShapeError` unless the first is square."""
     operands = promote_matrices(name, *xs)
     require_square(name, operands[0])

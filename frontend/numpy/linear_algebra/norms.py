@@ -33,7 +33,7 @@ from shardir.ir.types import REAL_OF
 
 
 @public(static=("ord", "axis", "keepdims"))
-def norm(x: ArrayLike, ord: Any = None, axis: AxisLike = None, keepdims: bool = False) -> Tracer:
+def norm(x: ArrayLike, ord: object = None, axis: AxisLike = None, keepdims: bool = False) -> Tracer:
     """Return the norm of vectors along one axis, of matrices along two, or of all elements.
 
     `ord` is a number for vectors, and "fro", "nuc", 1, -1, 2, -2, inf or -inf for matrices. Without
@@ -56,7 +56,7 @@ def norm(x: ArrayLike, ord: Any = None, axis: AxisLike = None, keepdims: bool = 
 
 @public(static=("axis", "keepdims", "ord"))
 def vector_norm(
-    x: ArrayLike, /, *, axis: AxisLike = None, keepdims: bool = False, ord: Any = 2
+    x: ArrayLike, /, *, axis: AxisLike = None, keepdims: bool = False, ord: object = 2
 ) -> Tracer:
     """Return the norm of vectors along some axes, or of all elements; `ord` is a number."""
     name, weak = default_float_kind(x) if ord in (2, None) else inexact_kind(x)
@@ -65,7 +65,7 @@ def vector_norm(
 
 
 @public(static=("keepdims", "ord"))
-def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Tracer:
+def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: object = "fro") -> Tracer:
     """Return the norm of matrices in the last two axes: "fro", "nuc", 1, -1, 2, -2, inf or -inf."""
     (v,) = promote_to(inexact_kind(x), x)
     if v.ndim < 2:

@@ -42,7 +42,7 @@ class SlogdetResult(NamedTuple):
     """A determinant as its sign (or complex phase) and the logarithm of its absolute value."""
 
     sign: Any
-    logabsdet: Any
+    logabsdet: object
 
 
 @public()
@@ -112,7 +112,7 @@ def _det_from_lu(packed: Tracer, pivots: Tracer) -> Tracer:
     )
 
 
-def _det_jvp(primals: PyTree, tangents: PyTree) -> tuple[Any, Any]:
+def _det_jvp(primals: PyTree, tangents: PyTree) -> tuple[PyTree, PyTree]:
     """Differentiate the determinant by cofactors: the determinant times the transposed inverse.
 
     A pivot of zero is replaced by a value so small that the cofactors change only by rounding.
@@ -167,7 +167,7 @@ def _small_det(x: Tracer) -> Tracer:
 
 
 @public(static=("method",))
-def slogdet(a: ArrayLike, *, method: str | None = None) -> Any:
+def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
     """Return the sign (of complex matrices, the phase) and the logarithm of |det|."""
     if method not in (None, "lu", "qr"):
         raise ArgumentError(with_location(f"slogdet has the methods 'lu' and 'qr', not {method!r}"))
@@ -187,7 +187,7 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> Any:
 
 @public(static=("numpy_resid",))
 def lstsq(
-    a: ArrayLike, b: ArrayLike, rcond: Any = None, *, numpy_resid: bool = False
+    a: ArrayLike, b: ArrayLike, rcond: object = None, *, numpy_resid: bool = False
 ) -> tuple[Tracer, Tracer, Tracer, Tracer]:
     """Return the x that minimizes |a x - b|, the residuals, the rank, and the singular values.
 
@@ -223,14 +223,14 @@ def lstsq(
     return result, squared_residuals, rank, values
 
 
-def _count_true(flags: Any) -> Tracer:
+def _count_true(flags: Tracer) -> Tracer:
     """Return the number of true elements along the last dimension."""
     found = convert(as_tracer(flags), canonical_dtype("i64"))
     return emit_reduction("sum", found, (found.ndim - 1,), False)
 
 
 @public()
-def matrix_rank(M: ArrayLike, rtol: Any = None, *, tol: Any = None) -> Tracer:
+def matrix_rank(M: ArrayLike, rtol: object = None, *, tol: object = None) -> Tracer:
     """Return the number of singular values that exceed `rtol` times the largest."""
     v = as_tracer(M)
     if v.ndim < 2:

@@ -149,7 +149,9 @@ def _as_end_part(part: Tracer, x: Tracer, dim: int) -> Tracer:
 
 
 @public()
-def ediff1d(ary: ArrayLike, to_end: Any = None, to_begin: Any = None) -> Tracer:
+def ediff1d(
+    ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None
+) -> Tracer:
     """Return the differences of consecutive elements of the flattened array.
 
     `to_begin` and `to_end` are added to the result.

@@ -75,7 +75,7 @@ def _bincount(x: ArrayLike, weights: Any, length: int) -> Any:
             [basic_reductions.count_nonzero(clipped == k) for k in range(length)]
         )
     if weights is None:
-        counted: Any = filling.ones(numbers.shape, int)
+        counted: Tracer = filling.ones(numbers.shape, int)
     else:
         counted = as_tracer(weights)
         if counted.shape != numbers.shape:
@@ -110,7 +110,7 @@ def histogram_bin_edges(
     return _equal_edges(a, range, check_integer("the number of bins", bins))
 
 
-def _is_pair(range: Any) -> bool:
+def _is_pair(range: object) -> bool:
     if isinstance(range, (list, tuple)):
         return len(range) == 2
     return getattr(range, "shape", ()) == (2,)
@@ -146,7 +146,7 @@ def _equal_edges(a: ArrayLike, range: Any, count: int) -> Any:
 def histogram(
     a: ArrayLike,
     bins: ArrayLike = 10,
-    range: Any = None,
+    range: object = None,
     weights: ArrayLike | None = None,
     density: bool | None = None,
 ) -> tuple[Any, Any]:
@@ -163,7 +163,7 @@ def histogram(
 
 
 @public(static=("density",))
-def _histogram(a: ArrayLike, weights: Any, edges: Any, density: bool) -> Any:
+def _histogram(a: ArrayLike, weights: Any, edges: Tracer, density: bool) -> Tracer:
 
     x, edges = promote_inexact(*as_operands(a, edges))
     if weights is None and edges.shape[0] <= MAX_COMPARED_EDGES:
@@ -220,7 +220,7 @@ def histogram2d(
     x: ArrayLike,
     y: ArrayLike,
     bins: ArrayLike = 10,
-    range: Any = None,
+    range: object = None,
     weights: ArrayLike | None = None,
     density: bool | None = None,
 ) -> tuple[Any, Any, Any]:
@@ -277,7 +277,7 @@ def _count_grid(sample: Any, weights: Any, edges: Any, density: bool) -> Any:
     if not density:
         return counts
     counts = convert(counts, inexact_kind(*edges)[0])
-    volume: Any = 1
+    volume: object = 1
     for i, e in enumerate(edges):
         widths = e[1:] - e[:-1]
         shape = tuple(-1 if d == i else 1 for d, _ in enumerate(edges))

@@ -31,7 +31,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     emit_elementwise,
     emit_isnan,
 )
-from shardir.frontend.pytree_types import UserFunction
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.tracer import Tracer
@@ -124,8 +124,8 @@ def nanmin(
 
 
 def _nan_extreme(
-    name: str, extreme: UserFunction, neutral: Callable[[Tracer], Any], a: ArrayLike,
-    axis: AxisLike, out: Any, keepdims: bool, initial: Any, where: Any,
+    name: str, extreme: UserFunction, neutral: Callable[[Tracer], PyTree], a: ArrayLike,
+    axis: AxisLike, out: Any, keepdims: bool, initial: object, where: Any,
 ) -> Tracer:  # fmt: skip
     check_no_out(name, out)
     x, numbers = _mask_nan(a, where)
@@ -159,7 +159,7 @@ def nanargmin(
 
 
 def _nan_arg_extreme(
-    name: str, arg_extreme: UserFunction, neutral: Callable[[Tracer], Any], a: ArrayLike,
+    name: str, arg_extreme: UserFunction, neutral: Callable[[Tracer], PyTree], a: ArrayLike,
     axis: AxisLike, out: Any, keepdims: Any,
 ) -> Tracer:  # fmt: skip
     check_no_out(name, out)

@@ -445,7 +445,7 @@ def _interpolate(low: Tracer, high: Tracer, part: Tracer, method: str) -> Tracer
         return high
     if method in ("lower", "nearest"):
         return low
-    share: Any = 0.5 if method == "midpoint" else part
+    share = 0.5 if method == "midpoint" else part
     middle = low * (1 - share) + high * share
     # The product of infinity and zero would be NaN.
     return emit_elementwise(

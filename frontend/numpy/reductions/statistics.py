@@ -176,7 +176,7 @@ def average(
 @public(static=("rowvar", "bias", "ddof", "dtype"))
 def cov(
     m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False,
-    ddof: int | None = None, fweights: Any = None, aweights: Any = None,
+    ddof: int | None = None, fweights: object = None, aweights: object = None,
     dtype: DTypeLike | None = None,
 ) -> Tracer:  # fmt: skip
     """Return the covariance matrix of the rows of `m` (and `y`); of the columns if `rowvar` is
@@ -231,7 +231,7 @@ def _as_observations(m: ArrayLike, rowvar: bool) -> Tracer:
     return result
 
 
-def _normalize_covariance(products: Tracer, divisor: Any) -> Tracer:
+def _normalize_covariance(products: Tracer, divisor: object) -> Tracer:
     result: Tracer = products / divisor
     return reshape(result, ()) if result.shape == (1, 1) else result
 

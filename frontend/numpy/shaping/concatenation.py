@@ -82,7 +82,7 @@ def stack(arrays: Any, axis: int = 0, dtype: DTypeLike | None = None) -> Tracer:
 
 
 @public(static=("dtype",))
-def vstack(tup: Any, dtype: DTypeLike | None = None) -> Tracer:
+def vstack(tup: object, dtype: DTypeLike | None = None) -> Tracer:
     """Concatenate along the first dimension; vectors become rows."""
     parts = [
         reshape(x, (1,) * (2 - x.ndim) + x.shape) for x in _promote_arrays(tup, "vstack", dtype)
@@ -91,20 +91,20 @@ def vstack(tup: Any, dtype: DTypeLike | None = None) -> Tracer:
 
 
 @public(static=("dtype",))
-def hstack(tup: Any, dtype: DTypeLike | None = None) -> Tracer:
+def hstack(tup: object, dtype: DTypeLike | None = None) -> Tracer:
     """Concatenate along the second dimension; vectors along their only one."""
     parts = [reshape(x, x.shape or (1,)) for x in _promote_arrays(tup, "hstack", dtype)]
     return concatenate(parts, 0 if parts[0].ndim == 1 else 1)
 
 
 @public(static=("dtype",))
-def dstack(tup: Any, dtype: DTypeLike | None = None) -> Tracer:
+def dstack(tup: object, dtype: DTypeLike | None = None) -> Tracer:
     """Concatenate along the third dimension."""
     return concatenate([atleast_3d(x) for x in _promote_arrays(tup, "dstack", dtype)], 2)
 
 
 @public()
-def column_stack(tup: Any) -> Tracer:
+def column_stack(tup: object) -> Tracer:
     """Concatenate along the second dimension; vectors become columns."""
     parts = [
         reshape(x, (x.size, 1)) if x.ndim < 2 else x for x in _promote_arrays(tup, "column_stack")
@@ -166,7 +166,7 @@ def _part_bounds(size: int, sections: Any, even: bool) -> list[tuple[int, int]]:
 
 
 @public(static=("sections", "axis", "even"))
-def _split(ary: ArrayLike, sections: Any, axis: int, even: bool) -> list[Tracer]:
+def _split(ary: ArrayLike, sections: object, axis: int, even: bool) -> list[Tracer]:
     x = as_tracer(ary)
     if not x.ndim:
         raise OperationTypeError(with_location("a scalar cannot be split"))
@@ -184,23 +184,23 @@ def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list
     return _split(ary, to_hashable(indices_or_sections), axis, False)
 
 
-def vsplit(ary: ArrayLike, indices_or_sections: Any) -> Any:
+def vsplit(ary: ArrayLike, indices_or_sections: object) -> Any:
     """Split along the first dimension."""
     return split(ary, indices_or_sections, 0)
 
 
-def hsplit(ary: ArrayLike, indices_or_sections: Any) -> Any:
+def hsplit(ary: ArrayLike, indices_or_sections: object) -> Any:
     """Split along the second dimension, or the only one."""
     return split(ary, indices_or_sections, 0 if tensor_type_of(ary).rank == 1 else 1)
 
 
-def dsplit(ary: ArrayLike, indices_or_sections: Any) -> Any:
+def dsplit(ary: ArrayLike, indices_or_sections: object) -> Any:
     """Split along the third dimension."""
     return split(ary, indices_or_sections, 2)
 
 
 @public(static=("axis",))
-def unstack(x: ArrayLike, /, *, axis: int = 0) -> Any:
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Tracer, ...]:
     """Return the slices along `axis` as a tuple."""
     tracer = as_tracer(x)
     dim = canonicalize_axis(axis, tracer.ndim)

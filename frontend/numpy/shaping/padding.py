@@ -49,7 +49,7 @@ _MODE_OPTIONS = {
 """The modes, and the options of each."""
 
 
-def pad(array: ArrayLike, pad_width: Any, mode: str = "constant", **options: PyTree) -> Tracer:
+def pad(array: ArrayLike, pad_width: object, mode: str = "constant", **options: PyTree) -> Tracer:
     """Pad `array` by NumPy's rules.
 
     `pad_width` is one width, a pair (before, after), a pair per dimension, or a dict from axes to
@@ -149,7 +149,7 @@ def _pad_constant(array: ArrayLike, values: ArrayLike, widths: tuple[SidePair, .
     return x
 
 
-def _is_equal_value(value: Any, other: ArrayLike) -> bool:
+def _is_equal_value(value: ArrayLike, other: ArrayLike) -> bool:
     return value is other or (is_number(value) and is_number(other) and value == other)
 
 
@@ -162,7 +162,7 @@ def _expand_values(values: ArrayLike, rank: int, what: str) -> list[SidePair]:
         ) from None
 
 
-def _emit_pad(x: Tracer, value: Any, low: Sequence[int], high: Sequence[int]) -> Tracer:
+def _emit_pad(x: Tracer, value: ArrayLike, low: Sequence[int], high: Sequence[int]) -> Tracer:
     if not any(low) and not any(high):
         return x
     dtype = x.value.type.dtype

@@ -90,7 +90,7 @@ def _repeat_traced(a: ArrayLike, repeats: Any, axis: AxisLike, total: int) -> Tr
 
 
 @public(static=("repeats", "axis", "total"), name="repeat")
-def _repeat_static(a: ArrayLike, repeats: Any, axis: AxisLike, total: int | None) -> Tracer:
+def _repeat_static(a: ArrayLike, repeats: object, axis: AxisLike, total: int | None) -> Tracer:
     x, dim = _flatten_without_axis(a, axis)
     size = x.shape[dim]
     counts = np.asarray(repeats)

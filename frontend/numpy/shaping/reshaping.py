@@ -186,7 +186,7 @@ def broadcast_to(
     return broadcast(as_tracer(array), as_ints(shape))
 
 
-def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: object) -> tuple[int, ...]:
     """Return the shape to which the given shapes broadcast by NumPy's rules.
 
     Raise `OperationTypeError`, which lists all shapes, if they do not broadcast, and `ShapeError`
@@ -196,7 +196,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 
 
 @public()
-def broadcast_arrays(*args: PyTree) -> Any:
+def broadcast_arrays(*args: PyTree) -> PyTree:
     """Broadcast all arrays to their common shape; return a list."""
     tracers = [as_tracer(x) for x in args]
     shape = together(*(x.shape for x in tracers))
@@ -240,19 +240,19 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tracer:
 
 
 @with_argument_errors
-def atleast_1d(*arys: Any) -> Any:
+def atleast_1d(*arys: object) -> Any:
     """Return the array with at least one dimension; for several arrays, a list."""
     return _expand_all_ranks(arys, 1)
 
 
 @with_argument_errors
-def atleast_2d(*arys: Any) -> Any:
+def atleast_2d(*arys: object) -> Any:
     """Return the array with at least two dimensions, added in front; for several arrays, a list."""
     return _expand_all_ranks(arys, 2)
 
 
 @with_argument_errors
-def atleast_3d(*arys: Any) -> Any:
+def atleast_3d(*arys: ArrayLike) -> Any:
     """Return the array with at least three dimensions; for several arrays, a list.
 
     A matrix gets a dimension behind its own, a vector one on each side.

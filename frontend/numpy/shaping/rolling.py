@@ -55,7 +55,7 @@ def _rotate_dims(x: Tracer, moves: Sequence[tuple[int, int]]) -> Tracer:
 
 
 @public(static=("axis",), name="roll")
-def _roll_traced(a: ArrayLike, shift: Any, axis: AxisLike) -> Tracer:
+def _roll_traced(a: ArrayLike, shift: object, axis: AxisLike) -> Tracer:
     """Shift by traced amounts: a window of the array concatenated with itself."""
 
     x, by = as_tracer(a), as_tracer(shift)
@@ -76,7 +76,7 @@ def _roll_traced(a: ArrayLike, shift: Any, axis: AxisLike) -> Tracer:
 
 
 def _pair_axes_and_shifts(
-    axis: AxisLike, rank: int, shifts: Sequence[Any]
+    axis: AxisLike, rank: int, shifts: Sequence[object]
 ) -> list[tuple[int, Any]]:
     """Return pairs of dimension and shift; a dimension may occur several times, as in NumPy."""
     axes = [canonicalize_axis(each, rank) for each in as_ints(axis)]

@@ -1,7 +1,6 @@
 """Repetition of whole arrays: `tile` and `resize`."""
 
 from math import prod
-from typing import Any
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
@@ -12,7 +11,7 @@ from shardir.frontend.tracing.tracer import Tracer
 
 
 @public(static=("reps",))
-def tile(A: ArrayLike, reps: Any) -> Tracer:
+def tile(A: ArrayLike, reps: object) -> Tracer:
     """Repeat the array `A`, `reps` times along each dimension."""
     x = as_tracer(A)
     times = as_ints(reps)
@@ -28,7 +27,7 @@ def tile(A: ArrayLike, reps: Any) -> Tracer:
 
 
 @public(static=("new_shape",))
-def resize(a: ArrayLike, new_shape: Any) -> Tracer:
+def resize(a: ArrayLike, new_shape: object) -> Tracer:
     """Return the elements of the flattened array in `new_shape`, repeated if there are too few."""
     x = as_tracer(a)
     shape = as_ints(new_shape)

@@ -43,7 +43,12 @@ SEARCH_METHODS = ("scan", "scan_unrolled", "sort", "compare_all")
 
 
 def searchsorted(
-    a: ArrayLike, v: ArrayLike, side: str = "left", sorter: Any = None, *, method: str | None = None
+    a: ArrayLike,
+    v: ArrayLike,
+    side: str = "left",
+    sorter: object = None,
+    *,
+    method: str | None = None,
 ) -> Tracer:
     """Return the i32 indices at which to insert `v` into the sorted vector `a` to keep it sorted.
 
@@ -131,7 +136,7 @@ def _count_in_registers(table: Tracer, query: Tracer, side: str) -> Tracer:
 def _binary_search(table: Tracer, query: Tracer, side: str) -> Tracer:
     """Find the insertion points by binary search with a fixed number of steps."""
 
-    def step(_: Any, bounds: tuple[Tracer, Tracer]) -> tuple[Tracer, Tracer]:
+    def step(_: Tracer, bounds: tuple[Tracer, Tracer]) -> tuple[Tracer, Tracer]:
         low, high = bounds
         middle = low + (high - low) // 2
         after = _is_before_insertion(
@@ -211,7 +216,7 @@ def interp(
 
 @public(name="interp")
 def _interpolate(
-    x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: Any, right: Any, period: Any
+    x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: Any, right: Any, period: object
 ) -> Tracer:
 
     x, xp = promote_inexact(*as_operands(x, xp))

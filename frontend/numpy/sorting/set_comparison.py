@@ -60,7 +60,9 @@ def integer_range(first: Array, second: Array, most: int) -> tuple[Any, int] | N
 
 
 @public(static=("which", "span"))
-def _select_by_table(ar1: ArrayLike, ar2: ArrayLike, smallest: Any, span: int, which: str) -> Any:
+def _select_by_table(
+    ar1: ArrayLike, ar2: ArrayLike, smallest: object, span: int, which: str
+) -> Any:
     """Return all integers of the range, and the mask of those that `which` selects."""
 
     first, second, start = (reshaping.ravel(x) for x in promote(*as_operands(ar1, ar2, smallest)))
@@ -81,7 +83,7 @@ def _select_by_table(ar1: ArrayLike, ar2: ArrayLike, smallest: Any, span: int, w
 
 
 @public(static=("which",))
-def _select_by_sort(ar1: ArrayLike, ar2: ArrayLike, which: str) -> Any:
+def _select_by_sort(ar1: ArrayLike, ar2: ArrayLike, which: str) -> list[Tracer]:
     """Return all values in order, and a mask with one element per selected value."""
 
     first, second = (reshaping.ravel(x) for x in promote(*as_operands(ar1, ar2)))

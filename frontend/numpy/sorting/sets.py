@@ -89,7 +89,7 @@ def intersect1d(
 
 
 @public(static=("size",), name="intersect1d")
-def _intersection(ar1: ArrayLike, ar2: ArrayLike, fill_value: Any, size: int) -> Any:
+def _intersection(ar1: ArrayLike, ar2: ArrayLike, fill_value: Any, size: int) -> list[Tracer]:
 
     first, second = (reshaping.ravel(x) for x in promote(*as_operands(ar1, ar2)))
     width = first.shape[0]

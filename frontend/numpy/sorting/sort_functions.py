@@ -49,7 +49,7 @@ def sort(
     axis: int | None = -1,
     *,
     kind: Any = None,
-    order: Any = None,
+    order: object = None,
     stable: bool = True,
     descending: bool = False,
 ) -> Tracer:
@@ -68,7 +68,7 @@ def argsort(
     axis: int | None = -1,
     *,
     kind: Any = None,
-    order: Any = None,
+    order: object = None,
     stable: bool = True,
     descending: bool = False,
 ) -> Tracer:

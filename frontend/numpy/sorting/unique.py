@@ -36,7 +36,7 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import COMPLEX, INEXACT, NUMPY_DTYPES, NumpyArray, TensorType
 
 
-def concrete_promoted(what: str, *xs: Any) -> list[NumpyArray]:
+def concrete_promoted(what: str, *xs: PyTree) -> list[NumpyArray]:
     """Return concrete arrays as NumPy arrays, promoted to one element type."""
     if not is_concrete(xs):
         raise TracedValueError(
@@ -72,7 +72,7 @@ def from_numpy_result(numbers: NumpyArray) -> Any:
 
 @with_argument_errors
 def unique(
-    ar: Any,
+    ar: ArrayLike,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
@@ -108,7 +108,7 @@ def unique(
     return tuple(map(from_numpy_result, found)) if any(flags) else from_numpy_result(found)
 
 
-def concrete_unsharded_arrays(*xs: Any) -> list[Array] | None:
+def concrete_unsharded_arrays(*xs: object) -> list[Array] | None:
     """Return concrete real operands as arrays without a sharding.
 
     Return `None` for other operands, for empty ones, and inside of a trace.
@@ -123,7 +123,7 @@ def concrete_unsharded_arrays(*xs: Any) -> list[Array] | None:
     return arrays
 
 
-def _unique_of_concrete(x: Array, flags: tuple[bool, bool, bool], equal_nan: bool) -> Any:
+def _unique_of_concrete(x: Array, flags: tuple[bool, bool, bool], equal_nan: bool) -> PyTree:
     """Compute `unique` of concrete values: sort, compare neighbouring elements, compress."""
     order = inverse = None
     if flags[0] or flags[1]:
@@ -147,7 +147,7 @@ def _unique_of_concrete(x: Array, flags: tuple[bool, bool, bool], equal_nan: boo
 
 
 @public(static=("equal_nan",), name="unique")
-def _sort_and_mark_firsts(x: ArrayLike, equal_nan: bool) -> Any:
+def _sort_and_mark_firsts(x: ArrayLike, equal_nan: bool) -> list[Tracer]:
     """Return the sorted elements and the mask of the first elements of equal runs."""
 
     sorted_values = sort_functions.sort(x, axis=None)
@@ -183,13 +183,13 @@ def _is_first_of_run(sorted_values: Tracer, equal_nan: bool) -> Tracer:
 
 @public(static=("flags", "axis", "equal_nan", "size"))
 def _unique(
-    ar: Any,
+    ar: object,
     fill_value: Any,
     flags: tuple[bool, bool, bool],
     axis: int | None,
     equal_nan: bool,
     size: int,
-) -> Any:
+) -> list[Tracer]:
 
     x = as_tracer(ar)
     shape = x.shape
@@ -266,7 +266,7 @@ class UniqueAll(NamedTuple):
 
     values: Any
     indices: Any
-    inverse_indices: Any
+    inverse_indices: object
     counts: Any
 
 
@@ -281,7 +281,7 @@ class UniqueInverse(NamedTuple):
     """The result of `unique_inverse`."""
 
     values: Any
-    inverse_indices: Any
+    inverse_indices: object
 
 
 @with_argument_errors

@@ -1,7 +1,5 @@
 """Validation and canonicalization of the axes that users pass."""
 
-from typing import Any
-
 import numpy as np
 
 from shardir.frontend.argument_checks import as_items
@@ -19,7 +17,7 @@ def canonicalize_axis(axis: AxisLike, rank: int) -> int:
     return int(axis) % rank
 
 
-def canonicalize_axes(axes: Any, rank: int) -> tuple[int, ...]:
+def canonicalize_axes(axes: object, rank: int) -> tuple[int, ...]:
     """Return one or several axes as a tuple of axes counted from the front; `None` means all axes.
 
     Raise `AxisError` if an axis is out of range or occurs twice.

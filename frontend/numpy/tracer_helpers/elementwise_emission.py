@@ -7,6 +7,7 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import (
@@ -44,22 +45,22 @@ def emit_elementwise(op: str, *operands: Tracer) -> Tracer:
     return result
 
 
-def apply_elementwise(op: str, *xs: Any, kind: DtypeAndWeakType | None = None) -> Tracer:
+def apply_elementwise(op: str, *xs: object, kind: DtypeAndWeakType | None = None) -> Tracer:
     """Promote the operands (or convert them to `kind`), broadcast them, and emit `op`."""
     return emit_elementwise(op, *align(*xs, kind=kind))
 
 
-def as_operands(*xs: Any) -> tuple[Any, ...]:
+def as_operands(*xs: PyTree) -> tuple[Any, ...]:
     """Return the operands as tracers, except Python scalars, which stay as they are."""
     return tuple(x if is_number(x) else as_tracer(x) for x in xs)
 
 
-def common_kind(*xs: Any) -> DtypeAndWeakType:
+def common_kind(*xs: object) -> DtypeAndWeakType:
     """Return the element type and weak type to which the operands promote."""
     return promotion.result_type(*map(operand_dtype, as_operands(*xs)))
 
 
-def inexact_kind(*xs: Any) -> DtypeAndWeakType:
+def inexact_kind(*xs: object) -> DtypeAndWeakType:
     """Return the promoted element type, converted to a floating type if it is bool or integer."""
     name, weak = common_kind(*xs)
     return promotion.inexact_dtype(name), weak
@@ -71,13 +72,13 @@ def default_float_kind(x: ArrayLike) -> DtypeAndWeakType:
     return (name if name in INEXACT else promotion.canonical_dtype("f64")), weak
 
 
-def promote_args_inexact(*xs: Any) -> tuple[Tracer, ...]:
+def promote_args_inexact(*xs: object) -> tuple[Tracer, ...]:
     """Promote the operands to one floating or complex type and broadcast them to one shape."""
     return align(*xs, kind=inexact_kind(*xs))
 
 
 def convert_and_broadcast(
-    shape: tuple[int, ...], kind: DtypeAndWeakType, *xs: Any
+    shape: tuple[int, ...], kind: DtypeAndWeakType, *xs: PyTree
 ) -> tuple[Tracer, ...]:
     """Convert the operands to the element type `kind` and broadcast them to `shape`."""
     name, weak = kind
@@ -119,7 +120,7 @@ def emit_select(condition: Tracer, x: Any, y: Any) -> Tracer:
     return result
 
 
-def require_real(name: str, *xs: Any) -> tuple[Any, ...]:
+def require_real(name: str, *xs: object) -> tuple[Tracer, ...]:
     """Return the operands; raise `OperationTypeError` if one is complex, as `name` needs an
     order.
     """

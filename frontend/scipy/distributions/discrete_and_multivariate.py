@@ -62,7 +62,7 @@ def _bernoulli_ppf(q: ArrayLike, p: ArrayLike) -> Tracer:
 
 
 @public(name="poisson.logpmf")
-def _poisson_logpmf(k: Any, mu: Any, loc: ArrayLike = 0) -> Tracer:
+def _poisson_logpmf(k: Any, mu: object, loc: ArrayLike = 0) -> Tracer:
     """Return k log(mu) - log(k!) - mu for integers k >= 0."""
     k, mu, loc = promote_args_inexact(k, mu, loc)
     x = k - loc
@@ -75,7 +75,7 @@ def _poisson_logpmf(k: Any, mu: Any, loc: ArrayLike = 0) -> Tracer:
 
 
 @public(name="poisson.cdf")
-def _poisson_cdf(k: Any, mu: Any, loc: ArrayLike = 0) -> Tracer:
+def _poisson_cdf(k: Any, mu: object, loc: ArrayLike = 0) -> Tracer:
     """Return the probability of at most k."""
     k, mu, loc = promote_args_inexact(k, mu, loc)
     x = rounding.floor(k - loc) + 1

@@ -62,7 +62,7 @@ class Distribution:
         self, what: str, shapes: int, formula: FormulaFunction, density: bool = False
     ) -> FormulaFunction:
         @public(name=f"{self.name}.{what}")
-        def function(x: ArrayLike, *rest: Any) -> Any:
+        def function(x: ArrayLike, *rest: object) -> Any:
             loc, scale = rest[shapes], rest[shapes + 1]
             x, loc, scale, *shape = promote_args_inexact(x, loc, scale, *rest[:shapes])
             result = formula((x - loc) / scale, *shape)
@@ -72,7 +72,7 @@ class Distribution:
 
     def _scale_result(self, what: str, shapes: int, formula: FormulaFunction) -> FormulaFunction:
         @public(name=f"{self.name}.{what}")
-        def function(q: ArrayLike, *rest: Any) -> Tracer:
+        def function(q: ArrayLike, *rest: object) -> Tracer:
             loc, scale = rest[shapes], rest[shapes + 1]
             q, loc, scale, *shape = promote_args_inexact(q, loc, scale, *rest[:shapes])
             result = formula(q, *shape) * scale + loc
@@ -85,7 +85,7 @@ class Distribution:
     ) -> FormulaFunction:
         def call_function(
             x: ArrayLike, *args: PyTree, loc: ArrayLike = 0, scale: ArrayLike = 1
-        ) -> Any:
+        ) -> PyTree:
             given = [*args[shapes:], *[None] * 2]
             loc = loc if given[0] is None else given[0]
             scale = scale if given[1] is None else given[1]
@@ -97,7 +97,7 @@ class Distribution:
     def _compose(self, inner: FormulaFunction, outer: FormulaFunction) -> FormulaFunction:
         def call_composed(
             x: ArrayLike, *args: PyTree, loc: ArrayLike = 0, scale: ArrayLike = 1
-        ) -> Any:
+        ) -> PyTree:
             return outer(inner(x, *args, loc=loc, scale=scale))
 
         return call_composed

@@ -61,7 +61,7 @@ def scaled_bessel_reference(order: int, x: Array) -> Array:
 
 
 def _chebyshev_coefficients(
-    function: Callable[[Array], Array], low: Any, high: Any, count: int
+    function: Callable[[Array], Array], low: float | int, high: float, count: int
 ) -> Array:
     """Return coefficients of powers of a variable from -1 at `low` to 1 at `high`."""
     angles = np.arccos(np.longdouble(-1)) * (np.arange(count) + np.longdouble(0.5)) / count
@@ -172,14 +172,14 @@ def _i1e(x: Tracer) -> Tracer:
 
 
 @_i0e.defjvp
-def _i0e_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _i0e_rule(primals: PyTree, tangents: PyTree) -> PyTree:
     (x,) = primals
     value = _i0e(x)
     return value, (_i1e(x) - complex_parts.sign(x) * value) * tangents[0]
 
 
 @_i1e.defjvp
-def _i1e_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _i1e_rule(primals: PyTree, tangents: PyTree) -> PyTree:
     (x,) = primals
     value = _i1e(x)
     safe = selection.where(x == 0, filling.ones_like(x), x)
@@ -193,7 +193,7 @@ def _i0(x: ArrayLike) -> Tracer:
 
 
 @_i0.defjvp
-def _i0_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _i0_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
     (x,) = primals
     return _i0(x), _i1(x) * tangents[0]
 
@@ -204,7 +204,7 @@ def _i1(x: ArrayLike) -> Tracer:
 
 
 @_i1.defjvp
-def _i1_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _i1_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
     (x,) = primals
     value = _i1(x)
     safe = selection.where(x == 0, filling.ones_like(x), x)
@@ -283,7 +283,7 @@ def _bessel_jn(z: Tracer, last: int, rounds: int) -> Any:
         return compute_in_double(partial(_bessel_jn_of_double, last=last, rounds=rounds))(z)
 
     @values.defjvp
-    def rule(primals: PyTree, tangents: PyTree) -> Any:
+    def rule(primals: PyTree, tangents: PyTree) -> PyTree:
         (z,), (step,) = primals, tangents
         more = _bessel_jn(z, last + 1, max(rounds, last + 1))
         # J_0' is -J_1, the others are half the difference of their neighbours.

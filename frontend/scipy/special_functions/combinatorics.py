@@ -39,7 +39,7 @@ def bernoulli(n: int) -> Any:
 
 
 @public(static=("repetition",))
-def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Any:
+def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Tracer:
     """Return the number of ways to choose k of N things, elementwise, as floats.
 
     It is 0 for negative arguments and for k above N. With `repetition`, a thing may be chosen
@@ -52,7 +52,7 @@ def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Any:
     return _binomial(total, chosen)
 
 
-def _binomial(total: Tracer, chosen: Tracer) -> Any:
+def _binomial(total: Tracer, chosen: Tracer) -> Tracer:
     is_valid = (total >= 0) & (chosen >= 0) & (chosen <= total)
     total, chosen = (
         selection.where(is_valid, each, constant_like(each, 1)) for each in (total, chosen)

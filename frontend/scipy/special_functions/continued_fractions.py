@@ -29,8 +29,8 @@ def tolerance_of(x: Any) -> float:
 
 
 def continued_fraction(
-    first: Any, term: Callable[[Any], tuple[Any, Any]], eps: float, least: int = 1
-) -> Any:
+    first: Any, term: Callable[[PyTree], tuple[PyTree, PyTree]], eps: float, least: int = 1
+) -> PyTree:
     """Return first + a1/(b1 + a2/(b2 + ...)), where `term(n)` is (a_n, b_n).
 
     J. Steed's method evaluates it as a sum. At least `least` terms are used, even if some are 0.
@@ -47,7 +47,7 @@ def continued_fraction(
         ) | (n < least)
         return is_unconverged & (n < MAX_ITERATIONS)
 
-    def step(state: PyTree) -> Any:
+    def step(state: PyTree) -> PyTree:
         n, total, previous_inverse, change = state
         top, bottom = term(n)
         inverse = inverse_of(bottom + top * previous_inverse)
@@ -61,7 +61,7 @@ def continued_fraction(
     return while_loop(is_unfinished, step, (one + 1, first + change, inverse, change))[1]
 
 
-def partial_derivative(fun: UserFunction, args: tuple[PyTree, ...], at: int) -> Any:
+def partial_derivative(fun: UserFunction, args: tuple[PyTree, ...], at: int) -> PyTree:
     """Return the derivative of an elementwise function in one of its arguments."""
     tangents = tuple(
         filling.ones_like(x) if i == at else filling.zeros_like(x) for i, x in enumerate(args)

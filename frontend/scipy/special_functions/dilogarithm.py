@@ -60,7 +60,7 @@ def _spence(x: Tracer) -> Tracer:
 
 
 @_spence.defjvp
-def _spence_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _spence_rule(primals: PyTree, tangents: PyTree) -> PyTree:
     (x,) = primals
     is_one = x == 1
     safe = selection.where(is_one, constant_like(x, 2), x)

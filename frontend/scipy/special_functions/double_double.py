@@ -13,7 +13,7 @@ import numpy as np
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.config import config
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import apply_elementwise
-from shardir.frontend.pytree_types import UserFunction
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.tracing.operands import convert
 from shardir.frontend.tracing.tracer import Tracer
 
@@ -23,7 +23,7 @@ DEKKER_SPLIT_F64 = 2.0**27 + 1
 """The factor of Dekker's split into halves (1971)."""
 
 
-def two_sum(a: Tracer, b: Any) -> DoubleDouble:
+def two_sum(a: Tracer, b: object) -> DoubleDouble:
     """Return a + b and its exact rounding error (D. Knuth, 1969)."""
     total = a + b
     of_b = total - a
@@ -52,7 +52,7 @@ def power_of_quotient(top: DoubleDouble, bottom: DoubleDouble, y: ArrayLike) -> 
     return apply_elementwise("pow", quotient, y), quotient_error / top[0] * y
 
 
-def compute_in_single(function: Callable[[Any], Any]) -> Callable[[Tracer], Tracer]:
+def compute_in_single(function: Callable[[PyTree], PyTree]) -> Callable[[Tracer], Tracer]:
     """Extend a function of f32 and f64 to narrower floats: compute in f32, round once."""
 
     def compute(x: Tracer) -> Tracer:

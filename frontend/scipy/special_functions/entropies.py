@@ -1,7 +1,6 @@
 """Relative entropies in f64 without cancellation."""
 
 from math import inf, log, nan
-from typing import Any
 
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import constant_like
@@ -49,7 +48,7 @@ def kl_divergence(p: Tracer, q: Tracer, wide: bool) -> Tracer:
     return selection.where(is_close, safe_p * (m * m * scaled_log_residual(m)), direct)
 
 
-def _log1p_quotient(difference: Any, smaller: Any) -> Tracer:
+def _log1p_quotient(difference: Tracer, smaller: Tracer) -> Tracer:
     """Return log(1 + difference / smaller) without overflow of the quotient."""
     overflows, one = difference / smaller == inf, constant_like(difference, 1)
     scaled_quotient = (difference * 2.0**-SCALING_EXPONENT) / (

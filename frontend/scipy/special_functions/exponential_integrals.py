@@ -32,7 +32,7 @@ EI_SERIES_TERMS, EI_ASYMPTOTIC_TERMS, EI_SERIES_END = 140, 38, 40.0
 def continued_fraction_of_e(n: Any, x: Any, terms: int) -> Any:
     """Return exp(x) E_n(x) by its continued fraction, evaluated from the last term."""
 
-    def step(number: Any, total: Any) -> Any:
+    def step(number: Tracer, total: object) -> Any:
         k = (terms - number).astype(np.float64)
         return x + n + 2 * (k - 1) - k * (n + k - 1) / total
 
@@ -46,7 +46,7 @@ def _expn_of_double(n: Tracer, x: Tracer) -> Tracer:
     sign = selection.where(is_even(degree), constant_like(x, 1), constant_like(x, -1))
     power = sign * math_functions.exp(degree * log_x - gammaln(selection.maximum(n, 1.0)))
     total = power * (digamma(selection.maximum(n, 1.0)) - log_x)
-    term: Any = 1.0
+    term: object = 1.0
     for m in range(SERIES_TERMS + 1):
         is_singular = degree == m
         divisor = selection.where(is_singular, constant_like(x, 1), m - degree)
@@ -77,7 +77,7 @@ def _expi_of_double(x: Tracer) -> Tracer:
     total = fori_loop(0, EI_SERIES_TERMS, step, (zero + 1, zero))[1]
     near = total + math_functions.log(small) + float(np.euler_gamma)
     large = selection.maximum(size, EI_SERIES_END)
-    sum_of_factorials: Any = 1.0
+    sum_of_factorials: object = 1.0
     for k in range(EI_ASYMPTOTIC_TERMS, 0, -1):
         sum_of_factorials = 1 + k / large * sum_of_factorials
     # The quotient may be finite where the exponential overflows.
@@ -98,7 +98,7 @@ def _expn(n: Tracer, x: Tracer) -> Tracer:
 
 
 @_expn.defjvp
-def _expn_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _expn_rule(primals: PyTree, tangents: PyTree) -> PyTree:
     n, x = primals
     # The derivative of E_0 is that of exp(-x) / x.
     lower = _expn(selection.maximum(n - 1, 0), x)
@@ -112,7 +112,7 @@ def _expi(x: Tracer) -> Tracer:
 
 
 @_expi.defjvp
-def _expi_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _expi_rule(primals: PyTree, tangents: PyTree) -> PyTree:
     (x,) = primals
     return _expi(x), math_functions.exp(x) / x * tangents[0]
 

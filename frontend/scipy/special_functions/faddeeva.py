@@ -105,7 +105,7 @@ def _erfcx(x: Tracer) -> Tracer:
 
 
 @_erfcx.defjvp
-def _erfcx_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _erfcx_rule(primals: PyTree, tangents: PyTree) -> PyTree:
     (x,) = primals
     value = _erfcx(x)
     return value, (2 * x * value - 2 / sqrt(pi)) * tangents[0]
@@ -117,7 +117,7 @@ def _dawsn(x: Tracer) -> Tracer:
 
 
 @_dawsn.defjvp
-def _dawsn_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _dawsn_rule(primals: PyTree, tangents: PyTree) -> PyTree:
     (x,) = primals
     value = _dawsn(x)
     return value, (1 - 2 * x * value) * tangents[0]
@@ -132,7 +132,7 @@ def _wofz(z: Tracer) -> Tracer:
 
 
 @_wofz.defjvp
-def _wofz_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _wofz_rule(primals: PyTree, tangents: PyTree) -> PyTree:
     (z,) = primals
     value = _wofz(z)
     return value, (-2 * z * value + 2j / sqrt(pi)) * tangents[0]

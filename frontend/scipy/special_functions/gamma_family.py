@@ -76,7 +76,7 @@ def _gamma(x: ArrayLike) -> Tracer:
 
 
 @_gamma.defjvp
-def _gamma_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _gamma_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
     value = _gamma(*primals)
     return value, value * digamma(*primals) * tangents[0]
 
@@ -93,7 +93,7 @@ def _factorial(n: Any) -> Tracer:
 
 
 @_factorial.defjvp
-def _factorial_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _factorial_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
     (n,) = primals
     value = _factorial(n)
     return value, value * digamma(selection.maximum(n, 0) + 1) * tangents[0]
@@ -123,7 +123,7 @@ def _beta(a: ArrayLike, b: ArrayLike) -> Tracer:
 
 
 @_beta.defjvp
-def _beta_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _beta_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
     a, b = primals
     value, total = _beta(a, b), digamma(a + b)
     derivative = (digamma(a) - total) * tangents[0] + (digamma(b) - total) * tangents[1]
@@ -152,7 +152,7 @@ def _poch(z: ArrayLike, m: ArrayLike) -> Tracer:
 
 
 @_poch.defjvp
-def _poch_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _poch_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
     z, m = primals
     value, above = _poch(z, m), digamma(z + m)
     return value, value * (above * tangents[1] + (above - digamma(z)) * tangents[0])
@@ -185,7 +185,7 @@ def _complex_loggamma(z: Tracer) -> Tracer:
         logarithms = logarithms + math_functions.log(shifted)
         shifted = shifted + 1
     square = 1 / (shifted * shifted)
-    series: Any = 0.0
+    series: object = 0.0
     for coefficient in reversed(_STIRLING):
         series = series * square + coefficient
     core = (shifted - 0.5) * math_functions.log(shifted) - shifted + 0.5 * log_of(2 * pi)
@@ -198,7 +198,7 @@ def _complex_loggamma(z: Tracer) -> Tracer:
 
 
 @public()
-def loggamma(x: ArrayLike) -> Any:
+def loggamma(x: ArrayLike) -> Tracer:
     """Return the principal branch of the logarithm of the gamma function, elementwise.
 
     For real x it is NaN unless x is positive; for complex x its cut is the negative real axis.

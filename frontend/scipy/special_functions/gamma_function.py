@@ -118,7 +118,7 @@ def gamma_by_recurrence(x: Tracer, end: float = STIRLING_FROM) -> Tracer:
     )
 
 
-def _gamma_by_stirling(x: Tracer, halved: Any) -> DoubleDouble:
+def _gamma_by_stirling(x: Tracer, halved: object) -> DoubleDouble:
     is_squared = halved & (x > SPLIT_POWER_FROM)
     y = x - 0.5
     power, correction = power_of_quotient(

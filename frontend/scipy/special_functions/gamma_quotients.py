@@ -37,7 +37,7 @@ MAX_EXP_ARGUMENT = 700.0
 """About the largest argument whose exponential is finite."""
 
 
-def beta_of_double(a: Tracer, b: Tracer, sign: Any) -> Any:
+def beta_of_double(a: Tracer, b: Tracer, sign: ArrayLike) -> Any:
     """Return the beta function; `sign` is its sign."""
     is_direct = (selection.minimum(a, b) > 0) & (selection.maximum(a, b) < HUGE_ARGUMENT)
     safe = (
@@ -46,11 +46,11 @@ def beta_of_double(a: Tracer, b: Tracer, sign: Any) -> Any:
     )
     direct = beta_of_positive(*safe)
 
-    def by_logarithm(a: ArrayLike, b: ArrayLike, sign: Any, direct: Any) -> Tracer:
+    def by_logarithm(a: ArrayLike, b: ArrayLike, sign: Tracer, direct: Tracer) -> Tracer:
         logarithm = log_beta(a, b, lambda x: apply_elementwise("lgamma", x))
         return selection.where(is_direct, direct, sign * math_functions.exp(logarithm))
 
-    def keep_direct(a: ArrayLike, b: ArrayLike, sign: Any, direct: Any) -> Any:
+    def keep_direct(a: ArrayLike, b: ArrayLike, sign: Tracer, direct: Tracer) -> Tracer:
         return direct
 
     return cond(basic_reductions.any(~is_direct), by_logarithm, keep_direct, a, b, sign, direct)
@@ -99,10 +99,10 @@ def rising_factorial(z: Tracer, m: ArrayLike) -> Tracer:
         safe_z, safe_total, safe_m, selection.where(is_direct, lost, constant_like(z, 0))
     )
 
-    def by_gamma_quotient(z: ArrayLike, total: Any, direct: Any) -> Tracer:
+    def by_gamma_quotient(z: ArrayLike, total: Tracer, direct: Tracer) -> Tracer:
         return selection.where(is_direct, direct, gamma_of_double(total) / gamma_of_double(z))
 
-    def keep_direct(z: ArrayLike, total: Any, direct: Any) -> Any:
+    def keep_direct(z: ArrayLike, total: Tracer, direct: Tracer) -> Tracer:
         return direct
 
     result = cond(
@@ -111,7 +111,9 @@ def rising_factorial(z: Tracer, m: ArrayLike) -> Tracer:
     return selection.where(m == 0, one, result)
 
 
-def _rising_factorial_positive(z: Tracer, total: Any, m: ArrayLike, rounding_error: Any) -> Any:
+def _rising_factorial_positive(
+    z: Tracer, total: Tracer, m: ArrayLike, rounding_error: Tracer
+) -> Any:
     """Return the rising factorial of positive numbers.
 
     `rounding_error` is that of `total`.

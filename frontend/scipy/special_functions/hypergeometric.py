@@ -44,7 +44,7 @@ SERIES_END = 0.9
 """The argument of 2F1 beyond which the transformation to 1 - z is used."""
 
 
-def _series(ratio: Callable[[Any], Any], like: Tracer) -> Any:
+def _series(ratio: Callable[[PyTree], PyTree], like: Tracer) -> Any:
     """Return the sum of terms that begin with 1, each `ratio(k)` times the term k before it."""
 
     def is_unfinished(state: PyTree) -> Any:
@@ -54,7 +54,7 @@ def _series(ratio: Callable[[Any], Any], like: Tracer) -> Any:
         )
         return basic_reductions.any(is_significant) & (k < MAX_ITERATIONS)
 
-    def step(state: PyTree) -> Any:
+    def step(state: PyTree) -> PyTree:
         k, term, total = state
         # A term of 0 ends a polynomial; the next ratio may be infinite.
         term = selection.where(term == 0, term, term * ratio(k))
@@ -73,7 +73,7 @@ def _gamma_quotient(tops: tuple[Any, ...], bottoms: tuple[Any, ...]) -> Any:
     logarithm = sum(map(gammaln, tops[1:]), gammaln(tops[0])) - sum(
         map(gammaln, bottoms[1:]), gammaln(bottoms[0])
     )
-    sign: Any = 1.0
+    sign: object = 1.0
     for each in (*tops, *bottoms):
         sign = sign * gammasgn(each)
     has_pole = _is_nonpositive_integer(bottoms[0])
@@ -144,7 +144,7 @@ def _hyp1f1(a: Tracer, b: Tracer, x: Tracer) -> Tracer:
 
 
 @_hyp1f1.defjvp
-def _hyp1f1_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _hyp1f1_rule(primals: PyTree, tangents: PyTree) -> PyTree:
     a, b, x = primals
     plain = compute_in_double(_hyp1f1_of_double)
     slopes = (
@@ -160,7 +160,7 @@ def _hyp2f1(a: Tracer, b: Tracer, c: Tracer, z: Tracer) -> Tracer:
 
 
 @_hyp2f1.defjvp
-def _hyp2f1_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _hyp2f1_rule(primals: PyTree, tangents: PyTree) -> PyTree:
     a, b, c, z = primals
     plain = compute_in_double(_hyp2f1_of_double)
     slopes = (

@@ -106,7 +106,7 @@ _betainc = custom_jvp(_beta_values)
 
 
 @_betainc.defjvp
-def _betainc_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _betainc_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
     result = _density(*primals) * tangents[2]
     for at in (0, 1):
         result = result + partial_derivative(_beta_with_min_terms, primals, at) * tangents[at]

@@ -39,7 +39,7 @@ MAX_UNSCALED_ARGUMENT, ARGUMENT_SCALE = 1e270, 2.0**-100
 """Above the first, arguments are scaled by the second; the functions are steps in both ranges."""
 
 
-def _lower_series(a: ArrayLike, x: Tracer, small: Any, eps: float) -> Any:
+def _lower_series(a: ArrayLike, x: Tracer, small: Tracer, eps: float) -> Any:
     """Return the lower incomplete gamma function over x**a exp(-x) / gamma(a + 1), as a series.
 
     Where `small`, return the sum of (-x)**n / (n! (a + n)) for n >= 1. One loop computes both,
@@ -54,7 +54,7 @@ def _lower_series(a: ArrayLike, x: Tracer, small: Any, eps: float) -> Any:
             n < MAX_ITERATIONS
         )
 
-    def step(state: PyTree) -> Any:
+    def step(state: PyTree) -> PyTree:
         n, term, total = state
         beyond = a + n
         term = term * factor / selection.where(small, n, beyond)
@@ -82,7 +82,7 @@ def _log_gamma_1p(a: Any) -> Any:
     return a * selection.where(rounded_a == 0, constant_like(a, -EULER_CONSTANT), ratio)
 
 
-def _upper_small(a: ArrayLike, x: ArrayLike, total: Any) -> Any:
+def _upper_small(a: ArrayLike, x: ArrayLike, total: Tracer) -> Tracer:
     """Return the upper incomplete gamma function of small a and x, where it is far below 1.
 
     It is x**a / gamma(1 + a) times 1 plus a series, minus 1, computed without rounding next to 1
@@ -92,7 +92,7 @@ def _upper_small(a: ArrayLike, x: ArrayLike, total: Any) -> Any:
     return -math_functions.expm1(power) - math_functions.exp(power) * (a * total)
 
 
-def _regularized_pair(a: Tracer, x: Tracer, eps: float) -> tuple[Any, Any]:
+def _regularized_pair(a: Tracer, x: Tracer, eps: float) -> tuple[Tracer, Tracer]:
     """Return the regularized lower and upper incomplete gamma functions."""
     is_invalid = (x < 0) | (a < 0) | float_parts.isnan(x) | float_parts.isnan(a)
     is_invalid = is_invalid | ((a == x) & ((x == 0) | (x == dtypes.inf)))
@@ -168,7 +168,7 @@ _upper_differentiable = custom_jvp(upper_gamma)
 
 
 @_lower_differentiable.defjvp
-def _lower_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _lower_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
     result = (
         _density(*primals) * tangents[1] + partial_derivative(lower_gamma, primals, 0) * tangents[0]
     )
@@ -176,7 +176,7 @@ def _lower_rule(primals: PyTree, tangents: PyTree) -> Any:
 
 
 @_upper_differentiable.defjvp
-def _higher_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _higher_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
     result = (
         _density(*primals) * tangents[1] + partial_derivative(lower_gamma, primals, 0) * tangents[0]
     )

@@ -120,7 +120,7 @@ def _fresnel(x: Tracer) -> Pair:
 
 
 @_fresnel.defjvp
-def _fresnel_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _fresnel_rule(primals: PyTree, tangents: PyTree) -> PyTree:
     (x,), (step,) = primals, tangents
     angle = pi / 2 * x * x
     return _fresnel(x), (math_functions.sin(angle) * step, math_functions.cos(angle) * step)
@@ -132,7 +132,7 @@ def _sici(x: Tracer) -> Pair:
 
 
 @_sici.defjvp
-def _sici_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _sici_rule(primals: PyTree, tangents: PyTree) -> PyTree:
     (x,), (step,) = primals, tangents
     safe = selection.where(x == 0, constant_like(x, 1), x)
     slope = selection.where(x == 0, constant_like(x, 1), math_functions.sin(safe) / safe)

@@ -66,7 +66,7 @@ def _owens_t(h: Tracer, a: Tracer) -> Tracer:
 
 
 @_owens_t.defjvp
-def _owens_t_rule(primals: PyTree, tangents: PyTree) -> Any:
+def _owens_t_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
     h, a = primals
     along_h = (
         -math_functions.exp(-0.5 * h * h)

@@ -5,7 +5,6 @@ overflows.
 """
 
 from math import pi
-from typing import Any
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
@@ -136,7 +135,7 @@ def beta_weight(a: Tracer, b: Tracer, x: DoubleDouble, rest_of_x: DoubleDouble) 
     return selection.where(is_accurate, weight, logarithm)
 
 
-def _has_full_precision(x: Tracer) -> Any:
+def _has_full_precision(x: Tracer) -> Tracer:
     return (x > 1 / FULL_PRECISION_BOUND) & (x < FULL_PRECISION_BOUND)
 
 

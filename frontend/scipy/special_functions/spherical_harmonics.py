@@ -1,7 +1,6 @@
 """Spherical harmonics by the recurrence of normalized Legendre functions (DLMF 14.10.3)."""
 
 from math import pi, sqrt
-from typing import Any
 
 import numpy as np
 
@@ -47,7 +46,7 @@ def _normalized_legendre(n: Tracer, m: Tracer, theta: Tracer, last: int) -> Trac
 
 
 @public(static=("last",), name="sph_harm_y")
-def _sph_harm_y(n: ArrayLike, m: ArrayLike, theta: ArrayLike, phi: ArrayLike, last: int) -> Any:
+def _sph_harm_y(n: ArrayLike, m: ArrayLike, theta: ArrayLike, phi: ArrayLike, last: int) -> Tracer:
     theta, phi = promote_args_inexact(*require_real("sph_harm_y", theta, phi))
     shape = broadcast_shapes(*(as_tracer(x).shape for x in (n, m, theta, phi)))
     n, m, theta, phi = (broadcast(as_tracer(x), shape) for x in (n, m, theta, phi))
@@ -67,7 +66,7 @@ def _sph_harm_y(n: ArrayLike, m: ArrayLike, theta: ArrayLike, phi: ArrayLike, la
 def sph_harm_y(
     n: ArrayLike, m: ArrayLike, theta: ArrayLike, phi: ArrayLike, diff_n: int | None = None,
     n_max: int | None = None,
-) -> Any:  # fmt: skip
+) -> Tracer:  # fmt: skip
     """Return the spherical harmonic of degree n and order m, elementwise, as complex numbers.
 
     `theta` is the polar angle, `phi` the azimuth. `n_max` is the highest degree; without it, n must

@@ -55,7 +55,7 @@ def scaled_log_residual_complement(x: Any) -> Any:
     return ratio * (0.5 + 2 * (inverse * inverse) * series)
 
 
-def poisson_exponent(a: Tracer, x: Tracer) -> tuple[Any, Any, Any]:
+def poisson_exponent(a: Tracer, x: Tracer) -> tuple[Tracer, Tracer, Tracer]:
     """Return x - a - a log(x / a) in two parts, for x within a half of a, so that exp(-it) is
     accurate.
 
@@ -72,7 +72,7 @@ def poisson_exponent(a: Tracer, x: Tracer) -> tuple[Any, Any, Any]:
     return high, low, 0.5 - complement
 
 
-def log1p_residual(x: Tracer, above: Any) -> Tracer:
+def log1p_residual(x: Tracer, above: ArrayLike) -> Tracer:
     """Return x - log(1 + x); `above` is 1 + x without rounding."""
     is_small = complex_parts.abs(x) < 0.5
     close = selection.where(is_small, x, constant_like(x, 0))
@@ -80,7 +80,7 @@ def log1p_residual(x: Tracer, above: Any) -> Tracer:
     return selection.where(is_small, close * close * scaled_log_residual(close), direct)
 
 
-def log_poisson(n: Any, x: Tracer, plain: Any) -> Tracer:
+def log_poisson(n: Any, x: Tracer, plain: object) -> Tracer:
     """Return n log(x) - x - log(gamma(n + 1)), which is `plain` for small n."""
     is_large = n >= STIRLING_FROM
     high = selection.where(is_large, n, constant_like(n, STIRLING_FROM))
@@ -123,7 +123,7 @@ def log_beta(a: Any, b: Any, gammaln: Any) -> Tracer:
     return selection.where(both_large, two, selection.where(is_large, one, plain))
 
 
-def log_beta_weight(a: Tracer, b: Tracer, x: Tracer, plain: Any) -> Tracer:
+def log_beta_weight(a: Tracer, b: Tracer, x: Tracer, plain: object) -> Tracer:
     """Return a log(x) + b log(1 - x) - log(beta(a, b)), which is `plain` for small a or b."""
     is_large = selection.minimum(a, b) >= STIRLING_FROM
     a, b = (

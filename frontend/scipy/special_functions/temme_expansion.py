@@ -8,7 +8,6 @@ terms are power series in eta.
 from fractions import Fraction
 from functools import cache
 from math import pi, sqrt
-from typing import Any
 
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
@@ -59,7 +58,7 @@ def uses_temme_expansion(a: Tracer, x: Tracer, eps: float) -> Tracer:
     )
 
 
-def temme_pair(a: Tracer, x: Tracer) -> tuple[Any, Any]:
+def temme_pair(a: Tracer, x: Tracer) -> tuple[Tracer, Tracer]:
     """Return the regularized lower and upper functions where `is_large`, for close arguments."""
     square, correction, bend = poisson_exponent(a, x)
     eta = (x - a) / a * math_functions.sqrt(2 * bend)

@@ -78,14 +78,14 @@ def _polygamma(n: Any, x: Tracer) -> Tracer:
     return selection.where(n == 0, digamma(x), sign * (scale * total))
 
 
-def _zeta(s: Tracer, q: Tracer, unit: Any = None) -> Tracer:
+def _zeta(s: Tracer, q: Tracer, unit: Tracer | None = None) -> Tracer:
     """Return the sum of ((k + q) / unit)**-s; units other than 1 require q above 0."""
     unit = constant_like(s, 1) if unit is None else unit
 
-    def direct(s: ArrayLike, q: ArrayLike, unit: Any) -> Any:
+    def direct(s: ArrayLike, q: ArrayLike, unit: Tracer) -> Any:
         return _zeta_positive(s, q, unit)
 
-    def by_reflection(s: Tracer, q: Tracer, unit: Any) -> Tracer:
+    def by_reflection(s: Tracer, q: Tracer, unit: Tracer) -> Tracer:
         """Extend to q < 0: the terms there are those of the positive numbers up to -q."""
         left = q < 0
         below, above = rounding.floor(q), rounding.ceil(q)
@@ -112,7 +112,7 @@ def _zeta(s: Tracer, q: Tracer, unit: Any = None) -> Tracer:
     return selection.where(pole, dtypes.inf, result).astype(s.dtype)
 
 
-def _zeta_positive(s: Any, q: ArrayLike, unit: Any) -> Any:
+def _zeta_positive(s: Any, q: ArrayLike, unit: Tracer) -> Any:
     """Return the sum for q above 0."""
     total = constant_like(s, 0)
     for k in range(_DIRECT_TERMS):
@@ -127,7 +127,7 @@ def _zeta_positive(s: Any, q: ArrayLike, unit: Any) -> Any:
     return total
 
 
-def _shifted_power(s: Tracer, q: Any, k: int, unit: Any) -> tuple[Any, Any]:
+def _shifted_power(s: Tracer, q: Any, k: int, unit: object) -> tuple[Any, Any]:
     """Return q + k and ((q + k) / unit)**-s, with the rounding error of q + k corrected for large
     s.
     """
