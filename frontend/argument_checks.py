@@ -12,6 +12,7 @@ import numpy as np
 from shardir.errors import ShardirError, count_noun
 from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 
@@ -35,7 +36,9 @@ def as_items(given: Any) -> tuple[Any, ...]:
     return tuple(given) if many else (given,)
 
 
-def check_integer(what: str, given: Any, least: int | None = None, most: int | None = None) -> int:
+def check_integer(
+    what: str, given: object, least: int | None = None, most: int | None = None
+) -> int:
     """Return `given` as an integer; raises `ArgumentError` unless it is one from `least` to `most`.
 
     A tracer raises its own error. `what` names the argument in errors.
@@ -50,7 +53,7 @@ def check_integer(what: str, given: Any, least: int | None = None, most: int | N
     return number
 
 
-def check_integers(what: str, given: Any, rank: int | None = None) -> tuple[int, ...]:
+def check_integers(what: str, given: object, rank: int | None = None) -> tuple[int, ...]:
     """Return `given` as a tuple of integers, `rank` of them if that is given; they may be negative.
 
     Raises `ArgumentError` for anything else.
@@ -68,7 +71,7 @@ def check_integers(what: str, given: Any, rank: int | None = None) -> tuple[int,
     return sizes
 
 
-def canonicalize_shape(shape: Any) -> tuple[int, ...]:
+def canonicalize_shape(shape: object) -> tuple[int, ...]:
     """Return a shape from one integer or several.
 
     Raise `ShapeError` for a size that is not an integer or is negative. A traced size raises the
@@ -102,7 +105,7 @@ def check_real(what: str, given: Any) -> float:
     raise ArgumentError(with_location(f"{what} is a real number, got {brief(given)}"))
 
 
-def check_flag(what: str, given: Any) -> bool:
+def check_flag(what: str, given: object) -> bool:
     """Return `given` as a bool; raises `ArgumentError` for an object without a truth value.
 
     A tracer raises its own error.
@@ -134,7 +137,7 @@ def check_not_in_place(what: str, inplace: bool) -> None:
 
 
 def parameter_names(
-    fun: Callable[..., Any],
+    fun: Callable[..., object],
 ) -> tuple[tuple[str, ...], tuple[str, ...], str]:
     """Return the names of all parameters, of the positional ones, and of the variadic one
     (`*args`).
@@ -161,7 +164,10 @@ def parameter_names(
 
 
 def check_call_signature(
-    fun: Callable[..., Any], what: str, args: Sequence[Any], options: dict[str, Any] | None = None
+    fun: Callable[..., object],
+    what: str,
+    args: Sequence[object],
+    options: dict[str, object] | None = None,
 ) -> None:
     """Raise `ArgumentError` unless `fun`, named `what` in errors, accepts these arguments."""
     if not callable(fun):
@@ -178,8 +184,11 @@ def check_call_signature(
 
 
 def call_user_function(
-    fun: Callable[..., Any], what: str, args: Sequence[Any], options: dict[str, Any] | None = None
-) -> Any:
+    fun: Callable[..., object],
+    what: str,
+    args: Sequence[object],
+    options: dict[str, object] | None = None,
+) -> PyTree:
     """Call `fun`, named `what` in errors, with these arguments and return its result.
 
     Raises `ArgumentError` if the function does not accept them.

@@ -35,9 +35,9 @@ _LIBRARY_MODULES = {"numpy", "ml_dtypes", "optree", *sys.stdlib_module_names} - 
 
 
 def raise_argument_error(
-    fun: Callable[..., Any],
+    fun: Callable[..., object],
     name: str,
-    args: tuple[Any, ...],
+    args: tuple[object, ...],
     options: dict[str, Any],
     error: Exception,
 ) -> None:
@@ -71,7 +71,7 @@ def with_argument_errors(function: Function) -> Function:
     """Decorate a public function so that errors about its arguments name it and its parameters."""
 
     @wraps(function)
-    def wrapper(*args: Any, **options: Any) -> Any:
+    def wrapper(*args: object, **options: object) -> object:
         try:
             try:
                 return function(*args, **options)
@@ -89,7 +89,7 @@ def locate_errors(function: Function) -> Function:
     """Decorate `function` so that errors of this package show the user's line."""
 
     @wraps(function)
-    def wrapper(*args: Any, **options: Any) -> Any:
+    def wrapper(*args: object, **options: object) -> object:
         try:
             try:
                 return function(*args, **options)
@@ -109,10 +109,10 @@ def locate_errors(function: Function) -> Function:
 
 def _name_argument(
     error: NotAnArrayError,
-    fun: Callable[..., Any],
+    fun: Callable[..., object],
     name: str,
-    args: tuple[Any, ...],
-    options: dict[str, Any],
+    args: tuple[object, ...],
+    options: dict[str, object],
 ) -> None:
     """Put the name of an argument into an error about it.
 
@@ -149,7 +149,7 @@ def _find_path(x: Any, culprit: object) -> str | None:
 
 
 def _make_argument_error(
-    name: str, args: tuple[Any, ...], options: dict[str, Any], error: Exception
+    name: str, args: tuple[object, ...], options: dict[str, object], error: Exception
 ) -> ArgumentError | None:
     """Return the error for a call of `name` that raised `error`, or `None`.
 

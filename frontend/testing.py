@@ -24,6 +24,7 @@ from shardir.frontend.dispatch.programs.runnable import default_pipeline
 from shardir.frontend.dispatch.stages.stages import Compiled, Lowered
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.stories.pipeline_check import (
@@ -63,7 +64,7 @@ class DifferentProgramError(ShardirError, AssertionError):
 
 
 @traceback_boundary
-def collectives(program: AnyProgram, args: Sequence[Any] = ()) -> list[Collective]:
+def collectives(program: AnyProgram, args: Sequence[object] = ()) -> list[Collective]:
     """Return every collective of one run of a program, in program order.
 
     Each has its `kind`, `axes`, `group_size`, the bytes of its result on one device (`nbytes`), the
@@ -75,7 +76,7 @@ def collectives(program: AnyProgram, args: Sequence[Any] = ()) -> list[Collectiv
 
 
 @traceback_boundary
-def assert_collectives(program: AnyProgram, args: Sequence[Any] = (), **expected: int) -> None:
+def assert_collectives(program: AnyProgram, args: Sequence[object] = (), **expected: int) -> None:
     """Check the number of collectives of each kind in one run.
 
     `all_reduce=2, all_gather=0` names kinds with underscores; kinds that are not named are not
@@ -107,8 +108,8 @@ def assert_collectives(program: AnyProgram, args: Sequence[Any] = (), **expected
 @traceback_boundary
 def assert_equivalent(
     program: AnyProgram,
-    args: Sequence[Any] | None = None,
-    shardings: Any = None,
+    args: Sequence[object] | None = None,
+    shardings: object = None,
     *,
     tolerance: float | None = None,
 ) -> None:
@@ -211,14 +212,14 @@ def _parse_with_function(text: str, name: str) -> Module:
     return module
 
 
-def _global_elements(leaf: Any) -> Any:
+def _global_elements(leaf: object) -> Any:
     """Return the elements of a global array in the form that the interpreter accepts."""
     if isinstance(leaf, Array):
         return leaf.read()
     return to_numpy(leaf)
 
 
-def _check_module(module: Module, args: Sequence[Any] | None, tolerance: float | None) -> None:
+def _check_module(module: Module, args: Sequence[object] | None, tolerance: float | None) -> None:
     whole = random_arguments(module) if args is None else [np.asarray(x) for x in args]
     want = run(module, whole)
     got = run(_partitioned_module(module, ()), whole)
@@ -228,7 +229,7 @@ def _check_module(module: Module, args: Sequence[Any] | None, tolerance: float |
 
 def _compare(
     module: Module,
-    args: Sequence[Any],
+    args: Sequence[PyTree],
     want: Sequence[Any],
     got: Sequence[Any],
     tolerance: float | None,
@@ -250,7 +251,7 @@ def _compare(
     )
 
 
-def _partitioned_module(program: AnyProgram, args: Sequence[Any]) -> Module:
+def _partitioned_module(program: AnyProgram, args: Sequence[object]) -> Module:
     """Return the program of each device."""
     if isinstance(program, Compiled):
         return program.module
@@ -267,7 +268,7 @@ def _parse_program(program: str | Module) -> Module:
     return module
 
 
-def _lower_program(program: AnyProgram, args: Sequence[Any]) -> Lowered:
+def _lower_program(program: AnyProgram, args: Sequence[object]) -> Lowered:
     if isinstance(program, Compiled):
         return program.lowered
     if isinstance(program, Lowered):

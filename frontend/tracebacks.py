@@ -60,7 +60,7 @@ def traceback_boundary(function: Function) -> Function:
     """
 
     @wraps(function)
-    def wrapper(*args: Any, **options: Any) -> Any:
+    def wrapper(*args: object, **options: object) -> object:
         try:
             return function(*args, **options)
         except Exception as error:

@@ -296,7 +296,7 @@ class Array(ArrayFields, Convertible):
     def __copy__(self) -> "Array":
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Array":
+    def __deepcopy__(self, memo: dict[int, object]) -> "Array":
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -55,7 +55,7 @@ def _prepare_cpu_backend() -> None:
 
 def is_immutable_memory(numbers: NumpyArray) -> bool:
     """Return whether the memory of an array is immutable: that of `bytes`, or of a `Storage`."""
-    base: Any = numbers
+    base: object = numbers
     while isinstance(base, np.ndarray):
         if base.flags.writeable:
             return False

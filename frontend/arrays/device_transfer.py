@@ -9,6 +9,7 @@ from shardir.backends.storage import Storage
 from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.arrays.array import Array, make_committed_array, make_uncommitted_array
 from shardir.frontend.arrays.array_import import import_numpy
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number, to_numpy
 from shardir.frontend.arrays.signature import signature_of
 from shardir.frontend.config import resolve_uneven_mode
@@ -19,6 +20,7 @@ from shardir.frontend.distributed.shard_exchange import (
 )
 from shardir.frontend.errors import ShardingError
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.devices import abstract_device_error, is_abstract_assignment
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
@@ -36,8 +38,8 @@ from shardir.frontend.tracing.tracer import Tracer
 
 @traceback_boundary
 def device_put(
-    x: Any, device: Any = None, *, donate: bool = False, uneven: str | None = None
-) -> Any:
+    x: Any, device: object = None, *, donate: bool = False, uneven: str | None = None
+) -> PyTree:
     """Place a pytree of arrays, NumPy arrays and numbers on devices.
 
     `device` is a `Sharding`, a `Device`, or a pytree prefix of these: an entry applies to the whole
@@ -58,7 +60,7 @@ def device_put(
         resolve_sharding(request, word) for request in broadcast_sharding_requests(device, x, word)
     ]
     if current_trace() is not None:
-        moved: list[Any] = [
+        moved: list[object] = [
             as_tracer(leaf) if to is None else constrain(as_tracer(leaf), to)
             for leaf, to in zip(leaves, targets, strict=True)
         ]
@@ -77,7 +79,7 @@ def device_put(
     return tree.unflatten(structure, moved)
 
 
-def _put_leaf(leaf: Any, to: Sharding | None, pads: bool) -> Array:
+def _put_leaf(leaf: ArrayLike, to: Sharding | None, pads: bool) -> Array:
     if isinstance(leaf, Tracer):
         leaf.check(None)
     if not isinstance(leaf, Array):
@@ -117,7 +119,7 @@ def _check_target(to: Sharding, shape: tuple[int, ...], pads: bool) -> None:
 
 
 @traceback_boundary
-def device_get(x: Any) -> Any:
+def device_get(x: Any) -> PyTree:
     """Return a pytree of arrays as one of NumPy arrays; random keys and Python numbers are
     unchanged."""
     return tree.map(
@@ -134,11 +136,11 @@ def copy_to_host_async(x: Any) -> Any:
     return x
 
 
-def _is_key_array(leaf: Any) -> bool:
+def _is_key_array(leaf: ArrayLike) -> bool:
     return isinstance(leaf, Array) and leaf.type.dtype == "key"
 
 
-def block_until_ready(x: Any) -> Any:
+def block_until_ready(x: Any) -> PyTree:
     """Return `x` after all arrays in it are computed."""
     # Results are complete when a call returns; deleted arrays must raise an error.
     if native is None or not native.is_ready(x):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree
 
 FLOAT0 = np.dtype([("float0", np.void, 0)])
 """The element type `float0` of gradients and tangents of integers."""
@@ -34,7 +35,7 @@ def is_float0(x: Any) -> bool:
     return isinstance(x, np.ndarray) and x.dtype == FLOAT0
 
 
-def replace_float0(x: Any) -> Any:
+def replace_float0(x: Any) -> PyTree:
     """Return the pytree with a `Float0Node` for each array of `float0`; the same object if there is
     none.
     """

@@ -12,7 +12,7 @@ from shardir.ir.types import NumpyArray, NumpyDType
 MAX_CACHED_IMPORTS = 4096
 """Maximum number of cached launches."""
 
-_import_launches: dict[Any, Launch | None] = {}
+_import_launches: dict[object, Launch | None] = {}
 
 
 def import_natively(

@@ -8,6 +8,7 @@ import numpy as np
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.jax_keys import is_jax_key, jax_key_words
 from shardir.frontend.errors import NotAnArrayError, NumberRangeError
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.promotion import canonical_dtype
@@ -79,7 +80,7 @@ def _as_array(x: Any, name: str) -> NumpyArray:
     return np.asarray(x)
 
 
-def not_an_array_error(x: Any, name: str, describe: Callable[[Any], str]) -> NotAnArrayError:
+def not_an_array_error(x: Any, name: str, describe: Callable[[PyTree], str]) -> NotAnArrayError:
     """Return the error for `x`, which states `name` and `describe(x)`.
 
     The caller may replace `name` by a better one, and `x` by the object that the user passed.

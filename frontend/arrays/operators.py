@@ -16,6 +16,7 @@ import numpy as np
 from shardir.backends.native import has_call_cache, vectorcall_class
 from shardir.errors import suggest_name
 from shardir.frontend.arrays.abstract_value import ArrayBase
+from shardir.frontend.arrays.array_types import ArrayLike, ShapeLike
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.errors import ImmutableError, NotAnArrayError, UnknownMethod
 from shardir.frontend.source_locations import with_location
@@ -69,7 +70,7 @@ def _indexing_function(name: str) -> Callable[..., Any]:
 
 
 def _binary(function: str, swapped: bool = False) -> "NamespaceOperator":
-    def operator(self: "Operators", other: Any) -> Any:
+    def operator(self: "Operators", other: ArrayLike) -> object:
         if not isinstance(other, (Operators, *_NUMBER_TYPES)) and not hasattr(other, "__array__"):
             # Python compares unrelated types as unequal, and multiplies a list by an index.
             python = function not in _SYMBOLS or (swapped and function == "multiply")
@@ -86,14 +87,14 @@ def _binary(function: str, swapped: bool = False) -> "NamespaceOperator":
 
 
 def _unary(function: str) -> "NamespaceOperator":
-    def operator(self: "Operators") -> Any:
+    def operator(self: "Operators") -> object:
         return _namespace_function(function)(self)
 
     return NamespaceOperator(operator, function)
 
 
 def _subscript() -> "NamespaceOperator":
-    def operator(self: "Operators", index: Any) -> Any:
+    def operator(self: "Operators", index: object) -> object:
         found = _indexing_function("getitem_by_mask")(self, index)
         return _indexing_function("getitem")(self, index) if found is None else found
 
@@ -101,7 +102,7 @@ def _subscript() -> "NamespaceOperator":
 
 
 def _method(function: str) -> "NamespaceOperator":
-    def method(self: "Operators", *args: Any, **options: Any) -> Any:
+    def method(self: "Operators", *args: ArrayLike, **options: object) -> object:
         return _namespace_function(function)(self, *args, **options)
 
     method.__name__ = function
@@ -130,7 +131,7 @@ class NamespaceOperator:
         self._fun, self._name, self._swapped, self._function = fun, name, swapped, function
         self._can_share_cache = True
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
+    def __call__(self, *args: Any, **options: Any) -> object:
         try:
             result = self._fun(*args, **options)
         except Exception as error:
@@ -253,7 +254,7 @@ class Operators(ArrayBase):
         def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any: ...
 
     @traceback_boundary
-    def __delitem__(self, index: Any) -> None:
+    def __delitem__(self, index: object) -> None:
         raise ImmutableError(
             with_location(
                 "elements of an array are never deleted in place; make a new one with snp.delete"
@@ -261,7 +262,7 @@ class Operators(ArrayBase):
         )
 
     @traceback_boundary
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: object, value: Any) -> None:
         raise ImmutableError(
             with_location(
                 "arrays are never changed in place; make a new one: "
@@ -269,7 +270,7 @@ class Operators(ArrayBase):
             )
         )
 
-    def __contains__(self, item: Any) -> bool:
+    def __contains__(self, item: object) -> bool:
         return bool(_namespace_function("any")(self == item))
 
     def __round__(self, digits: int | None = None) -> Self:
@@ -284,7 +285,7 @@ class Operators(ArrayBase):
         return import_module("shardir.frontend.numpy.array_api_info").array_namespace(api_version)
 
     @traceback_boundary
-    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+    def to_device(self, device: object, /, *, stream: object = None) -> Any:
         """Return this array on a device or with a sharding; streams are not supported."""
         return import_module("shardir.frontend.arrays.device_transfer").device_put(self, device)
 
@@ -337,7 +338,7 @@ class Operators(ArrayBase):
         result: Self = _indexing_function("view")(self, (dtype, *more) if more else dtype)
         return result
 
-    def reshape(self, *shape: Any, order: str = "C", out_sharding: Any = None) -> Self:
+    def reshape(self, *shape: ShapeLike | None, order: str = "C", out_sharding: Any = None) -> Self:
         """Return a reshaped array: `x.reshape(2, 3)` or `x.reshape((2, 3))`."""
         try:
             wanted = shape[0] if len(shape) == 1 else shape
@@ -348,7 +349,7 @@ class Operators(ArrayBase):
             hide_own_frames(error)
             raise
 
-    def transpose(self, *axes: Any) -> Self:
+    def transpose(self, *axes: object) -> Self:
         """Return a transposed array: `x.transpose()`, `x.transpose(1, 0)` or `x.transpose((1,
         0))`."""
         try:

@@ -25,7 +25,7 @@ STACKED_AXIS_NAME = "pmap"
 
 
 @locate_errors
-def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
+def device_put_sharded(shards: Sequence[object], devices: Sequence[Device]) -> Any:
     """Stack `shards` along a new first axis, with each shard on the corresponding device.
 
     `shards` are arrays, or pytrees of the same structure; there is one for each device. The result
@@ -54,7 +54,7 @@ def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
     return tree.unflatten(flat[0][1], [_stack_shards(column, sharding) for column in columns])
 
 
-def _stack_shards(shards: Sequence[Any], sharding: NamedSharding) -> Array:
+def _stack_shards(shards: Sequence[object], sharding: NamedSharding) -> Array:
     first = abstract_of(shards[0], "a shard of device_put_sharded")
     parts = []
     for i, shard in enumerate(shards):
@@ -92,7 +92,7 @@ def _stacked_sharding(devices: Sequence[Device], what: str) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(STACKED_AXIS_NAME))
 
 
-def _copy_elements(leaf: Any) -> Any:
+def _copy_elements(leaf: object) -> Any:
     return np.array(leaf.to_numpy_view() if isinstance(leaf, Array) else to_numpy(leaf))
 
 

@@ -147,7 +147,7 @@ def parse_json(text: bytes) -> Any:
         raise _MalformedIndexError(quote_text(str(error))[1:-1]) from None
 
 
-def _make_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _make_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, object]:
     result = dict(pairs)
     if len(result) < len(pairs):
         names = [name for name, _ in pairs]
@@ -265,7 +265,7 @@ def _is_size(size: Any) -> bool:
     return type(size) is int and 0 <= size <= MAX_ARRAY_BYTES  # A boolean is an int.
 
 
-def _is_span(span: Any) -> bool:
+def _is_span(span: object) -> bool:
     return (
         isinstance(span, list)
         and len(span) == 2

@@ -46,6 +46,7 @@ from shardir.frontend.distributed.shard_exchange import (
 )
 from shardir.frontend.errors import CheckpointError
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import MAX_TEXT_CHARACTERS, quote_message, quote_path, quote_text
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
@@ -80,7 +81,9 @@ SAFETENSORS_DTYPES: Mapping[str, str] = {
 
 
 @locate_errors
-def load(folder: str | os.PathLike[str], like: Any = None, *, shardings: Any = None) -> Any:
+def load(
+    folder: str | os.PathLike[str], like: object = None, *, shardings: object = None
+) -> PyTree:
     """Return the pytree that `save` wrote to `folder`.
 
     `like` is a pytree of arrays or `ShapeDtypeStruct`s with the names, shapes and element types of
@@ -192,8 +195,8 @@ class _AnyArray:
 
 
 def _requested_leaves(
-    like: Any, shardings: Any, word: str
-) -> dict[str, tuple[Any, Sharding | None]]:
+    like: object, shardings: object, word: str
+) -> dict[str, tuple[object, Sharding | None]]:
     """Return each leaf of `like` and its requested sharding, by name."""
     wanted = named_leaves(like)
     requests = broadcast_sharding_requests(shardings, like, word)
@@ -207,7 +210,7 @@ def _requested_leaves(
 
 
 def _load_leaves(
-    root: Path, index: CheckpointIndex, requested: Mapping[str, tuple[Any, Sharding | None]]
+    root: Path, index: CheckpointIndex, requested: Mapping[str, tuple[object, Sharding | None]]
 ) -> list[Any]:
     """Return the requested arrays and numbers."""
     placed = []
@@ -228,7 +231,7 @@ def _load_leaves(
     return leaves
 
 
-def _convert_to_number(name: str, array: Array, like: Any, root: Path) -> Any:
+def _convert_to_number(name: str, array: Array, like: Any, root: Path) -> object:
     """Return a number of the class of `like`; raises an error if that cannot hold it."""
     found = np.asarray(array).item()
     try:
@@ -277,7 +280,7 @@ def _list_names(entries: Mapping[str, IndexEntry]) -> str:
     return f"it has {named}" + (f" and {left} more" if left > 0 else "")
 
 
-def _check_same_type(name: str, entry: IndexEntry, leaf: Any, root: Path) -> None:
+def _check_same_type(name: str, entry: IndexEntry, leaf: object, root: Path) -> None:
     if is_number(leaf) and not entry.shape and entry.dtype != "key":
         return
     found = TensorType(entry.shape, entry.dtype)
@@ -289,7 +292,7 @@ def _check_same_type(name: str, entry: IndexEntry, leaf: Any, root: Path) -> Non
         )
 
 
-def _sharding_of(leaf: Any) -> Sharding | None:
+def _sharding_of(leaf: object) -> Sharding | None:
     if isinstance(leaf, Array):
         return leaf.signature.sharding
     return leaf.sharding if isinstance(leaf, ShapeDtypeStruct) else None
@@ -314,7 +317,7 @@ class _CheckpointFiles:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._open_files: dict[str, Any] = {}
+        self._open_files: dict[str, object] = {}
 
     def read(self, name: str, entry: IndexEntry, boxes: Sequence[Box]) -> list[Buffer]:
         """Return the elements in boxes of an array."""
@@ -335,7 +338,7 @@ class _CheckpointFiles:
             ) from None
         return result
 
-    def _part_reader(self, part: StoredPart, name: str, entry: IndexEntry) -> Any:
+    def _part_reader(self, part: StoredPart, name: str, entry: IndexEntry) -> object:
         """Return a reader of rows of a part after checking its shape and element type."""
         key, path = part_key(name, part.box), self.root / part.file
         try:
@@ -370,7 +373,7 @@ class _CheckpointFiles:
     def _copy_part(
         self,
         part: StoredPart,
-        stored: Any,
+        stored: object,
         name: str,
         entry: IndexEntry,
         boxes: Sequence[Box],

@@ -18,6 +18,7 @@ import numpy as np
 
 from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of, to_numpy
 from shardir.frontend.arrays.shard_buffers import Buffer
 from shardir.frontend.checkpoint.chunk_checksums import compute_checksums
@@ -33,6 +34,7 @@ from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.distributed.shard_exchange import Box, ShardHolders, full_box
 from shardir.frontend.errors import ArgumentError, CheckpointError
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import quote_message, quote_path, quote_text
 from shardir.frontend.source_locations import with_location
 from shardir.ir.dtypes import DTYPE_INFO
@@ -50,7 +52,7 @@ NESTED_TOO_DEEPLY = "the pytree of a checkpoint is nested too deeply; nest it le
 
 
 @locate_errors
-def save(folder: str | os.PathLike[str], arrays: Any, *, overwrite: bool = False) -> None:
+def save(folder: str | os.PathLike[str], arrays: object, *, overwrite: bool = False) -> None:
     """Write a pytree of arrays and numbers to `folder` as one atomic step.
 
     Every process must call it, with a folder that all of them can access. Raises `CheckpointError`
@@ -139,7 +141,7 @@ class _WrittenParts:
 
 def _write_parts(
     writing: CheckpointWriter, mine: dict[str, Buffer], entries: Mapping[str, IndexEntry]
-) -> list[Any]:
+) -> list[object]:
     """Write and synchronize the file of this process; return the checksums and the size of the
     file."""
     if not mine:
@@ -157,7 +159,7 @@ def _write_parts(
     return [dict(zip(mine, checksums, strict=True)), {file: sync_file(writing.path_of_file(file))}]
 
 
-def _run_in_all_processes(target: Path, work: Callable[[], Any]) -> list[Any]:
+def _run_in_all_processes(target: Path, work: Callable[[], PyTree]) -> list[PyTree]:
     """Run one step of saving in every process, and return the results of all as JSON values.
 
     If it fails in one process, all raise `CheckpointError`.
@@ -184,7 +186,7 @@ def _write_error_text(target: Path, by: str, error: Exception) -> str:
     return f"{quote_path(target)} cannot be written{by}: {quote_message(reason)}"
 
 
-def named_leaves(arrays: Any) -> dict[str, Any]:
+def named_leaves(arrays: object) -> dict[str, Any]:
     """Return the leaves of a pytree by their paths: `layers/0/w`."""
     try:
         leaves, structure = tree.flatten(arrays)
@@ -215,7 +217,7 @@ def part_key(name: str, box: Box) -> str:
 
 
 def _make_entry(
-    name: str, leaf: Any, writing: CheckpointWriter
+    name: str, leaf: ArrayLike, writing: CheckpointWriter
 ) -> tuple[IndexEntry, dict[str, Buffer], Buffer | None]:
     """Return the index entry of a leaf, the parts this process writes, and the elements if
     uncommitted."""

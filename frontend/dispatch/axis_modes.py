@@ -31,8 +31,8 @@ AxisNames = str | Collection[str] | None
 
 
 def auto_axes(
-    f: UserFunction | None = None, /, *, axes: AxisNames = None, out_sharding: Any = None
-) -> Any:
+    f: UserFunction | None = None, /, *, axes: AxisNames = None, out_sharding: object = None
+) -> PyTree:
     """Return `f`, inside of which the compiler determines shardings along `axes`, by default all.
 
     The types of values inside do not contain these axes. `out_sharding` states the shardings of the
@@ -45,7 +45,7 @@ def auto_axes(
 
     @traceback_boundary
     @wraps(f)
-    def wrapper(*args: PyTree, out_sharding: Any = given, **options: PyTree) -> Any:
+    def wrapper(*args: PyTree, out_sharding: object = given, **options: PyTree) -> PyTree:
         if current_trace() is None and _uses_explicit_axes(args, options):
             # A callee without arguments of its own is traced at every call.
             return jit(lambda *a, **o: wrapper(*a, out_sharding=out_sharding, **o))(
@@ -67,7 +67,7 @@ def auto_axes(
 
 def explicit_axes(
     f: UserFunction | None = None, /, *, axes: AxisNames = None, in_sharding: Any = None
-) -> Any:
+) -> PyTree:
     """Return `f`, inside of which the shardings along `axes`, by default all, are part of types.
 
     `in_sharding`, a pytree prefix of the tuple of positional arguments, states the shardings of the
@@ -80,7 +80,7 @@ def explicit_axes(
 
     @traceback_boundary
     @wraps(f)
-    def wrapper(*args: PyTree, in_sharding: Any = given, **options: PyTree) -> Any:
+    def wrapper(*args: PyTree, in_sharding: Any = given, **options: PyTree) -> PyTree:
         if current_trace() is None:
             return jit(lambda *a, **o: wrapper(*a, in_sharding=in_sharding, **o))(*args, **options)
         mesh = _mesh_of_shardings(in_sharding) or current_mesh()
@@ -120,7 +120,7 @@ def _uses_explicit_axes(args: PyTree, options: PyTree) -> bool:
     return any(getattr(sharding, "has_explicit_axes", False) for sharding in shardings)
 
 
-def _mesh_of_shardings(shardings: Any) -> Mesh | None:
+def _mesh_of_shardings(shardings: object) -> Mesh | None:
     leaves = tree.leaves(shardings, is_leaf=lambda x: isinstance(x, (NamedSharding, PartitionSpec)))
     return next((leaf.mesh for leaf in leaves if isinstance(leaf, NamedSharding)), None)
 

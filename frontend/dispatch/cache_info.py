@@ -113,7 +113,7 @@ class CompilationLog:
                 "%scompiled %s in %.0f ms for (%r): %s", where, name, seconds * 1e3, call, reason
             )
 
-    def _reason(self, fun: Callable[..., Any], call: CallKey) -> str:
+    def _reason(self, fun: Callable[..., object], call: CallKey) -> str:
         code = getattr(unwrap(fun), "__code__", None)
         before = None
         if isinstance(code, CodeType):

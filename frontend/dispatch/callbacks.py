@@ -27,7 +27,7 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.host_function import HostFunction
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 
-_MISSING: Any = object()
+_MISSING: object = object()
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class CallbackCaller:
 
     function: UserFunction
     structure: tree.PyTreeDef
-    static_leaves: tuple[tuple[int, Any], ...]
+    static_leaves: tuple[tuple[int, object], ...]
     types: tuple[TensorType, ...] = ()
     narrows: bool = True
 
-    def __call__(self, *arrays: Any) -> list[Any]:
+    def __call__(self, *arrays: Any) -> list[PyTree]:
         rest, fixed = iter(arrays), dict(self.static_leaves)
         leaves = [fixed[i] if i in fixed else next(rest) for i in range(self.structure.num_leaves)]
         args, options = tree.unflatten(self.structure, leaves)
@@ -60,7 +60,7 @@ class CallbackCaller:
         ]
 
 
-def _convert_result(x: Any, promised: TensorType, narrows: bool, name: str) -> Any:
+def _convert_result(x: Any, promised: TensorType, narrows: bool, name: str) -> object:
     """Convert a Python number, or a 64-bit array where NumPy widened it, to the declared type.
 
     Anything else is returned unchanged, and is refused when the result is checked.
@@ -110,12 +110,12 @@ def emit_callback(
 @traceback_boundary
 def pure_callback(
     callback: UserFunction,
-    result_shape_dtypes: Any = _MISSING,
+    result_shape_dtypes: object = _MISSING,
     *args: PyTree,
     sharding: Sharding | None = None,
     vmap_method: str | None = None,
     **options: PyTree,
-) -> Any:
+) -> PyTree:
     """Call `callback(*args, **options)` with NumPy arrays from a running program.
 
     `result_shape_dtypes` is the pytree of results with an object that has a `shape` and a `dtype`
@@ -152,12 +152,12 @@ def pure_callback(
 @traceback_boundary
 def io_callback(
     callback: UserFunction,
-    result_shape_dtypes: Any = _MISSING,
+    result_shape_dtypes: object = _MISSING,
     *args: PyTree,
     sharding: Sharding | None = None,
     ordered: bool = False,
     **options: PyTree,
-) -> Any:
+) -> PyTree:
     """Call `callback(*args, **options)` with NumPy arrays exactly once, in order with other
     effects.
 
@@ -181,7 +181,7 @@ _METHODS = {
 """The values of `vmap_method`, and the attribute of the operation for each."""
 
 
-def _check_sharding(what: str, sharding: Any) -> None:
+def _check_sharding(what: str, sharding: object) -> None:
     """Raise `CallbackShardingError` unless a callback may have this sharding.
 
     The host calls the function with the same elements for any device.
@@ -206,7 +206,7 @@ def _check_sharding(what: str, sharding: Any) -> None:
 
 
 def _declared_results(
-    what: str, callback: Any, shapes: Any
+    what: str, callback: object, shapes: object
 ) -> tuple[list[TensorType], tree.PyTreeDef]:
     if not callable(callback):
         raise ArgumentError(with_location(f"{what} takes a function, got {callback!r}"))
@@ -222,7 +222,7 @@ def _declared_results(
     return [_declared_result(what, leaf) for leaf in leaves], structure
 
 
-def _declared_result(what: str, leaf: Any) -> TensorType:
+def _declared_result(what: str, leaf: object) -> TensorType:
     if is_array_like(leaf):
         return abstract_of(leaf).type
     if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):

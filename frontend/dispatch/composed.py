@@ -37,7 +37,7 @@ class ComposedFunction:
         update_wrapper(self, fun)
         self._fun, self._unused, self._blind = fun, unused, blind
 
-    def __call__(self, *args: PyTree, **options: PyTree) -> Any:
+    def __call__(self, *args: PyTree, **options: PyTree) -> PyTree:
         try:
             try:
                 return self._call(args, options)
@@ -48,7 +48,7 @@ class ComposedFunction:
             hide_own_frames(error)
             raise
 
-    def _call(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:
+    def _call(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> PyTree:
         if (
             current_trace() is not None
             or recorded_calls.get() is not None
@@ -83,7 +83,7 @@ class ComposedFunction:
         if cache is not None:
             insert_composed_call(cache, made, did, args, options, self._unused, self._blind)
 
-    def share_call_cache(self, operator: Any, swapped: bool) -> bool:
+    def share_call_cache(self, operator: object, swapped: bool) -> bool:
         """Let `operator`, which calls this function, use the native call cache of this function.
 
         `swapped` exchanges the two arguments. Return whether it was possible.

@@ -48,7 +48,7 @@ class _UsageFormatter(string.Formatter):
         super().get_value(key, args, kwargs)
         return _FormatPlaceholder()
 
-    def convert_field(self, value: Any, conversion: Any) -> Any:
+    def convert_field(self, value: Any, conversion: object) -> Any:
         return value
 
 
@@ -105,7 +105,7 @@ def callback(
     emit_callback("callback", callback, (), args, kwargs)
 
 
-def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -> None:
+def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], PyTree]) -> None:
     """Call `callback` with the sharding of an array, or of a traced one when it is compiled."""
     what = "callback of inspect_array_sharding"
     check_call_signature(callback, what, (None,))

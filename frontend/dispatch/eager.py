@@ -80,7 +80,7 @@ class PublicFunction:
         self._has_out_sharding = "out_sharding" in outside.names
         outside.public_function = self
 
-    def __call__(self, *args: PyTree, **options: PyTree) -> Any:
+    def __call__(self, *args: PyTree, **options: PyTree) -> PyTree:
         try:
             try:
                 # The Python tier; with the native tier such calls do not get here.
@@ -114,11 +114,13 @@ class PublicFunction:
             hide_own_frames(error)
             raise
 
-    def _call_with_out_sharding(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:
+    def _call_with_out_sharding(
+        self, args: tuple[PyTree, ...], options: dict[str, PyTree]
+    ) -> object:
         out_sharding = options.pop("out_sharding")
         return call_with_out_sharding(out_sharding, self, *args, **options)
 
-    def share_call_cache(self, operator: Any, swapped: bool) -> bool:
+    def share_call_cache(self, operator: object, swapped: bool) -> bool:
         """Let `operator`, which calls this function, use the native call cache of this function.
 
         `swapped` exchanges the two arguments. Return whether it was possible.

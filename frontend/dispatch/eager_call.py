@@ -76,7 +76,9 @@ class EagerFunction:
         self.calls = CallTable()
 
 
-def call_eagerly(eager: EagerFunction, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:
+def call_eagerly(
+    eager: EagerFunction, args: tuple[PyTree, ...], options: dict[str, PyTree]
+) -> PyTree:
     """Call a public function outside of a trace."""
     given = args, options
     placed: dict[int, Any] = {}
@@ -145,7 +147,7 @@ def call_eagerly(eager: EagerFunction, args: tuple[PyTree, ...], options: dict[s
 
 def _import_arguments(
     args: tuple[PyTree, ...], static: frozenset[int]
-) -> tuple[tuple[Any, ...], dict[int, Any]]:
+) -> tuple[tuple[PyTree, ...], dict[int, PyTree]]:
     """Return the arguments with converted or non-contiguous NumPy arrays replaced by arrays.
 
     Also return the original of each replaced argument, by the id of the replacement.
@@ -178,7 +180,7 @@ class _ArrayPlaceholder:
 ARRAY_PLACEHOLDER = _ArrayPlaceholder()
 
 
-def _flatten_argument(arg: Any, static: bool, leaves: list[Any], shape: list[Any]) -> None:
+def _flatten_argument(arg: Any, static: bool, leaves: list[object], shape: list[object]) -> None:
     """Append the arrays of an argument to `leaves` and the rest of its cache key to `shape`."""
     if static:
         shape.append(static_key(arg))
@@ -216,7 +218,7 @@ def _check_list_length(arg: Any) -> None:
         )
 
 
-def _insert_tracers(arg: Any, static: bool, tracers: Iterator[Tracer]) -> Any:
+def _insert_tracers(arg: Any, static: bool, tracers: Iterator[Tracer]) -> object:
     """Return the argument with tracers in place of its arrays."""
     if static or arg is None or is_wide_int(arg):
         return arg
@@ -252,9 +254,9 @@ def _compile_call(
         if key not in eager.static:
             labels.extend(_array_labels(key, option))
 
-    rebuilt: list[Any] = []
+    rebuilt: list[object] = []
 
-    def rebuild(tracers: Iterator[Tracer]) -> tuple[list[Any], dict[str, Any]]:
+    def rebuild(tracers: Iterator[Tracer]) -> tuple[list[PyTree], dict[str, PyTree]]:
         filled = [
             _insert_tracers(a, i in eager.static_positions, tracers) for i, a in enumerate(args)
         ]

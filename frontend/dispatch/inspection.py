@@ -104,7 +104,7 @@ def eval_shape(fun: UserFunction, *args: PyTree, **options: PyTree) -> Any:
     return tree.unflatten(found[-1], map(_abstract_to_struct, abstracts))
 
 
-def _to_struct(leaf: Any, label: str) -> ShapeDtypeStruct:
+def _to_struct(leaf: object, label: str) -> ShapeDtypeStruct:
     if isinstance(leaf, ShapeDtypeStruct):
         return leaf
     if is_array_like(leaf):

@@ -24,8 +24,8 @@ from shardir.frontend.tracing.parameters import ArgNames, ArgNums, Parameters, f
 class _JitOptions(TypedDict, total=False):
     """The keyword arguments of `jit`, for type checkers."""
 
-    in_shardings: Any
-    out_shardings: Any
+    in_shardings: object
+    out_shardings: object
     static_argnums: ArgNums | None
     static_argnames: ArgNames | None
     donate_argnums: ArgNums | None
@@ -35,7 +35,7 @@ class _JitOptions(TypedDict, total=False):
     uneven: str | None
     backend: str | None
     device: Device | None
-    compiler_options: Mapping[str, Any] | None
+    compiler_options: Mapping[str, object] | None
     passes: str | None
 
 
@@ -52,8 +52,8 @@ def jit(
     fun: UserFunction | None = None,
     /,
     *,
-    in_shardings: Any = None,
-    out_shardings: Any = None,
+    in_shardings: object = None,
+    out_shardings: object = None,
     static_argnums: ArgNums | None = None,
     static_argnames: ArgNames | None = None,
     donate_argnums: ArgNums | None = None,
@@ -63,7 +63,7 @@ def jit(
     uneven: str | None = None,
     backend: str | None = None,
     device: Device | None = None,
-    compiler_options: Mapping[str, Any] | None = None,
+    compiler_options: Mapping[str, object] | None = None,
     passes: str | None = None,
 ) -> Any:
     """Return a function that computes the same as `fun`, as one compiled program.

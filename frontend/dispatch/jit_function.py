@@ -71,8 +71,8 @@ if TYPE_CHECKING:
 
 
 def _flatten_positional_arrays(
-    args: tuple[Any, ...], options: dict[str, Any]
-) -> tuple[Sequence[Any], tuple[Any, ...]] | None:
+    args: tuple[PyTree, ...], options: dict[str, Any]
+) -> tuple[Sequence[PyTree], tuple[PyTree, ...]] | None:
     """Return the arguments of a call and their signatures, `None` for those that are no arrays."""
     key = tuple([x.signature if type(x) is Array else None for x in args])
     return None if options else (args, key)
@@ -180,14 +180,14 @@ class JitFunction:
             hide_own_frames(error)
             raise
 
-    def _run_with_donation(self, run: Any, leaves: list[Any], program: Runnable) -> Any:
+    def _run_with_donation(self, run: Any, leaves: list[Any], program: Runnable) -> PyTree:
         return run_with_donation(
             run, leaves, program.donated, self._parameters.name, program.plan.devices
         )
 
     def _flatten_arrays(
         self, args: tuple[PyTree, ...], options: dict[str, PyTree]
-    ) -> tuple[Any, Any]:
+    ) -> tuple[PyTree, PyTree]:
         """Return the arrays of a call, and their signatures with the static arguments as a key of
         the table; the key is `None` if there are other arguments."""
         if not self._has_static:
@@ -196,7 +196,7 @@ class JitFunction:
         found = flatten_arrays(*dynamic)
         return ((), None) if found is None else (found[0], (found[1], static))
 
-    def _call_slow_path(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:
+    def _call_slow_path(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> PyTree:
         """Call the function with any arguments: place them, look up the program, or compile it."""
         if execution_context().jit_disabled:
             return self._fun(*args, **options)
@@ -262,7 +262,7 @@ class JitFunction:
     def _insert_call(
         self,
         call: CompiledCall,
-        placed: Sequence[Any],
+        placed: Sequence[object],
         args: tuple[PyTree, ...],
         options: dict[str, PyTree],
     ) -> None:
@@ -302,7 +302,7 @@ class JitFunction:
         return Traced(self._lower(args, options), self._parameters.name)
 
     @traceback_boundary
-    def eval_shape(self, *args: PyTree, **options: PyTree) -> Any:
+    def eval_shape(self, *args: PyTree, **options: PyTree) -> PyTree:
         """Return the pytree of results with a `ShapeDtypeStruct` for each array."""
         return self._lower(args, options).out_info
 
@@ -344,10 +344,10 @@ class JitFunction:
         if self.call_cache is not None:
             self.call_cache.table.clear()
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, PyTree]:
         """Return the attributes for a copy, which compiles its own programs."""
         own = {"_calls": CallTable(), "_compilations": CompilationLog()}
         return {**self.__dict__, **own}
@@ -381,7 +381,7 @@ class JitFunction:
                     leaf.description, sharding, leaf.signature.abstract.type, uneven
                 )
 
-        def rebuild(tracers: Iterator[Tracer]) -> tuple[Sequence[Any], dict[str, Any]]:
+        def rebuild(tracers: Iterator[Tracer]) -> tuple[Sequence[PyTree], dict[str, PyTree]]:
             return known.merge_arguments(tree.unflatten(structure, tracers), args, options)
 
         traced, results = trace_call(self._fun, known.name, described, rebuild, shardings=homes)
@@ -438,7 +438,7 @@ class JitFunction:
             for request in broadcast_sharding_requests(self._out, whole, word)
         ]
 
-    def _inline(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Any:
+    def _inline(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> PyTree:
         """Inline a call into the enclosing trace."""
         if self._transform != "jit":
             return self._fun(*args, **options)

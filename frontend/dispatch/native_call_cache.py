@@ -25,6 +25,7 @@ from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_call
 from shardir.frontend.dispatch.scalar_arguments import NUMBER_TYPES, number_as_array
 from shardir.frontend.dispatch.traced_calls import signature_of_leaf
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree
 
 if TYPE_CHECKING:
     from shardir.backends._native import CallCache, CallTable
@@ -85,7 +86,7 @@ def insert_call(
     static: StaticParameters,
     launch: Launch,
     structure: tree.PyTreeDef | None,
-    args: tuple[Any, ...],
+    args: tuple[PyTree, ...],
     options: dict[str, Any],
     leaves: Sequence[Any],
 ) -> None:
@@ -145,7 +146,7 @@ def _insert(
 
 
 def with_distinct_arrays(
-    args: tuple[Any, ...], options: dict[str, Any], leaves: Sequence[Any]
+    args: tuple[object, ...], options: dict[str, object], leaves: Sequence[object]
 ) -> tuple[tuple[Any, ...], dict[str, Any], Sequence[Any]]:
     """Return an equivalent call with a distinct array for each leaf, to identify the arguments.
 
@@ -158,7 +159,7 @@ def with_distinct_arrays(
     return (*others, found) if len(found) == len(leaves) else (args, options, leaves)
 
 
-def _copy_arrays(x: Any) -> Any:
+def _copy_arrays(x: Any) -> PyTree:
     """Return containers of built-in types with new array objects that share the storage."""
     kind = type(x)
     if kind is Array:
@@ -170,9 +171,9 @@ def _copy_arrays(x: Any) -> Any:
 
 def _leaf_sources(
     seen: Sequence[int],
-    args: tuple[Any, ...],
-    options: dict[str, Any],
-    leaves: Sequence[Any],
+    args: tuple[object, ...],
+    options: dict[str, object],
+    leaves: Sequence[object],
 ) -> list[ArgumentSource] | None:
     """Return the source of each leaf among the leaves that native code finds, or `None` if
     unknown."""
@@ -204,7 +205,7 @@ def _leaf_sources(
     return rows
 
 
-def _memory_source(leaf: Any, number: int) -> ArgumentSource | None:
+def _memory_source(leaf: object, number: int) -> ArgumentSource | None:
     """Return the row of a leaf that native code reads from memory, or `None`."""
     kind = MEMORY_KINDS.get(type(leaf))
     if type(leaf) is not np.ndarray:
@@ -219,8 +220,8 @@ def insert_composed_call(
     cache: "CallCache",
     made: Any,
     did: RecordedCall,
-    args: tuple[Any, ...],
-    options: dict[str, Any],
+    args: tuple[object, ...],
+    options: dict[str, object],
     unused: bool,
     blind: bool,
 ) -> None:
@@ -248,7 +249,7 @@ def insert_composed_call(
 
 
 def _composed_sources(
-    seen: Sequence[int], did: RecordedCall, first: Any, unused: bool, blind: bool
+    seen: Sequence[int], did: RecordedCall, first: object, unused: bool, blind: bool
 ) -> list[ArgumentSource] | None:
     rows = []
     place = {address: k for k, address in enumerate(seen)}
@@ -300,7 +301,7 @@ def _keep_key_objects(x: Any, kept: list[object]) -> None:
         kept.append(x)
 
 
-def _result_builder(structure: tree.PyTreeDef | None) -> Callable[[list[Any]], Any] | None:
+def _result_builder(structure: tree.PyTreeDef | None) -> Callable[[list[PyTree]], PyTree] | None:
     """Return the function that makes a pytree from a list of results, or `None` for one array."""
     if structure is None or structure.is_leaf():
         return None

@@ -1,7 +1,5 @@
 """`pjit`: the former name of `jit` for sharded arrays, with its former keywords."""
 
-from typing import Any
-
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.errors import ArgumentError
@@ -11,11 +9,11 @@ from shardir.frontend.source_locations import with_location
 
 def pjit(
     fun: UserFunction,
-    in_shardings: Any = None,
-    out_shardings: Any = None,
+    in_shardings: object = None,
+    out_shardings: object = None,
     *,
-    in_axis_resources: Any = None,
-    out_axis_resources: Any = None,
+    in_axis_resources: object = None,
+    out_axis_resources: object = None,
     **options: PyTree,
 ) -> JitFunction:
     """Return `jit(fun)`, and accept its shardings as `in_axis_resources` and `out_axis_resources`
@@ -28,7 +26,7 @@ def pjit(
     )
 
 
-def _merge_keywords(side: str, shardings: Any, resources: Any) -> Any:
+def _merge_keywords(side: str, shardings: object, resources: object) -> object:
     if shardings is not None and resources is not None:
         raise ArgumentError(
             with_location(

@@ -22,7 +22,7 @@ def numbers_as_arrays(
     options: dict[str, PyTree],
     static_positions: frozenset[int],
     static: frozenset[str],
-) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+) -> tuple[tuple[PyTree, ...], dict[str, PyTree]] | None:
     """Return the arguments with dynamic numbers replaced by arrays, or `None` if there are none.
 
     A number that does not fit its element type is not replaced.
@@ -51,7 +51,7 @@ def is_wide_int(x: Any) -> bool:
     return not -limit <= x < limit
 
 
-def number_as_array(x: Any) -> Any:
+def number_as_array(x: Any) -> PyTree:
     """Return the cached array for a number, or the number itself if it does not fit its element
     type.
     """

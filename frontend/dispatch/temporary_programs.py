@@ -14,11 +14,11 @@ from shardir.frontend.dispatch.programs.lowering import LoweredProgram, lower
 from shardir.frontend.dispatch.programs.runnable import Runnable
 from shardir.frontend.dispatch.traced_calls import ArgumentLeaf, signature_of_leaf, trace_call
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree_types import UserFunction
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.tracing.trace import TracedFunction
 from shardir.ir.module import Block, Module, Value
 
-_temporary_programs: dict[Any, Runnable] = {}
+_temporary_programs: dict[object, Runnable] = {}
 
 
 def compile_temporary(plan: LoweredProgram, traced: TracedFunction) -> Runnable:
@@ -39,10 +39,10 @@ def compile_temporary(plan: LoweredProgram, traced: TracedFunction) -> Runnable:
 def run_temporary(
     fun: UserFunction,
     name: str,
-    leaves: Sequence[Any],
+    leaves: Sequence[object],
     labels: Sequence[str],
     uneven: str | None = None,
-) -> Any:
+) -> PyTree:
     """Trace `fun` for this call outside of a trace, run it on `leaves` and return its pytree of
     results.
 
@@ -91,7 +91,7 @@ def _append_block(block: Block, numbers: dict[Value, int], parts: list[Any]) -> 
     parts.append(tuple([numbers[v] for v in block.returns]))
 
 
-def _attribute_key(value: Any) -> Any:
+def _attribute_key(value: Any) -> object:
     """Return numbers as text, because zeros are signed and NaN is not equal to itself."""
     if isinstance(value, (float, complex)):
         return type(value), repr(value)

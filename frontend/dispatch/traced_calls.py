@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.arrays.array import Array, signature_of_numpy
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.float0 import replace_float0
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
 from shardir.frontend.arrays.signature import ArraySignature, ShapeDtypeStruct, signature_of
 from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShardingError
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree_types import UserFunction
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.shardings.mesh import Mesh, current_mesh
 from shardir.frontend.shardings.sharding import Sharding
@@ -52,7 +53,7 @@ def is_array_like(x: Any) -> bool:
 _number_signatures: dict[tuple[type, bool], ArraySignature] = {}
 
 
-def signature_of_leaf(leaf: Any, name: str = "") -> ArraySignature:
+def signature_of_leaf(leaf: object, name: str = "") -> ArraySignature:
     """Return the signature of an argument; raises `NotAnArrayError` that names it."""
     if type(leaf) is Array:
         return leaf.signature
@@ -111,7 +112,7 @@ def signatures_of(
         raise
 
 
-def check_argument_leaf(parameters: Parameters, leaf: Any, label: str) -> None:
+def check_argument_leaf(parameters: Parameters, leaf: object, label: str) -> None:
     """Raise `NotAnArrayError` unless the argument named `label` can be traced."""
     name = parameters.name
     if not is_array_like(leaf):
@@ -147,7 +148,7 @@ def trace_call(
     fun: UserFunction,
     name: str,
     leaves: Sequence[ArgumentLeaf],
-    rebuild: Callable[[Iterator[Tracer]], tuple[Sequence[Any], dict[str, Any]]],
+    rebuild: Callable[[Iterator[Tracer]], tuple[Sequence[PyTree], dict[str, PyTree]]],
     is_temporary: bool = False,
     shardings: Sequence[Sharding | None] | None = None,
 ) -> tuple[TracedFunction, tree.PyTreeDef]:
@@ -188,7 +189,7 @@ def _is_elsewhere(shardings: Sequence[Sharding | None], mesh: Mesh) -> bool:
     )
 
 
-def result_tracer(result: Any, i: int, structure: tree.PyTreeDef, name: str) -> Tracer:
+def result_tracer(result: ArrayLike, i: int, structure: tree.PyTreeDef, name: str) -> Tracer:
     """Return a result of a traced function as a tracer; an error names its position in the
     result."""
     if not is_array_like(result):

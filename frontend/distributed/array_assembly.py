@@ -16,6 +16,7 @@ from shardir.frontend.distributed.replicated_inputs import check_replicated_shar
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.partition_spec import PartitionSpec
@@ -82,7 +83,7 @@ def make_array_from_single_device_arrays(
     return Array(signature_of(abstract, sharding), sharding, held)
 
 
-def _check_sharding(sharding: Any, word: str) -> None:
+def _check_sharding(sharding: object, word: str) -> None:
     if not isinstance(sharding, Sharding):
         raise ArgumentError(
             with_location(
@@ -95,7 +96,7 @@ def _check_sharding(sharding: Any, word: str) -> None:
 def make_array_from_callback(
     shape: Sequence[int],
     sharding: Sharding,
-    data_callback: Callable[[Index], Any],
+    data_callback: Callable[[Index], object],
     *,
     dtype: Any = None,
 ) -> Array:
@@ -140,8 +141,8 @@ def make_array_from_callback(
 
 
 def make_array_from_process_local_data(
-    sharding: Sharding | Device | PartitionSpec, local_data: Any, global_shape: Any = None
-) -> Any:
+    sharding: Sharding | Device | PartitionSpec, local_data: object, global_shape: object = None
+) -> PyTree:
     """Return the array whose shards on the devices of this process together are `local_data`.
 
     Along a dimension that is not sharded over processes, `local_data` has all elements. Without a
@@ -170,7 +171,7 @@ def _is_shape(x: Any) -> bool:
 
 
 def _make_from_local_data(
-    sharding: Sharding, local_data: Any, global_shape: Sequence[int] | None
+    sharding: Sharding, local_data: object, global_shape: Sequence[int] | None
 ) -> Array:
     numbers = np.array(to_numpy(local_data))
     word = "make_array_from_process_local_data"

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.distributed.array_assembly import (
     make_array_from_callback,
     make_array_from_process_local_data,
@@ -44,7 +45,7 @@ def gather_to_root(x: Any, root: int = 0) -> Any:
     return result if process_group().index == root else None
 
 
-def _gather_leaf(leaf: Any, root: int | None) -> Any:
+def _gather_leaf(leaf: ArrayLike, root: int | None) -> object:
     if not isinstance(leaf, Array):
         return np.asarray(leaf) if root in (None, process_group().index) else None
     if not leaf.committed:
@@ -54,7 +55,7 @@ def _gather_leaf(leaf: Any, root: int | None) -> Any:
 
 
 def from_process_local(
-    data: Any, sharding: Sharding, global_shape: Sequence[int] | None = None
+    data: ArrayLike, sharding: Sharding, global_shape: Sequence[int] | None = None
 ) -> Array:
     """Return the array whose shards on the devices of this process are `data`.
 
@@ -65,7 +66,7 @@ def from_process_local(
 
 
 def from_callback(
-    shape: Sequence[int], sharding: Sharding, data: Callable[[Index], Any], *, dtype: Any = None
+    shape: Sequence[int], sharding: Sharding, data: Callable[[Index], object], *, dtype: Any = None
 ) -> Array:
     """Return the array of `shape` whose shard at an index is `data(index)`, called for local shards
     only."""

@@ -20,6 +20,7 @@ from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.distributed.shard_exchange import index_box
 from shardir.frontend.errors import DistributedError
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.requested_sharding import broadcast_sharding_requests
 from shardir.frontend.shardings.sharding import NamedSharding
@@ -27,7 +28,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.ir.types import TensorType
 
 
-def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
+def process_allgather(in_tree: PyTree, tiled: bool = False) -> Any:
     """Gather a pytree of arrays from all processes and return it as NumPy arrays, in every process.
 
     Values that are local to each process are stacked along a new first dimension, or with `tiled`
@@ -75,7 +76,7 @@ def sync_global_devices(name: str) -> None:
     barrier(name)
 
 
-def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
+def host_local_array_to_global_array(local_inputs: object, global_mesh: Mesh, pspecs: Any) -> Any:
     """Return global arrays, sharded on a mesh by the specs, from the data of each process."""
     leaves, structure = tree.flatten(local_inputs)
     specs = broadcast_sharding_requests(

@@ -25,6 +25,7 @@ from shardir.frontend.lax.collective_ops.collectives import (
     psum_scatter,
 )
 from shardir.frontend.numpy.creation.filling import ones
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.devices import devices
 from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
@@ -155,7 +156,7 @@ def _list_collectives(group: int) -> dict[Key, _Benchmark]:
     spec = PartitionSpec("d")
     sharding = NamedSharding(mesh, spec)
     pairs = [(device, (device + 1) % group) for device in range(group)]
-    bodies: dict[str, Callable[[Any], Any]] = {
+    bodies: dict[str, Callable[[object], object]] = {
         "all-reduce": lambda x: psum(x, "d"),
         "all-gather": lambda x: all_gather(x, "d", tiled=True),
         "reduce-scatter": lambda x: psum_scatter(x, "d", tiled=True),
@@ -163,10 +164,10 @@ def _list_collectives(group: int) -> dict[Key, _Benchmark]:
         "collective-permute": lambda x: ppermute(x, "d", pairs),
     }
 
-    def compile_on_mesh(body: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def compile_on_mesh(body: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
         return jit(shard_map(body, mesh=mesh, in_specs=spec, out_specs=spec))
 
-    def vector(nbytes: int) -> Any:
+    def vector(nbytes: int) -> object:
         return device_put(ones((group * nbytes // 4,), dtype="float32"), sharding)
 
     found: dict[Key, _Benchmark] = {
@@ -181,21 +182,21 @@ def _list_collectives(group: int) -> dict[Key, _Benchmark]:
     return found
 
 
-def _multiply(x: Any, y: Any) -> Any:
+def _multiply(x: Any, y: Any) -> object:
     return x @ y
 
 
-def _multiply_in_chain(x: Any, y: Any) -> Any:
+def _multiply_in_chain(x: Any, y: Any) -> object:
     for _ in range(CHAIN_LENGTH):
         x = x @ y
     return x
 
 
-def _increment(x: Any) -> Any:
+def _increment(x: Any) -> object:
     return x + 1
 
 
-def _iterate(x: Any) -> Any:
+def _iterate(x: Any) -> object:
     y = x
     for _ in range(FUSED_OPERATIONS // 2):
         y = y * x + x

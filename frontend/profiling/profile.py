@@ -8,7 +8,6 @@ from os import PathLike
 from pathlib import Path
 from statistics import median
 from types import NoneType
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from shardir.backends.numpy.profiling import (
 )
 from shardir.backends.storage import Storage
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.device_transfer import block_until_ready
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.stages.stages import Compiled
@@ -44,7 +44,10 @@ DEFAULT_RUNS = 5
 
 @traceback_boundary
 def profile(
-    fun: Callable[..., Any], *args: Any, runs: int = DEFAULT_RUNS, trace: str | Path | None = None
+    fun: Callable[..., object],
+    *args: ArrayLike,
+    runs: int = DEFAULT_RUNS,
+    trace: str | Path | None = None,
 ) -> Profile:
     """Call `fun(*args)` several times and return the time of each operation.
 
@@ -98,7 +101,7 @@ def profile(
     return result
 
 
-def _copy_arguments(args: Sequence[Any]) -> list[Any]:
+def _copy_arguments(args: Sequence[object]) -> list[object]:
     """Return the arguments with separate memory, which may be donated."""
     return [
         tree.map(lambda leaf: _copy_array(leaf) if isinstance(leaf, Array) else leaf, arg)

@@ -17,6 +17,7 @@ from shardir import ops
 from shardir.backends.numpy.profiling import PYTHON_THREAD, Activity, Span
 from shardir.display.html_elements import join, output, table, tag
 from shardir.display.representation import abbreviate
+from shardir.frontend.pytree_types import PyTree
 from shardir.ir.module import Loc, Op
 
 COLLECTIVE_PREFIXES = (
@@ -256,7 +257,7 @@ def _format_time(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
-def _trace_events(profile: Profile) -> list[dict[str, Any]]:
+def _trace_events(profile: Profile) -> list[dict[str, object]]:
     """Return the last run as events of Chrome's trace format."""
     run = profile.runs[-1]
     return run_events(profile.name, run, {"calls": [NamedSpan(profile.name, run.begin, run.end)]})
@@ -279,7 +280,7 @@ def run_events(
     threads = sorted({span.thread for span in run.spans})
     names = [*others, "operations", *map(thread_name, threads)]
     tracks = {track: number for number, track in enumerate(names)}
-    events: list[dict[str, Any]] = [
+    events: list[dict[str, object]] = [
         {"ph": "M", "pid": 0, "name": "process_name", "args": {"name": f"shardir {name}"}}
     ]
     for track, number in tracks.items():
@@ -290,7 +291,7 @@ def run_events(
         ]
 
     def add(
-        name: str, track: str, begin: int, end: int, category: str, args: Mapping[str, Any]
+        name: str, track: str, begin: int, end: int, category: str, args: Mapping[str, PyTree]
     ) -> None:
         events.append(
             {

@@ -21,6 +21,7 @@ from shardir.errors import ShardirError
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.profiling.profile_data import NamedSpan, ProfiledRun, run_events
 from shardir.frontend.pytree.tree_checks import check_function
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 
 
@@ -129,7 +130,7 @@ class TraceAnnotation(ContextDecorator):
     It has no effect while no trace is running.
     """
 
-    def __init__(self, name: str, **kwargs: Any) -> None:
+    def __init__(self, name: str, **kwargs: object) -> None:
         self._name, self._facts = str(name), kwargs
         self._begins: list[int] = []
 
@@ -155,14 +156,14 @@ class StepTraceAnnotation(TraceAnnotation):
 
 
 def annotate_function(
-    func: Callable[..., Any], name: str | None = None, **decorator_kwargs: Any
-) -> Callable[..., Any]:
+    func: Callable[..., object], name: str | None = None, **decorator_kwargs: Any
+) -> Callable[..., PyTree]:
     """Return `func` with a `TraceAnnotation` around each call, by default under its own name."""
     check_function("annotate_function", func)
     shown = str(name or getattr(func, "__qualname__", type(func).__name__))
 
     @wraps(func)
-    def call_annotated(*args: Any, **options: Any) -> Any:
+    def call_annotated(*args: object, **options: object) -> object:
         with TraceAnnotation(shown, **decorator_kwargs):
             return func(*args, **options)
 

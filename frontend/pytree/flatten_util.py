@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Any
 
+from shardir.frontend.arrays.array import Array
 from shardir.frontend.errors import StructureError
 from shardir.frontend.numpy.creation.array_conversion import asarray
 from shardir.frontend.numpy.creation.filling import zeros
@@ -16,7 +16,7 @@ from shardir.frontend.pytree_types import PyTree
 __all__ = ["ravel_pytree"]
 
 
-def ravel_pytree(pytree: PyTree) -> tuple[Any, Callable[[Any], Any]]:
+def ravel_pytree(pytree: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
     """Return all elements in one array of rank 1, and the function that restores the pytree.
 
     Arrays of different element types are promoted, and converted back by that function. If all have
@@ -30,7 +30,7 @@ def ravel_pytree(pytree: PyTree) -> tuple[Any, Callable[[Any], Any]]:
     common = result_type(*dtypes) if dtypes else None
     flat = concatenate([ravel(x).astype(common) for x in arrays]) if arrays else zeros(0)
 
-    def unravel(vector: Any) -> Any:
+    def unravel(vector: Array) -> object:
         if vector.shape != (ends[-1],):
             raise StructureError(f"the vector has the shape {(ends[-1],)}, not {vector.shape}")
         mixed = len(set(dtypes)) > 1

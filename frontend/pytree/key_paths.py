@@ -76,7 +76,7 @@ class CustomKeyEntry(optree.PyTreeEntry):
 
 def flatten_with_path(
     tree: PyTree, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
-) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
+) -> tuple[list[tuple[KeyPath, PyTree]], PyTreeDef]:
     """Return the leaves of `tree`, each with its path, and the structure.
 
     With `is_leaf_takes_path` the predicate is called as `is_leaf(path, x)`. Raises `StructureError`
@@ -97,8 +97,8 @@ def flatten_with_path(
 
 
 def _flatten_by_path(
-    tree: PyTree, is_leaf: Callable[[KeyPath, Any], bool]
-) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
+    tree: PyTree, is_leaf: Callable[[KeyPath, PyTree], bool]
+) -> tuple[list[tuple[KeyPath, object]], PyTreeDef]:
     """Flatten level by level, because optree calls its predicate without paths."""
     chosen: list[tuple[KeyPath, Any]] = []
     is_leaf_at = checked_is_leaf(is_leaf)
@@ -117,7 +117,7 @@ def _flatten_by_path(
 
 def leaves_with_path(
     tree: PyTree, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
-) -> list[tuple[KeyPath, Any]]:
+) -> list[tuple[KeyPath, PyTree]]:
     """Return the leaves of `tree`, each with its path."""
     return flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
@@ -125,7 +125,7 @@ def leaves_with_path(
 def map_with_path(
     function: UserFunction,
     tree: PyTree,
-    *rest: Any,
+    *rest: object,
     is_leaf: Callable[..., bool] | None = None,
     is_leaf_takes_path: bool = False,
 ) -> Any:
@@ -137,7 +137,7 @@ def map_with_path(
     pairs, spec = flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     paths = optree.tree_unflatten(spec, [_PathLeaf(path, leaf) for path, leaf in pairs])
 
-    def apply(held: "_PathLeaf", *leaves: Any) -> Any:
+    def apply(held: "_PathLeaf", *leaves: object) -> object:
         args = (held.path, held.leaf, *leaves)
         return call_user_function(function, "the function of tree.map_with_path", args)
 
@@ -157,7 +157,7 @@ def keystr(keys: Iterable[KeyEntry], *, simple: bool = False, separator: str = "
     )
 
 
-def children_with_keys(tree: PyTree) -> list[tuple[KeyEntry, Any]] | None:
+def children_with_keys(tree: PyTree) -> list[tuple[KeyEntry, PyTree]] | None:
     """Return the children of a container, each with its key; `None` for a leaf."""
     pairs, spec = flatten_with_path(tree, lambda x: x is not tree)
     if spec.is_leaf():
@@ -173,7 +173,7 @@ class _PathLeaf:
     leaf: Any = None
 
 
-def _to_key_path(place: Sequence[Any]) -> KeyPath:
+def _to_key_path(place: Sequence[object]) -> KeyPath:
     return tuple(map(_to_key, place))
 
 

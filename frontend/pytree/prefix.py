@@ -7,13 +7,14 @@ import optree
 
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
 
 
 def broadcast_prefix(
-    prefix: Any, full: Any, is_entry: Callable[[Any], bool], word: str
-) -> list[Any]:
+    prefix: object, full: object, is_entry: Callable[[PyTree], bool], word: str
+) -> list[PyTree]:
     """Return for each leaf of `full` the entry of `prefix` at the leaf or above it.
 
     `is_entry` distinguishes entries from containers. Raises `ArgumentError` that begins with `word`
@@ -25,12 +26,12 @@ def broadcast_prefix(
 
 
 def _broadcast_prefix(
-    prefix: Any,
-    full: Any,
-    is_entry: Callable[[Any], bool],
+    prefix: object,
+    full: object,
+    is_entry: Callable[[PyTree], bool],
     word: str,
     path: str,
-    entries: list[Any],
+    entries: list[object],
 ) -> None:
     if is_entry(prefix):
         entries.extend([prefix] * len(tree.leaves(full)))
@@ -51,7 +52,7 @@ def _broadcast_prefix(
         _broadcast_prefix(child, other, is_entry, word, f"{path}[{key!r}]", entries)
 
 
-def _flatten_one_level(x: Any) -> tuple[list[tuple[Any, Any]], Any] | None:
+def _flatten_one_level(x: Any) -> tuple[list[tuple[PyTree, PyTree]], PyTree] | None:
     """Return the children of a container with their keys, and its other contents; `None` for a
     leaf."""
     if x is None:

@@ -35,10 +35,10 @@ NAMESPACE = "shardir"
 PyTreeDef = optree.PyTreeSpec
 Class = TypeVar("Class", bound=type)
 IsLeaf = Callable[[Any], bool]
-_MISSING: Any = object()
+_MISSING: object = object()
 
 
-def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[Any], PyTreeDef]:
+def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[PyTree], PyTreeDef]:
     """Return the leaves of `tree`, and its structure.
 
     Raises `StructureError` for a list or a dictionary that contains itself, and if `is_leaf` is not
@@ -59,12 +59,12 @@ def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[Any], PyT
     return result
 
 
-_node_adopters: list[Callable[[Any], bool]] = []
+_node_adopters: list[Callable[[object], bool]] = []
 _rejected_classes: set[type] = set()
 """Classes of leaves that no adopter registers."""
 
 
-def add_node_adopter(adopt: Callable[[Any], bool]) -> None:
+def add_node_adopter(adopt: Callable[[PyTree], bool]) -> None:
     """Call `adopt` with leaves of unknown classes from now on.
 
     It registers the class as a container if another library treats it as one, and returns whether
@@ -75,7 +75,7 @@ def add_node_adopter(adopt: Callable[[Any], bool]) -> None:
         _rejected_classes.clear()
 
 
-def _adopt_classes(leaves: Iterable[Any]) -> bool:
+def _adopt_classes(leaves: Iterable[object]) -> bool:
     """Return whether an adopter has just registered a class of these leaves as a container."""
     for leaf in leaves:
         if type(leaf) not in _rejected_classes:
@@ -89,14 +89,16 @@ END_OF_CONTAINER = ")"
 LeafKey = Callable[[Any], Any]
 
 
-def flatten_with_key(tree: PyTree, kind: type, sign: LeafKey) -> tuple[list[Any], tuple[Any, ...]]:
+def flatten_with_key(
+    tree: PyTree, kind: type, sign: LeafKey
+) -> tuple[list[PyTree], tuple[PyTree, ...]]:
     """Return the leaves of `tree` in the order of `flatten`, and the cache key of the tree.
 
     The key of a leaf of class `kind` is its `signature`; of any other leaf it is `sign(leaf)`.
     Faster than `flatten` for built-in containers.
     """
     leaves: list[Any] = []
-    tokens: list[Any] = []
+    tokens: list[object] = []
     try:
         _flatten_with_key(tree, kind, sign, leaves, tokens)
     except RecursionError:
@@ -138,7 +140,7 @@ def _flatten_with_key(
 
 
 @lru_cache(maxsize=4096)
-def _sort_keys(keys: tuple[Any, ...]) -> tuple[Any, ...] | None:
+def _sort_keys(keys: tuple[Any, ...]) -> tuple[PyTree, ...] | None:
     try:
         return tuple(sorted(keys))
     except TypeError:
@@ -205,9 +207,9 @@ def all(tree: PyTree, *, is_leaf: IsLeaf | None = None) -> bool:
 
 
 def reduce(
-    function: Callable[[Any, Any], Any],
+    function: Callable[[PyTree, PyTree], PyTree],
     tree: PyTree,
-    initializer: Any = _MISSING,
+    initializer: object = _MISSING,
     is_leaf: IsLeaf | None = None,
 ) -> Any:
     """Combine the leaves from left to right with `function`.
@@ -228,7 +230,7 @@ def reduce(
 
 
 def reduce_associative(
-    operation: Callable[[Any, Any], Any],
+    operation: Callable[[PyTree, PyTree], PyTree],
     tree: PyTree,
     *,
     identity: Any = _MISSING,
@@ -303,7 +305,7 @@ def transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: PyTree) -> Any:
 
 def register_node(
     kind: Class,
-    flatten: Callable[[Any], tuple[Iterable[Any], Any]],
+    flatten: Callable[[PyTree], tuple[Iterable[PyTree], PyTree]],
     unflatten: Callable[[Any, Any], Any],
 ) -> Class:
     """Register `kind` as a container and return it.
@@ -378,12 +380,12 @@ def register_dataclass(
             "name each field once"
         )
 
-    def flatten_instance(instance: Any) -> tuple[Iterable[Any], Any, Iterable[str]]:
+    def flatten_instance(instance: object) -> tuple[Iterable[object], object, Iterable[str]]:
         rest = tuple(getattr(instance, name) for name in meta)
         return tuple(getattr(instance, name) for name in data), rest, data
 
     def unflatten_instance(rest: Any, children: Any) -> Any:
-        instance: Any = object.__new__(kind)
+        instance: object = object.__new__(kind)
         for name, value in zip((*data, *meta), (*children, *rest), strict=True):
             object.__setattr__(instance, name, value)
         for name, default in made.items():

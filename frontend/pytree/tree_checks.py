@@ -40,11 +40,11 @@ def check_acyclic(container: Any) -> None:
             done.add(id(at))
 
 
-def _parts(container: Any) -> Any:
+def _parts(container: object) -> Any:
     return container.values() if isinstance(container, dict) else container
 
 
-def check_node_class(what: str, kind: Any, **functions: Any) -> None:
+def check_node_class(what: str, kind: Any, **functions: object) -> None:
     """Raise `StructureError` unless `kind` is a class and each of `functions` is callable.
 
     `what` and the keywords name them in errors.
@@ -65,13 +65,13 @@ def already_registered_error(kind: type) -> StructureError:
     )
 
 
-def check_function(what: str, function: Any) -> None:
+def check_function(what: str, function: object) -> None:
     """Raise `StructureError` unless `function` is callable; `what` names the caller."""
     if not callable(function):
         raise StructureError(with_location(f"{what} takes a function, got {function!r}"))
 
 
-def check_is_leaf(is_leaf: Any) -> None:
+def check_is_leaf(is_leaf: object) -> None:
     """Raise `StructureError` unless `is_leaf` is callable or `None`."""
     if is_leaf is not None and not callable(is_leaf):
         raise StructureError(
@@ -85,7 +85,7 @@ def checked_is_leaf(is_leaf: UserFunction) -> Callable[..., bool]:
     """Return `is_leaf` with checks that raise `StructureError` for invalid parameters and
     results."""
 
-    def check_result(*place: Any) -> bool:
+    def check_result(*place: object) -> bool:
         found = call_user_function(is_leaf, "is_leaf", place)
         if not hasattr(found, "__bool__"):
             raise StructureError(

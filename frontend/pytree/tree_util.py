@@ -105,7 +105,7 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
     return tree.unflatten(treedef, found)
 
 
-def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf | None = None) -> bool:
+def all_leaves(iterable: Iterable[object], is_leaf: IsLeaf | None = None) -> bool:
     """Return whether no element is a container."""
     return all(tree.structure(x, is_leaf).is_leaf() for x in list_items("elements", iterable))
 
@@ -124,7 +124,7 @@ def flatten_one_level(x: Any) -> tuple[Iterable[Any], Any]:
     return children, rest
 
 
-def flatten_one_level_with_keys(x: Any) -> tuple[list[tuple[KeyEntry, Any]], Any]:
+def flatten_one_level_with_keys(x: Any) -> tuple[list[tuple[KeyEntry, PyTree]], PyTree]:
     """Return the children of a container with their keys, and its auxiliary data."""
     _, rest = flatten_one_level(x)
     return children_with_keys(x) or [], rest
@@ -201,7 +201,7 @@ def register_pytree_with_keys(
         unflatten_func=unflatten_func,
     )
 
-    def flatten_with_entries(x: Any) -> tuple[Iterable[Any], Any, Iterable[Any]]:
+    def flatten_with_entries(x: Any) -> tuple[Iterable[object], object, Iterable[object]]:
         pairs, rest = flatten_with_keys(x)
         pairs = list(pairs)
         return [child for _, child in pairs], rest, [key for key, _ in pairs]

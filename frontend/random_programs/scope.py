@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shardir import ops as ops  # declares the operations
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.random_programs.choices import Choices
 from shardir.frontend.random_programs.shardings import axis_parts, merge_axes
 from shardir.ir.builder import Builder
@@ -62,7 +63,7 @@ class Scope:
         """Return true or false."""
         return self.choices.flag()
 
-    def permutation(self, items: Sequence[Any]) -> list[Any]:
+    def permutation(self, items: Sequence[object]) -> list[Any]:
         """Return the items in any order."""
         return self.choices.permute(items)
 
@@ -170,7 +171,7 @@ def sampler(*names: str) -> Callable[[Callable[[Scope, str], Any]], Callable[[Sc
     """Return a decorator that registers a function of (scope, name) as the sampler of these
     operations."""
 
-    def register(function: Callable[[Scope, str], Any]) -> Callable[[Scope, str], Any]:
+    def register(function: Callable[[Scope, str], PyTree]) -> Callable[[Scope, str], PyTree]:
         def for_name(name: str) -> Sampler:
             return lambda s: function(s, name)
 

@@ -60,7 +60,7 @@ _meshes: WeakValueDictionary[tuple[object, ...], "Mesh"] = WeakValueDictionary()
 class _InternedMeta(type):
     """Metaclass that returns an existing equal object instead of a new one."""
 
-    def __call__(cls, *args: PyTree, **options: PyTree) -> Any:
+    def __call__(cls, *args: PyTree, **options: PyTree) -> PyTree:
         result = super().__call__(*args, **options)
         return _meshes.setdefault((cls, *result._key), result)
 

@@ -21,14 +21,14 @@ def is_sharding_request(x: Any) -> bool:
     return x is None or isinstance(x, (Sharding, Device, PartitionSpec))
 
 
-def check_sharding_requests(requests: Any, word: str) -> None:
+def check_sharding_requests(requests: object, word: str) -> None:
     """Raise `ArgumentError` for a pytree with leaves that are no sharding requests."""
     for request in tree.leaves(requests, is_leaf=is_sharding_request):
         if not is_sharding_request(request):
             raise _invalid_sharding_error(request, word)
 
 
-def _invalid_sharding_error(request: Any, word: str) -> ArgumentError:
+def _invalid_sharding_error(request: object, word: str) -> ArgumentError:
     return ArgumentError(
         with_location(
             f"{word} has {brief_with_type(request)}, which is not a sharding; "
@@ -37,13 +37,13 @@ def _invalid_sharding_error(request: Any, word: str) -> ArgumentError:
     )
 
 
-def broadcast_sharding_requests(requests: Any, values: Any, word: str) -> list[Any]:
+def broadcast_sharding_requests(requests: object, values: Any, word: str) -> list[Any]:
     """Return the sharding request of each leaf of `values`, from a pytree prefix."""
     check_sharding_requests(requests, word)
     return broadcast_prefix(requests, values, is_sharding_request, word)
 
 
-def resolve_sharding(request: Any, word: str) -> Sharding | None:
+def resolve_sharding(request: object, word: str) -> Sharding | None:
     """Return the requested sharding; raises `ArgumentError` that begins with `word`."""
     if isinstance(request, NamedSharding) and isinstance(request.mesh, AbstractMesh):
         mesh = current_mesh()

@@ -14,6 +14,7 @@ import numpy as np
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.config import config
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
     resolve_sharding,
@@ -28,7 +29,7 @@ Result = TypeVar("Result")
 
 
 @traceback_boundary
-def reshard(xs: Any, out_shardings: Any) -> Any:
+def reshard(xs: PyTree, out_shardings: object) -> PyTree:
     """Return `xs`, a pytree of arrays, with the shardings `out_shardings`.
 
     `out_shardings` is a `NamedSharding`, a `PartitionSpec` on the entered mesh, or a pytree prefix
@@ -48,7 +49,7 @@ def apply_out_sharding(made: Result, out_sharding: Any) -> Result:
 
 
 def call_with_out_sharding(
-    out_sharding: Any, fun: Callable[..., Result], *args: Any, **options: Any
+    out_sharding: object, fun: Callable[..., Result], *args: object, **options: object
 ) -> Result:
     """Return the result of a call of `fun` with the sharding `out_sharding`, if that is not `None`.
 
@@ -62,7 +63,7 @@ def call_with_out_sharding(
     return apply_out_sharding(made, out_sharding)
 
 
-def _permit_conflicts(out_sharding: Any) -> AbstractContextManager[object]:
+def _permit_conflicts(out_sharding: object) -> AbstractContextManager[object]:
     trace = current_trace()
     if trace is not None:
         types = trace.program.sharding_types
@@ -74,7 +75,7 @@ def _permit_conflicts(out_sharding: Any) -> AbstractContextManager[object]:
     return config(explicit_sharding="lenient")
 
 
-def apply_shardings(xs: Any, shardings: Any, word: str) -> Any:
+def apply_shardings(xs: object, shardings: Any, word: str) -> Any:
     """Return the arrays `xs` with `shardings`, a pytree prefix; errors begin with `word`."""
     leaves, structure = tree.flatten(xs)
     requests = broadcast_sharding_requests(shardings, xs, word)

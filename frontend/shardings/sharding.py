@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
 from math import prod
-from typing import Any, Self, TypeVar, final
+from typing import Self, TypeVar, final
 
 from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check_integer
 from shardir.frontend.argument_errors import locate_errors
@@ -31,7 +31,7 @@ Index = tuple[slice, ...]
 DimensionSharding = SubAxes | Unconstrained
 
 
-def _check_rank(given: Any) -> int:
+def _check_rank(given: int) -> int:
     return check_integer("ndim of is_equivalent_to", given, 0, MAX_RANK)
 
 

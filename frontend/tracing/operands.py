@@ -22,6 +22,7 @@ from shardir.frontend.arrays.numpy_conversion import (
     to_numpy,
 )
 from shardir.frontend.errors import NotAnArrayError, NumberRangeError
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.promotion import canonical_dtype
@@ -100,7 +101,7 @@ def as_tracer(x: Any) -> Tracer:
     return capture_array(from_numpy(array))
 
 
-def _stack_items(items: Sequence[Any]) -> Tracer:
+def _stack_items(items: Sequence[object]) -> Tracer:
     """Return a nested list as an array with one more dimension than its items."""
     if _is_concrete(items):
         try:
@@ -123,7 +124,7 @@ def _stack_items(items: Sequence[Any]) -> Tracer:
     return stacked
 
 
-def _is_concrete(items: Any) -> bool:
+def _is_concrete(items: object) -> bool:
     if isinstance(items, (list, tuple)):
         return all(map(_is_concrete, items))
     return isinstance(items, (bool, int, float, complex, np.generic))
@@ -287,18 +288,18 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(common)
 
 
-def promote(*xs: Any) -> tuple[Tracer, ...]:
+def promote(*xs: object) -> tuple[Tracer, ...]:
     """Return the operands as tracers of their common element type, with unchanged shapes."""
     return promote_to(promotion.result_type(*map(operand_dtype, xs)), *xs)
 
 
-def promote_inexact(*xs: Any) -> tuple[Tracer, ...]:
+def promote_inexact(*xs: object) -> tuple[Tracer, ...]:
     """Return the operands as tracers of their common floating or complex element type."""
     name, weak = promotion.result_type(*map(operand_dtype, xs))
     return promote_to((promotion.inexact_dtype(name), weak), *xs)
 
 
-def promote_to(kind: tuple[str, bool], *xs: Any) -> tuple[Tracer, ...]:
+def promote_to(kind: tuple[str, bool], *xs: PyTree) -> tuple[Tracer, ...]:
     """Return the operands as tracers of the element type `kind`, a pair (name, weak)."""
     name, weak = kind
     return tuple(
@@ -307,7 +308,7 @@ def promote_to(kind: tuple[str, bool], *xs: Any) -> tuple[Tracer, ...]:
     )
 
 
-def align(*xs: Any, kind: tuple[str, bool] | None = None) -> tuple[Tracer, ...]:
+def align(*xs: PyTree, kind: tuple[str, bool] | None = None) -> tuple[Tracer, ...]:
     """Return the operands as tracers of one element type and one shape, by promotion and
     broadcasting.
 

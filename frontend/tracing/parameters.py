@@ -68,7 +68,9 @@ class Parameters:
         nameless = tuple(p.name for p in known if p.kind in unnamed)
         keywords = None if Parameter.VAR_KEYWORD in kinds else tuple(p.name for p in known)
 
-        def resolve(word: str, numbers: Any, wanted: Any) -> tuple[frozenset[int], frozenset[str]]:
+        def resolve(
+            word: str, numbers: object, wanted: object
+        ) -> tuple[frozenset[int], frozenset[str]]:
             at = _resolve_argnums(name, f"{word}_argnums", numbers, names, variadic)
             called = _resolve_argnames(name, f"{word}_argnames", wanted, keywords, nameless)
             both = {names[i] for i in at if i < len(names)} | called
@@ -91,7 +93,7 @@ class Parameters:
 
     def partition_arguments(
         self, args: tuple[PyTree, ...], options: dict[str, PyTree]
-    ) -> tuple[Dynamic, Any]:
+    ) -> tuple[Dynamic, PyTree]:
         """Return the dynamic arguments and the cache key of the static ones.
 
         Raises `ArgumentError` for a static argument that cannot be hashed.
@@ -99,7 +101,7 @@ class Parameters:
         if not self.has_static:
             return (args, options), ()
         static: list[Any] = []
-        dynamic: list[Any] = []
+        dynamic: list[object] = []
         for i, arg in enumerate(args):
             if i in self.static:
                 static.append((i, self._static_key(i, arg)))
@@ -113,7 +115,7 @@ class Parameters:
                 named[name] = options[name]
         return (tuple(dynamic), named), tuple(static)
 
-    def _static_key(self, which: int | str, value: Any) -> Any:
+    def _static_key(self, which: int | str, value: Any) -> object:
         kind = type(value)
         if kind is int or kind is bool:  # The most common types, on the path of each call.
             return kind, value
@@ -132,7 +134,7 @@ class Parameters:
 
     def merge_arguments(
         self, dynamic: Dynamic, args: tuple[PyTree, ...], options: dict[str, PyTree]
-    ) -> tuple[list[Any], dict[str, Any]]:
+    ) -> tuple[list[PyTree], dict[str, PyTree]]:
         """Return all arguments in order: the dynamic ones from `dynamic`, the static ones
         unchanged.
         """
@@ -156,13 +158,15 @@ class Parameters:
             return self.names[number]
         return f"{self.variadic or 'args'}.{number - len(self.names)}"
 
-    def donated_arguments(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> list[Any]:
+    def donated_arguments(
+        self, args: tuple[PyTree, ...], options: dict[str, PyTree]
+    ) -> list[PyTree]:
         """Return the donated arguments of a call."""
         given = [args[i] for i in sorted(self.donated_numbers) if i < len(args)]
         return given + [options[name] for name in sorted(options) if name in self.donated_names]
 
 
-def leaf_labels(base: str, arg: Any) -> list[str]:
+def leaf_labels(base: str, arg: object) -> list[str]:
     """Return a name for each leaf of `arg`, made of `base` and its path."""
     return [".".join(map(str, (base, *path))) for path in tree.structure(arg).paths()]
 
@@ -176,7 +180,7 @@ def function_name(fun: UserFunction) -> str:
 
 
 def _resolve_argnums(
-    fun: str, word: str, numbers: Any, names: Sequence[str], variadic: str
+    fun: str, word: str, numbers: object, names: Sequence[str], variadic: str
 ) -> frozenset[int]:
     if numbers is None:
         return frozenset()
@@ -200,7 +204,7 @@ def _resolve_argnums(
 
 
 def _resolve_argnames(
-    fun: str, word: str, wanted: Any, known: Sequence[str] | None, nameless: Sequence[str]
+    fun: str, word: str, wanted: object, known: Sequence[str] | None, nameless: Sequence[str]
 ) -> frozenset[str]:
     if wanted is None:
         return frozenset()

@@ -186,7 +186,7 @@ class Tracer(Operators):
     def __copy__(self) -> "Tracer":
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Tracer":
+    def __deepcopy__(self, memo: dict[int, object]) -> "Tracer":
         return self
 
     def __format__(self, spec: str) -> str:

@@ -25,7 +25,7 @@ class CustomFunction(ABC):
         update_wrapper(self, fun)
         self._fun, self._name, self._fixed = fun, function_name(fun), fixed
 
-    def __call__(self, *args: PyTree, **options: PyTree) -> Any:
+    def __call__(self, *args: PyTree, **options: PyTree) -> PyTree:
         try:
             given = bind_positional(self._fun, self._name, args, options)
             self._check_rule()
@@ -42,10 +42,10 @@ class CustomFunction(ABC):
         """Raise an error if a call requires a rule and none is set."""
 
     @abstractmethod
-    def _emit(self, call: CustomCall, primal: Primal) -> Any:
+    def _emit(self, call: CustomCall, primal: Primal) -> PyTree:
         """Emit the operation of a call inside of a trace, and return its results."""
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
     def __repr__(self) -> str:

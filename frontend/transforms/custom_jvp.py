@@ -65,7 +65,10 @@ class custom_jvp(CustomFunction):
     """
 
     def __init__(
-        self, fun: UserFunction, nondiff_argnums: Any = (), nondiff_argnames: Any = ()
+        self,
+        fun: UserFunction,
+        nondiff_argnums: tuple[int, ...] = (),
+        nondiff_argnames: object = (),
     ) -> None:
         super().__init__(
             fun, nondiff_positions(fun, "nondiff_argnames", nondiff_argnums, nondiff_argnames)
@@ -103,7 +106,7 @@ class custom_jvp(CustomFunction):
                     )
                 )
 
-        def jvp(primals: Sequence[PyTree], tangents: Sequence[PyTree]) -> tuple[Any, Any]:
+        def jvp(primals: Sequence[PyTree], tangents: Sequence[PyTree]) -> tuple[Tracer, Tracer]:
             if len(jvps) != len(primals):
                 raise DifferentiateError(
                     with_location(
@@ -129,7 +132,7 @@ class custom_jvp(CustomFunction):
                 with_location(f"custom_jvp {self._name} has no rule; give it one with defjvp")
             )
 
-    def _emit(self, call: CustomCall, primal: Primal) -> Any:
+    def _emit(self, call: CustomCall, primal: Primal) -> PyTree:
         rule, symbolic = self._rule, self._symbolic
         assert rule is not None
 
@@ -139,7 +142,7 @@ class custom_jvp(CustomFunction):
         return call.emit_with_rule("custom-jvp", primal, blocks)
 
 
-def _sum_parts(first: Any, *rest: Any) -> Any:
+def _sum_parts(first: Tracer, *rest: object) -> Tracer:
     for part in rest:
         first = first + part
     return first
@@ -164,7 +167,7 @@ def _trace_rule(
 
     def flat(*leaves: Tracer) -> list[Tracer]:
         primals, given = leaves[:count], iter(leaves[count:])
-        tangents: list[Any] = [
+        tangents: list[object] = [
             next(given) if a.type.dtype in INEXACT else np.zeros(a.type.shape, FLOAT0)
             for a in abstracts
         ]

@@ -43,7 +43,7 @@ from shardir.ir.types import INEXACT
 
 def bind_positional(
     fun: UserFunction, name: str, args: PyTree, options: dict[str, PyTree]
-) -> list[Any]:
+) -> list[PyTree]:
     """Return all arguments of a call by position, including defaults; raises `ArgumentError`."""
     if not options:
         try:
@@ -128,7 +128,7 @@ class CustomCall:
         return [tracer.abstract for tracer in self.tracers]
 
     @property
-    def nondiff_arguments(self) -> list[Any]:
+    def nondiff_arguments(self) -> list[PyTree]:
         """The arguments that have no derivative."""
         return [self.args[i] for i in sorted(self.nondiff_positions) if i < len(self.args)]
 
@@ -147,12 +147,12 @@ class CustomCall:
         """Return the leaves that have tangents."""
         return [x for x in self.tracers if x.value.type.dtype in INEXACT]
 
-    def diff_arguments(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
+    def diff_arguments(self, leaves: Sequence[object]) -> tuple[PyTree, ...]:
         """Return the differentiable arguments with other leaves."""
-        filled: tuple[Any, ...] = tree.unflatten(self.structure, leaves)
+        filled: tuple[object, ...] = tree.unflatten(self.structure, leaves)
         return filled
 
-    def all_arguments(self, leaves: Sequence[Any]) -> list[Any]:
+    def all_arguments(self, leaves: Sequence[object]) -> list[Tracer]:
         """Return all arguments, with other leaves in the differentiable ones."""
         given = iter(self.diff_arguments(leaves))
         return [
@@ -200,7 +200,7 @@ class CustomCall:
         primal: "Primal",
         rule: Callable[[DifferentiatedFlags], tuple[Block, ...]],
         name: str = "",
-    ) -> Any:
+    ) -> PyTree:
         """Emit the operation of the call, with the derivative `rule`; return its results as a
         pytree.
 
@@ -212,7 +212,7 @@ class CustomCall:
             spec, primal, rule=HostFunction(name or self.name, rule), **attrs
         )
 
-    def emit_operation(self, spec: str, primal: "Primal", **attrs: Attr) -> Any:
+    def emit_operation(self, spec: str, primal: "Primal", **attrs: Attr) -> PyTree:
         """Emit the function as an operation on the arguments and its captured values."""
         closed = primal.captures
         params = [replace(value) for value in closed]

@@ -62,7 +62,7 @@ class custom_vjp(CustomFunction):
     """
 
     def __init__(
-        self, fun: UserFunction, nondiff_argnums: Any = (), nondiff_argnames: Any = ()
+        self, fun: UserFunction, nondiff_argnums: object = (), nondiff_argnames: object = ()
     ) -> None:
         super().__init__(
             fun, nondiff_positions(fun, "nondiff_argnames", nondiff_argnums, nondiff_argnames)
@@ -95,7 +95,7 @@ class custom_vjp(CustomFunction):
                 with_location(f"custom_vjp {self._name} has no rule; give it one with defvjp")
             )
 
-    def _emit(self, call: CustomCall, primal: Primal) -> Any:
+    def _emit(self, call: CustomCall, primal: Primal) -> PyTree:
         assert self._rules is not None
         fwd, bwd, symbolic = self._rules
 
@@ -178,7 +178,7 @@ def _check_results(out: Any, primal: Primal, what: str) -> list[Tracer]:
     ]
 
 
-def _unflatten_cotangents(primal: Primal, leaves: Sequence[Tracer]) -> Any:
+def _unflatten_cotangents(primal: Primal, leaves: Sequence[Tracer]) -> PyTree:
     """Return cotangents in the structure of the results."""
     given = iter(leaves)
     return tree.unflatten(
@@ -190,7 +190,7 @@ def _unflatten_cotangents(primal: Primal, leaves: Sequence[Tracer]) -> Any:
     )
 
 
-def _check_gradients(made: Any, call: CustomCall, what: str) -> list[Tracer]:
+def _check_gradients(made: object, call: CustomCall, what: str) -> list[Tracer]:
     """Return the result of a backward rule, one leaf for each argument leaf that has a gradient."""
     args = call.diff_arguments(call.tracers)
     if not isinstance(made, (tuple, list)) or len(made) != len(args):
@@ -217,7 +217,7 @@ def _check_gradients(made: Any, call: CustomCall, what: str) -> list[Tracer]:
     return leaves
 
 
-def _round_gradient(gradient: Any, like: Tracer) -> Any:
+def _round_gradient(gradient: Tracer | None, like: Tracer) -> Any:
     """Return a floating-point gradient in the element type of its argument; others are unchanged.
 
     Many gradients are computed in a wider type. An invalid gradient is refused later.
@@ -232,7 +232,7 @@ def _round_gradient(gradient: Any, like: Tracer) -> Any:
     return convert(as_tracer(gradient), dtype)
 
 
-def _gradient_leaves(gradient: Any, structure: tree.PyTreeDef, what: str) -> list[Any]:
+def _gradient_leaves(gradient: object, structure: tree.PyTreeDef, what: str) -> list[Tracer]:
     leaves, found = tree.flatten(gradient)
     if found == structure:
         return leaves
@@ -276,7 +276,9 @@ def custom_gradient(fun: UserFunction) -> UserFunction:
     return wrapper
 
 
-def _results_and_rule(fun: UserFunction, args: Sequence[PyTree], name: str) -> tuple[Any, Any]:
+def _results_and_rule(
+    fun: UserFunction, args: Sequence[PyTree], name: str
+) -> tuple[PyTree, PyTree]:
     """Return the results and the rule that a function with a custom gradient returns."""
     result = fun(*args)
     if not (isinstance(result, (tuple, list)) and len(result) == 2 and callable(result[1])):

@@ -56,7 +56,7 @@ class custom_vmap(CustomFunction):
     def _check_rule(self) -> None:
         """Do nothing, because only mapped calls need the rule."""
 
-    def _emit(self, call: CustomCall, primal: Primal) -> Any:
+    def _emit(self, call: CustomCall, primal: Primal) -> PyTree:
         def batching(flags: Sequence[bool], size: int) -> Block:
             return _trace_batching_rule(self._rule, call, primal, flags, size)
 
@@ -79,7 +79,7 @@ def sequential_vmap(fun: UserFunction) -> custom_vmap:
         mapped = tree.leaves(tuple(in_batched))
         chosen = [x for x, flag in zip(leaves, mapped, strict=True) if flag]
 
-        def one(slices: Sequence[Any]) -> Any:
+        def one(slices: Sequence[object]) -> Any:
             given = iter(slices)
             pairs = zip(leaves, mapped, strict=True)
             return result(*tree.unflatten(structure, [next(given) if f else x for x, f in pairs]))

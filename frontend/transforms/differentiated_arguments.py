@@ -1,7 +1,6 @@
 """The arguments with respect to which a derivative is taken, and their leaves."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from shardir.errors import DifferentiateError
 from shardir.frontend.argument_checks import as_items
@@ -38,7 +37,7 @@ def resolve_argnums(
 
 def active_leaves(
     what: str,
-    leaves: Sequence[Any],
+    leaves: Sequence[object],
     labels: Sequence[str],
     name: str,
     holomorphic: bool,

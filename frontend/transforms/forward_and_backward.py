@@ -1,18 +1,18 @@
 """`fwd_and_bwd`: the two passes of a derivative as separate compiled functions."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.pytree.tree_checks import check_function
+from shardir.frontend.pytree.tree_util import Partial
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.transforms.jvp_vjp import vjp
 
 
 def fwd_and_bwd(
     fun: UserFunction, argnums: int | Sequence[int], has_aux: bool = False, jitted: bool = True
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
+) -> tuple[Callable[..., PyTree], Callable[..., PyTree]]:
     """Return the forward pass and the backward pass of `fun` as two functions.
 
     `forward(*args)` returns the results of `fun` and residuals, with `has_aux` also the auxiliary
@@ -24,12 +24,12 @@ def fwd_and_bwd(
     is_single = isinstance(argnums, int)
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
-    def forward(*args: PyTree) -> Any:
+    def forward(*args: PyTree) -> PyTree:
         places = [
             check_integer("argnums of fwd_and_bwd", n, -len(args), len(args) - 1) for n in numbers
         ]
 
-        def of_differentiated(*differentiated: PyTree) -> Any:
+        def of_differentiated(*differentiated: PyTree) -> PyTree:
             every = list(args)
             for place, value in zip(places, differentiated, strict=True):
                 every[place] = value
@@ -37,7 +37,7 @@ def fwd_and_bwd(
 
         return vjp(of_differentiated, *(args[place] for place in places), has_aux=has_aux)
 
-    def backward(residuals: Any, cotangents: PyTree) -> Any:
+    def backward(residuals: Partial, cotangents: PyTree) -> PyTree:
         gradients = residuals(cotangents)
         return gradients[0] if is_single else gradients
 

@@ -93,7 +93,7 @@ def value_and_grad(
 
     @traceback_boundary
     @wraps(fun)
-    def value_and_gradient(*args: PyTree, **options: PyTree) -> Any:
+    def value_and_gradient(*args: PyTree, **options: PyTree) -> PyTree:
         numbers = resolve_argnums("grad", argnums, args, parameters)
         chosen = tuple(args[i] for i in numbers)
         leaves, structure = tree.flatten(chosen)
@@ -104,7 +104,7 @@ def value_and_grad(
         ]
         active = active_leaves("grad", leaves, labels, parameters.name, holomorphic, allow_int)
 
-        def differentiate(*tracers: Tracer) -> Any:
+        def differentiate(*tracers: Tracer) -> PyTree:
             given = list(leaves)
             for i, tracer in zip(active, tracers, strict=True):
                 given[i] = tracer
@@ -137,13 +137,13 @@ def value_and_grad(
 
 
 def _differentiate(
-    run: Callable[[Sequence[Tracer]], Any],
+    run: Callable[[Sequence[Tracer]], PyTree],
     tracers: Sequence[Tracer],
     names: Sequence[str],
     name: str,
     has_aux: bool,
     holomorphic: bool,
-) -> tuple[Tracer, Any, list[Tracer]]:
+) -> tuple[Tracer, PyTree, list[Tracer]]:
     """Return value, auxiliary data and gradients of `run` at `tracers`, in the current trace."""
     structure: list[tree.PyTreeDef] = []
 
@@ -179,7 +179,7 @@ def _differentiate(
     return value, tree.unflatten(structure[0], aux), gradients
 
 
-def _check_scalar_result(value: Any, name: str, holomorphic: bool) -> Tracer:
+def _check_scalar_result(value: Tracer, name: str, holomorphic: bool) -> Tracer:
     """Return the result of a function that has a gradient; raises `DifferentiateError` for
     others."""
     if not is_array_like(value):

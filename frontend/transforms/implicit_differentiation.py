@@ -14,6 +14,7 @@ from typing import Any
 
 from shardir.errors import DifferentiateError
 from shardir.frontend.argument_checks import call_user_function, check_call_signature
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
@@ -40,7 +41,7 @@ def _check_functions(name: str, **given: object) -> None:
 
 def _call_solver(
     what: str, has_aux: bool, solve: Solver, function: EquationFunction, x: Any
-) -> Any:
+) -> PyTree:
     """Call a solver, named `what` in errors, with a function and an array."""
     out = call_user_function(solve, what, (function, x))
     if has_aux and not (isinstance(out, (tuple, list)) and len(out) == 2):
@@ -55,8 +56,12 @@ def _call_solver(
 
 
 def solve_root(
-    f: EquationFunction, initial_guess: Any, solve: Solver, tangent_solve: Solver, has_aux: bool
-) -> Any:
+    f: EquationFunction,
+    initial_guess: ArrayLike,
+    solve: Solver,
+    tangent_solve: Solver,
+    has_aux: bool,
+) -> PyTree:
     """Implement `lax.custom_root`."""
     _check_functions("custom_root", f=f, solve=solve, tangent_solve=tangent_solve)
     check_call_signature(f, "f of custom_root", (initial_guess,))
@@ -66,10 +71,10 @@ def solve_root(
     equation, moving = closure_convert(f, initial_guess)
     method, closed = closure_convert(solved, initial_guess)
 
-    def solution(moving: Sequence[Any], closed: Sequence[Any], guess: Any) -> Any:
+    def solution(moving: Sequence[object], closed: Sequence[object], guess: object) -> Any:
         return method(guess, *closed)
 
-    def rule(primals: Sequence[PyTree], tangents: Sequence[PyTree]) -> Any:
+    def rule(primals: Sequence[PyTree], tangents: Sequence[PyTree]) -> PyTree:
         moving, _, _ = primals
         out = result(*primals)
         x, aux = out if has_aux else (out, None)
@@ -91,12 +96,12 @@ def solve_root(
 
 def solve_linear(
     matvec: EquationFunction,
-    b: Any,
+    b: object,
     solve: Solver,
     transpose_solve: Solver | None,
     symmetric: bool,
     has_aux: bool,
-) -> Any:
+) -> PyTree:
     """Implement `lax.custom_linear_solve`."""
     _check_functions("custom_linear_solve", matvec=matvec, solve=solve)
     if transpose_solve is not None:
@@ -137,10 +142,10 @@ class _LinearSystem:
     def solution(self, moving: Any, closed: Any, known: Any, b: Any) -> Any:
         """Return the result of `method`: the solution, with auxiliary data if there is any."""
 
-        def solve(moving: Any, closed: Any, known: Any, b: Any) -> Any:
+        def solve(moving: object, closed: Any, known: object, b: object) -> PyTree:
             return self.method(b, *closed)
 
-        def rule(primals: Sequence[PyTree], tangents: Sequence[PyTree]) -> Any:
+        def rule(primals: Sequence[PyTree], tangents: Sequence[PyTree]) -> PyTree:
             moving, closed, known, _ = primals
             out = self.solution(*primals)
             x, aux = out if self.has_aux else (out, None)
@@ -158,11 +163,11 @@ class _LinearSystem:
     def linear_solution(self, moving: Any, closed: Any, known: Any, b: Any) -> Any:
         """Return the solution without auxiliary data, as a transposable linear function of `b`."""
 
-        def solve(moving: Any, closed: Any, known: Any, b: Any) -> Any:
+        def solve(moving: object, closed: object, known: object, b: object) -> PyTree:
             out = self.solution(moving, closed, known, b)
             return out[0] if self.has_aux else out
 
-        def ahead(moving: Any, closed: Any, known: Any, b: Any) -> Any:
+        def ahead(moving: object, closed: object, known: object, b: object) -> PyTree:
             x = solve(moving, closed, known, b)
             return x, (moving, closed, known, x)
 
@@ -194,14 +199,14 @@ class _LinearSystem:
         result.defvjp(ahead, backward)
         return result(moving, closed, known, b)
 
-    def _transposed_apply(self, like: Any) -> EquationFunction:
+    def _transposed_apply(self, like: object) -> EquationFunction:
         """Return `apply` of the transposed system."""
         if self.symmetric:
             return self.apply
         return lambda y, *moving: _transpose_function(lambda x: self.apply(x, *moving), like)(y)
 
 
-def _transpose_function(function: EquationFunction, like: Any) -> EquationFunction:
+def _transpose_function(function: EquationFunction, like: object) -> EquationFunction:
     def apply_transpose(y: Any) -> Any:
         (result,) = linear_transpose(function, like)(y)
         return result
@@ -209,5 +214,5 @@ def _transpose_function(function: EquationFunction, like: Any) -> EquationFuncti
     return apply_transpose
 
 
-def _zero_tangents(aux: Any) -> Any:
+def _zero_tangents(aux: object) -> Any:
     return tree.map(lambda _: None, aux)

@@ -54,10 +54,10 @@ def jacfwd(
     Raises `DifferentiateError` for arguments and results without a derivative.
     """
 
-    def columns(name: str, inner: InnerFunction, leaves: Sequence[Tracer]) -> tuple[Any, Any]:
+    def columns(name: str, inner: InnerFunction, leaves: Sequence[Tracer]) -> tuple[PyTree, PyTree]:
         _check_real("jacfwd", name, "argument", leaves, holomorphic)
 
-        def push_forward(*tangents: Tracer) -> Any:
+        def push_forward(*tangents: Tracer) -> PyTree:
             results, out_tangents, aux = jvp(inner, tuple(leaves), tangents, has_aux=True)
             _check_differentiable("jacfwd", name, results, holomorphic)
             return out_tangents, aux
@@ -108,17 +108,17 @@ jacobian = jacrev
 
 
 def _jacobian_rows(
-    pullback: Callable[[Any], Any],
+    pullback: UserFunction,
     structure: tree.PyTreeDef,
     outs: Sequence[Tracer],
     chosen: Sequence[int],
     basis: Sequence[Any] | None = None,
-) -> list[list[Any]]:
+) -> list[list[PyTree]]:
     """Return the rows of the chosen results; `basis` are their unit vectors."""
     parts = [outs[i] for i in chosen]
     given = dict(zip(chosen, _unit_vectors(parts) if basis is None else basis, strict=True))
 
-    def pull_back(*cotangents: Tracer) -> Any:
+    def pull_back(*cotangents: Tracer) -> PyTree:
         moving = dict(zip(chosen, cotangents, strict=True))
         zeros = [filling.zeros(out.shape, out.dtype) for out in outs]
         return pullback(tree.unflatten(structure, [moving.get(i, z) for i, z in enumerate(zeros)]))
@@ -137,7 +137,7 @@ def _per_device_rows(
     given: Sequence[Varying],
     own: Varying,
     chosen: Sequence[int],
-) -> list[list[Any]]:
+) -> list[list[Tracer]]:
     """Return the rows of results that vary along `own`, where some arguments do not.
 
     Each device has rows of its own results, which must not be summed over the devices. If the
@@ -190,7 +190,7 @@ def hessian(
 class _JacobianRow:
     """The derivatives of one result: one array for each leaf of the argument."""
 
-    def __init__(self, arrays: Sequence[Any]) -> None:
+    def __init__(self, arrays: Sequence[Tracer]) -> None:
         self.arrays = arrays
 
 
@@ -200,7 +200,7 @@ def _jacobian(
     argnums: ArgNums,
     has_aux: bool,
     holomorphic: bool,
-    make: Callable[[str, InnerFunction, Sequence[Tracer]], tuple[Any, Any]],
+    make: Callable[[str, InnerFunction, Sequence[Tracer]], tuple[PyTree, PyTree]],
 ) -> UserFunction:
     single = isinstance(argnums, int)
     has_aux = check_flag(f"has_aux of {what}", has_aux)
@@ -209,7 +209,7 @@ def _jacobian(
 
     @traceback_boundary
     @wraps(fun)
-    def jacobian(*args: PyTree, **options: PyTree) -> Any:
+    def jacobian(*args: PyTree, **options: PyTree) -> PyTree:
         numbers = resolve_argnums(what, argnums, args, parameters)
         chosen = args[numbers[0]] if single else tuple(args[i] for i in numbers)
         leaves, structure = tree.flatten(chosen)
@@ -226,7 +226,7 @@ def _jacobian(
 
         inner.__name__ = parameters.name
 
-        def compute(*tracers: Tracer) -> Any:
+        def compute(*tracers: Tracer) -> PyTree:
             rows, aux = make(parameters.name, inner, tracers)
             return tree.map(lambda row: tree.unflatten(structure, row.arrays), rows), aux
 
@@ -239,7 +239,7 @@ def _jacobian(
     return jacobian
 
 
-def _unit_vectors(leaves: Sequence[Tracer]) -> list[Any]:
+def _unit_vectors(leaves: Sequence[Tracer]) -> list[Tracer]:
     """Return for each leaf the unit vectors of all leaves; those of other leaves are zeros."""
     sizes = [prod(leaf.shape) for leaf in leaves]
     made, start = [], 0
@@ -250,7 +250,7 @@ def _unit_vectors(leaves: Sequence[Tracer]) -> list[Any]:
     return made
 
 
-def _split_by_leaf(derivatives: Any, leaves: Sequence[Any], axis: int) -> list[Any]:
+def _split_by_leaf(derivatives: Tracer, leaves: Sequence[Tracer], axis: int) -> list[Tracer]:
     """Return the axis of all unit vectors split into the axes of each leaf."""
     parts, start = [], 0
     before, after = derivatives.shape[:axis], derivatives.shape[axis + 1 :]
@@ -276,7 +276,7 @@ def _check_real(
             )
 
 
-def _check_differentiable(what: str, name: str, results: Any, holomorphic: bool) -> None:
+def _check_differentiable(what: str, name: str, results: object, holomorphic: bool) -> None:
     """Raise an error for results that have no derivative."""
     for result in tree.leaves(results):
         dtype = operand_dtype(result)[0]

@@ -42,7 +42,7 @@ def jvp(
     primals: Sequence[PyTree],
     tangents: Sequence[PyTree],
     has_aux: bool = False,
-) -> tuple[Any, ...]:
+) -> tuple[PyTree, ...]:
     """Return the results of `fun(*primals)`, and their tangents for the tangents of the arguments.
 
     Tangents have the pytree structure of the arguments, and each has the type of its argument.
@@ -63,7 +63,7 @@ def jvp(
     at = Primals.of("jvp", fun, primals, has_aux)
     steps = at.check_tangents("tangent", tangents)
 
-    def push_forward(*tracers: Tracer) -> Any:
+    def push_forward(*tracers: Tracer) -> PyTree:
         count = len(at.active)
         traced = at.trace(tracers[:count])
         ahead = run_derivative_pass(lambda: forward.jvp(traced.function, range(count)))
@@ -101,7 +101,7 @@ def vjp(fun: UserFunction, *primals: PyTree, has_aux: bool = False) -> tuple[Any
 
 def vjp_per_device(
     fun: UserFunction, primals: Sequence[PyTree], has_aux: bool, own: Varying
-) -> tuple[Any, ...]:
+) -> tuple[PyTree, ...]:
     """Return the same as `vjp`; along the manual axes `own` each device has separate arguments."""
     at = Primals.of("vjp", fun, primals, has_aux, own)
 
@@ -114,7 +114,7 @@ def vjp_per_device(
     shardings = [find_explicit_sharding(at.leaves[i]) for i in at.active]
 
     @traceback_boundary
-    def pullback(saved: Any, cotangents: PyTree) -> Any:
+    def pullback(saved: object, cotangents: PyTree) -> PyTree:
         given = check_directions(
             "cotangent", f"the pullback of {at.name}", "result", leaves, structure, cotangents
         )
@@ -134,7 +134,7 @@ def vjp_per_device(
 
 
 @traceback_boundary
-def linearize(fun: UserFunction, *primals: PyTree, has_aux: bool = False) -> tuple[Any, ...]:
+def linearize(fun: UserFunction, *primals: PyTree, has_aux: bool = False) -> tuple[PyTree, ...]:
     """Return the results of `fun(*primals)`, and the function from tangents of arguments to theirs.
 
     Everything that does not depend on the tangents is computed once. With `has_aux`, `fun` returns
@@ -153,7 +153,7 @@ def linearize(fun: UserFunction, *primals: PyTree, has_aux: bool = False) -> tup
     results, aux, rest = at.linearize(derive)
 
     @traceback_boundary
-    def pushforward(saved: Any, *tangents: PyTree) -> Any:
+    def pushforward(saved: object, *tangents: PyTree) -> PyTree:
         given = at.check_tangents("tangent", tangents)
         weak = [operand_dtype(x)[1] for x in tree.leaves(results) if operand_dtype(x)[0] in INEXACT]
         moved = replace(rest, residuals=saved)(given, at.primals, weak)
@@ -168,7 +168,7 @@ def _end_of_moving(moving: Sequence[int]) -> int:
     return moving[-1] + 1 if moving else 0
 
 
-def _unflatten_derivatives(like: Any, derivatives: Sequence[Any]) -> Any:
+def _unflatten_derivatives(like: object, derivatives: Sequence[object]) -> PyTree:
     """Return derivatives in the structure of `like`, with `float0` arrays where it has integers."""
     leaves, structure = tree.flatten(like)
     given = iter(derivatives)

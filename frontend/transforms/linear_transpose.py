@@ -1,7 +1,5 @@
 """Transposition of linear functions, and conversion of closures to functions with arguments."""
 
-from typing import Any
-
 from shardir.errors import DifferentiateError
 from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.arrays.numpy_conversion import abstract_of
@@ -84,7 +82,7 @@ def linear_transpose(fun: UserFunction, *primals: PyTree) -> UserFunction:
         return [wrap_value(value) for value in values]
 
     @traceback_boundary
-    def transpose(cotangent: PyTree) -> Any:
+    def transpose(cotangent: PyTree) -> PyTree:
         given = check_directions(
             "cotangent", f"the transpose of {name}", "result", outs, results, cotangent
         )
@@ -99,7 +97,7 @@ def linear_transpose(fun: UserFunction, *primals: PyTree) -> UserFunction:
 
 
 @traceback_boundary
-def closure_convert(fun: UserFunction, *example_args: Any) -> tuple[Any, list[Any]]:
+def closure_convert(fun: UserFunction, *example_args: object) -> tuple[PyTree, list[PyTree]]:
     """Return `fun` with its captured values as additional arguments, and the list of these values.
 
     Traced floating-point values that `fun`, called with `example_args`, captures become arguments;
@@ -123,7 +121,7 @@ def closure_convert(fun: UserFunction, *example_args: Any) -> tuple[Any, list[An
     params = (*block.params, *closed)
 
     @traceback_boundary
-    def call_converted(*args: PyTree) -> Any:
+    def call_converted(*args: PyTree) -> PyTree:
         trace = require_trace(name)
         count = len(args) - len(closed)
         if count < 0:

@@ -41,7 +41,7 @@ from shardir.ir.operation import NOT_VARYING, Varying
 from shardir.ir.types import COMPLEX, INEXACT, TensorType
 
 
-def run_derivative_pass(make: Callable[[], Any]) -> Any:
+def run_derivative_pass(make: Callable[[], PyTree]) -> Any:
     """Call `make`, which runs a pass, and add the user's line to its errors."""
     try:
         return make()
@@ -53,11 +53,11 @@ def check_directions(
     word: str,
     whose: str,
     of: str,
-    leaves: Sequence[Any],
+    leaves: Sequence[object],
     structure: tree.PyTreeDef,
-    given: Any,
+    given: object,
     labels: Sequence[str] = (),
-) -> list[Any]:
+) -> list[PyTree]:
     """Return the leaves of `given` for the differentiable leaves; raises `ArgumentError` for
     others."""
     each, found = tree.flatten(given)
@@ -109,7 +109,7 @@ def _is_convertible(given: AbstractValue, wanted: TensorType) -> bool:
     return given.weak and given.type.shape == wanted.shape and (is_real or wanted.dtype in COMPLEX)
 
 
-def _describe_direction(step: Any) -> str:
+def _describe_direction(step: object) -> str:
     if is_array_like(step):
         return str(abstract_of(step).type)
     return f"{brief_with_type(step)}"
@@ -144,7 +144,7 @@ class TracedAtPoint:
     def num_inexact_results(self) -> int:
         return len(self.inexact_results)
 
-    def wrap_results(self, values: Sequence[Value]) -> tuple[Any, Any]:
+    def wrap_results(self, values: Sequence[Value]) -> tuple[Tracer, Tracer]:
         """Return the results and the auxiliary data as pytrees."""
         weak = [result.weak for result in self.results]
         made = [wrap_value(value, flag) for value, flag in zip(values, weak, strict=False)]
@@ -163,7 +163,7 @@ class Primals:
     fun: UserFunction
     name: str
     has_aux: bool
-    leaves: list[Any]
+    leaves: list[object]
     structure: tree.PyTreeDef
     labels: list[str]
     active: list[int]
@@ -200,7 +200,7 @@ class Primals:
         return cls(what, fun, parameters.name, has_aux, leaves, structure, labels, active, own)
 
     @property
-    def primals(self) -> list[Any]:
+    def primals(self) -> list[PyTree]:
         """The differentiable leaves."""
         return [self.leaves[i] for i in self.active]
 
@@ -212,14 +212,14 @@ class Primals:
     def weak(self) -> list[bool]:
         return [operand_dtype(leaf)[1] for leaf in self.primals]
 
-    def check_tangents(self, word: str, given: Sequence[Any]) -> list[Any]:
+    def check_tangents(self, word: str, given: Sequence[object]) -> list[PyTree]:
         """Return the tangents of the differentiable leaves."""
         whose = f"{self.what} of {self.name}"
         return check_directions(
             word, whose, "argument", self.leaves, self.structure, tuple(given), self.labels
         )
 
-    def run(self, fun: UserFunction, leaves: Sequence[Any], labels: Sequence[str]) -> Any:
+    def run(self, fun: UserFunction, leaves: Sequence[object], labels: Sequence[str]) -> PyTree:
         """Call a function of tracers with arrays, in the current trace or in a temporary one."""
         if current_trace() is not None:
             return fun(*map(as_tracer, leaves))
@@ -260,11 +260,11 @@ class Primals:
 
     def linearize(
         self, derive: Callable[[Function, Sequence[int]], tuple[Function, Function]]
-    ) -> tuple[Any, Any, "Derivative"]:
+    ) -> tuple[PyTree, PyTree, "Derivative"]:
         """Return the results, the auxiliary data, and the derivative with its residuals."""
         found: list[tuple[Block, TracedProgram, list[Varying]]] = []
 
-        def linearize(*tracers: Tracer) -> Any:
+        def linearize(*tracers: Tracer) -> PyTree:
             traced = self.trace(tracers)
             first, second = run_derivative_pass(
                 lambda: derive(traced.function, traced.inexact_results)
@@ -293,9 +293,11 @@ class Derivative:
     block: Block
     program: TracedProgram
     varying_axes: Sequence[Varying]
-    residuals: Sequence[Any]
+    residuals: Sequence[object]
 
-    def __call__(self, given: Sequence[Any], like: Sequence[Any], weak: Sequence[bool]) -> Any:
+    def __call__(
+        self, given: Sequence[object], like: Sequence[object], weak: Sequence[bool]
+    ) -> PyTree:
         """Return the derivative along directions, which have the types of `like`."""
         dtypes = [operand_dtype(x)[0] for x in like]
         labels = [f"saved.{i}" for i in range(len(self.residuals))]
@@ -305,7 +307,7 @@ class Derivative:
             return self._apply(dtypes, weak, *map(as_tracer, leaves))
         return run_temporary(partial(self._apply, dtypes, weak), self.name, leaves, labels)
 
-    def check_cotangents(self, given: Sequence[Any]) -> None:
+    def check_cotangents(self, given: Sequence[object]) -> None:
         """Raise `ShardingError` for a cotangent that varies where its result does not."""
         if current_trace() is not None:
             check_cotangents(self.name, list(map(as_tracer, given)), self.varying_axes)

@@ -27,8 +27,8 @@ def pmap(
     fun: UserFunction | None = None,
     axis_name: str | None = None,
     *,
-    in_axes: Any = 0,
-    out_axes: Any = 0,
+    in_axes: object = 0,
+    out_axes: object = 0,
     static_broadcasted_argnums: ArgNums | None = None,
     devices: Sequence[Device] | None = None,
     backend: str | None = None,
@@ -141,6 +141,6 @@ class _SlicePlacement:
 
     def place(
         self, args: tuple[PyTree, ...], options: dict[str, PyTree]
-    ) -> tuple[Sequence[Any], dict[str, Any]]:
+    ) -> tuple[Sequence[PyTree], dict[str, PyTree]]:
         """Return the arguments of a call on the devices that need them."""
         return PmapCall(self._mapping, args, options).place_arguments()

@@ -63,8 +63,8 @@ class PmapParameters:
     fun: UserFunction
     parameters: Parameters
     axis_name: str | None
-    in_axes: Any
-    out_axes: Any
+    in_axes: object
+    out_axes: object
     devices: tuple[Device, ...] | None
     axis_size: int | None
     backend: str | None = None
@@ -152,7 +152,7 @@ class PmapCall:
             )
         return sizes[0][0]
 
-    def place_arguments(self) -> tuple[list[Any], dict[str, Any]]:
+    def place_arguments(self) -> tuple[list[PyTree], dict[str, PyTree]]:
         """Return the arguments on the devices that need them."""
         levels = ((self.mapping.axis_name or "pmap", self.size), *self.mapping.inner)
         if self.mapping.devices is not None and not self._uses_all_devices(levels):
@@ -198,7 +198,7 @@ class PmapCall:
         mine = self.mapping.devices
         return mine is None or len(mine) == prod(size for _, size in levels)
 
-    def trace(self) -> Any:
+    def trace(self) -> PyTree:
         """Trace the call and return the results, in the current trace."""
         level = self.mapping.axis_name or "pmap", self.size
         around = _enclosing_pmap.get()

@@ -21,6 +21,7 @@ from shardir.frontend.tracing.trace import current_trace, emit, emit_results, tr
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.host_function import HostFunction
 from shardir.ir.operation import Attr
+from shardir.ir.types import TensorType
 
 
 @dataclass(frozen=True)
@@ -93,12 +94,12 @@ class UserPolicy:
 
     policy: UserFunction
 
-    def __call__(self, name: str, *types: Any, **attrs: Attr) -> bool:
+    def __call__(self, name: str, *types: TensorType, **attrs: Attr) -> bool:
         found = call_user_function(self.policy, "the policy of checkpoint", (name, *types), attrs)
         return check_flag("what the policy of checkpoint returns", found)
 
 
-def _policy_clauses(policy: Any) -> tuple[str, ...]:
+def _policy_clauses(policy: object) -> tuple[str, ...]:
     if policy is None:
         return ()
     if isinstance(policy, CheckpointPolicy):
@@ -206,7 +207,7 @@ def _trace_checkpoint(
     return tree.unflatten(found[-1], set_weak_types(result, weak))
 
 
-def checkpoint_name(x: Any, name: str) -> Any:
+def checkpoint_name(x: Any, name: str) -> PyTree:
     """Return `x`, a pytree of arrays, under a name by which a checkpoint policy may save it."""
     if not isinstance(name, str):
         raise ArgumentError(

@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.errors import ArgumentError, TracedValueError
 from shardir.frontend.numpy.creation import array_conversion, filling
 from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.indexing.at import UPDATE_MODES
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.trace import current_trace
@@ -19,14 +21,14 @@ from shardir.ir.types import FLOATS, INTEGERS
 
 
 def segment_sum(
-    data: Any,
-    segment_ids: Any,
+    data: ArrayLike,
+    segment_ids: ArrayLike,
     num_segments: int | None = None,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     bucket_size: int | None = None,
     mode: str | None = None,
-) -> Any:
+) -> PyTree:
     """Return the sum of the rows of `data` in each segment: [n, ...] to [segments, ...].
 
     `segment_ids` has the segment of each row; rows of segments out of range are dropped. There are
@@ -37,27 +39,27 @@ def segment_sum(
 
 
 def segment_prod(
-    data: Any,
-    segment_ids: Any,
+    data: ArrayLike,
+    segment_ids: ArrayLike,
     num_segments: int | None = None,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     bucket_size: int | None = None,
     mode: str | None = None,
-) -> Any:
+) -> PyTree:
     """Return the product of the rows of each segment; see `segment_sum`."""
     return _reduce_segments("multiply", lambda kind: 1, data, segment_ids, num_segments, mode)
 
 
 def segment_max(
-    data: Any,
-    segment_ids: Any,
+    data: ArrayLike,
+    segment_ids: ArrayLike,
     num_segments: int | None = None,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     bucket_size: int | None = None,
     mode: str | None = None,
-) -> Any:
+) -> PyTree:
     """Return the maximum of the rows of each segment; see `segment_sum`.
 
     The result for an empty segment is the smallest value of the element type.
@@ -68,14 +70,14 @@ def segment_max(
 
 
 def segment_min(
-    data: Any,
-    segment_ids: Any,
+    data: ArrayLike,
+    segment_ids: ArrayLike,
     num_segments: int | None = None,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     bucket_size: int | None = None,
     mode: str | None = None,
-) -> Any:
+) -> PyTree:
     """Return the minimum of the rows of each segment; see `segment_sum`.
 
     The result for an empty segment is the largest value of the element type.
@@ -85,7 +87,7 @@ def segment_min(
     )
 
 
-def _extreme_value(kind: str, sign: int) -> Any:
+def _extreme_value(kind: str, sign: int) -> float | int:
     """Return the largest value of an element type, or the smallest for a negative sign."""
     if kind in FLOATS:
         return sign * np.inf
@@ -97,9 +99,9 @@ def _extreme_value(kind: str, sign: int) -> Any:
 
 def _reduce_segments(
     method: str,
-    start: Callable[[str], Any],
-    data: Any,
-    segment_ids: Any,
+    start: Callable[[str], PyTree],
+    data: ArrayLike,
+    segment_ids: ArrayLike,
     num_segments: int | None,
     mode: str | None,
 ) -> Any:

@@ -22,15 +22,15 @@ from shardir.frontend.transforms.shard_map_call import (
     is_partition_spec,
 )
 
-_MISSING: Any = object()
+_MISSING: object = object()
 
 
 @traceback_boundary
 def shard_map(
     f: UserFunction | None = None,
     mesh: Mesh | None = None,
-    in_specs: Any = _MISSING,
-    out_specs: Any = _MISSING,
+    in_specs: object = _MISSING,
+    out_specs: object = _MISSING,
     *,
     axis_names: Collection[str] = frozenset(),
     check_vma: bool = True,
@@ -89,7 +89,7 @@ def shard_map(
 
         @traceback_boundary
         @wraps(fun)
-        def call_mapped(*args: PyTree) -> Any:
+        def call_mapped(*args: PyTree) -> PyTree:
             used = current_mesh() if mesh is None else mesh
             if used is not None and not isinstance(used, Mesh):
                 raise ArgumentError(
@@ -119,7 +119,7 @@ def shard_map(
 
 
 def _check_spec_entries(
-    specs: Any, word: str, is_entry: Callable[[Any], bool] = is_partition_spec
+    specs: object, word: str, is_entry: Callable[[PyTree], bool] = is_partition_spec
 ) -> None:
     if specs is _MISSING:
         raise ArgumentError(

@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.config import config
@@ -49,7 +50,7 @@ def is_in_spec(x: Any) -> bool:
     return x is None or is_partition_spec(x)
 
 
-def infer_in_specs(args: tuple[PyTree, ...], names: Collection[str]) -> Any:
+def infer_in_specs(args: tuple[PyTree, ...], names: Collection[str]) -> PyTree:
     """Return the spec in the type of each argument, restricted to the mesh axes `names`."""
     return tree.map(lambda leaf: explicit_spec(leaf, names) or PartitionSpec(), tuple(args))
 
@@ -73,7 +74,7 @@ class ShardMapCall:
     checked: bool
     pads: bool
     in_specs: Any
-    out_specs: Any
+    out_specs: object
 
     def run(self, args: tuple[PyTree, ...], parameters: Parameters) -> Any:
         every, structure = tree.flatten(args)
@@ -106,14 +107,14 @@ class ShardMapCall:
             self.check_type(leaf, spec, word, label)
             cuts.append(self.argument_axes(spec, whole, f"{word} has {spec} for {label}", label))
 
-        def call_function(pieces: Sequence[Tracer]) -> Any:
+        def call_function(pieces: Sequence[Tracer]) -> PyTree:
             filled = list(every)
             for i, piece in zip(chosen, pieces, strict=True):
                 filled[i] = piece
             with self.mesh:  # The mesh of specs and of shard_map inside.
                 return self.fun(*tree.unflatten(structure, filled))
 
-        def trace(*tracers: Tracer) -> Any:
+        def trace(*tracers: Tracer) -> PyTree:
             return self.trace_call(call_function, tracers, cuts, labels)
 
         if current_trace() is not None:
@@ -122,7 +123,7 @@ class ShardMapCall:
         uneven = "pad" if self.pads else config.uneven
         return run_temporary(trace, self.name, placed, labels, uneven)
 
-    def check_type(self, leaf: Any, spec: PartitionSpec, word: str, label: str) -> None:
+    def check_type(self, leaf: ArrayLike, spec: PartitionSpec, word: str, label: str) -> None:
         """Raise `ShardingTypeError` unless `spec` is the sharding in the type of an argument."""
         if not self.mesh.has_explicit_axes or config.explicit_sharding == "lenient":
             return
@@ -141,7 +142,7 @@ class ShardMapCall:
                 )
             )
 
-    def place_argument(self, leaf: Any, spec: PartitionSpec) -> Any:
+    def place_argument(self, leaf: ArrayLike, spec: PartitionSpec) -> PyTree:
         """Return an argument on the devices of the mesh."""
         on = leaf.sharding.device_assignment if isinstance(leaf, Array) else None
         if on == self.mesh.device_assignment:
@@ -169,11 +170,11 @@ class ShardMapCall:
 
     def trace_call(
         self,
-        called: Callable[[Sequence[Tracer]], Any],
+        called: Callable[[Sequence[Tracer]], PyTree],
         tracers: Sequence[Tracer],
         cuts: Sequence[DimensionAxisNames],
         labels: Sequence[str],
-    ) -> Any:
+    ) -> PyTree:
         found: list[tuple[tree.PyTreeDef, list[PartitionSpec]]] = []
         sizes: list[tuple[int, ...]] = []
         shards: list[Tracer] = []
@@ -356,5 +357,5 @@ def _remove_padding(x: Tracer, shape: tuple[int, ...]) -> Tracer:
     return result
 
 
-def _as_tuple(specs: Any) -> Any:
+def _as_tuple(specs: object) -> Any:
     return tuple(specs) if type(specs) is list else specs

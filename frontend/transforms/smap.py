@@ -10,7 +10,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.transforms.shard_map import shard_map
 
-_MISSING: Any = object()
+_MISSING: object = object()
 
 
 @traceback_boundary
@@ -18,8 +18,8 @@ def smap(
     f: UserFunction | None = None,
     /,
     *,
-    in_axes: Any = _MISSING,
-    out_axes: Any,
+    in_axes: object = _MISSING,
+    out_axes: object,
     axis_name: str,
 ) -> Any:
     """Return a function that runs `f` on every device along `axis_name` with its shard of the
@@ -51,7 +51,7 @@ def smap(
     return decorate if f is None else decorate(f)
 
 
-def _specs_of_axes(axes: Any, name: str, word: str) -> Any:
+def _specs_of_axes(axes: object, name: str, word: str) -> Any:
     def spec(axis: Any) -> PartitionSpec:
         if axis is None:
             return PartitionSpec()

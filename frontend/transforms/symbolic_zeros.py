@@ -16,7 +16,7 @@ from shardir.frontend.transforms.custom_vjp import CustomVJPPrimal
 from shardir.frontend.transforms.differentiated_arguments import FLOAT0
 
 
-def custom_vjp_primal_tree_values(tree_of_primals: PyTree) -> Any:
+def custom_vjp_primal_tree_values(tree_of_primals: PyTree) -> PyTree:
     """Return the arguments of a forward rule with `symbolic_zeros` as plain values.
 
     Raises `ArgumentError` if a leaf is not a `CustomVJPPrimal`.
@@ -35,12 +35,12 @@ def custom_vjp_primal_tree_values(tree_of_primals: PyTree) -> Any:
     return tree.map(value, tree_of_primals, is_leaf=lambda x: isinstance(x, CustomVJPPrimal))
 
 
-def zero_from_primal(val: PyTree, symbolic_zeros: bool = False) -> Any:
+def zero_from_primal(val: PyTree, symbolic_zeros: bool = False) -> PyTree:
     """Return a zero tangent for each leaf of `val`: a `SymbolicZero` with `symbolic_zeros`, else an
     array. Tangents of integers have the empty type `float0`.
     """
 
-    def zero(leaf: Any) -> Any:
+    def zero(leaf: object) -> PyTree:
         found = symbolic_zero(abstract_of(leaf))
         if symbolic_zeros:
             return found

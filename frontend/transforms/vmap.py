@@ -60,7 +60,7 @@ def is_axis_entry(x: Any) -> bool:
     return x is None or is_axis_number(x)
 
 
-def check_axis_entries(axes: Any, word: str, unmapped: str) -> None:
+def check_axis_entries(axes: object, word: str, unmapped: str) -> None:
     """Raise `ArgumentError` for entries that are no axes; `unmapped` describes the meaning of
     `None`."""
     for entry in tree.leaves(axes, is_leaf=is_axis_entry):
@@ -76,8 +76,8 @@ def check_axis_entries(axes: Any, word: str, unmapped: str) -> None:
 @traceback_boundary
 def vmap(
     fun: UserFunction,
-    in_axes: Any = 0,
-    out_axes: Any = 0,
+    in_axes: object = 0,
+    out_axes: object = 0,
     axis_name: str | None = None,
     axis_size: int | None = None,
     spmd_axis_name: AxisNames = None,
@@ -133,7 +133,7 @@ def vmap(
 
     @traceback_boundary
     @wraps(fun)
-    def call_batched(*args: PyTree, **options: PyTree) -> Any:
+    def call_batched(*args: PyTree, **options: PyTree) -> PyTree:
         leaves, structure = tree.flatten((args, options))
         labels = [
             *(
@@ -149,7 +149,7 @@ def vmap(
         chosen = [i for i, axis in enumerate(axes) if axis is not None]
         batch.resolve_axes([(labels[i], leaves[i], axes[i]) for i in chosen])
 
-        def run(slices: Sequence[Tracer]) -> Any:
+        def run(slices: Sequence[Tracer]) -> PyTree:
             filled = list(leaves)
             for i, one in zip(chosen, slices, strict=True):
                 filled[i] = one
@@ -159,7 +159,7 @@ def vmap(
         wanted = [leaves[i] for i in chosen]
         names = [labels[i] for i in chosen]
 
-        def call_batched(*tracers: Tracer) -> Any:
+        def call_batched(*tracers: Tracer) -> PyTree:
             return batch.trace_batch(run, tracers, names)
 
         if current_trace() is not None:
@@ -170,7 +170,7 @@ def vmap(
 
 
 def _leaf_axes(
-    in_axes: Any, args: Sequence[PyTree], options: PyTree, name: str
+    in_axes: object, args: Sequence[PyTree], options: PyTree, name: str
 ) -> list[int | None]:
     """Return the mapped axis of each leaf."""
     if isinstance(in_axes, tuple) and len(in_axes) != len(args):
@@ -196,15 +196,15 @@ class _VmapCall:
     axis_name: str | None
     size: int | None
     spmd_axis_name: AxisNames
-    out_axes: Any
-    unmapped: Sequence[Any] = ()
+    out_axes: object
+    unmapped: Sequence[object] = ()
     """The arguments that all slices share."""
     axes: tuple[int, ...] = ()
     sharding: NamedSharding | None = None
     """The type of an argument whose mapped dimension Explicit axes shard, with that dimension
     first."""
 
-    def resolve_axes(self, chosen: Sequence[tuple[str, Any, int | None]]) -> None:
+    def resolve_axes(self, chosen: Sequence[tuple[str, object, int | None]]) -> None:
         """Determine the size of the batch and the nonnegative axis of each mapped leaf."""
         axes, sizes = [], []
         for label, leaf, axis in chosen:
@@ -247,8 +247,8 @@ class _VmapCall:
         self.size, self.axes = sizes[0][0], tuple(axes)
 
     def trace_batch(
-        self, run: Callable[[Sequence[Tracer]], Any], tracers: Sequence[Tracer], names: list[str]
-    ) -> Any:
+        self, run: Callable[[Sequence[Tracer]], PyTree], tracers: Sequence[Tracer], names: list[str]
+    ) -> PyTree:
         """Trace the batched function and return its results, in the current trace."""
         size = self.size
         assert size is not None

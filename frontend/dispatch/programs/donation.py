@@ -32,7 +32,7 @@ def reusable_parameters(
     return tuple(chosen)
 
 
-def is_consumed(leaf: Any, devices: tuple[Device, ...]) -> bool:
+def is_consumed(leaf: object, devices: tuple[Device, ...]) -> bool:
     """Return whether a program on these devices uses the memory of a donated argument itself.
 
     An argument that is moved, sharded or converted is copied, and the copy is consumed instead.

@@ -36,7 +36,7 @@ class _WatchedValues(Environment):
         super().__setitem__(value, array)
 
 
-def read_arguments(leaves: Sequence[Any], function: Function) -> list[Elements]:
+def read_arguments(leaves: Sequence[object], function: Function) -> list[Elements]:
     """Return copies of the arguments of a program, because it may reuse their memory."""
     return [
         np.array(leaf.read() if isinstance(leaf, Array) else leaf, param.type.numpy)

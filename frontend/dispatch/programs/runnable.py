@@ -266,7 +266,7 @@ class Runnable:
             for (signature, sharding), parts in zip(self._result_signatures, outs, strict=True)
         ]
 
-    def _run_with_nan_check(self, leaves: list[Any]) -> list[Array]:
+    def _run_with_nan_check(self, leaves: list[object]) -> list[Array]:
         """Run, and raise `NanError` if a result has NaN."""
         # Imported late for start-up time: this module imports the interpreter.
         from shardir.frontend.dispatch.programs.nan_check import check_results, read_arguments
@@ -279,7 +279,7 @@ class Runnable:
         return results
 
     @locate_errors
-    def _check_inputs(self, inputs: ReplicatedInputs, leaves: list[Any]) -> InputCheck | None:
+    def _check_inputs(self, inputs: ReplicatedInputs, leaves: list[object]) -> InputCheck | None:
         """Return the comparison of inputs for this call; before the first call it includes all
         inputs."""
         self._shard_executable.begin()
@@ -288,7 +288,7 @@ class Runnable:
             self._inputs = None
         return check
 
-    def _local_elements(self, leaf: Any, i: int) -> Buffer:
+    def _local_elements(self, leaf: object, i: int) -> Buffer:
         """Return the elements of a replicated argument in this process."""
         return leaf.to_numpy_view() if type(leaf) is Array else self._argument_elements(leaf, i)
 
@@ -338,7 +338,7 @@ class Runnable:
     def _executable(self) -> Executable | UnshardedExecutable:
         return self._shard_executable if self._whole_executable is None else self._whole_executable
 
-    def _run_whole(self, program: UnshardedExecutable, leaves: Sequence[Any]) -> list[Array]:
+    def _run_whole(self, program: UnshardedExecutable, leaves: Sequence[object]) -> list[Array]:
         """Run a program that takes unsharded arrays."""
         foreign: list[Storage] = []
         # Inlined for arrays that need no conversion, because there may be hundreds.
@@ -359,7 +359,7 @@ class Runnable:
             for (signature, sharding), out in zip(self._result_signatures, outs, strict=True)
         ]
 
-    def _run_on_devices(self, program: DeviceExecutable, leaves: Sequence[Any]) -> list[Array]:
+    def _run_on_devices(self, program: DeviceExecutable, leaves: Sequence[object]) -> list[Array]:
         """Run a program on devices with separate memory, where its arguments stay."""
         args = []
         for i, leaf in enumerate(leaves):
@@ -377,7 +377,7 @@ class Runnable:
             for (signature, sharding), shards in zip(self._result_signatures, outs, strict=True)
         ]
 
-    def _argument_storage(self, leaf: Any, i: int, foreign: list[Storage]) -> Storage:
+    def _argument_storage(self, leaf: object, i: int, foreign: list[Storage]) -> Storage:
         """Return an argument in one allocation, and append it to `foreign` if the caller
         may write into it."""
         if type(leaf) is Array:
@@ -391,7 +391,7 @@ class Runnable:
         return made
 
     def _argument_shards(
-        self, leaf: Any, i: int, foreign: list[Buffer] | None = None
+        self, leaf: object, i: int, foreign: list[Buffer] | None = None
     ) -> Sequence[Buffer]:
         """Return the shard of each device of an argument."""
         if type(leaf) is Array:
@@ -404,7 +404,7 @@ class Runnable:
                 foreign.append(whole)
         return [whole] if self._is_single_device else split_into_shards(whole, self.params[i])
 
-    def _argument_elements(self, leaf: Any, i: int) -> Buffer:
+    def _argument_elements(self, leaf: object, i: int) -> Buffer:
         if not is_number(leaf):
             if (keys := jax_key_words(leaf)) is not None:
                 return keys

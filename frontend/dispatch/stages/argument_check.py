@@ -1,7 +1,6 @@
 """Checks of the arguments of a compiled program: their structure, types and shardings."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from shardir.frontend.arrays.signature import ArraySignature
 from shardir.frontend.dispatch.traced_calls import signature_of_leaf
@@ -16,7 +15,7 @@ from shardir.ir.types import TensorType
 
 def check_structure(
     name: str, expected: tree.PyTreeDef, args: tuple[PyTree, ...], options: dict[str, PyTree]
-) -> list[Any]:
+) -> list[PyTree]:
     """Return the leaves of a call's arguments; raises `ArgumentError` for another pytree
     structure."""
     leaves, structure = tree.flatten((args, options))
@@ -32,7 +31,7 @@ def check_structure(
 
 def check_arguments(
     name: str,
-    leaves: Sequence[Any],
+    leaves: Sequence[object],
     labels: Sequence[str],
     types: Sequence[TensorType],
     shardings: Sequence[Sharding | None],

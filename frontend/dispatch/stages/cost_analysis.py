@@ -7,6 +7,7 @@ from typing import Any
 from shardir.cost.communication import format_axes, list_collectives, sum_by, sum_collectives
 from shardir.cost.memory import MemoryEstimate, estimate_memory
 from shardir.cost.op_cost import cost_of_block
+from shardir.frontend.pytree_types import PyTree
 from shardir.ir.module import Module
 
 
@@ -58,7 +59,7 @@ def memory_analysis(
     )
 
 
-def cost_analysis(module: Module) -> dict[str, Any]:
+def cost_analysis(module: Module) -> dict[str, PyTree]:
     """Return the cost of one run of a per-device program on each device.
 
     `flops`: arithmetic operations; `bytes accessed`: operands and results of all operations; `bytes

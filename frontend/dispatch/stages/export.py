@@ -13,6 +13,7 @@ from typing import Any
 from shardir import ops
 from shardir.errors import ShardirError, count_noun
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.dispatch.eager import public
@@ -25,6 +26,7 @@ from shardir.frontend.shardings.devices import default_backend
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.trace import append_block, wrap_value
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.module import Block, Module, Op
 from shardir.ir.operation import Dense
 from shardir.stablehlo.printer import show
@@ -88,7 +90,7 @@ class Exported:
         )
         return made
 
-    def call(self, *args: PyTree, **options: PyTree) -> Any:
+    def call(self, *args: PyTree, **options: PyTree) -> PyTree:
         """Call the program; inside of a trace, it becomes a part of the traced program.
 
         The arguments must have the structure, the shapes and the element types with which it was
@@ -136,7 +138,7 @@ class Exported:
 
 
 @public(static=("text",), name="exported")
-def _call_program(text: str, *arrays: Any) -> Any:
+def _call_program(text: str, *arrays: ArrayLike) -> list[Tracer]:
     module = read(text)
     if module.meshes:
         raise ExportedProgramError(
@@ -151,7 +153,7 @@ def _call_program(text: str, *arrays: Any) -> Any:
 
 
 def export(
-    fun_jit: Any, *, platforms: Sequence[str] | None = None, disabled_checks: Sequence[Any] = ()
+    fun_jit: Any, *, platforms: Sequence[str] | None = None, disabled_checks: Sequence[object] = ()
 ) -> Callable[..., Exported]:
     """Return a function of arguments, arrays or `ShapeDtypeStruct`s, that returns the program.
 
@@ -207,10 +209,10 @@ def _with_captured_constants(module: Module, captured: Sequence[Array]) -> Modul
     return replace(module, functions=(main, *others))
 
 
-def _describe_structure(structure: tree.PyTreeDef) -> Any:
+def _describe_structure(structure: tree.PyTreeDef) -> object:
     """Return a structure in terms of JSON; leaves are numbers."""
 
-    def describe(x: Any) -> Any:
+    def describe(x: Any) -> object:
         if x is None or isinstance(x, int):
             return x
         if type(x) is dict and all(isinstance(key, str) for key in x):
@@ -227,8 +229,8 @@ def _describe_structure(structure: tree.PyTreeDef) -> Any:
     return describe(tree.unflatten(structure, range(structure.num_leaves)))
 
 
-def _read_structure(described: Any) -> tree.PyTreeDef:
-    def build(x: Any) -> Any:
+def _read_structure(described: object) -> tree.PyTreeDef:
+    def build(x: Any) -> object:
         if not isinstance(x, list):
             return x
         kind, parts = x

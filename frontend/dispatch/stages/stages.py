@@ -377,7 +377,7 @@ class Lowered:
         runnable = Runnable(self._plan, self._traced.results, self._traced.captured)
         return runnable, self.out_tree
 
-    def _global_arrays(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> list[Any]:
+    def _global_arrays(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> list[PyTree]:
         """Return the global NumPy arrays of a call's arguments, with any placement."""
         leaves = check_structure(self.module.main.name, self.in_tree, args, options)
         return [
@@ -387,7 +387,7 @@ class Lowered:
             for leaf, label in zip(leaves, self._labels, strict=False)
         ]
 
-    def check_arguments(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> list[Any]:
+    def check_arguments(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> list[PyTree]:
         """Return the arrays of a call; raises `ArgumentError` for other types, shardings or
         structures."""
         leaves = check_structure(self.module.main.name, self.in_tree, args, options)
@@ -483,7 +483,7 @@ class Compiled:
             found.save(path)
         return found
 
-    def cost_analysis(self) -> dict[str, Any]:
+    def cost_analysis(self) -> dict[str, PyTree]:
         """Return the cost of one run on each device.
 
         The keys are `flops`, `bytes accessed`, `bytes sent`, and for the last one `bytes sent by
@@ -537,7 +537,7 @@ class Compiled:
         return self._lowered.out_tree
 
     @property
-    def out_info(self) -> Any:
+    def out_info(self) -> PyTree:
         """The pytree of results with a `ShapeDtypeStruct` and its sharding for each array."""
         kinds = tree.leaves(self._lowered.out_info)
         return tree.unflatten(
@@ -559,7 +559,7 @@ class Compiled:
         """The pytree of results with the sharding of each array."""
         return tree.unflatten(self.out_tree, self._program.results)
 
-    def __call__(self, *args: PyTree, **options: PyTree) -> Any:
+    def __call__(self, *args: PyTree, **options: PyTree) -> PyTree:
         """Call the function; arguments must have the types and shardings for which it was compiled.
 
         Arguments that `jit` was to donate are deleted.
