@@ -69,7 +69,7 @@ def elementwise_function(name: str, description: str) -> UserFunction:
     elementwise, ...".
     """
 
-    def function(*xs: object) -> Any:
+    def function(*xs: object) -> Tracer:
         tracers = _align_one_dtype(name, *xs) if len(xs) > 1 else (as_tracer(*xs),)
         return emit(name, *tracers, weak=all(tracer.weak_type for tracer in tracers))
 

@@ -67,7 +67,7 @@ class GatherScatterMode(Enum):
     """Rely on the caller: every window is inside of the bounds."""
 
     @staticmethod
-    def from_any(mode: Any) -> "GatherScatterMode":
+    def from_any(mode: object) -> "GatherScatterMode":
         """Return the mode that a string or `None` denotes."""
         if isinstance(mode, GatherScatterMode):
             return mode
@@ -126,7 +126,7 @@ def gather(
     *,
     unique_indices: bool = False,
     indices_are_sorted: bool = False,
-    mode: Any = None,
+    mode: object = None,
     fill_value: ArrayLike | None = None,
 ) -> Tracer:
     """Return windows of `slice_sizes` that start at index vectors (the last dimension of the
@@ -185,7 +185,7 @@ def _define_scatter(name: str, op: str, meaning: str) -> UserFunction:
         *,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
-        mode: Any = None,
+        mode: str | None = None,
     ) -> Tracer:
         x = as_tracer(operand)
         indices = widen_indices(as_tracer(scatter_indices), max(x.shape, default=0))

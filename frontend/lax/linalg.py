@@ -201,9 +201,9 @@ def householder_product(a: ArrayLike, taus: object) -> Tracer:
 
 @public(static=("symmetrize_output",))
 def symmetric_product(
-    a_matrix: object, c_matrix: object, *, alpha: Any = 1.0, beta: object = 0.0,
+    a_matrix: object, c_matrix: object, *, alpha: object = 1.0, beta: object = 0.0,
     symmetrize_output: bool = False,
-) -> Any:  # fmt: skip
+) -> Tracer:  # fmt: skip
     """Return alpha a a^T + beta c for symmetric `c`."""
     a, c = as_tracer(a_matrix), as_tracer(c_matrix)
     del symmetrize_output  # The complete matrix is computed in any case.

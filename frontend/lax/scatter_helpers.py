@@ -28,7 +28,7 @@ def scatter_sub(
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | None = None,
 ) -> Any:
     """Return a copy of `operand` with windows of updates subtracted at index vectors.
 
@@ -59,7 +59,7 @@ def scatter_apply(
     update_shape: Sequence[int] = (),
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | None = None,
 ) -> PyTree:
     """Return a copy of `operand` with `func` applied to the windows at index vectors.
 

@@ -61,11 +61,11 @@ class NamespaceInfo:
         """Return all devices."""
         return list(devices())
 
-    def default_dtypes(self, *, device: Any = None) -> dict[str, NumpyDType]:
+    def default_dtypes(self, *, device: object = None) -> dict[str, NumpyDType]:
         """Return the element types of new arrays by kind; they are equal on all devices."""
         return {kind: NUMPY_DTYPES[canonical_dtype(name)] for kind, name in _DEFAULT_DTYPES.items()}
 
-    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, NumpyDType]:
+    def dtypes(self, *, device: object = None, kind: object = None) -> dict[str, NumpyDType]:
         """Return the enabled element types of the standard by name; those of a kind, or all."""
         known = [
             dtype

@@ -229,7 +229,7 @@ def iinfo(dtype: DTypeLike | ArrayLike) -> Any:
         raise ArgumentError(
             with_location(f"iinfo takes integer types, got {kind}; use finfo for floats")
         )
-    info: Any = ml_dtypes.iinfo if kind.name in EXTENSION_DTYPES else np.iinfo
+    info = ml_dtypes.iinfo if kind.name in EXTENSION_DTYPES else np.iinfo
     return info(kind)
 
 
@@ -248,12 +248,12 @@ def result_type(*operands: PyTree) -> DType:
     return user_dtype(name)
 
 
-def promote_types(type1: Any, type2: Any) -> DType:
+def promote_types(type1: object, type2: object) -> DType:
     """Return the element type to which two element types promote."""
     return result_type(type1, type2)
 
 
-def _dtype_and_weak_type(x: Any) -> tuple[str, bool]:
+def _dtype_and_weak_type(x: object) -> tuple[str, bool]:
     if isinstance(x, (list, tuple)):
         if not x:
             return dtype_of(float), False
@@ -268,7 +268,7 @@ def _dtype_and_weak_type(x: Any) -> tuple[str, bool]:
 CASTING_RULES = ("no", "equiv", "safe", "same_kind", "unsafe")
 
 
-def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+def can_cast(from_: object, to: Any, casting: Any = "safe") -> bool:
     """Return whether NumPy's rule `casting` permits a conversion between the element types."""
     if not is_one_of(casting, CASTING_RULES):
         described = ", ".join(map(repr, CASTING_RULES))
@@ -278,7 +278,7 @@ def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
     return bool(np.can_cast(_numpy_dtype(from_), _numpy_dtype(to), casting))
 
 
-def issubdtype(arg1: Any, arg2: Any) -> bool:
+def issubdtype(arg1: object, arg2: object) -> bool:
     """Return whether an element type equals another one, or belongs to a family such as
     `floating`.
     """
@@ -324,7 +324,7 @@ _ISDTYPE_KINDS = {
 }
 
 
-def isdtype(dtype: DTypeLike, kind: Any) -> bool:
+def isdtype(dtype: DTypeLike, kind: object) -> bool:
     """Return whether an element type is of a kind such as `"real floating"`, or of one of
     several.
     """

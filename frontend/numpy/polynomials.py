@@ -212,7 +212,7 @@ MAX_INTEGRATION_ORDER = 1 << 10
 
 
 @public(static=("m",))
-def polyint(p: ArrayLike, m: int = 1, k: Any = None) -> Tracer:
+def polyint(p: ArrayLike, m: int = 1, k: object = None) -> Tracer:
     """Return the `m`-th integral of a polynomial, with the integration constants `k` (0 by
     default).
     """

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.dispatch.eager import public
@@ -62,7 +61,7 @@ def vectorize(
         )
     inner = None if signature is None else _parse_signature(signature)
 
-    def function(*args: PyTree) -> Any:
+    def function(*args: PyTree) -> PyTree:
         fixed = {i: x for i, x in enumerate(args) if i in excluded}
         rest = [x for i, x in enumerate(args) if i not in fixed]
         if inner is not None:

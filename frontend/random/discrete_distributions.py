@@ -145,7 +145,7 @@ def geometric(
 @public(static=("shape", "dtype"))
 def binomial(
     key: ArrayLike,
-    n: Any,
+    n: object,
     p: ArrayLike,
     shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
@@ -269,7 +269,7 @@ def _sample_binomial_by_rejection(key: Tracer, total: Tracer, q: Tracer, shape: 
     return while_loop(lambda state: basic_reductions.any(~state[1]), step, start)[0]
 
 
-def _stirling_correction(k: Any) -> Tracer:
+def _stirling_correction(k: Tracer) -> Tracer:
     """Return the difference between log(k!) and Stirling's formula."""
     first = [
         0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509,

@@ -159,7 +159,7 @@ MAX_EXACT_INVERSE_HILBERT_ROWS = 14
 """The maximum number of rows of the exact inverse Hilbert matrix in 64-bit integers."""
 
 
-def _check_rows(name: str, n: Any, least: int = 0, most: int = MAX_ROWS) -> int:
+def _check_rows(name: str, n: object, least: int = 0, most: int = MAX_ROWS) -> int:
     return check_integer(f"the number of rows of {name}", n, least, most)
 
 

@@ -326,7 +326,7 @@ def _own_part(x: Tracer, dim: int, count: int, members: IrregularGroups) -> Trac
 def all_to_all(
     x: PyTree, axis_name: AxisName, split_axis: int, concat_axis: int, *,
     axis_index_groups: Groups = None, tiled: bool = False,
-) -> Any:  # fmt: skip
+) -> PyTree:  # fmt: skip
     """Send part i of `x` along `split_axis` to position i, which stacks the received parts.
 
     They are stacked along a new dimension `concat_axis`, and `split_axis` is removed; if `tiled`,

@@ -46,7 +46,7 @@ from shardir.ir.types import INTEGERS, NUMPY_DTYPES
 
 @public(static=("f", "length", "reverse", "unroll"), cached=False)
 def scan(
-    f: Callable[[Any, Any], tuple[Any, Any]],
+    f: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
     init: PyTree,
     xs: PyTree = None,
     length: int | None = None,

@@ -18,9 +18,9 @@ from shardir.frontend.source_locations import with_location
 
 
 def conv_general_dilated_patches(
-    lhs: ArrayLike, filter_shape: Any, window_strides: object, padding: object,
-    lhs_dilation: object = None, rhs_dilation: object = None, dimension_numbers: Any = None,
-    precision: Any = None,
+    lhs: ArrayLike, filter_shape: object, window_strides: object, padding: object,
+    lhs_dilation: object = None, rhs_dilation: object = None, dimension_numbers: object = None,
+    precision: object = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Any:  # fmt: skip
     """Return the elements that each window of a convolution covers, in the feature dimension.
@@ -54,7 +54,7 @@ def conv_general_dilated_patches(
 
 
 def conv_general_dilated_local(
-    lhs: ArrayLike, rhs: Any, window_strides: object, padding: Any, filter_shape: Any,
+    lhs: ArrayLike, rhs: Any, window_strides: object, padding: object, filter_shape: Any,
     lhs_dilation: object = None, rhs_dilation: object = None, dimension_numbers: Any = None,
     precision: Any = None,
 ) -> Any:  # fmt: skip

@@ -117,7 +117,7 @@ def reduce_xor(operand: ArrayLike, axes: AxisLike) -> Any:
 def reduce_window(
     operand: ArrayLike,
     init_value: ArrayLike,
-    computation: Callable[[Any, Any], Any],
+    computation: Callable[[PyTree, PyTree], PyTree],
     window_dimensions: object,
     window_strides: object,
     padding: Any,

@@ -1,7 +1,6 @@
 """Identity, diagonal and triangular matrices."""
 
 from operator import index
-from typing import Any
 
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.device_transfer import device_put
@@ -22,7 +21,12 @@ from shardir.frontend.tracing.tracer import Tracer
 
 
 def eye(
-    N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None, *, device: Any = None
+    N: int,
+    M: int | None = None,
+    k: int = 0,
+    dtype: DTypeLike | None = None,
+    *,
+    device: object = None,
 ) -> Tracer:
     """Return a matrix of N rows and M (or N) columns with ones on diagonal `k`, zeros elsewhere."""
     result = _eye(N, M, k, dtype)

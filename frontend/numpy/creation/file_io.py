@@ -65,7 +65,7 @@ fromiter = _define_reader("fromiter", "an iterable")
 fromstring = _define_reader("fromstring", "a text")
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
+def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -> Array:
     """Return an array of the elements of another library's array, which supports DLPack.
 
     Memory that the library marks as read-only is shared, other memory is copied. `copy=True` always

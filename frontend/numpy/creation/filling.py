@@ -67,7 +67,7 @@ def empty(
     shape: ShapeLike,
     dtype: DTypeLike | None = None,
     *,
-    device: Any = None,
+    device: object = None,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return an array of `shape` filled with zeros; uninitialized arrays do not exist.
@@ -194,7 +194,7 @@ def full_like(
     dtype: DTypeLike | None = None,
     shape: ShapeLike | None = None,
     *,
-    device: Any = None,
+    device: object = None,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return `fill_value`, broadcast, with the shape and element type of `a`, unless others are

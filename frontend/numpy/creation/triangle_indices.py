@@ -64,7 +64,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
 
 
 def _triangle_indices(
-    name: str, n: Any, k: Any, m: ArrayLike | None, below: bool
+    name: str, n: int, k: int, m: ArrayLike | None, below: bool
 ) -> tuple[Any, Any]:
     """Return the row and column indices up to diagonal `k` if `below`, else from it on."""
     height = _check_size(n, f"n of {name}")
@@ -104,7 +104,7 @@ def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Any, ...]:
     return _triangle_indices("triu_indices_from", *_matrix_size("triu_indices_from", arr, k), False)
 
 
-def _matrix_size(name: str, arr: ArrayLike, k: Any) -> tuple[int, Any, int]:
+def _matrix_size(name: str, arr: ArrayLike, k: int) -> tuple[int, Any, int]:
     """Return the number of rows of a matrix, the diagonal, and the number of columns."""
     shape = abstract_of(arr, f"argument arr of {name}").type.shape
     if len(shape) < 2:

@@ -4,8 +4,6 @@ float; tests of elements (`isnan`, `isfinite`, `isreal`).
 Integers are finite; functions that return floats convert integers to floats.
 """
 
-from typing import Any
-
 import numpy as np
 
 from shardir.errors import OperationTypeError
@@ -55,7 +53,7 @@ def isnan(x: ArrayLike, /) -> Tracer:
 
 
 @public()
-def isfinite(x: Any, /) -> Tracer:
+def isfinite(x: object, /) -> Tracer:
     """Return whether each element is neither infinite nor NaN, as bools."""
     x = as_tracer(x)
     return (

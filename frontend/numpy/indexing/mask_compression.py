@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Mask = Array | npt.NDArray[np.bool_]
 
 
-def is_plain_mask(mask: Any) -> bool:
+def is_plain_mask(mask: object) -> bool:
     """Return whether an object is a concrete boolean array without a sharding."""
     if type(mask) is Array:
         return mask.type.dtype == "bool" and mask.signature.sharding is None

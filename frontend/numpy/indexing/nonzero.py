@@ -101,7 +101,7 @@ def concrete_nonzero(a: Any, label: str = "argument a of nonzero") -> tuple[Nump
     return (flat_indices, *found[::-1])
 
 
-def as_default_index_array(numbers: NumpyArray) -> Any:
+def as_default_index_array(numbers: NumpyArray) -> Array:
     """Convert concrete indices, which have no other reference, to the default integer type."""
     default = canonical_dtype("i64")
     storage = Storage.of(numbers.astype(NUMPY_DTYPES[default], copy=False))
@@ -178,7 +178,7 @@ def ix_(*args: PyTree) -> tuple[PyTree, ...]:
 
 
 @public(name="ix_")
-def _open_mesh(*vectors: Any) -> tuple[Any, ...]:
+def _open_mesh(*vectors: object) -> tuple[Any, ...]:
     """Reshape each vector to extend along a dimension of its own."""
     rank, tracers = len(vectors), map(as_tracer, vectors)
     return tuple(
@@ -335,7 +335,7 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: Any, *, inplace: bool = False) 
 
 
 @public(name="place")
-def _emit_place(arr: ArrayLike, mask: ArrayLike, vals: Any) -> Tracer:
+def _emit_place(arr: ArrayLike, mask: ArrayLike, vals: object) -> Tracer:
     x, flags = as_tracer(arr), as_bool(mask)
     new = convert_lossless(x, vals)
     if flags.size != x.size or not new.size:

@@ -239,7 +239,7 @@ def _constant_starts(
     """Return the window starts, broadcastable to the batch, for dimensions that do not start
     at 0.
     """
-    known: dict[int, Any] = {}
+    known: dict[int, object] = {}
     positions = {d: _dim_position(subscript, i) for i, d in enumerate(subscript.kept_dims)}
     for d, span in enumerate(subscript.spans):
         if span is None:

@@ -69,7 +69,7 @@ def mask_elements(x: Tracer, where: ArrayLike | None, otherwise: complex) -> Tra
 
 def _accumulate(
     name: str, op: str, combine: str, neutral: int, a: ArrayLike, axis: AxisLike,
-    dtype: DTypeLike | None, out: Any, keepdims: bool, initial: ArrayLike | None,
+    dtype: DTypeLike | None, out: object, keepdims: bool, initial: ArrayLike | None,
     where: ArrayLike | None, promote: bool,
 ) -> Tracer:  # fmt: skip
     check_no_out(name, out)
@@ -125,7 +125,7 @@ def prod(
 
 
 def _emit_extreme(
-    name: str, a: ArrayLike, axis: AxisLike, out: Any, keepdims: bool, initial: Any, where: Any
+    name: str, a: ArrayLike, axis: AxisLike, out: object, keepdims: bool, initial: Any, where: Any
 ) -> Tracer:
     check_no_out(name, out)
     x = as_tracer(a)
@@ -253,7 +253,7 @@ def mean_over_dims(
 
 
 def count_reduced_elements(
-    x: Tracer, summed: Tracer, dims: tuple[int, ...], keepdims: bool, where: Any
+    x: Tracer, summed: Tracer, dims: tuple[int, ...], keepdims: bool, where: ArrayLike | None
 ) -> Tracer:
     """Return the number of elements of `x` that contribute to each element of `summed`."""
     if where is None:
@@ -267,7 +267,7 @@ def reduction_size(x: Tracer, dims: tuple[int, ...]) -> int:
     return int(np.prod([x.shape[d] for d in dims], dtype=np.int64))
 
 
-def _emit_arg_extreme(op: str, a: ArrayLike, axis: AxisLike, keepdims: Any) -> Tracer:
+def _emit_arg_extreme(op: str, a: ArrayLike, axis: AxisLike, keepdims: object) -> Tracer:
     x = as_tracer(a)
     line = reshape(x, (x.value.type.size,)) if axis is None else x
     dim = 0 if axis is None else canonicalize_axis(axis, x.ndim)
@@ -279,7 +279,9 @@ def _emit_arg_extreme(op: str, a: ArrayLike, axis: AxisLike, keepdims: Any) -> T
 
 
 @public(static=("axis", "out", "keepdims"))
-def argmax(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: Any = None) -> Tracer:
+def argmax(
+    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: object = None
+) -> Tracer:
     """Return the index of the largest element along `axis`, in the default integer type.
 
     The first of equal elements, or the first NaN, is returned. Without `axis`, the index is into
@@ -290,7 +292,9 @@ def argmax(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: Any 
 
 
 @public(static=("axis", "out", "keepdims"))
-def argmin(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: Any = None) -> Tracer:
+def argmin(
+    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: object = None
+) -> Tracer:
     """Return the index of the smallest element along `axis`, in the default integer type.
 
     The first of equal elements, or the first NaN, is returned. Without `axis`, the index is into

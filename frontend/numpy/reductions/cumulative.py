@@ -190,7 +190,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: int
 
 
 @public(static=("axis", "edge_order"))
-def gradient(f: Any, *varargs: Any, axis: AxisLike = None, edge_order: int = 1) -> Any:
+def gradient(f: Any, *varargs: object, axis: AxisLike = None, edge_order: int = 1) -> Any:
     """Return the gradient along each axis: central differences, one-sided ones at the ends.
 
     `varargs` are the distances, or the coordinates: one for all axes or one per axis.

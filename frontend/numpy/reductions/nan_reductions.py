@@ -125,7 +125,7 @@ def nanmin(
 
 def _nan_extreme(
     name: str, extreme: UserFunction, neutral: Callable[[Tracer], PyTree], a: ArrayLike,
-    axis: AxisLike, out: Any, keepdims: bool, initial: object, where: Any,
+    axis: AxisLike, out: object, keepdims: bool, initial: object, where: object,
 ) -> Tracer:  # fmt: skip
     check_no_out(name, out)
     x, numbers = _mask_nan(a, where)
@@ -144,7 +144,7 @@ def _nan_extreme(
 
 @public(static=("axis", "out", "keepdims"))
 def nanargmax(
-    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: Any = None
+    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: object = None
 ) -> Tracer:
     """Return the index of the largest element that is not NaN; -1 if there is none."""
     return _nan_arg_extreme("nanargmax", argmax, lowest_of_dtype, a, axis, out, keepdims)
@@ -152,7 +152,7 @@ def nanargmax(
 
 @public(static=("axis", "out", "keepdims"))
 def nanargmin(
-    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: Any = None
+    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: object = None
 ) -> Tracer:
     """Return the index of the smallest element that is not NaN; -1 if there is none."""
     return _nan_arg_extreme("nanargmin", argmin, highest_of_dtype, a, axis, out, keepdims)
@@ -160,7 +160,7 @@ def nanargmin(
 
 def _nan_arg_extreme(
     name: str, arg_extreme: UserFunction, neutral: Callable[[Tracer], PyTree], a: ArrayLike,
-    axis: AxisLike, out: Any, keepdims: Any,
+    axis: AxisLike, out: object, keepdims: object,
 ) -> Tracer:  # fmt: skip
     check_no_out(name, out)
     x, numbers = _mask_nan(a, None)

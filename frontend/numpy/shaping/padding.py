@@ -128,7 +128,7 @@ def _is_sequence(values: ArrayLike) -> bool:
     return isinstance(values, (list, tuple)) or getattr(values, "shape", ()) != ()
 
 
-def _as_pair(items: Sequence[Any]) -> SidePair:
+def _as_pair(items: Sequence[object]) -> SidePair:
     if len(items) not in (1, 2):
         raise ValueError
     return items[0], items[-1]

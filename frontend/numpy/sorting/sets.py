@@ -89,7 +89,7 @@ def intersect1d(
 
 
 @public(static=("size",), name="intersect1d")
-def _intersection(ar1: ArrayLike, ar2: ArrayLike, fill_value: Any, size: int) -> list[Tracer]:
+def _intersection(ar1: ArrayLike, ar2: ArrayLike, fill_value: object, size: int) -> list[Tracer]:
 
     first, second = (reshaping.ravel(x) for x in promote(*as_operands(ar1, ar2)))
     width = first.shape[0]
@@ -203,7 +203,7 @@ def isin(
     assume_unique: bool = False,
     invert: bool = False,
     *,
-    method: Any = None,
+    method: object = None,
 ) -> Tracer:
     """Return whether each element is in `test_elements` (or, with `invert`, is not).
 

@@ -184,7 +184,7 @@ def _is_first_of_run(sorted_values: Tracer, equal_nan: bool) -> Tracer:
 @public(static=("flags", "axis", "equal_nan", "size"))
 def _unique(
     ar: object,
-    fill_value: Any,
+    fill_value: object,
     flags: tuple[bool, bool, bool],
     axis: int | None,
     equal_nan: bool,

@@ -134,7 +134,7 @@ def require_real(name: str, *xs: object) -> tuple[Tracer, ...]:
     return operands
 
 
-def check_no_out(name: str, out: Any) -> None:
+def check_no_out(name: str, out: object) -> None:
     """Raise `ArgumentError` if `out` is given: arrays are immutable."""
     if out is not None:
         raise ArgumentError(with_location(f"{name} takes no out=; arrays are immutable"))

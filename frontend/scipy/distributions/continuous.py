@@ -21,7 +21,7 @@ SQUARE_DOMINATES_FROM = 1e9
 """The argument from which on 1 + x^2 rounds to x^2 in f64."""
 
 
-def _minus_inf_outside(outside: Any, value: Any) -> Tracer:
+def _minus_inf_outside(outside: Any, value: object) -> Tracer:
     """Return -inf where `outside` is true; NaN is not outside."""
     return selection.where(outside, -dtypes.inf, value)
 

@@ -33,7 +33,7 @@ def _minus_inf_outside_support(x: ArrayLike, good: Any, value: Any) -> Tracer:
 
 
 @public(name="bernoulli.logpmf")
-def _bernoulli_logpmf(k: Any, p: ArrayLike, loc: ArrayLike = 0) -> Tracer:
+def _bernoulli_logpmf(k: object, p: ArrayLike, loc: ArrayLike = 0) -> Tracer:
     """Return log(p) at 1 and log(1 - p) at 0."""
     k, p, loc = promote_args_inexact(k, p, loc)
     x = k - loc
@@ -42,7 +42,7 @@ def _bernoulli_logpmf(k: Any, p: ArrayLike, loc: ArrayLike = 0) -> Tracer:
 
 
 @public(name="bernoulli.cdf")
-def _bernoulli_cdf(k: Any, p: ArrayLike) -> Tracer:
+def _bernoulli_cdf(k: object, p: ArrayLike) -> Tracer:
     """Return 0 below 0, 1 - p below 1, and 1 from there on."""
     k, p = promote_args_inexact(k, p)
     result = selection.where(k < 0, 0.0, selection.where(k < 1, 1 - p, 1.0))
@@ -62,7 +62,7 @@ def _bernoulli_ppf(q: ArrayLike, p: ArrayLike) -> Tracer:
 
 
 @public(name="poisson.logpmf")
-def _poisson_logpmf(k: Any, mu: object, loc: ArrayLike = 0) -> Tracer:
+def _poisson_logpmf(k: object, mu: object, loc: ArrayLike = 0) -> Tracer:
     """Return k log(mu) - log(k!) - mu for integers k >= 0."""
     k, mu, loc = promote_args_inexact(k, mu, loc)
     x = k - loc
@@ -75,7 +75,7 @@ def _poisson_logpmf(k: Any, mu: object, loc: ArrayLike = 0) -> Tracer:
 
 
 @public(name="poisson.cdf")
-def _poisson_cdf(k: Any, mu: object, loc: ArrayLike = 0) -> Tracer:
+def _poisson_cdf(k: object, mu: object, loc: ArrayLike = 0) -> Tracer:
     """Return the probability of at most k."""
     k, mu, loc = promote_args_inexact(k, mu, loc)
     x = rounding.floor(k - loc) + 1
@@ -85,7 +85,7 @@ def _poisson_cdf(k: Any, mu: object, loc: ArrayLike = 0) -> Tracer:
 
 
 @public(name="geom.logpmf")
-def _geom_logpmf(k: Any, p: ArrayLike, loc: ArrayLike = 0) -> Tracer:
+def _geom_logpmf(k: object, p: ArrayLike, loc: ArrayLike = 0) -> Tracer:
     """Return log(p) + (k - 1) log(1 - p) for integers k >= 1."""
     k, p, loc = promote_args_inexact(k, p, loc)
     x = k - loc

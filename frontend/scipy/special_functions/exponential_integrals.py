@@ -29,7 +29,7 @@ SERIES_TERMS, FRACTION_TERMS = 20, 90
 EI_SERIES_TERMS, EI_ASYMPTOTIC_TERMS, EI_SERIES_END = 140, 38, 40.0
 
 
-def continued_fraction_of_e(n: Any, x: Any, terms: int) -> Any:
+def continued_fraction_of_e(n: Any, x: object, terms: int) -> Any:
     """Return exp(x) E_n(x) by its continued fraction, evaluated from the last term."""
 
     def step(number: Tracer, total: object) -> Any:

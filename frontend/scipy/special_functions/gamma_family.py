@@ -88,7 +88,7 @@ def gamma(x: ArrayLike) -> Any:
 
 
 @custom_jvp
-def _factorial(n: Any) -> Tracer:
+def _factorial(n: Tracer) -> Tracer:
     return compute_in_double(factorial_of_double)(n)
 
 
@@ -100,7 +100,7 @@ def _factorial_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
 
 
 @public(static=("exact",))
-def factorial(n: Any, exact: bool = False) -> Any:
+def factorial(n: object, exact: bool = False) -> Any:
     """Return gamma(n + 1), 0 for negative n, elementwise; `exact` has no effect."""
     return _factorial(*promote_args_inexact(*require_real("factorial", n)))
 

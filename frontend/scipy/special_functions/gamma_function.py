@@ -44,7 +44,7 @@ OVERFLOW_ARGUMENT = 1000.0
 FACTORIALS = tuple(float(factorial(n)) for n in range(171))
 
 
-def is_even(x: Tracer) -> Any:
+def is_even(x: Tracer) -> Tracer:
     """Return whether an integral value is even; infinities are even."""
     half = 0.5 * x
     return half == rounding.floor(half)
@@ -88,7 +88,7 @@ def _table_lookup(x: ArrayLike) -> Tracer:
     return take.take(table, place.astype(np.int32), mode="promise_in_bounds")
 
 
-def _gamma_positive(x: Tracer, halved: Any) -> DoubleDouble:
+def _gamma_positive(x: Tracer, halved: object) -> DoubleDouble:
     """Return gamma of positive x as a product; the second factor is 1 unless the first is
     halved.
     """

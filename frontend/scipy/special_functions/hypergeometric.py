@@ -73,7 +73,7 @@ def _gamma_quotient(tops: tuple[Any, ...], bottoms: tuple[Any, ...]) -> Any:
     logarithm = sum(map(gammaln, tops[1:]), gammaln(tops[0])) - sum(
         map(gammaln, bottoms[1:]), gammaln(bottoms[0])
     )
-    sign: object = 1.0
+    sign: Any = 1.0
     for each in (*tops, *bottoms):
         sign = sign * gammasgn(each)
     has_pole = _is_nonpositive_integer(bottoms[0])

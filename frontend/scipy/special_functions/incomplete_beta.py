@@ -60,7 +60,7 @@ def _regularized_beta(a: Tracer, b: Tracer, x: Tracer, eps: float, least: int = 
     of_q, other_error = two_product(q, z)
     difference = (of_p - of_q) + ((product_error - other_error) + (p * rest[1] - q * z_lost))
 
-    def bottom(n: Any) -> Any:
+    def bottom(n: Tracer) -> Any:
         twice = p + 2 * n
         return (
             n
@@ -68,7 +68,7 @@ def _regularized_beta(a: Tracer, b: Tracer, x: Tracer, eps: float, least: int = 
             + (p + n) * (difference + 1 + n * (2 - z)) / (twice + 1)
         )
 
-    def term(n: Any) -> tuple[Any, Any]:
+    def term(n: Tracer) -> tuple[Tracer, Tracer]:
         below = p + 2 * n - 1
         top = (n * (p + n - 1) / below) * ((p + q + n - 1) / below) * (q - n)
         return top * z * z, bottom(n)

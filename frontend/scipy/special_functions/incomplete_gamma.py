@@ -67,7 +67,7 @@ def _lower_series(a: ArrayLike, x: Tracer, small: Tracer, eps: float) -> Any:
 def _upper_fraction(a: Tracer, x: Tracer, eps: float) -> Any:
     """Return the upper incomplete gamma function over x**a exp(-x) / gamma(a)."""
 
-    def term(n: Any) -> tuple[Any, Any]:
+    def term(n: Any) -> tuple[Tracer, Tracer]:
         return n * (a - n), x + 2 * n + 1 - a
 
     return 1 / continued_fraction(x + 1 - a, term, eps)

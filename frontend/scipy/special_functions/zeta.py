@@ -53,7 +53,7 @@ def zeta(x: ArrayLike, q: ArrayLike = 1.0) -> Tracer:
 
 
 @public()
-def polygamma(n: Any, x: ArrayLike) -> Tracer:
+def polygamma(n: object, x: ArrayLike) -> Tracer:
     """Return the n-th derivative of `digamma`, elementwise; there is no derivative in n."""
     return compute_in_double(_polygamma)(*promote_args_inexact(*require_real("polygamma", n, x)))
 
