@@ -21,7 +21,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     require_real,
 )
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import align, as_tracer, convert
+from shardir.frontend.tracing.operands import align, as_tracer, convert, operand_dtype
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import DTYPE_INFO, UNSIGNED_BY_BITS
 from shardir.ir.types import FLOATS, INEXACT, INTEGERS, UNSIGNED
@@ -249,11 +249,19 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     `x * x`, and keeps the element type of `x`. A negative exponent of integers gives 0 (or 1 and -1
     for those); a negative Python integer raises `OperationTypeError`.
     """
-    if type(y) is int and abs(y) <= MAX_UNROLLED_EXPONENT:
+    if type(y) is int and (abs(y) <= MAX_UNROLLED_EXPONENT or _exceeds_range(x, y)):
         return _integer_power(x, y)
     if type(y) is float and y == 0.5:
         return _sqrt_power(x)
     return _emit_power(x, y)
+
+
+def _exceeds_range(x: ArrayLike, exponent: int) -> bool:
+    """Return whether `x` has an integer type and the exponent is negative or not in its range."""
+    if not hasattr(x, "dtype"):
+        return False
+    dtype, _ = operand_dtype(x)
+    return dtype in INTEGERS and not 0 <= exponent <= DTYPE_INFO[dtype].max_integer
 
 
 @public(name="power")

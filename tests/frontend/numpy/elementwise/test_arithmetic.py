@@ -362,3 +362,12 @@ def test_integers_divided_by_a_constant(dtype: str, number: int) -> None:
 def test_nextafter_of_two_zeros_is_the_second(dtype: str) -> None:
     zeros = snp.array([-0.0, 0.0], dtype)
     assert np.signbit(np.asarray(snp.nextafter(zeros, zeros[::-1]))).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [("int4", 4), ("uint4", 4), ("int8", 8), ("uint8", 8)])
+@pytest.mark.parametrize("exponent", [100, 128, 200, 300, 1000])
+def test_exponents_may_exceed_the_type_of_integers(dtype: str, bits: int, exponent: int) -> None:
+    found = np.asarray(snp.array([7], dtype) ** exponent).astype(int)[0]
+    assert found % (1 << bits) == pow(7, exponent, 1 << bits)
+    with pytest.raises(OperationTypeError):
+        snp.array([7], dtype) ** -exponent
