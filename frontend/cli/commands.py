@@ -165,7 +165,9 @@ EXPLAIN_EXAMPLES = """Examples:
 
   shardir explain module_0012.jit_step.cpu_after_optimizations.txt
 
-  shardir explain after_optimizations.txt --program step.mlir"""
+  shardir explain after_optimizations.txt --program step.mlir
+
+  shardir explain xla_dump_folder"""
 
 
 def explain(

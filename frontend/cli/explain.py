@@ -2,16 +2,19 @@
 
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from shardir.display.axis_colors import terminal_text
 from shardir.frontend.cli import program_reports
-from shardir.frontend.cli.files import read_hlo
+from shardir.frontend.cli.files import read_hlo, read_text
 from shardir.frontend.cli.options import CommandError, ReportFormat, parse_rules
 from shardir.frontend.cli.targets import CommandTarget, load_target, parse_mesh
+from shardir.hlo.dump_folder import find_dumped_modules, find_mesh_axes
 from shardir.hlo.module import HloModule
+from shardir.hlo.parser import parse_hlo
 from shardir.ir.module import Module
 from shardir.op_rules.custom_rules import rules
 from shardir.passes import explain as explaining
@@ -42,7 +45,9 @@ def explain_program(
 ) -> None:
     """Print explanations of the shardings of a program."""
     with rules(parse_rules(rule or ())):
-        if (hlo := read_hlo(file)) is not None:
+        is_folder = Path(file).is_dir()
+        if is_folder or (hlo := read_hlo(file)) is not None:
+            text = "a folder" if is_folder else "HLO text of XLA"
             shown: dict[str, object] = {
                 "--value": value, "--conflicts": conflicts, "--what-if": what_if,
                 "--without": without, "--order": order, "--coverage": coverage,
@@ -53,10 +58,14 @@ def explain_program(
             for option, is_given in shown.items():
                 if is_given:
                     raise CommandError(
-                        f"{option} is for programs of shardir, and {file!r} is HLO text of XLA; "
-                        "only --mesh, --program and --rule apply to it"
+                        f"{option} is for programs of shardir, and {file!r} is {text}; only "
+                        "--mesh, --program and --rule apply to it"
                     )
-            typer.echo(str(_explain_xla(hlo, program, mesh, args, specs)))
+            if is_folder:
+                typer.echo(_explain_dump_folder(file, program, mesh, args, specs))
+            else:
+                assert hlo is not None
+                typer.echo(str(_explain_xla(hlo, program, mesh, args, specs)))
             return
         if program is not None:
             raise CommandError(
@@ -127,6 +136,46 @@ def _explained_pipeline(target: CommandTarget, passes: str | None) -> str:
         # The propagation pass alone stands for the default pipeline with this pass.
         return str(ExplainedPipeline.divide(target.pipeline(None), steps[0]).whole)
     return target.pipeline(passes)
+
+
+def _explain_dump_folder(
+    folder: str, program: str | None, mesh: str | None, args: str | None, specs: str | None
+) -> str:
+    """Return the reports about the partitioned modules of a folder of XLA."""
+    modules = find_dumped_modules(Path(folder))
+    if not modules:
+        raise CommandError(
+            f"{folder!r} has no file module_*.after_optimizations.txt; name a folder that XLA "
+            f"wrote with XLA_FLAGS=--xla_dump_to={folder}"
+        )
+    parsed = [(each, _read_hlo_text(each.after)) for each in modules]
+    partitioned = [
+        (each, hlo) for each, hlo in parsed if hlo.partition_count * hlo.replica_count > 1
+    ]
+    if not partitioned:
+        return f"{folder}: no module of {len(modules)} runs on several devices"
+    if program is not None and len(partitioned) > 1:
+        names = ", ".join(each.after.name for each, _ in partitioned)
+        raise CommandError(
+            f"{folder!r} has {len(partitioned)} modules for several devices, and --program "
+            f"compares one; name its file: {names}"
+        )
+    reports = []
+    for each, hlo in partitioned:
+        if program is not None:
+            reports.append(_explain_xla(hlo, program, mesh, args, specs))
+            continue
+        sizes = None if mesh is None else dict(parse_mesh(mesh).shape)
+        if sizes is None and each.before is not None:
+            sizes = find_mesh_axes(_read_hlo_text(each.before))
+        inserted = None if each.partitioned is None else _read_hlo_text(each.partitioned)
+        reports.append(explaining.xla_communication(hlo, sizes, after_partitioning=inserted))
+    return "\n\n".join(map(str, reports))
+
+
+def _read_hlo_text(path: Path) -> HloModule:
+    text, name = read_text(str(path))
+    return parse_hlo(text, name)
 
 
 def _explain_xla(

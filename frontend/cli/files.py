@@ -63,6 +63,12 @@ def read_hlo(file: str) -> HloModule | None:
     """Return the module of a file of HLO text; `None` for another file or a function."""
     if not Path(file).is_file():
         return None
+    if file.endswith((".pb", ".pbtxt")):
+        raise CommandError(
+            f"{file!r} is a protocol buffer; this command reads HLO text: add "
+            "--xla_dump_hlo_as_text to XLA_FLAGS and compile again, or write compiled.as_text() "
+            "of JAX to a file"
+        )
     text, name = read_text(file)
     return parse_hlo(text, name) if is_hlo(text) else None
 

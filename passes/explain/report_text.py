@@ -42,7 +42,12 @@ from shardir.passes.explain.row_folding import (
     without_names,
     without_numbers,
 )
-from shardir.passes.explain.xla import LineComparison, XlaCommunication, XlaComparison
+from shardir.passes.explain.xla import (
+    LineComparison,
+    XlaCommunication,
+    XlaComparison,
+    line_text,
+)
 from shardir.passes.explain.xla_causes import XlaCause, XlaCauseKind
 
 MAX_ROWS = 20
@@ -304,10 +309,19 @@ def _(report: XlaCommunication) -> str:
         first, *rest = text.split("\n")
         noun = count_noun(report.arrays, "array")
         text = "\n".join([f"{first}; XLA combined {noun} into them", *rest])
-    lines = [f"{report.module}, partitioned by XLA: {text}"]
+    first, *rest = f"{report.module}, partitioned by XLA: {text}".split("\n")
+    lines = [first]
+    if report.inserted is not None:
+        stages = [
+            ("  after partitioning", *_numbers(report.inserted)),
+            ("  after optimizations", *_numbers(report.communication.total)),
+        ]
+        lines += ["", *align_columns(stages, ("", "count", "result", "sent"))]
+    lines += rest
     by_line: dict[str, list[tuple[Collective, XlaCause]]] = {}
     for row, cause in zip(report.communication.rows, report.causes, strict=True):
-        by_line.setdefault(_location_text(row.loc), []).append((row, cause))
+        line = line_text(row.loc.file, row.loc.line) if row.loc else ""
+        by_line.setdefault(line, []).append((row, cause))
     if by_line:
         lines += ["", "causes"]
     for line, collectives in list(by_line.items())[:MAX_ROWS]:
@@ -433,7 +447,8 @@ def _remedies(line: LineComparison, total: int) -> Iterator[str]:
             f"instead of {show_bytes(total)}"
         )
     for each in line.remedies:
-        place = "" if str(each.loc) == line.line else f"  # {each.loc}"
+        where = line_text(each.loc.file, each.loc.line)
+        place = "" if where == line.line else f"  # {where}"
         yield f"    replace {' '.join(each.old.split())}{place}"
         yield f"    by      {' '.join(each.new.split())}"
 

@@ -42,6 +42,9 @@ class XlaCommunication(Report):
     causes: tuple[XlaCause, ...]
     executed_arrays: int = 0
     """The number of arrays over all executions."""
+    inserted: CommunicationTotal | None = None
+    """The collectives right after partitioning, before XLA simplifies and combines them; `None` if
+    they are unknown."""
     note: str = ""
     """The reason why the collectives are not compared with a plan; usually empty."""
 
@@ -105,8 +108,15 @@ class XlaComparison(Report):
     is_compiled: bool = False
 
 
-def xla_communication(module: HloModule, mesh: Mapping[str, int] | None = None) -> XlaCommunication:
+def xla_communication(
+    module: HloModule,
+    mesh: Mapping[str, int] | None = None,
+    *,
+    after_partitioning: HloModule | None = None,
+) -> XlaCommunication:
     """Return the collectives of a module of XLA; `mesh` names the axes.
+
+    `after_partitioning` is the same module right after the partitioner.
 
     Raises `ExplainError` if XLA has not partitioned the module yet, or if the mesh has another
     number of devices than the module.
@@ -117,6 +127,12 @@ def xla_communication(module: HloModule, mesh: Mapping[str, int] | None = None) 
             "after optimizations: module_*.after_optimizations.txt of --xla_dump_to, or "
             "jax.jit(f).lower(...).compile().as_text()"
         )
+    if module.is_before_partitioning:
+        raise ExplainError(
+            f"the module {module.name} is the one before partitioning, so XLA has not inserted "
+            "collectives yet; use the text after optimizations of the same folder, "
+            "module_*.after_optimizations.txt"
+        )
     count = module.partition_count * module.replica_count
     if mesh and prod(mesh.values()) != count:
         axes = ",".join(f"{name}={size}" for name, size in mesh.items())
@@ -126,12 +142,16 @@ def xla_communication(module: HloModule, mesh: Mapping[str, int] | None = None) 
         )
     collectives = list_hlo_collectives(module, mesh)
     causes = find_xla_causes(module)
+    rows = [replace(row, loc=_relative_to_folder(row.loc)) for row in collectives.rows]
     return XlaCommunication(
         module.name,
-        tabulate(collectives.rows),
+        tabulate(rows),
         collectives.arrays,
         tuple(causes[row.value] for row in collectives.rows),
         collectives.executed_arrays,
+        None
+        if after_partitioning is None
+        else sum_collectives(list_hlo_collectives(after_partitioning, mesh).rows),
     )
 
 
@@ -193,13 +213,20 @@ def _by_kind(rows: Iterable[Collective]) -> tuple[tuple[str, CommunicationTotal]
 
 
 def _line_text(loc: Loc | None) -> str:
-    return "" if loc is None else absolute_line(loc.file, loc.line)
+    return "" if loc is None else line_text(loc.file, loc.line)
 
 
-def absolute_line(file: str, line: int) -> str:
-    """Return a line with the absolute path of its file, because XLA and JAX show it differently."""
-    path = Path(file)
-    return f"{path if path.is_absolute() else Path.cwd() / path}:{line}"
+def line_text(file: str, line: int) -> str:
+    """Return a line with its file relative to the current folder, or else with an absolute path,
+    because XLA and JAX show the same file differently."""
+    return str(_relative_to_folder(Loc(file, line, 1)))
+
+
+def _relative_to_folder(loc: Loc | None) -> Loc | None:
+    folder = Path.cwd()
+    if loc is None or not Path(loc.file).is_relative_to(folder):
+        return loc
+    return replace(loc, file=str(Path(loc.file).relative_to(folder)))
 
 
 def _constraints_by_line(module: Module) -> dict[str, list[Constraint]]:

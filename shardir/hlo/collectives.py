@@ -89,7 +89,7 @@ class _Visit:
                     called = instruction.attributes.get(part, "").lstrip("%")
                     inner = None if count is None or times is None else times * (count + extra)
                     yield from self.collectives_of(called, inner)
-            else:
+            elif instruction.opcode not in ("async-update", "async-done"):  # Not a second call.
                 for called in instruction.callees:
                     yield from self.collectives_of(called, times)
         self.open.pop()

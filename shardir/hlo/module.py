@@ -109,6 +109,16 @@ class HloModule:
         return self._count("num_partitions")
 
     @property
+    def is_before_partitioning(self) -> bool:
+        """Whether the module states shardings that XLA's partitioner has not applied yet."""
+        if self.partition_count == 1 or self.entry.endswith("_spmd"):
+            return False
+        return "xla.sdy.meshes" in self.attributes.get("frontend_attributes", "") or any(
+            "sharding" in each.attributes and each.opcode not in ("parameter", "tuple")
+            for each in self.computations[self.entry].instructions.values()
+        )
+
+    @property
     def replica_count(self) -> int:
         """The number of replicas of the program."""
         return self._count("replica_count")

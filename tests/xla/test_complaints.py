@@ -17,7 +17,7 @@ from tests.optional_dependencies import require
 from tests.xla.complaints import COMPLAINTS
 
 ROOT = Path(__file__).parents[2]
-SHORT = ("batched fft", "grouped convolution", "static scatter", "embedding", "host function")
+SHORT = ("grouped convolution", "static scatter", "host function")
 """The complaints that every run of the tests examines."""
 LONG = tuple(name for name in COMPLAINTS if name not in SHORT)
 RANDOM = "random numbers"

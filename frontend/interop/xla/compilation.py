@@ -5,8 +5,11 @@ that XLA received. The names of jaxlib that are used here are not public, theref
 this module, and `open_lowered` returns `None` if one of them is missing.
 """
 
+import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,13 +136,32 @@ class LoweredProgram:
                 flags = [part == "true" for part in self.options[name].strip("{}").split(",")]
                 setattr(building, name, flags)
         client = self.devices[0].client
-        program = client.compile_and_load(text, _jax.DeviceList(tuple(self.devices)), options)
+        with _without_native_log():
+            program = client.compile_and_load(text, _jax.DeviceList(tuple(self.devices)), options)
         module = parse_hlo(program.hlo_modules()[0].to_string())
         try:
             flops = float(program.cost_analysis().get("flops", 0))
         except (RuntimeError, AttributeError, TypeError):
             flops = 0.0
         return Cost(sum_collectives(list_hlo_collectives(module).rows).sent, flops)
+
+
+@contextmanager
+def _without_native_log() -> Iterator[None]:
+    """Discard the warnings of XLA, which concern candidates and not the user's program.
+
+    XLA writes them to the file descriptor of standard error.
+    """
+    sys.stderr.flush()
+    saved = os.dup(2)
+    empty = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(empty, 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(empty)
 
 
 def open_lowered(lowered: Any, compiled: HloModule) -> LoweredProgram | None:

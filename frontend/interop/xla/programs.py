@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 from typing import Protocol, runtime_checkable
 
 from shardir.errors import OpaqueOperationError, PartitionError, PropagateError, RuleError
 from shardir.frontend.interop.xla.compilation import open_lowered
 from shardir.frontend.interop.xla.remedies import find_remedies
 from shardir.frontend.shardings.mesh import Mesh
+from shardir.hlo.module import HloModule
 from shardir.hlo.parser import parse_hlo
 from shardir.ir.module import Module
 from shardir.passes.explain import compare_with_xla, xla_communication
@@ -20,6 +22,14 @@ class HasText(Protocol):
     """A program with a text, such as `jax.stages.Compiled`."""
 
     def as_text(self) -> str | None: ...
+
+
+@runtime_checkable
+class HasAxes(Protocol):
+    """A mesh of JAX."""
+
+    @property
+    def shape(self) -> Mapping[str, int]: ...
 
 
 @runtime_checkable
@@ -44,7 +54,8 @@ def explain_xla(
     `compile()`, or the HLO text of a partitioned module. `source` is the program that XLA received:
     the lowered program of JAX, or of `shardir.jit`. With it, or if `program` is lowered, the result
     compares XLA's collectives with those of shardir's plan, by line. Otherwise the result describes
-    XLA's collectives only, and `mesh` (a mesh, or sizes by name) names the axes.
+    XLA's collectives with their causes, and `mesh` (a mesh, or sizes by name; by default that of
+    the arguments) names the axes.
 
     If the lowered program of JAX is known, this function searches the annotations that make XLA
     send fewer bytes. It compiles the program with each candidate, at most `compilations` times,
@@ -58,6 +69,8 @@ def explain_xla(
     text = program if isinstance(program, str) else program.as_text() or ""
     hlo = parse_hlo(text)
     if source is None:
+        if mesh is None:
+            return xla_communication(hlo, _mesh_axes(program, hlo))
         return xla_communication(hlo, dict(mesh.shape) if isinstance(mesh, Mesh) else mesh)
     if not isinstance(source, JaxLowered):
         return compare_with_xla(hlo, source if isinstance(source, Module) else source.module)
@@ -78,3 +91,20 @@ def explain_xla(
             replace(line, remedies=remedies.get(line.line, ())) for line in comparison.lines
         ),
     )
+
+
+def _mesh_axes(program: object, hlo: HloModule) -> Mapping[str, int] | None:
+    """Return the axes of the mesh of the arguments of a program that JAX compiled."""
+    positional, keywords = getattr(program, "input_shardings", ((), {}))
+    pending: list[object] = [positional, keywords]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, Mapping):
+            pending += each.values()
+        elif isinstance(each, list | tuple):
+            pending += each
+        elif isinstance(mesh := getattr(each, "mesh", None), HasAxes):
+            axes = {str(name): int(size) for name, size in mesh.shape.items()}
+            if prod(axes.values()) == hlo.partition_count:
+                return axes
+    return None

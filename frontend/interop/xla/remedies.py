@@ -29,7 +29,7 @@ from shardir.frontend.interop.xla.source_expressions import (
 from shardir.ir.location import Loc
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Module, Value
-from shardir.passes.explain.xla import LineComparison, Remedy, XlaComparison, absolute_line
+from shardir.passes.explain.xla import LineComparison, Remedy, XlaComparison, line_text
 from shardir.passes.explain.xla_causes import XlaCauseKind
 
 MAX_CONSTRAINTS_PER_LINE = 2
@@ -85,7 +85,7 @@ class RemedySearch:
         return [
             value
             for value in self.lowered.values
-            if value.shape and absolute_line(value.place.file, value.place.line) == line.line
+            if value.shape and line_text(value.place.file, value.place.line) == line.line
         ]
 
     def _values_after(self, line: LineComparison) -> list[ProgramValue]:
@@ -94,8 +94,8 @@ class RemedySearch:
             value.operation
             for value in self.lowered.values
             if value.defined is not None
-            and absolute_line(value.defined.file, value.defined.line) == line.line
-            and absolute_line(value.place.file, value.place.line) != line.line
+            and line_text(value.defined.file, value.defined.line) == line.line
+            and line_text(value.place.file, value.place.line) != line.line
         }
         return [
             value

@@ -25,13 +25,15 @@ def f(w, x):
     return jax.lax.scan(body, x, w)[0]
 
 lowered = jax.jit(f).lower(w, x)
-report = explain_xla(lowered)
-assert explain_xla(lowered.compile(), lowered).lines == report.lines
+report = explain_xla(lowered, compilations=0)
+again = explain_xla(lowered.compile(), lowered, compilations=0)
+assert again.lines == report.lines
 rows = report.xla.communication.rows
 print([(row.kind, row.axes, row.executions, row.nbytes) for row in rows])
 print([(row.kind, row.axes, row.executions, row.nbytes) for row in report.planned.rows])
 print([line.line.rpartition("/")[2] for line in report.lines], report.lines[0].extra)
 alone = explain_xla(lowered.compile(), mesh={"data": 4, "model": 2})
+assert explain_xla(lowered.compile()) == alone
 assert alone.communication.total == report.xla.communication.total
 """
 

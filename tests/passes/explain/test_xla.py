@@ -61,6 +61,8 @@ def test_extra_bytes_are_explained_with_the_constraint_that_avoids_them(
     monkeypatch.setattr("shardir.passes.explain.xla.Path.cwd", lambda: Path("/me"))
     report = compare_with_xla(parse_hlo(GATHERED), program())
     assert str(report) == EXPECTED
+    elsewhere = compare_with_xla(parse_hlo(GATHERED.replace("train.py", "/me/train.py")), program())
+    assert elsewhere == report
 
 
 EXPECTED = """\
@@ -72,17 +74,17 @@ jit_f: XLA's collectives beside those of shardir's plan
   plan of shardir            1      4 B     6 B
   plan of shardir, combined  1      4 B     6 B
 
-by line           XLA sends         the plan sends  difference
-  /me/train.py:4  all-gather 256 B  nothing         256 B more
-  /me/train.py:5  all-reduce 12 B   all-reduce 6 B  6 B more
+by line       XLA sends         the plan sends  difference
+  train.py:4  all-gather 256 B  nothing         256 B more
+  train.py:5  all-reduce 12 B   all-reduce 6 B  6 B more
 
-/me/train.py:4
+train.py:4
   all-gather over model, 256 B sent
     dot uses all elements of a dimension that its operand has sharded
   the plan sends nothing on this line, with these shardings (not compiled with XLA)
     jax.lax.with_sharding_constraint(x, P('data', 'model'))  # x is %y: f32[8@data, 8@model]
 
-/me/train.py:5
+train.py:5
   all-reduce over (data, model), 12 B sent
     sum sums over a sharded dimension: each device has a partial result
   the plan sends all-reduce 6 B on this line, and replicates its values"""
