@@ -6,7 +6,7 @@ line. Where XLA sends more, the report shows which constraint states the shardin
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
