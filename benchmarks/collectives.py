@@ -1,8 +1,8 @@
-"""What programs communicate, beside what JAX makes of the same programs in the same run.
+"""Compare the collectives of programs with those of the same programs in JAX.
 
-For every program: how many collectives, and the bytes of their results on one device. JAX runs in
-a process of its own with eight simulated devices; its all-reduces are counted by tensor, since XLA
-merges them. Needs the extra `jax`.
+The table shows, for every program, the number of collectives and the bytes of their results on one
+device. JAX runs in a separate process with eight simulated devices; its all-reduces are counted by
+tensor, since XLA merges them. Needs the extra `jax`.
 
     python benchmarks/collectives.py [part of a name ...]
 """

@@ -10,12 +10,12 @@ from itertools import permutations
 from typing import Any
 
 Spec = tuple[Any, ...]
-"""What stands in a PartitionSpec: for each dimension an axis, several, or `None`."""
+"""An entry of a PartitionSpec: for each dimension an axis, several axes, or `None`."""
 
 
 @dataclass(frozen=True)
 class Library:
-    """What a program needs: `shardir` or `jax`, its parts, and its mesh of x=4, y=2."""
+    """The library of a program, `shardir` or `jax`: its parts, and its mesh of x=4, y=2."""
 
     top: Any
     numpy: Any

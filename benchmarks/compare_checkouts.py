@@ -1,4 +1,4 @@
-"""Is one checkout slower than another? Both run the workloads of `cpu.py`, taking turns.
+"""Compare the speed of two checkouts, which run the workloads of `cpu.py` alternately.
 
     python benchmarks/compare_checkouts.py ../before [--rounds N] [part of a name ...]
 

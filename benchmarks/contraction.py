@@ -1,6 +1,6 @@
-"""How fast the native kernels of contractions are: GF/s beside NumPy, and of the machine's peak.
+"""Measure the native kernels of contractions: GF/s, compared with NumPy and the machine's peak.
 
-Kernels are run by themselves, on one worker and on all, with operands that stay where they are.
+Kernels run separately, on one worker and on all, with the same operands in every run.
 NumPy's BLAS has one thread, so that the first two columns compare. Runs of both alternate, and the
 fastest of each counts.
 

@@ -1,11 +1,11 @@
-"""How fast programs run on this machine, beside JAX, NumPy and numba in the same run.
+"""Measure the speed of programs on this machine, compared with JAX, NumPy and numba.
 
-Each library has a process of its own; they take turns, a few runs at a time, so that whatever else
-the machine does hits all of them. JAX has eight simulated devices, as shardir has. Ratios are of
-medians (and of the fastest runs); `most` is the ratio that is to hold. `of limit` is how near the
-fastest run of a turn is to what the machine did in that turn at most, the median of turns: what it
-can copy changes by half from one to the next where others use the same memory. Needs the extra
-`jax`.
+Each library runs in a separate process; the processes alternate after a few runs, so that other
+load of the machine affects all of them. JAX has eight simulated devices, like shardir. Ratios are
+of medians (and of the fastest runs); `most` is the largest accepted ratio. `of limit` is the speed
+of the fastest run of a turn relative to the limit of the machine in that turn, as the median of
+turns: the memory bandwidth can change by half between turns if other programs use the memory.
+Needs the extra `jax`.
 
     python benchmarks/cpu.py [--rounds N] [part of a name ...]
 """
@@ -174,7 +174,7 @@ def main(wanted: list[str], rounds: int) -> int:
 
 
 def once(table: Table, rounds: int) -> int:
-    """What processes do once: the first call of the MLP gradient, the memory of a step."""
+    """Work done once per process: the first call of the MLP gradient, the memory of a step."""
     missed = 0
     with tempfile.TemporaryDirectory() as folder:
         warm = Path(folder) / "warm"
@@ -211,7 +211,7 @@ def _add(table: Table, name: str, rows: list[list[float]], most: float, show: An
 
 
 def measured(library: str, what: str, cache: Path) -> float:
-    """What `cpu_once.py` prints in a process of its own, with a cache folder of its own.
+    """The output of `cpu_once.py` in a separate process with a separate cache folder.
 
     Bytecode lies beside these folders, whether or not the environment has Python keep it: JAX has
     been compiled to bytecode by who installed it.

@@ -1,8 +1,8 @@
-"""What the workloads of `cpu.py` are written in: the names that shardir and JAX share.
+"""The interface in which the workloads of `cpu.py` are written: names that shardir and JAX share.
 
     python benchmarks/cpu_library.py shardir
 
-is a process that runs workloads as lines of JSON on its standard input ask for (`Worker`).
+starts a process (`Worker`) that runs the workloads that lines of JSON on its standard input name.
 """
 
 import gc

@@ -1,8 +1,8 @@
-"""What a process does once, for `cpu.py`: the first call of a function, the memory of a step.
+"""Measurements that need a new process, for `cpu.py`: first call of a function, memory of a step.
 
     python benchmarks/cpu_once.py shardir|jax first|memory
 
-Prints seconds (tracing, passes and compilation, arrays being there already), or bytes.
+Prints seconds (tracing, passes and compilation, without the creation of arrays), or bytes.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""How long questions about a large program take, beside propagation itself.
+"""Measure the time of explanations of a large program, compared with propagation alone.
 
-The program is the training step of `transformer.py`; every question propagates it with a record
-first. Seconds are those of the processor.
+The program is the training step of `transformer.py`; every explanation propagates it with a
+recorder first. The times are processor times in seconds.
 
     python benchmarks/explain.py [layers]
 """

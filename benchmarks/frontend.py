@@ -1,4 +1,4 @@
-"""What the frontend costs: eager calls, calls of compiled functions, tracing."""
+"""Measure the time of eager calls, calls of compiled functions, and tracing."""
 
 import time
 from collections.abc import Callable

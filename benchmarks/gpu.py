@@ -111,7 +111,7 @@ def numbers(result: Any) -> list[Any]:
 
 
 def differs(got: Any, wanted: Any, allowed: float) -> bool:
-    """Whether results are too far apart, as part of the largest of them."""
+    """Return whether results differ too much, relative to the largest of them."""
     return any(
         np.abs(a - b).max() > allowed * max(np.abs(b).max(), 1e-30)
         for a, b in zip(numbers(got), numbers(wanted), strict=True)

@@ -115,7 +115,7 @@ def steps() -> list[float]:
 
 
 def run(what: str, processes: int, devices: int) -> Any:
-    """What `what` finds on so many processes, as process 0 has it."""
+    """The result of `what` in process 0 of that number of processes."""
     threads = max(1, (os.cpu_count() or 1) // processes)
     done = subprocess.run(
         [

@@ -40,7 +40,7 @@ VIEWS = """
     matrix_transpose fliplr flipud rollaxis hsplit dsplit diag linalg.diagonal broadcast_arrays
     linalg.matrix_transpose einsum
 """
-"""What NumPy answers with a view, maybe; that is written out in rows, as ours is."""
+"""Functions whose result in NumPy may be a view, which is copied to rows, as that of shardir."""
 INDEXING = "take take_along_axis ix_ put"
 
 

@@ -1,4 +1,4 @@
-"""What `namespace.py` calls: functions of both libraries, with arguments that are like theirs."""
+"""The common functions that `namespace.py` calls in both libraries, with equal arguments."""
 
 from collections.abc import Iterator
 

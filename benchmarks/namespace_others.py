@@ -1,4 +1,4 @@
-"""What `namespace.py` calls besides the most common: all else that NumPy has a namesake of."""
+"""The less common functions that `namespace.py` calls: all others that NumPy also has."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -109,7 +109,7 @@ def _of_other_types(size: int, square: Any) -> Iterator[Case]:
 
 
 def _of_other_shapes(size: int, square: Any, other: Any) -> Iterator[Case]:
-    """What makes, joins, cuts and moves arrays."""
+    """Functions that create, join, slice and move arrays."""
     rows, columns = square.shape
     flat, side = square.ravel(), min(rows, columns)
     whole = (square * 8).astype(np.int32)

@@ -1,8 +1,8 @@
-"""How long propagation takes on transformers, and that the mesh does not matter.
+"""Measure the time of propagation through transformers, on meshes of several sizes.
 
-Every layer is attention and an MLP written out in operations, forward, with its parameters and
-residuals; only the parameters of the first layer and the input are annotated, so that everything
-else is propagated.
+The program is the forward computation: every layer consists of the operations of attention and an
+MLP, with parameters and residuals. Only the parameters of the first layer and the input have
+annotations, so that all other shardings come from propagation.
 """
 
 import gc
