@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from shardir.backends.base import Backend, UnshardedExecutable
 from shardir.backends.cpu.availability import is_available as is_available
+from shardir.backends.cpu.errors import MissingKernelCodeError
 from shardir.backends.cpu.pipeline import MERGED_PIPELINE
 from shardir.ir.module import Module
 
@@ -48,7 +49,6 @@ class NativeBackend(Backend):
         """Load the schedule of a module from disk, or lower and compile it and save its
         schedule."""
         # The runtime is imported with the first program, since it slows down the start.
-        from shardir.backends.cpu.codegen.kernel_table import MissingKernelCodeError
         from shardir.backends.cpu.executable import NativeExecutable
         from shardir.backends.cpu.schedule import schedule_cache
         from shardir.backends.cpu.threads.workers import worker_count

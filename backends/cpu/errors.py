@@ -5,3 +5,7 @@ from shardir.errors import OutOfMemoryError as OutOfMemoryError, ShardirError
 
 class SettingError(ShardirError, ValueError):
     """An environment variable with an invalid value."""
+
+
+class MissingKernelCodeError(LookupError):
+    """The code of a kernel that is known by name only is no longer on disk."""

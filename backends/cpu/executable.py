@@ -24,6 +24,8 @@ from shardir.backends.cpu.schedule.instructions import (
     native_segments,
 )
 from shardir.backends.cpu.schedule.items import ARENA_SLOT, Item, Schedule, Segment
+from shardir.backends.cpu.schedule.python_steps import make_steps
+from shardir.backends.cpu.schedule.schedule_text import describe_schedule
 from shardir.backends.cpu.threads.memory import allocate, may_be_written
 from shardir.backends.cpu.threads.workers import worker_pool
 from shardir.backends.storage import Storage
@@ -96,9 +98,6 @@ class NativeExecutable(UnshardedExecutable):
     def _steps_of(self) -> tuple[Step, ...]:
         enter = self._enter
         if enter is None:
-            # Programs that machine code enters do not need the module, which slows down the start.
-            from shardir.backends.cpu.schedule.python_steps import make_steps
-
             return make_steps(self.schedule.items, self._build_step, self._outside)
 
         def step(bases: list[int]) -> None:
@@ -328,9 +327,6 @@ class NativeExecutable(UnshardedExecutable):
 
     def describe(self) -> str:
         """Return phases, buffers and bytes as text."""
-        # Only the description needs the module, which slows down the start.
-        from shardir.backends.cpu.schedule.schedule_text import describe_schedule
-
         return describe_schedule(*self._origin())
 
 

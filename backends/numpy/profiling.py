@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from shardir.backends.cpu.availability import unavailable_reason
 from shardir.backends.numpy.marks import Mark, record_marks
+from shardir.backends.numpy.threads import thread_count
 from shardir.cost.op_cost import cost_of
 from shardir.ir.module import Op
 
@@ -96,11 +97,10 @@ def machine_limits() -> "tuple[int, Roofline] | None":
     """Return the number of workers and their roofline; `None` without the native backend."""
     if unavailable_reason() is not None:
         return None
-    # The modules import llvmlite, an optional dependency.
+    # The module imports llvmlite, an optional dependency.
     from shardir.backends.cpu.threads.roofline import roofline
-    from shardir.backends.cpu.threads.workers import worker_count
 
-    return worker_count(), roofline()
+    return thread_count(), roofline()
 
 
 def _span_of_mark(mark: Mark) -> Span:

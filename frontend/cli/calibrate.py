@@ -24,6 +24,11 @@ from shardir.machine.description import (
     local_description_path,
     read_description,
 )
+from shardir.machine.measurements import (
+    describe_errors,
+    describe_measurements,
+    list_validated_errors,
+)
 from shardir.machine.step_fit import (
     StepFit,
     describe_constants,
@@ -73,11 +78,6 @@ def calibrate_local(output: Path | None) -> None:
     """Measure this machine and write its description."""
     # For start-up time.
     from shardir.frontend.profiling.machine_calibration import measure_local_machine
-    from shardir.machine.measurements import (
-        describe_errors,
-        describe_measurements,
-        list_validated_errors,
-    )
 
     path = output or local_description_path()
     console = Console(stderr=True)

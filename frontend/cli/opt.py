@@ -16,6 +16,7 @@ from shardir.passes import Pipeline
 from shardir.passes.dump import Dump
 from shardir.passes.numerics_check import NumericsCheck
 from shardir.passes.pipeline import DEFAULT_PIPELINE, PassObserver, combine_observers
+from shardir.stablehlo.printer import show as show_stablehlo
 from shardir.text.printer import print_module
 from shardir.verify.verifier import verify
 
@@ -55,9 +56,6 @@ def run_passes(
             result = pipeline(module, combine_observers(*chosen))
         verify(result)
         if to is ModuleFormat.stablehlo:
-            # Imported late for start-up time.
-            from shardir.stablehlo.printer import show as show_stablehlo
-
             printed.append(show_stablehlo(result, locations=locations))
         else:
             printed.append(print_module(result, locations=locations))

@@ -29,10 +29,6 @@ MIN_MODULE_CHARACTERS = 20_000
 """Characters of text from which a module is worth a thread: about 20 ms of work."""
 
 
-class MissingKernelCodeError(LookupError):
-    """The code of a kernel that is known by name only is no longer on disk."""
-
-
 _KernelText = tuple[Kernel, str]
 
 _kernel_addresses: dict[str, int] = {}

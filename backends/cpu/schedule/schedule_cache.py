@@ -21,8 +21,8 @@ import numpy as np
 import shardir.ir.module
 from shardir.backends.cpu.codegen import object_cache
 from shardir.backends.cpu.codegen.cache_keys import extension_sources, list_source_files
-from shardir.backends.cpu.codegen.kernel_table import MissingKernelCodeError
 from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.errors import MissingKernelCodeError
 from shardir.backends.cpu.kernel_api import BufferView, Kernel, Phase
 from shardir.backends.cpu.schedule.arena import BufferKind
 from shardir.backends.cpu.schedule.instructions import has_only_native_items, native_segments

@@ -9,6 +9,7 @@ from shardir.frontend.distributed.processes import process_index
 from shardir.ir.host_function import host_function_of
 from shardir.ir.module import Module
 from shardir.ops.control_flow.host_callbacks import inspect_sharding
+from shardir.passes.dump import warning_dump
 from shardir.passes.pipeline import Pass, PassObserver, Pipeline, combine_observers
 
 INSPECTED_PASS = "partition"
@@ -19,9 +20,6 @@ def settings_observer(name: str) -> PassObserver | None:
     """Return the observer that the settings request for the passes of the program `name`."""
     chosen: list[PassObserver] = []
     if config.dump_dir is not None and process_index() == 0:
-        # Imported late for start-up time: few programs are dumped.
-        from shardir.passes.dump import warning_dump
-
         chosen.append(warning_dump(config.dump_dir, name))
     if config.verify:
         # Imported late for start-up time: this module imports the interpreter.
