@@ -63,8 +63,7 @@ def check(name: str, complaint: Complaint, folder: Path) -> dict[str, Any]:
         else:
             pairs = [pair for line in report.lines for pair in line.collectives]
             found: list[tuple[Any, ...]] = [line.remedies for line in report.lines if line.remedies]
-            if found:
-                remedies = list(sorted(found, key=lambda each: each[0].sent or 0)[0])
+            remedies = [*min(found, key=lambda each: each[0].sent or 0)] if found else []
         text = complaint.program
         for each in remedies:
             start = sum(len(line) + 1 for line in lines[: each.loc.line - 1])
