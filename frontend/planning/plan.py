@@ -65,13 +65,18 @@ class Plan(Report):
     peak are those of the program that `jit` then compiles.
     """
 
-    __slots__ = ("__dict__", "_found", "_lowered", "_request", "mesh")
+    __slots__ = ("__dict__", "_found", "_lowered", "_mesh", "_request")
 
     def __init__(
         self, request: PlanningRequest, found: ProgramPlan, lowered: Lowered, mesh: Mesh
     ) -> None:
         self._request, self._found, self._lowered = request, found, lowered
-        self.mesh = mesh
+        self._mesh = mesh
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh of the shardings."""
+        return self._mesh
 
     @property
     def name(self) -> str:

@@ -67,7 +67,8 @@ def build_report(given: ReportInput) -> ReportData:
     notes: list[str] = []
     tables = ReportTables(given.sources)
     recorder = StageRecorder(given.module)
-    run = _propagate(given, recorder, notes)
+    unexplained: list[str] = []
+    run = _propagate(given, recorder, unexplained)
     if run is None:
         parted = _run(given.pipeline, given.module, recorder, notes)
     else:
@@ -78,6 +79,7 @@ def build_report(given: ReportInput) -> ReportData:
         last = StageRecorder(device_program)
         _run(given.backend_pipeline, device_program, last, notes)
         stages += last.stages[1:]
+    notes += unexplained
 
     histories = list(run.histories.values()) if run else []
     values = ValueTables(tables)
