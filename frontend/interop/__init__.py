@@ -2,8 +2,8 @@
 
 The modules are imported on first use only, because they need the extra `jax`.
 Input: a Python function that is written for JAX, Flax or Equinox. Output: a function of shardir.
-Start with `imported_function.py`; `jaxpr_reader.py` converts equations by the rules of the modules
-`rules_*.py`.
+Start with `imported_function.py`; `jaxpr_reader.py` converts equations by the rules in
+`primitive_rules/`.
 """
 
 from importlib.util import find_spec

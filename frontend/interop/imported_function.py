@@ -20,20 +20,6 @@ from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.dispatch.traced_calls import is_array_like
 from shardir.frontend.errors import ArgumentError, LostUpdateError, NotAnArrayError
-from shardir.frontend.interop import (
-    rules_collectives,
-    rules_control,
-    rules_derivatives,
-    rules_elementwise,
-    rules_equinox,
-    rules_host,
-    rules_indexing,
-    rules_linalg,
-    rules_ragged,
-    rules_random,
-    rules_shapes,
-    rules_sparse,
-)
 from shardir.frontend.interop.graph_objects import (
     UpdatedObjects,
     call_with_merged_objects,
@@ -57,6 +43,20 @@ from shardir.frontend.interop.jax_shardings import convert_array
 from shardir.frontend.interop.jax_tracing import jax_struct_of, trace_to_jaxpr
 from shardir.frontend.interop.jaxpr_reader import JaxprReader
 from shardir.frontend.interop.mutation_checks import ArgumentContainers
+from shardir.frontend.interop.primitive_rules import (
+    collectives,
+    control,
+    derivatives,
+    elementwise,
+    equinox,
+    host,
+    indexing,
+    linalg,
+    ragged,
+    random,
+    shapes,
+    sparse,
+)
 from shardir.frontend.source_locations import trace_boundary, with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Parameters, function_name
@@ -64,18 +64,18 @@ from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
 
 RULE_MODULES = (
-    rules_collectives,
-    rules_control,
-    rules_derivatives,
-    rules_elementwise,
-    rules_equinox,
-    rules_host,
-    rules_indexing,
-    rules_linalg,
-    rules_ragged,
-    rules_random,
-    rules_shapes,
-    rules_sparse,
+    collectives,
+    control,
+    derivatives,
+    elementwise,
+    equinox,
+    host,
+    indexing,
+    linalg,
+    ragged,
+    random,
+    shapes,
+    sparse,
 )
 """The modules whose import registers the rules."""
 

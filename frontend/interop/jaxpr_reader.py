@@ -15,8 +15,7 @@ from shardir.frontend.interop.equation_locations import EquationLocations
 from shardir.frontend.interop.jax_shardings import constrain_to_typed_sharding, convert_array
 from shardir.frontend.interop.primitive_aliases import canonical_name
 from shardir.frontend.interop.primitive_lowering import NotLoweredError, apply_lowered
-from shardir.frontend.interop.refused_primitives import reason_for_refusal
-from shardir.frontend.interop.rule_registry import (
+from shardir.frontend.interop.primitive_rules.registry import (
     FLOAT0,
     RULES,
     Equation,
@@ -26,6 +25,7 @@ from shardir.frontend.interop.rule_registry import (
     UnknownPrimitiveError,
     dtype_name_of,
 )
+from shardir.frontend.interop.refused_primitives import reason_for_refusal
 from shardir.frontend.lax.control_flow.body_tracing import set_weak_types
 from shardir.frontend.source_locations import override_position, with_location
 from shardir.frontend.tracing.operands import MAX_CONSTANT_BYTES, as_tracer

@@ -11,8 +11,11 @@ import jax
 
 from shardir.errors import ShardirError
 from shardir.frontend.interop.jax_tracing import apply_settings_to_jax, jax_struct_of
-from shardir.frontend.interop.rule_registry import Equation
-from shardir.frontend.interop.rules_derivatives import IsolatedEquation, apply_with_jax_jvp
+from shardir.frontend.interop.primitive_rules.derivatives import (
+    IsolatedEquation,
+    apply_with_jax_jvp,
+)
+from shardir.frontend.interop.primitive_rules.registry import Equation
 from shardir.frontend.tracing.trace import append_block, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.module import Block

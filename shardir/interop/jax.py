@@ -6,7 +6,10 @@ from shardir._imports.lazy_names import lazy_names
 
 TABLE = {
     "shardir.frontend.interop.imported_function": ("ImportedFunction", "from_jax"),
-    "shardir.frontend.interop.rule_registry": ("ImportedProgramError", "UnknownPrimitiveError"),
+    "shardir.frontend.interop.primitive_rules.registry": (
+        "ImportedProgramError",
+        "UnknownPrimitiveError",
+    ),
     "shardir.frontend.interop.xla.programs": ("explain_xla",),
 }
 """The public names that each module defines."""
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
         ImportedFunction as ImportedFunction,
         from_jax as from_jax,
     )
-    from shardir.frontend.interop.rule_registry import (
+    from shardir.frontend.interop.primitive_rules.registry import (
         ImportedProgramError as ImportedProgramError,
         UnknownPrimitiveError as UnknownPrimitiveError,
     )

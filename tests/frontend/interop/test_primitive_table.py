@@ -19,8 +19,8 @@ from jax.extend import core
 from jax.extend.core import primitives
 
 import shardir as sd
+from shardir.frontend.interop.primitive_rules.registry import RULES
 from shardir.frontend.interop.refused_primitives import REFUSALS, reason_for_refusal
-from shardir.frontend.interop.rule_registry import RULES
 from shardir.interop.jax import UnknownPrimitiveError, from_jax
 
 LOWERED = """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shardir as sd
-from shardir.frontend.interop.rule_registry import RULES
+from shardir.frontend.interop.primitive_rules.registry import RULES
 from shardir.interop.jax import from_jax
 from tests.frontend.interop.primitives import PROGRAMS, Program
 

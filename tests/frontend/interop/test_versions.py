@@ -12,7 +12,7 @@ from shardir.frontend.interop.primitive_aliases import (
     canonical_name,
     jax_version,
 )
-from shardir.frontend.interop.rule_registry import RULES
+from shardir.frontend.interop.primitive_rules.registry import RULES
 from shardir.interop.jax import from_jax
 
 ROOT = Path(__file__).parents[3]

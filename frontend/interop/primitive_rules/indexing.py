@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
-from shardir.frontend.interop.rule_registry import RULES, Equation, register_rule
+from shardir.frontend.interop.primitive_rules.registry import RULES, Equation, register_rule
 from shardir.frontend.lax import data_movement, elementwise, gather_scatter
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer

@@ -1,8 +1,8 @@
 """The registry of translation rules of JAX primitives.
 
 A rule takes an `Equation` and returns the tracer of its result, or a sequence of tracers. The
-modules `rules_*` register rules; `primitive_aliases` lists other names of primitives in other JAX
-versions.
+other modules of this folder register rules; `primitive_aliases` lists the names of primitives in
+other versions of JAX.
 """
 
 from abc import ABC, abstractmethod

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.interop.jax_shardings import constrain_as_jax
-from shardir.frontend.interop.rule_registry import Equation, register_rule
+from shardir.frontend.interop.primitive_rules.registry import Equation, register_rule
 from shardir.frontend.lax import data_movement, elementwise, reductions
 from shardir.frontend.lax.control_flow import branches, loops
 from shardir.frontend.tracing.operands import constant

@@ -4,7 +4,7 @@ from typing import Any
 
 from shardir.frontend.errors import ShardingError
 from shardir.frontend.interop.jax_shardings import constrain_as_jax, convert_mesh, convert_spec
-from shardir.frontend.interop.rule_registry import Equation, register_rule
+from shardir.frontend.interop.primitive_rules.registry import Equation, register_rule
 from shardir.frontend.lax import reductions
 from shardir.frontend.lax.collective_ops import collectives, ragged_exchange
 from shardir.frontend.shardings.mesh import Mesh

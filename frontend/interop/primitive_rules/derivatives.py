@@ -14,7 +14,7 @@ import numpy as np
 from jax.extend import core
 
 from shardir.frontend.interop.jax_tracing import jax_struct_of, trace_to_jaxpr
-from shardir.frontend.interop.rule_registry import (
+from shardir.frontend.interop.primitive_rules.registry import (
     FLOAT0,
     Equation,
     ImportedProgramError,

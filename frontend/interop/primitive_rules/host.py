@@ -7,7 +7,7 @@ import numpy as np
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.dispatch.callbacks import io_callback, pure_callback
 from shardir.frontend.dispatch.debugging import callback, inspect_array_sharding
-from shardir.frontend.interop.rule_registry import Equation, register_rule
+from shardir.frontend.interop.primitive_rules.registry import Equation, register_rule
 from shardir.frontend.shardings.devices import devices
 from shardir.frontend.shardings.sharding import SingleDeviceSharding
 

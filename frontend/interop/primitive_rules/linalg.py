@@ -3,7 +3,11 @@
 from typing import Any
 
 from shardir.frontend.interop.primitive_lowering import apply_lowered
-from shardir.frontend.interop.rule_registry import Equation, register_function, register_rule
+from shardir.frontend.interop.primitive_rules.registry import (
+    Equation,
+    register_function,
+    register_rule,
+)
 from shardir.frontend.lax import linalg
 from shardir.frontend.tracing.tracer import Tracer
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shardir.frontend.interop.jax_shardings import constrain_as_jax
-from shardir.frontend.interop.rule_registry import (
+from shardir.frontend.interop.primitive_rules.registry import (
     Equation,
     register_elementwise,
     register_function,

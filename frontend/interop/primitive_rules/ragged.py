@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shardir.frontend.interop.rule_registry import Equation, register_rule
+from shardir.frontend.interop.primitive_rules.registry import Equation, register_rule
 from shardir.frontend.lax import contraction, data_movement, elementwise, reductions
 from shardir.frontend.tracing.operands import convert
 from shardir.frontend.tracing.tracer import Tracer

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shardir.frontend.interop.jax_tracing import jax_struct_of, trace_to_jaxpr
-from shardir.frontend.interop.rule_registry import Equation, register_rule
+from shardir.frontend.interop.primitive_rules.registry import Equation, register_rule
 from shardir.frontend.tracing.tracer import Tracer
 
 

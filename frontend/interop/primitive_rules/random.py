@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shardir.frontend.interop.rule_registry import Equation, register_rule
+from shardir.frontend.interop.primitive_rules.registry import Equation, register_rule
 from shardir.frontend.lax import data_movement, slicing
 from shardir.frontend.random import gamma_distributions, keys as random_keys
 from shardir.frontend.random.keys import counter_scheme

@@ -3,7 +3,7 @@
 from typing import Any
 
 from shardir.frontend.interop.jax_shardings import constrain_to_typed_sharding
-from shardir.frontend.interop.rule_registry import (
+from shardir.frontend.interop.primitive_rules.registry import (
     Equation,
     LiteralScalar,
     register_function,
