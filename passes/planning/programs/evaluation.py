@@ -138,9 +138,15 @@ class ProgramEvaluator:
 def annotate_arguments(
     module: Module, mesh: Mesh, arguments: ArgumentAxes, state_pairs: Mapping[int, int]
 ) -> Module:
-    """Return a module with shardings of its arguments, and of the results paired with them."""
+    """Return a module with shardings of its arguments, and of the results paired with them.
+
+    Parameters whose axes are `None`, such as captured arrays, keep their shardings.
+    """
     function = module.main
-    shardings = [None if axes is None else sharding_of(axes, mesh) for axes in arguments]
+    shardings = [
+        param.sharding if axes is None else sharding_of(axes, mesh)
+        for param, axes in zip(function.body.params, arguments, strict=True)
+    ]
     new = {
         param: Value(param.type, param.name, sharding)
         for param, sharding in zip(function.body.params, shardings, strict=True)
