@@ -10,6 +10,7 @@ from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.planning import export
 from shardir.frontend.pytree import tree
+from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
@@ -18,7 +19,7 @@ from shardir.frontend.tracebacks import traceback_boundary
 from shardir.ir.module import Module
 from shardir.passes.explain.reports import Report
 from shardir.passes.explain.what_if import add_annotation
-from shardir.passes.planning.programs.assignment import DimAxes
+from shardir.passes.planning.programs.assignment import DimAxes, find_problem
 from shardir.passes.planning.programs.decision_effects import Decision, measure_decisions
 from shardir.passes.planning.programs.evaluation import (
     Evaluation,
@@ -212,8 +213,13 @@ class Plan(Report):
         front = search_pareto_front(self._request, self._found)
         return PlanComparison({f"candidate {i + 1}": each for i, each in enumerate(front)})
 
+    @traceback_boundary
     def diff(self, other: "Plan") -> PlanDifference:
         """Return the difference to another plan of the same function."""
+        if not isinstance(other, Plan):
+            raise ArgumentError(
+                with_location(f"diff compares a plan with another plan, not with {brief(other)}")
+            )
         mine, theirs = (
             [(value.name, value.type) for value in plan._lowered.module.main.body.params]
             for plan in (self, other)
@@ -232,8 +238,13 @@ class Plan(Report):
             self._changes(other._found.chosen),
         )
 
+    @traceback_boundary
     def as_jax(self) -> str:
-        """Return Python code that defines the specs of arguments and results for JAX."""
+        """Return Python code that defines the mesh and the specs of arguments and results for JAX.
+
+        `jax.jit(f, in_shardings=in_specs, out_shardings=out_specs)` takes the specs within
+        `jax.set_mesh(mesh)`. The code imports the dataclasses and namedtuples of arguments.
+        """
         return export.jax_code(self.mesh, self.in_specs, self.out_specs)
 
     def as_ir(self) -> str:
@@ -328,8 +339,12 @@ class Plan(Report):
                     f"{annotation!r} has a part of a mesh axis; a plan shards along whole axes"
                 )
             )
-        rank = params[numbers[0]].type.rank
-        return numbers[0], (tuple(tuple(axis.name for axis in dim) for dim in dims) or ((),) * rank)
+        shape = params[numbers[0]].type.shape
+        axes = tuple(tuple(axis.name for axis in dim) for dim in dims) or ((),) * len(shape)
+        problem = find_problem(axes, shape, self._request.mesh)
+        if problem is not None:
+            raise ArgumentError(with_location(f"{annotation!r} {problem}"))
+        return numbers[0], axes
 
 
 def _spec(axes: DimAxes | None) -> PartitionSpec | None:

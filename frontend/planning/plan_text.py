@@ -25,7 +25,8 @@ def _(plan: Plan) -> str:
         f"the best of {count_noun(plan.evaluation_count, 'candidate')}",
         "",
     ]
-    lines += align_columns(plan.argument_rows(), ("argument", "sharding"))
+    rows = plan.argument_rows()
+    lines += align_columns(rows, ("argument", "sharding")) if rows else ["no arguments"]
     lines += ["", *_comparison_lines(plan.compare().evaluations)]
     if plan.is_extrapolated:
         lines.append("other plans: extrapolated from programs with fewer layers")

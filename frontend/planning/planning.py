@@ -1,6 +1,7 @@
 """`plan`: find shardings of the arguments of a function on a mesh."""
 
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 from shardir.display.byte_sizes import parse_bytes
@@ -23,7 +24,7 @@ from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.ir.mesh import Mesh as MeshAxes
-from shardir.passes.planning.programs.assignment import DimAxes
+from shardir.passes.planning.programs.assignment import DimAxes, find_problem
 from shardir.passes.planning.programs.plan_program import (
     MOST_EVALUATIONS,
     PlanningRequest,
@@ -75,7 +76,11 @@ def plan(
         raise ArgumentError(
             with_location(f"args of plan are a tuple of arguments, not {brief(args)}; write (x,)")
         )
-    if isinstance(evaluations, bool) or not isinstance(evaluations, int) or evaluations < 1:
+    if progress is not None and not callable(progress):
+        raise ArgumentError(
+            with_location(f"progress of plan is {brief(progress)}; use a function or None")
+        )
+    if isinstance(evaluations, bool) or not isinstance(evaluations, Integral) or evaluations < 1:
         raise ArgumentError(
             with_location(f"evaluations of plan is {brief(evaluations)}; use a positive integer")
         )
@@ -107,6 +112,12 @@ def plan(
     count = lowered.in_tree.num_leaves
     others = len(module.main.body.params) - count
     stated = [_stated_axes(leaf, mesh) for leaf in given]
+    for axes_of_dims, param in zip(stated, module.main.body.params, strict=False):
+        problem = axes_of_dims and find_problem(axes_of_dims, param.type.shape, ir_mesh)
+        if problem:
+            raise ArgumentError(
+                with_location(f"the sharding of the argument %{param.name} of plan {problem}")
+            )
     fixed = (*(stated if keep else [None] * count), *[None] * others)
     annotated = None
     if any(each is not None for each in stated):
@@ -129,7 +140,7 @@ def plan(
         reusable_parameters(
             lowered.donated, module.main, [value.type for value in module.main.body.returns]
         ),
-        most_evaluations=evaluations,
+        most_evaluations=int(evaluations),
         count=count,
     )
     notify = None if progress is None else (lambda done, best: progress(done, evaluations))
@@ -172,6 +183,13 @@ def _batch_numbers(
     batch: str | int | Sequence[str | int], lowered: Lowered, args: Sequence[Any]
 ) -> tuple[int, ...]:
     """Return the numbers of the parameters in the arguments that `batch` names or numbers."""
+    if not isinstance(batch, (str, int, list, tuple, set, frozenset)):
+        raise ArgumentError(
+            with_location(
+                f"batch of plan is {brief(batch)}; use the names or numbers of arguments, such as "
+                '("x", "y")'
+            )
+        )
     items = [batch] if isinstance(batch, (str, int)) else list(batch)
     sizes = [len(tree.leaves(each)) for each in args]
     starts = [sum(sizes[:i]) for i in range(len(sizes))]

@@ -57,7 +57,7 @@ def what_if(
 
 def add_annotation(module: Module, text: str, function: str | None = None) -> Module:
     """Return the module with one annotation added or replaced."""
-    name, colon, _ = text.partition(":")
+    name, colon, _ = text.partition(":") if isinstance(text, str) else ("", "", "")
     if not colon:
         raise ExplainError(f"{text!r} is not an annotation; write it as %w: f32[128, 256@model]")
     type, sharding = _read(module, text, name.strip())
@@ -80,6 +80,8 @@ def _read(module: Module, text: str, name: str) -> tuple[TensorType, Sharding | 
         column = error.column + len(text) - len(written)
         width = lines[-1].count("^")
         raise ParseError(message, text, 1, column, width, "<annotation>") from None
+    if len(body.params) != 1:
+        raise ExplainError(f"{text!r} has several annotations; write only the first one")
     (value,) = body.params
     return value.type, value.sharding
 

@@ -1,6 +1,7 @@
 """Formatting and parsing of byte counts."""
 
 import re
+from numbers import Integral
 
 from shardir.errors import MachineError
 
@@ -25,8 +26,8 @@ def show_bytes(count: float) -> str:
 def parse_bytes(size: int | str) -> int:
     """Return the byte count of a size such as `80GiB`, `80 GB` or a number; raise `MachineError`
     for other text."""
-    if isinstance(size, int) and not isinstance(size, bool) and size > 0:
-        return size
+    if isinstance(size, Integral) and not isinstance(size, bool) and size > 0:
+        return int(size)
     match = _SIZE.fullmatch(size) if isinstance(size, str) else None
     if match is None or match[2] not in _UNITS or float(match[1]) == 0:
         raise MachineError(f"{size!r} is not a memory size; write it as 80GiB, 80GB or 80e9")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Value
@@ -11,6 +12,23 @@ DimAxes = tuple[tuple[str, ...], ...]
 """The names of the axes of each dimension of a tensor, major to minor."""
 ArgumentAxes = tuple[DimAxes | None, ...]
 """The axes of each argument of a program; `None` for an argument whose sharding is not stated."""
+
+
+def find_problem(axes: DimAxes, shape: Sequence[int], mesh: Mesh) -> str | None:
+    """Return why a plan cannot have the axes of a tensor, as the end of a sentence about them, or
+    `None` if it can."""
+    used = [axis for dim in axes for axis in dim]
+    for axis in used:
+        if used.count(axis) > 1:
+            return f"uses the mesh axis {axis!r} twice; each axis shards one dimension"
+    for number, (dim, size) in enumerate(zip(axes, shape, strict=True)):
+        parts = prod(mesh.sizes[axis] for axis in dim)
+        if size % parts:
+            return (
+                f"shards dimension {number}, of size {size}, into {parts} parts; a plan shards "
+                "only dimensions that the mesh axes divide"
+            )
+    return None
 
 
 @dataclass(frozen=True, slots=True)
