@@ -1,10 +1,13 @@
 """Plans as code for JAX, as text of the IR, and as StableHLO."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
+from shardir.frontend.errors import ArgumentError
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
+from shardir.frontend.source_locations import with_location
 from shardir.ir.mesh import Mesh as IrMesh
 from shardir.ir.module import Module, Value
 from shardir.ir.sharding import OPEN_DIM, Sharding
@@ -17,17 +20,77 @@ LINE_WIDTH = 88
 
 def jax_code(mesh: Mesh, in_specs: tuple[Any, ...], out_specs: Any) -> str:
     """Return Python code that defines `mesh`, `in_specs` and `out_specs`."""
-    sizes = tuple(mesh.shape.values())
-    names = tuple(mesh.shape)
     lines = [
         "import jax",
-        "from jax.sharding import PartitionSpec as P",
+        *_mesh_imports(mesh),
+        *sorted(_class_imports((in_specs, out_specs))),
         "",
-        f"mesh = jax.make_mesh({sizes!r}, {names!r})",
+        *_mesh_lines(mesh),
         f"in_specs = {_format(in_specs, 0, len('in_specs = '))}",
         f"out_specs = {_format(out_specs, 0, len('out_specs = '))}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _mesh_imports(mesh: Mesh) -> list[str]:
+    """Return the lines that import what the definition of the mesh uses, and `P`."""
+    imports = ["from jax.sharding import AxisType, PartitionSpec as P"]
+    return imports if _is_in_device_order(mesh) else ["import numpy as np", *imports]
+
+
+def _mesh_lines(mesh: Mesh) -> list[str]:
+    """Return the lines that define the mesh; JAX uses explicit axes unless the code states the
+    types."""
+    sizes, names = tuple(mesh.shape.values()), tuple(mesh.shape)
+    types = ", ".join(f"AxisType.{kind.name}" for kind in mesh.axis_types)
+    types = f"axis_types=({types}{',' if len(names) == 1 else ''})"
+    if _is_in_device_order(mesh):
+        return [f"mesh = jax.make_mesh({sizes!r}, {names!r}, {types})"]
+    return [
+        f"devices = np.array(jax.devices())[{list(mesh.device_ids)!r}].reshape({sizes!r})",
+        f"mesh = jax.sharding.Mesh(devices, {names!r}, {types})",
+    ]
+
+
+def _is_in_device_order(mesh: Mesh) -> bool:
+    return mesh.device_ids == tuple(range(mesh.size))
+
+
+def _class_imports(node: Any) -> set[str]:
+    """Return the lines that import the classes of the containers in a pytree of specs."""
+    if node is None or isinstance(node, PartitionSpec):
+        return set()
+    kind = type(node)
+    if kind in (dict, list, tuple):
+        children = list(node.values()) if kind is dict else list(node)
+        return set().union(*map(_class_imports, children))
+    names = _field_names(node)
+    if "<locals>" in kind.__qualname__:
+        raise ArgumentError(
+            with_location(
+                f"as_jax cannot import the class {kind.__name__} of an argument or result, which "
+                "a function defines; define the class in a module, or use in_specs and out_specs"
+            )
+        )
+    if names is None:
+        raise ArgumentError(
+            with_location(
+                f"as_jax cannot write the container {kind.__name__} of an argument or result as "
+                "code, because it is no dict, list, tuple, namedtuple or dataclass; use in_specs "
+                "and out_specs"
+            )
+        )
+    found = {f"from {kind.__module__} import {kind.__qualname__.partition('.')[0]}"}
+    return found.union(*(_class_imports(getattr(node, name)) for name in names))
+
+
+def _field_names(node: Any) -> tuple[str, ...] | None:
+    """Return the names of the fields of a namedtuple or dataclass, `None` for other objects."""
+    if isinstance(node, tuple) and hasattr(node, "_fields"):
+        return tuple(node._fields)
+    if is_dataclass(node):
+        return tuple(field.name for field in fields(node) if field.init)
+    return None
 
 
 def ir_text(module: Module) -> str:
@@ -68,11 +131,12 @@ def _format(node: Any, indent: int, column: int) -> str:
 def _one_line(node: Any) -> str:
     if isinstance(node, PartitionSpec):
         return f"P({', '.join(map(repr, node))})"
-    if isinstance(node, Mapping):
+    if isinstance(node, dict):
         return "{" + ", ".join(f"{key!r}: {_one_line(value)}" for key, value in node.items()) + "}"
-    if isinstance(node, tuple) and hasattr(node, "_fields"):
-        fields = (f"{name}={_one_line(getattr(node, name))}" for name in node._fields)
-        return f"{type(node).__name__}({', '.join(fields)})"
+    names = _field_names(node)
+    if names is not None:
+        items = (f"{name}={_one_line(getattr(node, name))}" for name in names)
+        return f"{type(node).__qualname__}({', '.join(items)})"
     if isinstance(node, list):
         return f"[{', '.join(map(_one_line, node))}]"
     if isinstance(node, tuple):

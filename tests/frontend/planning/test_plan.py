@@ -1,15 +1,21 @@
 """`plan` finds shardings of arguments, and the program that `jit` compiles with them is as
 predicted."""
 
-from typing import Any
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import shardir as sd
+import shardir.numpy as snp
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.shardings.devices import virtual_devices
 from shardir.nn import relu
+from shardir.passes.explain.propagated_program import ExplainError
 from shardir.sharding import NamedSharding, PartitionSpec as P
 
 
@@ -58,7 +64,7 @@ def test_planned_programs_compute_the_same_numbers(shape: tuple[int, ...]) -> No
 
 def test_the_model_is_the_compiled_program() -> None:
     args = arguments(rows=256, width=512)
-    plan = sd.plan(step, args, abstract_mesh(4, 2), "a100x8", evaluations=60)
+    plan = sd.plan(step, args, abstract_mesh(4, 2), "a100x8", evaluations=25)
     planned = sd.jit(step, in_shardings=plan.in_shardings, out_shardings=plan.out_shardings)
     compiled = planned.lower(*args).compile()
     assert plan.collectives() == compiled.collectives()
@@ -108,9 +114,9 @@ def test_plans_are_exported() -> None:
     plan = sd.plan(step, arguments(), abstract_mesh(4))
     assert plan.as_jax() == (
         "import jax\n"
-        "from jax.sharding import PartitionSpec as P\n"
+        "from jax.sharding import AxisType, PartitionSpec as P\n"
         "\n"
-        "mesh = jax.make_mesh((4,), ('data',))\n"
+        "mesh = jax.make_mesh((4,), ('data',), axis_types=(AxisType.Auto,))\n"
         "in_specs = ([(P(None, 'data'), P('data'))], P(), P(None, 'data'))\n"
         "out_specs = (None, [(P(None, 'data'), P('data'))])\n"
     )
@@ -146,7 +152,12 @@ def test_a_front_of_cost_and_memory() -> None:
             {"batch": 3},
             "batch of plan has 3, which is no argument of step; its arguments are params, x, y",
         ),
+        (
+            {"batch": 1.5},
+            'batch of plan is 1.5; use the names or numbers of arguments, such as ("x", "y")',
+        ),
         ({"evaluations": 0}, "evaluations of plan is 0; use a positive integer"),
+        ({"progress": 3}, "progress of plan is 3; use a function or None"),
         (
             {"machine": 7},
             "the machine of plan is a name, a path, or a result of shardir.machine.load_machine, "
@@ -169,11 +180,182 @@ def test_a_mesh_of_one_device_is_refused() -> None:
     )
 
 
-def test_why_not_of_other_values_is_refused() -> None:
-    plan = sd.plan(step, arguments(), abstract_mesh(4), evaluations=5)
+def test_shardings_that_no_plan_can_have_are_refused() -> None:
+    mesh = abstract_mesh(4)
+    _, x, _ = arguments()
+    y = sd.ShapeDtypeStruct((510, 16), x.dtype, sharding=NamedSharding(mesh, P("data")))
     with pytest.raises(ArgumentError) as caught:
-        plan.why_not("%params.0.0: f32[16, 16@data:(1)2]")
+        sd.plan(lambda x, y: (x.sum(), y), (x, y), mesh)
     assert str(caught.value).partition("\n")[0] == (
-        "'%params.0.0: f32[16, 16@data:(1)2]' has a part of a mesh axis; a plan shards along whole "
-        "axes"
+        "the sharding of the argument %y of plan shards dimension 0, of size 510, into 4 parts; a "
+        "plan shards only dimensions that the mesh axes divide"
     )
+
+
+@pytest.mark.parametrize(
+    ("annotation", "message"),
+    [
+        (
+            "%x: f32[32, 16@data:(1)2]",
+            "'%x: f32[32, 16@data:(1)2]' has a part of a mesh axis; a plan shards along whole axes",
+        ),
+        (
+            "%x: f32[32@data, 16@data]",
+            "'%x: f32[32@data, 16@data]' uses the mesh axis 'data' twice; each axis shards one "
+            "dimension",
+        ),
+        (
+            "%y: f32[3@data, 16]",
+            "'%y: f32[3@data, 16]' shards dimension 0, of size 3, into 4 parts; a plan shards only "
+            "dimensions that the mesh axes divide",
+        ),
+        (
+            "%x: f32[32@data, 16], %y: f32[3, 16]",
+            "'%x: f32[32@data, 16], %y: f32[3, 16]' has several annotations; write only the first "
+            "one",
+        ),
+        (
+            "result 0: f32[32@data, 16]",
+            "'result 0: f32[32@data, 16]' states the sharding of no argument of double; a plan "
+            "decides those of arguments",
+        ),
+        (3, "3 is not an annotation; write it as %w: f32[128, 256@model]"),
+    ],
+)
+def test_wrong_annotations_of_why_not(annotation: Any, message: str) -> None:
+    def double(x: Any, y: Any) -> Any:
+        return 2 * x, 2 * y
+
+    structs = [sd.ShapeDtypeStruct((rows, 16), np.float32) for rows in (32, 3)]
+    plan = sd.plan(double, structs, abstract_mesh(4))
+    with pytest.raises((ArgumentError, ExplainError)) as caught:
+        plan.why_not(annotation)
+    assert str(caught.value).partition("\n")[0] == message
+
+
+def test_diff_with_another_object_is_refused() -> None:
+    plan = sd.plan(lambda x: x, (np.ones(4),), abstract_mesh(4))
+    with pytest.raises(ArgumentError) as caught:
+        plan.diff(3)  # type: ignore[arg-type]
+    assert str(caught.value).partition("\n")[0] == (
+        "diff compares a plan with another plan, not with 3"
+    )
+
+
+def test_captured_arrays_keep_their_shardings() -> None:
+    mesh = mesh_of(4)
+    w = sd.device_put(np.ones((64, 64), np.float32), NamedSharding(mesh, P("data")))
+    x = np.ones((32, 64), np.float32)
+
+    def multiply(x: Any) -> Any:
+        return x @ w
+
+    plan = sd.plan(multiply, (x,), mesh)
+    compiled = sd.jit(multiply, in_shardings=plan.in_shardings).lower(x).compile()
+    assert plan.collectives() == compiled.collectives() != []
+    assert "%w: f32[64@data, 64@-]" in plan.as_ir()
+
+
+def test_numbers_of_numpy_are_accepted() -> None:
+    mesh = abstract_mesh(4)
+    plan = sd.plan(step, arguments(), mesh, memory=np.int64(10**9), evaluations=np.int64(5))  # type: ignore[arg-type]
+    assert plan.memory_limit == 10**9
+
+
+def test_a_function_without_arguments() -> None:
+    plan = sd.plan(lambda: snp.ones(4), (), abstract_mesh(4))
+    assert "candidate\n\nno arguments\n\nplan" in str(plan)
+
+
+class Layer(NamedTuple):
+    w: Any
+    b: Any
+
+
+@sd.tree.register_dataclass
+@dataclass
+class Model:
+    first: Layer
+    rest: list[Any]
+
+
+def update(model: Model, x: Any) -> Any:
+    return sd.tree.map(lambda p: p - 0.1 * (x**2).mean(), model)
+
+
+def model_arguments() -> tuple[Any, ...]:
+    def layer() -> Layer:
+        return Layer(np.ones((8, 8), np.float32), np.ones(8, np.float32))
+
+    return Model(layer(), [layer()]), np.ones((16, 8), np.float32)
+
+
+def test_code_for_jax_imports_classes() -> None:
+    plan = sd.plan(update, model_arguments(), abstract_mesh(2, 2), evaluations=5)
+    code = plan.as_jax()
+    assert f"from {__name__} import Layer\nfrom {__name__} import Model\n" in code
+    assert "axis_types=(AxisType.Auto, AxisType.Auto))" in code
+    assert "Model(first=Layer(w=P(" in code
+
+
+def test_code_for_jax_has_the_order_of_devices_and_the_types_of_axes() -> None:
+    devices = np.array(virtual_devices(4))[[3, 1, 2, 0]]
+    mesh = sd.sharding.Mesh(devices, ("data",), axis_types=(sd.sharding.AxisType.Explicit,))
+    plan = sd.plan(lambda x: x, (np.ones(4),), mesh)
+    assert plan.as_jax().startswith(
+        "import jax\n"
+        "import numpy as np\n"
+        "from jax.sharding import AxisType, PartitionSpec as P\n"
+        "\n"
+        "devices = np.array(jax.devices())[[3, 1, 2, 0]].reshape((4,))\n"
+        "mesh = jax.sharding.Mesh(devices, ('data',), axis_types=(AxisType.Explicit,))\n"
+    )
+
+
+def test_classes_that_code_for_jax_cannot_import() -> None:
+    class Local(NamedTuple):
+        x: Any
+
+    plan = sd.plan(lambda p: p.x, (Local(np.ones(4)),), abstract_mesh(4))
+    with pytest.raises(ArgumentError) as caught:
+        plan.as_jax()
+    assert str(caught.value).partition("\n")[0] == (
+        "as_jax cannot import the class Local of an argument or result, which a function defines; "
+        "define the class in a module, or use in_specs and out_specs"
+    )
+
+
+@pytest.mark.long
+def test_jax_runs_the_exported_code() -> None:
+    pytest.importorskip("jax")
+    plan = sd.plan(step, arguments(layers=2), abstract_mesh(2, 4), evaluations=20)
+    run = """
+import jax.numpy as jnp
+import numpy as np
+
+def loss(params, x, y):
+    for w, b in params:
+        x = jax.nn.relu(x @ w + b)
+    return ((x - y) ** 2).mean()
+
+def step(params, x, y):
+    value, gradients = jax.value_and_grad(loss)(params, x, y)
+    return value, jax.tree.map(lambda p, g: p - 0.1 * g, params, gradients)
+
+params = [(np.ones((16, 16), "f"), np.ones(16, "f")) for _ in range(2)]
+with jax.set_mesh(mesh):
+    planned = jax.jit(step, in_shardings=in_specs, out_shardings=out_specs)
+    value, new = planned(params, np.ones((512, 16), "f"), np.ones((512, 16), "f"))
+assert new[0][0].sharding.spec == out_specs[1][0][0], new[0][0].sharding
+print("ran")
+"""
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+                   "JAX_PLATFORMS": "cpu"}  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", plan.as_jax() + run],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "ran\n", done.stderr
