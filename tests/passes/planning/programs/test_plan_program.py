@@ -24,7 +24,7 @@ from shardir.passes.planning.programs.plan_program import (
 )
 from tests.passes.planning.programs.machines import SimpleMachine
 
-LAYERS = 6
+LAYERS = 4
 LINE, SQUARE = Mesh("mesh", (("x", 4),)), Mesh("mesh", (("x", 2), ("y", 2)))
 
 
