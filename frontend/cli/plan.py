@@ -13,6 +13,7 @@ from shardir.frontend.cli.options import CommandError, PlanFormat
 from shardir.frontend.cli.targets import load_function
 from shardir.frontend.planning.plan import Plan, PlanComparison
 from shardir.frontend.planning.planning import Progress as Notify, plan as make_plan
+from shardir.passes.planning.problem import PlanningError
 
 AXIS_NAMES = {1: ("data",), 2: ("data", "model")}
 """The names of the axes of a mesh that is given by its sizes; those of a larger one are x, y, z."""
@@ -40,22 +41,30 @@ def plan_function(
         raise CommandError("name the mesh with --mesh, or the number of devices with --devices")
     meshes = [name_axes(mesh)] if mesh is not None else meshes_of(devices or 0)
     plans = {}
+    failures = []
     with _progress_bar() as notify:
         for each in meshes:
             with ExitStack() as stack:
                 fun, given, abstract = load_function(stack, function, each, args, specs)
-                plans[each] = make_plan(
-                    fun,
-                    given,
-                    abstract,
-                    machine,
-                    memory,
-                    batch=batch,
-                    keep=keep,
-                    evaluations=evaluations,
-                    progress=notify,
-                )
+                try:
+                    plans[each] = make_plan(
+                        fun,
+                        given,
+                        abstract,
+                        machine,
+                        memory,
+                        batch=batch,
+                        keep=keep,
+                        evaluations=evaluations,
+                        progress=notify,
+                    )
+                except PlanningError as error:
+                    failures.append(f"{each}: {error}")
+                    if len(meshes) == 1:
+                        raise
                 del fun, given
+    if not plans:
+        raise CommandError("no mesh has a plan\n" + "\n".join(failures))
     best = min(plans.values(), key=lambda each: each.evaluation.key(each.memory_limit))
     if export is not None:
         typer.echo(_export(best, export), nl=False)
@@ -66,6 +75,7 @@ def plan_function(
             plans.items(), key=lambda each: each[1].evaluation.key(each[1].memory_limit)
         )
         parts.insert(0, PlanComparison({name: each.evaluation for name, each in ranked}))
+    parts += failures
     if pareto:
         parts.append(best.pareto())
     parts += [best.why_not(annotation) for annotation in why_not or ()]

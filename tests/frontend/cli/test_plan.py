@@ -62,6 +62,17 @@ def test_options_of_plans(capsys: pytest.CaptureFixture[str]) -> None:
     assert "candidate 1" in out
 
 
+def test_meshes_without_a_plan_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", "planned_program:step", "--devices", "6", "--memory"]
+    assert run(*words, "300KiB") == 0
+    out = capsys.readouterr().out
+    assert "plan of @step for data=3, model=2" in out
+    assert out.count("\n\ndata=6,model=1: no plan fits into 300.0 KiB on each device") == 1
+    assert run(*words, "1KiB") == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: no mesh has a plan\ndata=6,model=1: no plan fits into 1.0 KiB")
+
+
 @pytest.mark.parametrize(
     ("form", "text"), [("jax", "in_specs = (P(None, 'data'), P())"), ("ir", "f32[64@-, 64@data]"),
                        ("sdy", "sdy.mesh @mesh")]
