@@ -65,6 +65,10 @@ REFUSED_OPERATIONS: dict[str, tuple[str, str]] = {
         "its body is not yet the program of one device",
         "partition the program first: the default pipeline takes it apart",
     ),
+    **dict.fromkeys(
+        ("pipeline", "staged-pipeline"),
+        ("it runs in stages, and an emitted program has none", "run the pass inline-pipelines"),
+    ),
 }
 """Operations that cannot be emitted: the reason, and an alternative."""
 

@@ -19,7 +19,13 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
-from shardir.frontend.tracing.trace import current_trace, emit, trace_block, wrap_value
+from shardir.frontend.tracing.trace import (
+    current_trace,
+    emit,
+    require_trace,
+    trace_block,
+    wrap_value,
+)
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.builder import substitute
 from shardir.ir.module import Block, Value
@@ -120,6 +126,15 @@ def _trace_pipeline(
     batch_argnums: Sequence[int] | None,
 ) -> Any:
     batch = range(1, len(args)) if batch_argnums is None else batch_argnums
+    for i in batch:
+        if not -len(args) <= i < len(args):
+            raise ArgumentError(
+                with_location(
+                    f"batch_argnums of pipeline contains {i}, and {known.name} is called with "
+                    f"{len(args)} arguments"
+                )
+            )
+    batch = {i % len(args) for i in batch}
     leaves, structure = tree.flatten(args)
     labels = [label for i, arg in enumerate(args) for label in leaf_labels(known.label(i), arg)]
     owners = [i for i, arg in enumerate(args) for _ in tree.leaves(arg)]
@@ -165,6 +180,9 @@ def _trace_pipeline(
 
 def _lift_captures(block: Block) -> tuple[Block, tuple[Value, ...]]:
     """Return the block with parameters for the values that it captures, and these values."""
+    # A transformation inside of the loss refers to values by their final names, which are other
+    # values than the parameters.
+    block = substitute(block, require_trace("pipeline").program.unnamed_values)
     captured = block.captures()
     new = {value: Value(value.type, "", value.sharding) for value in captured}
     inner = substitute(block, new)

@@ -90,7 +90,10 @@ def _mark_block(trace: Trace, number: int) -> Iterator[None]:
     yield
     if current_trace() is not trace:
         return
-    marked = mark_operations(trace.ops[start:], number)
+    # A transformation inside of the block refers to values by their final names, which are other
+    # values than those that the operations of the block define.
+    block = Block((), tuple(trace.ops[start:]), ())
+    marked = mark_operations(list(substitute(block, trace.program.unnamed_values).ops), number)
     trace.ops[start:] = marked
 
 

@@ -5,11 +5,15 @@ the gradients together with the loss. They are the residuals: the backward compu
 them by the cotangent of the loss.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from shardir.ir.builder import Builder
-from shardir.ir.module import Op, Value
+from shardir.ir.builder import Builder, substitute
+from shardir.ir.module import Block, Op, Value
+from shardir.ops.control_flow.derivative_regions import custom_jvp, custom_vjp
+from shardir.passes.autodiff.activity import active_values
 from shardir.passes.autodiff.pullback import Cotangents, Handler, Pullback, error
+from shardir.passes.autodiff.regions import instantiate_rule
 
 
 def _pull_pipeline(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
@@ -29,6 +33,7 @@ def _pull_pipeline(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
                 op,
             )
     b = outer.b
+    op = _with_traced_rules(op, wrt, b)
     operands = [op.operands[i] for i in wrt]
     gradients = [Value(x.type, b.names.fresh(f"{x.name}.grad")) for x in operands]
     (cotangent,) = cotangents
@@ -36,6 +41,36 @@ def _pull_pipeline(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     for x, gradient in zip(operands, gradients, strict=True):
         outer.accumulate(x, _scale(b, gradient, cotangent))
     return replace(op, results=(*op.results, *gradients), attrs={**op.attrs, "wrt": wrt})
+
+
+def _with_traced_rules(op: Op, wrt: Sequence[int], b: Builder) -> Op:
+    """Return the pipeline with blocks for the custom derivative rules that its gradient needs.
+
+    Rules are traced here, because the passes that differentiate the stages run after the trace.
+    """
+    (block,) = op.blocks
+    traced = _trace_rules(block, [block.params[i] for i in wrt], b)
+    captured = traced.captures()
+    new = {value: Value(value.type, b.names.fresh(value.name)) for value in captured}
+    traced = substitute(traced, new)
+    traced = replace(traced, params=(*block.params, *new.values()))
+    return replace(op, operands=(*op.operands, *captured), blocks=(traced,))
+
+
+def _trace_rules(block: Block, moving: Iterable[Value], b: Builder) -> Block:
+    active = active_values(block, tuple(moving))
+    ops = []
+    for op in block.ops:
+        if op.spec in (custom_vjp, custom_jvp):
+            moves = [value in active for value in op.operands]
+            if len(op.blocks) == 1 and any(moves):
+                op = replace(op, blocks=(*op.blocks, *instantiate_rule(op, b, moves)))
+        elif op.blocks:
+            # Any parameter of a nested block may depend on the operands.
+            blocks = [_trace_rules(inner, {*active, *inner.params}, b) for inner in op.blocks]
+            op = replace(op, blocks=tuple(blocks))
+        ops.append(op)
+    return replace(block, ops=tuple(ops))
 
 
 def _scale(b: Builder, gradient: Value, cotangent: Value) -> Value:

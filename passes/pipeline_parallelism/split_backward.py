@@ -62,8 +62,11 @@ class SplitBackward(Pass, name="split-backward"):
 
 def _add_backward(pipeline: StagedPipeline, form: str) -> StagedPipeline:
     wrt = set(pipeline.wrt)
-    if not wrt or any(kind is not F for _, kind in pipeline.fragments):
+    if any(kind is not F for _, kind in pipeline.fragments):
         return pipeline
+    if not wrt:
+        inlined = {key: _inline_fragment(each) for key, each in pipeline.fragments.items()}
+        return replace(pipeline, fragments=inlined)
     fragments: dict[FragmentKey, Fragment] = {}
     backward: list[tuple[str, ...]] = []
     differentiated: set[str] = set()
@@ -84,6 +87,13 @@ def _add_backward(pipeline: StagedPipeline, form: str) -> StagedPipeline:
             fragments[stage, I], fragments[stage, W] = split.halves()
         differentiated = split.active
     return replace(pipeline, fragments=fragments, backward=tuple(backward))
+
+
+def _inline_fragment(fragment: Fragment) -> Fragment:
+    """Return the fragment without regions, which only a differentiation needs."""
+    block = fragment.block
+    function = Function("stage", block, (None,) * len(block.returns))
+    return replace(fragment, block=inline_regions(function).body)
 
 
 class _StageGradient:

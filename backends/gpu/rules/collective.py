@@ -61,6 +61,7 @@ ALIASING_OPERATIONS = (
     "data_flow_edge",
     "propagation_barrier",
     "checkpoint-name",
+    "pipeline-stage",
     "stop_gradient",
     "vary",
 )

@@ -40,6 +40,12 @@ refuses(
     fix="run the pass 'partition' before",
 )
 refuses(
+    "pipeline",
+    "staged-pipeline",
+    reason="runs in stages, which an emitted program does not have",
+    fix="run the pass 'inline-pipelines' before",
+)
+refuses(
     "checkpoint", "custom-jvp", "custom-vjp",
     reason="defines derivatives, which an emitted program does not use",
     fix="run the pass 'inline' before",

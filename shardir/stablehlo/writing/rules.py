@@ -24,7 +24,7 @@ from shardir.stablehlo.writing.attributes import (
     format_sharding,
 )
 from shardir.stablehlo.writing.random_bits import write_threefry
-from shardir.stablehlo.writing.writer import WRITERS, MlirWriter
+from shardir.stablehlo.writing.writer import WRITERS, ExportError, MlirWriter
 
 STABLEHLO_NAMES = {
     "add": "add",
@@ -294,9 +294,18 @@ def _callback(w: MlirWriter, op: Op) -> None:
     w.write_op(op, "stablehlo.custom_call", attrs)
 
 
-@WRITERS.rule(OPS["stop_gradient"], OPS["checkpoint-name"], OPS["done"], OPS["vary"])
+@WRITERS.rule(
+    OPS["stop_gradient"], OPS["checkpoint-name"], OPS["pipeline-stage"], OPS["done"], OPS["vary"]
+)
 def _write_alias(w: MlirWriter, op: Op) -> None:
     w.alias(op.result, w.name(op.operands[0]))
+
+
+@WRITERS.rule(OPS["pipeline"], OPS["staged-pipeline"])
+def _refuse_pipeline(w: MlirWriter, op: Op) -> None:
+    raise ExportError(
+        f"%{op.results[0].name} = {op.name} has no text; run the pass inline-pipelines before"
+    )
 
 
 def _struct(name: str, fields: dict[str, str]) -> str:

@@ -22,7 +22,7 @@ NARROW_EXACT_OPS = frozenset(
     (
         "neg", "abs", "sign", "floor", "ceil", "round", "maximum", "minimum", "clamp", "select",
         "stop_gradient", "sharding_constraint", "reshard", "propagation_barrier", "data_flow_edge",
-        "checkpoint-name", "vary", "nextafter", "convert", "rem",
+        "checkpoint-name", "pipeline-stage", "vary", "nextafter", "convert", "rem",
     )
 )  # fmt: skip
 """Operations whose results need no rounding to a narrow type."""

@@ -14,6 +14,7 @@ from tests.dtype_groups import DTYPES
 ATTRS: dict[str, dict[str, Any]] = {
     "propagation_barrier": {"direction": "forward"},
     "checkpoint-name": {"label": "x"},
+    "pipeline-stage": {"stage": 0},
     "vary": {"axes": ()},
 }
 """Required attributes of operations."""
