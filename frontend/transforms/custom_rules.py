@@ -169,6 +169,9 @@ class CustomCall:
             return [result_tracer(x, i, structure, self.name) for i, x in enumerate(out)]
 
         block, results = trace_block(flat, self.abstracts, self.name, self.names, self.tracers)
+        # A transformation inside of the function refers to values by their final names, which are
+        # other values than the parameters.
+        block = substitute(block, require_trace(self.name).program.unnamed_values)
         return Primal(block, results, found[-1], block.captures())
 
     def trace_rule(
