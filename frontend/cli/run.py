@@ -19,6 +19,7 @@ from shardir.ir.types import TensorType
 from shardir.ops.opaque import check_no_opaque_operations
 from shardir.passes import Pipeline
 from shardir.passes.pipeline import DEFAULT_PIPELINE
+from shardir.passes.pipeline_parallelism.inline_pipelines import InlinePipelines
 from shardir.text.printer import Printer
 from shardir.verify.verifier import verify
 
@@ -47,6 +48,8 @@ def run_program(
         given = [*loaded, *program.fill_arguments(given)[len(loaded) :]]
     else:
         given = program.fill_arguments(given)
+    if passes is None:
+        module = InlinePipelines()(module)
     if module.main.spmd is None and (module.meshes or passes is not None):
         module = Pipeline.parse(DEFAULT_PIPELINE if passes is None else passes)(module)
         verify(module)

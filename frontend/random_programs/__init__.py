@@ -13,6 +13,7 @@ from shardir.frontend.random_programs import (
     creation as creation,
     decompositions as decompositions,
     manual_computation as manual_computation,
+    pipelines as pipelines,
     pointwise as pointwise,
     reductions as reductions,
     shapes as shapes,

@@ -156,6 +156,9 @@ SPECIAL_OPERATIONS = (
     "custom-jvp",
     "custom-vjp",
     "fused",
+    "pipeline",
+    "pipeline-stage",
+    "staged-pipeline",
 )
 """Operations that random programs contain on request only: they depend on devices, have no defined
 meaning, call Python, or are removed before a program is partitioned."""

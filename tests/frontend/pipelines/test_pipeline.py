@@ -198,3 +198,63 @@ def test_shardings_in_types_and_weights_that_are_sharded_over_the_axis() -> None
     params = sd.device_put(params, sd.NamedSharding(mesh, sd.P("pipe")))
     again, _ = run(mlp_loss, (params, x, y), "1f1b")
     assert [a.tobytes() for a in arrays(made)] == [a.tobytes() for a in arrays(again)]
+
+
+@sd.custom_vjp
+def scaled_sine(x: Any) -> Any:
+    return jnp.sin(x)
+
+
+scaled_sine.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (5 * g * x,))
+
+
+@sd.custom_jvp
+def tripled_sine(x: Any) -> Any:
+    return jnp.sin(x)
+
+
+tripled_sine.defjvp(lambda x, t: (jnp.sin(x[0]), 3 * t[0]))
+
+
+def through_vmap(w: Any, x: Any) -> Any:
+    return sd.vmap(lambda row: jnp.tanh(row @ w))(x)
+
+
+def through_grad(w: Any, x: Any) -> Any:
+    h = jnp.tanh(x @ w)
+    return sd.grad(lambda z: jnp.sum(jnp.sin(z) * h))(x)
+
+
+def through_scan(w: Any, x: Any) -> Any:
+    return sd.lax.scan(lambda h, _: (scaled_sine(h @ w), None), x, None, length=2)[0]
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda w, x: scaled_sine(x @ w),
+        lambda w, x: tripled_sine(x @ w),
+        lambda w, x: sd.checkpoint(lambda h: jnp.sin(h @ w))(x),
+        lambda w, x: sd.checkpoint(lambda h: scaled_sine(h @ w))(x),
+        through_vmap,
+        through_grad,
+        through_scan,
+    ],
+    ids=["custom_vjp", "custom_jvp", "checkpoint", "nested rule", "vmap", "grad", "scan"],
+)
+def test_transformations_inside_of_stages(layer: Callable[..., Any]) -> None:
+    def loss(params: Any, x: Any, y: Any) -> Any:
+        with sd.stage(0):
+            x = layer(params[0], x)
+        with sd.stage(1):
+            return jnp.mean((layer(params[1], x) - y) ** 2)
+
+    def both(params: Any, x: Any, y: Any) -> Any:
+        return sum(loss(params, x[i : i + 4], y[i : i + 4]) for i in (0, 4)) / 2
+
+    params, x, y = mlp_arguments(2)
+    placed = place(sd.make_mesh((2, 1), ("pipe", "data")), params, x[:8], y[:8])
+    pipelined = sd.pipeline(loss, microbatches=2)
+    assert_near(sd.jit(pipelined)(*placed), sd.jit(both)(params, x[:8], y[:8]))
+    made = sd.jit(sd.value_and_grad(pipelined))(*placed)
+    assert_near(made, sd.jit(sd.value_and_grad(both))(params, x[:8], y[:8]))

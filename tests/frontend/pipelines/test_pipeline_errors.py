@@ -239,6 +239,13 @@ def test_wrong_options() -> None:
     assert error_line(ArgumentError, lambda: sd.pipeline(mlp_loss, microbatches=0)) == (
         "microbatches of pipeline is at least 1, got 0"
     )
+    assert (
+        error_line(
+            ArgumentError,
+            lambda: sd.pipeline(mlp_loss, microbatches=2, batch_argnums=(1, 5))(*mlp_arguments(2)),
+        )
+        == "batch_argnums of pipeline contains 5, and mlp_loss is called with 3 arguments"
+    )
     wrong = raw("max")
     assert (
         error_line(ArgumentError, lambda: sd.pipeline(mlp_loss, microbatches=2, reduction=wrong))
