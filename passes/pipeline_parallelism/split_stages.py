@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 
 from shardir.ir.builder import UniqueNames, copy_op, substitute
 from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ir.sharding import Axis
+from shardir.ops.control_flow.manual_computation import manual_computation
 from shardir.ops.control_flow.pipelines import pipeline, pipeline_stage
 from shardir.passes.autodiff.residuals import eliminate_dead_operations
 from shardir.passes.pipeline import Pass
@@ -59,6 +61,7 @@ def _split(op: Op, function: Function) -> Op:
     (block,) = op.blocks
     block = _name_marked_values(block)
     _check_shardings(block, op.attrs["axis"])
+    block = _leave_axis(block, op.attrs["axis"])
     (loss,) = block.returns
     block = Block(block.params, eliminate_dead_operations(block.ops, [loss]), (loss,))
     stages, count = _choose_stages(block, op)
@@ -103,6 +106,36 @@ def _check_shardings(block: Block, axis: str) -> None:
                     "pipeline run; shard it over other axes of the mesh",
                     op,
                 )
+
+
+def _leave_axis(block: Block, axis: str) -> Block:
+    """Return the block whose manual computations run on the devices of one row.
+
+    Raises `PipelineStageError` if one uses the axis of the pipeline.
+    """
+    ops = []
+    for op in block.ops:
+        if op.spec is manual_computation and _mentions(op.attrs["axes"], axis):
+            inner = [attrs for each in op.blocks[0].walk() for attrs in each.attrs.values()]
+            if _mentions((op.attrs["in_axes"], op.attrs["out_axes"], *inner), axis):
+                raise stage_error(
+                    f"a shard_map in a stage uses {axis!r}, along which the stages of the pipeline "
+                    "run; use other axes of the mesh",
+                    op,
+                )
+            kept = tuple(each for each in op.attrs["axes"] if each.name != axis)
+            op = replace(op, attrs={**op.attrs, "axes": kept})
+        elif op.blocks:
+            op = replace(op, blocks=tuple(_leave_axis(inner, axis) for inner in op.blocks))
+        ops.append(op)
+    return replace(block, ops=tuple(ops))
+
+
+def _mentions(attribute: object, axis: str) -> bool:
+    """Return whether an attribute contains an axis of this name."""
+    if isinstance(attribute, tuple):
+        return any(_mentions(each, axis) for each in attribute)
+    return isinstance(attribute, Axis) and attribute.name == axis
 
 
 def _choose_stages(block: Block, op: Op) -> tuple[dict[Op, int | None], int]:

@@ -29,6 +29,7 @@ from shardir.frontend.tracing.trace import append_block, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.module import Block, Module, Op
 from shardir.ir.operation import Dense
+from shardir.passes.pipeline_parallelism.inline_pipelines import InlinePipelines
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.reader import read
 
@@ -172,7 +173,7 @@ def export(
 
     def export_call(*args: PyTree, **options: PyTree) -> Exported:
         lowered: Lowered = fun_jit.lower(*args, **options)
-        module = _with_captured_constants(lowered.module, lowered.captured)
+        module = InlinePipelines()(_with_captured_constants(lowered.module, lowered.captured))
         params = module.main.body.params
         mesh = module.meshes[0] if module.meshes else None
         return Exported(

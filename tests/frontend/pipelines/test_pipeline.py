@@ -9,8 +9,10 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as jnp
+from shardir.export import export
 from shardir.frontend.pipelines.recording import PipelineRecord, record_pipelines
 from shardir.passes.pipeline_parallelism.named_schedules import NAMED_SCHEDULES, make_schedule
+from shardir.passes.pipeline_parallelism.stage_assignment import PipelineStageError
 from tests.frontend.pipelines.models import (
     BATCH,
     LENGTH,
@@ -258,3 +260,39 @@ def test_transformations_inside_of_stages(layer: Callable[..., Any]) -> None:
     assert_near(sd.jit(pipelined)(*placed), sd.jit(both)(params, x[:8], y[:8]))
     made = sd.jit(sd.value_and_grad(pipelined))(*placed)
     assert_near(made, sd.jit(sd.value_and_grad(both))(params, x[:8], y[:8]))
+
+
+def shard_map_loss(mesh: sd.Mesh, body: Callable[[Any], Any]) -> Callable[..., Any]:
+    def loss(params: Any, x: Any, y: Any) -> Any:
+        mapped = sd.shard_map(body, mesh=mesh, in_specs=sd.P("data"), out_specs=sd.P("data"))
+        with sd.stage(0):
+            x = mapped(x @ params[0])
+        with sd.stage(1):
+            return jnp.mean((x @ params[1] - y) ** 2)
+
+    return loss
+
+
+def test_shard_map_inside_of_a_stage() -> None:
+    mesh = sd.make_mesh((2, 2), ("pipe", "data"))
+    arguments = place(mesh, *mlp_arguments(2))
+    loss = shard_map_loss(mesh, jnp.tanh)
+    made, _ = run(loss, arguments, "1f1b")
+    assert_near(made, sd.jit(sd.value_and_grad(loss))(*arguments))
+
+
+def test_shard_map_along_the_axis_of_the_pipeline() -> None:
+    mesh = sd.make_mesh((2, 2), ("pipe", "data"))
+    loss = shard_map_loss(mesh, lambda x: sd.lax.pmean(jnp.tanh(x), "pipe"))
+    with pytest.raises(PipelineStageError) as caught:
+        run(loss, place(mesh, *mlp_arguments(2)), "1f1b")
+    assert str(caught.value).splitlines()[0] == (
+        "a shard_map in a stage uses 'pipe', along which the stages of the pipeline run; use other "
+        "axes of the mesh"
+    )
+
+
+def test_a_program_with_a_pipeline_is_exported_without_stages() -> None:
+    arguments = place(sd.make_mesh((2, 1), ("pipe", "data")), *mlp_arguments(2))
+    pipelined = sd.jit(sd.pipeline(mlp_loss, microbatches=2))
+    assert "stablehlo.tanh" in export(pipelined)(*arguments).mlir_module()
