@@ -37,7 +37,9 @@ def plan_function(
     export: PlanFormat | None,
 ) -> None:
     """Print a plan of a function, or of several meshes."""
-    if (mesh is None) == (devices is None):
+    if mesh is not None and devices is not None:
+        raise CommandError("--mesh and --devices exclude each other; --devices tries meshes")
+    if mesh is None and devices is None:
         raise CommandError("name the mesh with --mesh, or the number of devices with --devices")
     meshes = [name_axes(mesh)] if mesh is not None else meshes_of(devices or 0)
     plans = {}
