@@ -13,6 +13,7 @@ from shardir.frontend.dispatch.programs.donation import reusable_parameters
 from shardir.frontend.dispatch.programs.runnable import default_pipeline
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.dispatch.stages.step_simulation import MachineLike, resolve_machine
+from shardir.frontend.dispatch.traced_calls import check_traceable
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.planning import plan_text as plan_text  # Registers the text of plans.
 from shardir.frontend.planning.plan import Plan
@@ -149,7 +150,7 @@ def plan(
 
 def _lower_unsharded(fun: Callable[..., Any], args: Sequence[Any]) -> Lowered:
     """Trace a function for arguments without shardings."""
-    traced = fun if isinstance(fun, JitFunction) else jit(fun)
+    traced = fun if isinstance(fun, JitFunction) else jit(check_traceable(fun, "plan"))
     lowered: Lowered = traced.with_shardings(None, None).lower(*tree.map(_unsharded, tuple(args)))
     return lowered
 

@@ -172,6 +172,12 @@ def test_wrong_arguments(options: dict[str, Any], message: str) -> None:
     assert str(caught.value).partition("\n")[0] == message
 
 
+def test_only_functions_have_plans() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        sd.plan(3, arguments(), abstract_mesh(4))  # type: ignore[arg-type]
+    assert str(caught.value).partition("\n")[0] == "plan takes a function, got 3"
+
+
 def test_a_mesh_of_one_device_is_refused() -> None:
     with pytest.raises(ArgumentError) as caught:
         sd.plan(step, arguments(), abstract_mesh(1))
