@@ -6,9 +6,12 @@ from math import prod
 from typing import Protocol, runtime_checkable
 
 from shardir.errors import OpaqueOperationError, PartitionError, PropagateError, RuleError
+from shardir.frontend.errors import ArgumentError
 from shardir.frontend.interop.xla.compilation import open_lowered
 from shardir.frontend.interop.xla.remedies import find_remedies
+from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.mesh import Mesh
+from shardir.frontend.source_locations import with_location
 from shardir.hlo.module import HloModule
 from shardir.hlo.parser import parse_hlo
 from shardir.ir.module import Module
@@ -18,6 +21,7 @@ from shardir.passes.explain.xla import XlaCommunication, XlaComparison
 from shardir.stablehlo.reader import read as read_stablehlo
 
 
+@runtime_checkable
 class HasText(Protocol):
     """A program with a text, such as `jax.stages.Compiled`."""
 
@@ -61,11 +65,19 @@ def explain_xla(
     send fewer bytes. It compiles the program with each candidate, at most `compilations` times,
     and the result has the annotations that XLA follows.
 
-    Raises `ParseError` if the text is no HLO, and `ExplainError` if XLA has not partitioned it.
+    Raises `ArgumentError` if `program` is none of these, `ParseError` if the text is no HLO, and
+    `ExplainError` if XLA has not partitioned it.
     """
     if isinstance(program, JaxLowered):
         source = program if source is None else source
         program = program.compile()
+    if not isinstance(program, (str, HasText)):
+        raise ArgumentError(
+            with_location(
+                "explain_xla takes the result of jax.jit(f).lower(...) or of compile(), or HLO "
+                f"text, got {brief(program)}"
+            )
+        )
     text = program if isinstance(program, str) else program.as_text() or ""
     hlo = parse_hlo(text)
     if source is None:

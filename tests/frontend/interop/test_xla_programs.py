@@ -3,7 +3,12 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.interop.xla.programs import explain_xla
 from tests.optional_dependencies import require
 
 SCRIPT = """
@@ -51,4 +56,14 @@ def test_collectives_of_loops_are_compared_with_the_plan(tmp_path: Path) -> None
 [('reduce-scatter', ('model',), 6, 256)]
 ['loop.py:16'] 1536
 """
+    )
+
+
+@pytest.mark.parametrize(("program", "text"), [(3, "3"), (None, "None")])
+def test_other_objects_are_refused(program: Any, text: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        explain_xla(program)
+    assert str(caught.value).startswith(
+        "explain_xla takes the result of jax.jit(f).lower(...) or of compile(), or HLO text, got "
+        + text
     )
