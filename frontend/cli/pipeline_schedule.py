@@ -6,6 +6,7 @@ from pathlib import Path
 import typer
 
 from shardir.frontend.cli.options import CommandError
+from shardir.passes.pipeline_parallelism.actions import PipelineScheduleError
 from shardir.passes.pipeline_parallelism.named_schedules import NAMED_SCHEDULES, make_schedule
 from shardir.passes.pipeline_parallelism.progress import SendMode, verify_schedule
 from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule
@@ -64,7 +65,11 @@ def print_schedule(
             else "--memory-limit applies to `search` only"
         )
     if is_file:
-        chosen = PipelineSchedule.parse(_read(schedule))
+        text = _read(schedule)
+        try:
+            chosen = PipelineSchedule.parse(text)
+        except PipelineScheduleError as error:
+            raise CommandError(f"{schedule}: {error}") from None
     elif ranks is not None and microbatches is not None:
         if memory_limit is not None:
             if stages_per_rank not in (None, 1):
@@ -103,7 +108,7 @@ def _read(file: str) -> str:
             f"{', '.join(NAMED_SCHEDULES)} and {SEARCH}"
         ) from None
     except UnicodeDecodeError:
-        raise CommandError(f"{file!r} is not UTF-8 text") from None
+        raise CommandError(f"cannot read {file!r}: it is not UTF-8 text") from None
     except (OSError, ValueError) as error:
         raise CommandError(
             f"cannot read {file!r}: {getattr(error, 'strerror', None) or error}"

@@ -102,6 +102,8 @@ def test_times_and_memory_are_used() -> None:
             "--sends is 'later'; use buffered or rendezvous",
         ),
         (["."], "cannot read '.': Is a directory"),
+        (["empty.csv"], "empty.csv: the text has no action; write one line for each rank"),
+        (["binary.csv"], "cannot read 'binary.csv': it is not UTF-8 text"),
     ],
 )
 def test_errors(
@@ -110,6 +112,8 @@ def test_errors(
     from shardir.errors import ShardirError
 
     monkeypatch.chdir(tmp_path)
+    Path("empty.csv").touch()
+    Path("binary.csv").write_bytes(b"\xff")
     result = CliRunner().invoke(app, ["pipeline-schedule", *words])
     assert isinstance(result.exception, ShardirError)
     assert str(result.exception) == message
