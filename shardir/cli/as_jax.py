@@ -51,9 +51,11 @@ def as_jax(
 def _print_traceback(error: Exception, script: str) -> None:
     """Print the traceback from the script on, through `sys.excepthook`, which also stops peer
     processes.
+
+    A script that cannot be compiled has no frame, and the error names its line.
     """
     entry: TracebackType | None = error.__traceback__
     while entry is not None and entry.tb_frame.f_code.co_filename != script:
         entry = entry.tb_next
-    shown = entry or error.__traceback__
+    shown = entry if entry or isinstance(error, SyntaxError) else error.__traceback__
     sys.excepthook(type(error), error.with_traceback(shown), shown)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import shardir as sd
+from shardir.cli import main
 from shardir.frontend.config import config
 from shardir.frontend.errors import SettingError
 from shardir.interop.in_place_of_jax import (
@@ -256,6 +257,19 @@ def test_errors_name_the_line(tmp_path: Path) -> None:
     with pytest.raises(UncoveredName) as caught:
         run_script(script)
     assert str(caught.value).endswith("3 | x = jax.numpy.sinn(1)\n  |     ^^^^^^^^^^^^^^")
+
+
+def test_a_script_that_is_not_python_is_a_syntax_error_at_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "wrong.py"
+    monkeypatch.setattr(sys, "argv", ["shardir", "as-jax", str(script)])
+    script.write_text("def f(x:\n", "utf-8")
+    with pytest.raises(SystemExit):
+        main()
+    text = capsys.readouterr().err
+    assert text.startswith(f'  File "{script}", line 1\n    def f(x:\n')
+    assert text.endswith("SyntaxError: '(' was never closed\n")
 
 
 def test_hasattr_reports_missing_names() -> None:
