@@ -20,12 +20,12 @@ from shardir.passes.explain.propagated_program import (
     Program,
     pipeline_of,
     propagate_with_history,
+    result_number,
 )
 from shardir.passes.explain.reports import Annotation, Chain, Explanation, Revision, Summary
 from shardir.passes.explain.unused_annotations import stated_annotations
 from shardir.passes.explain.what_if import communication_totals, count_traffic
 from shardir.passes.propagation.propagate import Propagate
-from shardir.text.decimal_text import parse_natural_number
 from shardir.text.literals import format_name
 
 
@@ -62,7 +62,7 @@ def explain(
 def find_value(history: FunctionHistory, name: str) -> ExplainedValue:
     """Return the value with a name in the prepared function, or the result of the function."""
     if name.startswith(RESULT_PREFIX):
-        return history.explained_result(_result_number(history, name))
+        return history.explained_result(result_number(history.function, name))
     bare = name.removeprefix("%").strip('"')
     for each, value in history.values.items():
         if bare in (each, format_name(each)):
@@ -70,15 +70,6 @@ def find_value(history: FunctionHistory, name: str) -> ExplainedValue:
     names = [f"%{format_name(each)}" for each in history.values]
     hint = suggest_name(f"%{bare}", names) or "`shardir opt` prints the program with all names"
     raise ExplainError(f"@{history.name} has no value called {name!r}; {hint}")
-
-
-def _result_number(history: FunctionHistory, name: str) -> int:
-    number = parse_natural_number(name.removeprefix(RESULT_PREFIX).strip())
-    count = len(history.function.result_shardings)
-    if number is None or number >= count:
-        results = f"its results are 0 to {count - 1}" if count else "it has no results"
-        raise ExplainError(f"@{history.name} has no {name}; {results}")
-    return number
 
 
 def explanation(history: FunctionHistory, explained: ExplainedValue) -> Explanation:

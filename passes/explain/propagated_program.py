@@ -5,7 +5,7 @@ from time import perf_counter
 from typing import Protocol
 
 from shardir.errors import PartitionError, ShardirError, suggest_name
-from shardir.ir.module import Module
+from shardir.ir.module import Function, Module
 from shardir.passes.explain.explained_pipeline import ExplainedPipeline
 from shardir.passes.explain.history import (
     RESULT_PREFIX,
@@ -16,6 +16,7 @@ from shardir.passes.explain.history import (
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pass, PassObserver, Pipeline
 from shardir.passes.propagation.propagate import Propagate
 from shardir.passes.rewriting import all_values
+from shardir.text.decimal_text import parse_natural_number
 
 
 class HasModule(Protocol):
@@ -33,6 +34,21 @@ Program = Module | HasModule
 
 class ExplainError(ShardirError, ValueError):
     """A request that cannot be answered for a program."""
+
+
+def result_number(function: Function, name: str) -> int:
+    """Return the number of a result called `result 0`; raises `ExplainError` if it is absent."""
+    number = parse_natural_number(name.removeprefix(RESULT_PREFIX).strip())
+    count = len(function.result_shardings)
+    if number is not None and number < count:
+        return number
+    if count == 0:
+        results = "it has no results"
+    elif count == 1:
+        results = "its only result is result 0"
+    else:
+        results = f"its results are 0 to {count - 1}"
+    raise ExplainError(f"@{function.name} has no {name}; {results}")
 
 
 @dataclass(frozen=True)

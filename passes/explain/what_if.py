@@ -16,12 +16,12 @@ from shardir.passes.explain.propagated_program import (
     Program,
     module_of,
     pipeline_of,
+    result_number,
 )
 from shardir.passes.explain.reports import Change, Difference, Traffic
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.propagation.propagate import Propagate
 from shardir.passes.rewriting import all_values
-from shardir.text.decimal_text import parse_natural_number
 from shardir.text.literals import format_name
 from shardir.text.parser import parse
 from shardir.text.printer import Printer, print_mesh
@@ -110,12 +110,8 @@ def _with_sharding(
 def _with_result(
     function: Function, name: str, type: TensorType | None, sharding: Sharding | None
 ) -> Function:
-    number = parse_natural_number(name.removeprefix(RESULT_PREFIX).strip())
+    number = result_number(function, name)
     results = list(function.result_shardings)
-    if number is None or number >= len(results):
-        raise ExplainError(f"@{function.name} has no {name}; its results are 0 to "
-                           f"{len(results) - 1}" if results else
-                           f"@{function.name} has no {name}; it has no results")  # fmt: skip
     _check(name, function.body.returns[number].type, type)
     results[number] = sharding
     return replace(function, result_shardings=tuple(results))

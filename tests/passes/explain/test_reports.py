@@ -331,8 +331,8 @@ model does not shard it
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("result 1", "@mlp has no result 1; its results are 0 to 0"),
-        ("result x", "@mlp has no result x; its results are 0 to 0"),
+        ("result 1", "@mlp has no result 1; its only result is result 0"),
+        ("result x", "@mlp has no result x; its only result is result 0"),
     ],
 )
 def test_unknown_results_are_refused(name: str, message: str) -> None:
