@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.errors import count_noun
 from shardir.frontend.cli.options import CommandError
 from shardir.interpret.random_arguments import parameter_types
 from shardir.ir.module import Module
@@ -17,8 +18,8 @@ def load_arguments(module: Module, inputs: list[Path], count: int | None = None)
     names = [param.name for param in module.main.body.params][:count]
     if len(inputs) != len(types):
         raise CommandError(
-            f"@{module.main.name} takes {len(types)} arguments ({', '.join(names)}), "
-            f"got {len(inputs)} files"
+            f"@{module.main.name} takes {count_noun(len(types), 'argument')} "
+            f"({', '.join(names)}), got {count_noun(len(inputs), 'file')}"
         )
     arrays = []
     for name, type, path in zip(names, types, inputs, strict=True):

@@ -72,6 +72,8 @@ def explain_program(
                 f"--program compares XLA's collectives, and {file!r} is no HLO text; pass the file "
                 "*.after_optimizations.txt of --xla_dump_to"
             )
+        if function is not None and not (value or what_if or without):
+            raise CommandError("--function applies to --value, --what-if and --without only")
         target = load_target(file, mesh, args, specs)
         module = target.module
         if target.lowered is None and target.locations is None and not _has_locations(module):

@@ -131,7 +131,11 @@ def test_run_draws_arguments_from_a_seed(file: str, capsys: pytest.CaptureFixtur
             ("opt", "f.ir", "--passes", "propogate"),
             "error: no pass is called 'propogate'; did you mean 'propagate'?\n",
         ),
-        (("run", "f.ir", "f.ir"), "error: @f takes 2 arguments (a, b), got 1 files\n"),
+        (("run", "f.ir", "f.ir"), "error: @f takes 2 arguments (a, b), got 1 file\n"),
+        (
+            ("explain", "f.ir", "--function", "g"),
+            "error: --function applies to --value, --what-if and --without only\n",
+        ),
         (("run", "f.ir", "c.npy", "c.npy"), "error: %a is f32[4, 3], but 'c.npy' holds int64[3]\n"),
     ],
 )
