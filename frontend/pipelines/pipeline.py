@@ -125,8 +125,8 @@ def _trace_pipeline(
     args: tuple[PyTree, ...],
     batch_argnums: Sequence[int] | None,
 ) -> Any:
-    batch = range(1, len(args)) if batch_argnums is None else batch_argnums
-    for i in batch:
+    chosen_argnums = range(1, len(args)) if batch_argnums is None else batch_argnums
+    for i in chosen_argnums:
         if not -len(args) <= i < len(args):
             raise ArgumentError(
                 with_location(
@@ -134,7 +134,7 @@ def _trace_pipeline(
                     f"{len(args)} arguments"
                 )
             )
-    batch = {i % len(args) for i in batch}
+    batch = {i % len(args) for i in chosen_argnums}
     leaves, structure = tree.flatten(args)
     labels = [label for i, arg in enumerate(args) for label in leaf_labels(known.label(i), arg)]
     owners = [i for i, arg in enumerate(args) for _ in tree.leaves(arg)]
