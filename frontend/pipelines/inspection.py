@@ -61,24 +61,24 @@ class InspectedPipeline:
         return tuple(self._memory_of(stage) for stage in range(self.staged.stage_count))
 
     def _memory_of(self, stage: int) -> PassMemory:
-        needed = [self._needed(stage, kind) for kind in (B, I, W)]
-        produced = self._given(stage, F) | self._received(stage)
+        needed = [self._find_needed(stage, kind) for kind in (B, I, W)]
+        produced = self._find_given(stage, F) | self._find_received(stage)
         until_input = needed[0] | needed[1] | needed[2]
         whole = sum(size for name, size in produced.items() if name in until_input)
-        available = produced | self._given(stage, I)
+        available = produced | self._find_given(stage, I)
         weights = sum(available[name] for name in needed[2] if name in available)
         return PassMemory(whole, weights)
 
-    def _needed(self, stage: int, kind: ActionKind) -> set[str]:
+    def _find_needed(self, stage: int, kind: ActionKind) -> set[str]:
         fragment = self.staged.fragments.get((stage, kind))
         taken = () if fragment is None else fragment.takes
         return {name for name in taken if slot_number(name, "argument") is None}
 
-    def _given(self, stage: int, kind: ActionKind) -> dict[str, int]:
+    def _find_given(self, stage: int, kind: ActionKind) -> dict[str, int]:
         fragment = self.staged.fragments.get((stage, kind))
         return {} if fragment is None else _sizes(fragment)
 
-    def _received(self, stage: int) -> dict[str, int]:
+    def _find_received(self, stage: int) -> dict[str, int]:
         fragment = self.staged.fragments[stage, F]
         pairs = zip(fragment.takes, fragment.block.params, strict=True)
         return {

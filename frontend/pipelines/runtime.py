@@ -115,7 +115,7 @@ def _row_with_lifetimes(wiring: Wiring, rank: int) -> tuple[_ScheduledAction, ..
         used = {
             ((part.stage, part.microbatch), name)
             for part in action.parts
-            for name in wiring.needed(part)
+            for name in wiring.find_needed_names(part)
             if slot_number(name, "argument") is None
         }
         following = actions[i + 1 : i + 1 + ACTIONS_AHEAD]
@@ -190,7 +190,7 @@ class _RowRun:
             received = self.transport.receive(matching_transfer(part))
             if received is None:
                 return False
-            own.update(zip(self.runtime.wiring.received(part), received, strict=True))
+            own.update(zip(self.runtime.wiring.find_received_names(part), received, strict=True))
         record_event(PipelineEvent(self.rank, part, start, perf_counter(), size))
         return True
 
@@ -215,7 +215,7 @@ class _RowRun:
         if send is not None:
             receive = matching_transfer(send)
             there = self.values.setdefault((receive.stage, receive.microbatch), {})
-            names = self.runtime.wiring.received(receive)
+            names = self.runtime.wiring.find_received_names(receive)
             there.update({
                 name: own[sent]
                 for name, sent in zip(names, self.runtime.wiring.sent(send), strict=True)

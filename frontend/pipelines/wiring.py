@@ -30,7 +30,7 @@ class Wiring:
             return self.pipeline.forward[action.stage]
         return tuple(map(given_cotangent, self.pipeline.backward[action.stage - 1]))
 
-    def received(self, action: Action) -> tuple[str, ...]:
+    def find_received_names(self, action: Action) -> tuple[str, ...]:
         """Return the names under which the stage of a receive takes the values."""
         if action.kind is ActionKind.RECEIVE_FORWARD:
             return self.pipeline.forward[action.stage - 1]
@@ -48,7 +48,7 @@ class Wiring:
         kind = ActionKind.SEND_FORWARD if is_forward else ActionKind.SEND_BACKWARD
         return Action(part.stage, kind, part.microbatch)
 
-    def needed(self, part: Action) -> tuple[str, ...]:
+    def find_needed_names(self, part: Action) -> tuple[str, ...]:
         """Return the names that a single action takes from the values of its microbatch."""
         if part.kind in COMPUTATIONS:
             return self.pipeline.fragments[part.stage, part.kind].takes

@@ -151,11 +151,13 @@ def plan(
 def _lower_unsharded(fun: Callable[..., Any], args: Sequence[Any]) -> Lowered:
     """Trace a function for arguments without shardings."""
     traced = fun if isinstance(fun, JitFunction) else jit(check_traceable(fun, "plan"))
-    lowered: Lowered = traced.with_shardings(None, None).lower(*tree.map(_unsharded, tuple(args)))
+    lowered: Lowered = traced.with_shardings(None, None).lower(
+        *tree.map(_remove_sharding, tuple(args))
+    )
     return lowered
 
 
-def _unsharded(leaf: Any) -> Any:
+def _remove_sharding(leaf: Any) -> Any:
     """Return the struct of an array without its sharding; other arguments unchanged."""
     if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
         return leaf

@@ -76,7 +76,7 @@ class _Inliner:
             terms = (
                 self._whole(operands)
                 if self.op.spec is pipeline
-                else self._staged(StagedPipeline.of(self.op), operands)
+                else self._inline_staged(StagedPipeline.of(self.op), operands)
             )
             for name, term in terms:
                 known = self.sums.get(name)
@@ -123,7 +123,7 @@ class _Inliner:
             *((gradient_slot(i), x) for i, x in zip(self.wrt, terms, strict=True)),
         ]
 
-    def _staged(self, staged: StagedPipeline, operands: Sequence[Value]
+    def _inline_staged(self, staged: StagedPipeline, operands: Sequence[Value]
                 ) -> list[tuple[str, Value]]:  # fmt: skip
         """Return the terms of one microbatch of a `staged-pipeline`."""
         if self.wrt and all(kind is ActionKind.FORWARD for _, kind in staged.fragments):

@@ -110,7 +110,7 @@ class HloModule:
 
     @property
     def is_before_partitioning(self) -> bool:
-        """Whether the module states shardings that XLA's partitioner has not applied yet."""
+        """The module states shardings that XLA's partitioner has not applied yet."""
         if self.partition_count == 1 or self.entry.endswith("_spmd"):
             return False
         return "xla.sdy.meshes" in self.attributes.get("frontend_attributes", "") or any(

@@ -129,7 +129,7 @@ def _plan_folded(
     """Search with few layers, and evaluate the best plan with all layers."""
     numbers = {number: i for i, number in enumerate(programs.large.arguments)}
 
-    def folded(program: FoldedProgram) -> PlanningRequest:
+    def fold_request(program: FoldedProgram) -> PlanningRequest:
         places = [numbers[number] for number in program.arguments]
         fixed, annotated = (
             None if axes is None else tuple(programs.shrink(axes)[i] for i in places)
@@ -151,9 +151,9 @@ def _plan_folded(
             count=count,
         )
 
-    large = folded(programs.large)
+    large = fold_request(programs.large)
     evaluator = ExtrapolatingEvaluator(
-        _evaluator(folded(programs.small)), _evaluator(large), programs
+        _evaluator(fold_request(programs.small)), _evaluator(large), programs
     )
     plan = _search(large, evaluator, progress, programs.expand)
     found = whole.evaluate(programs.expand(plan.searched.arguments))

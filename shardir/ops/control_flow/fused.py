@@ -31,6 +31,7 @@ from shardir.ops.communication.annotations import (
     sharding_constraint,
 )
 from shardir.ops.control_flow.derivative_regions import block_edges
+from shardir.ops.control_flow.pipelines import pipeline_stage
 from shardir.ops.elementwise.bitcast import bitcast
 from shardir.ops.elementwise.elementwise import clamp, select
 from shardir.ops.random.random_bits import random_fold_in, random_hash
@@ -49,6 +50,7 @@ _ANNOTATIONS = (
     propagation_barrier,
     data_flow_edge,
     checkpoint_name,
+    pipeline_stage,
 )
 _HASHES = (random_fold_in, random_hash)
 """Hashes run twenty rounds on pairs of words; separate loops compute them faster."""

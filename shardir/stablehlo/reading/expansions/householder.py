@@ -293,7 +293,7 @@ def solve_tridiagonal(call: OperationReader, letters: dict[str, str]) -> Values:
         found = x.slice_at([*(0 for _ in batch), i, 0], (*batch, 1, x.type.shape[-1]))
         return found
 
-    def stored(x: Tensor, new: Tensor, i: Tensor) -> Tensor:
+    def store(x: Tensor, new: Tensor, i: Tensor) -> Tensor:
         return x.update_at(new, [*(0 for _ in batch), i, 0])
 
     wide = diagonal.broadcast(right.type.shape, range(len(batch) + 1))
@@ -302,8 +302,8 @@ def solve_tridiagonal(call: OperationReader, letters: dict[str, str]) -> Values:
         pivots, b = values
         here = i + 1
         factor = row(lower, here) / row(pivots, i)
-        pivots = stored(pivots, row(pivots, here) - factor * row(upper, i), here)
-        return pivots, stored(b, row(b, here) - factor * row(b, i), here)
+        pivots = store(pivots, row(pivots, here) - factor * row(upper, i), here)
+        return pivots, store(b, row(b, here) - factor * row(b, i), here)
 
     pivots, b = repeat(call, max(size - 1, 0), [wide, right], eliminate)
     zero = full(right.emit, 0, right.type.with_shape((*batch, 1, right.type.shape[-1])))
@@ -312,7 +312,7 @@ def solve_tridiagonal(call: OperationReader, letters: dict[str, str]) -> Values:
         x, behind = values
         here = (size - 1) - i
         solved = (row(x, here) - row(upper, here) * behind) / row(pivots, here)
-        return stored(x, solved, here), solved
+        return store(x, solved, here), solved
 
     solution, _ = repeat(call, size, [b, zero], substitute)
     info = full(right.emit, 0, call.results[4])

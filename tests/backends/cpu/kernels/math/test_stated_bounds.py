@@ -22,6 +22,7 @@ RANDOM_OPERATIONS = {"random_hash", "random_fold_in"}
 ANNOTATIONS = {
     "checkpoint-name",
     "data_flow_edge",
+    "pipeline-stage",
     "propagation_barrier",
     "reshard",
     "sharding_constraint",
