@@ -22,7 +22,7 @@ from docs.generation.public_names import (
 NO_REFERENCE = (type(None), bool, int, float, str, tuple)
 """Types whose equal objects are not aliases of each other."""
 
-MOST_NAMES_WITHOUT_TOPICS = 60
+MAX_NAMES_WITHOUT_TOPICS = 60
 FEWEST_NAMES_OF_TOPIC = 5
 
 TOPIC_TITLES = {
@@ -60,7 +60,7 @@ def module_page(module: str) -> str:
 def _topics(module: str) -> dict[str, list[str]]:
     """Return the public names of a module by topic; a module with few names has one topic."""
     names = public_names(module)
-    if len(names) <= MOST_NAMES_WITHOUT_TOPICS:
+    if len(names) <= MAX_NAMES_WITHOUT_TOPICS:
         return {"": names}
     found: dict[str, list[str]] = {}
     for name in names:

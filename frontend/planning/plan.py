@@ -33,7 +33,7 @@ from shardir.passes.planning.programs.plan_program import (
     plan_program,
 )
 
-MOST_NAMES = 4
+MAX_SHOWN_NAMES = 4
 """The number of arguments of one class that a row names."""
 
 
@@ -278,8 +278,8 @@ class Plan(Report):
             name = export.class_name([params[number].name for number in kind])
             return name if len(kind) == 1 else f"{name} ({len(kind)})"
         names = [export.class_name([params[number].name]) for number in numbers]
-        rest = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-        return ", ".join(names[:MOST_NAMES]) + rest
+        rest = f" and {len(names) - MAX_SHOWN_NAMES} more" if len(names) > MAX_SHOWN_NAMES else ""
+        return ", ".join(names[:MAX_SHOWN_NAMES]) + rest
 
     def describe_dims(self, dims: Sequence[tuple[int, int]]) -> str:
         """Return dimensions of arguments as text; those of repeated layers once."""

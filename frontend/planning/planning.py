@@ -27,7 +27,7 @@ from shardir.frontend.tracebacks import traceback_boundary
 from shardir.ir.mesh import Mesh as MeshAxes
 from shardir.passes.planning.programs.assignment import DimAxes, find_problem
 from shardir.passes.planning.programs.plan_program import (
-    MOST_EVALUATIONS,
+    MAX_EVALUATIONS,
     PlanningRequest,
     plan_program,
 )
@@ -46,7 +46,7 @@ def plan(
     *,
     batch: str | int | Sequence[str | int] | None = None,
     keep: bool = False,
-    evaluations: int = MOST_EVALUATIONS,
+    evaluations: int = MAX_EVALUATIONS,
     progress: Progress | None = None,
 ) -> Plan:
     """Return a plan: shardings of the arguments `args` of `fun` on a mesh, for `jit`.
@@ -141,7 +141,7 @@ def plan(
         reusable_parameters(
             lowered.donated, module.main, [value.type for value in module.main.body.returns]
         ),
-        most_evaluations=int(evaluations),
+        max_evaluations=int(evaluations),
         count=count,
     )
     notify = None if progress is None else (lambda done, best: progress(done, evaluations))

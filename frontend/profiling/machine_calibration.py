@@ -48,7 +48,7 @@ CHAIN_LENGTH = 33
 FUSED_OPERATIONS = 64
 """The number of operations of the elementwise kernel that measures the rate of arithmetic."""
 FUSED_ELEMENTS = (1024, 8192, 65536)
-LEAST_SHARE = 0.3
+MIN_SHARE = 0.3
 """The least share of the work in the time of a call that counts as a measurement."""
 ROUND_COUNT = 5
 ROUND_SECONDS = 0.006
@@ -109,7 +109,7 @@ def measure_local_machine(
             if key[:3] == (section, name, group)
         )
         work = [(size, max(seconds - calls[group], 1e-9), seconds) for size, seconds in measured]
-        clear = [(size, net) for size, net, seconds in work if net >= LEAST_SHARE * seconds]
+        clear = [(size, net) for size, net, seconds in work if net >= MIN_SHARE * seconds]
         return clear if len(clear) > 1 else [(size, net) for size, net, _ in work[-2:]]
 
     collectives = {key[1:3] for key in medians if key[0] == "collective"}

@@ -23,7 +23,7 @@ from shardir.passes.planning.solution import Incumbent, Progress, Solution, Time
 PASSES_WITHOUT_PRICES = 20
 """The number of passes before the first prices."""
 FIRST_STEP = 0.1
-LEAST_STEP = 2e-4
+MIN_STEP = 2e-4
 """The rise of the bound that a step of the prices aims at, relative to the bound."""
 PATIENCE = 60
 """The number of passes without a higher bound after which the prices return to the best ones."""
@@ -156,7 +156,7 @@ class _Search:
             usage = network.usage_of(self.strategies)
             self._consider(usage)
             if passes_without_rise > PATIENCE:
-                step = max(0.6 * step, LEAST_STEP * max(abs(self.bound), 1.0))
+                step = max(0.6 * step, MIN_STEP * max(abs(self.bound), 1.0))
                 passes_without_rise = 0
                 direction[:] = 0.0
                 self._set_prices(self.best_prices)

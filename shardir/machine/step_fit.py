@@ -32,7 +32,7 @@ LOG_DIFFERENCE = 0.02
 """The change of the logarithm of a factor that measures its effect."""
 STIFFNESS = 1e-3
 """The weight of a factor's distance from 1, relative to the error of one step."""
-LEAST_GAIN = 1e-4
+MIN_GAIN = 1e-4
 """The relative decrease of the squares of errors below which a fit ends."""
 
 
@@ -148,7 +148,7 @@ class _Problem:
             else:
                 return factors
             factors, errors = trial, trial_errors
-            if before - self._loss(errors, factors) < LEAST_GAIN * before:
+            if before - self._loss(errors, factors) < MIN_GAIN * before:
                 break
         return factors
 

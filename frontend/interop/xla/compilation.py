@@ -46,7 +46,7 @@ class ProgramValue:
     defined: SourceRange | None = None
     """The range at which an operand was computed."""
     is_derivative: bool = False
-    """Whether the operation is of the backward pass, which has the places of the forward pass."""
+    """The operation belongs to the backward pass, whose locations are those of the forward pass."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ Progress = Callable[[int, Evaluation | None], None]
 class AssignmentSearch:
     """Searches from given assignments; `best` is the best evaluation so far.
 
-    `least_improvement` is the relative improvement from which on a move is accepted, and
+    `min_improvement` is the relative improvement from which on a move is accepted, and
     `most_starts` the number of given assignments that are improved, the best ones first.
     """
 
@@ -34,16 +34,16 @@ class AssignmentSearch:
         evaluator: Evaluator,
         reader: AssignmentReader,
         memory_limit: int | None,
-        most_evaluations: int,
+        max_evaluations: int,
         progress: Progress | None = None,
         *,
-        least_improvement: float = 0.0,
+        min_improvement: float = 0.0,
         most_starts: int | None = None,
     ) -> None:
         self.evaluator, self.reader = evaluator, reader
-        self.memory_limit, self.most_evaluations = memory_limit, most_evaluations
+        self.memory_limit, self.max_evaluations = memory_limit, max_evaluations
         self.progress = progress
-        self.least_improvement, self.most_starts = least_improvement, most_starts
+        self.min_improvement, self.most_starts = min_improvement, most_starts
         self.best: Evaluation | None = None
         self.best_assignment = Assignment()
 
@@ -62,7 +62,7 @@ class AssignmentSearch:
 
     @property
     def _is_exhausted(self) -> bool:
-        return self.evaluator.count >= self.most_evaluations
+        return self.evaluator.count >= self.max_evaluations
 
     def _key(self, found: Evaluation) -> Key:
         return found.key(self.memory_limit)
@@ -114,7 +114,7 @@ class AssignmentSearch:
             stale[name] = float("inf") if rank is None else rank[0]
             if (
                 rank is not None
-                and rank < (-self.least_improvement,)
+                and rank < (-self.min_improvement,)
                 and (best is None or rank < best[0])
             ):
                 best = rank, move

@@ -17,9 +17,9 @@ from shardir.passes.planning.programs.fold_layers import (
     rename_layer,
 )
 
-LEAST_OPERATIONS = 1500
+MIN_OPERATIONS = 1500
 """The number of operations from which on a program is folded."""
-LEAST_LAYERS = 6
+MIN_LAYERS = 6
 """The number of layers from which on a program is folded."""
 
 
@@ -54,10 +54,10 @@ class FoldedPrograms:
 
 def fold_program(module: Module) -> FoldedPrograms | None:
     """Return folded programs of a module, or `None` if it is small or has no repeated layers."""
-    if len(module.main.body.ops) < LEAST_OPERATIONS:
+    if len(module.main.body.ops) < MIN_OPERATIONS:
         return None
     folder = LayerFolder(module)
-    if folder.layers < LEAST_LAYERS:
+    if folder.layers < MIN_LAYERS:
         return None
     for kept in (2, 3):
         small, large = folder.fold(kept - 1), folder.fold(kept)

@@ -43,10 +43,10 @@ from shardir.passes.planning.programs.state_pairs import find_state_pairs
 from shardir.passes.simulation import MachineModel
 from shardir.passes.simulation.simulate import FUSION_PIPELINE
 
-MOST_EVALUATIONS = 400
+MAX_EVALUATIONS = 400
 """The number of shardings that a search evaluates at most."""
 
-FOLDED_LEAST_IMPROVEMENT = 0.002
+FOLDED_MIN_IMPROVEMENT = 0.002
 """The relative improvement from which on a search with fewer layers accepts a move; its evaluations
 take longer than those of small programs."""
 
@@ -72,7 +72,7 @@ class PlanningRequest:
     annotated: ArgumentAxes | None = None
     donated: tuple[int, ...] = ()
     fusion: str = FUSION_PIPELINE
-    most_evaluations: int = MOST_EVALUATIONS
+    max_evaluations: int = MAX_EVALUATIONS
     count: int | None = None
 
 
@@ -215,9 +215,9 @@ def _search(
         evaluator,
         reader,
         request.memory_limit,
-        request.most_evaluations,
+        request.max_evaluations,
         progress,
-        least_improvement=FOLDED_LEAST_IMPROVEMENT if is_folded else 0.0,
+        min_improvement=FOLDED_MIN_IMPROVEMENT if is_folded else 0.0,
         most_starts=1 if is_folded else None,
     )
     best = search.run(starts)

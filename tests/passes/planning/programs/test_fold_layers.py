@@ -53,9 +53,9 @@ def test_programs_without_layers_are_not_folded() -> None:
 
 
 def test_the_costs_of_all_layers_are_those_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extrapolation, "LEAST_OPERATIONS", 10)
+    monkeypatch.setattr(extrapolation, "MIN_OPERATIONS", 10)
     mesh = Mesh("mesh", (("x", 4),))
-    request = PlanningRequest(trace(8), mesh, Pipeline.parse(DEFAULT_PIPELINE), most_evaluations=10)
+    request = PlanningRequest(trace(8), mesh, Pipeline.parse(DEFAULT_PIPELINE), max_evaluations=10)
     plan = plan_program(request)
     assert plan.is_extrapolated
     whole, few = plan.chosen, plan.searched

@@ -207,7 +207,7 @@ def test_plans_are_not_worse_than_the_given_ones() -> None:
     """With one evaluation there is no search."""
     fixed = ((("x",), ()), (("x",), ()))
     module = trace(lambda x, w: x @ w, struct(64, 32), struct(32, 128))
-    plan = make_plan(module, LINE, annotated=fixed, batch=(0,), most_evaluations=1)
+    plan = make_plan(module, LINE, annotated=fixed, batch=(0,), max_evaluations=1)
     keys = [each.key(None) for each in plan.baselines.values()]
     assert set(plan.baselines) == {"replicated", "data parallel", "annotated"}
     assert plan.chosen.key(None) <= min(keys)
