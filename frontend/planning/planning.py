@@ -33,7 +33,8 @@ from shardir.passes.planning.programs.plan_program import (
 )
 
 Progress = Callable[[int, int], None]
-"""Is called after each evaluation with the number of evaluations and the largest number."""
+"""A function that is called after each evaluation, with the number of evaluations and the largest
+number."""
 
 
 @traceback_boundary

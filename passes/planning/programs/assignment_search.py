@@ -1,4 +1,4 @@
-"""Local search over assignments, in which the partitioned program is the judge.
+"""Local search over assignments. Each is evaluated by partitioning the program.
 
 The search first adds the decision that improves the program most, until none improves it. Then it
 removes, exchanges and reorders decisions. It evaluates the moves that were best before first, and
@@ -15,18 +15,20 @@ from itertools import permutations
 from shardir.passes.planning.programs.assignment import ArgumentAxes, Assignment, AssignmentReader
 from shardir.passes.planning.programs.evaluation import Evaluation, Evaluator, Key
 
-WINDOW = 6
-"""The number of moves that are evaluated after the first improving move."""
+MOVES_AFTER_IMPROVEMENT = 6
+"""The number of moves that are evaluated after the first improving one, before the best of them is
+accepted."""
 
 Progress = Callable[[int, Evaluation | None], None]
-"""Is called after each evaluation with the number of evaluations and the best one."""
+"""A function that is called after each evaluation, with the number of evaluations and the best
+one."""
 
 
 class AssignmentSearch:
     """Searches from given assignments; `best` is the best evaluation so far.
 
     `min_improvement` is the relative improvement from which on a move is accepted, and
-    `most_starts` the number of given assignments that are improved, the best ones first.
+    `max_starts` the number of given assignments that are improved, the best ones first.
     """
 
     def __init__(
@@ -38,12 +40,12 @@ class AssignmentSearch:
         progress: Progress | None = None,
         *,
         min_improvement: float = 0.0,
-        most_starts: int | None = None,
+        max_starts: int | None = None,
     ) -> None:
         self.evaluator, self.reader = evaluator, reader
         self.memory_limit, self.max_evaluations = memory_limit, max_evaluations
         self.progress = progress
-        self.min_improvement, self.most_starts = min_improvement, most_starts
+        self.min_improvement, self.max_starts = min_improvement, max_starts
         self.best: Evaluation | None = None
         self.best_assignment = Assignment()
 
@@ -54,7 +56,7 @@ class AssignmentSearch:
             found = self._evaluate(start)
             if found is not None:
                 ranked.append((self._key(found), number, start))
-        for _, _, start in sorted(ranked)[: self.most_starts]:
+        for _, _, start in sorted(ranked)[: self.max_starts]:
             self._improve(start)
             if self._is_exhausted:
                 break
@@ -105,7 +107,7 @@ class AssignmentSearch:
                 candidates.append((stale.get(name, float("-inf")), number, name, move))
         candidates.sort(key=lambda each: each[:2])
         best: tuple[tuple[float, ...], Assignment] | None = None
-        left = WINDOW
+        left = MOVES_AFTER_IMPROVEMENT
         for expected, _, name, move in candidates:
             if self._is_exhausted or left == 0:
                 break

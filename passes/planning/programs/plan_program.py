@@ -218,7 +218,7 @@ def _search(
         request.max_evaluations,
         progress,
         min_improvement=FOLDED_MIN_IMPROVEMENT if is_folded else 0.0,
-        most_starts=1 if is_folded else None,
+        max_starts=1 if is_folded else None,
     )
     best = search.run(starts)
     candidates: dict[str, ArgumentAxes] = {REPLICATED: reader.axes_of(Assignment())}
