@@ -130,6 +130,10 @@ class NoMeshError(ArgumentError, RuntimeError):
     """A PartitionSpec is used where no mesh is given or set."""
 
 
+class PipelineCostError(ShardirError, NotImplementedError):
+    """A cost of a program with a pipeline that does not include the stages."""
+
+
 class RecursiveError(ShardirError, RecursionError):
     """A function calls itself while it is traced, so tracing does not terminate."""
 

@@ -21,6 +21,7 @@ from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.dispatch.programs.runnable import default_pipeline
+from shardir.frontend.dispatch.stages.cost_analysis import refuse_pipelines
 from shardir.frontend.dispatch.stages.stages import Compiled, Lowered
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
@@ -254,11 +255,14 @@ def _compare(
 def _partitioned_module(program: AnyProgram, args: Sequence[object]) -> Module:
     """Return the program of each device."""
     if isinstance(program, Compiled):
+        refuse_pipelines(program.lowered.module, "collectives")
         return program.module
     if isinstance(program, str | Module):
         module = _parse_program(program)
         return module if module.main.spmd else default_pipeline()(module)
-    return _lower_program(program, args).compile().module
+    lowered = _lower_program(program, args)
+    refuse_pipelines(lowered.module, "collectives")
+    return lowered.compile().module
 
 
 def _parse_program(program: str | Module) -> Module:

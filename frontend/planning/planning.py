@@ -11,6 +11,7 @@ from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.dispatch.programs.donation import reusable_parameters
 from shardir.frontend.dispatch.programs.runnable import default_pipeline
+from shardir.frontend.dispatch.stages.cost_analysis import refuse_pipelines
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.dispatch.stages.step_simulation import MachineLike, resolve_machine
 from shardir.frontend.dispatch.traced_calls import check_traceable
@@ -89,6 +90,7 @@ def plan(
     given = tree.leaves(tuple(args))
     lowered = _lower_unsharded(fun, args)
     module = lowered.module
+    refuse_pipelines(module, "plan")
     axes = tuple(mesh.shape.items())
     found = None if machine is None else resolve_machine(machine, dict(axes), None, "plan")
     ids = mesh.device_ids

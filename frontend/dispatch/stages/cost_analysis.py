@@ -7,8 +7,10 @@ from typing import Any
 from shardir.cost.communication import format_axes, list_collectives, sum_by, sum_collectives
 from shardir.cost.memory import MemoryEstimate, estimate_memory
 from shardir.cost.op_cost import cost_of_block
+from shardir.frontend.errors import PipelineCostError
 from shardir.frontend.pytree_types import PyTree
 from shardir.ir.module import Module
+from shardir.ops.control_flow.pipelines import pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +81,17 @@ def cost_analysis(module: Module) -> dict[str, PyTree]:
         "bytes sent by kind": sent(sum_by(found, lambda each: each.kind)),
         "bytes sent by axes": sent(sum_by(found, format_axes)),
     }
+
+
+def refuse_pipelines(traced: Module, method: str) -> None:
+    """Raise `PipelineCostError` if a traced program has a pipeline.
+
+    The compiled program calls the runtime of the pipeline, which runs programs of its own.
+    """
+    found = next((op for op in traced.main.body.walk() if op.spec is pipeline), None)
+    if found is not None:
+        place = f"\n --> {found.loc}" if found.loc else ""
+        raise PipelineCostError(
+            f"{method} does not count the stages of the pipeline in {traced.main.name}; "
+            f"lower(...).pipelines() has their transfers, memory and times{place}"
+        )

@@ -22,6 +22,7 @@ from shardir.frontend.dispatch.stages.cost_analysis import (
     MemoryAnalysis,
     cost_analysis,
     memory_analysis,
+    refuse_pipelines,
 )
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
@@ -223,6 +224,7 @@ class Lowered:
             simulate_step,
         )
 
+        refuse_pipelines(self.module, "simulate")
         return simulate_step(
             default_pipeline(self._plan)(self.module),
             machine,
@@ -434,6 +436,7 @@ class Compiled:
 
     def collectives(self) -> list[Collective]:
         """Return every collective of one run: kind, axes, bytes on one device, source line."""
+        refuse_pipelines(self._lowered.module, "collectives")
         return list_collectives(self.module)
 
     def communication(self) -> "Communication":
@@ -441,6 +444,7 @@ class Compiled:
         # Imported late for start-up time.
         from shardir.passes.explain.communication import communication
 
+        refuse_pipelines(self._lowered.module, "communication")
         return communication(self.module)
 
     def explain(self, collective: "Collective | str") -> "CollectiveCause":
@@ -489,10 +493,12 @@ class Compiled:
         The keys are `flops`, `bytes accessed`, `bytes sent`, and for the last one `bytes sent by
         kind` of collective and `bytes sent by axes`.
         """
+        refuse_pipelines(self._lowered.module, "cost_analysis")
         return cost_analysis(self.module)
 
     def memory_analysis(self) -> MemoryAnalysis:
         """Return the bytes that one run allocates on each device, and in this process."""
+        refuse_pipelines(self._lowered.module, "memory_analysis")
         return memory_analysis(self.module, self._program.memory(), self._program.donated_bytes())
 
     @traceback_boundary
@@ -515,6 +521,7 @@ class Compiled:
             simulate_step,
         )
 
+        refuse_pipelines(self._lowered.module, "simulate")
         return simulate_step(
             self.module,
             machine,
