@@ -42,6 +42,10 @@ def plan_function(
     if mesh is None and devices is None:
         raise CommandError("name the mesh with --mesh, or the number of devices with --devices")
     meshes = [name_axes(mesh)] if mesh is not None else meshes_of(devices or 0)
+    if export is not None and (pareto or why_not):
+        raise CommandError(
+            "--export prints a program or code only; use --pareto and --why-not without it"
+        )
     plans = {}
     failures = []
     with _progress_bar() as notify:

@@ -58,7 +58,7 @@ def what_if(
 def add_annotation(module: Module, text: str, function: str | None = None) -> Module:
     """Return the module with one annotation added or replaced."""
     name, colon, _ = text.partition(":") if isinstance(text, str) else ("", "", "")
-    if not colon:
+    if not colon or not name.strip():
         raise ExplainError(f"{text!r} is not an annotation; write it as %w: f32[128, 256@model]")
     type, sharding = _read(module, text, name.strip())
     return _with_sharding(module, name.strip(), function, type, sharding)

@@ -4,9 +4,9 @@ The evaluation runs the passes that the compiled program runs. Its collectives, 
 therefore those of the compiled program, and propagation from the same shardings costs the same.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from shardir.cost.communication import Collective, list_collectives, sum_collectives
 from shardir.errors import PartitionError
@@ -54,43 +54,10 @@ class Evaluation:
         return (excess, self.flops, self.bytes_sent, self.collective_count, self.peak)
 
 
-class Evaluator(Protocol):
-    """Evaluates shardings of the arguments of a program."""
+class Evaluator(ABC):
+    """Evaluates shardings of the arguments of a program, each of them once."""
 
-    @property
-    def count(self) -> int:
-        """The number of evaluated shardings."""
-        ...
-
-    @property
-    def evaluations(self) -> list[Evaluation]:
-        """The evaluations of all shardings with which the program can be partitioned."""
-        ...
-
-    def evaluate(self, arguments: ArgumentAxes) -> Evaluation | None:
-        """Return the evaluation, or `None` if the program cannot be partitioned so."""
-        ...
-
-
-class ProgramEvaluator:
-    """Evaluates shardings of the arguments of one program, each of them once.
-
-    `state_pairs` are the results that have the sharding of an argument; see `state_pairs.py`.
-    """
-
-    def __init__(
-        self,
-        module: Module,
-        mesh: Mesh,
-        machine: MachineModel | None,
-        pipeline: Pipeline,
-        state_pairs: Mapping[int, int],
-        donated: Sequence[int] = (),
-        fusion: str = FUSION_PIPELINE,
-    ) -> None:
-        self.module, self.mesh, self.machine = module, mesh, machine
-        self.pipeline, self.state_pairs = pipeline, state_pairs
-        self.donated, self.fusion = donated, fusion
+    def __init__(self) -> None:
         self._known: dict[ArgumentAxes, Evaluation | None] = {}
 
     @property
@@ -111,6 +78,31 @@ class ProgramEvaluator:
             except PartitionError:
                 self._known[arguments] = None
         return self._known[arguments]
+
+    @abstractmethod
+    def _evaluate(self, arguments: ArgumentAxes) -> Evaluation | None: ...
+
+
+class ProgramEvaluator(Evaluator):
+    """Evaluates shardings of the arguments of one program by partitioning it.
+
+    `state_pairs` are the results that have the sharding of an argument; see `state_pairs.py`.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        mesh: Mesh,
+        machine: MachineModel | None,
+        pipeline: Pipeline,
+        state_pairs: Mapping[int, int],
+        donated: Sequence[int] = (),
+        fusion: str = FUSION_PIPELINE,
+    ) -> None:
+        super().__init__()
+        self.module, self.mesh, self.machine = module, mesh, machine
+        self.pipeline, self.state_pairs = pipeline, state_pairs
+        self.donated, self.fusion = donated, fusion
 
     def _evaluate(self, arguments: ArgumentAxes) -> Evaluation:
         annotated = annotate_arguments(self.module, self.mesh, arguments, self.state_pairs)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from shardir.ir.module import Module
 from shardir.passes.planning.programs.assignment import ArgumentAxes, DimAxes
-from shardir.passes.planning.programs.evaluation import Evaluation, ProgramEvaluator
+from shardir.passes.planning.programs.evaluation import Evaluation, Evaluator, ProgramEvaluator
 from shardir.passes.planning.programs.fold_layers import (
     FoldedProgram,
     LayerFolder,
@@ -82,32 +82,16 @@ def _representatives(module: Module, large: FoldedProgram, kept: int) -> tuple[i
     return tuple(found)
 
 
-class ExtrapolatingEvaluator:
+class ExtrapolatingEvaluator(Evaluator):
     """Evaluates shardings of the arguments of the larger one of two folded programs."""
 
     def __init__(
         self, small: ProgramEvaluator, large: ProgramEvaluator, programs: FoldedPrograms
     ) -> None:
+        super().__init__()
         self.small, self.large, self.programs = small, large, programs
         numbers = {number: i for i, number in enumerate(programs.large.arguments)}
         self._in_large = [numbers[number] for number in programs.small.arguments]
-        self._known: dict[ArgumentAxes, Evaluation | None] = {}
-
-    @property
-    def count(self) -> int:
-        """The number of evaluated shardings."""
-        return len(self._known)
-
-    @property
-    def evaluations(self) -> list[Evaluation]:
-        """The evaluations of all shardings with which the program can be partitioned."""
-        return [found for found in self._known.values() if found is not None]
-
-    def evaluate(self, arguments: ArgumentAxes) -> Evaluation | None:
-        """Return the extrapolated evaluation, or `None` if the program cannot be partitioned."""
-        if arguments not in self._known:
-            self._known[arguments] = self._evaluate(arguments)
-        return self._known[arguments]
 
     def _evaluate(self, arguments: ArgumentAxes) -> Evaluation | None:
         large = self.large.evaluate(arguments)

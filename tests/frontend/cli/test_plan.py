@@ -90,6 +90,10 @@ def test_plans_are_exported(form: str, text: str, capsys: pytest.CaptureFixture[
             ["--mesh", "4", "--devices", "4"],
             "--mesh and --devices exclude each other; --devices tries meshes",
         ),
+        (
+            ["--mesh", "4", "--export", "jax", "--pareto"],
+            "--export prints a program or code only; use --pareto and --why-not without it",
+        ),
         (["--mesh", "data=0"], "'data=0' is not a mesh; write it as data=16,model=16"),
         (["--mesh", "4", "--memory", "lots"], "'lots' is not a memory size"),
         (["--mesh", "4", "--batch", "q"], "batch of plan has 'q', which is no argument of step"),

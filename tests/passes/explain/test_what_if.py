@@ -77,6 +77,7 @@ def test_result_states_the_partitioning_error() -> None:
             "%w2: f32[2, 2]",
             "%w2 is f32[256, 128], not f32[2, 2]; only its sharding can be changed",
         ),
+        (" : ", "' : ' is not an annotation; write it as %w: f32[128, 256@model]"),
         ("%w2", "'%w2' is not an annotation; write it as %w: f32[128, 256@model]"),
         ("result 3: f32[64, 128]", "@mlp has no result 3; its only result is result 0"),
     ],

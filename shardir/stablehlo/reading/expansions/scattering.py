@@ -1,7 +1,7 @@
 """Reading of scatters that combine elements by any computation, also of several tensors together.
 
-If the indices are unique, all windows are combined at once; otherwise one after another, in the
-order of the indices.
+If the indices are unique, one computation combines all windows. Otherwise a loop combines one
+window after the other, in the order of the indices.
 """
 
 from collections.abc import Sequence
