@@ -80,7 +80,11 @@ def _rank_count(pipeline: StagedPipeline, module: Module) -> int:
     axes = ", ".join(f"{name}={size}" for mesh in module.meshes for name, size in mesh.axes)
     raise stage_error(
         f"the pipeline runs along the mesh axis {axis!r}, and "
-        + (f"the mesh has the axes {axes}" if axes else "the program has no mesh")
+        + (
+            f"the mesh has the axes {axes}"
+            if axes
+            else "the program has no mesh of several devices"
+        )
         + f"; place the arguments on a mesh with an axis {axis!r}, one index for each row of "
         "devices",
         pipeline.op,

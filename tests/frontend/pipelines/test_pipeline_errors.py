@@ -125,8 +125,9 @@ def test_a_mesh_without_the_axis() -> None:
 def test_arguments_without_a_mesh() -> None:
     run = sd.jit(sd.pipeline(mlp_loss, microbatches=2))
     assert error_line(PipelineStageError, lambda: run(*mlp_arguments(2))) == (
-        "the pipeline runs along the mesh axis 'pipe', and the program has no mesh; place the "
-        "arguments on a mesh with an axis 'pipe', one index for each row of devices"
+        "the pipeline runs along the mesh axis 'pipe', and the program has no mesh of several "
+        "devices; place the arguments on a mesh with an axis 'pipe', one index for each row of "
+        "devices"
     )
 
 
