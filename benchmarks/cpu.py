@@ -1,24 +1,27 @@
-"""Measure the speed of programs on this machine, compared with JAX, NumPy and numba.
+"""Measure the speed of programs on this machine, compared with JAX, torch, NumPy and numba.
 
 Each library runs in a separate process; the processes alternate after a few runs, so that other
-load of the machine affects all of them. JAX has eight simulated devices, like shardir. Ratios are
-of medians (and of the fastest runs); `most` is the largest accepted ratio. `of limit` is the speed
-of the fastest run of a turn relative to the limit of the machine in that turn, as the median of
-turns: the memory bandwidth can change by half between turns if other programs use the memory.
-Needs the extra `jax`.
+load of the machine affects all of them. JAX has eight simulated devices, like shardir; torch has
+one. Ratios are of medians: to JAX, with the largest accepted ratio, and to the fastest other
+library. `of limit` is the speed of the fastest run of a turn relative to the limit of the machine
+in that turn, as the median of turns: the memory bandwidth can change by half between turns if
+other programs use the memory. Needs the extras `jax` and `gpu` (for torch).
+
+torch.compile is measured after its compilation, which takes 10 to 30 s in a new process.
 
     python benchmarks/cpu.py [--rounds N] [part of a name ...]
 """
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from rich.console import Console
@@ -28,8 +31,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 HERE = Path(__file__).parent
 ROUND_SECONDS = 0.3
-NAMES = ("shardir", "jax", "numpy", "numba")
-"""The last one only where it is installed; it is optional."""
+NAMES = ("shardir", "jax", "torch", "torch.compile", "numpy", "numba")
+"""numba is optional: without it, its column is empty."""
+BLAS_SETTINGS = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+"""Variables that let NumPy run kernels of older processors."""
 
 
 class Process:
@@ -70,7 +75,7 @@ class Process:
 
 
 def environment(checkout: Path | None) -> dict[str, str]:
-    found = dict(os.environ)
+    found = {name: value for name, value in os.environ.items() if name not in BLAS_SETTINGS}
     if checkout is not None:
         found["PYTHONPATH"] = str(checkout)
     return found
@@ -136,39 +141,47 @@ def ratio(ours: float, theirs: float) -> str:
     return "-" if ours != ours or theirs != theirs else f"{ours / theirs:.2f}"
 
 
+def fastest(results: dict[str, Result]) -> tuple[str, Result]:
+    """Return the name and the runs of the fastest other library."""
+    ran = [(name, each) for name, each in results.items() if name != "shardir" and each.seconds]
+    return min(ran, key=lambda each: each[1].median, default=("-", Result()))
+
+
 def main(wanted: list[str], rounds: int) -> int:
     from cpu_workloads import workloads
 
-    console = Console(width=150)
-    table = Table(
-        "workload", "shardir", "least", "JAX", "least", "NumPy", "numba", "ratio", "of least",
-        "most", "", "of limit",
-    )  # fmt: skip
+    console = Console(width=170)
+    table = Table("workload", *NAMES, "/ JAX", "accepted", "", "fastest", "/ fastest", "of limit")
     processes = [Process(name) for name in NAMES]
-    missed = 0
+    missed, logarithms = 0, []
     for workload in workloads():
         if wanted and not any(word in workload.name for word in wanted):
             continue
         found = raced(workload.name, processes, rounds)
-        ours, theirs, numpy, numba = (found[name] for name in NAMES)
-        share = ours.share(workload.moved, workload.flops)
+        ours, theirs = found["shardir"], found["jax"]
+        name, best = fastest(found)
         holds = ours.median / theirs.median <= workload.most
         missed += not holds
+        if best.seconds and ours.seconds:
+            logarithms.append(math.log(ours.median / best.median))
         verdict = ours.error[:40] if ours.error else "ok" if holds else "missed"
+        share = ours.share(workload.moved, workload.flops)
         table.add_row(
-            workload.name, shown(ours.median), shown(ours.least), shown(theirs.median),
-            shown(theirs.least), shown(numpy.median), shown(numba.median),
-            ratio(ours.median, theirs.median), ratio(ours.least, theirs.least),
-            f"{workload.most:g}", verdict,
-            f"{share:.0%}" if share > 0 else "",
+            workload.name, *(shown(found[each].median) for each in NAMES),
+            ratio(ours.median, theirs.median), f"{workload.most:g}", verdict,
+            name, ratio(ours.median, best.median), f"{share:.0%}" if share > 0 else "",
         )  # fmt: skip
         print(f"{workload.name}: {shown(ours.median)} / {shown(theirs.median)} = "
-              f"{ratio(ours.median, theirs.median)} ({verdict})", file=sys.stderr)  # fmt: skip
+              f"{ratio(ours.median, theirs.median)} ({verdict}), "
+              f"{ratio(ours.median, best.median)} of {name}", file=sys.stderr)  # fmt: skip
     for process in processes:
         process.end()
     if not wanted or "first" in " ".join(wanted):
         missed += once(table, max(3, rounds // 2))
     console.print(table)
+    if logarithms:
+        print(f"geometric mean relative to the fastest other library: "
+              f"{math.exp(fmean(logarithms)):.2f}")  # fmt: skip
     print(f"{missed} of {table.row_count} do not hold")
     return 0
 
@@ -201,11 +214,11 @@ def once(table: Table, rounds: int) -> int:
 
 def _add(table: Table, name: str, rows: list[list[float]], most: float, show: Any) -> bool:
     ours, theirs = (Result(row) for row in rows)
+    found = ratio(ours.median, theirs.median)
     holds = ours.median / theirs.median <= most
     table.add_row(
-        name, show(ours.median), show(ours.least), show(theirs.median), show(theirs.least),
-        "-", "-", ratio(ours.median, theirs.median), ratio(ours.least, theirs.least),
-        f"{most:g}", "ok" if holds else "missed", "",
+        name, show(ours.median), show(theirs.median), *["-"] * (len(NAMES) - 2), found,
+        f"{most:g}", "ok" if holds else "missed", "jax", found, "",
     )  # fmt: skip
     return not holds
 

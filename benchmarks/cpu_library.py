@@ -3,6 +3,7 @@
     python benchmarks/cpu_library.py shardir
 
 starts a process (`Worker`) that runs the workloads that lines of JSON on its standard input name.
+The other libraries are jax, torch, torch.compile, numpy and numba.
 """
 
 import gc
@@ -86,6 +87,10 @@ def jax() -> Library:
     return Library("jax", jax, jax.numpy, jax.lax, jax.nn, mesh_of, NamedSharding, PartitionSpec)
 
 
+def identity(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
 class Worker:
     """Runs one workload at a time; every request is answered with a line of JSON."""
 
@@ -93,21 +98,17 @@ class Worker:
         from cpu_workloads import workloads
 
         self.workloads = {each.name: each for each in workloads()}
-        # Plain NumPy and Numba need no library.
+        self.name = name
+        # The others have workloads of their own.
         make_library = {"shardir": shardir, "jax": jax}.get(name)
         self.library = make_library() if make_library else None
-        self.by_numba = name == "numba"
         self.run: Callable[[], Any] | None = None
 
     def prepare(self, name: str) -> dict[str, Any]:
         """Make arrays and compile; says how long the first run took."""
         self.drop()
-        workload = self.workloads[name]
-        if self.library is not None:
-            self.run = workload.make(self.library)
-        elif workload.numpy is not None:
-            self.run = workload.numpy(self.by_numba)
-        else:
+        self.run = self.make(name)
+        if self.run is None:
             return {"none": True}
         begin = time.perf_counter()
         self.run()
@@ -115,6 +116,19 @@ class Worker:
         begin = time.perf_counter()
         self.run()
         return {"first": first, "second": time.perf_counter() - begin}
+
+    def make(self, name: str) -> Callable[[], Any] | None:
+        """Return the workload of this library, or None if the library does not have it."""
+        workload = self.workloads[name]
+        if self.library is not None:
+            return workload.make(self.library)
+        if self.name.startswith("torch"):
+            import torch
+            from cpu_torch import PROGRAMS
+
+            make = PROGRAMS.get(name)
+            return make and make(torch.compile if self.name == "torch.compile" else identity)
+        return workload.numpy and workload.numpy(self.name == "numba")
 
     def time(self, number: int) -> dict[str, Any]:
         """Seconds of so many runs, and what the machine does at most at that time."""

@@ -18,6 +18,11 @@ def numbers(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape, np.float32) * scale
 
 
+def sentences() -> Any:
+    """Return the embedded input of the transformer: [sentences, positions, width]."""
+    return numbers(SENTENCES, SEQUENCE, WIDTH)
+
+
 def mesh_of(library: Library, shape: tuple[int, int] | None) -> Any:
     return None if shape is None else library.mesh_of(shape, ("data", "model"))
 
@@ -90,7 +95,7 @@ def transformer_step(shape: tuple[int, int] | None) -> Callable[[Library], Calla
         }  # fmt: skip
         p = {name: placed(library, mesh, numbers(*size) * np.float32(0.1), *spec)
              for name, (size, spec) in shapes.items()}  # fmt: skip
-        x = placed(library, mesh, numbers(SENTENCES, SEQUENCE, WIDTH), "data")
+        x = placed(library, mesh, sentences(), "data")
 
         def step(p: Any, x: Any) -> Any:
             slope = library.top.grad(lambda p: transformer_loss(library, p, x))(p)

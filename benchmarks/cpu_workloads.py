@@ -1,4 +1,7 @@
-"""The workloads of `cpu.py`: each once for shardir and JAX, and in NumPy where that can do it."""
+"""The workloads of `cpu.py`: each once for shardir and JAX, and in NumPy where that can do it.
+
+`cpu_torch.py` has the same workloads in torch, by name.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +12,10 @@ from cpu_library import Library
 from cpu_models import convolution_step, mlp_gradient, transformer_step
 
 Run = Callable[[], Any]
+ATTENTION_SHAPE = (1, 1024, 8, 64)
+"""Batch, length, heads and size of a head of queries, keys and values."""
+IMAGE_SHAPE = (16, 56, 56, 64)
+"""Batch, height, width and channels."""
 N = 4096
 SQUARE = N * N
 PIECE = 4 << 20
@@ -45,8 +52,8 @@ def line(library: Library) -> Any:
     return library.mesh_of((8,), ("d",))
 
 
-def cut(function: Callable[[Library, Any], Any], *spec: Any, positive: bool = False) -> Any:
-    """A jitted function of a 4096 x 4096 matrix on eight devices."""
+def sharded(function: Callable[[Library, Any], Any], *spec: Any, positive: bool = False) -> Any:
+    """Return a jitted function of a 4096 x 4096 matrix on eight devices."""
 
     def make(library: Library) -> Run:
         x = library.draw((N, N), grid(library), *(spec or ("x", "y")))
@@ -105,19 +112,19 @@ def layer_norm(library: Library, x: Any) -> Any:
 def elementwise() -> list[Workload]:
     moved = 8 * SQUARE
     return [
-        Workload("x + 1", 0.7, cut(lambda lib, x: x + 1), in_numpy(lambda x: x + np.float32(1)),
+        Workload("x + 1", 0.7, sharded(lambda lib, x: x + 1), in_numpy(lambda x: x + np.float32(1)),
                  moved),
         Workload(
             "tanh(2x + 1) exp(-x^2)", 0.8,
-            cut(lambda lib, x: lib.numpy.tanh(2 * x + 1) * lib.numpy.exp(-x * x)),
+            sharded(lambda lib, x: lib.numpy.tanh(2 * x + 1) * lib.numpy.exp(-x * x)),
             in_numpy(lambda x: np.tanh(2 * x + 1) * np.exp(-x * x)), moved,
         ),
-        Workload("sin", 0.12, cut(lambda lib, x: lib.numpy.sin(x)),
+        Workload("sin", 0.12, sharded(lambda lib, x: lib.numpy.sin(x)),
                  in_numpy(lambda x: np.sin(x)), moved),
-        Workload("erf", 0.06, cut(lambda lib, x: lib.lax.erf(x)), None, moved),
-        Workload("log", 0.8, cut(lambda lib, x: lib.numpy.log(x), positive=True),
+        Workload("erf", 0.06, sharded(lambda lib, x: lib.lax.erf(x)), None, moved),
+        Workload("log", 0.8, sharded(lambda lib, x: lib.numpy.log(x), positive=True),
                  in_numpy(lambda x: np.log(x), True), moved),
-        Workload("pow", 0.45, cut(lambda lib, x: x**1.7, positive=True),
+        Workload("pow", 0.45, sharded(lambda lib, x: x**1.7, positive=True),
                  in_numpy(lambda x: x ** np.float32(1.7), True), moved),
     ]  # fmt: skip
 
@@ -125,15 +132,16 @@ def elementwise() -> list[Workload]:
 def reductions() -> list[Workload]:
     rows = ("x", "y"), None
     return [
-        Workload("sum", 0.95, cut(lambda lib, x: lib.numpy.sum(x)),
+        Workload("sum", 0.95, sharded(lambda lib, x: lib.numpy.sum(x)),
                  in_numpy(lambda x: np.sum(x)), 4 * SQUARE),
-        Workload("softmax", 0.8, cut(softmax), None, 8 * SQUARE),
-        Workload("layer norm", 0.6, cut(layer_norm), None, 8 * SQUARE),
-        Workload("transpose", 0.8, cut(lambda lib, x: x.T),
+        Workload("softmax", 0.8, sharded(softmax), None, 8 * SQUARE),
+        Workload("layer norm", 0.6, sharded(layer_norm), None, 8 * SQUARE),
+        Workload("transpose", 0.8, sharded(lambda lib, x: x.T),
                  in_numpy(lambda x: np.ascontiguousarray(x.T)), 8 * SQUARE),
-        Workload("cumsum along rows", 0.05, cut(lambda lib, x: lib.numpy.cumsum(x, axis=1), *rows),
+        Workload("cumsum along rows", 0.05,
+                 sharded(lambda lib, x: lib.numpy.cumsum(x, axis=1), *rows),
                  in_numpy(lambda x: np.cumsum(x, axis=1), compiles=False), 8 * SQUARE),
-        Workload("sort along rows", 0.2, cut(lambda lib, x: lib.numpy.sort(x, axis=1), *rows),
+        Workload("sort along rows", 0.2, sharded(lambda lib, x: lib.numpy.sort(x, axis=1), *rows),
                  in_numpy(lambda x: np.sort(x, axis=1), compiles=False), 8 * SQUARE),
         Workload("vdot of 10M x 3", 0.25, vdot, None, 24e7),
     ]  # fmt: skip
@@ -170,15 +178,63 @@ def contractions() -> list[Workload]:
 
         return make
 
+    def bfloat16(library: Library) -> Run:
+        a = library.top.jit(lambda a: a.astype(library.numpy.bfloat16))(library.draw((1024, 1024)))
+        return blocked(library, library.top.jit(lambda a: a @ a), a)
+
     flops = 2 * 2048**3
     both = ("x", "y")
     return [
-        Workload("dot, free dims cut", 0.95, dot(("x", None), (None, "y")),
+        Workload("dot, free dims sharded", 0.95, dot(("x", None), (None, "y")),
                  product(2048, 2048), 0, flops),
-        Workload("dot, contracting dim cut", 0.5, dot((None, both), (both, None)), None, 0, flops),
+        Workload("dot, contracting dim sharded", 0.5, dot((None, both), (both, None)), None, 0,
+                 flops),
         Workload("8 x 512^2 by pmap", 0.97, batched("pmap"), product(8, 512, 512), 0,
                  16 * 512**3),
         Workload("8 x 512^2 by jit", 0.97, batched("jit"), None, 0, 16 * 512**3),
+        Workload("dot of bf16", 0.97, bfloat16, None, 0, 2 * 1024**3),
+    ]  # fmt: skip
+
+
+def layers() -> list[Workload]:
+    """Return single layers of networks on one device."""
+
+    def convolution(library: Library) -> Run:
+        x, channels = library.draw(IMAGE_SHAPE), IMAGE_SHAPE[-1]
+        filters = library.draw((3, 3, channels, channels))
+
+        def function(x: Any, filters: Any) -> Any:
+            return library.lax.conv_general_dilated(
+                x, filters, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+            )
+
+        return blocked(library, library.top.jit(function), x, filters)
+
+    def attention(is_causal: bool, is_gradient: bool = False) -> Callable[[Library], Run]:
+        def make(library: Library) -> Run:
+            def function(*arrays: Any) -> Any:
+                return library.nn.dot_product_attention(*arrays, is_causal=is_causal)
+
+            def loss(arrays: Any) -> Any:
+                return library.numpy.sum(function(*arrays) ** 2)
+
+            arrays = [library.draw(ATTENTION_SHAPE) for _ in range(3)]
+            if is_gradient:
+                return blocked(library, library.top.jit(library.top.grad(loss)), arrays)
+            return blocked(library, library.top.jit(function), *arrays)
+
+        return make
+
+    batch, height, width, channels = IMAGE_SHAPE
+    _, length, heads, size = ATTENTION_SHAPE
+    flops = 4 * length * length * heads * size
+    return [
+        Workload("convolution", 0.95, convolution, None, 0,
+                 2 * 9 * batch * height * width * channels**2),
+        Workload("attention", 0.95, attention(False), None, 0, flops),
+        Workload("attention, causal", 0.95, attention(True), None, 0, flops / 2),
+        Workload("attention gradient, causal", 0.95, attention(True, True), None, 0,
+                 flops / 2 * 3.5),
     ]  # fmt: skip
 
 
@@ -189,8 +245,8 @@ def training() -> list[Workload]:
         Workload("MLP gradient, 4 x 2", 0.75, mlp_gradient((4, 2)), None, 0, 16.24e9),
         Workload("transformer step, 1 device", 0.7, transformer_step(None)),
         Workload("transformer step, 4 x 2", 0.8, transformer_step((4, 2))),
-        Workload("convolution step, batch cut", 0.95, convolution_step("batch")),
-        Workload("convolution step, space cut", 0.95, convolution_step("space")),
+        Workload("convolution step, batch sharded", 0.95, convolution_step("batch")),
+        Workload("convolution step, space sharded", 0.95, convolution_step("space")),
     ]
 
 
@@ -300,6 +356,6 @@ def calls() -> list[Workload]:
 
 def workloads() -> list[Workload]:
     return [
-        *elementwise(), *reductions(), *contractions(), *training(), *collectives(),
-        *placement(), *calls(),
+        *elementwise(), *reductions(), *contractions(), *layers(), *training(),
+        *collectives(), *placement(), *calls(),
     ]  # fmt: skip
