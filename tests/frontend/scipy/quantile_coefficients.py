@@ -17,12 +17,13 @@ import mpmath as mp
 
 from shardir.frontend.scipy.special_functions.normal_quantile import CENTRE_GRADIENT, TAIL_LINE
 
-mp.mp.dps = 60
+DIGITS = 60
+"""The precision of the fits, which other users of mpmath do not change."""
 Number = Any
 
-
-SLOPE = mp.mpf(CENTRE_GRADIENT)
-TILT, BACK = (mp.mpf(number) for number in TAIL_LINE)
+with mp.workdps(DIGITS):
+    SLOPE = mp.mpf(CENTRE_GRADIENT)
+    TILT, BACK = (mp.mpf(number) for number in TAIL_LINE)
 
 
 def over_distance(z: Number) -> Number:
@@ -106,6 +107,7 @@ def polynomial_value(coefficients: Sequence[Number], x: Number) -> Number:
     return sum(c * x**power for power, c in enumerate(coefficients))
 
 
+@mp.workdps(DIGITS)
 def fit_coefficients(target: Target) -> tuple[list[float], list[float]]:
     """Return the coefficients of both polynomials, constant terms first; the second's is 1."""
     high, low = target.degrees
@@ -143,6 +145,7 @@ def fit_coefficients(target: Target) -> tuple[list[float], list[float]]:
     return [float(c) for c in best[1]], [float(c) for c in best[2]]
 
 
+@mp.workdps(DIGITS)
 def error_of(target: Target, ratio: tuple[Sequence[float], Sequence[float]], count: int) -> Number:
     """Return the largest error at `count` points, relative to the result."""
     first, last = (mp.mpf(end) for end in target.interval)
