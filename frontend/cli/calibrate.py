@@ -17,9 +17,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from shardir.frontend.cli.options import CommandError
 from shardir.machine.alpha_beta import AlphaBetaFit, fit_alpha_beta, group_of_bus_bandwidth
 from shardir.machine.collective_table import read_table
-from shardir.machine.description import (
+from shardir.machine.description import MachineDescription
+from shardir.machine.description_files import (
     LOCAL,
-    MachineDescription,
     list_descriptions,
     local_description_path,
     read_description,

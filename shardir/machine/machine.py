@@ -8,13 +8,8 @@ from pathlib import Path
 
 from shardir.errors import MachineError
 from shardir.machine.collective_time import time_over_levels
-from shardir.machine.description import (
-    COLLECTIVE_KINDS,
-    DEFAULT_DTYPE,
-    MachineDescription,
-    Rate,
-    read_description,
-)
+from shardir.machine.description import COLLECTIVE_KINDS, DEFAULT_DTYPE, MachineDescription, Rate
+from shardir.machine.description_files import read_description
 from shardir.machine.placement import Level, place_axes
 
 _SUB_AXIS = re.compile(r"(?P<name>.+):\((?P<pre>\d+)\)(?P<size>\d+)")

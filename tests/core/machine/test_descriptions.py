@@ -9,7 +9,7 @@ import pytest
 
 from shardir.errors import MachineError
 from shardir.machine import load_machine
-from shardir.machine.description import DESCRIPTIONS, list_descriptions, read_description
+from shardir.machine.description_files import DESCRIPTIONS, list_descriptions, read_description
 from shardir.machine.toml_text import format_toml
 
 SMALL: dict[str, Any] = {

@@ -6,7 +6,7 @@ import pytest
 
 from shardir.errors import MachineError
 from shardir.machine import load_machine
-from shardir.machine.description import read_description
+from shardir.machine.description_files import read_description
 from shardir.machine.placement import choose_torus_shape
 
 

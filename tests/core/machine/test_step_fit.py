@@ -8,7 +8,7 @@ import pytest
 
 from shardir.errors import MachineError
 from shardir.machine import Machine, MachineDescription, load_machine
-from shardir.machine.description import read_description
+from shardir.machine.description_files import read_description
 from shardir.machine.placement import place_axes
 from shardir.machine.step_fit import (
     describe_fit,

@@ -8,7 +8,8 @@ import pytest
 
 from shardir.errors import MachineError
 from shardir.machine import load_machine
-from shardir.machine.description import COLLECTIVE_KINDS, list_descriptions
+from shardir.machine.description import COLLECTIVE_KINDS
+from shardir.machine.description_files import list_descriptions
 
 SIZES = [2.0**k for k in range(8, 36)]
 

@@ -1,0 +1,273 @@
+"""The parser of machine descriptions: it checks the tables of a TOML file.
+
+Its errors name the file, the key, and what the key must be.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from difflib import get_close_matches
+from math import inf
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+from shardir.errors import MachineError
+from shardir.machine.collective_table import CollectiveTable, read_table
+from shardir.machine.description import (
+    COLLECTIVE_KINDS,
+    TOPOLOGIES,
+    AlphaBeta,
+    Link,
+    MachineDescription,
+    Rate,
+    Topology,
+)
+
+ROUNDING = 1e-4
+"""The relative error of numbers in files that are written with few digits."""
+
+
+class DescriptionParser:
+    """Checks the content of one file, and names the file and the key in errors."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def description(self, content: dict[str, object]) -> MachineDescription:
+        self.check_keys(
+            content,
+            "",
+            {
+                "description",
+                "devices_share_processor",
+                "memory",
+                "launch",
+                "matmul",
+                "pointwise",
+                "links",
+            },
+        )
+        capacity, bandwidth = self.memory(self.table(content, "memory", ""))
+        seconds, interval, source = self.launch(self.table(content, "launch", ""))
+        description = content.get("description", "")
+        if not isinstance(description, str):
+            self.fail("description", "must be a string")
+        is_shared = content.get("devices_share_processor", False)
+        if not isinstance(is_shared, bool):
+            self.fail("devices_share_processor", "must be true or false")
+        links = self.table(content, "links", "")
+        return MachineDescription(
+            name=self.path.stem,
+            path=str(self.path),
+            text=description,
+            memory_capacity=capacity,
+            memory=bandwidth,
+            launch_seconds=seconds,
+            launch_source=source,
+            launch_interval=interval,
+            matmul=self.rates(content, "matmul"),
+            pointwise=self.rates(content, "pointwise"),
+            links={name: self.link(links, name) for name in links},
+            is_shared=is_shared,
+        )
+
+    def memory(self, memory: dict[str, Any]) -> tuple[int | None, Rate | None]:
+        """Return the capacity and the bandwidth, each if the file states it."""
+        self.check_keys(memory, "memory", {"capacity", "bandwidth", "efficiency", "source"})
+        capacity, bandwidth = None, None
+        if "capacity" in memory:
+            self.source(memory, "memory")
+            capacity = int(self.number(memory, "memory", "capacity"))
+        if "bandwidth" in memory:
+            bandwidth = self.rate(memory, "memory", "bandwidth")
+        return capacity, bandwidth
+
+    def launch(self, launch: dict[str, Any]) -> tuple[float | None, float, str]:
+        """Return the time of a launch, the interval between two launches, and their source."""
+        if not launch:
+            return None, 0.0, ""
+        self.check_keys(launch, "launch", {"seconds", "interval", "source"})
+        source = self.source(launch, "launch")
+        seconds = self.number(launch, "launch", "seconds", least=0.0)
+        interval = 0.0
+        if "interval" in launch:
+            interval = self.number(launch, "launch", "interval", least=0.0)
+        return seconds, interval, source
+
+    def rates(self, content: dict[str, object], section: str) -> dict[str, Rate]:
+        rates = {}
+        tables = self.table(content, section, "")
+        for dtype in tables:
+            key = f"{section}.{dtype}"
+            table = self.table(tables, dtype, section)
+            self.check_keys(table, key, {"flops_per_second", "efficiency", "source"})
+            rates[dtype] = self.rate(table, key, "flops_per_second")
+        return rates
+
+    def rate(self, table: dict[str, object], key: str, name: str) -> Rate:
+        peak = self.number(table, key, name)
+        efficiency = table.get("efficiency")
+        if efficiency is None:
+            self.fail(
+                f"{key}.efficiency",
+                "is missing; write the achieved fraction of the peak, such as 0.8, or pairs of a "
+                "size and a fraction, such as [[1e6, 0.5], [1e9, 0.8]]",
+            )
+        if isinstance(efficiency, int | float):
+            efficiency = [[1.0, efficiency]]
+        return Rate(peak, self.efficiency(efficiency, f"{key}.efficiency"), self.source(table, key))
+
+    def efficiency(self, pairs: Any, key: str) -> tuple[tuple[float, float], ...]:
+        fault = "must be a fraction, or pairs of a size and a fraction in order of size"
+        table: list[tuple[float, float]] = []
+        for pair in self.pairs(pairs, 1, key, fault):
+            size, fraction = map(float, pair)
+            if not 0 < size < inf or not 0 < fraction <= 1:
+                self.fail(key, f"has the pair {pair}; sizes are positive, fractions in (0, 1]")
+            if table and size <= table[-1][0]:
+                self.fail(key, fault)
+            if table and fraction / table[-1][1] > size / table[-1][0] * (1 + ROUNDING):
+                self.fail(
+                    key,
+                    f"rises so fast before {pair} that a larger call would take less time; the "
+                    "fraction may grow at most as fast as the size",
+                )
+            table.append((size, fraction))
+        return tuple(table)
+
+    def link(self, links: dict[str, Any], name: str) -> Link:
+        key = f"links.{name}"
+        table = self.table(links, name, "links")
+        self.check_keys(
+            table,
+            key,
+            {
+                "topology", "group_size", "bandwidth", "efficiency", "latency", "hop_latency",
+                "shape", "wrap_multiple", "source", "collectives",
+            },
+        )  # fmt: skip
+        topology = table.get("topology")
+        if topology not in TOPOLOGIES:
+            self.fail(f"{key}.topology", f"is {topology!r}; it must be one of {TOPOLOGIES}")
+        shape = table.get("shape", [])
+        if not isinstance(shape, list) or not all(type(n) is int and n > 0 for n in shape):
+            self.fail(f"{key}.shape", "must be a list of positive integers")
+        if (topology == "torus") != bool(shape):
+            self.fail(f"{key}.shape", "must be stated for a torus, and only for a torus")
+        wrap = table.get("wrap_multiple", 1)
+        if type(wrap) is not int or wrap < 1:
+            self.fail(f"{key}.wrap_multiple", "must be a positive integer")
+        fits = {}
+        for number, entry in enumerate(table.get("collectives", ())):
+            place = f"{key}.collectives[{number}]"
+            kind, group, fit = self.fit(entry, place)
+            fits[kind, group] = fit
+        return Link(
+            name=name,
+            topology=cast(Topology, topology),
+            group_size=self.number(table, key, "group_size", most=inf),
+            bandwidth=self.rate(table, key, "bandwidth"),
+            latency=self.number(table, key, "latency", least=0.0),
+            hop_latency=self.number(table, key, "hop_latency", least=0.0),
+            source=self.source(table, key),
+            fits=fits,
+            shape=tuple(shape),
+            wrap_multiple=wrap,
+        )
+
+    def fit(self, entry: Any, key: str) -> tuple[str, int, AlphaBeta | CollectiveTable]:
+        if not isinstance(entry, dict):
+            self.fail(key, "must be a table")
+        self.check_keys(
+            entry, key, {"kind", "group", "latency", "bandwidth", "file", "table", "source"}
+        )
+        kind, group = entry.get("kind"), entry.get("group")
+        if kind not in COLLECTIVE_KINDS:
+            self.fail(f"{key}.kind", f"is {kind!r}; it must be one of {COLLECTIVE_KINDS}")
+        if type(group) is not int or group < 2:
+            self.fail(f"{key}.group", f"is {group!r}; it must be a number of devices, at least 2")
+        source = self.source(entry, key)
+        if "file" in entry:
+            if not isinstance(entry["file"], str):
+                self.fail(f"{key}.file", "must be the name of a table file")
+            table = read_table(Path(entry["file"]))
+            return cast(str, kind), group, replace(table, source=source)
+        if "table" in entry:
+            return cast(str, kind), group, self.inline_table(entry["table"], key, source)
+        latency = self.number(entry, key, "latency", least=0.0)
+        return cast(str, kind), group, AlphaBeta(
+            latency, self.number(entry, key, "bandwidth"), source
+        )  # fmt: skip
+
+    def inline_table(self, pairs: Any, key: str, source: str) -> CollectiveTable:
+        fault = "must be at least two pairs of bytes and seconds, in order of bytes"
+        sizes: list[float] = []
+        times: list[float] = []
+        for pair in self.pairs(pairs, 2, f"{key}.table", fault):
+            nbytes, seconds = map(float, pair)
+            if not 0 < nbytes < inf or not 0 < seconds < inf or (sizes and nbytes <= sizes[-1]):
+                self.fail(f"{key}.table", fault)
+            sizes.append(nbytes)
+            times.append(seconds)
+        return CollectiveTable(tuple(sizes), tuple(times), source=source)
+
+    def pairs(self, pairs: Any, least: int, key: str, fault: str) -> Iterator[list[int | float]]:
+        """Yield the pairs of numbers in a list that has at least `least` pairs."""
+        if not isinstance(pairs, list) or len(pairs) < least:
+            self.fail(key, fault)
+        for pair in pairs:
+            if not isinstance(pair, list) or len(pair) != 2 or not all(map(is_number, pair)):
+                self.fail(key, fault)
+            yield pair
+
+    def table(self, content: dict[str, object], name: str, parent: str) -> dict[str, Any]:
+        table = content.get(name, {})
+        if not isinstance(table, dict):
+            self.fail(f"{parent}.{name}".lstrip("."), "must be a table")
+        return cast(dict[str, Any], table)
+
+    def number(
+        self,
+        table: dict[str, Any],
+        key: str,
+        name: str,
+        *,
+        least: float | None = None,
+        most: float | None = None,
+    ) -> float:
+        """Return a number above 0, or at least `least`; `most=inf` accepts infinity."""
+        value = table.get(name)
+        place = f"{key}.{name}"
+        if value is None:
+            self.fail(place, "is missing; add the number, and its source to the table")
+        if not is_number(value):
+            self.fail(place, f"is {value!r}; it must be a number")
+        is_small = value < least if least is not None else value <= 0
+        if is_small or value != value or (value == inf and most != inf):
+            self.fail(place, f"is {value!r}; it must be a positive number")
+        return float(value)
+
+    def source(self, table: dict[str, Any], key: str) -> str:
+        source = table.get("source")
+        if not isinstance(source, str) or not source.strip():
+            self.fail(
+                f"{key}.source",
+                "is missing; state where the numbers of this table come from: a data sheet, a "
+                'publication, or "fitted to ..."',
+            )
+        return source
+
+    def check_keys(self, table: dict[str, object], key: str, known: set[str]) -> None:
+        for name in table:
+            if name not in known:
+                close = get_close_matches(name, known, 1)
+                hint = f"did you mean {close[0]!r}? " if close else ""
+                self.fail(f"{key}.{name}".lstrip("."), f"is unknown; {hint}keys are "
+                          + ", ".join(sorted(known)))  # fmt: skip
+
+    def fail(self, key: str, problem: str) -> NoReturn:
+        raise MachineError(f"{self.path}: {key} {problem}")
+
+
+def is_number(value: object) -> bool:
+    """Return true for integers and floats, but not for booleans."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
