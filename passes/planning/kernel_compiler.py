@@ -3,8 +3,9 @@
 The subset has integers, floating-point numbers and one-dimensional arrays of them, `if`, `while`,
 `for ... in range(...)`, arithmetic, comparisons, `and`, `or`, `not`, conditional expressions, `min`
 and `max` of two numbers, `int`, `float`, module constants and calls of other kernels. Parameters
-are annotated `int`, `float`, `Ints` or `Floats`, and so are results (`int` or `float`). Without
-llvmlite, the functions run as Python on NumPy arrays, with the same results.
+are annotated `int`, `float`, `Ints`, `Floats`, or with a record: a `NamedTuple` of arrays. Results
+are `int` or `float`. Without llvmlite, the functions run as Python on NumPy arrays, with the same
+results.
 
 A kernel must not receive one array as two parameters, and indices are not checked.
 """
@@ -86,10 +87,13 @@ def _wrap(name: str, address: int, parameters: dict[str, str], result: str) -> K
     dtypes = tuple(ARRAYS[kind][1] if kind in ARRAYS else None for kind in kinds)
 
     def call(*arguments: Any) -> Any:
-        if len(arguments) != len(dtypes):
-            raise TypeError(f"{name} takes {len(dtypes)} arguments, not {len(arguments)}")
+        values: list[Any] = []
+        for argument in arguments:
+            values += argument if isinstance(argument, tuple) else (argument,)
+        if len(values) != len(dtypes):
+            raise TypeError(f"{name} takes {len(dtypes)} arguments, not {len(values)}")
         passed = []
-        for argument, dtype in zip(arguments, dtypes, strict=True):
+        for argument, dtype in zip(values, dtypes, strict=True):
             if dtype is None:
                 passed.append(argument)
             elif argument.dtype == dtype and argument.flags.c_contiguous:
@@ -102,17 +106,22 @@ def _wrap(name: str, address: int, parameters: dict[str, str], result: str) -> K
 
 
 def _signature(function: Kernel) -> tuple[dict[str, str], str]:
-    """Return the types of the parameters and of the result."""
-    names = {kind: kind.__name__ for kind in (int, float)}
-
-    def name_of(annotation: Any) -> str:
-        if annotation is Ints or annotation is Floats:
-            return "Ints" if annotation is Ints else "Floats"
-        return names[annotation]
-
-    kinds = {name: name_of(annotation) for name, annotation in function.__annotations__.items()}
+    """Return the types of the parameters, with the fields of records, and of the result."""
+    kinds = {}
+    for name, annotation in function.__annotations__.items():
+        if isinstance(annotation, type) and issubclass(annotation, tuple):
+            for field, kind in annotation.__annotations__.items():
+                kinds[f"{name}.{field}"] = _kind_name(kind)
+        else:
+            kinds[name] = _kind_name(annotation)
     result = kinds.pop("return")
     return kinds, result
+
+
+def _kind_name(annotation: Any) -> str:
+    if annotation is Ints or annotation is Floats:
+        return "Ints" if annotation is Ints else "Floats"
+    return {int: "int", float: "float"}[annotation]
 
 
 class _FunctionEmitter:
@@ -263,8 +272,7 @@ class _FunctionEmitter:
 
     def _element(self, subscript: ast.Subscript) -> Value:
         """Return the type and the address of an element of an array."""
-        assert isinstance(subscript.value, ast.Name)
-        name = subscript.value.id
+        name = ast.unparse(subscript.value)
         kind = ARRAYS[self.kinds[name]][0]
         index = self._int(self._expression(subscript.slice))
         place = self._new(f"getelementptr inbounds {LLVM_TYPES[kind]}, ptr %{name}, i64 {index}")
@@ -310,7 +318,7 @@ class _FunctionEmitter:
                 return "int", str(int(value))
             case ast.Constant(value=float(value)):
                 return "float", _float_text(value)
-            case ast.Name(id=name) if name in self.kinds:
+            case ast.Name() | ast.Attribute() if (name := ast.unparse(expression)) in self.kinds:
                 kind = self.kinds[name]
                 if kind in ARRAYS:
                     return kind, f"%{name}"
@@ -330,8 +338,18 @@ class _FunctionEmitter:
                 condition = self._convert(self._expression(test), "bool")
                 return self._select(condition, self._expression(body), self._expression(other))
             case ast.Call(func=ast.Name(id=name), args=arguments):
-                return self._call(name, [self._expression(argument) for argument in arguments])
+                return self._call(
+                    name, [value for each in arguments for value in self._values(each)]
+                )
         raise TypeError(f"kernels have no expression {ast.unparse(expression)}")
+
+    def _values(self, argument: ast.expr) -> list[Value]:
+        """Return the value of an argument, or those of the fields of a record."""
+        if isinstance(argument, ast.Name):
+            fields = [name for name in self.parameters if name.startswith(argument.id + ".")]
+            if fields:
+                return [(self.parameters[name], f"%{name}") for name in fields]
+        return [self._expression(argument)]
 
     def _operands(self, a: Value, b: Value) -> tuple[str, str, str]:
         kind = "float" if "float" in (a[0], b[0]) else "int"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from shardir.passes.planning.kernel_compiler import Floats, Ints
-from shardir.passes.planning.kernels import FORBIDDEN_COST
+from shardir.passes.planning.kernels import FORBIDDEN_COST, Graph, Incidence
 from shardir.passes.planning.problem import FORBIDDEN, PlanningError, PlanningProblem
 
 
@@ -58,13 +58,17 @@ class Network:
         self.to_second = places_of_messages[1::2].copy()
         self.message_count = int(places_of_messages[-1])
         numbers = np.arange(len(edges), dtype=np.int64)
-        self.later, self.later_edges = _group(self.first, numbers, self.node_count)
-        self.earlier, self.earlier_edges = _group(self.second, numbers, self.node_count)
-        self.neighbors, self.neighbor_edges = _group(
+        self.later = _group(self.first, numbers, self.node_count)
+        self.earlier = _group(self.second, numbers, self.node_count)
+        self.neighbors = _group(
             np.concatenate([self.first, self.second]),
             np.concatenate([numbers, numbers]),
             self.node_count,
         )
+        self.graph = Graph(
+            self.offsets, self.first, self.second, self.tables_of, self.to_first, self.to_second,
+            self.tables,
+        )  # fmt: skip
 
     def _set_lifetimes(self, problem: PlanningProblem) -> None:
         """Set the points, and the first point and the end of the points of each node.
@@ -162,7 +166,7 @@ def _offsets(counts: Ints) -> Ints:
     return np.concatenate([[0], counts.cumsum()]).astype(np.int64)
 
 
-def _group(nodes: Ints, numbers: Ints, node_count: int) -> tuple[Ints, Ints]:
-    """Return where the numbers of each node begin, and the numbers sorted by node."""
+def _group(nodes: Ints, numbers: Ints, node_count: int) -> Incidence:
+    """Return the numbers of each node."""
     order = np.argsort(nodes, kind="stable")
-    return _offsets(np.bincount(nodes, minlength=node_count)), numbers[order]
+    return Incidence(_offsets(np.bincount(nodes, minlength=node_count)), numbers[order])

@@ -80,12 +80,19 @@ def load_kernels() -> dict[str, Kernel]:
     return compile_kernels(
         [
             kernels.pull_message,
+            kernels.message_place,
+            kernels.choose_strategy,
             kernels.sweep,
             kernels.find_edge_minima,
             kernels.random_below,
             kernels.change_usage,
             kernels.grow_tree,
             kernels.release_tree,
+            kernels.set_base_costs,
+            kernels.optimize_tree,
+            kernels.propose_strategies,
+            kernels.is_changed,
+            kernels.change_usages,
             kernels.improve,
         ]
     )
@@ -121,12 +128,15 @@ class _Search:
         self._adopt()
         count = network.node_count
         self.random_state = np.array([(seed * 7919 + 12345) % 2**31], np.int64)
-        self.tree = (
-            *(np.zeros(count, np.int64) for _ in range(2)),
-            np.full(count, -1, np.int64),
-            *(np.zeros(count, np.int64) for _ in range(2)),
-            *(np.zeros(len(network.costs)) for _ in range(2)),
-            np.zeros(network.message_count, np.int64),
+        self.tree = kernels.Tree(
+            members=np.zeros(count, np.int64),
+            parents=np.zeros(count, np.int64),
+            places=np.full(count, -1, np.int64),
+            touched=np.zeros(count, np.int64),
+            proposed=np.zeros(count, np.int64),
+            base_costs=np.zeros(len(network.costs)),
+            tree_costs=np.zeros(len(network.costs)),
+            choices=np.zeros(network.message_count, np.int64),
         )
 
     def run(self) -> None:
@@ -179,34 +189,21 @@ class _Search:
     def _sweep(self, is_backward: bool) -> float:
         """Pass messages in one direction, choose strategies, and return the bound."""
         network = self.network
-        later = network.later, network.later_edges
-        earlier = network.earlier, network.earlier_edges
-        into, out = (later, earlier) if is_backward else (earlier, later)
+        into, out = network.earlier, network.later
+        if is_backward:
+            into, out = out, into
         bound: float = self.kernels["sweep"](
             int(is_backward),
-            1,  # Choose strategies.
             network.node_count,
-            network.offsets,
-            *into,
-            *out,
-            *self._edges(),
+            network.graph,
+            into,
+            out,
             self.messages,
             self.reduced,
             self.minima,
             self.strategies,
         )
         return bound - float(self.prices.sum()) * network.limit
-
-    def _edges(self) -> tuple[Ints | Floats, ...]:
-        network = self.network
-        return (
-            network.first,
-            network.second,
-            network.tables_of,
-            network.to_first,
-            network.to_second,
-            network.tables,
-        )
 
     def _raise_bound(self, bound: float) -> None:
         if bound > self.bound:
@@ -242,9 +239,7 @@ class _Search:
         network = self.network
         messages, prices = self.best_messages, self.best_prices
         minima = np.zeros(network.edge_count)
-        self.kernels["find_edge_minima"](
-            network.edge_count, network.offsets, *self._edges(), messages, minima
-        )
+        self.kernels["find_edge_minima"](network.edge_count, network.graph, messages, minima)
         reduced = network.costs + np.repeat(self._node_prices(prices), network.counts) * (
             network.usages
         )
@@ -340,7 +335,9 @@ class _Search:
     ) -> None:
         """Improve an assignment for some seconds, in place; `slack` is the memory that remains."""
         network = self.network
-        node_prices = self._node_prices(prices)
+        memory = kernels.Memory(
+            network.usages, self._node_prices(prices), network.starts, network.ends, slack
+        )
         overuse = np.array([float(-np.minimum(slack, 0).sum())])
         end = time.monotonic() + min(seconds, self.incumbent.remaining)
         while time.monotonic() < end and not self.incumbent.is_optimal and not self.is_done():
@@ -349,18 +346,12 @@ class _Search:
                 TREE_SIZE,
                 penalty,
                 network.node_count,
-                network.offsets,
+                network.graph,
                 network.neighbors,
-                network.neighbor_edges,
-                *self._edges(),
                 network.costs,
-                node_prices,
-                network.usages,
-                network.starts,
-                network.ends,
-                slack,
+                memory,
                 strategies,
                 self.random_state,
-                *self.tree,
+                self.tree,
                 overuse,
             )
