@@ -39,6 +39,31 @@ from shardir.machine.step_fit import (
 from shardir.machine.toml_text import format_toml
 
 
+def calibrate(
+    table: Path | None,
+    kind: str,
+    group: int | None,
+    local: bool,
+    program: str | None,
+    machine: str | None,
+    fit: str,
+    output: Path | None,
+) -> None:
+    """Fit a table of a collective or of steps, or measure this machine."""
+    if local == (table is not None):
+        raise CommandError("name a table of a collective, or --local to measure this machine")
+    if (program is None) != (machine is None) or (program is not None and local):
+        raise CommandError("--program and --machine belong together, with a table of steps")
+    if table is None:
+        calibrate_local(output)
+    elif program is not None and machine is not None:
+        calibrate_steps(table, program, machine, fit.split(","), output)
+    elif output is not None:
+        raise CommandError("--output is an option of --local and --program; this fit is printed")
+    else:
+        calibrate_table(table, kind, group)
+
+
 def calibrate_table(file: Path, kind: str, group: int | None) -> None:
     """Fit the table of a collective and print the fit."""
     table = read_table(file)

@@ -15,8 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from shardir.errors import ShardirError, bound_message
-from shardir.frontend.cli import commands
-from shardir.frontend.cli.options import with_load
+from shardir.frontend.cli.commands import analysis, planning, programs
 
 
 class _CommandGroup(TyperGroup):
@@ -40,22 +39,22 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="shardir: compile programs whose arrays are sharded over a mesh of devices.",
 )
-for _command, _examples, _name in (
-    (commands.opt, commands.OPT_EXAMPLES, "opt"),
-    (commands.run, commands.RUN_EXAMPLES, "run"),
-    (commands.explain, commands.EXPLAIN_EXAMPLES, "explain"),
-    (commands.simulate, commands.SIMULATE_EXAMPLES, "simulate"),
-    (commands.emit, commands.EMIT_EXAMPLES, "emit"),
-    (commands.draw, commands.DRAW_EXAMPLES, "draw"),
-    (commands.profile, commands.PROFILE_EXAMPLES, "profile"),
-    (commands.passes, commands.PASSES_EXAMPLES, "passes"),
-    (commands.check_stories, commands.TEST_EXAMPLES, "test"),
-    (commands.plan, commands.PLAN_EXAMPLES, "plan"),
-    (commands.solve, commands.SOLVE_EXAMPLES, "solve"),
-    (commands.pipeline_schedule, commands.PIPELINE_SCHEDULE_EXAMPLES, "pipeline-schedule"),
-    (commands.calibrate, commands.CALIBRATE_EXAMPLES, "calibrate"),
+for _command in (
+    programs.opt,
+    programs.run,
+    analysis.explain,
+    analysis.simulate,
+    programs.emit,
+    programs.draw,
+    analysis.profile,
+    programs.passes,
+    programs.check_stories,
+    planning.plan,
+    planning.solve,
+    planning.pipeline_schedule,
+    analysis.calibrate,
 ):
-    app.command(name=_name, epilog=_examples)(with_load(_command))
+    app.command(name=_command.name, epilog=_command.examples)(_command.run)
 
 
 def _print_version(is_requested: bool) -> None:

@@ -3,11 +3,15 @@
 import io
 import subprocess
 import sys
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from shardir.frontend.cli.commands import analysis, planning, programs
+from shardir.frontend.cli.commands.declaration import Command
 from shardir.frontend.dispatch.stages.emission import MAX_SELFTEST_SECONDS
 from shardir.passes import Pipeline
 from shardir.passes.pipeline import DEFAULT_PIPELINE
@@ -269,3 +273,16 @@ def test_the_help_of_emit_states_the_default_time_limit(capsys: pytest.CaptureFi
     assert run("emit", "--help") == 0
 
     assert f"(default: {MAX_SELFTEST_SECONDS:g})" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "command",
+    [each for module in (analysis, planning, programs) for each in vars(module).values()
+     if isinstance(each, Command)],
+    ids=lambda command: command.name,
+)  # fmt: skip
+def test_options_of_a_command_are_those_of_its_implementation(command: Command) -> None:
+    module, _, function = command.implementation.partition(":")
+    implementation = getattr(import_module(f"shardir.frontend.cli.{module}"), function)
+
+    assert {*signature(implementation).parameters, "load"} == {*signature(command.run).parameters}

@@ -1,0 +1,217 @@
+"""Commands that explain, measure and predict what a program does on its mesh."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shardir.frontend.cli.commands.declaration import command
+from shardir.frontend.cli.completion import complete_pipeline
+from shardir.frontend.cli.options import (
+    Arguments,
+    FileOrFunction,
+    MeshSizes,
+    ReportFormat,
+    RuleTexts,
+    Seed,
+    SimulationFormat,
+    Specs,
+)
+
+
+@command(
+    "explain",
+    "explain:explain_program",
+    examples=(
+        "shardir explain mlp.ir",
+        "shardir explain mlp.ir --value %h",
+        "shardir explain mlp.ir --conflicts",
+        'shardir explain mlp.ir --what-if "%w1: f32[128, 256@model]" --without %x',
+        "shardir explain mlp.ir --order",
+        "shardir explain mlp.ir --coverage",
+        "shardir explain mymodule:train_step --mesh data=16,model=16",
+        "shardir explain mymodule:train_step --mesh data=16,model=16 --html step.html",
+        "shardir explain model.mlir --html model.html",
+        "shardir explain module_0012.jit_step.cpu_after_optimizations.txt",
+        "shardir explain after_optimizations.txt --program step.mlir",
+        "shardir explain xla_dump_folder",
+    ),
+)
+def explain(
+    file: FileOrFunction,
+    mesh: MeshSizes = None,
+    args: Arguments = None,
+    specs: Specs = None,
+    value: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="origin of each mesh axis of a value or of `result 0`, and why others are absent"
+        ),
+    ] = None,
+    conflicts: Annotated[
+        bool, typer.Option("--conflicts", help="conflicting shardings, and their resolution")
+    ] = False,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(help="changes with an annotation such as %w: f32[128, 256@model]"),
+    ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="changes without the annotation of %w, or of `result 0`"),
+    ] = None,
+    order: Annotated[
+        bool, typer.Option("--order", help="values that depend on the propagation order")
+    ] = False,
+    coverage: Annotated[
+        bool,
+        typer.Option("--coverage", help="operations without rules, annotations without effect"),
+    ] = False,
+    communication: Annotated[
+        bool, typer.Option("--communication", help="tables of collectives by kind, axes, line")
+    ] = False,
+    collective: Annotated[
+        list[str] | None,
+        typer.Option(help="cause of the collective that makes this value"),
+    ] = None,
+    function: Annotated[
+        str | None, typer.Option(help="function of the values (default: the first)")
+    ] = None,
+    passes: Annotated[
+        str | None,
+        typer.Option(
+            help="the pipeline, such as default,overlap, or its propagation pass, such as "
+            "propagate{level=basic}",
+            autocompletion=complete_pipeline,
+        ),
+    ] = None,
+    rule: RuleTexts = None,
+    program: Annotated[
+        str | None,
+        typer.Option(help="the program that XLA received, to compare XLA's collectives with ours"),
+    ] = None,
+    html: Annotated[
+        str | None, typer.Option(help="write a page with all stages and explanations to this file")
+    ] = None,
+    to: Annotated[
+        ReportFormat | None, typer.Option(help="print all numbers of that page in this form")
+    ] = None,
+) -> None:
+    """Explain the shardings of a program, and the effect of other annotations."""
+
+
+@command(
+    "profile",
+    "profile:profile_function",
+    examples=(
+        "shardir profile mymodule:train_step --mesh data=4,model=2",
+        "shardir profile mymodule:train_step --runs 20 --trace step.json",
+    ),
+)
+def profile(
+    function: Annotated[str, typer.Argument(help="the function, as module:function")],
+    mesh: MeshSizes = None,
+    args: Arguments = None,
+    specs: Specs = None,
+    runs: Annotated[int, typer.Option(min=1, help="number of measured runs")] = 5,
+    trace: Annotated[
+        Path | None, typer.Option(help="file for the last run, which Perfetto shows")
+    ] = None,
+    seed: Seed = 0,
+) -> None:
+    """Run a function on virtual CPU devices, and print the time of each operation.
+
+    Arguments of which example_args have a shape only are random.
+    """
+
+
+@command(
+    "simulate",
+    "simulate:simulate_program",
+    examples=(
+        "shardir simulate mymodule:train_step --mesh data=64,model=8 --machine a100x8",
+        "shardir simulate mymodule:train_step --mesh data=64,model=8 --machine a100x8 "
+        "--memory 80GiB",
+        "shardir simulate mymodule:train_step --mesh data=8 --machine h100x8 "
+        "--passes default,overlap",
+        "shardir simulate mlp.ir --machine cluster.toml --link model=nvlink",
+        "shardir simulate mlp.ir --machine a100x8 --to trace-events",
+    ),
+)
+def simulate(
+    file: FileOrFunction,
+    machine: Annotated[
+        str, typer.Option(help="name of a machine description, or a file that ends in .toml")
+    ],
+    mesh: MeshSizes = None,
+    args: Arguments = None,
+    specs: Specs = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="memory of a device, such as 80GiB; states whether the program fits"),
+    ] = None,
+    link: Annotated[
+        list[str] | None, typer.Option(help="link of a mesh axis, such as model=nvlink")
+    ] = None,
+    passes: Annotated[
+        str | None,
+        typer.Option(
+            help="passes, such as default,overlap (default: those of jit)",
+            autocompletion=complete_pipeline,
+        ),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="target of emit whose passes form kernels, such as gpu")
+    ] = None,
+    html: Annotated[
+        str | None, typer.Option(help="write the report with the simulation to this page")
+    ] = None,
+    to: Annotated[
+        SimulationFormat, typer.Option(help="a table, or a timeline for Perfetto")
+    ] = SimulationFormat.text,
+) -> None:
+    """Predict the time and the memory of one step of a program on a machine."""
+
+
+@command(
+    "calibrate",
+    "calibrate:calibrate",
+    examples=(
+        "shardir calibrate --local",
+        "shardir calibrate AR_GPU8_1M_1024M_LUT",
+        "shardir calibrate gather.csv --kind all-gather --group 16",
+        "shardir calibrate steps.csv --program model:make_step --machine a100x8 "
+        "--fit matmul,launch",
+    ),
+)
+def calibrate(
+    table: Annotated[
+        Path | None,
+        typer.Argument(help="measured times of a collective, or of steps (with --program)"),
+    ] = None,
+    kind: Annotated[str, typer.Option(help="the collective of the table")] = "all-reduce",
+    group: Annotated[
+        int | None, typer.Option(help="number of devices (default: from the bus bandwidth)")
+    ] = None,
+    local: Annotated[
+        bool, typer.Option("--local", help="measure the CPU backend on this machine")
+    ] = False,
+    program: Annotated[
+        str | None, typer.Option(help="module:function that makes the program of a step")
+    ] = None,
+    machine: Annotated[
+        str | None, typer.Option(help="description whose constants are fitted to steps")
+    ] = None,
+    fit: Annotated[str, typer.Option(help="constants that are fitted to steps")] = "matmul,memory",
+    output: Annotated[Path | None, typer.Option(help="file that receives the description")] = None,
+) -> None:
+    """Fit the numbers of a machine description to measurements, with cross-validated errors.
+
+    For a table of a collective, print its latency and bandwidth, and the entry for a description.
+    With --local, measure products, elementwise operations and collectives on this machine, and
+    write its description, the machine "local".
+
+    With --program, the table has one measured step in each row. The function receives the other
+    columns as keyword arguments and returns the lowered program of the step. Its simulated times
+    determine factors of constants: matmul, pointwise, memory, launch, launch.interval, links.NAME
+    and links.NAME.latency.
+    """
