@@ -25,7 +25,7 @@ from rich.table import Table
 from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.dispatch.program_table import load_program
 from shardir.backends.cpu.kernel_api import BufferView, row_major_strides
-from shardir.backends.cpu.kernels.contraction_rules import LAYOUTS, RULES
+from shardir.backends.cpu.kernels.rules import LAYOUT_RULES, RULES
 from shardir.backends.cpu.threads.roofline import roofline
 from shardir.backends.cpu.threads.workers import worker_count, workers
 from shardir.ir.builder import Builder
@@ -179,7 +179,7 @@ class Bench:
             for i, v in enumerate(op.operands, 1)
         ]
         type = op.result.type
-        strides = row_major_strides(type, LAYOUTS[op.name](op, views))
+        strides = row_major_strides(type, LAYOUT_RULES[op.name](op, views))
         result = BufferView(self.temporary(type.nbytes), 0, type.shape, strides, type.dtype)
         self.phases = RULES[op.name](op, views, [result], self) or []
         run = load_program(self.phases, len(self.buffers) + 1)

@@ -5,5 +5,3 @@ real and imaginary parts separately, so that each step on a point of a row is a 
 vectors. Long rows are factored into batches of shorter ones. Lengths with prime factors above
 `MAX_PRIME_FACTOR` are computed as convolutions of other lengths. Start reading in `batches.py`.
 """
-
-from shardir.backends.cpu.kernels.fft.rules import RULES as RULES

@@ -9,8 +9,8 @@ from hypothesis import given, strategies as st
 
 from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import BufferView, row_major_strides
-from shardir.backends.cpu.kernels.contraction_rules import LAYOUTS, RULES
 from shardir.backends.cpu.kernels.conv.convolution import convolution_products
+from shardir.backends.cpu.kernels.rules import LAYOUT_RULES, RULES
 from shardir.ir.types import COMPLEX, NUMPY_DTYPES, TensorType
 from shardir.ops import convolution
 from tests.backends.cpu.kernels.gemm.test_dot import EPSILON, dtype_of, random_elements
@@ -51,7 +51,7 @@ def assert_convolution(got: Array, x: Array, w: Array, result: TensorType, attrs
 def check_convolution(x: Array, w: Array, attrs: Any, **more: Any) -> Array:
     types = [TensorType(a.shape, dtype_of(a)) for a in (x, w)]
     op = make_op(convolution, *types, **attrs)
-    (got,) = run_rule(RULES["convolution"], op, [x, w], LAYOUTS["convolution"], **more)
+    (got,) = run_rule(RULES["convolution"], op, [x, w], LAYOUT_RULES["convolution"], **more)
     assert_convolution(got, x, w, op.result.type, attrs)
     return got
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from shardir.backends.cpu.kernel_api import BufferView, row_major_strides
-from shardir.backends.cpu.kernels.contraction_rules import RULES
 from shardir.backends.cpu.kernels.conv.convolution import convolution_products
 from shardir.backends.cpu.kernels.conv.nchw_layout import ImageLayout, find_nchw_layout
 from shardir.backends.cpu.kernels.gemm.block_sizes import (
@@ -15,6 +14,7 @@ from shardir.backends.cpu.kernels.gemm.block_sizes import (
     MAX_PART_STEPS,
     PACKED_RHS_BYTES,
 )
+from shardir.backends.cpu.kernels.rules import RULES
 from shardir.ir.types import TensorType
 from shardir.ops import convolution
 from tests.backends.cpu.kernels.conv.test_convolution import assert_shape, attributes

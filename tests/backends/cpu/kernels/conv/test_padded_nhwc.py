@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from shardir.backends.cpu.kernel_api import BufferView, row_major_strides
-from shardir.backends.cpu.kernels.contraction_rules import RULES
 from shardir.backends.cpu.kernels.conv.convolution import convolution_products
 from shardir.backends.cpu.kernels.conv.padded_nhwc import PaddedNhwcProduct, find_padded_nhwc_layout
 from shardir.backends.cpu.kernels.conv.padded_nhwc_kernel import ColumnTiles
 from shardir.backends.cpu.kernels.gemm.microkernel import RegisterTile
+from shardir.backends.cpu.kernels.rules import RULES
 from shardir.ir.types import TensorType
 from shardir.ops import convolution
 from tests.backends.cpu.kernels.conv.test_convolution import (

@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pytest
 
 from shardir.backends.cpu.codegen.target import architecture, host_machine
-from shardir.backends.cpu.kernels.fft import RULES
 from shardir.backends.cpu.kernels.fft.passes import factor_radices, fft_lanes, unit_roots
+from shardir.backends.cpu.kernels.rules import RULES
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.types import NUMPY_DTYPES, TensorType

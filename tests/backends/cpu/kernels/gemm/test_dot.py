@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
-from shardir.backends.cpu.kernels.contraction_rules import LAYOUTS, RULES
 from shardir.backends.cpu.kernels.gemm import record_builder
+from shardir.backends.cpu.kernels.rules import LAYOUT_RULES, RULES
 from shardir.ir.types import COMPLEX, NUMPY_DTYPES, TensorType
 from shardir.ops import dot
 from tests.backends.cpu.machine_descriptions import MACHINES, ZEN_5
@@ -56,7 +56,7 @@ def check_product(
 ) -> Array:
     types = [TensorType(a.shape, str(name)) for a, name in ((x, dtype_of(x)), (y, dtype_of(y)))]
     op = make_op(dot, *types, dims=dims, result=result)
-    (got,) = run_rule(RULES["dot"], op, [x, y], LAYOUTS["dot"], **more)
+    (got,) = run_rule(RULES["dot"], op, [x, y], LAYOUT_RULES["dot"], **more)
     assert_product(got, x, y, dims, op.result.type)
     return got
 

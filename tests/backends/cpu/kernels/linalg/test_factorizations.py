@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shardir.backends.cpu.kernels.linalg import RULES
+from shardir.backends.cpu.kernels.rules import RULES
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS, Symbol
 from shardir.ir.types import NUMPY_DTYPES, TensorType

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER
-from shardir.backends.cpu.kernels.linalg import RULES
+from shardir.backends.cpu.kernels.rules import RULES
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.linalg.test_factorizations import random_matrices

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shardir.backends.cpu.kernels.linalg import RULES
+from shardir.backends.cpu.kernels.rules import RULES
 from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
 from tests.backends.cpu.kernels.linalg.test_factorizations import random_matrices
