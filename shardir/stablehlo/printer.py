@@ -6,6 +6,8 @@ their names where MLIR allows them; with `locations` every operation states the 
 and the user's line.
 """
 
+from collections.abc import Mapping
+
 from shardir.interpret.interpreter import spmd_mesh_of
 from shardir.ir.module import Function, Module
 from shardir.ir.sharding import Sharding
@@ -13,15 +15,28 @@ from shardir.stablehlo.writing import (  # declare what each operation is
     manual_computation as manual_computation,
     rules as rules,
 )
-from shardir.stablehlo.writing.attributes import format_mesh, format_sharding, format_tensor
+from shardir.stablehlo.writing.attributes import (
+    format_integer,
+    format_mesh,
+    format_sharding,
+    format_tensor,
+)
 from shardir.stablehlo.writing.writer import ExportError, MlirWriter
 
 
-def show(module: Module, *, locations: bool = False, own_words: bool = False) -> str:
+def show(
+    module: Module,
+    *,
+    locations: bool = False,
+    own_words: bool = False,
+    overwritten: Mapping[int, int] | None = None,
+) -> str:
     """Return the module as MLIR text.
 
-    Random bits are custom calls, or with `own_words` StableHLO operations. A per-device program has
-    as many replicas as its mesh has devices: replica i is the device at position i. Raises
+    With `own_words`, the text has the same meaning in XLA: random bits are StableHLO operations
+    instead of custom calls, and products state full precision. A per-device program has as many
+    replicas as its mesh has devices: replica i is the device at position i. `overwritten`
+    has for parameters of the first function the results that may overwrite them. Raises
     `ExportError` for operations that StableHLO cannot express.
     """
     meshes = {mesh.name: mesh for mesh in module.meshes}
@@ -34,25 +49,30 @@ def show(module: Module, *, locations: bool = False, own_words: bool = False) ->
                 f"@{module.main.name} and @{function.name} are not both programs of each device"
             )
         writer = MlirWriter(meshes, locations=locations, mesh=mesh, own_words=own_words)
-        lines += _function(function, writer)
+        results = overwritten if function is module.main and overwritten else {}
+        lines += _function(function, writer, results)
     attrs = "" if mesh is None else f" attributes {{mhlo.num_replicas = {mesh.size} : i32}}"
     return f"module{attrs} {{\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
 
 
-def _function(function: Function, writer: MlirWriter) -> list[str]:
-    def attribute(sharding: Sharding | None) -> str:
-        if sharding is None:
-            return ""
-        text = format_sharding(sharding, writer.meshes[sharding.mesh])
-        return f" {{sdy.sharding = #sdy.sharding{text}}}"
+def _function(function: Function, writer: MlirWriter, overwritten: Mapping[int, int]) -> list[str]:
+    def attributes(sharding: Sharding | None, result: int | None = None) -> str:
+        fields = []
+        if sharding is not None:
+            text = format_sharding(sharding, writer.meshes[sharding.mesh])
+            fields.append(f"sdy.sharding = #sdy.sharding{text}")
+        if result is not None:
+            fields.append(f"tf.aliasing_output = {format_integer(result, 32)}")
+        return f" {{{', '.join(fields)}}}" if fields else ""
 
     params = [
-        f"{writer.define(param)}: {format_tensor(param.type)}{attribute(param.sharding)}"
-        for param in function.body.params
+        f"{writer.define(param)}: {format_tensor(param.type)}"
+        f"{attributes(param.sharding, overwritten.get(number))}"
+        for number, param in enumerate(function.body.params)
     ]
     returns = writer.block(function.body)
     results = [
-        f"{format_tensor(value.type)}{attribute(sharding)}"
+        f"{format_tensor(value.type)}{attributes(sharding)}"
         for value, sharding in zip(returns, function.result_shardings, strict=True)
     ]
     names = ", ".join(writer.name(value) for value in returns)

@@ -36,7 +36,7 @@ def _dot(w: MlirWriter, op: Op) -> None:
         "rhs_contracting_dimensions": [y.index(c) for c in summed],
     }
     fields = ", ".join(f"{key} = {format_int_list(dims)}" for key, dims in numbers.items())
-    attrs = {"dot_dimension_numbers": f"#stablehlo.dot<{fields}>"}
+    attrs = {"dot_dimension_numbers": f"#stablehlo.dot<{fields}>", **w.full_precision()}
     plain_output = [*batch, *(c for c in x + y if c not in batch and c not in summed)]
     if plain_output == list(output):
         w.write_op(op, "stablehlo.dot_general", attrs, operands=parts)

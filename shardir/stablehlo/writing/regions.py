@@ -9,8 +9,6 @@ from shardir.ir.operation import OPS, Attr
 from shardir.ir.types import TensorType
 from shardir.stablehlo.writing.attributes import (
     format_array,
-    format_boolean,
-    format_int_list,
     format_integer,
     format_matrix,
 )
@@ -184,33 +182,6 @@ def _cumlogsumexp(w: MlirWriter, op: Op) -> None:
     )
 
 
-@WRITERS.rule(OPS["scatter"])
-def _scatter(w: MlirWriter, op: Op) -> None:
-    x, indices, _ = op.operands
-    scalar = x.type.with_shape(())
-    numbers = {
-        "update_window_dims": format_int_list(op.attrs["update_window_dims"]),
-        "inserted_window_dims": format_int_list(op.attrs["inserted_window_dims"]),
-        "input_batching_dims": format_int_list(op.attrs.get("operand_batching_dims", ())),
-        "scatter_indices_batching_dims": format_int_list(op.attrs.get("indices_batching_dims", ())),
-        "scatter_dims_to_operand_dims": format_int_list(op.attrs["scatter_dims"]),
-        "index_vector_dim": str(indices.type.rank - 1),
-    }
-    fields = ", ".join(f"{key} = {value}" for key, value in numbers.items())
-    attrs = {
-        "scatter_dimension_numbers": f"#stablehlo.scatter<{fields}>",
-        "indices_are_sorted": format_boolean(False),
-        "unique_indices": format_boolean(False),
-    }
-    combine = str(op.attrs["op"])
-    region = (
-        w.small_region([scalar, scalar], lambda old, new: [new])
-        if combine == "set"
-        else combination_region(w, combine, scalar.dtype)
-    )
-    w.write_op(op, "stablehlo.scatter", attrs, regions=[region])
-
-
 @WRITERS.rule(OPS["select_and_scatter"])
 def _select_and_scatter(w: MlirWriter, op: Op) -> None:
     x, source = op.operands
@@ -255,5 +226,6 @@ def _convolution(w: MlirWriter, op: Op) -> None:
             "array<i1>",
             "feature_group_count": format_integer(attrs.get("groups", 1)),
             "batch_group_count": format_integer(attrs.get("batch_groups", 1)),
+            **w.full_precision(),
         },
     )  # fmt: skip

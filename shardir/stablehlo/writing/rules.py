@@ -14,6 +14,7 @@ from shardir.stablehlo.writing import (
     decompositions as decompositions,
     ordering as ordering,
     regions as regions,
+    scattering as scattering,
 )
 from shardir.stablehlo.writing.attributes import (
     format_array,

@@ -39,7 +39,8 @@ class MlirWriter:
     """The lines of one function.
 
     `mesh` is the mesh whose devices run the program, as `replicas`, or as partitions in a manual
-    computation. `own_words` excludes custom calls of shardir.
+    computation. With `own_words`, the text is for XLA: it has no custom calls of shardir, and
+    states everything in which XLA would differ.
     """
 
     def __init__(
@@ -148,6 +149,16 @@ class MlirWriter:
         value_name = "%" + self._names.fresh("s0")
         self._write([(value_name, result)], name, inputs, attrs or {}, regions, {}, "")
         return value_name, result
+
+    def full_precision(self) -> Attrs:
+        """Return the attribute with which XLA multiplies in the precision of the operands.
+
+        By default, XLA rounds f32 operands to fewer bits on TPUs and GPUs.
+        """
+        if not self.own_words:
+            return {}
+        each = "#stablehlo<precision HIGHEST>"
+        return {"precision_config": f"[{each}, {each}]"}
 
     def constant(self, value: object, type: TensorType) -> TypedName:
         return self.write_step(

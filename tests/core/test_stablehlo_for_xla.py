@@ -1,0 +1,85 @@
+"""Text with `own_words`, which has the same meaning in XLA."""
+
+import numpy as np
+import pytest
+
+from shardir.interpret.interpreter import run
+from shardir.stablehlo.printer import show
+from shardir.stablehlo.reader import read
+from shardir.text.parser import parse
+from tests.op_sample import Sample
+from tests.samples import SAMPLES
+
+SCATTERS = [sample for sample in SAMPLES if sample.spec.name == "scatter"]
+PARTLY_OUT_OF_BOUNDS = """\
+func @f(
+  %x: f32[4, 6],
+  %at: {dtype}[3, 2],
+  %u: f32[2, 3, 5],
+) -> (f32[4, 6]) {{
+  %y = scatter(%x, %at, %u, op=add, update_window_dims=[0, 2], inserted_window_dims=[], \
+scatter_dims=[1, 0]) : f32[4, 6]
+  return %y
+}}
+"""
+
+
+@pytest.mark.parametrize("sample", SCATTERS, ids=lambda sample: sample.id)
+def test_scatters_compute_the_same(sample: Sample) -> None:
+    module = sample.module()
+    again = read(show(module, own_words=True))
+    for got, want in zip(run(again, sample.arrays()), run(module, sample.arrays()), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8", "i32", "u32", "i64", "u64"])
+def test_each_element_of_a_window_has_an_index(dtype: str) -> None:
+    module = parse(PARTLY_OUT_OF_BOUNDS.format(dtype=dtype))
+    text = show(module, own_words=True)
+    assert "update_window_dims = [], inserted_window_dims = [0, 1]" in text
+
+    numpy = module.main.body.params[1].type.numpy
+    largest = np.iinfo(numpy).max
+    at = np.array([[4, 3], [0, 1], [largest, largest]], numpy)
+    args = [np.ones((4, 6), "f4"), at, np.arange(30, dtype="f4").reshape(2, 3, 5)]
+    np.testing.assert_array_equal(run(read(text), args)[0], run(module, args)[0])
+
+
+def test_an_empty_index_becomes_an_index_of_0() -> None:
+    module = parse("""\
+func @f(
+  %x: f32[],
+  %at: i32[3, 0],
+  %u: f32[3],
+) -> (f32[]) {
+  %y = scatter(%x, %at, %u, op=add, update_window_dims=[], inserted_window_dims=[], \
+scatter_dims=[]) : f32[]
+  return %y
+}
+""")
+    text = show(module, own_words=True)
+    assert "scatter_dims_to_operand_dims = [0]" in text
+    args = [np.float32(1), np.zeros((3, 0), "i4"), np.arange(3, dtype="f4")]
+    assert run(read(text), args)[0] == run(module, args)[0] == 4
+
+
+PRODUCT = """\
+func @f(
+  %x: f32[2, 2],
+) -> (f32[2, 2]) {
+  %y = dot(%x, %x, dims="ab,bc->ac") : f32[2, 2]
+  return %y
+}
+"""
+
+
+def test_products_have_full_precision() -> None:
+    module, full = parse(PRODUCT), "precision_config = [#stablehlo<precision HIGHEST>, "
+    assert full in show(module, own_words=True)
+    assert full not in show(module)
+    assert str(read(show(module, own_words=True))) == PRODUCT
+
+
+def test_parameters_state_the_results_that_may_overwrite_them() -> None:
+    text = show(parse(PRODUCT), overwritten={0: 0})
+    assert "%x: tensor<2x2xf32> {tf.aliasing_output = 0 : i32}" in text
