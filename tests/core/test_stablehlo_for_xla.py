@@ -1,5 +1,7 @@
 """Text with `own_words`, which has the same meaning in XLA."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -41,7 +43,7 @@ def test_each_element_of_a_window_has_an_index(dtype: str) -> None:
     numpy = module.main.body.params[1].type.numpy
     largest = np.iinfo(numpy).max
     at = np.array([[4, 3], [0, 1], [largest, largest]], numpy)
-    args = [np.ones((4, 6), "f4"), at, np.arange(30, dtype="f4").reshape(2, 3, 5)]
+    args: list[Any] = [np.ones((4, 6), "f4"), at, np.arange(30, dtype="f4").reshape(2, 3, 5)]
     np.testing.assert_array_equal(run(read(text), args)[0], run(module, args)[0])
 
 
@@ -59,7 +61,7 @@ scatter_dims=[]) : f32[]
 """)
     text = show(module, own_words=True)
     assert "scatter_dims_to_operand_dims = [0]" in text
-    args = [np.float32(1), np.zeros((3, 0), "i4"), np.arange(3, dtype="f4")]
+    args: list[Any] = [np.float32(1), np.zeros((3, 0), "i4"), np.arange(3, dtype="f4")]
     assert run(read(text), args)[0] == run(module, args)[0] == 4
 
 
