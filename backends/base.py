@@ -239,6 +239,7 @@ BACKENDS: Registry[Backend] = Registry(
         "numpy": ("shardir.backends.numpy", "BACKEND"),
         "isolated": ("shardir.backends.numpy", "ISOLATED"),
         "gpu": ("shardir.backends.gpu.backend", "BACKEND"),
+        "pjrt": ("shardir.backends.pjrt.backend", "BACKEND"),
     },
 )
 """The backends by name. Installed packages and loaded files add theirs (`shardir.plugins`)."""

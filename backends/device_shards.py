@@ -9,6 +9,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from shardir.backends.base import Array, Backend, Executable, Shards, get_backend
+from shardir.interpret.interpreter import spmd_mesh_of
+from shardir.ir.module import Module
 
 
 class DeviceShards(Sequence[Array]):
@@ -55,6 +57,20 @@ class DeviceBackend(Backend):
     @abstractmethod
     def device_kind(self, id: int) -> str:
         """Return the vendor's name of a device."""
+
+    def how_to_add_devices(self, count: int) -> str:
+        """Return how to make `count` devices available, for errors; empty if it is unknown."""
+        return ""
+
+    @abstractmethod
+    def compile_for(self, module: Module, ids: Sequence[int]) -> DeviceExecutable:
+        """Compile a module like `compile`, for the devices `ids` in the order of its mesh."""
+
+    def compile(self, module: Module) -> DeviceExecutable:
+        if module.main.spmd is None:
+            return self.compile_for(module, (0,))
+        mesh = spmd_mesh_of(module)
+        return self.compile_for(module, mesh.device_ids or range(mesh.size))
 
 
 def get_device_backend(name: str) -> DeviceBackend:

@@ -59,9 +59,9 @@ class GPUBackend(DeviceBackend):
             return self.kind
         return str(torch.cuda.get_device_name(id % self.device_count()))
 
-    def compile(self, module: Module) -> "GPUProgram":
+    def compile_for(self, module: Module, ids: Sequence[int]) -> "GPUProgram":
         """Emit the program as for a machine without shardir, and import it."""
-        self._torch()
+        torch = self._torch()
         if self._folder is None:
             self._folder = Path(mkdtemp(prefix="shardir-gpu-"))
             atexit.register(rmtree, self._folder, ignore_errors=True)
@@ -71,7 +71,12 @@ class GPUBackend(DeviceBackend):
             name, _write_files(TARGET.emit(Emission.of(module), {}), self._folder / name)
         )
         mesh = None if module.main.spmd is None else spmd_mesh_of(module)
-        return GPUProgram(main, module, mesh, self.kind, self.device_count())
+        count = self.device_count()
+        places = [
+            torch.device(self.kind, id % count) if self.kind == "cuda" else torch.device(self.kind)
+            for id in ids
+        ]
+        return GPUProgram(main, module, mesh, places)
 
     def _torch(self) -> Any:
         """Return the module torch; raise `NoGPUError` if it is missing or finds no GPU."""
@@ -98,22 +103,17 @@ BACKEND = GPUBackend()
 
 @final
 class GPUProgram(DeviceExecutable):
-    """An imported program. The devices of its mesh share `count` GPUs in turn."""
+    """An imported program, with the device of torch for each position of its mesh."""
 
     def __init__(
-        self, main: Callable[..., Any], module: Module, mesh: Mesh | None, kind: str, count: int
+        self, main: Callable[..., Any], module: Module, mesh: Mesh | None, places: Sequence[Any]
     ) -> None:
-        import torch
-
         # The package of the module imports torch, an optional dependency.
         from shardir.backends.gpu.vendored.device_mesh import Mesh as Devices
 
         self._main = main
         self._mesh = Devices(dict(mesh.axes) if mesh is not None else {})
-        ids = range(self._mesh.size) if mesh is None else mesh.device_ids or range(mesh.size)
-        self._places = [
-            torch.device(kind, id % count) if kind == "cuda" else torch.device(kind) for id in ids
-        ]
+        self._places = list(places)
         self._types = [param.type for param in module.main.body.params]
         self._results = [value.type for value in module.main.body.returns]
 

@@ -90,7 +90,8 @@ def jit(
     elements than the others, or none. `"replicate"` shards inside of the program only as far as it
     divides; `"error"` raises a `PartitionError` there.
 
-    `backend`: the platform on which to run, `"cpu"` or `"gpu"`, by default that of the arrays.
+    `backend`: the platform on which to run, `"cpu"`, `"gpu"` or `"pjrt"` (the devices of JAX), by
+    default that of the arrays.
     `device`: the device to which all arguments are moved and on which the program runs; not
     combined with shardings. `keep_unused`, `inline` and the `compiler_options` for optimization
     levels have no effect.

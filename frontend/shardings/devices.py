@@ -4,8 +4,8 @@ There is exactly one `Device` object for each id. It is created when it is first
 setting `num_cpu_devices` determines how many devices `devices()` lists. `virtual_devices` returns
 any number of devices, so that meshes larger than this machine can be described, propagated and
 partitioned, though not run. `devices("gpu")` lists one device for each GPU that torch finds, or as
-many as the setting `num_gpu_devices` states, which may share GPUs. The abstract devices of an
-`AbstractMesh` exist on no machine.
+many as the setting `num_gpu_devices` states, which may share GPUs. `devices("pjrt")` lists the
+devices of JAX in this process. The abstract devices of an `AbstractMesh` exist on no machine.
 """
 
 from collections.abc import Sequence
@@ -86,6 +86,8 @@ def describe_device(platform: str, id: int) -> str:
     """
     if platform == "gpu":
         return f"CudaDevice(id={id})"
+    if platform == "pjrt":
+        return f"PjrtDevice(id={id})"
     if platform == "tpu":
         chip, core = divmod(id, 2)
         place = f"({chip % 2},{chip // 2},0)"
@@ -121,9 +123,10 @@ _PLATFORM_ALIASES = {"cuda": "gpu"}
 def devices(backend: str | None = None) -> list[Device]:
     """Return every device of `backend` (default: the default backend), by id.
 
-    Raises `DeviceError` for a backend that does not exist, and `NoGPUError` where there is no GPU.
+    Raises `DeviceError` for a backend that does not exist, `NoGPUError` where there is no GPU, and
+    `PJRTError` for the devices of JAX if it is not installed.
     """
-    platforms = tuple(dict.fromkeys((config.shown_platform, "cpu", "gpu")))
+    platforms = tuple(dict.fromkeys((config.shown_platform, "cpu", "gpu", "pjrt")))
     if backend is not None and not isinstance(backend, str):
         raise DeviceError(f"a platform is a string, got {backend!r}")
     if backend in _PLATFORM_ALIASES:
@@ -131,6 +134,8 @@ def devices(backend: str | None = None) -> list[Device]:
     if backend == "gpu" and config.shown_platform != "gpu":
         found = get_device_backend("gpu").device_count()
         return [find_device(id, "gpu") for id in range(config.num_gpu_devices or found)]
+    if backend == "pjrt":
+        return [find_device(id, "pjrt") for id in range(get_device_backend("pjrt").device_count())]
     if backend is not None and backend not in platforms:
         raise DeviceError(
             f"no devices on platform {backend!r}; the platforms are {', '.join(platforms)}"
@@ -167,6 +172,13 @@ def device_count(backend: str | None = None) -> int:
 def local_device_count(backend: str | None = None) -> int:
     """Return the number of devices of this process."""
     return len(local_devices(backend=backend))
+
+
+def how_to_add_devices(backend: str, count: int) -> str:
+    """Return how a backend gets `count` devices, for errors; empty if it is unknown."""
+    if backend == "cpu":
+        return f"add devices with set_cpu_devices({count})"
+    return get_device_backend(backend).how_to_add_devices(count)
 
 
 def default_backend() -> str:

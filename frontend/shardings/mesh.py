@@ -30,7 +30,12 @@ from shardir.frontend.errors import MeshError
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.axis_type import AxisType, check_axis_types
-from shardir.frontend.shardings.devices import Device, devices as all_devices, find_abstract_device
+from shardir.frontend.shardings.devices import (
+    Device,
+    devices as all_devices,
+    find_abstract_device,
+    how_to_add_devices,
+)
 
 DeviceArray = np.ndarray[tuple[int, ...], np.dtype[np.object_]]
 
@@ -289,7 +294,7 @@ def create_device_mesh(
     shape = check_mesh_shape(mesh_shape)
     given = list(all_devices() if devices is None else devices)
     if prod(shape) > len(given):
-        raise _too_few_devices_error(shape, len(given), devices is None)
+        raise _too_few_devices_error(shape, given, devices is None)
     if prod(shape) < len(given):
         raise MeshError(
             f"a device mesh of shape {shape} has {prod(shape)} positions, and there are "
@@ -313,7 +318,7 @@ def make_mesh(
     shape = check_mesh_shape(axis_shapes)
     given = list(all_devices() if devices is None else devices)
     if prod(shape) > len(given):
-        raise _too_few_devices_error(shape, len(given), devices is None)
+        raise _too_few_devices_error(shape, given, devices is None)
     return Mesh(create_device_mesh(shape, given[: prod(shape)]), axis_names, axis_types)
 
 
@@ -336,12 +341,16 @@ def check_mesh_shape(shape: Any) -> tuple[int, ...]:
     return tuple(int(size) for size in sizes)
 
 
-def _too_few_devices_error(shape: tuple[int, ...], have: int, all_of_them: bool) -> MeshError:
-    more = (
-        f"add devices with set_cpu_devices({prod(shape)}) or SHARDIR_CPU_DEVICES={prod(shape)}"
-        if all_of_them
-        else f"pass {prod(shape)} devices"
-    )
+def _too_few_devices_error(
+    shape: tuple[int, ...], given: Sequence[Device], all_of_them: bool
+) -> MeshError:
+    have, more = len(given), f"pass {prod(shape)} devices"
+    if all_of_them:
+        more = (
+            f"add devices with set_cpu_devices({prod(shape)}) or SHARDIR_CPU_DEVICES={prod(shape)}"
+        )
+    elif given and isinstance(given[0], Device) and given[0].backend != "cpu":
+        more = how_to_add_devices(given[0].backend, prod(shape)) or more
     return MeshError(
         f"a mesh of shape {shape} needs {prod(shape)} devices, and there are {have}; choose sizes "
         f"whose product is at most {have}, or {more}"

@@ -48,9 +48,10 @@ def pmap(
 
     `axis_name` is the name of the mapped axis for collectives such as `lax.psum` inside `fun`.
     `fun` receives the arguments in `static_broadcasted_argnums` unchanged; those in
-    `donate_argnums` must not be used after the call. With `backend="gpu"` the devices are GPUs;
-    other backends have no effect. `uneven` is the option of `jit`: the mapped axis always divides,
-    so it applies to further shardings inside `fun`. `passes` is the pipeline, as for `jit`.
+    `donate_argnums` must not be used after the call. With `backend="gpu"` the devices are GPUs,
+    with `backend="pjrt"` those of JAX; other backends have no effect. `uneven` is the option of
+    `jit`: the mapped axis always divides, so it applies to further shardings inside `fun`. `passes`
+    is the pipeline, as for `jit`.
 
     The function is compiled for each signature of its arguments. Its results are sharded over the
     devices along the mapped axis. Raises `BatchError` for sizes that do not match, and when there
@@ -102,7 +103,7 @@ def pmap(
             listed: list[Device] = as_device_array(list(devices), f"pmap of {name}").tolist()
             chosen = tuple(listed)
         # Programs may name the platform they were written for; CPU devices are used instead.
-        kind = backend if backend in ("gpu", "cuda") else None
+        kind = backend if backend in ("gpu", "cuda", "pjrt") else None
         mapping = PmapParameters(
             name, fun, parameters, axis_name, ins, out_axes, chosen, size, kind
         )

@@ -19,7 +19,11 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief_with_type
-from shardir.frontend.shardings.devices import Device, devices as all_devices
+from shardir.frontend.shardings.devices import (
+    Device,
+    devices as all_devices,
+    how_to_add_devices,
+)
 from shardir.frontend.shardings.mesh import Mesh, as_device_array
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
@@ -180,7 +184,8 @@ class PmapCall:
             )
         if wanted > len(there) or wanted < 1:
             sizes = " by ".join(str(size) for _, size in levels)
-            more = f", or add devices with set_cpu_devices({wanted})" if mine is None else ""
+            how = how_to_add_devices(there[0].backend, wanted) if mine is None else ""
+            more = f", or {how}" if how else ""
             raise BatchError(
                 with_location(
                     f"pmap of {name} maps {sizes} positions, each on its own device, and "

@@ -193,7 +193,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: sd.default_device("x"),
         DeviceError,
-        "no devices on platform 'x'; the platforms are cpu, gpu",
+        "no devices on platform 'x'; the platforms are cpu, gpu, pjrt",
     ),
     (
         lambda: snp.vectorize(3),  # type: ignore[arg-type]

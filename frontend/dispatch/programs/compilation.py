@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from shardir.backends.base import Backend, Executable, UnshardedExecutable, get_backend
 from shardir.backends.cpu import is_available
+from shardir.backends.device_shards import get_device_backend
 from shardir.errors import MergeError
 from shardir.frontend.config import config
 from shardir.frontend.distributed.processes import process_group
@@ -22,8 +23,9 @@ def compile_module(module: Module, devices: Sequence[Device]) -> Executable | Un
     """Return a partitioned module compiled for `devices`, which may belong to several processes."""
     there, backend = process_group(), devices[0].backend
     if backend != "cpu":
-        chosen = get_backend(backend)
-        return chosen.compile(Pipeline.parse(chosen.pipeline)(module))
+        chosen = get_device_backend(backend)
+        ids = [device.id for device in devices]
+        return chosen.compile_for(Pipeline.parse(chosen.pipeline)(module), ids)
     owners = tuple(device.process_index for device in devices)
     if there.link is None or all(owner == there.index for owner in owners):
         return _compile_for_process(module, backend)

@@ -18,7 +18,7 @@ from shardir.backends.base import (
     Storage,
     UnshardedExecutable,
 )
-from shardir.backends.device_shards import DeviceExecutable
+from shardir.backends.device_shards import DeviceExecutable, DeviceShards
 from shardir.cost.memory import MemoryEstimate
 from shardir.display.compilation_progress import report_compilation_of
 from shardir.errors import PipelineError
@@ -361,21 +361,24 @@ class Runnable:
 
     def _run_on_devices(self, program: DeviceExecutable, leaves: Sequence[object]) -> list[Array]:
         """Run a program on devices with separate memory, where its arguments stay."""
-        args = []
-        for i, leaf in enumerate(leaves):
-            shards = program.to_device(self._argument_shards(leaf, i))
-            if type(leaf) is Array and (
-                self._is_single_device or leaf.signature.sharding is not None
-            ):
-                leaf.held = shards
-            args.append(shards)
         hidden = [program.to_device(shards) for shards in self._captured]
         self._captured = list(hidden)
-        outs = program.run([*args, *hidden])
+        # Only arrays and this list refer to arguments, so that results can overwrite them.
+        args = [self._move_argument(program, leaf, i) for i, leaf in enumerate(leaves)]
+        args += hidden
+        outs = program.run(args)
         return [
             Array(signature, sharding, shards)
             for (signature, sharding), shards in zip(self._result_signatures, outs, strict=True)
         ]
+
+    def _move_argument(self, program: DeviceExecutable, leaf: object, i: int) -> DeviceShards:
+        """Return an argument in device memory, where an array with its sharding stays."""
+        shards = program.to_device(self._argument_shards(leaf, i))
+        stays = self._is_single_device or (type(leaf) is Array and leaf.committed)
+        if type(leaf) is Array and stays and i not in self.donated:
+            leaf.held = shards
+        return shards
 
     def _argument_storage(self, leaf: object, i: int, foreign: list[Storage]) -> Storage:
         """Return an argument in one allocation, and append it to `foreign` if the caller

@@ -231,4 +231,6 @@ def test_missing_torch_raises_an_error_with_a_fix(monkeypatch: pytest.MonkeyPatc
 def test_an_unknown_backend_is_rejected() -> None:
     with pytest.raises(DeviceError) as caught:
         sd.jit(lambda x: x, backend="tpu")(small_integers(3))
-    assert str(caught.value).startswith("no devices on platform 'tpu'; the platforms are cpu, gpu")
+    assert str(caught.value).startswith(
+        "no devices on platform 'tpu'; the platforms are cpu, gpu, pjrt"
+    )

@@ -81,7 +81,7 @@ def test_an_unknown_platform_is_an_error() -> None:
         devices("tpu")
     assert (
         str(caught.value).partition("\n")[0]
-        == "no devices on platform 'tpu'; the platforms are cpu, gpu"
+        == "no devices on platform 'tpu'; the platforms are cpu, gpu, pjrt"
     )
 
 
