@@ -14,6 +14,7 @@ from shardir.ir.module import Module
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
 from shardir.stablehlo.printer import show
+from shardir.text.printer import print_module
 from tests.optional_dependencies import require
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +75,9 @@ class XLA:
         # Partition i is the device with this id, and replica i the device at this position.
         order = mesh.device_ids if sharded and mesh.device_ids else range(mesh.size)
         position = sorted(range(mesh.size), key=list(order).__getitem__)
-        text = show(module, own_words=True).replace(f"@{module.main.name}(", "@main(", 1)
+        text = print_module(module)
+        if sharded:
+            text = show(module, own_words=True).replace(f"@{module.main.name}(", "@main(", 1)
         parts = [
             [slice_shard(arg, sharding, mesh, place) for place in position]
             for arg, (_, sharding) in zip(args, outer, strict=False)

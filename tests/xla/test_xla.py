@@ -206,25 +206,7 @@ def names(block: Block) -> set[str]:
 def is_supported(module: Module) -> bool:
     """Return whether XLA has all operations: no decompositions of ours, no callbacks."""
     unknown = {*CUSTOM_CALL_OPERATIONS, "callback", "pure-callback", "inspect-sharding"}
-    body = module.main.body
-    scatters = [op for op in every(body) if op.name == "scatter"]
-    if unknown & names(body) or any(may_be_out_of_bounds(op) or is_nowhere(op) for op in scatters):
-        return False
-    return "scheme=original" not in str(module)
-
-
-def may_be_out_of_bounds(op: Op) -> bool:
-    """Return whether a window may be partly out of bounds, which XLA handles differently."""
-    x, _, updates = (value.type for value in op.operands)
-    gone = (*op.attrs["inserted_window_dims"], *op.attrs.get("operand_batching_dims", ()))
-    windowed = [dim for dim in range(x.rank) if dim not in gone]
-    pairs = zip(windowed, op.attrs["update_window_dims"], strict=True)
-    return any(updates.shape[there] > 1 for dim, there in pairs if dim in op.attrs["scatter_dims"])
-
-
-def is_nowhere(op: Op) -> bool:
-    """Return whether the indices are empty; XLA's simplification of such scatters is wrong."""
-    return op.operands[1].type.shape[-1] == 0
+    return not unknown & names(module.main.body) and "scheme=original" not in str(module)
 
 
 def is_plain(module: Module) -> bool:

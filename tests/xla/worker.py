@@ -1,8 +1,9 @@
-"""Runs StableHLO text on XLA's CPU devices for `tests.xla.execution`, with pickles over pipes.
+"""Runs programs on XLA's CPU devices for `tests.xla.execution`, with pickles over pipes.
 
-A job is (text, sharded, arguments): `arguments` has for each parameter the array of each device;
-`sharded` states whether the text is one program with shardings, or the program of each replica. The
-answer has for each result the array of each device, or is the error text of XLA.
+A job is (text, sharded, count, arguments): `text` is StableHLO with shardings if `sharded`, else
+the text of a per-device program, which the backend `pjrt` runs. `arguments` has for each parameter
+the array of each device. The answer has for each result the array of each device, or is the error
+text of XLA.
 """
 
 import pickle
@@ -15,18 +16,28 @@ from jax._src import array, core
 from jax._src.lib import xla_client
 from jaxlib import _jax
 
+from shardir.backends.pjrt.backend import BACKEND
+from shardir.passes.pipeline import Pipeline
+from shardir.text.parser import parse
+
 Parts = list[list[Any]]
 
 
-def run(text: str, sharded: bool, count: int, arguments: Parts) -> Parts:
-    """Return the results of the program on as many devices as it has arguments."""
+def run_replicas(text: str, arguments: Parts) -> Parts:
+    """Return the results of a per-device program."""
+    module = Pipeline.parse(BACKEND.pipeline)(parse(text))
+    return [list(parts) for parts in BACKEND.compile(module)(arguments)]
+
+
+def run_sharded(text: str, count: int, arguments: Parts) -> Parts:
+    """Return the results of a program with shardings on `count` devices."""
     devices = jax.devices()[:count]
     options = _jax.CompileOptions()
-    options.num_replicas, options.num_partitions = (1, count) if sharded else (count, 1)
+    options.num_replicas, options.num_partitions = 1, count
     grid = np.arange(count).reshape(options.num_replicas, options.num_partitions)
     options.device_assignment = xla_client.DeviceAssignment.create(grid)
     building = options.executable_build_options
-    building.use_spmd_partitioning = building.use_shardy_partitioner = sharded
+    building.use_spmd_partitioning = building.use_shardy_partitioner = True
     backend: Any = devices[0].client
     program = backend.compile_and_load(text, _jax.DeviceList(tuple(devices)), options)
     mesh = jax.sharding.Mesh(np.array(devices), ("devices",))
@@ -47,11 +58,13 @@ def main() -> None:
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     while True:
         try:
-            job = pickle.load(source)
+            text, sharded, count, arguments = pickle.load(source)
         except EOFError:
             return
         try:
-            answer: Any = run(*job)
+            answer: Any = (
+                run_sharded(text, count, arguments) if sharded else run_replicas(text, arguments)
+            )
         except Exception as error:  # The test decides about errors of XLA.
             answer = f"{type(error).__name__}: {error}"
         pickle.dump(answer, sink)
