@@ -15,7 +15,7 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS, Dense
 from shardir.ir.sharding import Axes, count_positions
-from shardir.ir.types import TensorType
+from shardir.ir.types import COMPLEX, REAL_OF, TensorType
 from shardir.ops.communication.async_collectives import START_OPS
 from shardir.stablehlo.writing.attributes import (
     format_array,
@@ -90,8 +90,40 @@ def _register_collective(name: str, rule: WritingRule) -> None:
 
 def _all_reduce(w: MlirWriter, op: Op) -> None:
     attrs = {"replica_groups": _groups(w, op.attrs["axes"]), **_channel(w)}
-    region = combination_region(w, str(op.attrs["op"]), op.result.type.dtype)
+    combine, type = str(op.attrs["op"]), op.result.type
+    if w.own_words and combine == "add" and type.dtype in COMPLEX:
+        _add_parts(w, op, attrs)
+        return
+    region = combination_region(w, combine, type.dtype)
     w.write_op(op, "stablehlo.all_reduce", attrs, regions=[region])
+
+
+def _add_parts(w: MlirWriter, op: Op, attrs: Attrs) -> None:
+    """Write a sum of complex numbers as one sum of their parts.
+
+    XLA multiplies a value that is equal on all devices by their number instead, and ends the
+    process if the value is complex.
+    """
+    (x,), part = op.operands, op.result.type.with_dtype(REAL_OF[op.result.type.dtype])
+    row, rows = part.with_shape((1, *part.shape)), part.with_shape((2, *part.shape))
+    parts = []
+    for name in ("real", "imag"):
+        value = w.write_step(f"stablehlo.{name}", [w.typed_name(x)], part)
+        parts.append(w.write_step("stablehlo.reshape", [value], row))
+    first = {"dimension": format_integer(0)}
+    joined = w.write_step("stablehlo.concatenate", parts, rows, first)
+    region = combination_region(w, "add", part.dtype)
+    total = w.write_step("stablehlo.all_reduce", [joined], rows, attrs, [region])
+    parts = []
+    for number in range(2):
+        window = {
+            "start_indices": format_array([number, *[0] * part.rank]),
+            "limit_indices": format_array([number + 1, *part.shape]),
+            "strides": format_array([1] * rows.rank),
+        }
+        value = w.write_step("stablehlo.slice", [total], row, window)
+        parts.append(w.write_step("stablehlo.reshape", [value], part))
+    w.write_op(op, "stablehlo.complex", operands=parts)
 
 
 def _all_gather(w: MlirWriter, op: Op) -> None:

@@ -217,6 +217,19 @@ def test_loops_and_branches() -> None:
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.long
+def test_sums_of_equal_complex_numbers() -> None:
+    def program(x: Any) -> Any:
+        return sd.lax.psum(x, "x"), sd.lax.psum(snp.full((3,), 1 + 2j), "y")
+
+    x = place(np.arange(4) * 1j, "x")
+    specs = {"in_specs": P("x"), "out_specs": (P(), P())}
+    mapped = sd.jit(sd.shard_map(program, mesh=grid(), check_vma=False, **specs))
+    total, doubled = mapped(x)
+    np.testing.assert_array_equal(total, [6j])
+    np.testing.assert_array_equal(doubled, [2 + 4j] * 3)
+
+
 # Donation
 
 
