@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from shardir import ops as ops  # declares the operations
-from shardir.errors import NoRule
+from shardir.errors import ShardirError
 from shardir.ir.module import Module
 from shardir.ir.operation import OPS
 from shardir.op_rules.rule_table import missing_rule
@@ -25,11 +25,11 @@ UNSUPPORTED_OPERATIONS = {
 """The operations that this backend refuses, with the reason."""
 
 
-class UnsupportedByPJRTError(NoRule):
+class UnsupportedByPJRTError(ShardirError, NotImplementedError):
     """An operation that programs on devices of PJRT cannot contain."""
 
     def __init__(self, target: str, op: str, where: str, line: str, reason: str) -> None:
-        super(NoRule, self).__init__(
+        super().__init__(
             f"{op}{where}: backend {target!r} does not support the operation\n"
             f"  | {line}\n"
             f"{reason}; run the program on devices('cpu'), without backend={target!r}"

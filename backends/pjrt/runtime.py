@@ -20,7 +20,7 @@ from shardir.backends.base import Array
 from shardir.errors import ShardirError, count_noun
 from shardir.ir.types import TensorType
 
-TESTED_VERSIONS: Final = {"0.10.2": ("cpu",)}
+TESTED_VERSIONS: Final = {"0.10.1": ("cpu",), "0.10.2": ("cpu",)}
 """The tested versions of jaxlib, and the platforms on which they were tested."""
 
 Result = TypeVar("Result")

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Generic, TypeVar
 
-from shardir.errors import NoRule
+from shardir.errors import NoRule, ShardirError
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS, OpSpec
 from shardir.plugins.registry import load_entry_points
 from shardir.text.printer import Printer
 
 Rule = TypeVar("Rule")
-Error = TypeVar("Error", bound=NoRule)
+Error = TypeVar("Error", bound=ShardirError)
 
 
 class RuleTable(Generic[Rule]):
@@ -70,8 +70,14 @@ def find_rule(rules: Mapping[Key, Rule], key: Key, target: str) -> Rule | None:
     return rules.get(key)
 
 
-def missing_rule(kind: type[Error], op: Op, target: str, how: str) -> Error:
-    """Return the error for an operation without a rule; `{0!r}` in `how` stands for its name."""
+def missing_rule(
+    kind: Callable[[str, str, str, str, str], Error], op: Op, target: str, how: str
+) -> Error:
+    """Return the error for an operation that a target cannot contain.
+
+    `kind` makes it from the target, the name, the place and the line of the operation, and the
+    remedy; `{0!r}` in `how` stands for the name of the operation.
+    """
     names = ", ".join(f"%{value.name}" for value in op.results)
     where = (f" {names}" if names else "") + (f" ({op.loc})" if op.loc else "")
     bare = replace(op, results=tuple(replace(value, sharding=None) for value in op.results))
