@@ -85,3 +85,18 @@ def test_products_have_full_precision() -> None:
 def test_parameters_state_the_results_that_may_overwrite_them() -> None:
     text = show(parse(PRODUCT), overwritten={0: 0})
     assert "%x: tensor<2x2xf32> {tf.aliasing_output = 0 : i32}" in text
+
+
+@pytest.mark.parametrize(("name", "number"), [("log2", 0), ("exp2", complex("inf"))])
+def test_powers_of_two_of_complex_numbers_scale_both_parts(name: str, number: complex) -> None:
+    module = parse(f"""\
+func @f(
+  %x: c64[2],
+) -> (c64[2]) {{
+  %y = {name}(%x) : c64[2]
+  return %y
+}}
+""")
+    args = [np.array([number, 1 + 2j], "c8")]
+    (found,), (wanted,) = run(read(show(module)), args), run(module, args)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)

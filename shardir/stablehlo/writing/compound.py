@@ -84,8 +84,7 @@ def _is_finite(w: MlirWriter, op: Op) -> None:
 
 @WRITERS.rule(OPS["exp2"])
 def _exp2(w: MlirWriter, op: Op) -> None:
-    type = op.result.type
-    scaled = w.write_step("stablehlo.multiply", [_operand(w, op), _splat(w, log(2), type)], type)
+    scaled = _scale(w, "multiply", _operand(w, op), log(2))
     w.write_op(op, "stablehlo.exponential", operands=[scaled])
 
 
@@ -93,7 +92,29 @@ def _exp2(w: MlirWriter, op: Op) -> None:
 def _log2(w: MlirWriter, op: Op) -> None:
     type = op.result.type
     natural = w.write_step("stablehlo.log", [_operand(w, op)], type)
-    w.write_op(op, "stablehlo.divide", operands=[natural, _splat(w, log(2), type)])
+    if type.dtype in COMPLEX:
+        w.write_op(op, "stablehlo.complex", operands=_scale_parts(w, "divide", natural, log(2)))
+    else:
+        w.write_op(op, "stablehlo.divide", operands=[natural, _splat(w, log(2), type)])
+
+
+def _scale(w: MlirWriter, name: str, x: TypedName, number: float) -> TypedName:
+    """Return `x` multiplied with a number or divided by it."""
+    type = x[1]
+    if type.dtype in COMPLEX:
+        return w.write_step("stablehlo.complex", _scale_parts(w, name, x, number), type)
+    return w.write_step(f"stablehlo.{name}", [x, _splat(w, number, type)], type)
+
+
+def _scale_parts(w: MlirWriter, name: str, x: TypedName, number: float) -> list[TypedName]:
+    """Return the scaled parts of a complex value; a product of complex numbers has NaN where one
+    part is infinite.
+    """
+    part = x[1].with_dtype(REAL_OF[x[1].dtype])
+    return [
+        _scale(w, name, w.write_step(f"stablehlo.{each}", [x], part), number)
+        for each in ("real", "imag")
+    ]
 
 
 def _operand(w: MlirWriter, op: Op) -> TypedName:
