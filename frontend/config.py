@@ -184,6 +184,14 @@ class Config:
         return None if chosen is None else str(chosen)
 
     @property
+    def machine(self) -> str | None:
+        """The machine for which `AUTO` plans: a name, or the path of a description (none;
+        `SHARDIR_MACHINE`).
+        """
+        chosen = _read_setting("machine")
+        return None if chosen is None else str(chosen)
+
+    @property
     def log_compiles(self) -> bool:
         """True if each compilation of a jitted function is logged with the reason for it (no;
         `SHARDIR_LOG_COMPILES`).

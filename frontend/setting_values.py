@@ -53,6 +53,14 @@ def as_pipeline(value: object) -> str | None:
     return str(value)
 
 
+def as_machine(value: object) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, (str, os.PathLike)) and str(value):
+        return str(value)
+    raise ValueError("the name of a machine, the path of a description, or None")
+
+
 UNEVEN_MODES = ("pad", "replicate", "error")
 """Treatments of a dimension that its sharding does not divide; see `jit`."""
 

@@ -57,6 +57,7 @@ TABLE = {
     "shardir.frontend.transforms.smap": ("smap",),
     "shardir.frontend.shardings.mesh": ("Mesh", "create_device_mesh", "make_mesh"),
     "shardir.frontend.transforms.pmap": ("pmap",),
+    "shardir.frontend.planning.auto": ("AUTO",),
     "shardir.frontend.planning.plan": ("Plan",),
     "shardir.frontend.planning.planning": ("plan",),
     "shardir.frontend.shardings.partition_spec": ("P", "PartitionSpec"),
@@ -223,6 +224,7 @@ if TYPE_CHECKING:
     from shardir.frontend.errors import ShardirError as ShardirError
     from shardir.frontend.pipelines.pipeline import pipeline as pipeline
     from shardir.frontend.pipelines.stage import stage as stage
+    from shardir.frontend.planning.auto import AUTO as AUTO
     from shardir.frontend.planning.plan import Plan as Plan
     from shardir.frontend.planning.planning import plan as plan
     from shardir.frontend.profiling.profile import Profile as Profile, profile as profile

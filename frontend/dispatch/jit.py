@@ -82,7 +82,9 @@ def jit(
 
     `in_shardings`, `out_shardings`: the shardings of arguments and results, as pytree prefixes of
     shardings, specs on the mesh of the enclosing `with mesh:`, and `None` (unspecified). An entry
-    applies to the whole subtree below it.
+    applies to the whole subtree below it. `AUTO` in `in_shardings` plans the shardings of arguments
+    when a program is first compiled; arguments with other entries, and arrays that are on the mesh,
+    keep their shardings. Results that are the next value of an argument have its sharding.
 
     `uneven`: the treatment of a dimension that its sharding does not divide; by default the
     setting. Without either, an argument or a result is an error (`IndivisibleError`), and inside of

@@ -30,8 +30,18 @@ from shardir.frontend.dispatch.execution_context import (
     execution_context,
 )
 from shardir.frontend.dispatch.programs.compilation import prepare_backend
+from shardir.frontend.dispatch.programs.deferred_arguments import (
+    ChosenCalls,
+    find_deferred,
+    stated_shardings,
+    unsharded_program,
+)
 from shardir.frontend.dispatch.programs.donation import run_with_donation
-from shardir.frontend.dispatch.programs.lowering import check_boundary_divides, lower
+from shardir.frontend.dispatch.programs.lowering import (
+    LoweredProgram,
+    check_boundary_divides,
+    lower,
+)
 from shardir.frontend.dispatch.programs.runnable import Runnable
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.dispatch.stages.traced import Traced
@@ -52,6 +62,7 @@ from shardir.frontend.errors import (
 )
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
+from shardir.frontend.shardings.deferred_sharding import DeferredSharding
 from shardir.frontend.shardings.devices import Device, local_devices
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
@@ -147,6 +158,7 @@ class JitFunction:
         self._transform = transform
         self._placement = placement if device is None else _DevicePlacement(parameters, device)
         self._calls = CallTable()
+        self._chosen = ChosenCalls()
         self._has_static = parameters.has_static
         self._compilations = CompilationLog()
 
@@ -340,6 +352,7 @@ class JitFunction:
     def clear_cache(self) -> None:
         """Remove all compiled programs from the cache."""
         self._compilations.clear()
+        self._chosen.clear()
         self._calls.clear()
         if self.call_cache is not None:
             self.call_cache.table.clear()
@@ -349,7 +362,11 @@ class JitFunction:
 
     def __getstate__(self) -> dict[str, PyTree]:
         """Return the attributes for a copy, which compiles its own programs."""
-        own = {"_calls": CallTable(), "_compilations": CompilationLog()}
+        own = {
+            "_calls": CallTable(),
+            "_chosen": ChosenCalls(),
+            "_compilations": CompilationLog(),
+        }
         return {**self.__dict__, **own}
 
     def __repr__(self) -> str:
@@ -359,7 +376,7 @@ class JitFunction:
         known = self._parameters
         check_compiler_options(self._compiler_options, known.name)
         check_call_signature(self._fun, known.name, args, options)
-        dynamic, _ = known.partition_arguments(args, options)
+        dynamic, static = known.partition_arguments(args, options)
         leaves, structure = tree.flatten(dynamic)
         labels = known.labels(*dynamic)
         signatures = signatures_of(known, leaves, dynamic)
@@ -367,12 +384,67 @@ class JitFunction:
             ArgumentLeaf(label, f"argument {label} of {known.name}", signature)
             for label, signature in zip(labels, signatures, strict=True)
         ]
-        wanted = self._resolve_in_shardings(dynamic, len(leaves))
+        requests = self._in_requests(dynamic, len(leaves))
+        deferred = find_deferred(requests, known.name)
+        wanted = self._resolve_requests(requests, "in_shardings")
+        homes = self._place_arguments(leaves, described, wanted)
+
+        def rebuild(tracers: Iterator[Tracer]) -> tuple[Sequence[PyTree], dict[str, PyTree]]:
+            return known.merge_arguments(tree.unflatten(structure, tracers), args, options)
+
+        traced, results = trace_call(self._fun, known.name, described, rebuild, shardings=homes)
+        filled, named = known.merge_arguments(
+            tree.unflatten(structure, range(len(leaves))), args, options
+        )
+        donated = (
+            tree.leaves(known.donated_arguments(tuple(filled), named)) if known.has_donated else []
+        )
+        out = self._resolve_out_shardings(results)
+
+        def lower_with(
+            homes: Sequence[Sharding | None], out: Sequence[Sharding | None]
+        ) -> LoweredProgram:
+            return lower(
+                traced,
+                homes,
+                out,
+                [leaf.description for leaf in described],
+                resolve_uneven_mode(self._uneven, known.name),
+                None if self._backend is None else local_devices(backend=self._backend)[0],
+                resolve_pipeline(self._passes, known.name),
+            )
+
+        if deferred is None:
+            plan = lower_with(homes, out)
+        else:
+            stated = stated_shardings(signatures, wanted)
+            chosen = self._chosen.choose(
+                deferred,
+                (structure, tuple(each.abstract for each in signatures), static, trace_context()),
+                stated,
+                [each.abstract.type.rank for each in signatures],
+                lambda: unsharded_program(
+                    lower_with([None] * len(leaves), out), stated, out, donated
+                ),
+            )
+            homes = self._place_arguments(leaves, described, chosen.arguments)
+            plan = lower_with(homes, chosen.results)
+        return Lowered(
+            plan, traced, structure, results, labels, find_definition(self._fun), donated
+        )
+
+    def _place_arguments(
+        self,
+        leaves: Sequence[PyTree],
+        described: Sequence[ArgumentLeaf],
+        wanted: Sequence[Sharding | None],
+    ) -> list[Sharding | None]:
+        """Return the sharding of each argument; raise if it is elsewhere or does not divide."""
         homes = [
             resolve_argument_sharding(leaf, sharding)
             for leaf, sharding in zip(described, wanted, strict=True)
         ]
-        uneven = resolve_uneven_mode(self._uneven, known.name)
+        uneven = resolve_uneven_mode(self._uneven, self._parameters.name)
         for given, leaf, sharding in zip(leaves, described, homes, strict=True):
             # A committed array was checked when it was placed.
             there = type(given) is Array and leaf.signature.sharding is not None
@@ -380,32 +452,10 @@ class JitFunction:
                 check_boundary_divides(
                     leaf.description, sharding, leaf.signature.abstract.type, uneven
                 )
+        return homes
 
-        def rebuild(tracers: Iterator[Tracer]) -> tuple[Sequence[PyTree], dict[str, PyTree]]:
-            return known.merge_arguments(tree.unflatten(structure, tracers), args, options)
-
-        traced, results = trace_call(self._fun, known.name, described, rebuild, shardings=homes)
-        plan = lower(
-            traced,
-            homes,
-            self._resolve_out_shardings(results),
-            [leaf.description for leaf in described],
-            uneven,
-            None if self._backend is None else local_devices(backend=self._backend)[0],
-            resolve_pipeline(self._passes, known.name),
-        )
-        filled, named = known.merge_arguments(
-            tree.unflatten(structure, range(len(leaves))), args, options
-        )
-        donated = (
-            tree.leaves(known.donated_arguments(tuple(filled), named)) if known.has_donated else []
-        )
-        return Lowered(
-            plan, traced, structure, results, labels, find_definition(self._fun), donated
-        )
-
-    def _resolve_in_shardings(self, dynamic: Any, count: int) -> list[Sharding | None]:
-        """Return the requested sharding of each argument."""
+    def _in_requests(self, dynamic: Any, count: int) -> list[object]:
+        """Return the requested sharding of each argument, not yet resolved."""
         if self._device is not None:
             return [SingleDeviceSharding(self._device)] * count
         if self._in is None:
@@ -420,9 +470,14 @@ class JitFunction:
                 )
             )
         word = f"in_shardings of {self._parameters.name}"
+        return broadcast_sharding_requests(self._in, args, word)
+
+    def _resolve_requests(self, requests: Sequence[object], option: str) -> list[Sharding | None]:
+        """Return the shardings of requests, `None` for those that are deferred."""
+        word = f"{option} of {self._parameters.name}"
         return [
-            resolve_sharding(request, word)
-            for request in broadcast_sharding_requests(self._in, args, word)
+            None if isinstance(each, DeferredSharding) else resolve_sharding(each, word)
+            for each in requests
         ]
 
     def _resolve_out_shardings(self, results: tree.PyTreeDef) -> list[Sharding | None]:
@@ -433,10 +488,9 @@ class JitFunction:
             return [None] * results.num_leaves
         whole = tree.unflatten(results, range(results.num_leaves))
         word = f"out_shardings of {self._parameters.name}"
-        return [
-            resolve_sharding(request, word)
-            for request in broadcast_sharding_requests(self._out, whole, word)
-        ]
+        return self._resolve_requests(
+            broadcast_sharding_requests(self._out, whole, word), "out_shardings"
+        )
 
     def _inline(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> PyTree:
         """Inline a call into the enclosing trace."""
@@ -450,7 +504,16 @@ class JitFunction:
         for leaf, label in zip(leaves, known.labels(*dynamic), strict=True):
             if not is_array_like(leaf):
                 check_argument_leaf(known, leaf, label)
-        wanted = self._resolve_in_shardings(dynamic, len(leaves))
+        requests = self._in_requests(dynamic, len(leaves))
+        if find_deferred(requests, known.name) is not None:
+            raise ArgumentError(
+                with_location(
+                    f"in_shardings of {known.name} has AUTO, and {known.name} is called while "
+                    "another function is traced, whose program determines the shardings; use AUTO "
+                    "in the outermost jit"
+                )
+            )
+        wanted = self._resolve_requests(requests, "in_shardings")
         tracers = [
             as_tracer(leaf) if sharding is None else constrain(as_tracer(leaf), sharding)
             for leaf, sharding in zip(leaves, wanted, strict=True)

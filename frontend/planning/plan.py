@@ -9,6 +9,7 @@ from shardir.cost.communication import Collective
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.planning import export
+from shardir.frontend.planning.request import spec_of_axes
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.mesh import Mesh
@@ -132,7 +133,10 @@ class Plan(Report):
     def in_specs(self) -> tuple[Any, ...]:
         """The pytree of arguments with a `PartitionSpec` for each array."""
         count = self._lowered.in_tree.num_leaves
-        specs = [_spec(axes) for axes in self._found.chosen.arguments[:count]]
+        specs = [
+            None if axes is None else spec_of_axes(axes)
+            for axes in self._found.chosen.arguments[:count]
+        ]
         positional: tuple[Any, ...] = tree.unflatten(self._lowered.in_tree, specs)[0]
         return tuple(positional)
 
@@ -142,7 +146,7 @@ class Plan(Report):
         argument, and `None` for others, whose sharding propagation determines."""
         pairs, arguments = self._found.state_pairs, self._found.chosen.arguments
         specs = [
-            _spec(arguments[pairs[i]]) if i in pairs else None
+            None if i not in pairs else spec_of_axes(arguments[pairs[i]] or ())
             for i in range(len(self._lowered.module.main.body.returns))
         ]
         return tree.unflatten(self._lowered.out_tree, specs)
@@ -345,13 +349,3 @@ class Plan(Report):
         if problem is not None:
             raise ArgumentError(with_location(f"{annotation!r} {problem}"))
         return numbers[0], axes
-
-
-def _spec(axes: DimAxes | None) -> PartitionSpec | None:
-    """Return the spec of the axes of each dimension, without trailing unsharded dimensions."""
-    if axes is None:
-        return None
-    entries: Sequence[tuple[str, ...] | None] = [dim or None for dim in axes]
-    while entries and entries[-1] is None:
-        entries = entries[:-1]
-    return PartitionSpec(*entries)

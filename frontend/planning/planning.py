@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
-from shardir.display.byte_sizes import parse_bytes
-from shardir.errors import MachineError
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.jit_function import JitFunction
@@ -18,15 +16,18 @@ from shardir.frontend.dispatch.traced_calls import check_traceable
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.planning import plan_text as plan_text  # Registers the text of plans.
 from shardir.frontend.planning.plan import Plan
+from shardir.frontend.planning.request import (
+    check_stated_axes,
+    memory_limit,
+    planned_mesh,
+    stated_axes,
+)
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.mesh import Mesh
-from shardir.frontend.shardings.partition_spec import UNCONSTRAINED
-from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
-from shardir.ir.mesh import Mesh as MeshAxes
-from shardir.passes.planning.programs.assignment import DimAxes, find_problem
+from shardir.passes.planning.programs.assignment import DimAxes
 from shardir.passes.planning.programs.plan_program import (
     MAX_EVALUATIONS,
     PlanningRequest,
@@ -91,37 +92,13 @@ def plan(
     lowered = _lower_unsharded(fun, args)
     module = lowered.module
     refuse_pipelines(module, "plan")
-    axes = tuple(mesh.shape.items())
-    found = None if machine is None else resolve_machine(machine, dict(axes), None, "plan")
-    ids = mesh.device_ids
-    ir_mesh = MeshAxes("mesh", axes, None if ids == tuple(range(mesh.size)) else ids)
-    if module.meshes:
-        if module.meshes[0].axes != axes:
-            raise ArgumentError(
-                with_location(
-                    f"the function of plan has shardings on a mesh with the axes "
-                    f"{dict(module.meshes[0].axes)}, and the mesh of plan has {dict(axes)}; use "
-                    "one mesh"
-                )
-            )
-        ir_mesh = module.meshes[0]
-    limit = None
-    if memory is not None:
-        limit = parse_bytes(memory)
-    elif found is not None:
-        try:
-            limit = found.memory_bytes
-        except MachineError:  # The description states no capacity, so that nothing limits.
-            limit = None
+    found = None if machine is None else resolve_machine(machine, dict(mesh.shape), None, "plan")
+    ir_mesh = planned_mesh(module, mesh, "plan")
+    limit = memory_limit(memory, found)
     count = lowered.in_tree.num_leaves
     others = len(module.main.body.params) - count
     stated = [_stated_axes(leaf, mesh) for leaf in given]
-    for axes_of_dims, param in zip(stated, module.main.body.params, strict=False):
-        problem = axes_of_dims and find_problem(axes_of_dims, param.type.shape, ir_mesh)
-        if problem:
-            raise ArgumentError(
-                with_location(f"the sharding of the argument %{param.name} of plan {problem}")
-            )
+    check_stated_axes(stated, module, ir_mesh, "plan")
     fixed = (*(stated if keep else [None] * count), *[None] * others)
     annotated = None
     if any(each is not None for each in stated):
@@ -171,18 +148,7 @@ def _remove_sharding(leaf: Any) -> Any:
 def _stated_axes(leaf: Any, mesh: Mesh) -> DimAxes | None:
     """Return the axes of each dimension by the sharding of an argument, `None` without one."""
     sharding = getattr(leaf, "sharding", None) if getattr(leaf, "committed", True) else None
-    if not isinstance(sharding, NamedSharding):
-        return None
-    if dict(sharding.mesh.shape) != dict(mesh.shape):
-        raise ArgumentError(
-            with_location(
-                f"an argument of plan is sharded on a mesh with the axes "
-                f"{dict(sharding.mesh.shape)}, and the mesh of plan has {dict(mesh.shape)}; use "
-                "one mesh"
-            )
-        )
-    dims = [sharding.spec.axes(dim) for dim in range(len(leaf.shape))]
-    return tuple(() if dim is UNCONSTRAINED else dim for dim in dims)
+    return None if sharding is None else stated_axes(sharding, len(leaf.shape), mesh, "plan")
 
 
 def _batch_numbers(

@@ -6,6 +6,7 @@ from shardir.frontend.errors import ArgumentError, NoMeshError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
 from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.shardings.deferred_sharding import DeferredSharding
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.mesh import AbstractMesh, current_mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
@@ -18,7 +19,7 @@ ShardingRequest = Sharding | Device | PartitionSpec | None
 def is_sharding_request(x: Any) -> bool:
     """Return whether `x` is a sharding request rather than a pytree; `None` is an unspecified
     sharding."""
-    return x is None or isinstance(x, (Sharding, Device, PartitionSpec))
+    return x is None or isinstance(x, (Sharding, Device, PartitionSpec, DeferredSharding))
 
 
 def check_sharding_requests(requests: object, word: str) -> None:

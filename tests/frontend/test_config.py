@@ -31,12 +31,12 @@ from shardir.frontend.settings import read_environment
 KNOWN = (
     "num_cpu_devices, enable_x64, threefry_partitionable, dump_dir, verify, uneven, on_fallback, "
     "explicit_sharding, "
-    "shardy_exact, passes, isolated, gather, check_replicated_inputs, shown_platform, "
+    "shardy_exact, passes, machine, isolated, gather, check_replicated_inputs, shown_platform, "
     "num_gpu_devices, log_compiles, debug_nans, traceback, native_dispatch"
 )
 VARIABLES = (
-    "CPU_DEVICES, ENABLE_X64, DUMP, VERIFY, UNEVEN, ON_FALLBACK, SHARDY_EXACT, ISOLATED, GATHER, "
-    "SHOWN_PLATFORM, GPU_DEVICES, LOG_COMPILES, DEBUG_NANS, TRACEBACK, NATIVE_DISPATCH"
+    "CPU_DEVICES, ENABLE_X64, DUMP, VERIFY, UNEVEN, ON_FALLBACK, SHARDY_EXACT, MACHINE, ISOLATED, "
+    "GATHER, SHOWN_PLATFORM, GPU_DEVICES, LOG_COMPILES, DEBUG_NANS, TRACEBACK, NATIVE_DISPATCH"
 )
 
 
@@ -50,7 +50,7 @@ def test_defaults() -> None:
     assert repr(config) == (
         "config(num_cpu_devices=8, enable_x64=False, threefry_partitionable=True, dump_dir=None, "
         "verify=False, uneven=None, on_fallback='replicate', explicit_sharding='strict', "
-        "shardy_exact=False, passes=None, "
+        "shardy_exact=False, passes=None, machine=None, "
         "isolated=False, gather=False, check_replicated_inputs=True, "
         "shown_platform='cpu', num_gpu_devices=None, "
         "log_compiles=False, debug_nans=False, traceback='short', native_dispatch=True)"
@@ -144,6 +144,7 @@ def test_every_setting_has_a_context_manager(tmp_path: Path) -> None:
             ("explicit_sharding", "strict"),
             ("shardy_exact", False),
             ("passes", None),
+            ("machine", None),
             ("isolated", False),
             ("gather", False),
             ("check_replicated_inputs", True),

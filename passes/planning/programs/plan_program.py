@@ -173,7 +173,7 @@ def _evaluator(request: PlanningRequest) -> ProgramEvaluator:
         request.mesh,
         request.machine,
         request.pipeline,
-        find_state_pairs(request.module.main.body),
+        find_state_pairs(request.module.main, request.count),
         request.donated,
         request.fusion,
     )
@@ -202,7 +202,7 @@ def _search(
 ) -> ProgramPlan:
     """Return the best of the plans that a search finds and of those that are given."""
     params = request.module.main.body.params
-    pairs = find_state_pairs(request.module.main.body)
+    pairs = find_state_pairs(request.module.main, request.count)
     decisions = _decisions(request)
     is_folded = isinstance(evaluator, ExtrapolatingEvaluator)
     fixed = request.fixed or (None,) * len(params)

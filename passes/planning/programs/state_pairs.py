@@ -2,21 +2,26 @@
 
 The next value of an argument has its type and is computed from it by elementwise operations alone,
 such as `w - rate * gradient`. A plan shards it like the argument, so that steps can follow each
-other.
+other. Results whose sharding is stated keep it.
 """
 
 from shardir.cost.memory import used_by
-from shardir.ir.module import Block, Op, Value
+from shardir.ir.module import Function, Op, Value
 
 
-def find_state_pairs(body: Block) -> dict[int, int]:
-    """Return the number of the argument for each result that is the next value of one."""
+def find_state_pairs(function: Function, count: int | None = None) -> dict[int, int]:
+    """Return the number of the argument for each result that is the next value of one; the first
+    `count` parameters are arguments."""
+    body = function.body
     makers = {value: op for op in body.ops for value in op.results}
-    numbers = {value: number for number, value in enumerate(body.params) if value.type.rank}
+    params = enumerate(body.params[:count])
+    numbers = {value: number for number, value in params if value.type.rank}
     taken: set[int] = set()
     pairs = {}
-    for index, result in enumerate(body.returns):
-        number = _nearest_argument(result, makers, numbers, taken)
+    for index, (result, stated) in enumerate(
+        zip(body.returns, function.result_shardings, strict=True)
+    ):
+        number = None if stated else _nearest_argument(result, makers, numbers, taken)
         if number is not None:
             pairs[index] = number
             taken.add(number)

@@ -1,0 +1,97 @@
+"""Arguments whose shardings are chosen when the traced program is known.
+
+Calls whose arguments differ in their shardings only share the chosen ones where these agree. The
+state of a step, which is uncommitted in the first call and sharded in the second one, is therefore
+planned once.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import final
+
+from shardir.frontend.arrays.signature import ArraySignature
+from shardir.frontend.dispatch.call_table import MAX_CACHED_PROGRAMS
+from shardir.frontend.dispatch.programs.donation import reusable_parameters
+from shardir.frontend.dispatch.programs.lowering import LoweredProgram
+from shardir.frontend.dispatch.programs.runnable import default_pipeline
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.shardings.deferred_sharding import (
+    ChosenShardings,
+    DeferredSharding,
+    UnshardedProgram,
+    mesh_of_requests,
+)
+from shardir.frontend.shardings.mesh import current_mesh
+from shardir.frontend.shardings.sharding import NamedSharding, Sharding
+from shardir.frontend.source_locations import with_location
+
+
+def find_deferred(requests: Sequence[object], name: str) -> DeferredSharding | None:
+    """Return the deferred request for arguments of the function `name`, `None` without one; raise
+    `ArgumentError` for several different ones."""
+    found = list(dict.fromkeys(each for each in requests if isinstance(each, DeferredSharding)))
+    if len(found) > 1:
+        raise ArgumentError(
+            with_location(
+                f"in_shardings of {name} has {found[0]!r} and {found[1]!r}; one plan shards all "
+                "arguments, so use the same entry for all of them"
+            )
+        )
+    return found[0] if found else None
+
+
+def stated_shardings(
+    signatures: Sequence[ArraySignature], wanted: Sequence[Sharding | None]
+) -> tuple[Sharding | None, ...]:
+    """Return the sharding that is requested for each argument, or the one that it has on a mesh."""
+    return tuple(
+        each.sharding if request is None and isinstance(each.sharding, NamedSharding) else request
+        for each, request in zip(signatures, wanted, strict=True)
+    )
+
+
+def unsharded_program(
+    lowered: LoweredProgram,
+    stated: tuple[Sharding | None, ...],
+    out: Sequence[Sharding | None],
+    donated: Sequence[int],
+) -> UnshardedProgram:
+    """Return the program for which shardings are chosen, lowered without those of arguments."""
+    function = lowered.module.main
+    return UnshardedProgram(
+        lowered.module,
+        mesh_of_requests((*stated, *out)) or current_mesh(),
+        stated,
+        str(default_pipeline(lowered)),
+        reusable_parameters(donated, function, [value.type for value in function.body.returns]),
+    )
+
+
+@final
+class ChosenCalls:
+    """The chosen shardings of the calls of one function, by all else that identifies a call."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, list[ChosenShardings]] = {}
+
+    def choose(
+        self,
+        request: DeferredSharding,
+        key: Hashable,
+        stated: tuple[Sharding | None, ...],
+        ranks: Sequence[int],
+        make_program: Callable[[], UnshardedProgram],
+    ) -> ChosenShardings:
+        """Return the shardings of a call: known ones that agree with those stated, or new ones."""
+        known = self._known.get(key, [])
+        for chosen in known:
+            if chosen.agrees_with(stated, ranks):
+                return chosen
+        chosen = request.choose(make_program())
+        if len(self._known) >= MAX_CACHED_PROGRAMS:
+            self._known.clear()
+        self._known.setdefault(key, []).append(chosen)
+        return chosen
+
+    def clear(self) -> None:
+        """Remove all chosen shardings."""
+        self._known.clear()
