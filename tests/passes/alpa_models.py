@@ -37,10 +37,11 @@ def structs(mesh: Any, shapes: Shapes, pieces: Mapping[str, P] | None = None) ->
     }
 
 
-def adam(params: Any, gradients: Any, state: Any, pieces: Any) -> tuple[Any, Any]:
+def adam(params: Any, gradients: Any, state: Any, pieces: Any = None) -> tuple[Any, Any]:
     """Compute one update without bias correction; the state is sharded as in `pieces`."""
     first, second = state
-    gradients = sd.tree.map(with_sharding_constraint, gradients, pieces)
+    if pieces is not None:
+        gradients = sd.tree.map(with_sharding_constraint, gradients, pieces)
     first = sd.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, gradients)
     second = sd.tree.map(lambda v, g: 0.99 * v + 0.01 * g * g, second, gradients)
     update = sd.tree.map(lambda m, v: 0.01 * m / (snp.sqrt(v) + 1e-8), first, second)
@@ -210,6 +211,26 @@ def bert_loss(params: Any, x: Any, target: Any) -> Any:
     for i in range(2):
         x = bert_layer(params, str(i), x)
     return error(x, target)
+
+
+def masked_shapes(words: int, length: int, width: int, heads: int, cut: str | None) -> Shapes:
+    names = ("scale", "shift", "head_bias", "head_scale", "head_shift")
+    return bert_shapes(2, width, heads, cut) | {
+        "words": ((words, width), P(cut)),
+        "places": ((length, width), P()),
+        "head": ((width, width), P()),
+        "bias": ((words,), P(cut)),
+        **{name: ((width,), P()) for name in names},
+    }
+
+
+def masked_loss(params: Any, x: Any, y: Any) -> Any:
+    h = normalized(params["words"][x] + params["places"], params["scale"], params["shift"])
+    for i in range(2):
+        h = bert_layer(params, str(i), h)
+    h = gelu(h @ params["head"] + params["head_bias"])
+    h = normalized(h, params["head_scale"], params["head_shift"])
+    return surprise(h @ params["words"].T + params["bias"], y)
 
 
 def convolution_shapes(layers: int, width: int, cut: str | None = None) -> Shapes:

@@ -7,7 +7,7 @@ merging in XLA: one all-reduce for all gradients, where here each gradient has i
 from typing import Any
 
 from shardir.cost.communication import list_collectives
-from shardir.nn import gelu, relu
+from shardir.nn import relu
 from shardir.sharding import PartitionSpec as P
 from tests.passes.alpa_models import (
     Shapes,
@@ -24,8 +24,9 @@ from tests.passes.alpa_models import (
     error,
     expert_layer,
     expert_shapes,
+    masked_loss,
+    masked_shapes,
     mesh_of,
-    normalized,
     surprise,
     train_step,
 )
@@ -84,26 +85,6 @@ def test_an_embedding_sharded_by_words_only_reduces() -> None:
     assert along.count((("model",), batch * width * 4)) == 2
     assert along.count((("model",), batch * 4)) == 3
     assert len(along) == 6
-
-
-def masked_shapes(words: int, length: int, width: int, heads: int, cut: str | None) -> Shapes:
-    names = ("scale", "shift", "head_bias", "head_scale", "head_shift")
-    return bert_shapes(LAYERS, width, heads, cut) | {
-        "words": ((words, width), P(cut)),
-        "places": ((length, width), P()),
-        "head": ((width, width), P()),
-        "bias": ((words,), P(cut)),
-        **{name: ((width,), P()) for name in names},
-    }
-
-
-def masked_loss(params: Any, x: Any, y: Any) -> Any:
-    h = normalized(params["words"][x] + params["places"], params["scale"], params["shift"])
-    for i in range(LAYERS):
-        h = bert_layer(params, str(i), h)
-    h = gelu(h @ params["head"] + params["head_bias"])
-    h = normalized(h, params["head_scale"], params["head_shift"])
-    return surprise(h @ params["words"].T + params["bias"], y)
 
 
 def test_a_data_parallel_language_model_reduces_each_gradient() -> None:

@@ -36,12 +36,14 @@ class Assignment:
     """Axes of groups of dimensions, and of single parameters.
 
     `groups` are pairs of a class of groups and an axis. A tensor with two dimensions that an axis
-    could shard uses it for the pair that comes first. `storage` are triples of a class of
-    parameters, a dimension and an axis, which the parameter uses if no group uses the axis.
+    could shard uses it for the pair that comes first. `exceptions` are pairs of parameters that are
+    alike and an axis that no group gives to them. `storage` are triples of a class of parameters, a
+    dimension and an axis, which the parameter uses if no group uses the axis.
     """
 
     groups: tuple[tuple[int, str], ...] = ()
     storage: tuple[tuple[int, int, str], ...] = ()
+    exceptions: tuple[tuple[int, str], ...] = ()
 
 
 class AssignmentReader:
@@ -73,9 +75,15 @@ class AssignmentReader:
             dims[number][dim].append(axis)
             used[number].add(axis)
 
+        excepted = {
+            (number, axis)
+            for kind, axis in assignment.exceptions
+            for number in self.decisions.alike[kind]
+        }
         for group, axis in assignment.groups:
             for number, dim in self.decisions.groups[group]:
-                shard(number, dim, axis)
+                if (number, axis) not in excepted:
+                    shard(number, dim, axis)
         for kind, dim, axis in assignment.storage:
             for number in self.decisions.params[kind]:
                 shard(number, dim, axis)

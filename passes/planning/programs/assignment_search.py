@@ -1,9 +1,9 @@
 """Local search over assignments. Each is evaluated by partitioning the program.
 
 The search first adds the decision that improves the program most, until none improves it. Then it
-removes, exchanges and reorders decisions. It evaluates the moves that were best before first, and
-accepts the best move of a small number of improving ones. It is deterministic: the limit is a
-number of evaluations, not a time.
+removes, exchanges and reorders decisions, and excepts parameters from them. It evaluates the moves
+that were best before first, and accepts the best move of a small number of improving ones. It is
+deterministic: the limit is a number of evaluations, not a time.
 
 With a memory limit, the search first reduces the excess at the smallest cost per byte.
 """
@@ -48,6 +48,8 @@ class AssignmentSearch:
         self.min_improvement, self.max_starts = min_improvement, max_starts
         self.best: Evaluation | None = None
         self.best_assignment = Assignment()
+        self._classes = self._without_small(reader.decisions.params)
+        self._alike = self._without_small(reader.decisions.alike)
 
     def run(self, starts: Iterable[Assignment]) -> Evaluation | None:
         """Return the best evaluation found from the assignments `starts`."""
@@ -76,6 +78,18 @@ class AssignmentSearch:
         if self.progress is not None:
             self.progress(self.evaluator.count, self.best)
         return found
+
+    def _without_small(
+        self, classes: Sequence[tuple[int, ...]]
+    ) -> list[tuple[int, tuple[int, ...]]]:
+        """Return the classes of parameters with their numbers, without those whose part of all
+        parameters is less than the improvement that is looked for."""
+        sizes = [
+            sum(self.reader.params[number].type.nbytes for number in numbers) for numbers in classes
+        ]
+        least = self.min_improvement * sum(sizes)
+        numbered = enumerate(classes)
+        return [each for each, size in zip(numbered, sizes, strict=True) if size >= least]
 
     def _improve(self, start: Assignment) -> None:
         current = start
@@ -155,7 +169,7 @@ class AssignmentSearch:
         """Yield the assignments with one more decision."""
         yield from self._group_additions(current)
         axes = [name for name, size in self.reader.mesh.axes if size > 1]
-        for kind, numbers in enumerate(self.reader.decisions.params):
+        for kind, numbers in self._classes:
             for dim in range(self.reader.params[numbers[0]].type.rank):
                 for axis in axes:
                     if (item := (kind, dim, axis)) not in current.storage:
@@ -163,12 +177,15 @@ class AssignmentSearch:
 
     def _changes(self, current: Assignment) -> Iterator[tuple[object, Assignment]]:
         """Yield the assignments with one decision removed, exchanged or in another place, those
-        with two axes exchanged, and those with one more decision."""
+        with two axes exchanged, and those with one more decision or exception."""
         groups, storage = current.groups, current.storage
         for i, pair in enumerate(groups):
             rest = groups[:i] + groups[i + 1 :]
             yield ("remove", pair), replace(current, groups=rest)
             yield ("first", pair), replace(current, groups=(pair, *rest))
+        for i, item in enumerate(current.exceptions):
+            rest = current.exceptions[:i] + current.exceptions[i + 1 :]
+            yield ("include", item), replace(current, exceptions=rest)
         for i, item in enumerate(storage):
             yield ("unstore", item), replace(current, storage=storage[:i] + storage[i + 1 :])
         for a, b in permutations([name for name, _ in self.reader.mesh.axes], 2):
@@ -180,6 +197,12 @@ class AssignmentSearch:
                 if other != group and (other, axis) not in groups:
                     changed = (*groups[:i], (other, axis), *groups[i + 1 :])
                     yield ("change", group, other, axis), replace(current, groups=changed)
+        used = {axis for _, axis in groups}
+        for kind, _ in self._alike:
+            for axis in sorted(used):
+                if (item := (kind, axis)) not in current.exceptions:
+                    more = (*current.exceptions, item)
+                    yield ("except", item), replace(current, exceptions=more)
 
 
 def _exchange_axes(assignment: Assignment, a: str, b: str) -> Assignment:
@@ -187,6 +210,7 @@ def _exchange_axes(assignment: Assignment, a: str, b: str) -> Assignment:
     return Assignment(
         tuple((group, new.get(axis, axis)) for group, axis in assignment.groups),
         tuple((kind, dim, new.get(axis, axis)) for kind, dim, axis in assignment.storage),
+        tuple((kind, new.get(axis, axis)) for kind, axis in assignment.exceptions),
     )
 
 

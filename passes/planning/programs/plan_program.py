@@ -105,10 +105,10 @@ def plan_program(request: PlanningRequest, progress: Progress | None = None) -> 
     """Return the best plan found; raise `PlanningError` if none fits into the memory."""
     programs = fold_program(request.module)
     if programs is None:
-        plan = _search(request, _evaluator(request), progress, lambda arguments: arguments)
+        plan = _search(request, make_evaluator(request), progress, lambda arguments: arguments)
         check_memory(plan.chosen, request.memory_limit)
         return plan
-    whole = _evaluator(request)
+    whole = make_evaluator(request)
     limit = request.memory_limit
     plan = _plan_folded(request, programs, whole, limit, progress)
     if limit is not None and plan.chosen.peak > limit >= plan.searched.peak:
@@ -153,7 +153,7 @@ def _plan_folded(
 
     large = fold_request(programs.large)
     evaluator = ExtrapolatingEvaluator(
-        _evaluator(fold_request(programs.small)), _evaluator(large), programs
+        make_evaluator(fold_request(programs.small)), make_evaluator(large), programs
     )
     plan = _search(large, evaluator, progress, programs.expand)
     found = whole.evaluate(programs.expand(plan.searched.arguments))
@@ -167,7 +167,7 @@ def _plan_folded(
     )
 
 
-def _evaluator(request: PlanningRequest) -> ProgramEvaluator:
+def make_evaluator(request: PlanningRequest) -> ProgramEvaluator:
     return ProgramEvaluator(
         request.module,
         request.mesh,

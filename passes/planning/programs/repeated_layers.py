@@ -20,11 +20,14 @@ class SharedDecisions:
     """The classes of groups and of parameters.
 
     `groups` has for each class the dimensions of parameters, as pairs of the number of the
-    parameter and the dimension. `params` has for each class the numbers of its parameters.
+    parameter and the dimension. `params` has for each class the numbers of its parameters. `alike`
+    has the numbers of parameters with one type whose dimensions belong to the same groups, such as
+    a weight and its momentum.
     """
 
     groups: tuple[tuple[tuple[int, int], ...], ...]
     params: tuple[tuple[int, ...], ...]
+    alike: tuple[tuple[int, ...], ...]
 
 
 def share_decisions(
@@ -46,9 +49,15 @@ def share_decisions(
         if len(layers) == 1 and None not in layers:
             signature = tuple(sorted({(names[number], dim) for number, dim in dims}))
         shared.setdefault(signature, []).extend(dims)
+    number_of = {dim: i for i, dims in enumerate(shared.values()) for dim in dims}
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for number, value in enumerate(params):
+        own = tuple(number_of[number, dim] for dim in range(value.type.rank))
+        alike.setdefault((value.type, own), []).append(number)
     return SharedDecisions(
         tuple(tuple(dims) for dims in shared.values()),
         tuple(tuple(numbers) for numbers in classes.values()),
+        tuple(tuple(numbers) for numbers in alike.values()),
     )
 
 
