@@ -428,7 +428,8 @@ class JitFunction:
                 ),
             )
             homes = self._place_arguments(leaves, described, chosen.arguments)
-            plan = lower_with(homes, chosen.results)
+            kept = [own or planned for own, planned in zip(out, chosen.results, strict=True)]
+            plan = lower_with(homes, kept)
         return Lowered(
             plan, traced, structure, results, labels, find_definition(self._fun), donated
         )
