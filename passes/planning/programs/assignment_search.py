@@ -183,9 +183,9 @@ class AssignmentSearch:
             rest = groups[:i] + groups[i + 1 :]
             yield ("remove", pair), replace(current, groups=rest)
             yield ("first", pair), replace(current, groups=(pair, *rest))
-        for i, item in enumerate(current.exceptions):
+        for i, exception in enumerate(current.exceptions):
             rest = current.exceptions[:i] + current.exceptions[i + 1 :]
-            yield ("include", item), replace(current, exceptions=rest)
+            yield ("include", exception), replace(current, exceptions=rest)
         for i, item in enumerate(storage):
             yield ("unstore", item), replace(current, storage=storage[:i] + storage[i + 1 :])
         for a, b in permutations([name for name, _ in self.reader.mesh.axes], 2):
@@ -200,9 +200,9 @@ class AssignmentSearch:
         used = {axis for _, axis in groups}
         for kind, _ in self._alike:
             for axis in sorted(used):
-                if (item := (kind, axis)) not in current.exceptions:
-                    more = (*current.exceptions, item)
-                    yield ("except", item), replace(current, exceptions=more)
+                if (exception := (kind, axis)) not in current.exceptions:
+                    more = (*current.exceptions, exception)
+                    yield ("except", exception), replace(current, exceptions=more)
 
 
 def _exchange_axes(assignment: Assignment, a: str, b: str) -> Assignment:

@@ -89,10 +89,12 @@ class PublishedPlan:
         return (*params, *moments, *moments, *(self._axes(*each[:2]) for each in self.batch))
 
     def _axes(self, shape: tuple[int, ...], spec: P) -> DimAxes:
-        known = dict(self.mesh)
-        dims = [spec.axes(dim) for dim in range(len(shape))]
-        assert all(isinstance(dim, tuple) for dim in dims)
-        return tuple(tuple(axis for axis in dim if axis in known) for dim in dims)
+        dims: list[tuple[str, ...]] = []
+        for dim in range(len(shape)):
+            axes = spec.axes(dim)
+            assert isinstance(axes, tuple)
+            dims.append(axes)
+        return tuple(dims)
 
     def plan(
         self, machine: SimpleMachine | None = None, *, is_limited: bool = False
