@@ -4,6 +4,7 @@ Inside of another trace the function is inlined into the enclosing program.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import update_wrapper
 from time import perf_counter
 from types import MethodType
@@ -430,6 +431,8 @@ class JitFunction:
             homes = self._place_arguments(leaves, described, chosen.arguments)
             kept = [own or planned for own, planned in zip(out, chosen.results, strict=True)]
             plan = lower_with(homes, kept)
+            if chosen.constrain is not None:
+                plan = replace(plan, module=chosen.constrain(plan.module))
         return Lowered(
             plan, traced, structure, results, labels, find_definition(self._fun), donated
         )

@@ -1,6 +1,7 @@
 """`AUTO`: `jit` plans the shardings of arguments when it first compiles a program."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 from shardir.display.byte_sizes import parse_bytes
@@ -26,6 +27,7 @@ from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.passes.pipeline import Pipeline
+from shardir.passes.planning.programs.evaluation import annotate_values
 from shardir.passes.planning.programs.plan_program import PlanningRequest, plan_program
 
 
@@ -119,6 +121,7 @@ class AutoSharding(DeferredSharding):
                 chosen[plan.state_pairs[i]] if i in plan.state_pairs else None
                 for i in range(len(results))
             ),
+            partial(annotate_values, constraints=plan.constraints) if plan.constraints else None,
         )
 
     def _mesh_of(self, program: UnshardedProgram) -> Mesh:

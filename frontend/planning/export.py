@@ -1,6 +1,6 @@
 """Plans as code for JAX, as text of the IR, and as StableHLO."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -18,8 +18,15 @@ LINE_WIDTH = 88
 """The number of characters of a line of code for JAX."""
 
 
-def jax_code(mesh: Mesh, in_specs: tuple[Any, ...], out_specs: Any) -> str:
-    """Return Python code that defines `mesh`, `in_specs` and `out_specs`."""
+def jax_code(
+    mesh: Mesh,
+    in_specs: tuple[Any, ...],
+    out_specs: Any,
+    constraints: Mapping[str, PartitionSpec],
+    rows: Sequence[tuple[str, str, str]],
+) -> str:
+    """Return Python code that defines `mesh`, `in_specs` and `out_specs`, with comments about
+    constraints; `rows` has their sharded types and source lines."""
     lines = [
         "import jax",
         *_mesh_imports(mesh),
@@ -29,6 +36,10 @@ def jax_code(mesh: Mesh, in_specs: tuple[Any, ...], out_specs: Any) -> str:
         f"in_specs = {_format(in_specs, 0, len('in_specs = '))}",
         f"out_specs = {_format(out_specs, 0, len('out_specs = '))}",
     ]
+    if constraints:
+        lines.append("# The plan constrains these values, with jax.lax.with_sharding_constraint:")
+    for spec, (name, sharded, line) in zip(constraints.values(), rows, strict=True):
+        lines.append(f"# {name}: {sharded}, {_one_line(spec)}{f', of {line}' if line else ''}")
     return "\n".join(lines) + "\n"
 
 

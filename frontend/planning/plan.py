@@ -6,9 +6,11 @@ from functools import cached_property
 from typing import Any, final
 
 from shardir.cost.communication import Collective
+from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.planning import export
+from shardir.frontend.planning.planned_shardings import PlannedShardings
 from shardir.frontend.planning.request import spec_of_axes
 from shardir.frontend.pytree import tree
 from shardir.frontend.quoting import brief
@@ -33,6 +35,7 @@ from shardir.passes.planning.programs.plan_program import (
     ProgramPlan,
     plan_program,
 )
+from shardir.text.literals import format_name
 
 MAX_SHOWN_NAMES = 4
 """The number of arguments of one class that a row names."""
@@ -63,17 +66,23 @@ class PlanDifference(Report):
 class Plan(Report):
     """Shardings of the arguments and results of a function, the result of `plan`.
 
-    Pass `in_shardings` and `out_shardings` to `jit`. The predicted collectives and the predicted
-    peak are those of the program that `jit` then compiles.
+    `jit()` returns the function with these shardings, and `in_shardings` and `out_shardings` are
+    arguments of `jit`. The predicted collectives and the predicted peak are those of the program
+    that `jit` then compiles.
     """
 
-    __slots__ = ("__dict__", "_found", "_lowered", "_mesh", "_request")
+    __slots__ = ("__dict__", "_found", "_function", "_lowered", "_mesh", "_request")
 
     def __init__(
-        self, request: PlanningRequest, found: ProgramPlan, lowered: Lowered, mesh: Mesh
+        self,
+        request: PlanningRequest,
+        found: ProgramPlan,
+        lowered: Lowered,
+        mesh: Mesh,
+        function: JitFunction,
     ) -> None:
         self._request, self._found, self._lowered = request, found, lowered
-        self._mesh = mesh
+        self._mesh, self._function = mesh, function
 
     @property
     def mesh(self) -> Mesh:
@@ -123,33 +132,77 @@ class Plan(Report):
             self._request.mesh,
             self._found.chosen.arguments,
             self._found.state_pairs,
+            self._found.anchors,
         )
+
+    def jit(self) -> JitFunction:
+        """Return the function with the shardings and constraints of the plan, for arguments of the
+        planned types."""
+        arguments, results = (
+            [None if spec is None else NamedSharding(self.mesh, spec) for spec in specs]
+            for specs in (self._specs(), self._result_specs())
+        )
+        planned = PlannedShardings(
+            [value.type for value in self._request.module.main.body.params],
+            tuple(each for each in arguments if each is not None),
+            tuple(results),
+            self._found.constraints,
+        )
+        return self._function.with_shardings(planned, None)
+
+    @property
+    def constraints(self) -> dict[str, PartitionSpec]:
+        """The specs of values inside of the function, by their names in the traced program.
+
+        A plan has them where no argument has a dimension that could be sharded. `jit()` applies
+        them; for other uses, constrain the values with `with_sharding_constraint`.
+        """
+        return {name: spec_of_axes(axes) for name, axes in self._found.constraints.items()}
+
+    def constraint_rows(self) -> list[tuple[str, str, str]]:
+        """Return the name, the sharded type and the source line of each constrained value."""
+        found = self._found.constraints
+        rows = []
+        for op in self._request.module.main.body.ops:
+            for value in op.results:
+                if value.name in found:
+                    text = export.argument_text(
+                        value, self._sharding(found[value.name]), self._request.mesh
+                    )
+                    rows.append((f"%{format_name(value.name)}", text, str(op.loc or "")))
+        return rows
 
     def collectives(self) -> list[Collective]:
         """Return the predicted collectives, as `Compiled.collectives` does."""
         return self._found.chosen.collectives
 
-    @cached_property
-    def in_specs(self) -> tuple[Any, ...]:
-        """The pytree of arguments with a `PartitionSpec` for each array."""
+    def _specs(self) -> list[PartitionSpec | None]:
+        """Return the spec of each argument."""
         count = self._lowered.in_tree.num_leaves
-        specs = [
+        return [
             None if axes is None else spec_of_axes(axes)
             for axes in self._found.chosen.arguments[:count]
         ]
-        positional: tuple[Any, ...] = tree.unflatten(self._lowered.in_tree, specs)[0]
+
+    def _result_specs(self) -> list[PartitionSpec | None]:
+        """Return the spec of each result, `None` for those that propagation determines."""
+        pairs, arguments = self._found.state_pairs, self._found.chosen.arguments
+        return [
+            None if i not in pairs else spec_of_axes(arguments[pairs[i]] or ())
+            for i in range(len(self._lowered.module.main.body.returns))
+        ]
+
+    @cached_property
+    def in_specs(self) -> tuple[Any, ...]:
+        """The pytree of arguments with a `PartitionSpec` for each array."""
+        positional: tuple[Any, ...] = tree.unflatten(self._lowered.in_tree, self._specs())[0]
         return tuple(positional)
 
     @cached_property
     def out_specs(self) -> Any:
         """The pytree of results with a `PartitionSpec` for each array that is the next value of an
         argument, and `None` for others, whose sharding propagation determines."""
-        pairs, arguments = self._found.state_pairs, self._found.chosen.arguments
-        specs = [
-            None if i not in pairs else spec_of_axes(arguments[pairs[i]] or ())
-            for i in range(len(self._lowered.module.main.body.returns))
-        ]
-        return tree.unflatten(self._lowered.out_tree, specs)
+        return tree.unflatten(self._lowered.out_tree, self._result_specs())
 
     @property
     def in_shardings(self) -> tuple[Any, ...]:
@@ -199,7 +252,8 @@ class Plan(Report):
         runs again with this choice.
         """
         number, axes = self._read(annotation)
-        fixed = list(self._request.fixed or (None,) * len(self._found.chosen.arguments))
+        params = self._request.module.main.body.params
+        fixed = list(self._request.fixed or (None,) * len(params))
         fixed[number] = axes
         request = replace(self._request, fixed=tuple(fixed), memory_limit=None)
         forced = plan_program(request).chosen
@@ -247,9 +301,12 @@ class Plan(Report):
         """Return Python code that defines the mesh and the specs of arguments and results for JAX.
 
         `jax.jit(f, in_shardings=in_specs, out_shardings=out_specs)` takes the specs within
-        `jax.set_mesh(mesh)`. The code imports the dataclasses and namedtuples of arguments.
+        `jax.set_mesh(mesh)`. The code imports the dataclasses and namedtuples of arguments. A
+        comment states each constraint, with the source line of the value.
         """
-        return export.jax_code(self.mesh, self.in_specs, self.out_specs)
+        return export.jax_code(
+            self.mesh, self.in_specs, self.out_specs, self.constraints, self.constraint_rows()
+        )
 
     def as_ir(self) -> str:
         """Return the text of the program with the shardings of the plan."""
@@ -297,6 +354,12 @@ class Plan(Report):
                 f"dimension {dim} of {self._names(kind, numbers)}"
                 for dim, numbers in sorted(by_dim.items())
             ]
+        count = len(self._found.reader.params)
+        texts += [
+            f"dimension {dim} of %{format_name(self._found.anchors[number - count].name)}"
+            for number, dim in dims
+            if number >= count and not self.is_extrapolated
+        ]
         return ", ".join(texts)
 
     def _sharding(self, axes: DimAxes | None) -> Any:

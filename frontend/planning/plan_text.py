@@ -27,6 +27,8 @@ def _(plan: Plan) -> str:
     ]
     rows = plan.argument_rows()
     lines += align_columns(rows, ("argument", "sharding")) if rows else ["no arguments"]
+    if constraints := plan.constraint_rows():
+        lines += ["", *align_columns(constraints, ("constraint", "sharding", "line"))]
     lines += ["", *_comparison_lines(plan.compare().evaluations)]
     if plan.is_extrapolated:
         lines.append("other plans: extrapolated from programs with fewer layers")

@@ -89,7 +89,8 @@ def plan(
             with_location(f"evaluations of plan is {brief(evaluations)}; use a positive integer")
         )
     given = tree.leaves(tuple(args))
-    lowered = _lower_unsharded(fun, args)
+    function = fun if isinstance(fun, JitFunction) else jit(check_traceable(fun, "plan"))
+    lowered = _lower_unsharded(function, args)
     module = lowered.module
     refuse_pipelines(module, "plan")
     found = None if machine is None else resolve_machine(machine, dict(mesh.shape), None, "plan")
@@ -125,13 +126,12 @@ def plan(
         count=count,
     )
     notify = None if progress is None else (lambda done, best: progress(done, evaluations))
-    return Plan(request, plan_program(request, notify), lowered, mesh)
+    return Plan(request, plan_program(request, notify), lowered, mesh, function)
 
 
-def _lower_unsharded(fun: Callable[..., Any], args: Sequence[Any]) -> Lowered:
+def _lower_unsharded(function: JitFunction, args: Sequence[Any]) -> Lowered:
     """Trace a function for arguments without shardings."""
-    traced = fun if isinstance(fun, JitFunction) else jit(check_traceable(fun, "plan"))
-    lowered: Lowered = traced.with_shardings(None, None).lower(
+    lowered: Lowered = function.with_shardings(None, None).lower(
         *tree.map(_remove_sharding, tuple(args))
     )
     return lowered

@@ -1,7 +1,7 @@
 """Deferred shardings: requests that are resolved when the traced program is known."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shardir.frontend.shardings.mesh import Mesh
@@ -28,10 +28,12 @@ class UnshardedProgram:
 
 @dataclass(frozen=True, slots=True)
 class ChosenShardings:
-    """The shardings of all arguments, and of the results that have one."""
+    """The shardings of all arguments, and of the results that have one. `constrain` adds those of
+    values inside of the lowered program."""
 
     arguments: tuple[Sharding, ...]
     results: tuple[Sharding | None, ...]
+    constrain: Callable[[Module], Module] | None = None
 
     def agrees_with(self, stated: Sequence[Sharding | None], ranks: Sequence[int]) -> bool:
         """Return whether arguments with the `stated` shardings have the chosen ones."""

@@ -11,7 +11,8 @@ from shardir.passes.planning.programs.repeated_layers import SharedDecisions
 DimAxes = tuple[tuple[str, ...], ...]
 """The names of the axes of each dimension of a tensor, major to minor."""
 ArgumentAxes = tuple[DimAxes | None, ...]
-"""The axes of each argument of a program; `None` for an argument whose sharding is not stated."""
+"""The axes of each argument of a program, and of each anchor after them; `None` where no sharding
+is stated."""
 
 
 def find_problem(axes: DimAxes, shape: Sequence[int], mesh: Mesh) -> str | None:
@@ -50,7 +51,8 @@ class AssignmentReader:
     """Translates assignments to the axes of arguments.
 
     `fixed` has the axes of arguments that are not decided, and `None` for all others. Only the
-    first `count` parameters are arguments; the others are arrays that the function captures.
+    first `count` parameters are arguments; the others are arrays that the function captures. An
+    anchor has a sharding if an axis shards a dimension of it that belongs to no argument's group.
     """
 
     def __init__(
@@ -60,14 +62,23 @@ class AssignmentReader:
         mesh: Mesh,
         fixed: Sequence[DimAxes | None],
         count: int,
+        anchors: Sequence[Value] = (),
     ) -> None:
         self.params, self.decisions, self.mesh, self.fixed = params, decisions, mesh, fixed
-        self.count = count
+        self.count, self.anchors = count, anchors
+        self._values = (*params, *anchors)
+        self._own_dims = {
+            dim
+            for dims in decisions.groups
+            if all(number >= len(params) for number, _ in dims)
+            for dim in dims
+        }
 
     def axes_of(self, assignment: Assignment) -> ArgumentAxes:
-        """Return the axes of each argument; an axis shards a dimension only if it divides it."""
-        dims = [[list[str]() for _ in value.type.shape] for value in self.params]
-        used = [set[str]() for _ in self.params]
+        """Return the axes of each argument and anchor; an axis shards a dimension only if it
+        divides it."""
+        dims = [[list[str]() for _ in value.type.shape] for value in self._values]
+        used = [set[str]() for _ in self._values]
 
         def shard(number: int, dim: int, axis: str) -> None:
             if axis in used[number] or not self.can_shard(number, dim, (*dims[number][dim], axis)):
@@ -87,7 +98,7 @@ class AssignmentReader:
         for kind, dim, axis in assignment.storage:
             for number in self.decisions.params[kind]:
                 shard(number, dim, axis)
-        return tuple(
+        arguments = (
             None
             if number >= self.count
             else tuple(map(tuple, dims[number]))
@@ -95,10 +106,19 @@ class AssignmentReader:
             else fixed
             for number, fixed in enumerate(self.fixed)
         )
+        anchors = (
+            tuple(map(tuple, dims[number])) if self._is_stated(number, dims[number]) else None
+            for number in range(len(self.params), len(self._values))
+        )
+        return (*arguments, *anchors)
+
+    def _is_stated(self, number: int, dims: Sequence[Sequence[str]]) -> bool:
+        """Return whether an axis shards a dimension of an anchor that no argument determines."""
+        return any(axes and (number, dim) in self._own_dims for dim, axes in enumerate(dims))
 
     def can_shard(self, number: int, dim: int, axes: Sequence[str]) -> bool:
-        """Return whether the axes divide a dimension of an argument."""
-        size = self.params[number].type.shape[dim]
+        """Return whether the axes divide a dimension of an argument or anchor."""
+        size = self._values[number].type.shape[dim]
         shards = 1
         for axis in axes:
             shards *= self.mesh.sizes[axis]

@@ -86,7 +86,8 @@ class Evaluator(ABC):
 class ProgramEvaluator(Evaluator):
     """Evaluates shardings of the arguments of one program by partitioning it.
 
-    `state_pairs` are the results that have the sharding of an argument; see `state_pairs.py`.
+    `state_pairs` are the results that have the sharding of an argument (`state_pairs.py`), and
+    `anchors` the values whose shardings follow those of the arguments (`anchors.py`).
     """
 
     def __init__(
@@ -98,14 +99,17 @@ class ProgramEvaluator(Evaluator):
         state_pairs: Mapping[int, int],
         donated: Sequence[int] = (),
         fusion: str = FUSION_PIPELINE,
+        anchors: Sequence[Value] = (),
     ) -> None:
         super().__init__()
         self.module, self.mesh, self.machine = module, mesh, machine
         self.pipeline, self.state_pairs = pipeline, state_pairs
-        self.donated, self.fusion = donated, fusion
+        self.donated, self.fusion, self.anchors = donated, fusion, anchors
 
     def _evaluate(self, arguments: ArgumentAxes) -> Evaluation:
-        annotated = annotate_arguments(self.module, self.mesh, arguments, self.state_pairs)
+        annotated = annotate_arguments(
+            self.module, self.mesh, arguments, self.state_pairs, self.anchors
+        )
         module = self.pipeline(annotated)
         kernels = Pipeline.parse(self.fusion)(module) if self.fusion else module
         seconds = None
@@ -128,20 +132,26 @@ class ProgramEvaluator(Evaluator):
 
 
 def annotate_arguments(
-    module: Module, mesh: Mesh, arguments: ArgumentAxes, state_pairs: Mapping[int, int]
+    module: Module,
+    mesh: Mesh,
+    arguments: ArgumentAxes,
+    state_pairs: Mapping[int, int],
+    anchors: Sequence[Value] = (),
 ) -> Module:
-    """Return a module with shardings of its arguments, and of the results paired with them.
+    """Return a module with shardings of its arguments and anchors, and of the results paired with
+    arguments.
 
-    Parameters whose axes are `None`, such as captured arrays, keep their shardings.
+    Values whose axes are `None`, such as captured arrays, keep their shardings.
     """
     function = module.main
+    values = (*function.body.params, *anchors)
     shardings = [
-        param.sharding if axes is None else sharding_of(axes, mesh)
-        for param, axes in zip(function.body.params, arguments, strict=True)
+        value.sharding if axes is None else sharding_of(axes, mesh)
+        for value, axes in zip(values, arguments, strict=True)
     ]
     new = {
-        param: Value(param.type, param.name, sharding)
-        for param, sharding in zip(function.body.params, shardings, strict=True)
+        value: Value(value.type, value.name, sharding)
+        for value, sharding in zip(values, shardings, strict=True)
     }
     results = tuple(
         shardings[state_pairs[index]] if index in state_pairs else sharding
@@ -150,6 +160,19 @@ def annotate_arguments(
     annotated = Function(function.name, substitute(function.body, new), results)
     functions = (annotated, *module.functions[1:])
     return replace(module, meshes=module.meshes or (mesh,), functions=functions)
+
+
+def annotate_values(module: Module, constraints: Mapping[str, DimAxes]) -> Module:
+    """Return a module with shardings of the values of its first function that have these names."""
+    function = module.main
+    new = {
+        value: replace(value, sharding=sharding_of(constraints[value.name], module.meshes[0]))
+        for op in function.body.ops
+        for value in op.results
+        if value.name in constraints
+    }
+    annotated = replace(function, body=substitute(function.body, new))
+    return replace(module, functions=(annotated, *module.functions[1:]))
 
 
 def sharding_of(axes: DimAxes, mesh: Mesh) -> Sharding:

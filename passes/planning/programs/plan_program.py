@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 
 from shardir.display.byte_sizes import show_bytes
 from shardir.ir.mesh import Mesh
-from shardir.ir.module import Module
+from shardir.ir.module import Module, Value
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.planning.problem import PlanningError
+from shardir.passes.planning.programs.anchors import find_anchors
 from shardir.passes.planning.programs.assignment import (
     ArgumentAxes,
     Assignment,
@@ -60,6 +61,7 @@ class PlanningRequest:
     `batch` are the numbers of arguments whose first dimension is the batch. `fixed` has the axes of
     arguments that are given, `None` for others; `annotated` those of the user's annotations. Only
     the first `count` parameters are arguments; the others are arrays that the function captures.
+    `anchors` are the values inside of the program whose shardings are planned, too.
     """
 
     module: Module
@@ -74,6 +76,7 @@ class PlanningRequest:
     fusion: str = FUSION_PIPELINE
     max_evaluations: int = MAX_EVALUATIONS
     count: int | None = None
+    anchors: tuple[Value, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,8 @@ class ProgramPlan:
 
     A program with many layers is searched with fewer of them: `searched` is the evaluation of the
     chosen plan in the search, and the baselines are extrapolated. `expand` returns the axes of all
-    arguments from those in the search. Otherwise `searched` is `chosen`.
+    arguments from those in the search. Otherwise `searched` is `chosen`. `anchors` are the values
+    whose axes follow those of the arguments.
     """
 
     chosen: Evaluation
@@ -94,6 +98,14 @@ class ProgramPlan:
     evaluator: Evaluator
     reader: AssignmentReader
     expand: Callable[[ArgumentAxes], ArgumentAxes]
+    anchors: tuple[Value, ...] = ()
+
+    @property
+    def constraints(self) -> dict[str, DimAxes]:
+        """The axes of anchors with a sharding, by their names."""
+        axes = self.chosen.arguments[len(self.reader.params) :]
+        named = zip(self.anchors, axes, strict=False)
+        return {value.name: stated for value, stated in named if stated is not None}
 
     @property
     def is_extrapolated(self) -> bool:
@@ -105,6 +117,7 @@ def plan_program(request: PlanningRequest, progress: Progress | None = None) -> 
     """Return the best plan found; raise `PlanningError` if none fits into the memory."""
     programs = fold_program(request.module)
     if programs is None:
+        request = replace(request, anchors=_find_anchors(request))
         plan = _search(request, make_evaluator(request), progress, lambda arguments: arguments)
         check_memory(plan.chosen, request.memory_limit)
         return plan
@@ -176,22 +189,33 @@ def make_evaluator(request: PlanningRequest) -> ProgramEvaluator:
         find_state_pairs(request.module.main, request.count),
         request.donated,
         request.fusion,
+        request.anchors,
     )
 
 
-def _decisions(request: PlanningRequest) -> SharedDecisions:
-    """Return the decisions about the arguments of a program."""
+def _find_groups(request: PlanningRequest) -> dict[Value, tuple[int, ...]]:
+    """Return the dimension groups of the values of a program."""
     module = request.module
     params = module.main.body.params
-    count = len(params) if request.count is None else request.count
     unsharded: ArgumentAxes = tuple(tuple(() for _ in value.type.shape) for value in params)
     with_mesh = annotate_arguments(module, request.mesh, unsharded, {})
-    groups = find_dimension_groups(with_mesh)
-    by_param = {
-        old: groups.of_value[new]
-        for old, new in zip(params, with_mesh.main.body.params, strict=True)
-    }
-    return share_decisions(params[:count], by_param)
+    groups = find_dimension_groups(with_mesh).of_value
+    new_params = zip(params, with_mesh.main.body.params, strict=True)
+    return {**groups, **{old: groups[new] for old, new in new_params}}
+
+
+def _find_anchors(request: PlanningRequest) -> tuple[Value, ...]:
+    groups = _find_groups(request)
+    body = request.module.main.body
+    known = [group for value in body.params for group in groups[value]]
+    return find_anchors(body, groups, known, request.mesh)
+
+
+def _decisions(request: PlanningRequest) -> SharedDecisions:
+    """Return the decisions about the arguments and anchors of a program."""
+    params = request.module.main.body.params
+    anchors = dict(enumerate(request.anchors, len(params)))
+    return share_decisions(params[: request.count], _find_groups(request), anchors)
 
 
 def _search(
@@ -207,7 +231,7 @@ def _search(
     is_folded = isinstance(evaluator, ExtrapolatingEvaluator)
     fixed = request.fixed or (None,) * len(params)
     count = len(params) if request.count is None else request.count
-    reader = AssignmentReader(params, decisions, request.mesh, fixed, count)
+    reader = AssignmentReader(params, decisions, request.mesh, fixed, count, request.anchors)
     axes = [name for name, size in request.mesh.axes if size > 1]
     batch_groups = find_batch_groups(find_batch(request, pairs), decisions)
     starts = list(group_starts(batch_groups, axes))
@@ -225,7 +249,7 @@ def _search(
     if batch_groups and axes:
         candidates[DATA_PARALLEL] = reader.axes_of(starts[1])
     if request.annotated is not None:
-        candidates[ANNOTATED] = request.annotated
+        candidates[ANNOTATED] = (*request.annotated, *[None] * len(request.anchors))
     baselines = {}
     for name, arguments in candidates.items():
         found = evaluator.evaluate(arguments)
@@ -246,6 +270,7 @@ def _search(
         evaluator,
         reader,
         expand,
+        request.anchors,
     )
 
 
@@ -286,5 +311,5 @@ def check_memory(chosen: Evaluation, limit: int | None) -> None:
 
 def _respects(arguments: ArgumentAxes, fixed: Sequence[DimAxes | None]) -> bool:
     return all(
-        wanted is None or found == wanted for found, wanted in zip(arguments, fixed, strict=True)
+        wanted is None or found == wanted for found, wanted in zip(arguments, fixed, strict=False)
     )

@@ -19,10 +19,10 @@ _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 class SharedDecisions:
     """The classes of groups and of parameters.
 
-    `groups` has for each class the dimensions of parameters, as pairs of the number of the
-    parameter and the dimension. `params` has for each class the numbers of its parameters. `alike`
-    has the numbers of parameters with one type whose dimensions belong to the same groups, such as
-    a weight and its momentum.
+    `groups` has for each class the dimensions of parameters and of anchors, whose numbers follow
+    those of all parameters, as pairs of the number and the dimension. `params` has for each class
+    the numbers of its parameters. `alike` has the numbers of parameters with one type whose
+    dimensions belong to the same groups, such as a weight and its momentum.
     """
 
     groups: tuple[tuple[tuple[int, int], ...], ...]
@@ -31,20 +31,25 @@ class SharedDecisions:
 
 
 def share_decisions(
-    params: Sequence[Value], groups: Mapping[Value, tuple[int, ...]]
+    params: Sequence[Value],
+    groups: Mapping[Value, tuple[int, ...]],
+    anchors: Mapping[int, Value],
 ) -> SharedDecisions:
-    """Return the decisions about the parameters of a function, with those of layers shared."""
+    """Return the decisions about the parameters of a function and the anchors by their numbers,
+    with those of layers shared."""
     classes: dict[tuple[object, ...], list[int]] = {}
     names = [_class_name(value.name) for value in params]
     for number, (value, name) in enumerate(zip(params, names, strict=True)):
         classes.setdefault((name, value.type), []).append(number)
     members: dict[int, list[tuple[int, int]]] = {}
-    for number, value in enumerate(params):
+    for number, value in (*enumerate(params), *anchors.items()):
         for dim, group in enumerate(groups[value]):
             members.setdefault(group, []).append((number, dim))
     shared: dict[tuple[object, ...], list[tuple[int, int]]] = {}
     for group, dims in members.items():
-        layers = {_layer(params[number].name) for number, _ in dims}
+        layers = {
+            _layer(params[number].name) if number < len(params) else None for number, _ in dims
+        }
         signature: tuple[object, ...] = (group,)
         if len(layers) == 1 and None not in layers:
             signature = tuple(sorted({(names[number], dim) for number, dim in dims}))
