@@ -140,6 +140,25 @@ with Mesh(create_device_mesh((4, 2)), ("x", "y")):
     assert {shard.data.shape for shard in found["made"].addressable_shards} == {(2, 6)}
 
 
+def test_pjit_with_planned_shardings() -> None:
+    found = run(
+        """
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental.mesh_utils import create_device_mesh
+from jax.experimental.pjit import AUTO, pjit
+from jax.sharding import Mesh
+
+mesh = Mesh(create_device_mesh((4, 2)), ("x", "y"))
+product = pjit(jnp.matmul, in_shardings=AUTO(mesh), out_shardings=AUTO(mesh))
+made = product(np.ones((16, 8), np.float32), np.ones((8, 32), np.float32))
+"""
+    )
+    np.testing.assert_allclose(found["made"], np.full((16, 32), 8.0))
+    assert {shard.data.size for shard in found["made"].addressable_shards} == {16 * 32 // 8}
+
+
 def test_positional_sharding_and_drawings(capsys: pytest.CaptureFixture[str]) -> None:
     found = run(
         """
