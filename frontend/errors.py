@@ -131,7 +131,7 @@ class NoMeshError(ArgumentError, RuntimeError):
 
 
 class PipelineCostError(ShardirError, NotImplementedError):
-    """A cost of a program with a pipeline that does not include the stages."""
+    """A request for costs that cannot include the stages of a pipeline."""
 
 
 class RecursiveError(ShardirError, RecursionError):

@@ -12,7 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from shardir.cost.communication import Collective, format_axes, list_collectives as collectives_of
+from shardir.cost.communication import (
+    PIPELINE_SEND,
+    Collective,
+    format_axes,
+    list_collectives,
+)
 from shardir.display.byte_sizes import show_bytes
 from shardir.errors import ShardirError, suggest_name
 from shardir.frontend.arrays.array import Array
@@ -21,7 +26,6 @@ from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.dispatch.programs.runnable import default_pipeline
-from shardir.frontend.dispatch.stages.cost_analysis import refuse_pipelines
 from shardir.frontend.dispatch.stages.stages import Compiled, Lowered
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
@@ -73,7 +77,11 @@ def collectives(program: AnyProgram, args: Sequence[object] = ()) -> list[Collec
     by loop counts; `None` in a `while`), with the user's line and its `why`. `args` are the
     positional arguments of a function, arrays or `ShapeDtypeStruct`s; nothing is run.
     """
-    return collectives_of(_partitioned_module(program, args))
+    if isinstance(program, Compiled):
+        return program.collectives()
+    if isinstance(program, str | Module):
+        return list_collectives(_partitioned_module(program))
+    return _lower_program(program, args).compile().collectives()
 
 
 @traceback_boundary
@@ -82,9 +90,10 @@ def assert_collectives(program: AnyProgram, args: Sequence[object] = (), **expec
 
     `all_reduce=2, all_gather=0` names kinds with underscores; kinds that are not named are not
     checked, and without any name there must be none. Counts are multiplied by loop counts; a
-    collective in a `while` counts once. Raises `CommunicationError` that lists the collectives.
+    collective in a `while` counts once. The stages of a pipeline communicate with collectives of
+    the kind `send`. Raises `CommunicationError` that lists the collectives.
     """
-    known = [_python_name(spec.name) for spec in START_OPS]
+    known = [_python_name(spec.name) for spec in START_OPS] + [PIPELINE_SEND]
     for name in expected:
         if name not in known:
             raise ArgumentError(
@@ -223,7 +232,7 @@ def _global_elements(leaf: object) -> Any:
 def _check_module(module: Module, args: Sequence[object] | None, tolerance: float | None) -> None:
     whole = random_arguments(module) if args is None else [np.asarray(x) for x in args]
     want = run(module, whole)
-    got = run(_partitioned_module(module, ()), whole)
+    got = run(_partitioned_module(module), whole)
     labels = [f"result {i}" for i in range(len(want))]
     _compare(module, whole, want, got, tolerance, labels, _program_name(module))
 
@@ -252,17 +261,10 @@ def _compare(
     )
 
 
-def _partitioned_module(program: AnyProgram, args: Sequence[object]) -> Module:
+def _partitioned_module(program: str | Module) -> Module:
     """Return the program of each device."""
-    if isinstance(program, Compiled):
-        refuse_pipelines(program.lowered.module, "collectives")
-        return program.module
-    if isinstance(program, str | Module):
-        module = _parse_program(program)
-        return module if module.main.spmd else default_pipeline()(module)
-    lowered = _lower_program(program, args)
-    refuse_pipelines(lowered.module, "collectives")
-    return lowered.compile().module
+    module = _parse_program(program)
+    return module if module.main.spmd else default_pipeline()(module)
 
 
 def _parse_program(program: str | Module) -> Module:

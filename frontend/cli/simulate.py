@@ -5,7 +5,8 @@ import typer
 from shardir.frontend.cli.options import CommandError, SimulationFormat
 from shardir.frontend.cli.program_reports import write_page
 from shardir.frontend.cli.targets import load_target
-from shardir.frontend.dispatch.stages.step_simulation import simulate_step
+from shardir.frontend.pipelines.costs import simulate_with_pipelines
+from shardir.frontend.pipelines.inspection import describe_pipelines
 from shardir.frontend.report.simulated_schedule import simulation_trace_events
 from shardir.ops.opaque import check_no_opaque_operations
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
@@ -39,11 +40,11 @@ def simulate_program(
     else:
         module = program.module
         if module.main.spmd is None or passes is not None:
-            module = Pipeline.parse(pipeline)(module)
-        simulation = simulate_step(
+            module = Pipeline.parse(pipeline)(describe_pipelines(module))
+        simulation = simulate_with_pipelines(
             module,
+            program.module if program.module.main.spmd is None else None,
             machine,
-            traced=program.module if program.module.main.spmd is None else None,
             links=links or None,
             target=target,
             memory=memory,

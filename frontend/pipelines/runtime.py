@@ -6,9 +6,8 @@ action of its microbatch that needs it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -16,35 +15,32 @@ from shardir.backends.base import Storage
 from shardir.errors import ShardirError
 from shardir.frontend.pipelines.accumulation import OrderedSum
 from shardir.frontend.pipelines.fragments import CompiledFragment
+from shardir.frontend.pipelines.inspection import InspectedPipeline, PipelineCall
 from shardir.frontend.pipelines.processes import PipelineProcesses, StateAction
 from shardir.frontend.pipelines.recording import PipelineEvent, record_event
+from shardir.frontend.pipelines.row_actions import ScheduledAction, row_with_lifetimes
 from shardir.frontend.pipelines.transport import Transport
-from shardir.frontend.pipelines.wiring import Wiring, is_summed
+from shardir.frontend.pipelines.wiring import is_summed
 from shardir.ir.types import NumpyArray
 from shardir.passes.pipeline_parallelism.actions import COMPUTATIONS, Action
 from shardir.passes.pipeline_parallelism.program import (
     LOSS,
     FragmentKey,
-    StagedPipeline,
     gradient_slot,
     slot_number,
 )
 from shardir.passes.pipeline_parallelism.progress import RECEIVE_OF, SEND_OF, matching_transfer
-from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule
 
 Sums = dict[tuple[int, str], OrderedSum]
 """The sums over microbatches by stage and name: `loss`, or a gradient of an operand."""
-
-
-ACTIONS_AHEAD = 4
-"""The number of following actions whose receives are started early."""
 
 
 class PipelineRunError(ShardirError, RuntimeError):
     """An action of a pipeline failed."""
 
 
-class PipelineRuntime:
+@final
+class PipelineRuntime(PipelineCall):
     """Runs a scheduled pipeline on arrays; it is the function of a callback.
 
     `processes` has the process of each row. Each process runs its own rows, and all of them get the
@@ -53,15 +49,15 @@ class PipelineRuntime:
 
     def __init__(
         self,
-        pipeline: StagedPipeline,
-        schedule: PipelineSchedule,
+        inspected: InspectedPipeline,
         fragments: Mapping[FragmentKey, CompiledFragment],
         processes: Sequence[int],
     ) -> None:
-        self.pipeline, self.schedule, self.fragments = pipeline, schedule, fragments
-        self.wiring = Wiring(pipeline, schedule)
+        super().__init__(inspected)
+        self.pipeline, self.fragments = inspected.staged, fragments
+        self.wiring = inspected.wiring
         self.group = PipelineProcesses(self.wiring, processes)
-        self._rows = {rank: _row_with_lifetimes(self.wiring, rank) for rank in self.group.ranks}
+        self._rows = {rank: row_with_lifetimes(self.wiring, rank) for rank in self.group.ranks}
 
     def __call__(self, *arrays: NumpyArray) -> list[Any]:
         """Return the loss and the gradients of the pipeline for its operands."""
@@ -97,34 +93,6 @@ class PipelineRuntime:
         return outs
 
 
-@dataclass(frozen=True)
-class _ScheduledAction:
-    """An action with the names that no later action of its rank needs, by stage and microbatch."""
-
-    action: Action
-    last_uses: tuple[tuple[tuple[int, int | None], str], ...]
-    receives_ahead: tuple[Action, ...]
-    """The receives among the next actions of the rank."""
-
-
-def _row_with_lifetimes(wiring: Wiring, rank: int) -> tuple[_ScheduledAction, ...]:
-    needed: set[tuple[tuple[int, int | None], str]] = set()
-    row = []
-    actions = [*wiring.schedule.actions(rank)]
-    for i, action in reversed([*enumerate(actions)]):
-        used = {
-            ((part.stage, part.microbatch), name)
-            for part in action.parts
-            for name in wiring.find_needed_names(part)
-            if slot_number(name, "argument") is None
-        }
-        following = actions[i + 1 : i + 1 + ACTIONS_AHEAD]
-        receives = tuple(each for each in following if each.kind in SEND_OF)
-        row.append(_ScheduledAction(action, tuple(sorted(used - needed)), receives))
-        needed |= used
-    return tuple(reversed(row))
-
-
 class _RowRun:
     """One run of the row of a rank."""
 
@@ -132,7 +100,7 @@ class _RowRun:
         self,
         runtime: PipelineRuntime,
         rank: int,
-        row: Sequence[_ScheduledAction],
+        row: Sequence[ScheduledAction],
         arrays: Sequence[NumpyArray],
         transport: Transport,
         sums: Sums,

@@ -6,13 +6,13 @@ from typing import final
 
 from shardir.display.byte_sizes import parse_bytes
 from shardir.frontend.config import config
-from shardir.frontend.dispatch.stages.cost_analysis import refuse_pipelines
 from shardir.frontend.dispatch.stages.step_simulation import MachineLike, resolve_machine
 from shardir.frontend.errors import ArgumentError, NoMeshError
 from shardir.frontend.planning.request import (
     check_stated_axes,
     memory_limit,
     planned_mesh,
+    refuse_pipelines,
     spec_of_axes,
     stated_axes,
 )

@@ -9,7 +9,6 @@ from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.dispatch.programs.donation import reusable_parameters
 from shardir.frontend.dispatch.programs.runnable import default_pipeline
-from shardir.frontend.dispatch.stages.cost_analysis import refuse_pipelines
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.dispatch.stages.step_simulation import MachineLike, resolve_machine
 from shardir.frontend.dispatch.traced_calls import check_traceable
@@ -20,6 +19,7 @@ from shardir.frontend.planning.request import (
     check_stated_axes,
     memory_limit,
     planned_mesh,
+    refuse_pipelines,
     stated_axes,
 )
 from shardir.frontend.pytree import tree

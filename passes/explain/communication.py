@@ -38,10 +38,14 @@ def communication(module: Module, *, places: SourceLocations | None = None) -> C
     `places` are lines of the text that the program was read from, for operations without a source
     line.
     """
-    rows = [
-        with_source_line(row, module.main.name, places or {}) for row in list_collectives(module)
-    ]
-    return tabulate(rows)
+    return tabulate_collectives(list_collectives(module), module.main.name, places)
+
+
+def tabulate_collectives(
+    collectives: Sequence[Collective], function: str, places: SourceLocations | None = None
+) -> Communication:
+    """Return the tables of the collectives of a function; see `communication`."""
+    return tabulate([with_source_line(row, function, places or {}) for row in collectives])
 
 
 def tabulate(rows: Sequence[Collective]) -> Communication:

@@ -65,6 +65,21 @@ class PassMemory:
     """The part of it that is held until the gradient of the weights (M_W)."""
 
 
+@dataclass(frozen=True)
+class TransferTimes:
+    """The times of the transfers of one microbatch between the ranks of two following stages."""
+
+    forward: Sequence[Number]
+    """The time from each stage but the last to the next one."""
+    backward: Sequence[Number]
+    """The time from each stage but the first to the one before it."""
+
+    def after(self, result: Action) -> Number:
+        """Return the time of the transfer of a result of a single pass."""
+        is_forward = result.kind is F
+        return self.forward[result.stage] if is_forward else self.backward[result.stage - 1]
+
+
 EQUAL_TIMES = PassTimes()
 """Every pass takes one unit of time."""
 EQUAL_MEMORY = PassMemory()
@@ -129,7 +144,7 @@ def simulate_schedule(
     schedule: PipelineSchedule,
     times: PassTimes | Sequence[PassTimes] = EQUAL_TIMES,
     *,
-    transfer: Number = 0,
+    transfer: Number | TransferTimes = 0,
     memory: PassMemory | Sequence[PassMemory] = EQUAL_MEMORY,
 ) -> PipelineSimulation:
     """Return the times of all actions of a schedule and the peak memory of each rank.
@@ -138,7 +153,7 @@ def simulate_schedule(
         schedule: The schedule; its transfers are ignored.
         times: The times of the passes, for all stages or for each stage.
         transfer: The time between the end of a pass and the start of one on another rank that needs
-            its result.
+            its result, for all stages or for each stage.
         memory: The activations, for all stages or for each stage.
 
     Raises:
@@ -159,7 +174,9 @@ def simulate_schedule(
         start = free[rank]
         for result in needed:
             end = result_ends[result]
-            start = max(start, end if ranks[result.stage] == rank else end + transfer)
+            if ranks[result.stage] != rank:
+                end += transfer.after(result) if isinstance(transfer, TransferTimes) else transfer
+            start = max(start, end)
         parts = action.parts
         overlapped = stage_times[action.stage].overlapped
         if len(parts) == 2 and overlapped is not None:

@@ -4,13 +4,14 @@ The body of a loop is simulated once; it begins when the iteration before has en
 the time of its slowest branch. Devices are alike, so that one of them stands for all.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shardir import ops
 from shardir.cost.trip_counts import Definitions, find_definitions, trip_count
 from shardir.ir.module import Block, Loc, Module, Op
 from shardir.ops.control_flow.fused import fused
 from shardir.passes.simulation.breakdown import Breakdown, break_down
+from shardir.passes.simulation.host_calls import CallCosts, HostCallCost, cost_of_call
 from shardir.passes.simulation.list_scheduler import Event, schedule_block
 from shardir.passes.simulation.machine_model import MachineModel
 from shardir.passes.simulation.work import COMPUTE_STREAM, Work, WorkModel
@@ -20,13 +21,15 @@ from shardir.passes.simulation.work import COMPUTE_STREAM, Work, WorkModel
 class BlockSimulation:
     """The events of a block by their start, and the parts of its time.
 
-    `inner` has the simulated blocks of operations, with the number of their executions.
+    `inner` has the simulated blocks of operations, with the number of their executions, and
+    `calls` the parts of the time of host functions whose cost is stated.
     """
 
     events: tuple[Event, ...]
     breakdown: Breakdown
     inner: dict[Op, tuple[tuple["BlockSimulation", int], ...]]
     streams: frozenset[str]
+    calls: dict[Op, HostCallCost] = field(default_factory=dict)
 
 
 class BlockSimulator:
@@ -34,7 +37,12 @@ class BlockSimulator:
     count is not a constant; their blocks count once.
     """
 
-    def __init__(self, module: Module, machine: MachineModel) -> None:
+    def __init__(
+        self, module: Module, machine: MachineModel, calls: CallCosts | None = None
+    ) -> None:
+        self.call_costs: CallCosts = calls or {}
+        axes = dict.fromkeys(name for mesh in module.meshes for name in mesh.sizes)
+        self.all_streams = (COMPUTE_STREAM, *axes)
         self.work_model = WorkModel(machine, module.meshes)
         self.definitions: Definitions = find_definitions(module.main.body)
         self.unknown: list[tuple[str, Loc | None]] = []
@@ -42,20 +50,27 @@ class BlockSimulator:
     def simulate(self, block: Block) -> BlockSimulation:
         """Return the simulation of one execution of a block."""
         inner: dict[Op, tuple[tuple[BlockSimulation, int], ...]] = {}
+        calls: dict[Op, HostCallCost] = {}
         works: list[Work] = []
         for op in block.ops:
             if op.blocks and op.spec is not fused:
                 inner[op] = self._blocks_of(op)
                 works.append(_nested_work(op, inner[op]))
+            elif (cost := cost_of_call(op, self.call_costs)) is not None:
+                # The programs that it runs use all streams of the devices.
+                calls[op] = cost
+                works.append(Work(op.name, self.all_streams, cost.breakdown.duration))
             else:
                 works.append(self.work_model.work_of(op))
         events = tuple(schedule_block(block, works))
         nested = {event: _sum(inner[event.op]) for event in events if event.op in inner}
+        nested |= {event: calls[event.op].breakdown for event in events if event.op in calls}
         return BlockSimulation(
             events,
             break_down(events, nested),
             inner,
             frozenset(stream for work in works for stream in work.streams),
+            calls,
         )
 
     def _blocks_of(self, op: Op) -> tuple[tuple[BlockSimulation, int], ...]:

@@ -17,6 +17,7 @@ from shardir.passes.autodiff.phases import is_in_gradient
 from shardir.passes.explain.history import SourceLocations, find_place
 from shardir.passes.fusion.groups import is_free
 from shardir.passes.simulation.argument_kinds import MemoryKind, kinds_of_arguments
+from shardir.passes.simulation.host_calls import CallCosts, cost_of_call
 from shardir.passes.simulation.work import VIEWS
 from shardir.text.literals import format_name
 
@@ -51,16 +52,27 @@ class MemoryUse:
 
 
 def memory_use(
-    module: Module, donated: Sequence[int] = (), places: SourceLocations | None = None
+    module: Module,
+    donated: Sequence[int] = (),
+    places: SourceLocations | None = None,
+    calls: CallCosts | None = None,
 ) -> MemoryUse:
     """Return the memory of a per-device program, whose arguments `donated` results may reuse."""
-    return _MemoryCounter(module, donated, places or {}).count()
+    return _MemoryCounter(module, donated, places or {}, calls or {}).count()
 
 
 class _MemoryCounter:
-    def __init__(self, module: Module, donated: Sequence[int], places: SourceLocations) -> None:
+    def __init__(
+        self,
+        module: Module,
+        donated: Sequence[int],
+        places: SourceLocations,
+        calls: CallCosts,
+    ) -> None:
         self.function, self.places = module.main, places
         body = module.main.body
+        found = ((op, cost_of_call(op, calls)) for op in body.ops)
+        self.calls = {op: cost for op, cost in found if cost is not None}
         self.storage: dict[Value, Value] = {}
         self._share_views(body)
         self._share_donated(body, donated)
@@ -117,7 +129,8 @@ class _MemoryCounter:
     def count(self) -> MemoryUse:
         body = self.function.body
         arguments = sum(value.type.nbytes for value in body.params)
-        timeline = block_timeline(body, self.storage)
+        inside = {op: sum(cost.memory.values()) for op, cost in self.calls.items()}
+        timeline = block_timeline(body, self.storage, inside)
         rows = [
             *((value.type.nbytes, self.kinds[value], self.kinds[value].value, value.name)
               for value in body.params),
@@ -157,6 +170,9 @@ class _MemoryCounter:
             kind = self.kinds.get(value, MemoryKind.TEMPORARIES)
             yield value.type.nbytes, kind, self._line(makers[value]), value.name
         op = block.ops[timeline.position]
+        if op in self.calls:
+            for kind, nbytes in self.calls[op].memory.items():
+                yield nbytes, kind, self._line(op), op.results[0].name
         if op.blocks and op.spec is not fused:
             inner, found = max(
                 ((each, block_timeline(each, self.storage)) for each in op.blocks),

@@ -7,11 +7,13 @@ from shardir.ir.module import Module
 from shardir.passes.explain.history import SourceLocations
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.simulation.block_simulation import BlockSimulator
+from shardir.passes.simulation.host_calls import CallCosts
 from shardir.passes.simulation.machine_model import MachineModel
 from shardir.passes.simulation.memory_use import memory_use
 from shardir.passes.simulation.simulation import Simulation
 from shardir.passes.simulation.utilization import (
     Flops,
+    add_flops,
     executed_flops,
     model_flops,
     utilization,
@@ -32,13 +34,15 @@ def simulate(
     donated: Sequence[int] = (),
     memory_bytes: int | None = None,
     places: SourceLocations | None = None,
+    calls: CallCosts | None = None,
 ) -> Simulation:
     """Return the time and memory of one run of a partitioned program on a machine.
 
     `traced` is the program before it was partitioned, whose flops MFU counts; without it, those of
     all devices count. `fusion` are the passes that form kernels. Results may reuse the memory of
     the arguments with the numbers `donated`. `memory_bytes` is a capacity to compare the peak with.
-    `places` are the lines of values without a line of their own.
+    `places` are the lines of values without a line of their own. `calls` are the costs of host
+    functions that run programs on the devices.
     """
     main = module.main
     if main.spmd is None and any(mesh.size > 1 for mesh in module.meshes):
@@ -48,14 +52,16 @@ def simulate(
         )
     devices = max((mesh.size for mesh in module.meshes), default=1)
     kernels = Pipeline.parse(fusion)(module) if fusion else module
-    simulator = BlockSimulator(kernels, machine)
+    simulator = BlockSimulator(kernels, machine, calls)
     schedule = simulator.simulate(kernels.main.body)
-    memory = memory_use(kernels, donated, places)
-    executed = executed_flops(module)
+    memory = memory_use(kernels, donated, places, calls)
+    called = tuple(schedule.calls.values())
+    executed = add_flops(executed_flops(module), *(cost.executed_flops for cost in called))
     if traced is None:
         needed: Flops = {dtype: n * devices for dtype, n in model_flops(module).items()}
     else:
         needed = model_flops(traced)
+    needed = add_flops(needed, *(cost.needed_flops for cost in called))
     seconds = schedule.breakdown.duration / PICOSECONDS
     notes = [
         f"%{name} is a while whose trip count is not a constant; its body counts once"
@@ -72,5 +78,6 @@ def simulate(
         memory,
         memory_bytes,
         schedule,
-        tuple(notes),
+        (*notes, *(note for cost in called for note in cost.notes)),
+        tuple(cost.lanes for cost in called if cost.lanes),
     )

@@ -38,6 +38,8 @@ class Simulation(Report):
     """The events of the step."""
     notes: tuple[str, ...] = ()
     """Parts of the program that were not simulated exactly, with the reason."""
+    lanes: tuple[str, ...] = ()
+    """The actions of the rows of each pipeline over time, as lines of text."""
 
     @property
     def step_seconds(self) -> float:

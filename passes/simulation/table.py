@@ -34,6 +34,8 @@ def _(simulation: Simulation) -> str:
     lines += [*align_columns(kinds.rows), "", *align_columns(by_line.rows, by_line.head)]
     lines += fit_lines(simulation)
     lines += [f"note: {note}" for note in simulation.notes]
+    for lanes in simulation.lanes:
+        lines += ["", *lanes.splitlines()]
     return "\n".join(lines)
 
 

@@ -19,12 +19,26 @@ Flops = Mapping[str, int]
 
 def executed_flops(module: Module) -> Flops:
     """Return the flops of one run of the module's first function."""
-    return _flops_of_block(module.main.body, find_definitions(module.main.body), recomputed=True)
+    return flops_of_block(module.main.body, recomputed=True)
 
 
 def model_flops(module: Module) -> Flops:
     """Return the flops of one run without recomputed operations."""
-    return _flops_of_block(module.main.body, find_definitions(module.main.body), recomputed=False)
+    return flops_of_block(module.main.body, recomputed=False)
+
+
+def flops_of_block(block: Block, *, recomputed: bool) -> Flops:
+    """Return the flops of one run of a block, with recomputed operations or without them."""
+    return _flops_of_block(block, find_definitions(block), recomputed)
+
+
+def add_flops(*some: Flops) -> Flops:
+    """Return the sum of flops by dtype."""
+    total: dict[str, int] = {}
+    for flops in some:
+        for dtype, count in flops.items():
+            total[dtype] = total.get(dtype, 0) + count
+    return total
 
 
 def utilization(flops: Flops, machine: MachineModel, device_seconds: float) -> float:

@@ -14,6 +14,9 @@ from shardir.ops.communication.async_collectives import kind_of
 REQUESTED = "the program requests it"
 """The reason of a collective that a pass did not create, such as a `psum` inside `shard_map`."""
 
+PIPELINE_SEND = "send"
+"""The kind of the messages between the stages of a pipeline, from each device to one other."""
+
 
 @dataclass(frozen=True, slots=True)
 class Collective:

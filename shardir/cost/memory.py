@@ -7,6 +7,9 @@ from shardir.ir.module import Block, Module, Op, Value
 
 Storage = Mapping[Value, Value]
 """For each value that has no memory of its own, the value whose memory it shares."""
+BytesInside = Mapping[Op, int]
+"""The bytes that operations hold while they run, in addition to their operands, results and
+blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class MemoryTimeline:
     inside: int
 
 
-def estimate_memory(module: Module) -> MemoryEstimate:
+def estimate_memory(module: Module, inside: BytesInside | None = None) -> MemoryEstimate:
     """Return the memory of the module's first function.
 
     A value is live from the operation that defines it to its last use, a result to the end. No
@@ -51,7 +54,7 @@ def estimate_memory(module: Module) -> MemoryEstimate:
     body = module.main.body
     arguments = sum(value.type.nbytes for value in body.params)
     results = sum(value.type.nbytes for value in body.returns)
-    alive = max(_live_bytes(body, {}), default=0)
+    alive = max(_live_bytes(body, {}, inside or {}), default=0)
     peak = arguments + max(alive, results)
     return MemoryEstimate(arguments, results, peak - arguments - results, peak)
 
@@ -64,9 +67,11 @@ def memory_timeline(module: Module, storage: Storage | None = None) -> MemoryTim
     return block_timeline(module.main.body, storage or {})
 
 
-def block_timeline(body: Block, storage: Storage) -> MemoryTimeline:
+def block_timeline(
+    body: Block, storage: Storage, inside: BytesInside | None = None
+) -> MemoryTimeline:
     """Return the live bytes over the operations of a block, whose parameters are its arguments."""
-    alive = _live_bytes(body, storage)
+    alive = _live_bytes(body, storage, inside or {})
     position = alive.index(max(alive)) if alive else 0
     last = _last_uses(body, storage)
     values = [
@@ -102,7 +107,7 @@ def _last_uses(block: Block, storage: Storage) -> dict[Value, int]:
     return last
 
 
-def _live_bytes(block: Block, storage: Storage) -> list[int]:
+def _live_bytes(block: Block, storage: Storage, inside: BytesInside) -> list[int]:
     """Return, for each operation, the live bytes of the values that a block defines."""
     ending: dict[int, list[Value]] = {}
     defined = {value for op in block.ops for value in op.results if value not in storage}
@@ -115,13 +120,13 @@ def _live_bytes(block: Block, storage: Storage) -> list[int]:
         alive += sum(value.type.nbytes for value in op.results if value in defined)
         # A fused operation is one loop nest, which has no intermediate arrays.
         blocks = () if op.spec.is_loop_nest else op.blocks
-        inside = max((_peak_bytes_of_nested(inner, storage) for inner in blocks), default=0)
-        result.append(alive + inside)
+        nested = max((_peak_bytes_of_nested(inner, storage) for inner in blocks), default=0)
+        result.append(alive + nested + inside.get(op, 0))
         alive -= sum(value.type.nbytes for value in ending.get(i, ()))
     return result
 
 
 def _peak_bytes_of_nested(block: Block, storage: Storage) -> int:
     """Return the memory of a nested block, including its parameters."""
-    peak = max(_live_bytes(block, storage), default=0)
+    peak = max(_live_bytes(block, storage, {}), default=0)
     return sum(value.type.nbytes for value in block.params if value not in storage) + peak

@@ -1,16 +1,20 @@
 """Cost and memory of a compiled program, in the format of JAX."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shardir.cost.communication import format_axes, list_collectives, sum_by, sum_collectives
-from shardir.cost.memory import MemoryEstimate, estimate_memory
-from shardir.cost.op_cost import cost_of_block
-from shardir.frontend.errors import PipelineCostError
+from shardir.cost.communication import (
+    Collective,
+    format_axes,
+    list_collectives,
+    sum_by,
+    sum_collectives,
+)
+from shardir.cost.memory import BytesInside, MemoryEstimate, estimate_memory
+from shardir.cost.op_cost import Cost, cost_of_block
 from shardir.frontend.pytree_types import PyTree
 from shardir.ir.module import Module
-from shardir.ops.control_flow.pipelines import pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +42,18 @@ class MemoryAnalysis:
 
 
 def memory_analysis(
-    module: Module, host: MemoryEstimate | None = None, over: Mapping[int, int] | None = None
+    module: Module,
+    host: MemoryEstimate | None = None,
+    over: Mapping[int, int] | None = None,
+    inside: BytesInside | None = None,
 ) -> MemoryAnalysis:
     """Return the memory of a per-device program on each device, and of its process if `host` is
     given.
 
     `over` are the results that reuse the memory of donated arguments, with their bytes in this
-    process.
+    process; `inside` are the bytes that calls of pipelines hold.
     """
-    memory, over = estimate_memory(module), over or {}
+    memory, over = estimate_memory(module, inside), over or {}
     results = module.main.body.returns
     aliased = sum(results[number].type.nbytes for number in over)
     return MemoryAnalysis(
@@ -61,15 +68,19 @@ def memory_analysis(
     )
 
 
-def cost_analysis(module: Module) -> dict[str, PyTree]:
+def cost_analysis(
+    module: Module, added: Cost | None = None, collectives: Sequence[Collective] = ()
+) -> dict[str, PyTree]:
     """Return the cost of one run of a per-device program on each device.
+
+    `added` and `collectives` are the cost and the collectives of the pipelines that it calls.
 
     `flops`: arithmetic operations; `bytes accessed`: operands and results of all operations; `bytes
     sent`: to other devices, in total and `by kind` of collective and `by axes`. A loop counts as
     often as it runs, a `while` once, a branch as its most expensive block.
     """
-    cost = cost_of_block(module.main.body)
-    found = list_collectives(module)
+    cost = cost_of_block(module.main.body) + (added or Cost())
+    found = [*list_collectives(module), *collectives]
 
     def sent(groups: Any) -> dict[str, int]:
         return {word: group.sent for word, group in groups.items()}
@@ -81,17 +92,3 @@ def cost_analysis(module: Module) -> dict[str, PyTree]:
         "bytes sent by kind": sent(sum_by(found, lambda each: each.kind)),
         "bytes sent by axes": sent(sum_by(found, format_axes)),
     }
-
-
-def refuse_pipelines(traced: Module, method: str) -> None:
-    """Raise `PipelineCostError` if a traced program has a pipeline.
-
-    The compiled program calls the runtime of the pipeline, which runs programs of its own.
-    """
-    found = next((op for op in traced.main.body.walk() if op.spec is pipeline), None)
-    if found is not None:
-        place = f"\n --> {found.loc}" if found.loc else ""
-        raise PipelineCostError(
-            f"{method} does not count the stages of the pipeline in {traced.main.name}; "
-            f"lower(...).pipelines() has their transfers, memory and times{place}"
-        )

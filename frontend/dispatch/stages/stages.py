@@ -8,6 +8,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, final
 
 from shardir.cost.communication import Collective, list_collectives
+from shardir.cost.op_cost import Cost
 from shardir.display.program_html import program_html
 from shardir.display.representation import abbreviate
 from shardir.frontend.arrays.array import Array
@@ -22,7 +23,6 @@ from shardir.frontend.dispatch.stages.cost_analysis import (
     MemoryAnalysis,
     cost_analysis,
     memory_analysis,
-    refuse_pipelines,
 )
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
@@ -33,6 +33,7 @@ from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
 from shardir.frontend.tracing.parameters import leaf_labels
 from shardir.frontend.tracing.trace import TracedFunction
 from shardir.ir.module import Loc, Module
+from shardir.ops.control_flow.pipelines import pipeline
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.propagation.propagate import Propagate
 from shardir.text.literals import format_name
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from shardir.backends.emission import Emission
     from shardir.frontend.dispatch.stages.emission import BoundaryNames
     from shardir.frontend.dispatch.stages.step_simulation import MachineLike
+    from shardir.frontend.pipelines.costs import PipelineCosts
     from shardir.frontend.pipelines.inspection import InspectedPipeline
     from shardir.frontend.profiling.profile_data import Profile
     from shardir.frontend.report.build import ReportInput
@@ -220,15 +222,14 @@ class Lowered:
 
         The program is partitioned, and not compiled.
         """
-        from shardir.frontend.dispatch.stages.step_simulation import (  # For start-up time.
-            simulate_step,
-        )
+        # For start-up time.
+        from shardir.frontend.pipelines.costs import simulate_with_pipelines
+        from shardir.frontend.pipelines.inspection import describe_pipelines
 
-        refuse_pipelines(self.module, "simulate")
-        return simulate_step(
-            default_pipeline(self._plan)(self.module),
+        return simulate_with_pipelines(
+            default_pipeline(self._plan)(describe_pipelines(self.module)),
+            self.module,
             machine,
-            traced=self.module,
             links=links,
             target=target,
             memory=memory,
@@ -435,17 +436,19 @@ class Compiled:
         return self._program.as_text(stage, locations=locations)
 
     def collectives(self) -> list[Collective]:
-        """Return every collective of one run: kind, axes, bytes on one device, source line."""
-        refuse_pipelines(self._lowered.module, "collectives")
-        return list_collectives(self.module)
+        """Return every collective of one run: kind, axes, bytes on one device, source line.
+
+        Those of a pipeline are the collectives of all stages, and the sends between them.
+        """
+        inner = (each for costs in self._pipeline_costs() for each in costs.collectives())
+        return [*list_collectives(self.module), *inner]
 
     def communication(self) -> "Communication":
         """Return tables of the collectives of one run: by kind, by axes, by line of the program."""
         # Imported late for start-up time.
-        from shardir.passes.explain.communication import communication
+        from shardir.passes.explain.communication import tabulate_collectives
 
-        refuse_pipelines(self._lowered.module, "communication")
-        return communication(self.module)
+        return tabulate_collectives(self.collectives(), self.module.main.name)
 
     def explain(self, collective: "Collective | str") -> "CollectiveCause":
         """Return the cause of a collective; see `Lowered.explain_collective`."""
@@ -491,15 +494,39 @@ class Compiled:
         """Return the cost of one run on each device.
 
         The keys are `flops`, `bytes accessed`, `bytes sent`, and for the last one `bytes sent by
-        kind` of collective and `bytes sent by axes`.
+        kind` of collective and `bytes sent by axes`. With pipelines, they are those of the devices
+        of the row with the most arithmetic operations.
         """
-        refuse_pipelines(self._lowered.module, "cost_analysis")
-        return cost_analysis(self.module)
+        costs = self._pipeline_costs()
+        return cost_analysis(
+            self.module,
+            sum((each.largest_cost for each in costs), Cost()),
+            [row for each in costs for row in each.collectives_of(each.largest_rank)],
+        )
 
     def memory_analysis(self) -> MemoryAnalysis:
-        """Return the bytes that one run allocates on each device, and in this process."""
-        refuse_pipelines(self._lowered.module, "memory_analysis")
-        return memory_analysis(self.module, self._program.memory(), self._program.donated_bytes())
+        """Return the bytes that one run allocates on each device, and in this process.
+
+        With a pipeline, they are those of a device of the row that needs most.
+        """
+        costs = self._pipeline_costs()
+        host = self._program.memory()
+        if host is not None and costs:
+            added = sum(each.host_bytes for each in costs)
+            host = replace(host, temporaries=host.temporaries + added, peak=host.peak + added)
+        return memory_analysis(
+            self.module,
+            host,
+            self._program.donated_bytes(),
+            {each.call: sum(each.largest_memory.values()) for each in costs},
+        )
+
+    def _pipeline_costs(self) -> "list[PipelineCosts]":
+        if not any(op.spec is pipeline for op in self._lowered.module.main.body.ops):
+            return []
+        from shardir.frontend.pipelines.costs import costs_of_pipelines  # For start-up time.
+
+        return costs_of_pipelines(self.module)
 
     @traceback_boundary
     def simulate(
@@ -517,15 +544,13 @@ class Compiled:
         (`{"model": "nvlink"}`). `target` is a target of `emit`, whose passes form kernels. `memory`
         is a capacity such as `"80GiB"`: the result states whether the program fits.
         """
-        from shardir.frontend.dispatch.stages.step_simulation import (  # For start-up time.
-            simulate_step,
-        )
+        # For start-up time.
+        from shardir.frontend.pipelines.costs import simulate_with_pipelines
 
-        refuse_pipelines(self._lowered.module, "simulate")
-        return simulate_step(
+        return simulate_with_pipelines(
             self.module,
+            self._lowered.module,
             machine,
-            traced=self._lowered.module,
             links=links,
             target=target,
             memory=memory,

@@ -14,6 +14,7 @@ from shardir.ir.module import Module
 from shardir.machine import Machine, load_machine
 from shardir.passes.explain.history import SourceLocations
 from shardir.passes.simulation import MachineModel, Simulation, simulate
+from shardir.passes.simulation.host_calls import CallCosts
 from shardir.passes.simulation.simulate import FUSION_PIPELINE
 
 MachineLike = MachineModel | str | PathLike[str]
@@ -29,6 +30,7 @@ def simulate_step(
     memory: int | str | None = None,
     donated: Sequence[int] = (),
     places: SourceLocations | None = None,
+    calls: CallCosts | None = None,
 ) -> Simulation:
     """Return the simulation of a partitioned module; see `Compiled.simulate`."""
     axes = {name: size for mesh in module.meshes for name, size in mesh.axes}
@@ -41,6 +43,7 @@ def simulate_step(
         donated=donated,
         memory_bytes=None if memory is None else parse_bytes(memory),
         places=places,
+        calls=calls,
     )
 
 

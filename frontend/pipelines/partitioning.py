@@ -1,0 +1,81 @@
+"""The fragments of a pipeline as programs of the devices of a row."""
+
+from shardir.frontend.pipelines.fragments import (
+    PartitionedFragment,
+    partition_fragment,
+    row_mesh,
+    row_sharding,
+)
+from shardir.ir.mesh import Mesh
+from shardir.ir.module import Module, Op, Value
+from shardir.ir.sharding import Sharding
+from shardir.passes.pipeline import STAGING_PIPELINE, Pipeline
+from shardir.passes.pipeline_parallelism.actions import ActionKind
+from shardir.passes.pipeline_parallelism.program import (
+    FragmentKey,
+    StagedPipeline,
+    given_cotangent,
+    received_cotangent,
+    slot_number,
+)
+
+
+def stage_pipelines(module: Module) -> Module:
+    """Return the module with each pipeline split into stages and scheduled."""
+    return Pipeline.parse(STAGING_PIPELINE)(module)
+
+
+def mesh_of_pipeline(op: Op, module: Module) -> Mesh:
+    """Return the mesh with the axis of a pipeline."""
+    return next(mesh for mesh in module.meshes if op.attrs["axis"] in mesh.sizes)
+
+
+def partition_pipeline(
+    pipeline: StagedPipeline, mesh: Mesh
+) -> dict[FragmentKey, PartitionedFragment]:
+    """Return the fragments of a pipeline as programs of the devices of a row."""
+    axis = pipeline.op.attrs["axis"]
+    shardings = _ValueShardings(pipeline, row_mesh(mesh, axis), axis)
+    stages = range(pipeline.stage_count)
+    backward = (ActionKind.BACKWARD, ActionKind.INPUT_GRADIENT, ActionKind.WEIGHT_GRADIENT)
+    order = [(stage, ActionKind.FORWARD) for stage in stages]
+    order += [(stage, kind) for stage in reversed(stages) for kind in backward]
+    return {key: shardings.partition(key) for key in order if key in pipeline.fragments}
+
+
+class _ValueShardings:
+    """The shardings of the values of a pipeline on the mesh of a row, by stage and name.
+
+    Fragments are partitioned in the order in which a microbatch passes them, so that each receives
+    values with the sharding with which they are sent.
+    """
+
+    def __init__(self, pipeline: StagedPipeline, mesh: Mesh | None, axis: str) -> None:
+        self.pipeline, self.mesh, self.axis = pipeline, mesh, axis
+        self._known: dict[tuple[int, str], Sharding | None] = {}
+
+    def partition(self, key: FragmentKey) -> PartitionedFragment:
+        """Return the partitioned fragment, and record the shardings of its results."""
+        stage, _ = key
+        fragment = self.pipeline.fragments[key]
+        given = [
+            self._of(stage, slot, param)
+            for slot, param in zip(fragment.takes, fragment.block.params, strict=True)
+        ]
+        made = partition_fragment(fragment, given, self.mesh)
+        for slot, sharding in zip(fragment.gives, made.results, strict=True):
+            self._known[stage, slot] = sharding
+            if stage + 1 < self.pipeline.stage_count and slot in self.pipeline.forward[stage]:
+                self._known[stage + 1, slot] = sharding
+        for name in self.pipeline.backward[stage - 1] if stage and self.pipeline.backward else ():
+            if given_cotangent(name) in fragment.gives:
+                sent = self._known[stage, given_cotangent(name)]
+                self._known[stage - 1, received_cotangent(name)] = sent
+        return made
+
+    def _of(self, stage: int, slot: str, param: Value) -> Sharding | None:
+        number = slot_number(slot, "argument")
+        if number is None:
+            return self._known.get((stage, slot))
+        operand = self.pipeline.op.operands[number]
+        return row_sharding(operand.sharding, param.type, self.axis, self.mesh)
