@@ -52,6 +52,8 @@ def run_program(
         module = InlinePipelines()(module)
     if module.main.spmd is None and (module.meshes or passes is not None):
         module = Pipeline.parse(DEFAULT_PIPELINE if passes is None else passes)(module)
+        # Devices run a pipeline that the passes leave as the operations of all microbatches.
+        module = InlinePipelines()(module)
         verify(module)
         check_runnable(module)
     printer = Printer(module.meshes)

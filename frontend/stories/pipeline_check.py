@@ -18,7 +18,6 @@ from shardir.interpret.random_arguments import parameter_types, random_arguments
 from shardir.ir.module import Module
 from shardir.ops.opaque import check_no_opaque_operations
 from shardir.passes.pipeline import Pipeline
-from shardir.passes.pipeline_parallelism.inline_pipelines import InlinePipelines
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
 
@@ -56,8 +55,6 @@ def result_difference(first: Module, second: Module, arguments: Sequence[Any] | 
     The tolerance is the one of `assert_equivalent`: the rounding error of the narrowest type in the
     first program, for arguments near which that program is stable.
     """
-    # Their meaning is that of the operations that this pass makes.
-    first, second = InlinePipelines()(first), InlinePipelines()(second)
     for module in (first, second):
         check_no_opaque_operations(module)
         check_runnable(module)

@@ -11,7 +11,8 @@ backend, without stages that run at the same time.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shardir.ir.builder import Builder, inline, substitute
+from shardir.interpret.expansions import register_expansion
+from shardir.ir.builder import Builder, UniqueNames, inline, substitute
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ops.control_flow.pipelines import (
     microbatch_type,
@@ -30,7 +31,7 @@ from shardir.passes.pipeline_parallelism.program import (
     received_cotangent,
     slot_number,
 )
-from shardir.passes.pipeline_parallelism.stage_assignment import stage_error
+from shardir.passes.pipeline_parallelism.split_backward import add_backward
 from shardir.passes.rewriting import used_names
 from shardir.passes.simplify.inline import inline_regions
 
@@ -58,6 +59,20 @@ def _inline_pipelines(function: Function) -> Function:
             b.append(op)
     body = substitute(Block((), tuple(b.ops), function.body.returns), new)
     return replace(function, body=replace(body, params=function.body.params))
+
+
+def _expand(op: Op) -> Block:
+    """Return the operations of all microbatches of a pipeline, with its operands as parameters."""
+    params = tuple(Value(x.type, f"operand.{i}", x.sharding) for i, x in enumerate(op.operands))
+    names = UniqueNames([value.name for value in params])
+    b = Builder(names)
+    b.loc = op.loc
+    results = _Inliner(b, replace(op, operands=params)).results()
+    return Block(params, tuple(b.ops), tuple(results))
+
+
+register_expansion(pipeline, _expand)
+register_expansion(staged_pipeline, _expand)
 
 
 class _Inliner:
@@ -127,9 +142,7 @@ class _Inliner:
                 ) -> list[tuple[str, Value]]:  # fmt: skip
         """Return the terms of one microbatch of a `staged-pipeline`."""
         if self.wrt and all(kind is ActionKind.FORWARD for _, kind in staged.fragments):
-            raise stage_error(
-                "the staged pipeline has no backward passes; run split-backward first", self.op
-            )
+            staged = add_backward(staged, "whole")
         values: list[dict[str, Value]] = [{} for _ in range(staged.stage_count)]
         terms: list[tuple[str, Value]] = []
         for stage in range(staged.stage_count):

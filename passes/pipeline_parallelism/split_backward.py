@@ -55,12 +55,13 @@ class SplitBackward(Pass, name="split-backward"):
 
     def __call__(self, module: Module) -> Module:
         def rewritten(op: Op, function: Function) -> Op:
-            return _add_backward(StagedPipeline.of(op), self.form).to_op()
+            return add_backward(StagedPipeline.of(op), self.form).to_op()
 
         return rewrite_pipelines(module, staged_pipeline, rewritten)
 
 
-def _add_backward(pipeline: StagedPipeline, form: str) -> StagedPipeline:
+def add_backward(pipeline: StagedPipeline, form: str) -> StagedPipeline:
+    """Return a pipeline with fragments of its gradients; see `SplitBackward`."""
     wrt = set(pipeline.wrt)
     if any(kind is not F for _, kind in pipeline.fragments):
         return pipeline

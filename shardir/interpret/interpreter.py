@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.errors import InterpretError, TimeLimitError
+from shardir.interpret.expansions import EXPANSIONS
 from shardir.interpret.shards import assemble_shards, slice_shard
 from shardir.interpret.widened_arrays import (
     narrow_results,
@@ -210,6 +211,8 @@ def run_block(block: Block, env: Environment, limit: TimeLimit | None = None) ->
             (results,) = yield Rendezvous(op, [operands])
         elif op.name in CONTROL_FLOW:
             results = yield from CONTROL_FLOW[op.name](op, env, limit)
+        elif op.name in EXPANSIONS:
+            results = yield from _run_expansion(EXPANSIONS[op.name](op), operands, limit)
         else:
             results = apply_op(op, operands)
         _bind_results(op, results, env)
@@ -268,6 +271,12 @@ def _run_scan(op: Op, env: Environment, limit: TimeLimit | None) -> OpSteps:
         for out, value in zip(outs, body.returns[carries:], strict=True):
             out[i] = env[value]
     return _unwrap_single([*carried, *outs])
+
+
+def _run_expansion(block: Block, operands: Sequence[Array], limit: TimeLimit | None) -> OpSteps:
+    env: Environment = dict(zip(block.params, operands, strict=True))
+    yield from run_block(block, env, limit)
+    return _unwrap_single([env[v] for v in block.returns])
 
 
 def _run_case(op: Op, env: Environment, limit: TimeLimit | None) -> OpSteps:

@@ -14,7 +14,7 @@ from shardir.frontend.cli.commands import analysis, planning, programs
 from shardir.frontend.cli.commands.declaration import Command
 from shardir.frontend.dispatch.stages.emission import MAX_SELFTEST_SECONDS
 from shardir.passes import Pipeline
-from shardir.passes.pipeline import DEFAULT_PIPELINE
+from shardir.passes.pipeline import DEFAULT_PIPELINE, STAGING_PIPELINE
 from shardir.text.parser import parse
 from tests.frontend.cli.command import run
 
@@ -96,6 +96,39 @@ def test_opt_reads_standard_input(
     assert run("opt", "-", "--passes", "none") == 0
 
     assert capsys.readouterr().out == PROGRAM
+
+
+@pytest.mark.parametrize(
+    "passes",
+    ["split-stages", "propagate,reshard,partition", f"{STAGING_PIPELINE},propagate,partition"],
+)
+def test_run_executes_a_pipeline_that_the_passes_leave(
+    passes: str, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(file).write_text(
+        """mesh @m = [pipe=2]
+
+func @f(%w: f32[3, 3], %x: f32[4, 3]) -> (f32[]) {
+  %loss = pipeline(%w, %x, microbatches=2, schedule="1f1b", axis="pipe", batched=[1]) : f32[] {
+    (%w.1: f32[3, 3], %x.1: f32[2, 3]) =>
+    %h = dot(%x.1, %w.1, dims="bi,ih->bh") : f32[2, 3]
+    %h.1 = pipeline-stage(%h, stage=0) : f32[2, 3]
+    %y = tanh(%h.1) : f32[2, 3]
+    %y.1 = pipeline-stage(%y, stage=1) : f32[2, 3]
+    %e = sum(%y.1, dims=[0, 1]) : f32[]
+    yield %e
+  }
+  return %loss
+}
+""",
+        "utf-8",
+    )
+    w, x = np.eye(3, dtype=np.float32), np.ones((4, 3), np.float32)
+    np.save("w.npy", w)
+    np.save("x.npy", x)
+    assert run("run", file, "w.npy", "x.npy", "--passes", passes, "--save", "out") == 0
+    assert capsys.readouterr().out.startswith("result 0: f32[]")
+    assert np.load("out/0.npy") == pytest.approx(6 * np.tanh(1), rel=1e-6)
 
 
 def test_run_reads_and_writes_files(file: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,8 +2,12 @@
 
 import pytest
 
+from shardir.interpret.interpreter import run
+from shardir.interpret.numeric_comparison import are_close, tolerance_of
+from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Module
-from shardir.passes.pipeline import Pipeline
+from shardir.passes.numerics_check import NumericsCheck
+from shardir.passes.pipeline import STAGING_PIPELINE, Pipeline
 from shardir.passes.pipeline_parallelism.actions import ActionKind
 from shardir.passes.pipeline_parallelism.program import StagedPipeline, staged_pipelines
 from shardir.passes.pipeline_parallelism.stage_assignment import PipelineStageError
@@ -122,13 +126,17 @@ def test_the_loss_depends_on_the_last_stage() -> None:
         staged(program(body.replace("stage=0", "stage=1")))
 
 
-def test_a_pipeline_without_backward_passes_has_no_meaning() -> None:
-    made = Pipeline.parse("split-stages")(program(MARKED))
-    with pytest.raises(PipelineStageError) as caught:
-        Pipeline.parse("inline-pipelines")(made)
-    assert str(caught.value).splitlines()[0] == (
-        "the staged pipeline has no backward passes; run split-backward first"
-    )
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+def test_the_interpreter_runs_pipelines_after_each_pass(schedule: str) -> None:
+    module = program(MARKED, schedule)
+    arguments = random_arguments(module)
+    want = run(module, arguments)
+    steps = [*STAGING_PIPELINE.split(","), "propagate", "reshard", "partition"]
+    for count in range(1, len(steps) + 1):
+        made = Pipeline.parse(",".join(steps[:count]))(module)
+        assert any(op.name == "staged-pipeline" for op in made.main.body.ops)
+        assert are_close(want, run(made, arguments), tolerance_of(module))
+    Pipeline.parse(",".join(steps))(module, NumericsCheck())
 
 
 @pytest.mark.parametrize(
