@@ -27,12 +27,10 @@ from shardir.ops.control_flow.pipelines import staged_pipeline
 from shardir.passes.pipeline_parallelism.actions import Action, ActionKind
 from shardir.passes.pipeline_parallelism.lanes import lanes_of
 from shardir.passes.pipeline_parallelism.program import (
-    Fragment,
     FragmentKey,
     StagedPipeline,
     has_pipelines,
     rewrite_pipelines,
-    slot_number,
     staged_pipelines,
 )
 from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule
@@ -44,6 +42,7 @@ from shardir.passes.pipeline_parallelism.simulation import (
     TransferTimes,
     simulate_schedule,
 )
+from shardir.passes.pipeline_parallelism.stage_memory import memory_of_stages
 from shardir.passes.simulation import MachineModel, Simulation
 
 F, B = ActionKind.FORWARD, ActionKind.BACKWARD
@@ -78,34 +77,7 @@ class InspectedPipeline:
     def memory(self) -> tuple[PassMemory, ...]:
         """The bytes of all devices of a row that one microbatch holds between the passes of each
         stage."""
-        return tuple(self._memory_of(stage) for stage in range(self.staged.stage_count))
-
-    def _memory_of(self, stage: int) -> PassMemory:
-        needed = [self._find_needed(stage, kind) for kind in (B, I, W)]
-        produced = self._find_given(stage, F) | self._find_received(stage)
-        until_input = needed[0] | needed[1] | needed[2]
-        whole = sum(size for name, size in produced.items() if name in until_input)
-        available = produced | self._find_given(stage, I)
-        weights = sum(available[name] for name in needed[2] if name in available)
-        return PassMemory(whole, weights)
-
-    def _find_needed(self, stage: int, kind: ActionKind) -> set[str]:
-        fragment = self.staged.fragments.get((stage, kind))
-        taken = () if fragment is None else fragment.takes
-        return {name for name in taken if slot_number(name, "argument") is None}
-
-    def _find_given(self, stage: int, kind: ActionKind) -> dict[str, int]:
-        fragment = self.staged.fragments.get((stage, kind))
-        return {} if fragment is None else _sizes(fragment)
-
-    def _find_received(self, stage: int) -> dict[str, int]:
-        fragment = self.staged.fragments[stage, F]
-        pairs = zip(fragment.takes, fragment.block.params, strict=True)
-        return {
-            name: value.type.nbytes
-            for name, value in pairs
-            if slot_number(name, "argument") is None
-        }
+        return memory_of_stages(self.staged)
 
     def simulate_fragments(
         self, machine: MachineLike, *, target: str | None = None
@@ -213,11 +185,6 @@ class InspectedPipeline:
         for stage, names in enumerate(self.staged.forward):
             lines.append(f"stage {stage} sends {', '.join(names)}")
         return "\n".join(lines) + "\n"
-
-
-def _sizes(fragment: Fragment) -> dict[str, int]:
-    pairs = zip(fragment.gives, fragment.block.returns, strict=True)
-    return {name: value.type.nbytes for name, value in pairs}
 
 
 class PipelineCall(ABC):

@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from shardir.display.byte_sizes import parse_bytes
 from shardir.frontend.argument_checks import call_user_function, check_integer, check_integers
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.dispatch.jit import jit
@@ -34,6 +35,7 @@ from shardir.ops.control_flow.pipelines import LOSS_REDUCTIONS
 from shardir.passes.pipeline_parallelism.actions import PipelineScheduleError
 from shardir.passes.pipeline_parallelism.named_schedules import NAMED_SCHEDULES
 from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule
+from shardir.passes.pipeline_parallelism.schedule_pipelines import SEARCH
 
 
 @traceback_boundary
@@ -47,6 +49,7 @@ def pipeline(
     reduction: str = "mean",
     stages: int | None = None,
     stages_per_rank: int | None = None,
+    memory: int | str | None = None,
 ) -> UserFunction:
     """Return the loss over a batch, computed in the stages of a pipeline.
 
@@ -61,6 +64,9 @@ def pipeline(
     `PipelineSchedule`, or a path of a CSV file in the notation of torch. `stages_per_rank` is the
     number of stages of each row, for schedules in which it is free. With `stages`, a loss without
     marks is divided into this number of stages of about equal cost, where they send few bytes.
+
+    `schedule="search"` finds a schedule in which the devices of a row together keep at most
+    `memory` bytes of activations, such as `"64MiB"`, for one stage on each row.
     """
     check_function("pipeline", loss)
     attrs: dict[str, Attr] = {
@@ -83,6 +89,17 @@ def pipeline(
         attrs["stages_per_rank"] = check_integer(
             "stages_per_rank of pipeline", stages_per_rank, least=1
         )
+    if (memory is not None) != (schedule == SEARCH):
+        raise ArgumentError(
+            with_location(
+                "schedule='search' of pipeline needs memory=, the bytes of activations that a row "
+                "of devices may keep"
+                if memory is None
+                else "memory of pipeline limits a schedule that is searched; add schedule='search'"
+            )
+        )
+    if memory is not None:
+        attrs["memory"] = parse_bytes(memory)
     known = Parameters.of(loss, ())
     numbers = (batch_argnums,) if isinstance(batch_argnums, int) else batch_argnums
     chosen = None if numbers is None else check_integers("batch_argnums of pipeline", numbers)
@@ -103,7 +120,7 @@ def _schedule_text(schedule: str | PathLike[str] | PipelineSchedule) -> str:
     if isinstance(schedule, PipelineSchedule):
         return schedule.to_csv()
     text = str(schedule)
-    if text in NAMED_SCHEDULES:
+    if text in NAMED_SCHEDULES or text == SEARCH:
         return text
     if text.endswith(".csv"):
         try:
@@ -113,7 +130,7 @@ def _schedule_text(schedule: str | PathLike[str] | PipelineSchedule) -> str:
     raise ArgumentError(
         with_location(
             f"schedule of pipeline is {brief(schedule)}; use one of {', '.join(NAMED_SCHEDULES)}, "
-            "or the path of a .csv file"
+            "search, or the path of a .csv file"
         )
     )
 

@@ -8,7 +8,10 @@ Fragments that the schedule does not use are removed.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
+from shardir.cost.op_cost import cost_of_block
+from shardir.display.byte_sizes import show_bytes
 from shardir.errors import count_noun
 from shardir.ir.module import Function, Module, Op
 from shardir.ops.control_flow.pipelines import staged_pipeline
@@ -23,8 +26,15 @@ from shardir.passes.pipeline_parallelism.named_schedules import NAMED_SCHEDULES,
 from shardir.passes.pipeline_parallelism.program import StagedPipeline, rewrite_pipelines
 from shardir.passes.pipeline_parallelism.progress import Dependencies, verify_schedule
 from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule, schedule_of_rows
+from shardir.passes.pipeline_parallelism.search import search_schedule
+from shardir.passes.pipeline_parallelism.simulation import PassMemory, PassTimes
 from shardir.passes.pipeline_parallelism.stage_assignment import stage_error
+from shardir.passes.pipeline_parallelism.stage_memory import memory_of_stages
 from shardir.passes.pipeline_parallelism.transfers import add_transfers
+
+SEARCH = "search"
+"""The name of the schedule that is searched under a memory limit."""
+WEIGHT = ActionKind.WEIGHT_GRADIENT
 
 
 @dataclass(frozen=True)
@@ -93,6 +103,8 @@ def _rank_count(pipeline: StagedPipeline, module: Module) -> int:
 
 def _rows_of(pipeline: StagedPipeline, ranks: int) -> PipelineSchedule:
     text = pipeline.schedule
+    if text == SEARCH:
+        return _search(pipeline, ranks)
     if text not in NAMED_SCHEDULES:
         return PipelineSchedule.parse(text)
     per_rank = pipeline.op.attrs.get("stages_per_rank") or None
@@ -101,6 +113,63 @@ def _rows_of(pipeline: StagedPipeline, ranks: int) -> PipelineSchedule:
     return make_schedule(
         text, ranks=ranks, microbatches=pipeline.microbatches, stages_per_rank=per_rank
     )
+
+
+def _search(pipeline: StagedPipeline, ranks: int) -> PipelineSchedule:
+    """Return the shortest schedule that is found under the memory limit.
+
+    The time of a pass is its number of operations and bytes, as for `stages=`.
+    """
+    if pipeline.stage_count != ranks:
+        raise PipelineScheduleError(
+            f"the search is for one stage on each row of devices, and the pipeline has "
+            f"{count_noun(pipeline.stage_count, 'stage')} and {count_noun(ranks, 'row')}; use a "
+            "named schedule"
+        )
+    if not pipeline.wrt:
+        return make_schedule("gpipe", ranks=ranks, microbatches=pipeline.microbatches)
+    if any((stage, WEIGHT) not in pipeline.fragments for stage in range(ranks)):
+        raise PipelineScheduleError(
+            "the search needs weight gradients that are separate from input gradients; run "
+            "split-backward without form=whole"
+        )
+    halves = {
+        key: each for key, each in pipeline.fragments.items() if key[1] is not ActionKind.BACKWARD
+    }
+    memory = memory_of_stages(replace(pipeline, fragments=halves))
+    limit: int = pipeline.op.attrs.get("memory", 0)
+    for stage, each in enumerate(memory):
+        if each.input_gradient > limit:
+            raise PipelineScheduleError(
+                f"the schedule is searched for {show_bytes(limit)} of activations, and one "
+                f"microbatch in stage {stage} keeps {show_bytes(int(each.input_gradient))}; raise "
+                "memory, or divide the batch into more microbatches"
+            )
+    costs = {key: cost_of_block(each.block) for key, each in halves.items()}
+    seconds = {key: float(cost.flops + cost.memory) for key, cost in costs.items()}
+    times = tuple(
+        PassTimes(
+            *(
+                seconds[stage, kind]
+                for kind in (ActionKind.FORWARD, ActionKind.INPUT_GRADIENT, WEIGHT)
+            )
+        )
+        for stage in range(ranks)
+    )
+    return _search_once(ranks, pipeline.microbatches, times, memory, limit)
+
+
+@lru_cache(maxsize=64)
+def _search_once(
+    ranks: int,
+    microbatches: int,
+    times: tuple[PassTimes, ...],
+    memory: tuple[PassMemory, ...],
+    limit: int,
+) -> PipelineSchedule:
+    return search_schedule(
+        ranks=ranks, microbatches=microbatches, times=times, memory=memory, memory_limit=limit
+    ).schedule
 
 
 def _check_sizes(rows: PipelineSchedule, pipeline: StagedPipeline, ranks: int) -> None:

@@ -20,6 +20,7 @@ from shardir.passes.pipeline_parallelism.simulation import (
     PassMemory,
     PassTimes,
     PipelineSimulation,
+    for_each_stage,
     simulate_schedule,
 )
 
@@ -70,9 +71,9 @@ def search_schedule(
     *,
     ranks: int,
     microbatches: int,
-    times: PassTimes = EQUAL_TIMES,
+    times: PassTimes | Sequence[PassTimes] = EQUAL_TIMES,
     transfer: Number = 0,
-    memory: PassMemory = EQUAL_MEMORY,
+    memory: PassMemory | Sequence[PassMemory] = EQUAL_MEMORY,
     memory_limit: Number,
 ) -> PipelineSimulation:
     """Return the simulation of the shortest schedule found; its ranks hold `memory_limit` at most.
@@ -80,30 +81,32 @@ def search_schedule(
     Args:
         ranks: The number of ranks; each has one stage.
         microbatches: The number of microbatches.
-        times: The times of the passes of every stage.
+        times: The times of the passes, for all stages or for each stage.
         transfer: The time between a pass and one on another rank that needs its result.
-        memory: The activations of a microbatch in every stage.
+        memory: The activations of a microbatch, for all stages or for each stage.
         memory_limit: The most activations that a rank may hold, in the unit of `memory`.
 
     Raises:
         PipelineScheduleError: the limit is below the activations of one microbatch, or ranks or
             microbatches are not positive.
     """
-    if memory_limit < memory.input_gradient:
+    all_times = for_each_stage(times, PassTimes, "times", ranks)
+    all_memory = for_each_stage(memory, PassMemory, "memory", ranks)
+    needed = max((each.input_gradient for each in all_memory), default=0)
+    if memory_limit < needed:
         raise PipelineScheduleError(
-            f"memory_limit is {float(memory_limit):g}, and one microbatch needs "
-            f"{float(memory.input_gradient):g}"
+            f"memory_limit is {float(memory_limit):g}, and one microbatch needs {float(needed):g}"
         )
 
     def simulate(schedule: PipelineSchedule) -> PipelineSimulation:
-        return simulate_schedule(schedule, times, transfer=transfer, memory=memory)
+        return simulate_schedule(schedule, all_times, transfer=transfer, memory=all_memory)
 
     published = (
         simulate(make_schedule(name, ranks=ranks, microbatches=microbatches))
         for name in PUBLISHED_CANDIDATES
     )
     candidates = [each for each in published if max(each.peaks) <= memory_limit]
-    machine = _Machine(ranks, microbatches, times, transfer, memory, memory_limit)
+    machine = _Machine(ranks, microbatches, all_times, transfer, all_memory, memory_limit)
     rows = _search_policy(machine)
     if rows is not None:
         candidates.append(simulate(schedule_of_rows(rows)))
@@ -128,9 +131,9 @@ class _Machine:
 
     ranks: int
     microbatches: int
-    times: PassTimes
+    times: Sequence[PassTimes]
     transfer: Number
-    memory: PassMemory
+    memory: Sequence[PassMemory]
     limit: Number
 
 
@@ -160,19 +163,19 @@ class _GreedySimulation:
         times, memory = machine.times, machine.memory
         self.machine, self.policy = machine, policy
         self.durations = {
-            F: float(times.forward),
-            I: float(times.input_gradient),
-            W: float(times.weight_gradient),
+            F: [float(each.forward) for each in times],
+            I: [float(each.input_gradient) for each in times],
+            W: [float(each.weight_gradient) for each in times],
         }
         self.transfer = float(machine.transfer)
         self.held_change = {
-            F: float(memory.input_gradient),
-            I: float(memory.weight_gradient - memory.input_gradient),
-            W: -float(memory.weight_gradient),
+            F: [float(each.input_gradient) for each in memory],
+            I: [float(each.weight_gradient - each.input_gradient) for each in memory],
+            W: [-float(each.weight_gradient) for each in memory],
         }
         self.limit = float(machine.limit) + TOLERANCE
-        hop = self.durations[F] + self.durations[I] + 2 * self.transfer
-        due_per_rank = policy.delay * hop / (self.durations[W] or 1)
+        hop = max(self.durations[F]) + max(self.durations[I]) + 2 * self.transfer
+        due_per_rank = policy.delay * hop / (max(self.durations[W]) or 1)
         self.max_due = [rank * due_per_rank for rank in range(ranks)]
         self.max_in_flight = [
             1 + math.ceil(policy.in_flight_per_rank * (ranks - 1 - rank) - TOLERANCE)
@@ -222,7 +225,7 @@ class _GreedySimulation:
         if (
             forward < count
             and forward - backward < self.max_in_flight[rank]
-            and self.held[rank] + self.held_change[F] <= self.limit
+            and self.held[rank] + self.held_change[F][rank] <= self.limit
         ):
             yield F, self.inputs[F][rank][forward]
 
@@ -238,13 +241,13 @@ class _GreedySimulation:
         if (
             ready == [F]
             and self.done[I][rank] == 0
-            and first_backward < self.policy.max_wait * self.durations[F]
+            and first_backward < self.policy.max_wait * self.durations[F][rank]
         ):
             ready = []
         if ready:
             return I if I in ready and (F not in ready or self.last_pass[rank] is F) else F
         gap = following - now
-        if due and (gap >= self.policy.min_gap * self.durations[W]):
+        if due and (gap >= self.policy.min_gap * self.durations[W][rank]):
             return W
         if math.isfinite(following):
             self._wake_at(rank, following)
@@ -252,12 +255,12 @@ class _GreedySimulation:
 
     def _start(self, rank: int, kind: ActionKind, now: float) -> None:
         number = self.done[kind][rank]
-        end = now + self.durations[kind]
+        end = now + self.durations[kind][rank]
         self.rows[rank].append(Action(rank, kind, number))
         self.starts[rank] = min(self.starts[rank], now)
         self.free[rank] = end
         self.done[kind][rank] += 1
-        self.held[rank] += self.held_change[kind]
+        self.held[rank] += self.held_change[kind][rank]
         if kind is not W:
             self.last_pass[rank] = kind
             receiver = rank + 1 if kind is F else rank - 1

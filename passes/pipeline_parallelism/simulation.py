@@ -162,8 +162,8 @@ def simulate_schedule(
     """
     schedule = without_transfers(schedule)
     ranks = schedule.rank_of_stage
-    stage_times = _for_each_stage(times, PassTimes, "times", schedule.stage_count)
-    stage_memory = _for_each_stage(memory, PassMemory, "memory", schedule.stage_count)
+    stage_times = for_each_stage(times, PassTimes, "times", schedule.stage_count)
+    stage_memory = for_each_stage(memory, PassMemory, "memory", schedule.stage_count)
     starts: dict[Action, Number] = {}
     ends: dict[Action, Number] = {}
     result_ends: dict[Action, Number] = {}
@@ -204,7 +204,9 @@ def without_transfers(schedule: PipelineSchedule) -> PipelineSchedule:
     )
 
 
-def _for_each_stage(given: T | Sequence[T], kind: type[T], what: str, count: int) -> Sequence[T]:
+def for_each_stage(given: T | Sequence[T], kind: type[T], what: str, count: int) -> Sequence[T]:
+    """Return the times or memories of all stages; raise `PipelineScheduleError` for another number
+    of them."""
     if isinstance(given, kind):
         return [given] * count
     assert isinstance(given, Sequence)

@@ -87,6 +87,7 @@ def _pipeline_type(
     reduction: str = "mean",
     stages: int = 0,
     stages_per_rank: int = 0,
+    memory: int = 0,
 ) -> Types:
     if len(blocks) != 1:
         raise TypeError(f"has one block, got {len(blocks)}")
@@ -114,8 +115,9 @@ The block computes the loss of one microbatch: of one part of each operand in `b
 divided along their first dimensions, and of the other operands. `reduction` combines the losses.
 Marks state the stages of the block; with `stages`, the block has no marks and is divided into this
 number of stages of about equal cost.
-`schedule` is the name of a schedule, or its text in torch's notation; the rows of devices along the
-mesh axis `axis` compute the stages.
+`schedule` is the name of a schedule, its text in torch's notation, or `search`, with the bytes of
+activations `memory` that a row may hold; the rows of devices along the mesh axis `axis` compute the
+stages.
 """
 
 Names = tuple[str, ...]
@@ -138,6 +140,7 @@ def _staged_type(
     reduction: str = "mean",
     stages: int = 0,
     stages_per_rank: int = 0,
+    memory: int = 0,
 ) -> Types:
     _check_attributes(operands, microbatches, batched, reduction)
     if not len(blocks) == len(fragments) == len(takes) == len(gives):

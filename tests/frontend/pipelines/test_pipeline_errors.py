@@ -190,7 +190,7 @@ def test_a_malformed_schedule_file(tmp_path: Path) -> None:
 def test_an_unknown_schedule() -> None:
     assert error_line(ArgumentError, lambda: step(mlp_loss, schedule="2f2b")) == (
         "schedule of pipeline is '2f2b'; use one of gpipe, 1f1b, interleaved-1f1b, looped-bfs, "
-        "interleaved-zero-bubble, zb-h1, zb-h2, zbv, dualpipev, or the path of a .csv file"
+        "interleaved-zero-bubble, zb-h1, zb-h2, zbv, dualpipev, search, or the path of a .csv file"
     )
 
 
