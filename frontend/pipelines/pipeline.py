@@ -183,8 +183,11 @@ def _trace_pipeline(
         made = [result_tracer(x, i, results, known.name) for i, x in enumerate(out)]
         if len(made) != 1 or made[0].shape:
             shapes = ", ".join(str(x.abstract.type) for x in made)
+            more = "; it returns no auxiliary results (has_aux)" if len(made) > 1 else ""
             raise ArgumentError(
-                with_location(f"{known.name} returns ({shapes}), and pipeline takes a scalar loss")
+                with_location(
+                    f"{known.name} returns ({shapes}), and pipeline takes a scalar loss{more}"
+                )
             )
         return made
 

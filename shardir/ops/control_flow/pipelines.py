@@ -6,10 +6,14 @@ Passes turn it into a `staged-pipeline`, which has one block for each pass of ea
 """
 
 from collections.abc import Sequence
+from typing import NoReturn
 
-from shardir.ir.module import Block
-from shardir.ir.operation import Result, define_op
+from shardir.errors import DifferentiateError, VectorizeError
+from shardir.ir.builder import Builder
+from shardir.ir.module import Block, Op, Value
+from shardir.ir.operation import Attr, Result, define_op
 from shardir.ir.types import INEXACT, TensorType
+from shardir.op_rules.batching import BatchedOp
 from shardir.op_rules.factors import pointwise_rule
 from shardir.op_rules.tangents import linear_tangent
 
@@ -108,7 +112,27 @@ def _text(types: Types) -> str:
     return ", ".join(map(str, types))
 
 
-pipeline = define_op("pipeline", type=_pipeline_type, blocks=1)
+def _place(op: Op) -> str:
+    return f"\n --> {op.loc}" if op.loc else ""
+
+
+def _refuse_batch(b: Builder, many: BatchedOp, *operands: Value, **attrs: Attr) -> NoReturn:
+    raise VectorizeError(
+        f"%{many.op.results[0].name} = pipeline cannot be vectorized; call vmap inside of the loss "
+        f"of sd.pipeline instead{_place(many.op)}"
+    )
+
+
+def _refuse_tangents(b: Builder, op: Op, tangents: Sequence[Value | None]) -> NoReturn:
+    raise DifferentiateError(
+        f"%{op.results[0].name} = pipeline has no forward-mode derivative; use grad or vjp, or "
+        f"differentiate the loss without sd.pipeline{_place(op)}"
+    )
+
+
+pipeline = define_op(
+    "pipeline", type=_pipeline_type, blocks=1, batch=_refuse_batch, jvp=_refuse_tangents
+)
 """The loss over all microbatches, and its gradients with respect to the operands `wrt`.
 
 The block computes the loss of one microbatch: of one part of each operand in `batched`, which are

@@ -260,6 +260,37 @@ def test_marks_have_no_effect_outside_of_a_pipeline() -> None:
     assert np.asarray(marked).tobytes() == np.asarray(mlp_loss(params, x, y)).tobytes()
 
 
+def test_auxiliary_results() -> None:
+    def loss(params: Any, x: Any, y: Any) -> Any:
+        value = mlp_loss(params, x, y)
+        return value, value
+
+    assert error_line(ArgumentError, lambda: step(loss)) == (
+        "loss returns (f32[], f32[]), and pipeline takes a scalar loss; it returns no auxiliary "
+        "results (has_aux)"
+    )
+
+
+def test_transformations_of_a_pipeline() -> None:
+    mesh = sd.make_mesh((2, 2), ("pipe", "data"))
+    params, x, y = place(mesh, *mlp_arguments(2))
+    loss = sd.pipeline(mlp_loss, microbatches=2)
+    batches = [np.stack([each, each]) for each in (x, y)]
+    expected = (
+        "%0 = pipeline cannot be vectorized; call vmap inside of the loss of sd.pipeline instead"
+    )
+    mapped, gradients = (
+        sd.jit(sd.vmap(function, in_axes=(None, 0, 0))) for function in (loss, sd.grad(loss))
+    )
+    for call in (lambda: mapped(params, *batches), lambda: gradients(params, *batches)):
+        assert error_line(sd.errors.VectorizeError, call) == expected
+    tangents = lambda: sd.jvp(lambda w: loss(w, x, y), (params,), (params,))  # noqa: E731
+    assert error_line(sd.errors.DifferentiateError, tangents) == (
+        "%0 = pipeline has no forward-mode derivative; use grad or vjp, or differentiate the loss "
+        "without sd.pipeline"
+    )
+
+
 def test_planning_is_refused() -> None:
     mesh = sd.make_mesh((2, 2), ("pipe", "data"))
     run = sd.jit(sd.value_and_grad(sd.pipeline(mlp_loss, microbatches=2)))
