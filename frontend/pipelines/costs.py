@@ -77,26 +77,38 @@ class PipelineCosts:
         axis: str = self.pipeline.staged.op.attrs["axis"]
         return axis
 
-    def _keys_of(self, rank: int) -> list[FragmentKey]:
-        ranks = self.pipeline.schedule.rank_of_stage
-        return [key for key in self.pipeline.fragments if ranks[key[0]] == rank]
+    def _runs_of(self, rank: int) -> Counter[FragmentKey]:
+        """Return how often a row runs each of its fragments.
 
-    def _summed(self, key: FragmentKey) -> list[TensorType]:
-        """Return the types of the terms of sums that a fragment gives, on each device of a row."""
+        A schedule may compute the gradients of some microbatches in one pass, of others in two.
+        """
+        return Counter(
+            (part.stage, part.kind)
+            for action in self.pipeline.schedule.actions(rank)
+            for part in action.parts
+            if part.kind in COMPUTATIONS
+        )
+
+    def _summed(self, key: FragmentKey) -> list[tuple[str, TensorType]]:
+        """Return the terms of sums that a fragment gives, with their types on each device of a
+        row."""
         fragment = self.pipeline.staged.fragments[key]
         returns = self.pipeline.fragments[key].module.main.body.returns
         pairs = zip(fragment.gives, returns, strict=True)
-        return [value.type for name, value in pairs if is_summed(name)]
+        return [(name, value.type) for name, value in pairs if is_summed(name)]
 
     def cost_of(self, rank: int) -> Cost:
         """Return the cost of one run on each device of a row."""
-        count = self.pipeline.staged.microbatches
         total = Cost(sent=sum_collectives(self.collectives_of(rank)).sent)
-        for key in self._keys_of(rank):
+        added: set[tuple[int, str]] = set()
+        for key, count in self._runs_of(rank).items():
             one = cost_of_block(self.pipeline.fragments[key].module.main.body)
             total += Cost(one.memory, one.flops) * count
-            for type in self._summed(key):
-                total += Cost(3 * type.nbytes, type.size) * (count - 1)
+            for name, type in self._summed(key):
+                # The first term of a sum is not added to anything.
+                is_first = (key[0], name) not in added
+                added.add((key[0], name))
+                total += Cost(3 * type.nbytes, type.size) * (count - is_first)
         return total
 
     @cached_property
@@ -121,8 +133,7 @@ class PipelineCosts:
         return [*self._collectives_of_row(rank), *self._shared_results()]
 
     def _collectives_of_row(self, rank: int) -> Iterator[Collective]:
-        count = self.pipeline.staged.microbatches
-        for key in self._keys_of(rank):
+        for key, count in self._runs_of(rank).items():
             stage, kind = key
             for each in list_collectives(self.pipeline.fragments[key].module):
                 times = None if each.executions is None else each.executions * count
@@ -223,9 +234,8 @@ class PipelineCosts:
             ),
         )
         busiest = max(self._ranks, key=lambda rank: simulation.busy[rank])
-        count = pipeline.staged.microbatches
         total = Breakdown()
-        for key in self._keys_of(busiest):
+        for key, count in self._runs_of(busiest).items():
             total += fragments[key].breakdown * count
         makespan = int(simulation.makespan)
         idle = makespan - total.duration
@@ -233,14 +243,19 @@ class PipelineCosts:
         for shared in self._shared_results():
             time = found.collective_seconds(shared.kind, shared.nbytes, shared.axes)
             total += _exposed(shared, round(time * PICOSECONDS))
+        runs = [run for rank in self._ranks for run in self._runs_of(rank).items()]
+        blocks = {key: each.block for key, each in pipeline.staged.fragments.items()}
         needed = add_flops(
             *(
-                _multiply(flops_of_block(fragment.block, recomputed=False), count)
-                for fragment in pipeline.staged.fragments.values()
+                _multiply(flops_of_block(blocks[key], recomputed=False), count)
+                for key, count in runs
             )
         )
         executed = add_flops(
-            *(_multiply(executed_flops(each.module), count) for each in pipeline.fragments.values())
+            *(
+                _multiply(executed_flops(pipeline.fragments[key].module), count)
+                for key, count in runs
+            )
         )
         ranks = len(self._ranks)
         rate = float(simulation.bubble_rate)

@@ -100,7 +100,12 @@ class InspectedPipeline:
 
         def of_stage(stage: int) -> PassTimes:
             if (stage, I) in durations:
-                return PassTimes(durations[stage, F], durations[stage, I], durations[stage, W])
+                return PassTimes(
+                    durations[stage, F],
+                    durations[stage, I],
+                    durations[stage, W],
+                    backward=durations.get((stage, B)),
+                )
             # The schedule computes both gradients in one.
             return PassTimes(durations[stage, F], durations.get((stage, B), 0), 0)
 

@@ -38,6 +38,8 @@ class PassTimes:
     """The time of the gradient of the weights."""
     overlapped: Number | None = None
     """The time of a forward and a backward pass that run together; `None` for the sum."""
+    backward: Number | None = None
+    """The time of both gradients in one pass; `None` for the sum."""
 
     def of(self, action: Action) -> Number:
         """Return the time of a single action; actions that do not compute take no time."""
@@ -45,7 +47,9 @@ class PassTimes:
             F: self.forward,
             I: self.input_gradient,
             W: self.weight_gradient,
-            B: self.input_gradient + self.weight_gradient,
+            B: self.input_gradient + self.weight_gradient
+            if self.backward is None
+            else self.backward,
         }
         return times.get(action.kind, 0)
 
