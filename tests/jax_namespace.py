@@ -181,7 +181,7 @@ UNFINISHED = """
     jax.debug.DebugEffect jax.debug.OrderedDebugEffect
     jax.debug.log jax.debug_infs jax.debug_key_reuse jax.default_matmul_precision
     jax.default_prng_impl jax.dtypes.TypePromotionError jax.experimental.checkify
-    jax.experimental.compilation_cache jax.experimental.custom_partitioning
+    jax.experimental.compilation_cache
     jax.experimental.jet jax.experimental.key_reuse jax.experimental.layout
     jax.experimental.mesh_utils.create_hybrid_device_mesh
     jax.experimental.multihost_utils.live_devices

@@ -61,9 +61,12 @@ REFUSED_OPERATIONS: dict[str, tuple[str, str]] = {
         "it is an operation of another language, of which only the text is known",
         "write it with shardir's operations",
     ),
-    "manual_computation": (
-        "its body is not yet the program of one device",
-        "partition the program first: the default pipeline takes it apart",
+    **dict.fromkeys(
+        ("manual_computation", "custom-partitioning"),
+        (
+            "its body is not yet the program of one device",
+            "partition the program first: the default pipeline takes it apart",
+        ),
     ),
     **dict.fromkeys(
         ("pipeline", "staged-pipeline"),

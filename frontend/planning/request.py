@@ -17,7 +17,7 @@ from shardir.passes.simulation import MachineModel
 
 
 def refuse_pipelines(module: Module, word: str) -> None:
-    """Raise `PipelineCostError` for a program with a pipeline; the search has no shardings of one."""
+    """Raise `PipelineCostError` for a program with a pipeline, whose shardings are not searched."""
     found = next((op for op in module.main.body.walk() if op.spec is pipeline), None)
     if found is not None:
         place = f"\n --> {found.loc}" if found.loc else ""

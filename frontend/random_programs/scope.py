@@ -154,6 +154,7 @@ SPECIAL_OPERATIONS = (
     "checkpoint",
     "checkpoint-name",
     "custom-jvp",
+    "custom-partitioning",
     "custom-vjp",
     "fused",
     "pipeline",

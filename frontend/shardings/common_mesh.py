@@ -18,9 +18,11 @@ from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSp
 from shardir.frontend.shardings.positional_sharding import PositionalSharding
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding, SingleDeviceSharding
 from shardir.frontend.shardings.sub_axes import SubAxes, SubAxis, row_major_sub_axes
-from shardir.ir.sharding import Axes, Axis
+from shardir.ir.sharding import OPEN_DIM, Axes, Axis, DimSharding, Sharding as ProgramSharding
 
 MeshAxes = tuple[tuple[str, int], ...]
+MESH_NAME = "mesh"
+"""The name of the mesh of a lowered program in the IR."""
 
 
 def resolve_abstract_meshes(
@@ -139,6 +141,17 @@ def express_sharding(
     )
 
 
+def express_on_axes(sharding: Sharding, rank: int, axes: MeshAxes) -> ProgramSharding:
+    """Return `sharding`, for a value of `rank`, as a sharding of the IR over `axes`."""
+    return ProgramSharding(
+        MESH_NAME,
+        tuple(
+            OPEN_DIM if cut is UNCONSTRAINED else DimSharding(cut, open=False)
+            for cut in express_sharding(sharding, rank, axes)
+        ),
+    )
+
+
 def express_unreduced(sharding: Sharding, axes: MeshAxes) -> Axes:
     """Return the unreduced axes of `sharding` as parts of `axes`."""
     if not isinstance(sharding, NamedSharding):
@@ -178,6 +191,18 @@ def to_user_sharding(
     if len(devices) == 1 and not any(isinstance(each, PositionalSharding) for each in seen):
         return SingleDeviceSharding(devices[0])
     return PositionalSharding.from_sub_axes(devices, cuts)
+
+
+def spec_on_mesh(dims: Sequence[Axes], axes: MeshAxes, mesh: Mesh) -> PartitionSpec:
+    """Return the spec on `mesh` of dimensions that are sharded along parts of `axes`.
+
+    Dimensions that need a part of an axis of `mesh` are unsharded.
+    """
+    entries = []
+    for parts in dims:
+        found = _spec_on_mesh([tuple(to_sub_axis(part, axes) for part in parts)], mesh)
+        entries.append(() if found is None else tuple(found.mentioned_axes()))
+    return _make_spec(entries)
 
 
 def _spec_on_mesh(cuts: Sequence[SubAxes], mesh: Mesh) -> PartitionSpec | None:

@@ -16,14 +16,16 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from shardir.errors import OperationTypeError, PartitionError
-from shardir.ir.builder import Builder, UniqueNames, infer_types, substitute
+from shardir.ir.builder import Builder, UniqueNames, copy_op, infer_types, substitute
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, GlobalTensor, Module, Op, SpmdInterface, Value
 from shardir.ir.operation import OPS
-from shardir.ir.sharding import count_positions
+from shardir.ir.sharding import Sharding, count_positions
 from shardir.ir.types import COMPLEX
 from shardir.op_rules.factors import FactorKind, FactorRule
 from shardir.op_rules.partitioning import LocalOp, identity_element, local_type_of
+from shardir.ops.communication.annotations import reshard
+from shardir.ops.control_flow.custom_partitioning import custom_partitioning, device_program_of
 from shardir.ops.control_flow.manual_computation import manual_computation
 from shardir.passes.partitioning.checks import PartitionChecks
 from shardir.passes.pipeline import Pass
@@ -112,6 +114,9 @@ class _Partitioner:
         if op.spec is manual_computation:
             self.manual(op, operands, b)
             return
+        if op.spec is custom_partitioning:
+            self.custom(op, b)
+            return
         if op.blocks or op.spec.edges:
             blocks = tuple(map(self.block, op.blocks))
             self.append_local(replace(op, operands=operands, blocks=blocks), op, b)
@@ -153,6 +158,36 @@ class _Partitioner:
             inner.loc, inner.why = each.loc, each.why
             self.op(each, inner)
         self.rename(op, [self.local[value] for value in body.returns], inner, b)
+
+    def custom(self, op: Op, b: Builder) -> None:
+        """Inline the program of one device of a call, between the reshards that it needs."""
+        self.checks.check(op)
+        program = device_program_of(op)
+        inner = Builder(self.names, b.loc)
+        new = {
+            param: self.reshard_value(value, program_sharding, inner)
+            for param, value, program_sharding in zip(
+                program.block.params, op.operands, program.operands, strict=True
+            )
+        }
+        for each in program.block.ops:
+            inner.append(copy_op(each, new, self.names))
+        results = []
+        for result, value, sharding in zip(
+            op.results, program.block.returns, program.results, strict=True
+        ):
+            whole = Value(result.type, result.name, sharding)
+            self.local[whole] = new.get(value, value)
+            results.append(self.reshard_value(whole, self.checks.sharding(result), inner))
+        self.rename(op, results, inner, b)
+
+    def reshard_value(self, value: Value, sharding: Sharding, b: Builder) -> Value:
+        """Append the collectives that bring a value to a sharding that no `reshard` states."""
+        if self.checks.sharding(value).axes == sharding.axes:
+            return self.local[value]
+        wanted = Value(value.type, self.names.fresh(value.name), sharding)
+        b.why = "the sharding that the partition function states"
+        return self.append_reshard(Op(reshard, (value,), (wanted,), {}, (), b.loc, b.why), b)
 
     def append_local(self, op: Op, old: Op, b: Builder) -> None:
         """Append the same operation on local types."""

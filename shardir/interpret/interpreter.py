@@ -29,6 +29,7 @@ from shardir.ir.operation import Attr
 from shardir.ir.sharding import Axes, Axis, Sharding
 from shardir.ir.types import NumpyArray, TensorType
 from shardir.op_rules.widening import computes_small
+from shardir.ops.control_flow.custom_partitioning import body_of
 from shardir.ops.opaque import check_no_opaque_operations
 from shardir.text.printer import AXIS_ATTRIBUTES
 
@@ -294,6 +295,14 @@ def _run_first_block(op: Op, env: Environment, limit: TimeLimit | None) -> OpSte
     return _unwrap_single([env[v] for v in body.returns])
 
 
+def _run_custom_partitioning(op: Op, env: Environment, limit: TimeLimit | None) -> OpSteps:
+    """Run the function itself."""
+    body = body_of(op)
+    env.update(zip(body.params, (env[v] for v in op.operands), strict=True))
+    yield from run_block(body, env, limit)
+    return _unwrap_single([env[v] for v in body.returns])
+
+
 def _run_manual(op: Op, env: Environment, limit: TimeLimit | None) -> OpSteps:
     """Run the body at every position along the manual axes in lockstep.
 
@@ -388,6 +397,7 @@ CONTROL_FLOW: dict[str, Callable[..., Any]] = {
     "case": _run_case,
     "fused": _run_first_block,
     "custom-jvp": _run_first_block,
+    "custom-partitioning": _run_custom_partitioning,
     "manual_computation": _run_manual,
 }
 

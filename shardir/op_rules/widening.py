@@ -50,7 +50,7 @@ MOVING_OPERATIONS = frozenset(
     }
 )
 """Operations that only move elements or, as `convert`, are defined for each dtype."""
-OPAQUE_OPERATIONS = frozenset({"callback", "pure-callback", "opaque"})
+OPAQUE_OPERATIONS = frozenset({"callback", "custom-partitioning", "pure-callback", "opaque"})
 """Operations that take arrays of the stated dtypes and cannot run on wider ones."""
 ASYNCHRONOUS_REDUCTIONS = frozenset({"all-reduce-start", "reduce-scatter-start"})
 """Operations that compute, but whose results another operation completes."""

@@ -27,6 +27,9 @@ from shardir.ops.communication.collectives import (
 from shardir.ops.contraction.convolution import convolution as convolution
 from shardir.ops.contraction.dot import dot as dot
 from shardir.ops.control_flow.control_flow import case as case, scan as scan, while_ as while_
+from shardir.ops.control_flow.custom_partitioning import (
+    custom_partitioning as custom_partitioning,
+)
 from shardir.ops.control_flow.derivative_regions import (
     checkpoint as checkpoint,
     custom_jvp as custom_jvp,

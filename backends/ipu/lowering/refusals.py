@@ -35,6 +35,7 @@ refuses(
     fix="write it with shardir's operations",
 )
 refuses(
+    "custom-partitioning",
     "manual_computation",
     reason="is a program of one device that has not been partitioned",
     fix="run the pass 'partition' before",

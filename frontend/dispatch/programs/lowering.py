@@ -15,9 +15,11 @@ from shardir.frontend.config import config
 from shardir.frontend.dispatch.execution_context import default_array_device
 from shardir.frontend.errors import IndivisibleError, ShardingError
 from shardir.frontend.shardings.common_mesh import (
+    MESH_NAME,
     MeshAxes,
     check_same_devices,
     common_axes,
+    express_on_axes,
     express_sharding,
     express_unreduced,
     resolve_abstract_meshes,
@@ -25,6 +27,7 @@ from shardir.frontend.shardings.common_mesh import (
 )
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED
+from shardir.frontend.shardings.program_mesh import ProgramMesh
 from shardir.frontend.shardings.sharding import (
     Sharding as UserSharding,
     SingleDeviceSharding,
@@ -32,13 +35,17 @@ from shardir.frontend.shardings.sharding import (
 )
 from shardir.frontend.shardings.sharding_tokens import replace_shardings, resolve_token
 from shardir.frontend.tracing.trace import TracedFunction
+from shardir.ir.host_function import HostFunction, host_function_of
 from shardir.ir.mesh import Mesh
-from shardir.ir.module import Function, Module, Value
-from shardir.ir.sharding import OPEN_DIM, DimSharding, Sharding
+from shardir.ir.module import Function, Module, Op, Value
+from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
+from shardir.passes.partitioning.custom_partitioning import (
+    has_custom_partitioning,
+    inline_custom_partitionings,
+    rewrite_custom_partitionings,
+)
 from shardir.passes.simplify.inline import inline_regions
-
-MESH_NAME = "mesh"
 
 
 @dataclass(frozen=True)
@@ -153,6 +160,8 @@ def lower(
     ids = tuple(device.id for device in devices)
     mesh = Mesh(MESH_NAME, axes, None if ids == tuple(range(len(ids))) else ids)
     function = _lower_on_mesh(traced, given, results, axes)
+    if has_custom_partitioning(function):
+        function = _bind_custom_partitionings(function, ProgramMesh.of(axes, devices, seen))
     odd = any(
         sharding is not None and not sharding.divides_evenly(abstract.type.shape)
         for sharding, abstract in zip(given, traced.params, strict=True)
@@ -211,12 +220,27 @@ def check_boundary_divides(
 
 
 def _lower_without_mesh(traced: TracedFunction) -> Function:
-    function = traced.function
+    function = inline_custom_partitionings(traced.function)
     if not traced.requested_shardings:
         return function
     return Function(
         function.name, replace_shardings(function.body, lambda _: None), function.result_shardings
     )
+
+
+def _bind_custom_partitionings(function: Function, mesh: ProgramMesh) -> Function:
+    """Return the function with the rules and the partition functions of its calls for a mesh."""
+
+    def bind(op: Op) -> Op:
+        name = op.attrs["partition"]
+        made = host_function_of(name)
+        if made is None:
+            return op
+        rule, partition = made(mesh)
+        bound = {"partition": HostFunction(name, partition), "factor_rule": rule}
+        return replace(op, attrs={**op.attrs, **bound})
+
+    return rewrite_custom_partitionings(function, bind)
 
 
 def _lower_on_mesh(
@@ -229,7 +253,7 @@ def _lower_on_mesh(
     given: dict[Value, Sharding] = {}
     for value, sharding in zip(function.body.params, params, strict=True):
         if sharding is not None:
-            given[value] = _express_on_axes(sharding, value.type.rank, axes)
+            given[value] = express_on_axes(sharding, value.type.rank, axes)
     requested = [
         (*express_sharding(sharding, rank, axes), express_unreduced(sharding, axes))
         for sharding, rank in traced.requested_shardings
@@ -242,17 +266,7 @@ def _lower_on_mesh(
 
     body = replace_shardings(function.body, sharding_of, requested)
     wanted = tuple(
-        None if sharding is None else _express_on_axes(sharding, len(abstract.type.shape), axes)
+        None if sharding is None else express_on_axes(sharding, len(abstract.type.shape), axes)
         for sharding, abstract in zip(results, traced.results, strict=True)
     )
     return Function(function.name, body, wanted)
-
-
-def _express_on_axes(sharding: UserSharding, rank: int, axes: MeshAxes) -> Sharding:
-    return Sharding(
-        MESH_NAME,
-        tuple(
-            OPEN_DIM if cut is UNCONSTRAINED else DimSharding(cut, open=False)
-            for cut in express_sharding(sharding, rank, axes)
-        ),
-    )

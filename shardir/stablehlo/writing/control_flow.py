@@ -4,6 +4,7 @@ from shardir import ops as ops  # declares the operations
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
+from shardir.ops.control_flow.custom_partitioning import body_of
 from shardir.stablehlo.writing.attributes import format_array, format_literal
 from shardir.stablehlo.writing.writer import WRITERS, MlirWriter, TypedName, WrittenRegion
 
@@ -32,7 +33,16 @@ def _case(w: MlirWriter, op: Op) -> None:
 @WRITERS.rule(OPS["checkpoint"], OPS["custom-jvp"], OPS["custom-vjp"], OPS["fused"])
 def _inline_first_block(w: MlirWriter, op: Op) -> None:
     """Write the first block inline; derivative rules are dropped."""
-    block = op.blocks[0]
+    _inline(w, op, op.blocks[0])
+
+
+@WRITERS.rule(OPS["custom-partitioning"])
+def _inline_body(w: MlirWriter, op: Op) -> None:
+    """Write the function itself inline, which other tools partition by their own rules."""
+    _inline(w, op, body_of(op))
+
+
+def _inline(w: MlirWriter, op: Op, block: Block) -> None:
     for param, operand in zip(block.params, op.operands, strict=True):
         w.alias(param, w.name(operand))
     for result, value in zip(op.results, w.block(block), strict=True):

@@ -25,7 +25,14 @@ each = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
 def test_every_operation_has_a_sample() -> None:
     """Exceptions are operations that cannot run alone, and operations without results."""
     apart = {"manual_computation", "opaque", "sharding_group"}
-    apart |= {"checkpoint", "checkpoint-name", "custom-jvp", "custom-vjp", "fused"}
+    apart |= {
+        "checkpoint",
+        "checkpoint-name",
+        "custom-jvp",
+        "custom-partitioning",
+        "custom-vjp",
+        "fused",
+    }
     apart |= {"callback", "inspect-sharding", "pure-callback"}
     apart |= {"pipeline", "pipeline-stage", "staged-pipeline"}
     sampled = {sample.spec.name for sample in SAMPLES} | apart
