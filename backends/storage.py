@@ -8,9 +8,9 @@ shards together.
 from typing import Any, final
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.backends.native import StorageFields, native
+from shardir.ir.dtypes import NumpyArray, NumpyDType
 
 
 @final
@@ -24,17 +24,15 @@ class Storage(StorageFields):
 
     owner: Any
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    _array: npt.NDArray[Any] | None
+    dtype: NumpyDType
+    _array: NumpyArray | None
 
-    def __init__(
-        self, address: int, owner: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
-    ) -> None:
+    def __init__(self, address: int, owner: Any, shape: tuple[int, ...], dtype: NumpyDType) -> None:
         self.address, self.owner, self.shape, self.dtype = address, owner, shape, dtype
         self._array = None
 
     @classmethod
-    def of(cls, array: npt.NDArray[Any]) -> "Storage":
+    def of(cls, array: NumpyArray) -> "Storage":
         """Return the memory of an array, of a copy if its elements are not in row-major order."""
         kept = np.ascontiguousarray(array).reshape(array.shape)
         made = cls(kept.__array_interface__["data"][0], kept, kept.shape, kept.dtype)
@@ -42,7 +40,7 @@ class Storage(StorageFields):
         return made
 
     @classmethod
-    def wrap(cls, array: npt.NDArray[Any]) -> "Storage":
+    def wrap(cls, array: NumpyArray) -> "Storage":
         """Return the memory of a contiguous array that is not referenced or written to
         elsewhere."""
         return cls(array.__array_interface__["data"][0], array, array.shape, array.dtype)
@@ -53,14 +51,14 @@ class Storage(StorageFields):
         return self._array is None
 
     @property
-    def array(self) -> npt.NDArray[Any]:
+    def array(self) -> NumpyArray:
         """A read-only NumPy array of the elements."""
         if self._array is None:
             _notify_owner(self.owner)
             self._array = self._view_as_array()
         return self._array
 
-    def _view_as_array(self) -> npt.NDArray[Any]:
+    def _view_as_array(self) -> NumpyArray:
         """Return its memory as a read-only array that cannot be made writable, unlike a view of a
         NumPy array. Types that are not NumPy's own are views of bytes."""
         return np.asarray(_ArrayBase(self)).view(self.dtype).reshape(self.shape)

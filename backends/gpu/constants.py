@@ -5,10 +5,8 @@ The program creates each array once per device, in a cached function.
 
 import io
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.backends.gpu.dtypes import SIGNED_WORD_DTYPES, TORCH_DTYPES
 from shardir.backends.gpu.torch_text import list_text, number_text, word_text
@@ -20,7 +18,7 @@ MAX_INLINE_ELEMENTS = 64
 """Arrays with more elements are written to files."""
 MAX_LINE_CHARACTERS = 96
 
-Constants = Mapping[str, tuple[npt.NDArray[Any], str]]
+Constants = Mapping[str, tuple[NumpyArray, str]]
 """Arrays and their element types, keyed by the names of their functions."""
 
 

@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.backends.cpu import is_available
 from shardir.backends.storage import Storage, is_storage
@@ -17,12 +16,11 @@ from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.dispatch.programs.compilation import prepare_backend
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.source_locations import with_location
+from shardir.ir.dtypes import NumpyArray
 from shardir.ir.types import NumpyDType
 
 MIN_POOLED_BYTES = 1 << 12
 """Minimum size of a copy in pooled memory; NumPy allocates smaller ones faster."""
-
-NumpyArray = npt.NDArray[Any]
 
 
 def import_numpy(numbers: NumpyArray) -> Storage:

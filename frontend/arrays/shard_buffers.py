@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.frontend.shardings.sharding import Index, Sharding
 from shardir.frontend.shardings.sub_axes import num_shards
+from shardir.ir.dtypes import NumpyArray
 from shardir.ir.types import TensorType
 
-Buffer = npt.NDArray[Any]
+Buffer = NumpyArray
 
 
 def key_words(keys: Buffer) -> Buffer:

@@ -7,10 +7,11 @@ the library can reduce failing programs.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from random import Random
-from typing import Any, TypeVar, final
+from typing import TypeVar, final
 
 import numpy as np
 
+from shardir.ir.dtypes import NumpyArray
 from shardir.ir.types import COMPLEX, INTEGERS, TensorType
 
 Option = TypeVar("Option")
@@ -43,7 +44,7 @@ class Choices(ABC):
         """Return a Python number for an element of this type."""
 
     @abstractmethod
-    def elements(self, type: TensorType) -> np.ndarray[Any, Any]:
+    def elements(self, type: TensorType) -> NumpyArray:
         """Return an array of this type."""
 
 
@@ -75,6 +76,6 @@ class SeededChoices(Choices):
         real = self._random.gauss(0, 1)
         return complex(real, self._random.gauss(0, 1)) if dtype in COMPLEX else real
 
-    def elements(self, type: TensorType) -> np.ndarray[Any, Any]:
+    def elements(self, type: TensorType) -> NumpyArray:
         numbers = [self.number(type.dtype) for _ in range(type.size)]
         return np.array(numbers, object).astype(type.numpy).reshape(type.shape)

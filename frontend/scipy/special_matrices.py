@@ -19,6 +19,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import emit_conj
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, promote
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import NumpyArray
 
 
 def _as_vector(name: str, x: ArrayLike) -> Tracer:
@@ -231,7 +232,7 @@ def pascal(n: int, kind: str | None = None) -> Any:
     return asarray(_pascal("pascal", n, kind), np.float32)
 
 
-def _pascal(name: str, n: int, kind: str | None) -> np.ndarray[Any, Any]:
+def _pascal(name: str, n: int, kind: str | None) -> NumpyArray:
     kinds = ("symmetric", "lower", "upper")
     if kind is not None and not (isinstance(kind, str) and kind in kinds):
         raise ArgumentError(

@@ -7,14 +7,18 @@ keeps the type of `x`. Without `enable_x64` each 64-bit type is replaced by its 
 from functools import cache
 from typing import Any, Final, final
 
-import numpy as np
-
 from shardir.errors import OperationTypeError
 from shardir.frontend.config import config
 from shardir.frontend.errors import NotAnArrayError
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.ir.dtypes import EXTENSION_DTYPES, SMALL_DTYPES, SMALL_FLOATS, SMALL_INTEGERS
+from shardir.ir.dtypes import (
+    EXTENSION_DTYPES,
+    SMALL_DTYPES,
+    SMALL_FLOATS,
+    SMALL_INTEGERS,
+    NumpyDType,
+)
 from shardir.ir.types import FLOATS, INEXACT, INTEGERS, NUMPY_DTYPES, dtype_name
 
 
@@ -39,7 +43,7 @@ class KeyType:
 
 
 KEY: Final = KeyType()
-DType = np.dtype[Any] | KeyType
+DType = NumpyDType | KeyType
 
 
 def user_dtype(name: str) -> DType:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from shardir.display.representation import Printed
 from shardir.ir.attributes import Attributes
+from shardir.ir.dtypes import NumpyArray
 from shardir.ir.location import Loc
 from shardir.ir.rules import (
     BatchRule,
@@ -68,7 +69,7 @@ class Dense:
     def __init__(self, array: npt.ArrayLike) -> None:
         frozen = np.array(array, order="C")
         frozen.setflags(write=False)
-        self.array: npt.NDArray[Any] = frozen
+        self.array: NumpyArray = frozen
         self._hash = hash((frozen.shape, frozen.dtype.str, frozen.tobytes()))
 
     def __eq__(self, other: object) -> bool:

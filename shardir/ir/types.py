@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
-
-import numpy as np
+from typing import Self
 
 from shardir.ir.dtypes import (
     COMPLEX as COMPLEX,
@@ -52,7 +50,7 @@ class TensorType:
         return 0 if self.dtype == TOKEN else self.size * NUMPY_DTYPES[self.dtype].itemsize
 
     @property
-    def numpy(self) -> np.dtype[Any]:
+    def numpy(self) -> NumpyDType:
         """The NumPy element type of the storage; raises `TypeError` for a token."""
         if self.dtype == TOKEN:
             raise TypeError("a token has no elements; it only orders side effects")

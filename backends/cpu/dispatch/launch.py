@@ -23,6 +23,7 @@ from shardir.backends.cpu.threads import memory
 from shardir.backends.cpu.threads.workers import worker_pool
 from shardir.backends.native import native
 from shardir.backends.storage import Storage
+from shardir.ir.dtypes import NumpyDType
 
 _NARROWED_KINDS = {
     ("f", 8): ("float", 1), ("c", 16): ("float", 2), ("i", 8): ("signed", 1),
@@ -57,8 +58,8 @@ class ArrayImport(NamedTuple):
     """
 
     shape: tuple[int, ...]
-    source_dtype: np.dtype[Any]
-    dtype: np.dtype[Any]
+    source_dtype: NumpyDType
+    dtype: NumpyDType
 
 
 class LaunchArgument(NamedTuple):

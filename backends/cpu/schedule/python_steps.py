@@ -13,7 +13,6 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.backends.cpu.kernel_api import BufferView
 from shardir.backends.cpu.schedule.instructions import has_only_native_items
@@ -33,7 +32,7 @@ LoadItems = Callable[[Sequence[Item]], RunStep]
 
 OutsideExecutor = Callable[[Op], "ExchangeInto | None"]
 """Returns the implementation of an operation that involves other processes, `None` for others."""
-ExchangeInto = Callable[[list[npt.NDArray[Any]], list[npt.NDArray[Any]]], None]
+ExchangeInto = Callable[[list[NumpyArray], list[NumpyArray]], None]
 """Takes operand arrays, valid until it returns, and writes into the result arrays."""
 
 
@@ -177,7 +176,7 @@ def _make_branch(item: BranchItem, load: LoadItems, outside: OutsideExecutor) ->
     return step
 
 
-ArrayView = Callable[[BaseAddresses], npt.NDArray[Any]]
+ArrayView = Callable[[BaseAddresses], NumpyArray]
 
 
 def array_view(view: BufferView) -> ArrayView:

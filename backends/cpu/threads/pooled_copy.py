@@ -1,19 +1,18 @@
 """Copies of arrays into blocks of the memory pool."""
 
 from ctypes import memmove
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.backends.cpu.codegen.memory_hints import should_stream_stores
 from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.threads.memory import allocate
 from shardir.backends.cpu.threads.memory_pool import Block
+from shardir.ir.dtypes import NumpyArray
 from shardir.ir.types import NumpyDType
 
 
-def copy_to_pool(numbers: npt.NDArray[Any], kind: NumpyDType) -> Block:
+def copy_to_pool(numbers: NumpyArray, kind: NumpyDType) -> Block:
     """Return a new block with the elements of an array, in row-major order, of type `kind`."""
     nbytes = numbers.size * kind.itemsize
     block = allocate(nbytes)

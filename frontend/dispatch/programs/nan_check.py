@@ -5,7 +5,6 @@ program on the same arguments until the first value that has one.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -14,10 +13,11 @@ from shardir.frontend.arrays.array import Array
 from shardir.frontend.errors import NanError
 from shardir.frontend.source_locations import underline, with_location
 from shardir.interpret.interpreter import Environment, run_block
+from shardir.ir.dtypes import NumpyArray
 from shardir.ir.module import Function, Op, Value
 from shardir.ir.types import INEXACT
 
-Elements = np.ndarray[Any, np.dtype[Any]]
+Elements = NumpyArray
 
 
 class _FoundNan(Exception):

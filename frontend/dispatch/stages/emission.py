@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.backends.emission import Emission, EmissionError, ProgramValue, Samples, get_target
 from shardir.errors import TimeLimitError, count_noun
@@ -19,11 +18,12 @@ from shardir.frontend.pytree_types import PyTree
 from shardir.interpret.interpreter import run
 from shardir.interpret.machine_limits import check_runnable
 from shardir.interpret.random_arguments import parameter_types, random_arguments
+from shardir.ir.dtypes import NumpyArray
 from shardir.ir.module import Module
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.verify.verifier import verify
 
-Array = npt.NDArray[Any]
+Array = NumpyArray
 
 MAX_SELFTEST_SECONDS = 60.0
 """Time limit of the reference interpreter for the results of a self-test, in seconds."""

@@ -17,6 +17,7 @@ from shardir.frontend.tracing.named_axes import NamedAxis
 from shardir.frontend.tracing.operands import as_tracer, reshape, splat
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import NumpyArray
 from shardir.ir.operation import Dense
 from shardir.ir.sharding import Axis
 from shardir.ir.types import TensorType
@@ -125,7 +126,7 @@ class IrregularGroups:
             ranks[list(group)] = np.arange(len(group))
         return self._row_for_position(ranks)
 
-    def _row_for_position(self, table: np.ndarray[Any, Any]) -> Tracer:
+    def _row_for_position(self, table: NumpyArray) -> Tracer:
         """Return the row of a table for the own position."""
         dtype = "bool" if table.dtype == bool else "i32"
         constant: Tracer = emit(

@@ -19,6 +19,7 @@ from shardir.frontend.numpy.creation.array_conversion import asarray
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
+from shardir.ir.dtypes import NumpyArray
 from shardir.ir.types import NUMPY_DTYPES, TensorType, dtype_name
 
 _DTYPE_OF_BYTES = {np.dtype("V2"): NUMPY_DTYPES["bf16"]}
@@ -127,5 +128,5 @@ def _check_target(name: str, file: object) -> None:
         )
 
 
-def _restore_dtype(x: np.ndarray[Any, Any]) -> Any:
+def _restore_dtype(x: NumpyArray) -> Any:
     return asarray(x.view(_DTYPE_OF_BYTES.get(x.dtype, x.dtype)))

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.frontend.arrays.array import fits_dtype, signature_of_numpy
 from shardir.frontend.arrays.array_types import ArrayLike
@@ -21,8 +20,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import broadcast_shapes
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
-
-NumpyArray = npt.NDArray[Any]
+from shardir.ir.dtypes import NumpyArray
 
 
 @dataclass(frozen=True, slots=True)

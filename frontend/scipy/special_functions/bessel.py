@@ -15,7 +15,6 @@ from math import comb, factorial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.arrays.array_types import ArrayLike
@@ -36,8 +35,9 @@ from shardir.frontend.scipy.special_functions.double_double import (
 )
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_jvp import custom_jvp
+from shardir.ir.dtypes import NumpyArray
 
-Array = npt.NDArray[Any]
+Array = NumpyArray
 INTERVAL_ENDS = {4: (0.5, 1.5, 3.5), 8: (0.5, 1.5, 3.5, 8.0)}
 """The ends of the intervals by element size in bytes; the last interval is unbounded."""
 POLYNOMIAL_TERMS = {4: 13, 8: 24}

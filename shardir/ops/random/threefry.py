@@ -12,12 +12,12 @@ Source: Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from shardir.ir.dtypes import NumpyArray
+
+Array = NumpyArray
 
 SCHEMES = ("partitionable", "original")
 
