@@ -16,9 +16,9 @@ from typing import Any
 import mpmath as mp
 
 from shardir.frontend.scipy.special_functions.normal_quantile import CENTRE_GRADIENT, TAIL_LINE
+from tests.decimal_digits import with_digits
 
 DIGITS = 60
-"""The precision of the fits, which other users of mpmath do not change."""
 Number = Any
 
 with mp.workdps(DIGITS):
@@ -107,7 +107,7 @@ def polynomial_value(coefficients: Sequence[Number], x: Number) -> Number:
     return sum(c * x**power for power, c in enumerate(coefficients))
 
 
-@mp.workdps(DIGITS)
+@with_digits(DIGITS)
 def fit_coefficients(target: Target) -> tuple[list[float], list[float]]:
     """Return the coefficients of both polynomials, constant terms first; the second's is 1."""
     high, low = target.degrees
@@ -145,7 +145,7 @@ def fit_coefficients(target: Target) -> tuple[list[float], list[float]]:
     return [float(c) for c in best[1]], [float(c) for c in best[2]]
 
 
-@mp.workdps(DIGITS)
+@with_digits(DIGITS)
 def error_of(target: Target, ratio: tuple[Sequence[float], Sequence[float]], count: int) -> Number:
     """Return the largest error at `count` points, relative to the result."""
     first, last = (mp.mpf(end) for end in target.interval)
