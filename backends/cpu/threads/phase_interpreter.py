@@ -25,13 +25,6 @@ SPINS_PER_CLOCK_READ = 16
 """Spins on shared memory between two reads of the clock."""
 
 
-def interpreter_text(triple: str, how: str) -> str:
-    """Return the module that defines `work`, `interpret`, `acquire` and `release`."""
-    module = LLVMModule()
-    define_interpreter(module, triple, how)
-    return module.text()
-
-
 def define_interpreter(module: LLVMModule, triple: str, how: str) -> None:
     """Define the interpreter in a module; `how` selects the way in which threads sleep."""
     define_parking(module, triple, how)

@@ -144,16 +144,6 @@ def write_array(path: Path, tensor: Any) -> None:
     np.save(path, to_numpy(tensor), allow_pickle=False)
 
 
-def take_shard(whole: Any, tensor: Tensor, mesh: Mesh, device: int) -> Any:
-    """Return a device's shard of a global array, as a tensor that shares no memory with it.
-
-    A shard shorter than the others is padded with zeros at its end. An unreduced value is stored
-    completely on the first device along the unreduced axes.
-    """
-    part = whole[tensor.window(mesh, device)].clone(memory_format=torch.contiguous_format)
-    return _pad_shard(part, tensor, mesh, device)
-
-
 def _pad_shard(part: Any, tensor: Tensor, mesh: Mesh, device: int) -> Any:
     """Return a shard padded to the common length, or the identity element if another
     device has it.

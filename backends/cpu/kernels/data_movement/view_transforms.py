@@ -9,14 +9,6 @@ from shardir.ir.types import REAL_OF
 Ints = Sequence[int]
 
 
-def transpose_view(view: BufferView, perm: Ints) -> BufferView:
-    """Return the view whose dimension i is dimension perm[i] of `view`."""
-    return view._replace(
-        shape=tuple(view.shape[d] for d in perm),
-        strides=tuple(view.strides[d] for d in perm),
-    )
-
-
 def broadcast_view(view: BufferView, dims: Ints, shape: Ints) -> BufferView:
     """Return the view whose dimension dims[i] is dimension i of `view`; the others are
     broadcast."""
