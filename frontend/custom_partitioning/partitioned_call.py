@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from shardir.errors import ShardirError
 from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.custom_partitioning.device_programs import (
@@ -130,12 +131,22 @@ def _emit(call: PartitionedCall, tracers: Sequence[Tracer]) -> tuple[Tracer, ...
             operand_shardings: Sequence[Sharding | None],
             result_shardings: Sequence[Sharding | None],
         ) -> DeviceProgram:
-            return _trace_form(
-                call,
-                _describe(operands, operand_shardings, program_mesh),
-                _describe(results, result_shardings, program_mesh),
-                program_mesh,
-            )
+            try:
+                return _trace_form(
+                    call,
+                    _describe(operands, operand_shardings, program_mesh),
+                    _describe(results, result_shardings, program_mesh),
+                    program_mesh,
+                )
+            except ShardirError:
+                raise
+            except Exception as error:
+                raise ArgumentError(
+                    with_location(
+                        f"the partition function of {call.name}, or the function that it returned, "
+                        f"raised {type(error).__name__}: {error}"
+                    )
+                ) from error
 
         return str(bound), device_program
 

@@ -308,6 +308,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "the function that the partition function of lambda returned gives results in [*], and "
         "lambda gives them in *",
     ),
+    "an error of the user's function": (
+        lambda: returning(lambda mesh, args, y: mesh.missing)(put(A, "x")),
+        "the partition function of lambda, or the function that it returned, raised "
+        "AttributeError: 'Mesh' object has no attribute 'missing'",
+    ),
     "a traced static argument": (
         lambda: sd.jit(custom_partitioning_with_static)(A),
         "argument 0 of lambda is listed in static_argnums and contains ",
