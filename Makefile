@@ -26,8 +26,10 @@ test: $(VENV)/.test ## everything that CI runs
 	SHARDIR_NATIVE_DISPATCH=0 $(BIN)/pytest -n 2 -q tests/frontend/dispatch tests/frontend/arrays
 
 .PHONY: test-long
-test-long: $(VENV)/.test ## all tests, also those that make test samples, with two thousand random programs each
+test-long: $(VENV)/.test ## all tests, also those that make test samples, with two thousand random programs each, and several launchers
 	$(BIN)/pytest -n 2 --long
+	SHARDIR_TEST_LAUNCHER=launch $(BIN)/pytest -n 2 tests/backends/distributed tests/frontend/pipelines/test_pipeline_processes.py
+	SHARDIR_TEST_LAUNCHER=torchrun $(BIN)/pytest -n 2 tests/backends/distributed/test_programs.py
 
 .PHONY: fuzz
 fuzz: $(VENV)/.jax ## compare propagation with the real Shardy until stopped

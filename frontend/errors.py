@@ -9,6 +9,7 @@ from typing import Any
 
 from shardir.errors import (
     ConcretizationTypeError,
+    DistributedError as DistributedError,
     JaxRuntimeError,
     NonConcreteBooleanIndexError,
     ShardirError as ShardirError,
@@ -33,10 +34,6 @@ class SettingError(ShardirError, ValueError):
 
 class DeviceError(ShardirError, RuntimeError):
     """This machine does not have the requested device or platform."""
-
-
-class DistributedError(ShardirError, RuntimeError):
-    """Processes cannot join, or an operation needs data or devices of other processes."""
 
 
 class MissingFileError(ShardirError, FileNotFoundError):

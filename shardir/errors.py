@@ -186,6 +186,10 @@ class PipelineError(ShardirError, ValueError):
     """A pipeline that cannot be built from its text."""
 
 
+class DistributedError(ShardirError, RuntimeError):
+    """Processes cannot join, or an operation needs data or devices of other processes."""
+
+
 class OutOfMemoryError(JaxRuntimeError, MemoryError):
     """Memory that the system, or a limit, refuses. No state was changed."""
 

@@ -2,10 +2,10 @@
 
     import shardir as sd
 
-    sd.distributed.initialize()           # mpiexec -n 2 python program.py
+    sd.distributed.initialize()           # shardir launch -n 2 program.py
     mesh = sd.make_mesh((8,), ("data",))  # four devices of each process
 
-Without mpiexec there is one process, and `initialize` does nothing.
+Without a launcher there is one process, and `initialize` does nothing.
 """
 
 import json
@@ -13,37 +13,29 @@ import os
 import sys
 from collections.abc import Mapping, Sequence, Sized
 from importlib.metadata import version
-from importlib.util import find_spec
 from inspect import signature
 
 from shardir.backends.base import ProcessLink
 from shardir.errors import count_noun, suggest_name
 from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.config import config
+from shardir.frontend.distributed.connect import connect_processes, parse_address
 from shardir.frontend.distributed.gather_api import barrier
-from shardir.frontend.distributed.join_timeout import LOCAL_RANKS_VARIABLE, limit_join_time
 from shardir.frontend.distributed.launcher_environment import (
     JOINED_VARIABLE,
     LauncherInfo,
+    Transport,
     find_launcher,
 )
-from shardir.frontend.distributed.process_limits_check import (
-    warn_of_few_open_files,
-    warn_of_missing_process_folder,
-)
 from shardir.frontend.distributed.processes import ProcessGroup, process_group, set_process_group
-from shardir.frontend.distributed.shared_memory_check import warn_of_little_shared_memory
 from shardir.frontend.errors import ArgumentError, DistributedError, SettingError
 from shardir.frontend.shardings.devices import has_devices
-from shardir.text.decimal_text import parse_natural_number
 
 NO_LAUNCHER = "no launcher"
 """The launcher name of a process that was started alone."""
 DEFAULT_TIMEOUT_SECONDS = 300.0
 """Default time that a process waits for others, in seconds."""
 TIMEOUT_VARIABLE = "SHARDIR_COMM_TIMEOUT"
-LOCAL_RANK_VARIABLE = "MPI_LOCALRANKID"
-"""Environment variable in which mpiexec gives the rank among the processes on this machine."""
 PER_PROCESS_SETTINGS = ("dump_dir",)
 """Settings that may differ between processes."""
 DEVICE_COUNT_SETTING = "num_cpu_devices"
@@ -69,7 +61,8 @@ def initialize(
     gather: bool | None = None,
     **of_coordinator: object,
 ) -> None:
-    """Connect to the processes that mpiexec, srun or a similar launcher started with this one.
+    """Connect to the processes that `shardir launch`, torchrun, mpiexec, srun or a similar launcher
+    started with this one.
 
     The devices, as many as the setting `num_cpu_devices`, are distributed over the processes in
     order; or each process has `local_device_count` devices. A process that waits for others for
@@ -77,9 +70,10 @@ def initialize(
     overrides that for this call. `gather` changes the setting of that name: reading an array that
     several processes hold gathers it.
 
-    Other arguments are accepted for programs written for JAX. `num_processes` and `process_id` are
-    checked against the launcher; `coordinator_address` is ignored, because MPI locates the
-    processes.
+    Without a launcher, the processes connect through the `coordinator_address` "host:port", at
+    which process 0 listens; `num_processes` and the `process_id` of this one, from 0, are then
+    required. With a launcher, these numbers are checked and the address is ignored. Other arguments
+    are accepted for programs written for JAX.
 
     Call it before creating any array or device; a second call does nothing. Raises
     `DistributedError` when the launcher and MPI disagree, when processes have different settings,
@@ -90,7 +84,9 @@ def initialize(
         return
     if gather is not None:
         config.update("gather", gather)
-    found = find_launcher() or LauncherInfo(NO_LAUNCHER, 1, 0)
+    found = find_launcher() or _launcher_of_arguments(
+        coordinator_address, num_processes, process_id
+    )
     _check_launcher_arguments(found, num_processes, process_id, coordinator_address)
     seconds = timeout_seconds(timeout)
     patience = timeout_seconds(
@@ -105,7 +101,7 @@ def initialize(
             "distributed.initialize() is called too late: this program has created devices by "
             "an array, a mesh or devices(); call it first"
         )
-    world = _connect(found, seconds, patience)
+    world = connect_processes(found, coordinator_address, seconds, patience)
     _check_settings(world, local_device_count is not None)
     mine = local_device_count or _local_device_share(found)
     counts = [int(row) for row in world.gather(str(mine).encode(), "distributed.initialize()")]
@@ -148,6 +144,20 @@ def _check_options(ids: object, devices: object, others: Mapping[str, object]) -
             raise ArgumentError(f"distributed.initialize() takes no {name!r}; {hint}")
 
 
+def _launcher_of_arguments(
+    address: str | None, count: int | None, index: int | None
+) -> LauncherInfo:
+    """Return the job that the arguments of `initialize` describe: all of them, or one process."""
+    is_count = isinstance(count, int) and not isinstance(count, bool) and count > 1
+    if address is None or not is_count or index is None:
+        return LauncherInfo(NO_LAUNCHER, 1, 0)
+    parse_address(address)
+    assert isinstance(count, int)
+    if not isinstance(index, int) or not 0 <= index < count:
+        raise DistributedError(f"process_id is {index!r}; it must be from 0 to {count - 1}")
+    return LauncherInfo("distributed.initialize()", count, index, Transport.SOCKETS)
+
+
 def _check_launcher_arguments(
     found: LauncherInfo, count: int | None, index: int | None, address: str | None
 ) -> None:
@@ -158,63 +168,23 @@ def _check_launcher_arguments(
         ("process_id", index, found.rank),
     ):
         if claimed is not None and claimed != said:
-            what = "nothing started this process together with others"
-            least = (
-                max(found.size, (index if isinstance(index, int) else 0) + 1)
-                if count is None
-                else count
-            )
+            if not alone:
+                raise DistributedError(
+                    f"{name} is {claimed!r}, and {found.by} says {said}; omit {name}"
+                )
+            least = max(2, (index if isinstance(index, int) else 0) + 1)
+            shown = count if isinstance(count, int) and count > 1 else least
             raise DistributedError(
-                f"{name} is {claimed!r}, and {what if alone else f'{found.by} says {said}'}; start "
-                f"the program with mpiexec -n {least} python ..., and omit {name}"
+                f"{name} is {claimed!r}, and nothing started this process together with others; "
+                f"start the program with shardir launch -n {shown} program.py, or pass "
+                "coordinator_address, num_processes and process_id together"
             )
     if address is not None and count is None and alone:
         raise DistributedError(
             f"coordinator_address is {address!r}, and nothing started this process together with "
-            "others; processes connect through MPI: start the program with "
-            "mpiexec -n 2 python ..., and omit coordinator_address"
+            "others; start the program with shardir launch -n 2 program.py, or pass num_processes "
+            "and process_id too"
         )
-
-
-def _warn_before_start(found: LauncherInfo) -> None:
-    """Warn, in one process of each machine, about a machine on which MPI may fail to start."""
-    if os.environ.get(LOCAL_RANK_VARIABLE, str(found.rank)) == "0":
-        count = parse_natural_number(os.environ.get(LOCAL_RANKS_VARIABLE, ""))
-        # Without the variable, the other processes may be on other machines.
-        warn_of_little_shared_memory(count or 1)
-        warn_of_few_open_files(count or 1)
-        warn_of_missing_process_folder()
-
-
-def _connect(found: LauncherInfo, seconds: float, patience: float) -> ProcessLink:
-    """Return the link to the other processes, which must join within `patience` seconds.
-
-    Raises `DistributedError` if MPI is not available.
-    """
-    if find_spec("mpi4py") is None:
-        raise DistributedError(
-            f"{found.by} started {found.size} processes, and mpi4py, which connects them, "
-            "is not installed; pip install 'shardir[mpi]'"
-        )
-    _warn_before_start(found)
-    with limit_join_time(found, patience):
-        try:  # mpi4py is an optional dependency.
-            from shardir.backends.mpi import connect
-        except (ImportError, RuntimeError) as error:
-            why = str(error).partition("\n")[0]
-            raise DistributedError(
-                f"{found.by} started {found.size} processes, and mpi4py cannot be loaded: {why}; "
-                "install an MPI for it, as pip install 'shardir[mpi]' does"
-            ) from error
-        world = connect(seconds)
-    if (world.size, world.index) != (found.size, found.rank):
-        own = os.path.join(os.path.dirname(sys.executable), "mpiexec")
-        raise DistributedError(
-            f"{found.by} started {found.size} processes, and the MPI that mpi4py loads sees "
-            f"{world.size}: they belong to different MPIs; start the program with the mpiexec of "
-            f"the MPI that mpi4py uses, such as {own}"
-        )
-    return world
 
 
 def timeout_seconds(given: float | None) -> float:

@@ -1,18 +1,43 @@
-"""Detection of a process launcher from environment variables, without MPI."""
+"""Detection of a process launcher from environment variables."""
 
 import os
 import warnings
 from dataclasses import dataclass
+from enum import Enum
 
 from shardir.frontend.errors import DistributedError
 from shardir.text.decimal_text import parse_natural_number
 
+COORDINATOR_VARIABLE = "SHARDIR_COORDINATOR"
+"""Environment variable in which `shardir launch` gives the address of process 0, host:port."""
+TOKEN_VARIABLE = "SHARDIR_JOB_TOKEN"
+"""Environment variable in which `shardir launch` gives a secret of the processes of a job."""
+SIZE_VARIABLE = "SHARDIR_NUM_PROCESSES"
+RANK_VARIABLE = "SHARDIR_PROCESS_ID"
+TORCHRUN_VARIABLE = "TORCHELASTIC_RUN_ID"
+"""Environment variable that only torchrun sets; others set WORLD_SIZE and RANK too."""
+
+
+class Transport(Enum):
+    """How the processes of a launcher connect."""
+
+    MPI = "MPI"
+    SOCKETS = "sockets"
+    TORCH_STORE = "sockets, whose addresses are in the key-value store of torchrun"
+
+
 LAUNCHERS = (
-    ("mpiexec", "PMI_SIZE", "PMI_RANK"),
-    ("Open MPI's mpiexec", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
-    ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
-)
-"""Launchers, and their environment variables for the number of processes and the rank."""
+    ("shardir launch", SIZE_VARIABLE, RANK_VARIABLE, COORDINATOR_VARIABLE, Transport.SOCKETS),
+    ("torchrun", "WORLD_SIZE", "RANK", TORCHRUN_VARIABLE, Transport.TORCH_STORE),
+    ("mpiexec", "PMI_SIZE", "PMI_RANK", "PMI_SIZE", Transport.MPI),
+    (
+        "Open MPI's mpiexec", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE", Transport.MPI,
+    ),
+    ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", Transport.MPI),
+)  # fmt: skip
+"""Launchers, their environment variables for the number of processes, the rank, and a variable that
+identifies the launcher, and how their processes connect."""
 JOINED_VARIABLE = "SHARDIR_JOINED"
 """Environment variable with the process id of a process that has joined others.
 
@@ -22,12 +47,13 @@ A child process finds another id there, and therefore runs alone.
 
 @dataclass(frozen=True)
 class LauncherInfo:
-    """The launcher of this process, the number of processes it started, and the rank of this
-    one."""
+    """The launcher of this process, the number of processes it started, the rank of this one, and
+    how they connect."""
 
     by: str
     size: int
     rank: int
+    transport: Transport = Transport.MPI
 
 
 def find_launcher() -> LauncherInfo | None:
@@ -35,9 +61,9 @@ def find_launcher() -> LauncherInfo | None:
     alone."""
     if os.environ.get(JOINED_VARIABLE, str(os.getpid())) != str(os.getpid()):
         return None
-    for by, size, rank in LAUNCHERS:
-        if size in os.environ and rank in os.environ:
-            return LauncherInfo(by, _read_number(size), _read_number(rank))
+    for by, size, rank, mark, transport in LAUNCHERS:
+        if {size, rank, mark} <= os.environ.keys():
+            return LauncherInfo(by, _read_number(size), _read_number(rank), transport)
     return None
 
 

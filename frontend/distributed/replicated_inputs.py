@@ -3,9 +3,9 @@
 A Python number, a NumPy array and an uncommitted array exist separately in every process. A program
 on devices of several processes assumes that they are equal. Each call therefore computes a digest
 of them, which the processes exchange with the first messages of the call (see
-`shardir.backends.mpi.input_check`). If digests differ, the processes compare the arguments one by
-one, and all of them raise an error that names the argument. The same check applies to arrays that
-are assembled from shards that several processes hold.
+`shardir.backends.distributed.input_check`). If digests differ, the processes compare the arguments
+one by one, and all of them raise an error that names the argument. The same check applies to arrays
+that are assembled from shards that several processes hold.
 
 If a process cannot convert an argument, such as a number that is too large, it takes part in the
 call with zeros and a digest that differs from all others. All processes then raise its error.

@@ -1,4 +1,4 @@
-"""Initialization of processes, as far as one process can test it; tests/backends/mpi starts
+"""Initialization of processes, as far as one process can test it; tests/backends/distributed starts
 several.
 """
 
@@ -85,23 +85,29 @@ def test_devices_are_distributed_in_order() -> None:
         (
             {"num_processes": 4},
             "num_processes is 4, and nothing started this process together with others; start the "
-            "program with mpiexec -n 4 python ..., and omit num_processes",
+            "program with shardir launch -n 4 program.py, or pass coordinator_address, "
+            "num_processes and process_id together",
         ),
         (
             {"process_id": 1},
             "process_id is 1, and nothing started this process together with others; start the "
-            "program with mpiexec -n 2 python ..., and omit process_id",
+            "program with shardir launch -n 2 program.py, or pass coordinator_address, "
+            "num_processes and process_id together",
         ),
         (
-            {"coordinator_address": "10.0.0.1:1234", "num_processes": 2, "process_id": 0},
-            "num_processes is 2, and nothing started this process together with others; start the "
-            "program with mpiexec -n 2 python ..., and omit num_processes",
+            {"coordinator_address": "10.0.0.1:1234", "num_processes": 2, "process_id": 2},
+            "process_id is 2; it must be from 0 to 1",
+        ),
+        (
+            {"coordinator_address": "10.0.0.1", "num_processes": 2, "process_id": 0},
+            "coordinator_address is '10.0.0.1'; it must be a host and a port, such as "
+            "'10.0.0.1:1234'",
         ),
         (
             {"coordinator_address": "10.0.0.1:1234"},
             "coordinator_address is '10.0.0.1:1234', and nothing started this process together "
-            "with others; processes connect through MPI: start the program with mpiexec -n 2 "
-            "python ..., and omit coordinator_address",
+            "with others; start the program with shardir launch -n 2 program.py, or pass "
+            "num_processes and process_id too",
         ),
         (
             {"local_device_ids": [0, 1]},
@@ -195,12 +201,12 @@ def test_the_error_names_the_missing_package(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PMI_SIZE", "2")
     monkeypatch.setenv("PMI_RANK", "0")
     monkeypatch.setattr("shardir.frontend.distributed.initialize.has_devices", lambda: False)
-    monkeypatch.setattr("shardir.frontend.distributed.initialize.find_spec", lambda name: None)
+    monkeypatch.setattr("shardir.frontend.distributed.connect.find_spec", lambda name: None)
     with pytest.raises(DistributedError) as caught:
         initialize()
     assert str(caught.value).startswith(
         "mpiexec started 2 processes, and mpi4py, which connects them, is not installed; pip "
-        "install 'shardir[mpi]'"
+        "install 'shardir[mpi]', or start the program with shardir launch, which needs no MPI"
     )
 
 

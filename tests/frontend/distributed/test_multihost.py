@@ -1,4 +1,4 @@
-"""Multi-host functions in a single process; tests/backends/mpi starts several."""
+"""Multi-host functions in a single process; tests/backends/distributed starts several."""
 
 import numpy as np
 import pytest

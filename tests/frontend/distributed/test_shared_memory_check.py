@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shardir.frontend.distributed import initialize as initialization
+from shardir.frontend.distributed import connect
 from shardir.frontend.distributed.launcher_environment import LauncherInfo
 from shardir.frontend.distributed.shared_memory_check import warn_of_little_shared_memory
 
@@ -82,6 +82,6 @@ def test_one_process_of_each_machine_checks_its_shared_memory(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     checked: list[int] = []
-    monkeypatch.setattr(initialization, "warn_of_little_shared_memory", checked.append)
-    initialization._warn_before_start(LauncherInfo("mpiexec", 6, rank))
+    monkeypatch.setattr(connect, "warn_of_little_shared_memory", checked.append)
+    connect._warn_before_start(LauncherInfo("mpiexec", 6, rank))
     assert checked == counts

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import shardir as sd
-from tests.backends.mpi.mpiexec_job import LIMIT_SECONDS, MPIEXEC, ROOT, mpiexec
+from tests.backends.distributed.launched_job import LIMIT_SECONDS, MPIEXEC, ROOT, launch_job
 from tests.frontend.pipelines.models import MODELS, place
 from tests.optional_dependencies import require
 
@@ -33,7 +33,7 @@ def test_processes_give_the_bits_of_one_process(
     count: int, model: str, schedule: str, tmp_path: Path
 ) -> None:
     arguments = (JOB, model, schedule, tmp_path / "made")
-    mpiexec(count, *arguments, folder=tmp_path, environment=EIGHT_DEVICES).check()
+    launch_job(count, *arguments, folder=tmp_path, environment=EIGHT_DEVICES).check()
     mesh = sd.make_mesh((4, 2), ("pipe", "data"))
     loss, make_arguments = MODELS[model]
     step = sd.value_and_grad(sd.pipeline(loss, microbatches=8, schedule="gpipe"))

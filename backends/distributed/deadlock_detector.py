@@ -1,0 +1,171 @@
+"""Deadlock detection: status notes that processes send to each other.
+
+Notes cost nothing while no process waits long. A process that has waited for some time sends a note
+to the processes that it waits for; a process that ends sends one to all. If two processes wait for
+each other in different operations, or a process waits for one that has ended, the message can never
+arrive, and the process need not wait for the timeout.
+
+A process that has ended waits until all others have ended. They send it a note at intervals, from a
+heartbeat thread, while they are still running.
+
+A note may be outdated: its sender may have continued since. A process that reads a note of a
+process that waits for it therefore requests another one. The answer arrives after all messages that
+were sent before it. It states what its sender lacks after the request has arrived, and which
+messages it is still sending: a large message of a started collective may be in flight while both
+processes wait.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from threading import RLock
+
+from shardir.backends.distributed.communicator import Communicator, Request
+from shardir.backends.distributed.program_agreement import ProgramIdentity, describe_difference
+
+NOTE_TAG = 7
+
+
+@dataclass(frozen=True)
+class ExecutionPoint:
+    """The operation that a process executes: a description, and its program if there is one."""
+
+    words: str
+    program: ProgramIdentity | None = None
+
+
+class NoteKind(Enum):
+    """The kind of a note."""
+
+    WAITS = "waits"
+    ASKS = "asks"
+    HAS_ENDED = "has ended"
+    GOES_ON = "goes on"
+
+
+@dataclass(frozen=True)
+class StatusNote:
+    """The status of a process: the processes that it waits for, the tag, the receivers and tags of
+    the messages that it is sending, and its operation."""
+
+    process: int
+    kind: NoteKind
+    lacking: tuple[int, ...] = ()
+    tag: int = 0
+    sending: tuple[tuple[int, int], ...] = ()
+    where: ExecutionPoint = ExecutionPoint("")
+
+
+class DeadlockDetector:
+    """Sends and receives the notes of this process."""
+
+    def __init__(self, comm: Communicator, who: Callable[[int], str]) -> None:
+        self.comm, self.who, self.rank = comm, who, comm.rank
+        self._lock = RLock()
+        self._ended: set[int] = set()
+        self._last_note_seconds: dict[int, float] = {}
+        self._waiting: dict[int, StatusNote] = {}
+        self._last_note: StatusNote | None = None
+        self._asked: tuple[int, frozenset[int]] = (0, frozenset())
+        self._posted: list[Request] = []
+
+    def find_deadlock(
+        self,
+        find_lacking: Callable[[], tuple[int, ...]],
+        find_sending: Callable[[], tuple[tuple[int, int], ...]],
+        tag: int,
+        where: ExecutionPoint,
+    ) -> str:
+        """Return why a message with a tag cannot arrive; empty if it can.
+
+        The functions return the processes from which this message has not arrived, and the
+        receivers and tags of the messages that are being sent.
+        """
+        with self._lock:
+            self._listen()
+            # An answer must not list a message that has arrived before the request.
+            return self._find_deadlock(find_lacking(), find_sending(), tag, where)
+
+    def ended_processes(self) -> frozenset[int]:
+        """Return the processes that have announced their end."""
+        with self._lock:
+            self._listen()
+            return frozenset(self._ended)
+
+    def _find_deadlock(
+        self,
+        lacking: tuple[int, ...],
+        sending: tuple[tuple[int, int], ...],
+        tag: int,
+        where: ExecutionPoint,
+    ) -> str:
+        asked = self._asked[1] if self._asked[0] == tag else frozenset()
+        for process in lacking:
+            if process in self._ended:
+                return f"{self.who(process)} has ended its program"
+            note = self._waiting.get(process)
+            if note is None or self.rank not in note.lacking or note.tag == tag:
+                continue
+            if (process, note.tag) in sending or (self.rank, tag) in note.sending:
+                continue
+            if process in asked:
+                reason = self._deadlock_reason(where, note)
+                return f"{self.who(process)} is at {note.where.words}; {reason}"
+            asked |= {process}
+            del self._waiting[process]
+            self._write([process], StatusNote(self.rank, NoteKind.ASKS))
+        self._asked = tag, asked
+        mine = StatusNote(self.rank, NoteKind.WAITS, lacking, tag, sending, where)
+        if mine != self._last_note:
+            self._last_note = mine
+            self._write(lacking, mine)
+        return ""
+
+    def _deadlock_reason(self, where: ExecutionPoint, note: StatusNote) -> str:
+        """Return the error if two processes wait for each other."""
+        reason, other = "", note.where.program
+        if where.program is not None and other is not None:
+            who = self.who(self.rank), self.who(note.process)
+            reason = describe_difference(where.program, other, who)
+        return reason or "all processes must run the same programs in the same order"
+
+    def send_heartbeat(self) -> None:
+        """Send a note that this process is running to the processes that have ended."""
+        with self._lock:
+            self._listen()
+            self._write(sorted(self._ended), StatusNote(self.rank, NoteKind.GOES_ON))
+
+    def announce_end(self) -> None:
+        """Send a note that this process has ended to all others."""
+        others = [process for process in range(self.comm.size) if process != self.rank]
+        self._last_note_seconds = dict.fromkeys(others, time.monotonic())
+        self._write(others, StatusNote(self.rank, NoteKind.HAS_ENDED))
+
+    def silent_processes(self, seconds: float) -> list[int]:
+        """Return the processes that have not ended and from which no note arrived for `seconds`."""
+        since = time.monotonic() - seconds
+        return [
+            p for p, at in self._last_note_seconds.items() if p not in self._ended and at < since
+        ]
+
+    def has_all_ended(self) -> bool:
+        """Return whether all others have ended, and this process's notes have been sent."""
+        self._listen()
+        self._posted = [each for each in self._posted if not self.comm.have_completed([each])]
+        return len(self._ended) == self.comm.size - 1 and not self._posted
+
+    def _write(self, targets: Sequence[int], note: StatusNote) -> None:
+        self._posted = [each for each in self._posted if not self.comm.have_completed([each])]
+        self._posted += [self.comm.send_object(note, target, NOTE_TAG) for target in targets]
+
+    def _listen(self) -> None:
+        while (note := self.comm.receive_object(NOTE_TAG)) is not None:
+            assert isinstance(note, StatusNote)
+            self._last_note_seconds[note.process] = time.monotonic()
+            if note.kind is NoteKind.HAS_ENDED:
+                self._ended.add(note.process)
+            elif note.kind is NoteKind.WAITS:
+                self._waiting[note.process] = note
+            elif note.kind is NoteKind.ASKS:
+                self._last_note = None  # The next read sends the note again.

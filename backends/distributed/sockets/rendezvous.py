@@ -1,0 +1,328 @@
+"""Rendezvous: the processes of a job find each other and connect.
+
+Process 0 listens at the address of the coordinator, which all processes know. Every process opens a
+listener of its own, reports it to process 0, and receives the listeners of all. Then each process
+connects to those of lower rank. A token, which the launcher gives to every process, keeps other
+programs out.
+"""
+
+import contextlib
+import hmac
+import json
+import os
+import select
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from shardir.backends.distributed.sockets.connection import Connection
+from shardir.backends.distributed.sockets.socket_communicator import Network, SocketCommunicator
+from shardir.errors import DistributedError
+
+RETRY_SECONDS = 0.05
+"""Interval between attempts to connect to process 0, which may start later."""
+HELLO_SECONDS = 5.0
+"""Time in which a new connection must send its token."""
+MAX_LINE_BYTES = 1 << 20
+"""Limit of a line of JSON, against programs that are no part of the job."""
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True)
+class JobAddress:
+    """How the processes of a job find each other: the coordinator, which is process 0, the secret
+    that they share, their number, and the rank of this process."""
+
+    host: str
+    port: int
+    token: str
+    size: int
+    rank: int
+
+
+@dataclass(frozen=True)
+class ListenerAddress:
+    """Where a process accepts connections: the path of a Unix socket, which other hosts do not see,
+    and a TCP port."""
+
+    rank: int
+    host: str
+    port: int
+    path: str
+    host_id: str
+
+
+def join(
+    address: JobAddress, seconds: float, publish: Callable[[int], None] | None = None
+) -> SocketCommunicator:
+    """Connect this process to all others of a job; return when all have joined.
+
+    Process 0 calls `publish` with its port once it listens there; a port of 0 is any free port.
+    Raises `DistributedError` after `seconds`, or if a rank is used twice.
+    """
+    end = time.monotonic() + seconds
+    with _Listener(address.host) as listener:
+        own = listener.address(address.rank)
+        if address.rank == 0:
+            addresses = _collect_addresses(address, own, end, publish)
+        else:
+            addresses = _report_address(address, own, end)
+        streams = dict(_connect_to_lower_ranks(address, addresses, end))
+        streams |= listener.accept(address, end)
+    network = Network({rank: Connection(streams[rank]) for rank in sorted(streams)})
+    return SocketCommunicator(network, address.rank)
+
+
+class _Listener:
+    """The sockets at which this process accepts connections of others."""
+
+    def __init__(self, coordinator: str) -> None:
+        bound = coordinator if coordinator in LOOPBACK else ""
+        self._tcp = _listen(bound, 0)
+        self._stack = contextlib.ExitStack()
+        self._stack.enter_context(self._tcp)
+        self._sockets = [self._tcp]
+        self._path = ""
+        if hasattr(socket, "AF_UNIX"):
+            with suppress(OSError):  # The folder may not admit sockets; TCP serves too.
+                self._listen_on_host()
+
+    def _listen_on_host(self) -> None:
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="shardir-"))
+        path = str(Path(folder) / "socket")
+        unix = self._stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        unix.bind(path)
+        unix.listen(socket.SOMAXCONN)
+        self._sockets.append(unix)
+        self._path = path
+
+    def __enter__(self) -> "_Listener":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def address(self, rank: int) -> ListenerAddress:
+        return ListenerAddress(rank, "", self._tcp.getsockname()[1], self._path, _host_id())
+
+    def accept(self, address: JobAddress, end: float) -> dict[int, socket.socket]:
+        """Accept the connections of all higher ranks."""
+        expected = set(range(address.rank + 1, address.size))
+        streams: dict[int, socket.socket] = {}
+        while expected - streams.keys():
+            for stream in _accept_ready(self._sockets, end, expected - streams.keys()):
+                hello = _read_hello(stream, address.token)
+                rank = hello.get("rank") if hello else None
+                if isinstance(rank, int) and rank in expected and rank not in streams:
+                    streams[rank] = stream
+                else:
+                    stream.close()
+        return streams
+
+
+def _collect_addresses(
+    address: JobAddress,
+    own: ListenerAddress,
+    end: float,
+    publish: Callable[[int], None] | None,
+) -> dict[int, ListenerAddress]:
+    """Return the listeners of all processes, after sending them to all; for process 0."""
+    addresses = {0: own}
+    with contextlib.ExitStack() as stack:
+        try:
+            server = stack.enter_context(_listen(address.host, address.port))
+        except OSError as error:
+            raise DistributedError(
+                f"process 0 cannot listen at {address.host}:{address.port}: {error.strerror}; "
+                "choose another port of this host as the coordinator address"
+            ) from error
+        if publish is not None:
+            publish(server.getsockname()[1])
+        streams: list[socket.socket] = []
+        while len(addresses) < address.size:
+            missing = set(range(address.size)) - addresses.keys()
+            for stream in _accept_ready([server], end, missing):
+                stack.enter_context(stream)
+                hello = _read_hello(stream, address.token)
+                if hello is None:
+                    continue
+                if error_text := _rank_error(hello, address, addresses):
+                    _send_line(stream, {"error": error_text})
+                    for each in streams:
+                        _send_line(each, {"error": error_text})
+                    raise DistributedError(error_text)
+                rank = hello["rank"]
+                assert isinstance(rank, int)
+                addresses[rank] = ListenerAddress(
+                    rank, str(stream.getpeername()[0]), int(str(hello["port"])),
+                    str(hello["path"]), str(hello["host_id"]),
+                )  # fmt: skip
+                streams.append(stream)
+        table = {"listeners": [asdict(each) for each in addresses.values()]}
+        for stream in streams:
+            _send_line(stream, table)
+    return addresses
+
+
+def _rank_error(
+    hello: Mapping[str, object], address: JobAddress, known: Mapping[int, object]
+) -> str:
+    """Return why a process cannot join; empty if it can."""
+    rank, size = hello.get("rank"), hello.get("size")
+    if size != address.size:
+        return (
+            f"process 0 has num_processes={address.size}, and process {rank} has "
+            f"num_processes={size}; all processes must have the same number"
+        )
+    if not isinstance(rank, int) or not 0 <= rank < address.size:
+        return f"process_id is {rank!r}; it must be from 0 to {address.size - 1}"
+    if rank in known:
+        return f"two processes have process_id={rank}; each process must have its own"
+    return ""
+
+
+def _report_address(
+    address: JobAddress, own: ListenerAddress, end: float
+) -> dict[int, ListenerAddress]:
+    """Send the listener of this process to process 0, and return those of all processes."""
+    with _connect_with_retry(address, end) as stream:
+        _send_line(stream, {"token": address.token, "size": address.size, **asdict(own)})
+        table = _read_line(stream, max(0.001, end - time.monotonic()))
+    if table is None:
+        raise DistributedError(
+            f"process {address.rank} waits for process 0 at {address.host}:{address.port}, which "
+            "ended or did not answer before all processes had joined; "
+            "every process must call distributed.initialize()"
+        )
+    if "error" in table:
+        raise DistributedError(str(table["error"]))
+    listeners = table["listeners"]
+    assert isinstance(listeners, list)
+    addresses = {each["rank"]: ListenerAddress(**each) for each in listeners}
+    # Process 0 does not know the name under which it is reached.
+    return addresses | {0: ListenerAddress(**(asdict(addresses[0]) | {"host": address.host}))}
+
+
+def _connect_with_retry(address: JobAddress, end: float) -> socket.socket:
+    while True:
+        try:
+            return socket.create_connection(
+                (address.host, address.port), max(0.001, end - time.monotonic())
+            )
+        except OSError as error:
+            if time.monotonic() >= end:
+                raise DistributedError(
+                    f"process {address.rank} cannot reach process 0 at "
+                    f"{address.host}:{address.port}: {error.strerror or error}; "
+                    "check the coordinator address, and that process 0 has started"
+                ) from error
+            time.sleep(RETRY_SECONDS)
+
+
+def _connect_to_lower_ranks(
+    address: JobAddress, addresses: Mapping[int, ListenerAddress], end: float
+) -> Iterator[tuple[int, socket.socket]]:
+    mine = addresses[address.rank].host_id
+    for rank in range(address.rank):
+        stream = _connect(addresses[rank], addresses[rank].host_id == mine, end)
+        _send_line(stream, {"token": address.token, "rank": address.rank})
+        yield rank, stream
+
+
+def _connect(listener: ListenerAddress, is_same_host: bool, end: float) -> socket.socket:
+    """Connect to a process: by a Unix socket on the same host, otherwise by TCP."""
+    if is_same_host and listener.path:
+        unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            unix.connect(listener.path)
+        except OSError:
+            unix.close()  # Containers of one host may not share folders.
+        else:
+            return unix
+    try:
+        return socket.create_connection(
+            (listener.host, listener.port), max(0.001, end - time.monotonic())
+        )
+    except OSError as error:
+        raise DistributedError(
+            f"process {listener.rank} cannot be reached at {listener.host}:{listener.port}: "
+            f"{error.strerror or error}; the hosts must accept connections at any port"
+        ) from error
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on a host address; on all addresses of this host if empty."""
+    if not host:
+        is_dual = socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if is_dual else socket.AF_INET
+        return socket.create_server(("", port), family=family, dualstack_ipv6=is_dual)
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    return socket.create_server(found[4][:2], family=found[0])
+
+
+@contextmanager
+def _blocking(stream: socket.socket, seconds: float) -> Iterator[None]:
+    stream.settimeout(seconds)
+    yield
+    stream.settimeout(None)
+
+
+def _accept_ready(
+    servers: list[socket.socket], end: float, missing: set[int]
+) -> Iterator[socket.socket]:
+    """Yield the connections that arrive next; raise `DistributedError` after the time limit."""
+    left = end - time.monotonic()
+    ready, _, _ = select.select(servers, [], [], max(0, left))
+    if not ready:
+        names = ", ".join(map(str, sorted(missing)[:8])) + (", ..." if len(missing) > 8 else "")
+        word = "process" if len(missing) == 1 else "processes"
+        raise DistributedError(
+            f"distributed.initialize() timed out, waiting for {word} {names}; every process of "
+            "the job must call it; if they need longer until then, set SHARDIR_COMM_TIMEOUT to "
+            "more seconds"
+        )
+    for server in ready:
+        yield server.accept()[0]
+
+
+def _read_hello(stream: socket.socket, token: str) -> dict[str, object] | None:
+    """Return the first line of a new connection; None if it is not of this job."""
+    hello = _read_line(stream, HELLO_SECONDS)
+    if hello is None or not hmac.compare_digest(str(hello.get("token")).encode(), token.encode()):
+        return None
+    return hello
+
+
+def _send_line(stream: socket.socket, value: Mapping[str, object]) -> None:
+    with suppress(OSError), _blocking(stream, HELLO_SECONDS):
+        stream.sendall(json.dumps(value).encode() + b"\n")
+
+
+def _read_line(stream: socket.socket, seconds: float) -> dict[str, object] | None:
+    """Return a line of JSON; None if the connection ends, the time is over, or it is no JSON.
+
+    Reads byte by byte, because messages follow the line.
+    """
+    line = bytearray()
+    try:
+        with _blocking(stream, seconds):
+            while len(line) < MAX_LINE_BYTES and not line.endswith(b"\n"):
+                if not (part := stream.recv(1)):
+                    return None
+                line += part
+        value = json.loads(line)
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _host_id() -> str:
+    """Return an identifier of this host and of the user, who alone opens the Unix socket."""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
+        return f"{boot} {os.getuid()}"
+    return f"{socket.gethostname()} {os.getuid() if hasattr(os, 'getuid') else 0}"

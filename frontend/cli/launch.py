@@ -1,0 +1,117 @@
+"""`shardir launch`: start a program in several processes on this host, without MPI."""
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from shardir.frontend.distributed.launcher_environment import (
+    COORDINATOR_VARIABLE,
+    RANK_VARIABLE,
+    SIZE_VARIABLE,
+    TOKEN_VARIABLE,
+)
+
+POLL_SECONDS = 0.05
+REPORT_SECONDS = 1.5
+"""Time in which processes may report that they have lost another one, before they are ended."""
+TERMINATION_SECONDS = 1.0
+"""Time between SIGTERM and SIGKILL."""
+TOKEN_BYTES = 16
+SIGNAL_EXIT_CODE = 128
+"""A process that a signal has ended has this exit code plus the number of the signal, as in a
+shell."""
+
+
+def launch(
+    command: Sequence[str],
+    count: int,
+    coordinator: str = "",
+    first_rank: int = 0,
+    size: int = 0,
+    environment: Mapping[str, str] | None = None,
+) -> int:
+    """Run a command in `count` processes, and return the exit code of the first that failed.
+
+    `coordinator` is the address of process 0, host:port, by default a free port of this host. Where
+    several hosts run parts of one job, `size` is the number of all processes, and `first_rank` the
+    lowest one here. The others are ended when a process fails.
+    """
+    address = coordinator or f"127.0.0.1:{_free_port()}"
+    common = {
+        **(os.environ if environment is None else environment),
+        COORDINATOR_VARIABLE: address,
+        SIZE_VARIABLE: str(size or count),
+    }
+    # Hosts of one job share no secret unless the user sets one.
+    if not coordinator:
+        common[TOKEN_VARIABLE] = secrets.token_hex(TOKEN_BYTES)
+    processes = {
+        rank: subprocess.Popen(command, env={**common, RANK_VARIABLE: str(rank)})
+        for rank in range(first_rank, first_rank + count)
+    }
+    try:
+        failed = _wait_for_failure(processes)
+        if failed is None:
+            return 0
+        return _report(failed, processes[failed].returncode)
+    except KeyboardInterrupt:
+        # The terminal has sent SIGINT to the processes too.
+        return SIGNAL_EXIT_CODE + signal.SIGINT
+    finally:
+        _end(processes)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def _wait_for_failure(processes: Mapping[int, "subprocess.Popen[bytes]"]) -> int | None:
+    """Return the first process that fails; None when all have succeeded."""
+    while True:
+        codes = {rank: each.poll() for rank, each in processes.items()}
+        failed = [rank for rank, code in codes.items() if code]
+        if failed:
+            # A killed process is the cause of the errors of others.
+            return min(failed, key=lambda rank: (processes[rank].returncode >= 0, rank))
+        if all(code == 0 for code in codes.values()):
+            return None
+        time.sleep(POLL_SECONDS)
+
+
+def _report(rank: int, code: int) -> int:
+    """Print which process failed, and return its exit code as a shell does."""
+    if code >= 0:
+        how, code = f"ended with exit code {code}", code
+    else:
+        number = -code
+        names = {each.value: each.name for each in signal.Signals}
+        how = f"was ended by {names.get(number, f'signal {number}')}"
+        code = SIGNAL_EXIT_CODE + number
+    print(f"shardir launch: process {rank} {how}", file=sys.stderr, flush=True)
+    return code
+
+
+def _end(processes: Mapping[int, "subprocess.Popen[bytes]"]) -> None:
+    """End the processes that still run: after a time for their reports, by SIGTERM, by SIGKILL."""
+    for seconds, end in (
+        (0.0, None),
+        (REPORT_SECONDS, subprocess.Popen.terminate),
+        (TERMINATION_SECONDS, subprocess.Popen.kill),
+    ):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and any(p.poll() is None for p in processes.values()):
+            with suppress(KeyboardInterrupt):
+                time.sleep(POLL_SECONDS)
+        for each in processes.values():
+            if end is not None and each.poll() is None:
+                end(each)
+    for each in processes.values():
+        each.wait()

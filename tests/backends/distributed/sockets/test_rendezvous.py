@@ -1,0 +1,116 @@
+"""Processes find each other: here threads of one process that join through the loopback address."""
+
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from shardir.backends.distributed.sockets.rendezvous import JobAddress, join
+from shardir.backends.distributed.sockets.socket_communicator import SocketCommunicator
+from shardir.errors import DistributedError
+
+HOST = "127.0.0.1"
+PATIENCE_SECONDS = 60
+IMPATIENCE_SECONDS = 0.2
+
+
+def free_port() -> int:
+    with socket.create_server((HOST, 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def join_all(addresses: list[JobAddress], seconds: float) -> list[SocketCommunicator | str]:
+    """Join in one thread for each address; return the communicators or the texts of errors."""
+
+    def attempt(address: JobAddress) -> SocketCommunicator | str:
+        try:
+            return join(address, seconds)
+        except DistributedError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(len(addresses)) as threads:
+        return list(threads.map(attempt, addresses))
+
+
+def run_all(joined: list[SocketCommunicator | str], call: Callable[..., object]) -> list[object]:
+    with ThreadPoolExecutor(len(joined)) as threads:
+        return list(threads.map(call, joined))
+
+
+def test_processes_join_and_gather() -> None:
+    port = free_port()
+    joined = join_all([JobAddress(HOST, port, "t", 3, rank) for rank in range(3)], PATIENCE_SECONDS)
+    values = run_all(joined, lambda comm: comm.allgather({"rank": comm.rank}))
+    assert values == [[{"rank": rank} for rank in range(3)]] * 3
+
+
+def test_a_lost_process_is_reported() -> None:
+    port = free_port()
+    joined = join_all([JobAddress(HOST, port, "t", 2, rank) for rank in range(2)], PATIENCE_SECONDS)
+    first, second = joined
+    assert isinstance(first, SocketCommunicator)
+    assert isinstance(second, SocketCommunicator)
+    assert first.lost_processes() == frozenset()
+    second._network._close()
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not first.lost_processes() and time.monotonic() < end:
+        first.receive_object(1)
+    assert first.lost_processes() == {1}
+    with pytest.raises(DistributedError) as caught:
+        first.allgather(0)
+    assert str(caught.value) == "process 1 ended before all processes had joined"
+
+
+def test_a_process_with_another_token_does_not_join() -> None:
+    port = free_port()
+    addresses = [JobAddress(HOST, port, "t", 2, 0), JobAddress(HOST, port, "other", 2, 1)]
+    first, second = join_all(addresses, IMPATIENCE_SECONDS)
+    assert first == (
+        "distributed.initialize() timed out, waiting for process 1; every process of the job must "
+        "call it; if they need longer until then, set SHARDIR_COMM_TIMEOUT to more seconds"
+    )
+    assert second == (
+        f"process 1 waits for process 0 at {HOST}:{port}, which ended or did not answer before all "
+        "processes had joined; every process must call distributed.initialize()"
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "rank", "message"),
+    [
+        (3, 1, "two processes have process_id=1; each process must have its own"),
+        (
+            2, 2,
+            "process 0 has num_processes=3, and process 2 has num_processes=2; all processes must "
+            "have the same number",
+        ),
+        (3, 7, "process_id is 7; it must be from 0 to 2"),
+    ],
+)  # fmt: skip
+def test_processes_that_contradict_each_other_do_not_join(
+    size: int, rank: int, message: str
+) -> None:
+    port = free_port()
+    addresses = [JobAddress(HOST, port, "t", 3, each) for each in range(2)]
+    first, _, _ = join_all([*addresses, JobAddress(HOST, port, "t", size, rank)], PATIENCE_SECONDS)
+    assert first == message
+
+
+def test_a_port_in_use_is_an_error() -> None:
+    with socket.create_server((HOST, 0)) as server:
+        port = server.getsockname()[1]
+        (text,) = join_all([JobAddress(HOST, port, "t", 2, 0)], IMPATIENCE_SECONDS)
+    assert isinstance(text, str)
+    assert text.startswith(f"process 0 cannot listen at {HOST}:{port}: ")
+    assert text.endswith("; choose another port of this host as the coordinator address")
+
+
+def test_an_unreachable_coordinator_is_an_error() -> None:
+    port = free_port()
+    (text,) = join_all([JobAddress(HOST, port, "t", 2, 1)], IMPATIENCE_SECONDS)
+    assert isinstance(text, str)
+    assert text.startswith(f"process 1 cannot reach process 0 at {HOST}:{port}: ")
+    assert text.endswith("; check the coordinator address, and that process 0 has started")

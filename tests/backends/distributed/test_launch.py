@@ -1,0 +1,112 @@
+"""`shardir launch`, torchrun, and coordinator addresses: processes that start without MPI."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.backends.distributed.launched_job import LIMIT_SECONDS, ROOT, launch_job
+
+PROGRAM = """
+import sys
+import numpy as np
+import shardir as sd
+from shardir.sharding import NamedSharding, PartitionSpec as P
+
+sd.distributed.initialize({arguments})
+x = sd.device_put(np.arange(8.0), NamedSharding(sd.make_mesh((8,), ("data",)), P("data")))
+print(sd.process_index(), sd.process_count(), len(sd.local_devices()), float(x.sum()), sys.argv[1:])
+"""
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def run(*command: str | Path, **environment: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, *map(str, command)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_launched_processes_share_the_devices(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(arguments=""), "utf-8")
+    job = run("-m", "shardir", "launch", "-n", "2", program, "--steps", "3")
+    out, err = job.communicate(timeout=LIMIT_SECONDS)
+    assert job.returncode == 0, err
+    assert sorted(out.splitlines()) == [f"{rank} 2 4 28.0 ['--steps', '3']" for rank in range(2)]
+
+
+def test_processes_connect_through_a_coordinator_address(tmp_path: Path) -> None:
+    port, jobs = free_port(), []
+    for rank in range(2):
+        program = tmp_path / f"program{rank}.py"
+        arguments = f'"127.0.0.1:{port}", 2, {rank}'
+        program.write_text(PROGRAM.format(arguments=arguments), "utf-8")
+        jobs.append(run(program))
+    for rank, job in enumerate(jobs):
+        assert job.communicate(timeout=LIMIT_SECONDS) == (f"{rank} 2 4 28.0 []\n", "")
+
+
+@pytest.mark.long
+def test_torchrun_starts_processes(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(arguments=""), "utf-8")
+    done = launch_job(2, program, folder=tmp_path, launcher="torchrun").check()
+    assert done.out == [f"{rank} 2 4 28.0 []\n" for rank in range(2)]
+
+
+def test_a_killed_process_is_named_with_the_collective(tmp_path: Path) -> None:
+    scenarios = Path(__file__).parent / "failure_scenarios.py"
+    done = launch_job(2, scenarios, "is_killed", folder=tmp_path, launcher="launch")
+    host = socket.gethostname()
+    assert done.code == 137
+    assert done.err[0].startswith(
+        f"shardir: process 0 ({host}): all-gather %y.between_processes of total over data "
+        f"(collective 1 of run 1) cannot finish: process 1 ({host}) was killed, or the connection "
+        "was lost\n"
+    )
+    assert done.err[-1] == "shardir launch: process 1 was ended by SIGKILL\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-n", "2", "missing.py"], "there is no file missing.py"),
+        (
+            ["-n", "2", "no-such-command"],
+            "there is no command no-such-command; name a file that ends in .py, or a module with "
+            "-m",
+        ),
+        (
+            ["-n", "2", "--hosts", "2", "a.py"],
+            "several hosts need --coordinator, the host and a port of host 0",
+        ),
+        (
+            ["-n", "2", "--host-index", "1", "a.py"],
+            "--host-index is 1; it must be from 0 to 0",
+        ),
+    ],
+)
+def test_invalid_commands_are_errors(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    from shardir.cli import main
+
+    monkeypatch.setattr(sys, "argv", ["shardir", "launch", *words])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 1
+    assert capsys.readouterr().err == f"error: {message}\n"
