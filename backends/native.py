@@ -10,7 +10,7 @@ compiler, on free-threaded builds of Python, and with the environment variable
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 FALSE_WORDS = frozenset({"0", "false", "off", "no"})
 """The words for `False` in environment variables, in lower case."""
@@ -93,6 +93,6 @@ def vectorcall_class(kind: Class) -> Class:
     return made
 
 
-def has_call_cache(value: Any) -> bool:
+def has_call_cache(value: object) -> bool:
     """Return whether an object is of a `vectorcall_class` with the native tier."""
     return native is not None and hasattr(type(value), "_call_slow")

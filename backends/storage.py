@@ -27,7 +27,9 @@ class Storage(StorageFields):
     dtype: NumpyDType
     _array: NumpyArray | None
 
-    def __init__(self, address: int, owner: Any, shape: tuple[int, ...], dtype: NumpyDType) -> None:
+    def __init__(
+        self, address: int, owner: object, shape: tuple[int, ...], dtype: NumpyDType
+    ) -> None:
         self.address, self.owner, self.shape, self.dtype = address, owner, shape, dtype
         self._array = None
 

@@ -121,7 +121,7 @@ def check_flag(what: str, given: object) -> bool:
     raise ArgumentError(with_location(f"{what} is True or False, got {brief(given)}"))
 
 
-def is_one_of(value: Any, names: Collection[str]) -> bool:
+def is_one_of(value: object, names: Collection[str]) -> bool:
     """Return whether a value is a string and one of the names."""
     return isinstance(value, str) and value in names
 

@@ -136,7 +136,7 @@ def _name_argument(
             return
 
 
-def _find_path(x: Any, culprit: object) -> str | None:
+def _find_path(x: object, culprit: object) -> str | None:
     """Return the path of `culprit` in `x` in the notation of argument labels, or `None`."""
     if x is culprit:
         return ""

@@ -1,7 +1,5 @@
 """Element types under the names of `jax.dtypes`: limits, classes, and canonical types."""
 
-from typing import Any
-
 from shardir.frontend.errors import NotAnArrayError
 from shardir.frontend.numpy.dtypes import (
     bfloat16 as bfloat16,
@@ -32,18 +30,18 @@ __all__ = [
 ]
 
 
-def canonicalize_dtype(dtype: Any) -> DType:
+def canonicalize_dtype(dtype: object) -> DType:
     """Return the canonical element type of `dtype`: 32 bits instead of 64, unless `enable_x64` is
     set."""
     return user_dtype(dtype_of(dtype))
 
 
-def itemsize_bits(dtype: Any) -> int:
+def itemsize_bits(dtype: object) -> int:
     """Return the number of bits of one element."""
     return 8 * canonicalize_dtype(dtype).itemsize
 
 
-def scalar_type_of(x: Any) -> type[bool | int | float | complex]:
+def scalar_type_of(x: object) -> type[bool | int | float | complex]:
     """Return the Python scalar type that corresponds to an array or a number."""
     dtype = result_type(x)
     kinds: dict[str, type[bool | int | float | complex]] = {"b": bool, "c": complex}

@@ -16,7 +16,7 @@ MAX_CONTAINER_DEPTH = 4
 """Number of levels of lists, tuples and dicts in which arrays are quoted by their types."""
 
 
-def brief(x: Any) -> str:
+def brief(x: object) -> str:
     """Return the element type and shape of an array, or the shortened `repr` of any other
     object.
 
@@ -29,7 +29,7 @@ def brief(x: Any) -> str:
     return text if len(text) <= MAX_OBJECT_CHARACTERS else text[: MAX_OBJECT_CHARACTERS - 3] + "..."
 
 
-def brief_with_type(x: Any) -> str:
+def brief_with_type(x: object) -> str:
     """Return `brief(x)` followed by the name of the class of `x`."""
     return f"{brief(x)} of type {type(x).__name__}"
 

@@ -351,7 +351,7 @@ def _wrap_donation(
     return run
 
 
-def _exclusive_block(leaf: Any, kind: type) -> MemoryBlock | None:
+def _exclusive_block(leaf: object, kind: type) -> MemoryBlock | None:
     """Return the memory of an array if it has no other owner and the array begins at its start."""
     storage: Any = getattr(leaf, "held", None) if type(leaf) is kind else None
     if type(storage) is not Storage:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -131,7 +130,7 @@ def _tensors(boundaries: Sequence[ProgramValue], mesh: Mesh) -> Iterator[str]:
         yield f"        Tensor({', '.join([*map(_literal, said), *stated])}),"
 
 
-def _literal(value: Any) -> str:
+def _literal(value: object) -> str:
     """Return a string, number or container as the text that a formatter would produce."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
@@ -142,7 +141,7 @@ def _literal(value: Any) -> str:
     return repr(value)
 
 
-def _npy_bytes(array: Any) -> bytes:
+def _npy_bytes(array: object) -> bytes:
     """Return an array as the bytes of a `.npy` file; bf16 has the dtype NumPy gives
     unknown types.
     """

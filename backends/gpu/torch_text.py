@@ -88,7 +88,7 @@ def limit_text(dtype: str, highest: bool) -> str:
     return "math.inf" if highest else "-math.inf"
 
 
-def full_text(shape: Iterable[int], number: Any, dtype: str) -> str:
+def full_text(shape: Iterable[int], number: object, dtype: str) -> str:
     """Return an expression for a tensor filled with one number."""
     made = f"torch.full({shape_text(shape)}, {word_text(number, dtype)}"
     if dtype in SIGNED_WORD_DTYPES:

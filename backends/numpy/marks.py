@@ -20,7 +20,7 @@ _open_recordings: dict[int, list[Mark]] = {}
 """The lists of all open recordings by their identity; there may be any number."""
 
 
-def record_mark(what: Any, begin: int) -> None:
+def record_mark(what: object, begin: int) -> None:
     """Record that Python code worked for `what` since `begin`, if a recording is open."""
     if _open_recordings:
         result = Mark(what, begin, time.monotonic_ns())

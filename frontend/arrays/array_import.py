@@ -5,7 +5,6 @@ backend reuses. Immutable memory is used without a copy.
 """
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -61,7 +60,7 @@ def is_immutable_memory(numbers: NumpyArray) -> bool:
     return isinstance(base, bytes) or is_storage(base)
 
 
-def import_dlpack(x: Any, copy: bool | None) -> Storage:
+def import_dlpack(x: object, copy: bool | None) -> Storage:
     """Return the elements of another library's array, exported by DLPack.
 
     Read-only memory is used without a copy, other memory is copied. With `copy=False` memory is

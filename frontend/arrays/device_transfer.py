@@ -38,7 +38,7 @@ from shardir.frontend.tracing.tracer import Tracer
 
 @traceback_boundary
 def device_put(
-    x: Any, device: object = None, *, donate: bool = False, uneven: str | None = None
+    x: object, device: object = None, *, donate: bool = False, uneven: str | None = None
 ) -> PyTree:
     """Place a pytree of arrays, NumPy arrays and numbers on devices.
 
@@ -119,7 +119,7 @@ def _check_target(to: Sharding, shape: tuple[int, ...], pads: bool) -> None:
 
 
 @traceback_boundary
-def device_get(x: Any) -> PyTree:
+def device_get(x: object) -> PyTree:
     """Return a pytree of arrays as one of NumPy arrays; random keys and Python numbers are
     unchanged."""
     return tree.map(
@@ -127,7 +127,7 @@ def device_get(x: Any) -> PyTree:
     )
 
 
-def copy_to_host_async(x: Any) -> Any:
+def copy_to_host_async(x: object) -> Any:
     """Start copying all arrays in `x` to the host, and return `x`."""
     for leaf in tree.leaves(x):
         tell = getattr(leaf, "copy_to_host_async", None)
@@ -140,7 +140,7 @@ def _is_key_array(leaf: ArrayLike) -> bool:
     return isinstance(leaf, Array) and leaf.type.dtype == "key"
 
 
-def block_until_ready(x: Any) -> PyTree:
+def block_until_ready(x: object) -> PyTree:
     """Return `x` after all arrays in it are computed."""
     # Results are complete when a call returns; deleted arrays must raise an error.
     if native is None or not native.is_ready(x):

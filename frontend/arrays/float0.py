@@ -5,7 +5,6 @@ results, they are part of the pytree structure.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -30,12 +29,12 @@ tree.register_node(
 )
 
 
-def is_float0(x: Any) -> bool:
+def is_float0(x: object) -> bool:
     """Return whether `x` is an array of `float0`."""
     return isinstance(x, np.ndarray) and x.dtype == FLOAT0
 
 
-def replace_float0(x: Any) -> PyTree:
+def replace_float0(x: object) -> PyTree:
     """Return the pytree with a `Float0Node` for each array of `float0`; the same object if there is
     none.
     """

@@ -4,7 +4,6 @@ This module never imports JAX: if JAX is not imported, there are no such keys.
 """
 
 import sys
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +15,7 @@ SUPPORTED_KEY_IMPLEMENTATIONS = ("fry", "threefry2x32")
 """JAX's names of the supported key implementation."""
 
 
-def is_jax_key(x: Any) -> bool:
+def is_jax_key(x: object) -> bool:
     """Return whether `x` is a concrete array of typed keys of JAX."""
     dtype = getattr(x, "dtype", None)
     if dtype is None or isinstance(dtype, np.dtype) or (jax := sys.modules.get("jax")) is None:
@@ -26,7 +25,7 @@ def is_jax_key(x: Any) -> bool:
     return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
 
 
-def jax_key_words(x: Any) -> npt.NDArray[np.uint64] | None:
+def jax_key_words(x: object) -> npt.NDArray[np.uint64] | None:
     """Return typed keys of JAX as words, the first half in the high bits; `None` for anything else.
 
     Raises `KeyImplementationError` for keys of another generator than threefry.

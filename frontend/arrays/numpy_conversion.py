@@ -23,7 +23,7 @@ PYTHON_NUMBER_TYPES = {
 """The element type of each Python number type before narrowing, and whether it is weak."""
 
 
-def is_number(x: Any) -> bool:
+def is_number(x: object) -> bool:
     """Return whether `x` is a Python number, which has a weak type."""
     return type(x) in PYTHON_NUMBER_TYPES
 
@@ -56,7 +56,7 @@ def to_numpy(x: Any, name: str = "") -> NumpyArray:
     return narrow_array(array, NUMPY_DTYPES[_dtype_of(array, x, name)], name)
 
 
-def _as_array(x: Any, name: str) -> NumpyArray:
+def _as_array(x: object, name: str) -> NumpyArray:
     if isinstance(x, np.ma.MaskedArray):
         raise not_an_array_error(
             x,
@@ -80,7 +80,7 @@ def _as_array(x: Any, name: str) -> NumpyArray:
     return np.asarray(x)
 
 
-def not_an_array_error(x: Any, name: str, describe: Callable[[PyTree], str]) -> NotAnArrayError:
+def not_an_array_error(x: object, name: str, describe: Callable[[PyTree], str]) -> NotAnArrayError:
     """Return the error for `x`, which states `name` and `describe(x)`.
 
     The caller may replace `name` by a better one, and `x` by the object that the user passed.
@@ -90,7 +90,7 @@ def not_an_array_error(x: Any, name: str, describe: Callable[[PyTree], str]) -> 
     return error
 
 
-def _dtype_of(array: NumpyArray, x: Any, name: str) -> str:
+def _dtype_of(array: NumpyArray, x: object, name: str) -> str:
     try:
         return canonical_dtype(dtype_name(array.dtype))
     except TypeError as error:

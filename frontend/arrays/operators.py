@@ -262,7 +262,7 @@ class Operators(ArrayBase):
         )
 
     @traceback_boundary
-    def __setitem__(self, index: object, value: Any) -> None:
+    def __setitem__(self, index: object, value: object) -> None:
         raise ImmutableError(
             with_location(
                 "arrays are never changed in place; make a new one: "
@@ -333,12 +333,14 @@ class Operators(ArrayBase):
             hide_own_frames(error)
             raise
 
-    def view(self, dtype: Any = None, *more: Any) -> Self:
+    def view(self, dtype: Any = None, *more: object) -> Self:
         """Return the bits of this array as another element type."""
         result: Self = _indexing_function("view")(self, (dtype, *more) if more else dtype)
         return result
 
-    def reshape(self, *shape: ShapeLike | None, order: str = "C", out_sharding: Any = None) -> Self:
+    def reshape(
+        self, *shape: ShapeLike | None, order: str = "C", out_sharding: object = None
+    ) -> Self:
         """Return a reshaped array: `x.reshape(2, 3)` or `x.reshape((2, 3))`."""
         try:
             wanted = shape[0] if len(shape) == 1 else shape

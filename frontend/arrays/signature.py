@@ -75,7 +75,7 @@ class ShapeDtypeStruct:
     def __init__(
         self,
         shape: Sequence[int],
-        dtype: Any,
+        dtype: object,
         *,
         sharding: Sharding | None = None,
         weak_type: bool = False,

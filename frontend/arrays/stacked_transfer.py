@@ -71,14 +71,14 @@ def _stack_shards(shards: Sequence[object], sharding: NamedSharding) -> Array:
 
 
 @locate_errors
-def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
+def device_put_replicated(x: object, devices: Sequence[Device]) -> Any:
     """Return arrays with a new first axis along which `x` repeats, once on each device.
 
     `x` is an array or a pytree of arrays.
     """
     sharding = _stacked_sharding(devices, "device_put_replicated")
 
-    def repeat(leaf: Any) -> Array:
+    def repeat(leaf: object) -> Array:
         part = _copy_elements(leaf)[None]
         check_equal_across_processes(part, sharding)
         abstract = abstract_of(leaf, "x of device_put_replicated")

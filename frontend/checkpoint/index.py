@@ -166,7 +166,7 @@ def _refuse_float(text: str) -> NoReturn:
     )
 
 
-def _read_index(path: Path, index: Any) -> CheckpointIndex:
+def _read_index(path: Path, index: object) -> CheckpointIndex:
     if not isinstance(index, dict) or not isinstance(index.get("format"), str):
         raise _MalformedIndexError("it names no format")
     if index["format"] not in (FORMAT, FORMAT_WITHOUT_CHECKSUMS):
@@ -194,7 +194,7 @@ def _read_index(path: Path, index: Any) -> CheckpointIndex:
     return CheckpointIndex(entries, is_intact)
 
 
-def _check_members(what: str, found: Any, names: tuple[str, ...]) -> None:
+def _check_members(what: str, found: object, names: tuple[str, ...]) -> None:
     if not isinstance(found, dict):
         raise _MalformedIndexError(f"{what} is not an object")
     if set(found) != set(names):

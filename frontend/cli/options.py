@@ -90,7 +90,7 @@ def with_load(command: Callable[..., None]) -> Callable[..., None]:
     """Return the command with the option `--load`."""
 
     @wraps(command)
-    def loading(*args: Any, load: list[str] | None = None, **options: Any) -> None:
+    def loading(*args: object, load: list[str] | None = None, **options: Any) -> None:
         for plugin in load or ():
             load_plugin(plugin)
         command(*args, **options)

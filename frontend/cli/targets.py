@@ -299,7 +299,7 @@ def _known_elements(lowered: Lowered, given: tuple[Any, ...]) -> tuple[Any, ...]
     return (*elements, *captured)
 
 
-def _has_shape_only(leaf: Any) -> bool:
+def _has_shape_only(leaf: object) -> bool:
     """Return whether an example argument has no elements."""
     return isinstance(leaf, ShapeDtypeStruct) or not hasattr(leaf, "__array__")
 
@@ -393,7 +393,7 @@ def _is_jax_function(function: Callable[..., Any], module: ModuleType) -> bool:
     if kind in ("jax", "jaxlib", "equinox", "flax", "shardir"):
         return kind != "shardir"
 
-    def home(x: Any) -> str:
+    def home(x: object) -> str:
         name = x.__name__ if isinstance(x, ModuleType) else getattr(x, "__module__", None)
         return str(name).partition(".")[0]
 
@@ -404,11 +404,11 @@ def _has_jax() -> bool:
     return find_spec("jax") is not None
 
 
-def _shard_arguments(args: tuple[Any, ...], specs: Any, mesh: Mesh) -> tuple[Any, ...]:
+def _shard_arguments(args: tuple[Any, ...], specs: object, mesh: Mesh) -> tuple[Any, ...]:
     """Return structs of the arguments, with shardings on the mesh by the specs."""
     leaves, structure = tree.flatten(args)
 
-    def is_spec(x: Any) -> bool:
+    def is_spec(x: object) -> bool:
         return x is None or isinstance(x, PartitionSpec) or _is_jax_spec(x)
 
     entries = broadcast_prefix(
@@ -422,7 +422,7 @@ def _shard_arguments(args: tuple[Any, ...], specs: Any, mesh: Mesh) -> tuple[Any
     )
 
 
-def _is_jax_spec(spec: Any) -> bool:
+def _is_jax_spec(spec: object) -> bool:
     """Return whether `spec` is a spec of JAX."""
     return type(spec).__module__.partition(".")[0] == "jax"
 

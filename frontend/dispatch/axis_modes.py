@@ -6,7 +6,6 @@ Outside of a trace, such a function is compiled as one program, as with `jit`.
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
 
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import ShardingError
@@ -66,7 +65,7 @@ def auto_axes(
 
 
 def explicit_axes(
-    f: UserFunction | None = None, /, *, axes: AxisNames = None, in_sharding: Any = None
+    f: UserFunction | None = None, /, *, axes: AxisNames = None, in_sharding: object = None
 ) -> PyTree:
     """Return `f`, inside of which the shardings along `axes`, by default all, are part of types.
 
@@ -80,7 +79,7 @@ def explicit_axes(
 
     @traceback_boundary
     @wraps(f)
-    def wrapper(*args: PyTree, in_sharding: Any = given, **options: PyTree) -> PyTree:
+    def wrapper(*args: PyTree, in_sharding: object = given, **options: PyTree) -> PyTree:
         if current_trace() is None:
             return jit(lambda *a, **o: wrapper(*a, in_sharding=in_sharding, **o))(*args, **options)
         mesh = _mesh_of_shardings(in_sharding) or current_mesh()

@@ -44,7 +44,7 @@ class CallbackCaller:
     types: tuple[TensorType, ...] = ()
     narrows: bool = True
 
-    def __call__(self, *arrays: Any) -> list[PyTree]:
+    def __call__(self, *arrays: object) -> list[PyTree]:
         rest, fixed = iter(arrays), dict(self.static_leaves)
         leaves = [fixed[i] if i in fixed else next(rest) for i in range(self.structure.num_leaves)]
         args, options = tree.unflatten(self.structure, leaves)
@@ -60,7 +60,7 @@ class CallbackCaller:
         ]
 
 
-def _convert_result(x: Any, promised: TensorType, narrows: bool, name: str) -> object:
+def _convert_result(x: object, promised: TensorType, narrows: bool, name: str) -> object:
     """Convert a Python number, or a 64-bit array where NumPy widened it, to the declared type.
 
     Anything else is returned unchanged, and is refused when the result is checked.

@@ -71,7 +71,7 @@ class ComposedFunction:
         return made
 
     def _insert(
-        self, made: Any, did: RecordedCall, args: tuple[PyTree, ...], options: dict[str, PyTree]
+        self, made: object, did: RecordedCall, args: tuple[PyTree, ...], options: dict[str, PyTree]
     ) -> None:
         # Imported late for start-up time: the call cache imports the code generator.
         from shardir.frontend.dispatch.native_call_cache import (

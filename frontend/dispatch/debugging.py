@@ -48,7 +48,7 @@ class _UsageFormatter(string.Formatter):
         super().get_value(key, args, kwargs)
         return _FormatPlaceholder()
 
-    def convert_field(self, value: Any, conversion: object) -> Any:
+    def convert_field(self, value: object, conversion: object) -> Any:
         return value
 
 
@@ -58,7 +58,7 @@ class _FormatPlaceholder:
     def __format__(self, spec: str) -> str:
         return ""
 
-    def __getitem__(self, key: Any) -> "_FormatPlaceholder":
+    def __getitem__(self, key: object) -> "_FormatPlaceholder":
         return self
 
     def __getattr__(self, name: str) -> "_FormatPlaceholder":
@@ -105,7 +105,7 @@ def callback(
     emit_callback("callback", callback, (), args, kwargs)
 
 
-def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], PyTree]) -> None:
+def inspect_array_sharding(value: object, *, callback: Callable[[Sharding], PyTree]) -> None:
     """Call `callback` with the sharding of an array, or of a traced one when it is compiled."""
     what = "callback of inspect_array_sharding"
     check_call_signature(callback, what, (None,))
@@ -125,7 +125,7 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], PyTree]
     )
 
 
-def visualize_array_sharding(array: Any, *, use_color: bool | None = None) -> None:
+def visualize_array_sharding(array: object, *, use_color: bool | None = None) -> None:
     """Print the devices of the shards of `array`, or of a traced one when it is compiled."""
     if not isinstance(array, Tracer):
         draw(array, use_color=use_color)

@@ -51,7 +51,7 @@ seconds.
 """
 
 
-def _is_argument(x: Any) -> bool:
+def _is_argument(x: object) -> bool:
     """Return whether a leaf of an eager call is an argument of its program."""
     return is_array_like(x) and not is_wide_int(x)
 
@@ -180,7 +180,7 @@ class _ArrayPlaceholder:
 ARRAY_PLACEHOLDER = _ArrayPlaceholder()
 
 
-def _flatten_argument(arg: Any, static: bool, leaves: list[object], shape: list[object]) -> None:
+def _flatten_argument(arg: object, static: bool, leaves: list[object], shape: list[object]) -> None:
     """Append the arrays of an argument to `leaves` and the rest of its cache key to `shape`."""
     if static:
         shape.append(static_key(arg))
@@ -200,7 +200,7 @@ def _flatten_argument(arg: Any, static: bool, leaves: list[object], shape: list[
                 shape.append(static_key(part))
 
 
-def _check_list_length(arg: Any) -> None:
+def _check_list_length(arg: object) -> None:
     """Raise `NotAnArrayError` for a long list of numbers, which should be one array."""
     if not isinstance(arg, (list, tuple)):
         return
@@ -218,7 +218,7 @@ def _check_list_length(arg: Any) -> None:
         )
 
 
-def _insert_tracers(arg: Any, static: bool, tracers: Iterator[Tracer]) -> object:
+def _insert_tracers(arg: object, static: bool, tracers: Iterator[Tracer]) -> object:
     """Return the argument with tracers in place of its arrays."""
     if static or arg is None or is_wide_int(arg):
         return arg

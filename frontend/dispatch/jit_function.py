@@ -139,8 +139,8 @@ class JitFunction:
         self,
         fun: UserFunction,
         parameters: Parameters,
-        in_shardings: Any,
-        out_shardings: Any,
+        in_shardings: object,
+        out_shardings: object,
         uneven: str | None = None,
         backend: str | None = None,
         device: Device | None = None,
@@ -319,7 +319,7 @@ class JitFunction:
         """Return the pytree of results with a `ShapeDtypeStruct` for each array."""
         return self._lower(args, options).out_info
 
-    def with_shardings(self, in_shardings: Any, out_shardings: Any) -> "JitFunction":
+    def with_shardings(self, in_shardings: object, out_shardings: object) -> "JitFunction":
         """Return the function with other shardings of its arguments and results."""
         return JitFunction(
             self._fun,

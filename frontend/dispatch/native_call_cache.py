@@ -218,7 +218,7 @@ def _memory_source(leaf: object, number: int) -> ArgumentSource | None:
 
 def insert_composed_call(
     cache: "CallCache",
-    made: Any,
+    made: object,
     did: RecordedCall,
     args: tuple[object, ...],
     options: dict[str, object],
@@ -275,13 +275,13 @@ def _composed_sources(
     return [*rows, *(ArgumentSource(MEMORY_KINDS[type(first)], k) for k in missing)]
 
 
-def _contains_dict(x: Any) -> bool:
+def _contains_dict(x: object) -> bool:
     if isinstance(x, dict):
         return True
     return isinstance(x, (list, tuple)) and any(map(_contains_dict, x))
 
 
-def _keep_key_objects(x: Any, kept: list[object]) -> None:
+def _keep_key_objects(x: object, kept: list[object]) -> None:
     """Append every object that may be part of a cache key, so that its address is not reused."""
     if isinstance(x, dict):
         kept.extend(x)

@@ -39,7 +39,7 @@ def numbers_as_arrays(
     return tuple(positional), {**options, **{key: number_as_array(options[key]) for key in named}}
 
 
-def is_wide_int(x: Any) -> bool:
+def is_wide_int(x: object) -> bool:
     """Return whether `x` is a Python integer that the default integer type does not hold.
 
     No argument of a program can be such a number. It is part of the program instead, where it may
@@ -51,7 +51,7 @@ def is_wide_int(x: Any) -> bool:
     return not -limit <= x < limit
 
 
-def number_as_array(x: Any) -> PyTree:
+def number_as_array(x: object) -> PyTree:
     """Return the cached array for a number, or the number itself if it does not fit its element
     type.
     """

@@ -91,7 +91,7 @@ def _append_block(block: Block, numbers: dict[Value, int], parts: list[Any]) -> 
     parts.append(tuple([numbers[v] for v in block.returns]))
 
 
-def _attribute_key(value: Any) -> object:
+def _attribute_key(value: object) -> object:
     """Return numbers as text, because zeros are signed and NaN is not equal to itself."""
     if isinstance(value, (float, complex)):
         return type(value), repr(value)

@@ -43,7 +43,7 @@ _ARRAY_TYPES = (
 )
 
 
-def is_array_like(x: Any) -> bool:
+def is_array_like(x: object) -> bool:
     """Return whether a pytree leaf is traced (arrays and numbers) rather than static."""
     return isinstance(x, _ARRAY_TYPES) or (
         (hasattr(x, "__array__") or hasattr(x, "__jax_array__")) and not isinstance(x, type)

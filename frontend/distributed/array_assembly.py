@@ -31,7 +31,7 @@ DIVISIBLE_SHAPE_REMEDY = "choose a shape that divides"
 
 
 def make_array_from_single_device_arrays(
-    shape: Sequence[int], sharding: Sharding, arrays: Sequence[Array], *, dtype: Any = None
+    shape: Sequence[int], sharding: Sharding, arrays: Sequence[Array], *, dtype: object = None
 ) -> Array:
     """Return the array of `shape` with the shards `arrays`, one on each local device of `sharding`.
 
@@ -98,7 +98,7 @@ def make_array_from_callback(
     sharding: Sharding,
     data_callback: Callable[[Index], object],
     *,
-    dtype: Any = None,
+    dtype: object = None,
 ) -> Array:
     """Return the array of `shape` whose shard at `index`, a tuple of slices, is
     `data_callback(index)`.
@@ -166,7 +166,7 @@ def make_array_from_process_local_data(
     return tree.unflatten(structure, result)
 
 
-def _is_shape(x: Any) -> bool:
+def _is_shape(x: object) -> bool:
     return x is None or (isinstance(x, (list, tuple)) and all(isinstance(n, int) for n in x))
 
 
@@ -245,7 +245,7 @@ def _local_extent(
     return low, tuple(max(box[i][1] for box in boxes) - low[i] for i in range(len(shape)))
 
 
-def _require_dtype(dtype: Any, word: str) -> str:
+def _require_dtype(dtype: object, word: str) -> str:
     """Return the IR name of `dtype`, which is required in a process without shards."""
     if dtype is None:
         raise ArgumentError(

@@ -19,7 +19,7 @@ from shardir.frontend.shardings.sharding import Index, Sharding
 from shardir.frontend.source_locations import with_location
 
 
-def gather_to_all(x: Any) -> Any:
+def gather_to_all(x: object) -> Any:
     """Gather a pytree of arrays and return it as global NumPy arrays, in every process.
 
     Every process must call it. Elements that are in local memory are not sent. An uncommitted array
@@ -28,7 +28,7 @@ def gather_to_all(x: Any) -> Any:
     return tree.map(lambda leaf: _gather_leaf(leaf, None), x)
 
 
-def gather_to_root(x: Any, root: int = 0) -> Any:
+def gather_to_root(x: object, root: int = 0) -> Any:
     """Gather as `gather_to_all` does, in the process `root` alone; the other processes get `None`.
 
     Every process must call it, as the `gather` of MPI. Raises `DistributedError` when there is no
@@ -66,7 +66,11 @@ def from_process_local(
 
 
 def from_callback(
-    shape: Sequence[int], sharding: Sharding, data: Callable[[Index], object], *, dtype: Any = None
+    shape: Sequence[int],
+    sharding: Sharding,
+    data: Callable[[Index], object],
+    *,
+    dtype: object = None,
 ) -> Array:
     """Return the array of `shape` whose shard at an index is `data(index)`, called for local shards
     only."""

@@ -38,7 +38,7 @@ def process_allgather(in_tree: PyTree, tiled: bool = False) -> Any:
     return tree.map(lambda leaf: _allgather_leaf(leaf, tiled), in_tree)
 
 
-def _allgather_leaf(leaf: Any, tiled: bool) -> Any:
+def _allgather_leaf(leaf: object, tiled: bool) -> Any:
     if isinstance(leaf, Array) and not leaf.is_fully_addressable:
         if not tiled:
             raise DistributedError(
@@ -54,7 +54,7 @@ def _allgather_leaf(leaf: Any, tiled: bool) -> Any:
     return np.concatenate([np.atleast_1d(part) for part in parts])
 
 
-def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
+def broadcast_one_to_all(in_tree: object, is_source: bool | None = None) -> Any:
     """Return the pytree of the process with `is_source` (by default the first), in every
     process."""
     flag = "is_source of broadcast_one_to_all"
@@ -76,7 +76,9 @@ def sync_global_devices(name: str) -> None:
     barrier(name)
 
 
-def host_local_array_to_global_array(local_inputs: object, global_mesh: Mesh, pspecs: Any) -> Any:
+def host_local_array_to_global_array(
+    local_inputs: object, global_mesh: Mesh, pspecs: object
+) -> Any:
     """Return global arrays, sharded on a mesh by the specs, from the data of each process."""
     leaves, structure = tree.flatten(local_inputs)
     specs = broadcast_sharding_requests(
@@ -89,7 +91,9 @@ def host_local_array_to_global_array(local_inputs: object, global_mesh: Mesh, ps
     return tree.unflatten(structure, result)
 
 
-def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
+def global_array_to_host_local_array(
+    global_inputs: object, global_mesh: Mesh, pspecs: object
+) -> Any:
     """Return the data of this process's devices for arrays sharded on a mesh by the specs.
 
     The result has one local array for each of `global_inputs`. Raises `DistributedError` when the
@@ -128,7 +132,7 @@ def _assemble_local(array: Array, mesh: Mesh) -> Array:
     )
 
 
-def assert_equal(in_tree: Any, fail_message: str = "") -> None:
+def assert_equal(in_tree: object, fail_message: str = "") -> None:
     """Raise `AssertionError` in every process when one has other elements than the first.
 
     `in_tree` is a pytree of arrays or numbers that are local to each process; of a distributed
@@ -151,7 +155,7 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
         )
 
 
-def _compared_elements(leaf: Any) -> Buffer:
+def _compared_elements(leaf: object) -> Buffer:
     """Return the elements of a leaf that are compared."""
     if isinstance(leaf, Array):
         spread_out = not leaf.is_fully_addressable
@@ -161,7 +165,7 @@ def _compared_elements(leaf: Any) -> Buffer:
     return np.asarray(leaf)
 
 
-def _gather_objects(value: Any, word: str) -> list[Any]:
+def _gather_objects(value: object, word: str) -> list[Any]:
     link = process_group().link
     if link is None:
         return [value]

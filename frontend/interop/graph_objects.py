@@ -30,13 +30,13 @@ def nnx_module() -> ModuleType | None:
     return sys.modules.get("flax.nnx")
 
 
-def is_graph_object(x: Any) -> bool:
+def is_graph_object(x: object) -> bool:
     """Return whether `x` is an nnx object or a Variable, which a function can change in place."""
     nnx = nnx_module()
     return nnx is not None and bool(nnx.graphlib.is_graph_node(x))
 
 
-def objects_within(root: Any) -> list[Any]:
+def objects_within(root: object) -> list[Any]:
     """Return the nnx objects and Variables that `root`, an nnx object, consists of."""
     nnx = nnx_module()
     assert nnx is not None
@@ -51,7 +51,7 @@ class SplitObject:
 
     __slots__ = ("graphdef", "state")
 
-    def __init__(self, graphdef: Any, state: Any) -> None:
+    def __init__(self, graphdef: object, state: object) -> None:
         self.graphdef, self.state = graphdef, state
 
 
@@ -117,7 +117,7 @@ jax.tree_util.register_dataclass(
 )
 
 
-def contains_objects(arguments: Any, states_too: bool = False) -> bool:
+def contains_objects(arguments: object, states_too: bool = False) -> bool:
     """Return whether an nnx object is among the arguments.
 
     `states_too` states that Variables in an `nnx.State` count as objects, as they do for `nnx.jit`;
@@ -128,7 +128,7 @@ def contains_objects(arguments: Any, states_too: bool = False) -> bool:
     return any(map(is_graph_object, _leaves(arguments, states_too)))
 
 
-def is_nnx_function(function: Any) -> bool:
+def is_nnx_function(function: object) -> bool:
     """Return whether `function` is a transformed function of nnx, such as a result of `nnx.jit`."""
     return type(function).__module__.startswith("flax.nnx.")
 
@@ -141,7 +141,7 @@ def update_context() -> AbstractContextManager[Any]:
     return context
 
 
-def split_objects(arguments: Any, states_too: bool = False) -> Any:
+def split_objects(arguments: object, states_too: bool = False) -> Any:
     """Replace each nnx object in the arguments by a `SplitObject`."""
     nnx = nnx_module()
     assert nnx is not None
@@ -153,7 +153,7 @@ def split_objects(arguments: Any, states_too: bool = False) -> Any:
         )
 
 
-def merge_objects(split: Any, inner: bool) -> Any:
+def merge_objects(split: object, inner: bool) -> Any:
     """Undo `split_objects`: return new objects if `inner`, else the updated ones."""
     nnx = nnx_module()
     assert nnx is not None
@@ -166,7 +166,7 @@ def merge_objects(split: Any, inner: bool) -> Any:
 
 
 def call_with_merged_objects(
-    function: Callable[[Any], Any], split: Any, states_too: bool
+    function: Callable[[Any], Any], split: object, states_too: bool
 ) -> UpdatedObjects:
     """Call a traced function with the arguments of `split_objects`; return its `UpdatedObjects`."""
     before = [x for x in jax.tree_util.tree_leaves(split, is_leaf=is_split_object)
@@ -190,7 +190,7 @@ def call_with_merged_objects(
     return UpdatedObjects(changed, after, out)
 
 
-def update_caller_objects(written: UpdatedObjects, split: Any) -> Any:
+def update_caller_objects(written: UpdatedObjects, split: object) -> Any:
     """Update the caller's objects from the results of a function; return its result.
 
     Arrays on one device become JAX arrays again, so that JAX functions accept the objects; an array
@@ -198,7 +198,7 @@ def update_caller_objects(written: UpdatedObjects, split: Any) -> Any:
     """
     leaves = jax.tree_util.tree_leaves(split)
 
-    def restore(leaf: Any) -> Any:
+    def restore(leaf: object) -> Any:
         if isinstance(leaf, Unchanged):
             return leaves[leaf.index]
         return as_jax_array(leaf) if isinstance(leaf, Array) else leaf
@@ -218,7 +218,7 @@ def as_jax_array(x: Array) -> Any:
         return jnp.asarray(np.asarray(x))
 
 
-def _leaves(tree: Any, states_too: bool) -> list[Any]:
+def _leaves(tree: object, states_too: bool) -> list[Any]:
     result: list[Any] = jax.tree_util.tree_leaves(tree, is_leaf=_is_leaf(states_too))
     return result
 

@@ -124,12 +124,12 @@ class ImportedFunction:
         self._programs: dict[Any, _TracedJaxpr] = {}
         self._constants: dict[int, tuple[Any, Array]] = {}
 
-        def within(*args: Any, **options: Any) -> Any:
+        def within(*args: object, **options: Any) -> Any:
             return self._call_in_trace(*args, **options)
 
         self._jitted = JitFunction(update_wrapper(within, fun), Parameters.of(fun), None, None)
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
+    def __call__(self, *args: object, **options: Any) -> Any:
         """Return the function's result; nnx objects among the arguments are updated."""
         if not contains_objects((args, options), self._states_too):
             return self._call_pure(args, options)
@@ -141,7 +141,7 @@ class ImportedFunction:
             return update_caller_objects(written, (given, named))
 
     @trace_boundary
-    def _check_objects(self, arguments: Any) -> None:
+    def _check_objects(self, arguments: object) -> None:
         """Raise `LostUpdateError` if an updated object is a copy by a transformation."""
         leaves = jax.tree_util.tree_leaves(arguments, is_leaf=is_graph_object)
         if any(is_graph_object(x) and is_object_copy(x) for x in leaves):
@@ -173,12 +173,12 @@ class ImportedFunction:
             given, named = self._mark_arguments(*split_objects((args, options), self._states_too))
             return self._jitted.lower(*given, **named)
 
-    def eval_shape(self, *args: Any, **options: Any) -> Any:
+    def eval_shape(self, *args: object, **options: Any) -> Any:
         """Return the containers of the result with a `ShapeDtypeStruct` for each array."""
         info = self.lower(*args, **options).out_info
         return info.result if isinstance(info, UpdatedObjects) else info
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
     def __repr__(self) -> str:
@@ -189,7 +189,7 @@ class ImportedFunction:
         `StaticArguments`."""
         known = self._parameters
 
-        def each(x: Any, static: bool) -> Any:
+        def each(x: object, static: bool) -> Any:
             if static:
                 return x if isinstance(x, Static) else Static(x)
             return jax.tree_util.tree_map(convert_array, mark_static_parts(x, is_array))
@@ -250,7 +250,7 @@ class _TracedJaxpr:
     def __init__(
         self,
         function: ImportedFunction,
-        structure: Any,
+        structure: object,
         leaves: list[Any],
         chosen: list[int],
         tracers: list[Tracer],
@@ -259,7 +259,7 @@ class _TracedJaxpr:
         self._numbers = _static_numbers(structure, leaves)
         self._check: Callable[[], None]
 
-        def flat(*arrays: Any) -> list[Any]:
+        def flat(*arrays: object) -> list[Any]:
             filled = list(leaves)
             for i, x in zip(chosen, arrays, strict=True):
                 filled[i] = x
@@ -284,7 +284,7 @@ class _TracedJaxpr:
         self._check()
         del self._check
 
-    def _results(self, out: Any) -> list[Any]:
+    def _results(self, out: object) -> list[Any]:
         """Return the arrays of a result; other leaves are stored as static."""
         leaves, self._structure = jax.tree_util.tree_flatten(out)
         paths = leaf_paths(self._structure)
@@ -320,7 +320,7 @@ class _TracedJaxpr:
         return jax.tree_util.tree_unflatten(self._structure, leaves)
 
 
-def _static_numbers(structure: Any, leaves: list[Any]) -> frozenset[Any]:
+def _static_numbers(structure: object, leaves: list[Any]) -> frozenset[Any]:
     """Return the static Python numbers with the last component of their path."""
     return frozenset(
         (path.rpartition(".")[2], type(leaf.value), leaf.value)

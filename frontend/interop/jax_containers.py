@@ -28,13 +28,13 @@ _registered_classes: set[type] = set()
 _path_cache: dict[Any, tuple[str, ...]] = {}
 
 
-def is_jax_container(x: Any) -> bool:
+def is_jax_container(x: object) -> bool:
     """Return whether only JAX treats `x` as a container, and Python does not."""
     known = x is None or isinstance(x, (tuple, list, dict))
     return not known and not jax.tree_util.all_leaves([x])
 
 
-def _register_class(x: Any) -> bool:
+def _register_class(x: object) -> bool:
     """Register the class of `x` as a container if it is one for JAX; return whether it is new."""
     kind = type(x)
     if kind in _registered_classes or not is_jax_container(x):
@@ -44,7 +44,7 @@ def _register_class(x: Any) -> bool:
     return True
 
 
-def _flatten_container(x: Any) -> tuple[Any, ...]:
+def _flatten_container(x: object) -> tuple[Any, ...]:
     leaves, structure = jax.tree_util.tree_flatten(x)
     return leaves, structure, leaf_paths(structure)
 
@@ -66,7 +66,7 @@ _copies_by_program: weakref.WeakKeyDictionary[TracedProgram, dict[int, Any]] = (
 identity."""
 
 
-def is_object_copy(x: Any) -> bool:
+def is_object_copy(x: object) -> bool:
     """Return whether an nnx object is a copy of the caller's object, as inside of `jit` and
     `grad`.
     """
@@ -91,7 +91,7 @@ def _cached_paths(structure: Any) -> tuple[str, ...] | None:
     return _path_cache.get(structure) if _is_hashable(structure) else None
 
 
-def _is_hashable(structure: Any) -> bool:
+def _is_hashable(structure: object) -> bool:
     try:
         hash(structure)
     except (TypeError, ValueError):
@@ -107,7 +107,7 @@ class Static:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
@@ -134,12 +134,12 @@ class Static:
 tree.register_node(Static, lambda known: ((), known), lambda known, _: known)
 
 
-def is_python_number(x: Any) -> bool:
+def is_python_number(x: object) -> bool:
     """Return whether `x` is a Python number other than a bool."""
     return isinstance(x, (int, float, complex)) and not isinstance(x, bool)
 
 
-def mark_static_parts(x: Any, is_array: Callable[[Any], bool]) -> Any:
+def mark_static_parts(x: object, is_array: Callable[[Any], bool]) -> Any:
     """Wrap the leaves of `x` that are not arrays in `StaticArguments`.
 
     Python numbers are traced, as by `jax.jit`, except inside of an Equinox module: there a number
@@ -147,10 +147,10 @@ def mark_static_parts(x: Any, is_array: Callable[[Any], bool]) -> Any:
     """
     is_module = _equinox_module_predicate()
 
-    def inside(leaf: Any) -> Any:
+    def inside(leaf: object) -> Any:
         return leaf if isinstance(leaf, Static) or is_array(leaf) else Static(leaf)
 
-    def mark(part: Any) -> Any:
+    def mark(part: object) -> Any:
         if is_module(part):
             return jax.tree_util.tree_map(inside, part)
         return part if is_python_number(part) else inside(part)
@@ -165,6 +165,6 @@ def _equinox_module_predicate() -> Callable[[Any], bool]:
     return lambda x: module is not None and isinstance(x, module)
 
 
-def unwrap_static_parts(x: Any) -> Any:
+def unwrap_static_parts(x: object) -> Any:
     """Replace the `StaticArguments` parts of `x` by their values."""
     return jax.tree_util.tree_map(lambda leaf: leaf.value if isinstance(leaf, Static) else leaf, x)

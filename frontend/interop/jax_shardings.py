@@ -94,7 +94,7 @@ def constrain_as_jax(value: Tracer, sharding: Any, unconstrained: Any = ()) -> T
     return value if found is None else constrain(value, found)
 
 
-def constrain_to_typed_sharding(value: Tracer, sharding: Any) -> Tracer:
+def constrain_to_typed_sharding(value: Tracer, sharding: object) -> Tracer:
     """Constrain a value to a sharding that is part of its type in JAX: that of an explicit mesh.
 
     Such a sharding does not constrain the other mesh axes, which the compiler may use.
@@ -105,7 +105,7 @@ def constrain_to_typed_sharding(value: Tracer, sharding: Any) -> Tracer:
     return constrain_as_jax(value, sharding) if explicit in sharding.mesh.axis_types else value
 
 
-def convert_array(x: Any) -> Any:
+def convert_array(x: object) -> Any:
     """Convert a JAX array; return any other object unchanged.
 
     An array with a named sharding over several devices keeps the sharding if enough devices exist.

@@ -24,14 +24,14 @@ from shardir.frontend.source_locations import with_location
 class ArgumentContainers:
     """The containers among the arguments of a function, and their original contents."""
 
-    def __init__(self, arguments: Any) -> None:
+    def __init__(self, arguments: object) -> None:
         self._arguments = arguments
         self._leaves, self._structure = _flatten(arguments)
         self._attributes = {
             i: dict(vars(x)) for i, x in enumerate(self._leaves) if _is_plain_object(x)
         }
 
-    def check(self, name: str, labels: Sequence[str], result: Any) -> None:
+    def check(self, name: str, labels: Sequence[str], result: object) -> None:
         """Raise `LostUpdateError` for a value that the function `name` stored and did not return.
 
         An item that the function only removed is not lost, because the caller still has it: this is
@@ -97,13 +97,13 @@ class ArgumentContainers:
                     )
 
 
-def _is_plain_object(x: Any) -> bool:
+def _is_plain_object(x: object) -> bool:
     """Return whether `x` is an object with attributes, but not an array, class or module."""
     kinds = (type, ModuleType, jax.Array, np.ndarray, np.generic)
     return hasattr(x, "__dict__") and not isinstance(x, kinds) and not is_graph_object(x)
 
 
-def _is_equal(one: Any, other: Any) -> bool:
+def _is_equal(one: object, other: object) -> bool:
     try:
         return bool(one == other)
     except (TypeError, ValueError):
@@ -116,11 +116,11 @@ def _is_subsequence(some: Sequence[Any], all: Sequence[Any]) -> bool:
     return builtins.all(any(x is each for each in rest) for x in some)
 
 
-def is_same_object(one: Any, other: Any) -> bool:
+def is_same_object(one: object, other: object) -> bool:
     return one is other
 
 
-def _flatten(arguments: Any) -> tuple[list[Any], Any]:
+def _flatten(arguments: object) -> tuple[list[Any], Any]:
     """Return the leaves and the structure; nnx objects and nnx states are leaves."""
     nnx = nnx_module()
     leaves, structure = jax.tree_util.tree_flatten(
@@ -130,7 +130,7 @@ def _flatten(arguments: Any) -> tuple[list[Any], Any]:
     return leaves, structure
 
 
-def _argument_paths(structure: Any, labels: Sequence[str]) -> list[str]:
+def _argument_paths(structure: object, labels: Sequence[str]) -> list[str]:
     """Return the paths of the leaves of (positional, named) arguments, as `params.w`."""
     result = []
     for path in leaf_paths(structure):

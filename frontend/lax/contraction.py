@@ -27,7 +27,7 @@ from shardir.ir.types import TensorType
 def dot(
     lhs: ArrayLike,
     rhs: ArrayLike,
-    precision: Any = None,
+    precision: object = None,
     preferred_element_type: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
@@ -119,7 +119,7 @@ def ragged_dot(
     lhs: ArrayLike,
     rhs: ArrayLike,
     group_sizes: object,
-    precision: Any = None,
+    precision: object = None,
     preferred_element_type: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,

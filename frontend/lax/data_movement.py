@@ -165,7 +165,7 @@ def unstack(operand: ArrayLike, axis: int = 0) -> tuple[Any, ...]:
     return tuple(_unstack(operand, axis=axis))
 
 
-def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: object) -> tuple[int, ...]:
     """Return the shape to which `shapes` broadcast; raise an error if they do not."""
     return _together(*map(_as_shape, shapes))
 

@@ -211,7 +211,7 @@ def symmetric_product(
 
 
 @public()
-def tridiagonal_solve(dl: object, d: Any, du: object, b: ArrayLike) -> Tracer:
+def tridiagonal_solve(dl: object, d: object, du: object, b: ArrayLike) -> Tracer:
     """Return the solution x of a x = b for tridiagonal matrices.
 
     `dl`, `d` and `du` are the diagonals below, on and above the main one. The first element of `dl`

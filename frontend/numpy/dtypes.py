@@ -154,7 +154,9 @@ single, double, csingle, cdouble = float32, float64, complex64, complex128
 
 
 @composed_function()
-def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Any = None) -> Tracer:
+def astype(
+    x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: object = None
+) -> Tracer:
     """Convert `x` to another element type: floats are truncated to integers, wide integers wrap.
 
     `device`, a device or a sharding, states where the result is placed.

@@ -159,31 +159,31 @@ def _normalize(x: Tracer, kind: str, count: int, norm: str) -> Tracer:
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def fft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
+def fft(a: ArrayLike, n: object = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
     """Return the discrete Fourier transform along one axis."""
     return transform("fft", "fft", a, _as_lengths(n), (axis,), norm)
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def ifft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
+def ifft(a: ArrayLike, n: object = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
     """Return the inverse discrete Fourier transform along one axis."""
     return transform("ifft", "ifft", a, _as_lengths(n), (axis,), norm)
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def rfft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
+def rfft(a: ArrayLike, n: object = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
     """Return the non-negative frequencies of the transform of real elements along one axis."""
     return transform("rfft", "rfft", a, _as_lengths(n), (axis,), norm)
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def irfft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
+def irfft(a: ArrayLike, n: object = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
     """Return the inverse of `rfft`; `n` is the length of the result, by default an even number."""
     return transform("irfft", "irfft", a, _as_lengths(n), (axis,), norm)
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def hfft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
+def hfft(a: ArrayLike, n: object = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
     """Return the real transform of a Hermitian signal, of which the first half is given."""
     x = as_tracer(a)
     flipped = emit_conjugate(x) if is_complex(x) else x
@@ -191,14 +191,14 @@ def hfft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: object = None) 
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def ihfft(a: ArrayLike, n: Any = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
+def ihfft(a: ArrayLike, n: object = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
     """Return the inverse of `hfft`."""
     return emit_conjugate(
         transform("rfft", "ihfft", a, _as_lengths(n), (axis,), _inverse_norm(norm))
     )
 
 
-def _as_lengths(n: Any) -> Any:
+def _as_lengths(n: object) -> Any:
     return None if n is None else (n,)
 
 

@@ -42,7 +42,7 @@ class Stage(AbstractContextManager["Stage"]):
         return wrapper
 
     def _mark(self, values: PyTree) -> Any:
-        def each(leaf: Any) -> Any:
+        def each(leaf: object) -> Any:
             if not is_array_like(leaf):
                 return leaf
             tracer = as_tracer(leaf)

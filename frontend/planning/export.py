@@ -21,7 +21,7 @@ LINE_WIDTH = 88
 def jax_code(
     mesh: Mesh,
     in_specs: tuple[Any, ...],
-    out_specs: Any,
+    out_specs: object,
     constraints: Mapping[str, PartitionSpec],
     rows: Sequence[tuple[str, str, str]],
 ) -> str:
@@ -95,7 +95,7 @@ def _class_imports(node: Any) -> set[str]:
     return found.union(*(_class_imports(getattr(node, name)) for name in names))
 
 
-def _field_names(node: Any) -> tuple[str, ...] | None:
+def _field_names(node: object) -> tuple[str, ...] | None:
     """Return the names of the fields of a namedtuple or dataclass, `None` for other objects."""
     if isinstance(node, tuple) and hasattr(node, "_fields"):
         return tuple(node._fields)
@@ -117,7 +117,7 @@ def sdy_text(module: Module) -> str:
     return show(module)
 
 
-def _format(node: Any, indent: int, column: int) -> str:
+def _format(node: object, indent: int, column: int) -> str:
     """Return a pytree of specs as Python code; what does not fit into a line has one line for each
     entry."""
     text = _one_line(node)
@@ -139,7 +139,7 @@ def _format(node: Any, indent: int, column: int) -> str:
     return f"{start}\n{body}{' ' * indent}{end}"
 
 
-def _one_line(node: Any) -> str:
+def _one_line(node: object) -> str:
     if isinstance(node, PartitionSpec):
         return f"P({', '.join(map(repr, node))})"
     if isinstance(node, dict):

@@ -215,7 +215,7 @@ class Plan(Report):
         """The shardings of the results, for `jit`."""
         return self._with_mesh(self.out_specs)
 
-    def _with_mesh(self, specs: Any) -> Any:
+    def _with_mesh(self, specs: object) -> Any:
         return tree.map(
             lambda spec: None if spec is None else NamedSharding(self.mesh, spec),
             specs,

@@ -137,7 +137,7 @@ def _lower_unsharded(function: JitFunction, args: Sequence[Any]) -> Lowered:
     return lowered
 
 
-def _remove_sharding(leaf: Any) -> Any:
+def _remove_sharding(leaf: object) -> Any:
     """Return the struct of an array without its sharding; other arguments unchanged."""
     if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
         return leaf

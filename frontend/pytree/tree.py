@@ -233,7 +233,7 @@ def reduce_associative(
     operation: Callable[[PyTree, PyTree], PyTree],
     tree: PyTree,
     *,
-    identity: Any = _MISSING,
+    identity: object = _MISSING,
     is_leaf: IsLeaf | None = None,
 ) -> Any:
     """Combine adjacent leaves with `operation`, in a binary tree of minimal depth.

@@ -11,7 +11,7 @@ from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.source_locations import with_location
 
 
-def check_acyclic(container: Any) -> None:
+def check_acyclic(container: object) -> None:
     """Raise `StructureError` if a list, tuple or dictionary contains itself.
 
     The search is iterative, because it runs after the recursion limit was reached.
@@ -44,7 +44,7 @@ def _parts(container: object) -> Any:
     return container.values() if isinstance(container, dict) else container
 
 
-def check_node_class(what: str, kind: Any, **functions: object) -> None:
+def check_node_class(what: str, kind: object, **functions: object) -> None:
     """Raise `StructureError` unless `kind` is a class and each of `functions` is callable.
 
     `what` and the keywords name them in errors.
@@ -96,7 +96,7 @@ def checked_is_leaf(is_leaf: UserFunction) -> Callable[..., bool]:
     return check_result
 
 
-def check_structure(what: str, structure: Any) -> None:
+def check_structure(what: str, structure: object) -> None:
     """Raise `StructureError` unless `structure` is the structure of a pytree."""
     if not isinstance(structure, optree.PyTreeSpec):
         raise StructureError(

@@ -110,7 +110,7 @@ def all_leaves(iterable: Iterable[object], is_leaf: IsLeaf | None = None) -> boo
     return all(tree.structure(x, is_leaf).is_leaf() for x in list_items("elements", iterable))
 
 
-def is_tree_node(x: Any) -> bool:
+def is_tree_node(x: object) -> bool:
     """Return whether `x` is a container."""
     return children_with_keys(x) is not None
 
@@ -201,7 +201,7 @@ def register_pytree_with_keys(
         unflatten_func=unflatten_func,
     )
 
-    def flatten_with_entries(x: Any) -> tuple[Iterable[object], object, Iterable[object]]:
+    def flatten_with_entries(x: object) -> tuple[Iterable[object], object, Iterable[object]]:
         pairs, rest = flatten_with_keys(x)
         pairs = list(pairs)
         return [child for _, child in pairs], rest, [key for key, _ in pairs]

@@ -164,7 +164,7 @@ def _check_implementation(impl: object, dtype: DTypeLike | None) -> None:
         )
 
 
-def key(seed: Any, *, impl: Any = None, dtype: DTypeLike | None = None) -> Tracer:
+def key(seed: object, *, impl: object = None, dtype: DTypeLike | None = None) -> Tracer:
     """Return the key of an integer seed; without 64-bit types only the low 32 bits of the seed
     count.
     """

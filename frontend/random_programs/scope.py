@@ -51,7 +51,7 @@ class Scope:
     sizes: Sequence[int] = SIZES
     """The sizes of dimensions."""
 
-    def choose(self, *options: Any) -> Any:
+    def choose(self, *options: object) -> Any:
         """Return one of the options."""
         return self.choices.choose(options)
 

@@ -67,7 +67,7 @@ def _field_types(kind: type) -> Mapping[str, Any]:
     return get_type_hints(kind)
 
 
-def _record(kind: type, value: Any, name: str, where: str) -> Any:
+def _record(kind: type, value: object, name: str, where: str) -> Any:
     """Return the record of a type that JSON describes; `where` is its place in the report."""
     if not isinstance(value, dict):
         raise ReportError(f"{name}: {where} is {_describe(value)}, and should be an object")
@@ -127,5 +127,5 @@ _TYPE_NAMES = {
 }
 
 
-def _describe(value: Any) -> str:
+def _describe(value: object) -> str:
     return _TYPE_NAMES.get(type(value), type(value).__name__)

@@ -164,7 +164,7 @@ def inv(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> T
 def eigh(
     a: ArrayLike, b: ArrayLike | None = None, lower: bool = True, eigvals_only: bool = False,
     overwrite_a: bool = False, overwrite_b: bool = False, turbo: bool = True,
-    eigvals: Any = None, type: int = 1, check_finite: bool = True,
+    eigvals: object = None, type: int = 1, check_finite: bool = True,
 ) -> Any:  # fmt: skip
     """Return the eigenvalues of Hermitian matrices in ascending order, and eigenvectors as columns.
 
@@ -326,7 +326,7 @@ def solve_triangular(
 
 @public(static=("eigvals_only", "select", "select_range", "tol"))
 def eigh_tridiagonal(
-    d: Any, e: object, *, eigvals_only: bool = False, select: str = "a",
+    d: object, e: object, *, eigvals_only: bool = False, select: str = "a",
     select_range: object = None, tol: float | None = None,
 ) -> Any:  # fmt: skip
     """Return the eigenvalues, ascending, of symmetric tridiagonal matrices, and eigenvectors.

@@ -16,7 +16,7 @@ from shardir.frontend.source_locations import with_location
 ShardingRequest = Sharding | Device | PartitionSpec | None
 
 
-def is_sharding_request(x: Any) -> bool:
+def is_sharding_request(x: object) -> bool:
     """Return whether `x` is a sharding request rather than a pytree; `None` is an unspecified
     sharding."""
     return x is None or isinstance(x, (Sharding, Device, PartitionSpec, DeferredSharding))
@@ -38,7 +38,7 @@ def _invalid_sharding_error(request: object, word: str) -> ArgumentError:
     )
 
 
-def broadcast_sharding_requests(requests: object, values: Any, word: str) -> list[Any]:
+def broadcast_sharding_requests(requests: object, values: object, word: str) -> list[Any]:
     """Return the sharding request of each leaf of `values`, from a pytree prefix."""
     check_sharding_requests(requests, word)
     return broadcast_prefix(requests, values, is_sharding_request, word)

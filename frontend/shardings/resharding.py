@@ -40,7 +40,7 @@ def reshard(xs: PyTree, out_shardings: object) -> PyTree:
     return apply_shardings(xs, out_shardings, "out_shardings of reshard")
 
 
-def apply_out_sharding(made: Result, out_sharding: Any) -> Result:
+def apply_out_sharding(made: Result, out_sharding: object) -> Result:
     """Return the result of a function with the sharding `out_sharding`, if that is not `None`."""
     if out_sharding is None:
         return made
@@ -75,7 +75,7 @@ def _permit_conflicts(out_sharding: object) -> AbstractContextManager[object]:
     return config(explicit_sharding="lenient")
 
 
-def apply_shardings(xs: object, shardings: Any, word: str) -> Any:
+def apply_shardings(xs: object, shardings: object, word: str) -> Any:
     """Return the arrays `xs` with `shardings`, a pytree prefix; errors begin with `word`."""
     leaves, structure = tree.flatten(xs)
     requests = broadcast_sharding_requests(shardings, xs, word)

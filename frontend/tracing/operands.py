@@ -38,7 +38,7 @@ parameters.
 """
 
 
-def operand_dtype(x: Any) -> tuple[str, bool]:
+def operand_dtype(x: object) -> tuple[str, bool]:
     """Return the element type of an operand and whether it is weak.
 
     Raises `NotAnArrayError` for an object that is not an array.
@@ -150,7 +150,7 @@ def splat(number: complex, type: TensorType, weak: bool = False) -> Tracer:
     return result
 
 
-def check_integer_range(number: Any, dtype: str) -> None:
+def check_integer_range(number: object, dtype: str) -> None:
     """Raise `NumberRangeError` if `number` is a Python integer that the integer type `dtype` cannot
     represent.
     """
@@ -171,7 +171,7 @@ def _is_real(dtype: str) -> bool:
     return dtype in INTEGERS or dtype in FLOATS
 
 
-def check_not_complex(number: Any, dtype: str) -> None:
+def check_not_complex(number: object, dtype: str) -> None:
     """Raise `OperationTypeError` if `number` is a complex Python number and the type `dtype` is
     real, as `float` does."""
     if type(number) is complex and _is_real(dtype):

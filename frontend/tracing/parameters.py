@@ -115,7 +115,7 @@ class Parameters:
                 named[name] = options[name]
         return (tuple(dynamic), named), tuple(static)
 
-    def _static_key(self, which: int | str, value: Any) -> object:
+    def _static_key(self, which: int | str, value: object) -> object:
         kind = type(value)
         if kind is int or kind is bool:  # The most common types, on the path of each call.
             return kind, value

@@ -5,7 +5,7 @@ keeps the type of `x`. Without `enable_x64` each 64-bit type is replaced by its 
 """
 
 from functools import cache
-from typing import Any, Final, final
+from typing import Final, final
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.config import config
@@ -62,7 +62,7 @@ def canonical_dtype(name: str) -> str:
     return name
 
 
-def dtype_of(spec: Any) -> str:
+def dtype_of(spec: object) -> str:
     """Return the canonical IR name of the element type that `spec` denotes.
 
     `spec` is a NumPy type or dtype, a Python type (`float`), a string, `KEY`, or an object with a

@@ -151,7 +151,7 @@ class Tracer(Operators):
     def tolist(self) -> Any:
         self._refuse("list of numbers", "return it from the traced function and convert it there")
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> Any:
         self._refuse(
             "NumPy array",
             "use the function of the same name in shardir.numpy instead of NumPy's, or convert "

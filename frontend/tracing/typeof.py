@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.abstract_value import AbstractValue
@@ -106,7 +105,7 @@ def _explicit_axes(sharding: Sharding | None, rank: int) -> tuple[list[tuple[str
     return dims, sorted(sharding.spec.unreduced.intersection(explicit))
 
 
-def typeof(x: Any) -> ShapedArray:
+def typeof(x: object) -> ShapedArray:
     """Return the type of an array, a number, or a traced value.
 
     Raises `NotAnArrayError` for any other object.
@@ -130,7 +129,7 @@ def _shaped_array(abstract: AbstractValue, sharding: Sharding | None) -> ShapedA
     return ShapedArray(type.shape, user_dtype(type.dtype), abstract.weak, sharding=sharding)
 
 
-def find_explicit_sharding(x: Any) -> NamedSharding | None:
+def find_explicit_sharding(x: object) -> NamedSharding | None:
     """Return the sharding in the type of an object; `None` if no Explicit axis is in it."""
     sharding = x.abstract.sharding if isinstance(x, Tracer) else None
     if isinstance(x, (Array, ShapeDtypeStruct)):
@@ -140,7 +139,7 @@ def find_explicit_sharding(x: Any) -> NamedSharding | None:
     return None
 
 
-def explicit_spec(x: Any, names: Collection[str]) -> PartitionSpec | None:
+def explicit_spec(x: object, names: Collection[str]) -> PartitionSpec | None:
     """Return the Explicit axes among `names` that shard `x`; `None` without a typed sharding."""
     if not isinstance(x, (Tracer, Array, ShapeDtypeStruct)):
         return None

@@ -273,7 +273,7 @@ class Primal:
         return whole, params
 
 
-def check_rule_leaf(x: Any, wanted: AbstractValue, what: str) -> Tracer:
+def check_rule_leaf(x: object, wanted: AbstractValue, what: str) -> Tracer:
     """Return a leaf that a rule returned as a tracer of the type `wanted`; `None` and `float0`
     give zeros."""
     if x is None or getattr(x, "dtype", None) == FLOAT0:

@@ -163,7 +163,7 @@ def _add_capture_parameters(
     )
 
 
-def _check_results(out: Any, primal: Primal, what: str) -> list[Tracer]:
+def _check_results(out: object, primal: Primal, what: str) -> list[Tracer]:
     leaves, structure = tree.flatten(out)
     if structure != primal.structure:
         raise DifferentiateError(

@@ -40,7 +40,7 @@ def _check_functions(name: str, **given: object) -> None:
 
 
 def _call_solver(
-    what: str, has_aux: bool, solve: Solver, function: EquationFunction, x: Any
+    what: str, has_aux: bool, solve: Solver, function: EquationFunction, x: object
 ) -> PyTree:
     """Call a solver, named `what` in errors, with a function and an array."""
     out = call_user_function(solve, what, (function, x))
@@ -80,7 +80,7 @@ def solve_root(
         x, aux = out if has_aux else (out, None)
         _, f_dot = jvp(lambda *values: equation(x, *values), tuple(moving), tuple(tangents[0]))
 
-        def derivative(v: Any) -> Any:
+        def derivative(v: object) -> Any:
             return jvp(lambda x: equation(x, *moving), (x,), (v,))[1]
 
         what = "tangent_solve of custom_root"
@@ -207,7 +207,7 @@ class _LinearSystem:
 
 
 def _transpose_function(function: EquationFunction, like: object) -> EquationFunction:
-    def apply_transpose(y: Any) -> Any:
+    def apply_transpose(y: object) -> Any:
         (result,) = linear_transpose(function, like)(y)
         return result
 

@@ -314,7 +314,7 @@ class PmapCall:
         return constrain(x, NamedSharding(mesh, _spec_at(axis, at, x.ndim if mesh.ndim > 1 else 0)))
 
     def _resolve_out_axes(
-        self, outs: tree.PyTreeDef, out: Any, made: Sequence[Tracer]
+        self, outs: tree.PyTreeDef, out: object, made: Sequence[Tracer]
     ) -> list[int | None]:
         """Return the nonnegative position of the mapped axis in each result."""
         name = self.mapping.name

@@ -207,7 +207,7 @@ def _trace_checkpoint(
     return tree.unflatten(found[-1], set_weak_types(result, weak))
 
 
-def checkpoint_name(x: Any, name: str) -> PyTree:
+def checkpoint_name(x: object, name: str) -> PyTree:
     """Return `x`, a pytree of arrays, under a name by which a checkpoint policy may save it."""
     if not isinstance(name, str):
         raise ArgumentError(
@@ -217,8 +217,8 @@ def checkpoint_name(x: Any, name: str) -> PyTree:
 
 
 @public(static=("name",), name="checkpoint_name")
-def _name_values(x: Any, name: str) -> Any:
-    def each(leaf: Any) -> Tracer:
+def _name_values(x: object, name: str) -> Any:
+    def each(leaf: object) -> Tracer:
         tracer = as_tracer(leaf)
         result: Tracer = emit("checkpoint-name", tracer, weak=tracer.weak_type, label=name)
         return result

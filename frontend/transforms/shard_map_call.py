@@ -42,11 +42,11 @@ from shardir.ir.types import TensorType
 from shardir.passes.partitioning.padded_dims import PaddedDim, padded_dims
 
 
-def is_partition_spec(x: Any) -> bool:
+def is_partition_spec(x: object) -> bool:
     return isinstance(x, PartitionSpec)
 
 
-def is_in_spec(x: Any) -> bool:
+def is_in_spec(x: object) -> bool:
     return x is None or is_partition_spec(x)
 
 

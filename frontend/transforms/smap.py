@@ -52,7 +52,7 @@ def smap(
 
 
 def _specs_of_axes(axes: object, name: str, word: str) -> Any:
-    def spec(axis: Any) -> PartitionSpec:
+    def spec(axis: object) -> PartitionSpec:
         if axis is None:
             return PartitionSpec()
         if isinstance(axis, bool) or not isinstance(axis, int) or axis < 0:

@@ -22,7 +22,7 @@ def custom_vjp_primal_tree_values(tree_of_primals: PyTree) -> PyTree:
     Raises `ArgumentError` if a leaf is not a `CustomVJPPrimal`.
     """
 
-    def value(leaf: Any) -> Any:
+    def value(leaf: object) -> Any:
         if not isinstance(leaf, CustomVJPPrimal):
             raise ArgumentError(
                 with_location(

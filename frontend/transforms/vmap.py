@@ -11,7 +11,6 @@ mapped.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any
 
 from shardir.errors import VectorizeError
 from shardir.frontend.argument_checks import call_user_function, check_integer
@@ -50,12 +49,12 @@ from shardir.ir.types import TensorType
 from shardir.passes.batching.vectorize import vectorize
 
 
-def is_axis_number(x: Any) -> bool:
+def is_axis_number(x: object) -> bool:
     """Return whether `x` is the number of an axis."""
     return isinstance(x, int) and not isinstance(x, bool)
 
 
-def is_axis_entry(x: Any) -> bool:
+def is_axis_entry(x: object) -> bool:
     """Return whether `x` is the mapped axis of an array or a pytree of arrays, or `None`."""
     return x is None or is_axis_number(x)
 

@@ -149,7 +149,7 @@ def _format_any(item: object) -> str:
     return format_number(item) if isinstance(item, (bool, int, float, complex)) else repr(item)
 
 
-def flatten_lists(items: Any) -> tuple[tuple[int, ...], list[Any]]:
+def flatten_lists(items: object) -> tuple[tuple[int, ...], list[Any]]:
     """Return the shape and the elements of nested lists; raise `ValueError` if they are ragged."""
     if not isinstance(items, tuple | list):
         return (), [items]

@@ -178,7 +178,7 @@ def _decode_items(words: Sequence[Any], kernels: Sequence[Kernel]) -> tuple[Item
     return tuple(decoded)
 
 
-def _to_tuples(value: Any) -> Any:
+def _to_tuples(value: object) -> Any:
     return tuple(map(_to_tuples, value)) if isinstance(value, list) else value
 
 

@@ -1,7 +1,5 @@
 """Slices, padding, and updates of slices."""
 
-from typing import Any
-
 import numpy as np
 
 from shardir.backends.gpu.dtypes import SIGNED_WORD_DTYPES
@@ -53,7 +51,7 @@ def _pad(w: FunctionWriter, op: Op) -> str:
     return w.call_library("pad_with", w.name(x), w.name(value), *ends)
 
 
-def _is_plain_zero(number: Any) -> bool:
+def _is_plain_zero(number: object) -> bool:
     """Return whether the number is 0 and not -0."""
     return not np.asarray(number).tobytes().strip(b"\0")
 

@@ -171,6 +171,6 @@ def _selftest_samples(module: Module, given: Sequence[Array], seconds: float) ->
     return Samples(tuple(given), tuple(results))
 
 
-def _option_text(value: Any) -> str:
+def _option_text(value: object) -> str:
     """Return an option as text, with Booleans in lower case as on the command line."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -110,7 +110,7 @@ def _select_running(is_running: Tracer, new: Tracer, old: Tracer) -> Tracer:
 def _apply_cond(equation: Equation) -> Any:
     index, *args = equation.tracers
 
-    def branch(program: Any) -> Any:
+    def branch(program: object) -> Any:
         return lambda *given: tuple(equation.reader.read(program, given))
 
     return branches.switch(index, tuple(map(branch, equation.params["branches"])), *args)

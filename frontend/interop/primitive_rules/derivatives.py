@@ -153,7 +153,7 @@ def apply_with_jax_vjp(alone: IsolatedEquation, primal: Callable[..., Any]) -> A
     def forward(*args: CustomVJPPrimal) -> Any:
         indices = [i for i in alone.differentiable if args[i].perturbed]
 
-        def function(*xs: Any) -> Any:
+        def function(*xs: object) -> Any:
             some = [xs[i] for i in indices]
             moving, backward, others = jax.vjp(
                 lambda *some: alone.split_results(alone.call_with_replaced(xs, indices, some)),

@@ -37,7 +37,7 @@ def _apply_implementation(equation: Equation) -> list[Tracer]:
     """Trace the implementation of the primitive."""
     primitive, params = equation.source.primitive, equation.params
 
-    def function(*args: Any) -> list[Any]:
+    def function(*args: object) -> list[Any]:
         results = primitive.impl(*args, **params)
         return list(results) if primitive.multiple_results else [results]
 

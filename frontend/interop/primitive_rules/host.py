@@ -64,7 +64,7 @@ def _apply_io_callback(equation: Equation) -> Any:
 def _apply_debug_callback(equation: Equation) -> Any:
     primitive, params = equation.source.primitive, equation.params
 
-    def run(*args: Any) -> None:
+    def run(*args: object) -> None:
         primitive.impl(*args, **params)
 
     run.__name__ = equation.name

@@ -12,7 +12,7 @@ from shardir.frontend.transforms.linear_transpose import linear_transpose
 from shardir.ir.operation import Symbol
 
 
-def _out_of_bounds_mode(mode: Any) -> str:
+def _out_of_bounds_mode(mode: object) -> str:
     """Return the mode for indices out of range in shardir's terms."""
     name = str(getattr(mode, "name", mode)).lower()
     return {"fill_or_drop": "fill", "clip": "clip"}.get(name, "promise_in_bounds")

@@ -49,12 +49,12 @@ class NestedJaxprReader(ABC):
     """The reader of an equation, as rules of primitives with nested jaxprs use it."""
 
     @abstractmethod
-    def read(self, closed: Any, args: Sequence[Tracer | LiteralScalar]) -> list[Tracer]:
+    def read(self, closed: object, args: Sequence[Tracer | LiteralScalar]) -> list[Tracer]:
         """Return the results of a closed jaxpr for these arguments."""
 
     @abstractmethod
     def read_open(
-        self, jaxpr: Any, consts: Sequence[Any], args: Sequence[Tracer | LiteralScalar]
+        self, jaxpr: object, consts: Sequence[Any], args: Sequence[Tracer | LiteralScalar]
     ) -> list[Tracer]:
         """Return the results of a jaxpr with separate constants."""
 
@@ -103,7 +103,7 @@ FLOAT0 = jax.dtypes.float0
 """The element type of the tangents of integers: float0, which has no values."""
 
 
-def dtype_name_of(dtype: Any) -> str:
+def dtype_name_of(dtype: object) -> str:
     """Return the name in the IR of an element type of JAX; typed PRNG keys are `key`.
 
     In a jaxpr that JAX differentiated, the tangent of an integer may be a value without content,

@@ -19,7 +19,7 @@ def _apply_bcsr_dot_general(equation: Equation) -> list[Tracer]:
 
     params = equation.params
 
-    def multiply(data: Any, indices: Any, indptr: Any, other: Any) -> Any:
+    def multiply(data: object, indices: object, indptr: object, other: object) -> Any:
         matrix = sparse.BCSR((data, indices, indptr), shape=params["lhs_spinfo"].shape)
         return sparse.bcoo_dot_general(
             matrix.to_bcoo(),

@@ -344,7 +344,7 @@ def _loop_with_traced_bounds(
 
 
 @traceback_boundary
-def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
+def map(f: Callable[[Any], Any], xs: object, *, batch_size: int | None = None) -> Any:
     """Apply `f` to every slice of `xs` along the first dimension in sequence, and stack the
     results.
 

@@ -39,7 +39,7 @@ def zeros(
     shape: ShapeLike,
     dtype: DTypeLike | None = None,
     *,
-    device: Any = None,
+    device: object = None,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return an array of `shape` filled with zeros, of the default floating type unless `dtype` is
@@ -53,7 +53,7 @@ def ones(
     shape: ShapeLike,
     dtype: DTypeLike | None = None,
     *,
-    device: Any = None,
+    device: object = None,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return an array of `shape` filled with ones, of the default floating type unless `dtype` is
@@ -168,7 +168,7 @@ def ones_like(
     dtype: DTypeLike | None = None,
     shape: ShapeLike | None = None,
     *,
-    device: Any = None,
+    device: object = None,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return ones with the shape and element type of `a`, unless `shape` or `dtype` is given."""
@@ -181,7 +181,7 @@ def empty_like(
     dtype: DTypeLike | None = None,
     shape: ShapeLike | None = None,
     *,
-    device: Any = None,
+    device: object = None,
 ) -> Tracer:
     """Return zeros with the shape and element type of `prototype`, unless others are given."""
     return full_like(prototype, 0, dtype, shape, device=device)

@@ -14,7 +14,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
 
 
-def put_on_device(device: Any, array: Tracer, uneven: str | None = None) -> Tracer:
+def put_on_device(device: object, array: Tracer, uneven: str | None = None) -> Tracer:
     """Return `array` on a device or with a sharding; unchanged if `device` is `None`."""
     if device is None:
         return array
@@ -24,7 +24,7 @@ def put_on_device(device: Any, array: Tracer, uneven: str | None = None) -> Trac
     return result
 
 
-def choose_placement(device: Any, out_sharding: ShardingRequest) -> Any:
+def choose_placement(device: object, out_sharding: ShardingRequest) -> Any:
     """Return the device or sharding of a new array, which one of the two arguments states."""
     if out_sharding is None:
         return device

@@ -151,7 +151,7 @@ def _emit_piecewise(
             )
         )
 
-    def value(function: Any) -> Tracer:
+    def value(function: object) -> Tracer:
         evaluated = function(x, *args, **kw) if callable(function) else function
         return promote_to((x.value.type.dtype, x.weak_type), evaluated)[0]
 

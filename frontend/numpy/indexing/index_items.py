@@ -14,7 +14,7 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import INTEGERS
 
 
-def canonicalize_item(item: Any) -> Any:
+def canonicalize_item(item: object) -> Any:
     """Return one part of an index as None, `...`, a bool, an int, a slice, or an array."""
     if item is None or isinstance(item, (EllipsisType, bool, slice)):
         return item
@@ -56,13 +56,13 @@ def _list_to_array(item: Any) -> Any:
         ) from None
 
 
-def _has_traced(item: Any) -> bool:
+def _has_traced(item: object) -> bool:
     if isinstance(item, (list, tuple)):
         return any(map(_has_traced, item))
     return isinstance(item, Tracer)
 
 
-def _checked_dtype(item: Any) -> str:
+def _checked_dtype(item: object) -> str:
     if isinstance(item, (str, float, complex)) or not hasattr(item, "shape"):
         raise IndexingError(
             with_location(
@@ -78,6 +78,6 @@ def _checked_dtype(item: Any) -> str:
     return dtype
 
 
-def is_mask(item: Any) -> bool:
+def is_mask(item: object) -> bool:
     """Return whether a part of an index is a boolean array."""
     return isinstance(item, np.ndarray) and item.dtype == np.bool_

@@ -324,7 +324,7 @@ def _ravel_traced(indices: Any, sizes: tuple[int, ...], modes: tuple[str, ...], 
     return flat
 
 
-def place(arr: ArrayLike, mask: ArrayLike, vals: Any, *, inplace: bool = False) -> Tracer:
+def place(arr: ArrayLike, mask: ArrayLike, vals: object, *, inplace: bool = False) -> Tracer:
     """Return a copy of `arr` in which the n-th true element of `mask` is the n-th element of
     `vals`.
 

@@ -95,7 +95,7 @@ def matmul(
     a: ArrayLike,
     b: ArrayLike,
     *,
-    precision: Any = None,
+    precision: object = None,
     preferred_element_type: DTypeLike | None = None,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
@@ -128,7 +128,7 @@ def dot(
     a: ArrayLike,
     b: ArrayLike,
     *,
-    precision: Any = None,
+    precision: object = None,
     preferred_element_type: DTypeLike | None = None,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:

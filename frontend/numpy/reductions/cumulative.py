@@ -72,7 +72,7 @@ nancumprod = _define_cumulative("nancumprod", "cumprod", 1, True, "product of al
 
 @public(static=("axis", "dtype", "include_initial"))
 def cumulative_sum(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+    x: Any, /, *, axis: object = None, dtype: Any = None, include_initial: bool = False
 ) -> Tracer:
     """Return the sum up to each element along `axis`; `include_initial` prepends 0."""
     return _cumulative("cumulative_sum", "cumsum", 0, x, axis, dtype, include_initial)
@@ -80,7 +80,7 @@ def cumulative_sum(
 
 @public(static=("axis", "dtype", "include_initial"))
 def cumulative_prod(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+    x: Any, /, *, axis: object = None, dtype: Any = None, include_initial: bool = False
 ) -> Tracer:
     """Return the product up to each element along `axis`; `include_initial` prepends 1."""
     return _cumulative("cumulative_prod", "cumprod", 1, x, axis, dtype, include_initial)
@@ -190,7 +190,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: int
 
 
 @public(static=("axis", "edge_order"))
-def gradient(f: Any, *varargs: object, axis: AxisLike = None, edge_order: int = 1) -> Any:
+def gradient(f: object, *varargs: object, axis: AxisLike = None, edge_order: int = 1) -> Any:
     """Return the gradient along each axis: central differences, one-sided ones at the ends.
 
     `varargs` are the distances, or the coordinates: one for all axes or one per axis.

@@ -62,7 +62,7 @@ def bincount(
 
 
 @public(static=("length",))
-def _bincount(x: ArrayLike, weights: Any, length: int) -> Any:
+def _bincount(x: ArrayLike, weights: object, length: int) -> Any:
 
     numbers = as_tracer(x)
     if numbers.ndim != 1 or numbers.value.type.dtype not in INTEGERS:
@@ -88,7 +88,7 @@ def _bincount(x: ArrayLike, weights: Any, length: int) -> Any:
 
 
 def histogram_bin_edges(
-    a: ArrayLike, bins: ArrayLike = 10, range: Any = None, weights: ArrayLike | None = None
+    a: ArrayLike, bins: ArrayLike = 10, range: object = None, weights: ArrayLike | None = None
 ) -> Any:
     """Return the edges of `bins` equal bins from the lowest to the highest element, or over
     `range`.
@@ -163,7 +163,7 @@ def histogram(
 
 
 @public(static=("density",))
-def _histogram(a: ArrayLike, weights: Any, edges: Tracer, density: bool) -> Tracer:
+def _histogram(a: ArrayLike, weights: object, edges: Tracer, density: bool) -> Tracer:
 
     x, edges = promote_inexact(*as_operands(a, edges))
     if weights is None and edges.shape[0] <= MAX_COMPARED_EDGES:

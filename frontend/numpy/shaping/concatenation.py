@@ -67,7 +67,7 @@ concat = concatenate
 
 
 @public(static=("axis", "dtype"))
-def stack(arrays: Any, axis: int = 0, dtype: DTypeLike | None = None) -> Tracer:
+def stack(arrays: object, axis: int = 0, dtype: DTypeLike | None = None) -> Tracer:
     """Stack arrays of one shape along a new dimension."""
     parts = _promote_arrays(arrays, "stack", dtype)
     shape = parts[0].shape

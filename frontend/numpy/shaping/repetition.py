@@ -80,7 +80,7 @@ def _check_unsharded(x: Tracer, dim: int) -> None:
 
 
 @public(static=("axis", "total"), name="repeat")
-def _repeat_traced(a: ArrayLike, repeats: Any, axis: AxisLike, total: int) -> Tracer:
+def _repeat_traced(a: ArrayLike, repeats: object, axis: AxisLike, total: int) -> Tracer:
 
     x, dim = _flatten_without_axis(a, axis)
     size = x.shape[dim]

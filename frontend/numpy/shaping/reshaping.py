@@ -73,7 +73,7 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: ShardingRequest = Non
 
 
 @public(static=("axes",))
-def transpose(a: ArrayLike, axes: Any = None) -> Tracer:
+def transpose(a: ArrayLike, axes: object = None) -> Tracer:
     """Permute the dimensions by `axes`; without `axes`, reverse their order."""
     x = as_tracer(a)
     perm = tuple(range(x.ndim))[::-1] if axes is None else canonicalize_axes(axes, x.ndim)

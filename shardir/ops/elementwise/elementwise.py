@@ -310,7 +310,7 @@ def _erf_inv_type(x: TensorType, *, result: TensorType | None, as_xla: bool = Fa
     return x
 
 
-def _erf_inv(x: Any, *, result: TensorType, as_xla: bool = False) -> Any:
+def _erf_inv(x: object, *, result: TensorType, as_xla: bool = False) -> Any:
     compute = numerics.compute_in_f32(special.erf_inv_xla if as_xla else special.erf_inv)
     with np.errstate(all="ignore"):
         return numerics.round_to(compute(x), result.numpy)

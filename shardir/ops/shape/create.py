@@ -14,7 +14,7 @@ from shardir.ops.elementwise.numerics import round_to
 from shardir.ops.type_checks import ARITHMETIC, REAL, check_dim, require_result_type
 
 
-def _constant_type(*, value: Any, result: TensorType | None) -> TensorType:
+def _constant_type(*, value: object, result: TensorType | None) -> TensorType:
     to = require_result_type(result)
     if isinstance(value, Dense):
         if value.array.shape != to.shape or value.array.dtype != to.numpy:

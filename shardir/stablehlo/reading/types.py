@@ -82,7 +82,7 @@ class TypeParser:
             raise self.source.fail("this tensor is too large", token)
         return TensorType(tuple(map(int, numbers)), DTYPE_OF_MLIR[element])
 
-    def integer(self, node: Any, base: int = 0) -> int:
+    def integer(self, node: object, base: int = 0) -> int:
         """Return the integer of `3`, or `3 : i64`."""
         token = node.value if isinstance(node, TypedRecord) else node
         if not isinstance(token, Token) or token.type != "INT":
@@ -91,7 +91,7 @@ class TypeParser:
             raise self.source.fail("this integer is too large", token, base)
         return int(token)
 
-    def flag(self, node: Any) -> bool:
+    def flag(self, node: object) -> bool:
         """Return the bool of `true`, or `1 : i1`."""
         token = node.value if isinstance(node, TypedRecord) else node
         if token not in ("true", "false"):
@@ -109,7 +109,7 @@ class TypeParser:
         except (UnicodeDecodeError, UnicodeEncodeError):
             return data
 
-    def items(self, node: Any) -> list[Any]:
+    def items(self, node: object) -> list[Any]:
         """Return the items of a list."""
         if isinstance(node, ListsRecord) and len(node.lists) == 1:
             node = node.lists[0]
@@ -117,7 +117,7 @@ class TypeParser:
             raise self.make_expected_error("a list", node)
         return node.items
 
-    def integers(self, node: Any) -> tuple[int, ...]:
+    def integers(self, node: object) -> tuple[int, ...]:
         """Return the integers of `[1, 2]`, `array<i64: 1, 2>` or `dense<[1, 2]> : ...`."""
         token = node.value if isinstance(node, TypedRecord) else node
         if isinstance(token, Token) and token.type == "ARRAY":
@@ -131,13 +131,13 @@ class TypeParser:
             return tuple(int(n) for n in self.array(node).reshape(-1))
         return tuple(map(self.integer, self.items(node)))
 
-    def flags(self, node: Any) -> tuple[bool, ...]:
+    def flags(self, node: object) -> tuple[bool, ...]:
         """Return the bools of `[true, false]` or `array<i1: true, false>`."""
         if isinstance(node, Token | TypedRecord):
             return tuple(map(bool, self.integers(node)))
         return tuple(map(self.flag, self.items(node)))
 
-    def pairs(self, node: Any) -> tuple[tuple[int, int], ...]:
+    def pairs(self, node: object) -> tuple[tuple[int, int], ...]:
         """Return the pairs of `[[0, 1], [2, 3]]` or `dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`."""
         if isinstance(node, Token | TypedRecord):
             rows = [tuple(int(n) for n in row) for row in self.array(node).reshape(-1, 2)]
@@ -147,7 +147,7 @@ class TypeParser:
             raise self.make_expected_error("a list of pairs", node)
         return tuple((low, high) for low, high in rows)
 
-    def array(self, node: Any) -> Any:
+    def array(self, node: object) -> Any:
         """Return a typed constant as a NumPy array."""
         if not isinstance(node, TypedRecord) or getattr(node.value, "type", "") != "DENSE":
             raise self.make_expected_error("a constant", node)
@@ -285,7 +285,7 @@ class TypeParser:
             return np.frombuffer(data, type.numpy)[0].item()
         raise self.source.fail(f"these are {len(data)} bytes, {type} has {type.nbytes}", token)
 
-    def make_expected_error(self, expected: str, node: Any) -> Exception:
+    def make_expected_error(self, expected: str, node: object) -> Exception:
         """Return an error about an unexpected record."""
         return self.source.fail(f"expected {expected}", first_token(node))
 

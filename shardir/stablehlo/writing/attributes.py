@@ -64,7 +64,7 @@ def format_boolean(value: bool) -> str:
     return "true" if value else "false"
 
 
-def format_literal(value: Any, type: TensorType) -> str:
+def format_literal(value: object, type: TensorType) -> str:
     """Return the text of a constant: `dense<1.0> : tensor<8xf32>`; arrays are written as bytes."""
     return f"dense<{_elements(value, type)}> : {format_tensor(type)}"
 

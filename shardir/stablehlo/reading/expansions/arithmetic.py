@@ -34,7 +34,7 @@ class Tensor:
     def type(self) -> TensorType:
         return self.value.type
 
-    def apply(self, name: str, *others: Any, result: TensorType | None = None,
+    def apply(self, name: str, *others: object, result: TensorType | None = None,
               **attrs: Attr) -> "Tensor":  # fmt: skip
         """Return the result of an operation on this tensor and others, which may be numbers."""
         values = [self.coerce(x).value for x in others]
@@ -87,49 +87,49 @@ class Tensor:
     def __sub__(self, other: Any) -> "Tensor":
         return self.apply("sub", other)
 
-    def __rsub__(self, other: Any) -> "Tensor":
+    def __rsub__(self, other: object) -> "Tensor":
         return self.coerce(other) - self
 
-    def __mul__(self, other: Any) -> "Tensor":
+    def __mul__(self, other: object) -> "Tensor":
         return self.apply("mul", other)
 
     __rmul__ = __mul__
     __radd__ = __add__
 
-    def __truediv__(self, other: Any) -> "Tensor":
+    def __truediv__(self, other: object) -> "Tensor":
         return self.apply("div", other)
 
-    def __rtruediv__(self, other: Any) -> "Tensor":
+    def __rtruediv__(self, other: object) -> "Tensor":
         return self.coerce(other) / self
 
     def __neg__(self) -> "Tensor":
         return self.apply("neg")
 
-    def __and__(self, other: Any) -> "Tensor":
+    def __and__(self, other: object) -> "Tensor":
         return self.apply("and", other)
 
-    def __or__(self, other: Any) -> "Tensor":
+    def __or__(self, other: object) -> "Tensor":
         return self.apply("or", other)
 
-    def __xor__(self, other: Any) -> "Tensor":
+    def __xor__(self, other: object) -> "Tensor":
         return self.apply("xor", other)
 
-    def __lt__(self, other: Any) -> "Tensor":
+    def __lt__(self, other: object) -> "Tensor":
         return self.apply("lt", other)
 
-    def __le__(self, other: Any) -> "Tensor":
+    def __le__(self, other: object) -> "Tensor":
         return self.apply("le", other)
 
-    def __gt__(self, other: Any) -> "Tensor":
+    def __gt__(self, other: object) -> "Tensor":
         return self.apply("gt", other)
 
-    def __ge__(self, other: Any) -> "Tensor":
+    def __ge__(self, other: object) -> "Tensor":
         return self.apply("ge", other)
 
-    def equals(self, other: Any) -> "Tensor":
+    def equals(self, other: object) -> "Tensor":
         return self.apply("eq", other)
 
-    def differs(self, other: Any) -> "Tensor":
+    def differs(self, other: object) -> "Tensor":
         return self.apply("ne", other)
 
 
