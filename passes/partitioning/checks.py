@@ -3,8 +3,6 @@
 A program that skipped `reshard` raises an error here, so it never computes a wrong result.
 """
 
-from dataclasses import replace
-
 from shardir import ops
 from shardir.errors import PartitionError
 from shardir.ir.mesh import Mesh
@@ -18,6 +16,7 @@ from shardir.passes.resharding.align import (
     pending_reduction,
     shardable_factors,
 )
+from shardir.passes.resharding.cost import with_unreduced
 from shardir.passes.resharding.explanations import Explanations, factor_name
 from shardir.passes.resharding.planner import same_placement
 from shardir.passes.resharding.uneven import paddable_factors, uneven_dims
@@ -55,9 +54,7 @@ class PartitionChecks:
                 if sharding.unreduced and not _is_kept_by_reduction(op, sharding.reduction):
                     raise self.error_of(op, _PENDING)
             return None
-        shardings = tuple(
-            replace(self.sharding(v), unreduced=(), reduction="add") for v in op.tensors
-        )
+        shardings = tuple(with_unreduced(self.sharding(v), ()) for v in op.tensors)
         odd = any(uneven_dims(v.sharding, v.type.shape) for v in op.tensors)
         padding = paddable_factors(op, rule) if odd else ()
         fitting = align(rule, shardings, shardable_factors(op, rule), padding)

@@ -34,6 +34,7 @@ def sharding_or_unsharded(value: Value, mesh: str) -> Sharding:
     return value.sharding or Sharding.fully_replicated(mesh, value.type.rank)
 
 
+@lru_cache(maxsize=1 << 14)
 def with_unreduced(sharding: Sharding, axes: Axes, reduction: str = "add") -> Sharding:
     """Return `sharding` unreduced over `axes` by `reduction`, with the same dimension shardings."""
     return replace(sharding, unreduced=axes, reduction=reduction if axes else "add")

@@ -7,7 +7,6 @@ reduction, `partition` overwrites the padding with the identity. Factors with ot
 (permuted positions, dimensions of several factors) are sharded only as far as the axes divide them.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -24,18 +23,20 @@ UNEVEN_MODES = ("pad", "replicate", "error")
 not divide, or raise an error."""
 
 
-def uneven_dims(sharding: Sharding | None, shape: Sequence[int]) -> tuple[int, ...]:
+@lru_cache(maxsize=1 << 14)
+def uneven_dims(sharding: Sharding | None, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the dimensions that a sharding does not divide evenly."""
     if sharding is None:
         return ()
-    return tuple([
+    return tuple(
         d
         for d, (dim, size) in enumerate(zip(sharding.dims, shape, strict=True))
         if dim.axes and size % dim.num_shards
-    ])  # fmt: skip
+    )
 
 
-def close_sharding(sharding: Sharding, shape: Sequence[int], *, pads: bool) -> Sharding:
+@lru_cache(maxsize=1 << 14)
+def close_sharding(sharding: Sharding, shape: tuple[int, ...], *, pads: bool) -> Sharding:
     """Return the sharding closed, without axes on empty dimensions.
 
     Unless `pads`, axes that do not divide a dimension are trimmed to the prefix that does. An empty

@@ -4,7 +4,7 @@ parser. Output: modules that passes transform. Start with `module` (values to mo
 `operation` (OpSpec, the declaration of an operation) and `sharding`. `attributes` and `rules` are
 the types of declarations, `builder` constructs blocks, `signature` derives operand and attribute
 checks from type rules, `equality` compares modules, `sub_axes`, `device_groups` and
-`process_levels` are the algebra of mesh axes.
+`process_levels` are the algebra of mesh axes, `cached_hash` stores the hashes of records.
 """
 
 from typing import TYPE_CHECKING

@@ -14,14 +14,17 @@ middle part is the sub-axis `data:(pre)size`. The full axis is the sub-axis (1)n
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Self
 
+from shardir.ir.cached_hash import CachedHash, cache_hash
 from shardir.ir.mesh import Mesh
 
 
+@cache_hash
 @dataclass(frozen=True, slots=True, order=True)
-class Axis:
+class Axis(CachedHash):
     """A mesh axis or a sub-axis: `size` positions with the stride n / (pre * size)."""
 
     name: str
@@ -62,8 +65,9 @@ def count_positions(axes: Iterable[Axis]) -> int:
     return prod(axis.size for axis in axes)
 
 
+@cache_hash
 @dataclass(frozen=True, slots=True)
-class DimSharding:
+class DimSharding(CachedHash):
     """The sharding of one dimension:
 
     `axes` major to minor, and whether it is `open` to more axes.
@@ -87,8 +91,9 @@ OPEN_DIM = DimSharding()
 REPLICATED_DIM = DimSharding(open=False)
 
 
+@cache_hash
 @dataclass(frozen=True, slots=True)
-class Sharding:
+class Sharding(CachedHash):
     """The sharding of a tensor over the mesh named `mesh`.
 
     Propagation must not use the axes in `replicated`. Over the axes in `unreduced`, the devices
@@ -129,11 +134,16 @@ class Sharding:
         """Yield every axis that shards a dimension."""
         return (axis for dim in self.dims for axis in dim.axes)
 
-    def close(self) -> Self:
+    def close(self) -> "Sharding":
         """Return the same axes with all dimensions closed, without priorities and `replicated`."""
-        dims = tuple(dim.close() for dim in self.dims)
-        return type(self)(self.mesh, dims, (), self.unreduced, self.reduction)
+        return _close(self)
 
     def local_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of a local shard; sizes that are not divisible are rounded up."""
         return tuple(-(-size // dim.num_shards) for size, dim in zip(shape, self.dims, strict=True))
+
+
+@lru_cache(maxsize=1 << 14)
+def _close(sharding: Sharding) -> Sharding:
+    dims = tuple(dim.close() for dim in sharding.dims)
+    return Sharding(sharding.mesh, dims, (), sharding.unreduced, sharding.reduction)

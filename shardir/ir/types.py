@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from shardir.ir.cached_hash import CachedHash, cache_hash
 from shardir.ir.dtypes import (
     COMPLEX as COMPLEX,
     COMPLEX_OF as COMPLEX_OF,
@@ -22,8 +23,9 @@ from shardir.ir.dtypes import (
 )
 
 
+@cache_hash
 @dataclass(frozen=True, slots=True)
-class TensorType:
+class TensorType(CachedHash):
     """The shape and the element type of a tensor."""
 
     shape: tuple[int, ...]

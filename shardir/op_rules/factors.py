@@ -15,6 +15,8 @@ from enum import Enum
 from itertools import count
 from typing import Self
 
+from shardir.ir.cached_hash import CachedHash, cache_hash
+
 
 class FactorKind(Enum):
     """The requirement for running an operation with a factor sharded."""
@@ -41,8 +43,9 @@ TensorFactors = tuple[tuple[int, ...], ...]
 """For each dimension of a tensor, the factors that it maps to, major to minor."""
 
 
+@cache_hash
 @dataclass(frozen=True, slots=True)
-class FactorRule:
+class FactorRule(CachedHash):
     """`operands` and `results` map tensors to factors, which are indices into `factors`.
 
     A tensor that does not participate (a scalar operand) has an empty mapping for each of its
