@@ -33,5 +33,5 @@ def cache_hash(record: type[T]) -> type[T]:
             store(self, result)
             return result
 
-    record.__hash__ = __hash__  # type: ignore[method-assign]
+    record.__hash__ = __hash__  # type: ignore[assignment]
     return record
