@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, final
@@ -99,6 +100,13 @@ class Lowered:
     def pipeline(self) -> str:
         """The passes with which the program is compiled, as text."""
         return str(default_pipeline(self._plan))
+
+    @cached_property
+    def _partitioned(self) -> Module:
+        """The program of each device, shared by all simulations; pipelines stay operations."""
+        from shardir.frontend.pipelines.inspection import describe_pipelines  # For start-up time.
+
+        return default_pipeline(self._plan)(describe_pipelines(self.module))
 
     @property
     def donated(self) -> Sequence[int]:
@@ -224,10 +232,9 @@ class Lowered:
         """
         # For start-up time.
         from shardir.frontend.pipelines.costs import simulate_with_pipelines
-        from shardir.frontend.pipelines.inspection import describe_pipelines
 
         return simulate_with_pipelines(
-            default_pipeline(self._plan)(describe_pipelines(self.module)),
+            self._partitioned,
             self.module,
             machine,
             links=links,

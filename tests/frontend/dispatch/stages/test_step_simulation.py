@@ -8,6 +8,7 @@ import shardir.numpy as jnp
 from shardir.errors import MachineError
 from shardir.frontend.errors import ArgumentError
 from shardir.machine import load_machine
+from shardir.passes.pipeline import Pipeline
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.error_assertions import first_line
 
@@ -85,3 +86,19 @@ def test_what_is_no_machine_is_refused() -> None:
     with pytest.raises(ArgumentError) as raised:
         lowered.simulate(load_machine("a100x8", axes={"data": 4, "model": 2}), links={"data": "x"})
     assert first_line(raised) == "links of simulate are for a machine given by its name or path"
+
+
+def test_simulations_of_a_lowered_function_partition_it_once(monkeypatch):
+    runs = []
+    run = Pipeline.__call__
+    lowered = shardir.jit(step).lower(*ARGUMENTS)
+    full = lowered.pipeline
+
+    def count(self, *args, **options):
+        if str(self) == full:
+            runs.append(self)
+        return run(self, *args, **options)
+
+    monkeypatch.setattr(Pipeline, "__call__", count)
+    assert lowered.simulate("a100x8") == lowered.simulate("a100x8")
+    assert len(runs) == 1
