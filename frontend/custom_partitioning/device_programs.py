@@ -24,7 +24,7 @@ from shardir.passes.simplify.inline import inline_regions
 
 @dataclass(frozen=True)
 class PartitionedForm:
-    """What a partition function returned, with flat arguments and results.
+    """The return value of a partition function, with flat arguments and results.
 
     `lower` computes the shards of the results from those of the operands. `batch_axes` are the mesh
     axes that shard dimensions which `vmap` added.

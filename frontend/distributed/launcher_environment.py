@@ -19,7 +19,7 @@ TORCHRUN_VARIABLE = "TORCHELASTIC_RUN_ID"
 
 
 class Transport(Enum):
-    """How the processes of a launcher connect."""
+    """The means by which the processes of a launcher connect."""
 
     MPI = "MPI"
     SOCKETS = "sockets"

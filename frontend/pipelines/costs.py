@@ -89,7 +89,7 @@ class PipelineCosts:
             if part.kind in COMPUTATIONS
         )
 
-    def _summed(self, key: FragmentKey) -> list[tuple[str, TensorType]]:
+    def _summed_terms(self, key: FragmentKey) -> list[tuple[str, TensorType]]:
         """Return the terms of sums that a fragment gives, with their types on each device of a
         row."""
         fragment = self.pipeline.staged.fragments[key]
@@ -104,7 +104,7 @@ class PipelineCosts:
         for key, count in self._runs_of(rank).items():
             one = cost_of_block(self.pipeline.fragments[key].module.main.body)
             total += Cost(one.memory, one.flops) * count
-            for name, type in self._summed(key):
+            for name, type in self._summed_terms(key):
                 # The first term of a sum is not added to anything.
                 is_first = (key[0], name) not in added
                 added.add((key[0], name))
@@ -242,7 +242,7 @@ class PipelineCosts:
         total = replace(total, duration=makespan, bubbles=total.bubbles + idle)
         for shared in self._shared_results():
             time = found.collective_seconds(shared.kind, shared.nbytes, shared.axes)
-            total += _exposed(shared, round(time * PICOSECONDS))
+            total += _exposed_time(shared, round(time * PICOSECONDS))
         runs = [run for rank in self._ranks for run in self._runs_of(rank).items()]
         blocks = {key: each.block for key, each in pipeline.staged.fragments.items()}
         needed = add_flops(
@@ -321,7 +321,7 @@ def _multiply(flops: Flops, times: int) -> Flops:
     return {dtype: count * times for dtype, count in flops.items()}
 
 
-def _exposed(collective: Collective, duration: int) -> Breakdown:
+def _exposed_time(collective: Collective, duration: int) -> Breakdown:
     """Return the parts of the time of a collective during which nothing else runs."""
     axes = ", ".join(collective.axes)
     return Breakdown(

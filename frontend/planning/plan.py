@@ -223,7 +223,7 @@ class Plan(Report):
         )
 
     @property
-    def searched(self) -> Evaluation:
+    def search_evaluation(self) -> Evaluation:
         """The cost of the plan in the search, with which the effects of decisions are compared."""
         return self._found.searched
 

@@ -107,7 +107,7 @@ def _decision_text(plan: Plan, decision: Decision) -> str:
     """Return a decision, and the changes of the cost without it."""
     where = plan.describe_dims(decision.dims)
     text = f"{where} over {decision.axis}"
-    without, now = decision.without, plan.searched
+    without, now = decision.without, plan.search_evaluation
     if without is None:
         return f"{text}: the program cannot be partitioned without it"
     changes = []

@@ -85,10 +85,10 @@ class Connection:
             self._posted[key].append(transfer)
         return transfer
 
-    def take(self, key: Key) -> bytearray | None:
+    def take(self, key: Key) -> bytes | None:
         """Return a message that has arrived without a request; None if there is none."""
         arrived = self._arrived.get(key)
-        return arrived.popleft() if arrived else None
+        return bytes(arrived.popleft()) if arrived else None
 
     @property
     def has_outgoing(self) -> bool:
@@ -179,7 +179,7 @@ class Connection:
 def _bytes_view(buffer: Array | bytes) -> memoryview:
     if isinstance(buffer, bytes):
         return memoryview(buffer)
-    return memoryview(buffer.reshape(-1).view(np.uint8))
+    return buffer.reshape(-1).view(np.uint8).data
 
 
 def _deliver(message: bytearray, transfer: Transfer, key: Key) -> None:

@@ -34,8 +34,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True)
 class JobAddress:
-    """How the processes of a job find each other: the coordinator, which is process 0, the secret
-    that they share, their number, and the rank of this process."""
+    """The rendezvous of the processes of a job: the address of the coordinator, which is process 0,
+    the secret that they share, their number, and the rank of this process."""
 
     host: str
     port: int
@@ -46,8 +46,8 @@ class JobAddress:
 
 @dataclass(frozen=True)
 class ListenerAddress:
-    """Where a process accepts connections: the path of a Unix socket, which other hosts do not see,
-    and a TCP port."""
+    """The address at which a process accepts connections: the path of a Unix socket, which other
+    hosts do not see, and a TCP port."""
 
     rank: int
     host: str

@@ -102,7 +102,7 @@ class Lowered:
         return str(default_pipeline(self._plan))
 
     @cached_property
-    def _partitioned(self) -> Module:
+    def _device_program(self) -> Module:
         """The program of each device, shared by all simulations; pipelines stay operations."""
         from shardir.frontend.pipelines.inspection import describe_pipelines  # For start-up time.
 
@@ -234,7 +234,7 @@ class Lowered:
         from shardir.frontend.pipelines.costs import simulate_with_pipelines
 
         return simulate_with_pipelines(
-            self._partitioned,
+            self._device_program,
             self.module,
             machine,
             links=links,

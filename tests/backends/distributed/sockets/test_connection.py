@@ -53,7 +53,7 @@ def test_two_arrays_travel_as_one_message(pair: tuple[Connection, Connection]) -
     head, row = np.zeros(2, np.uint8), np.zeros(3)
     second.read()
     assert second.receive((0, 1), [head, row]).done
-    assert (list(head), list(row)) == ([0, 1], [0.0, 1.0, 2.0])
+    assert (head.tolist(), row.tolist()) == ([0, 1], [0.0, 1.0, 2.0])
 
 
 def test_a_message_may_have_no_bytes(pair: tuple[Connection, Connection]) -> None:

@@ -7,8 +7,9 @@ import shardir
 import shardir.numpy as jnp
 from shardir.errors import MachineError
 from shardir.frontend.errors import ArgumentError
+from shardir.ir.module import Module
 from shardir.machine import load_machine
-from shardir.passes.pipeline import Pipeline
+from shardir.passes.pipeline import PassObserver, Pipeline
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.error_assertions import first_line
 
@@ -88,16 +89,18 @@ def test_what_is_no_machine_is_refused() -> None:
     assert first_line(raised) == "links of simulate are for a machine given by its name or path"
 
 
-def test_simulations_of_a_lowered_function_partition_it_once(monkeypatch):
-    runs = []
+def test_simulations_of_a_lowered_function_partition_it_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs: list[Pipeline] = []
     run = Pipeline.__call__
     lowered = shardir.jit(step).lower(*ARGUMENTS)
     full = lowered.pipeline
 
-    def count(self, *args, **options):
+    def count(self: Pipeline, module: Module, watch: PassObserver | None = None) -> Module:
         if str(self) == full:
             runs.append(self)
-        return run(self, *args, **options)
+        return run(self, module, watch)
 
     monkeypatch.setattr(Pipeline, "__call__", count)
     assert lowered.simulate("a100x8") == lowered.simulate("a100x8")
