@@ -1,13 +1,17 @@
 """Samplers of operations with derivative rules, callbacks and fused groups."""
 
 from collections.abc import Callable
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
 
 from shardir.frontend.random_programs.scope import DTYPES, Scope, sampler
 from shardir.ir.host_function import HostFunction
+from shardir.ir.module import Block
+from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
+from shardir.ops.control_flow.custom_partitioning import DeviceProgram
 
 
 @sampler("checkpoint", "custom-jvp", "custom-vjp")
@@ -46,6 +50,25 @@ def _element_counter(types: tuple[TensorType, ...]) -> Callable[..., tuple[Any, 
         return tuple(np.full(type.shape, total).astype(type.numpy) for type in types)
 
     return count
+
+
+@sampler("custom-partitioning")
+def _(s: Scope, name: str) -> None:
+    """Append the identity with a rule by which all dimensions correspond, or without a rule."""
+    x = s.tensor()
+    dims = " ".join(ascii_lowercase[: len(x.type.shape)])
+
+    def identity() -> Block:
+        return s.block([x.type], lambda inner, values: values)
+
+    def partition(operands: list[Sharding], results: list[Sharding]) -> DeviceProgram:
+        return DeviceProgram(identity(), tuple(operands), tuple(results))
+
+    s.emit(
+        name, x, function=HostFunction("identity", identity),
+        partition=HostFunction("shard", partition),
+        factor_rule=s.choose("", f"{dims} -> {dims}"), result=x.type,
+    )  # fmt: skip
 
 
 @sampler("inspect-sharding")

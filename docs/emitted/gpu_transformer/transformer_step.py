@@ -136,7 +136,9 @@ def window_places(
 def take_rows(x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """Return rows of `x` by index; out-of-bounds indices are clamped."""
     places = whole_numbers(rows).clamp(0, x.shape[0] - 1)
-    return as_words(x)[places].view(x.dtype)
+    # An index expression with one index would read it on the host.
+    taken = as_words(x).index_select(0, places.reshape(-1)).view(x.dtype)
+    return taken.reshape((*places.shape, *x.shape[1:]))
 
 
 def take_along(x: torch.Tensor, places: torch.Tensor, dim: int) -> torch.Tensor:

@@ -185,7 +185,7 @@ def test_an_unknown_backend_is_an_error_with_the_known_ones() -> None:
     with pytest.raises(UnknownBackendError) as error:
         get_backend("tpu")
     assert str(error.value) == (
-        "no backend is called 'tpu'; the backends are cpu, gpu, isolated, numpy"
+        "no backend is called 'tpu'; the backends are cpu, gpu, isolated, numpy, pjrt"
     )
 
 

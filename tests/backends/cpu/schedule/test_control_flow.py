@@ -138,6 +138,7 @@ def test_other_threads_run_during_a_loop() -> None:
     """Loops whose iterations are too short to release the GIL release it periodically."""
     endless = sd.jit(lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: y * 0.5, x))
     x = snp.ones(8)
+    endless(x + 9)  # It is compiled before the time of the other thread starts.
 
     def run() -> None:
         assert int(DOUBLE_OR_INCREMENT(X, 100.0)[0]) == double_or_increment_numpy(X, 100.0)[0]
