@@ -1,8 +1,9 @@
 """Several processes: an all-reduce beside MPI's own, and training steps beside one process's.
 
-The first table sums up to 64 MiB of single precision over two processes with one device each;
-plain is `MPI.Allreduce` of mpi4py, run in turn with it. The second has steps of training on eight
-devices, dealt out to one process, to two and to four, which share the cores. Ratios are of medians.
+The first table sums up to 64 MiB of single precision over two processes with one device each, which
+mpiexec or `shardir launch` has started; plain is `MPI.Allreduce` of mpi4py, run in turn with the
+former. The second has steps of training on eight devices, dealt out to one process, to two and to
+four, which share the cores. Ratios are of medians.
 """
 
 import json
@@ -31,6 +32,10 @@ from shardir.sharding import NamedSharding, PartitionSpec as P
 REPEATS = 21
 CORES = max(2, os.cpu_count() or 1)
 MEBIBYTES = (1, 4, 16, 64)
+LAUNCHERS = {
+    "mpiexec": [str(Path(sys.executable).parent / "mpiexec")],
+    "launch": [sys.executable, "-m", "shardir", "launch"],
+}
 WIDTHS = (784, 1024, 1024, 10)
 BATCH = 2048
 
@@ -47,10 +52,11 @@ def timed(*calls: Callable[[], object]) -> list[float]:
     return [median(mine[1:]) for mine in times]
 
 
-def sums() -> list[tuple[int, float, float]]:
-    """For each size the times of our all-reduce and of MPI's."""
+def sums(launcher: str) -> list[list[float]]:
+    """For each size the times of our all-reduce and, with mpiexec, of MPI's."""
     sd.distributed.initialize()
-    from mpi4py import MPI
+    if launcher == "mpiexec":
+        from mpi4py import MPI
 
     mesh = sd.make_mesh((2,), ("data",))
     found = []
@@ -68,8 +74,7 @@ def sums() -> list[tuple[int, float, float]]:
             # A new array for the result each time, as ours has one.
             MPI.COMM_WORLD.Allreduce(part, np.empty_like(part))
 
-        ours, theirs = timed(partial(total, x), plain)
-        found.append((size, ours, theirs))
+        found.append(timed(partial(total, x), *([plain] if launcher == "mpiexec" else [])))
     return found
 
 
@@ -114,13 +119,13 @@ def steps() -> list[float]:
     return [timed(make(library))[0] for make in STEPS.values()]
 
 
-def run(what: str, processes: int, devices: int) -> Any:
+def run(what: str, processes: int, devices: int, launcher: str = "mpiexec") -> Any:
     """The result of `what` in process 0 of that number of processes."""
     threads = max(1, (os.cpu_count() or 1) // processes)
     done = subprocess.run(
         [
-            str(Path(sys.executable).parent / "mpiexec"),
-            *("-n", str(processes), sys.executable, __file__, what),
+            *LAUNCHERS[launcher],
+            *("-n", str(processes), sys.executable, __file__, what, launcher),
         ],
         env={
             **os.environ,
@@ -137,14 +142,18 @@ def run(what: str, processes: int, devices: int) -> Any:
 
 def main() -> None:
     if len(sys.argv) > 1:
-        found = sums() if sys.argv[1] == "sums" else steps()
+        found = sums(sys.argv[2]) if sys.argv[1] == "sums" else steps()
         if sd.process_index() == 0:
             print(json.dumps(found))
         return
     console = Console()
-    table = Table("MiB", "ours", "MPI.Allreduce", "our speed", title="all-reduce, 2 processes")
-    for size, ours, theirs in run("sums", 2, 2):
-        table.add_row(str(size), f"{ours:.2f} ms", f"{theirs:.2f} ms", f"{theirs / ours:.2f}")
+    headers = ("MiB", "MPI.Allreduce", "ours over MPI", "speed", "ours over sockets", "speed")
+    table = Table(*headers, title="all-reduce, 2 processes")
+    found = zip(MEBIBYTES, run("sums", 2, 2), run("sums", 2, 2, "launch"), strict=True)
+    for size, (ours, theirs), (sockets,) in found:
+        cells = [f"{ours:.2f} ms", f"{theirs / ours:.2f}"]
+        cells += [f"{sockets:.2f} ms", f"{theirs / sockets:.2f}"]
+        table.add_row(str(size), f"{theirs:.2f} ms", *cells)
     console.print(table)
     one, two, four = (run("steps", count, 8) for count in (1, 2, 4))
     table = Table("step", "1 process", "2", "speed", "4", "speed", title=f"steps on {CORES} cores")

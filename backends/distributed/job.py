@@ -43,12 +43,13 @@ class Job(World):
         return InterpretedProgram(module, owners, self, checks_inputs=checks_inputs)
 
 
-def connect(comm: Communicator, seconds: float) -> Job:
+def connect(comm: Communicator, seconds: float, *, has_launcher: bool = True) -> Job:
     """Return the link to the processes of a communicator; a wait ends the job after `seconds`.
 
+    The end of the parent of this process ends the job if it is a launcher.
     Afterwards an uncaught exception in any thread ends all processes.
     """
-    job = Job(comm, seconds)
+    job = Job(comm, seconds, has_launcher=has_launcher)
     if job.size > 1:
         _end_all_on_exceptions(job)
         atexit.register(job.wait_for_end)

@@ -45,7 +45,7 @@ NO_BYTES: Array = np.empty(0, np.uint8)
 class World(ProcessLink):
     """The link to all processes of the job."""
 
-    def __init__(self, comm: Communicator, seconds: float) -> None:
+    def __init__(self, comm: Communicator, seconds: float, *, has_launcher: bool) -> None:
         self.comm = comm
         hosts = [str(host) for host in comm.allgather(socket.gethostname())]
         sharing = _processes_sharing_cores(comm, hosts)
@@ -56,7 +56,9 @@ class World(ProcessLink):
         self._counts: Counter[tuple[object, ...]] = Counter()
         self._known: set[str] = set()
         self._beginning: ProgramIdentity | None = None
-        self._process, self._parent = os.getpid(), os.getppid()
+        self._process = os.getpid()
+        # A process without a launcher may outlive the shell that started it.
+        self._launcher = os.getppid() if has_launcher else None
         interval = min(comm.heartbeat_seconds, seconds / 4)
         has_heartbeat = self.size > 1 and comm.is_thread_safe
         self._pulse = Heartbeat(self._beat, interval) if has_heartbeat else None
@@ -174,7 +176,9 @@ class World(ProcessLink):
         return came
 
     def _beat(self) -> None:
-        """Send a note to the processes that have ended; end the job if a process is lost."""
+        """Send a note to the processes that have ended; end the job if a process or the launcher is
+        lost."""
+        self._check_launcher()
         self.messages.notes.send_heartbeat()
         self._check_connections()
 
@@ -203,13 +207,16 @@ class World(ProcessLink):
                     f"s, in which no message arrived from {names}; if it needs longer, set "
                     "SHARDIR_COMM_TIMEOUT to more seconds"
                 )
-            if os.getppid() != self._parent:
-                # The launcher has ended and could not stop this process if other processes failed.
-                end_job(
-                    self.comm,
-                    f"shardir: {self.process_name(self.index)} has lost its launcher",
-                    LOST_LAUNCHER_EXIT_CODE,
-                )
+            self._check_launcher()
+
+    def _check_launcher(self) -> None:
+        """End the job if the launcher has ended: it cannot stop this process if another fails."""
+        if self._launcher not in (None, os.getppid()):
+            end_job(
+                self.comm,
+                f"shardir: {self.process_name(self.index)} has lost its launcher",
+                LOST_LAUNCHER_EXIT_CODE,
+            )
 
 
 def _processes_sharing_cores(comm: Communicator, hosts: Sequence[str]) -> int:

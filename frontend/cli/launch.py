@@ -7,9 +7,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
+from shardir.frontend.cli.options import CommandError
 from shardir.frontend.distributed.launcher_environment import (
     COORDINATOR_VARIABLE,
     RANK_VARIABLE,
@@ -17,6 +18,8 @@ from shardir.frontend.distributed.launcher_environment import (
     TOKEN_VARIABLE,
 )
 
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals of the terminal or a batch system that end the job."""
 POLL_SECONDS = 0.05
 REPORT_SECONDS = 1.5
 """Time in which processes may report that they have lost another one, before they are ended."""
@@ -40,7 +43,8 @@ def launch(
 
     `coordinator` is the address of process 0, host:port, by default a free port of this host. Where
     several hosts run parts of one job, `size` is the number of all processes, and `first_rank` the
-    lowest one here. The others are ended when a process fails.
+    lowest one here. The others are ended when a process fails or a signal ends the launcher, with
+    the processes that they have started.
     """
     address = coordinator or f"127.0.0.1:{_free_port()}"
     common = {
@@ -51,20 +55,52 @@ def launch(
     # Hosts of one job share no secret unless the user sets one.
     if not coordinator:
         common[TOKEN_VARIABLE] = secrets.token_hex(TOKEN_BYTES)
-    processes = {
-        rank: subprocess.Popen(command, env={**common, RANK_VARIABLE: str(rank)})
-        for rank in range(first_rank, first_rank + count)
-    }
+    ranks = range(first_rank, first_rank + count)
+    processes: dict[int, subprocess.Popen[bytes]] = {}
+    is_finished = False
+    with _signals_as_exceptions():
+        try:
+            for rank in ranks:
+                # The descendants of a process share its session, so that they can be ended with it.
+                processes[rank] = subprocess.Popen(
+                    command, env={**common, RANK_VARIABLE: str(rank)}, start_new_session=True
+                )
+            failed = _wait_for_failure(processes)
+            is_finished = failed is None
+            return 0 if failed is None else _report(failed, processes[failed].returncode)
+        except OSError as error:
+            raise CommandError(f"{command[0]} cannot be started: {error.strerror}") from error
+        except _SignalError as error:
+            _send_signal(processes, error.number)
+            return SIGNAL_EXIT_CODE + error.number
+        finally:
+            if not is_finished:
+                _end(processes)
+
+
+class _SignalError(BaseException):
+    """A signal that ends the launcher."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+@contextmanager
+def _signals_as_exceptions() -> Iterator[None]:
+    """Raise an exception for the first signal that ends the launcher, and ignore the next ones,
+    which would leave processes behind."""
+
+    def stop(number: int, frame: object) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
+        raise _SignalError(number)
+
+    before = {each: signal.signal(each, stop) for each in END_SIGNALS}
     try:
-        failed = _wait_for_failure(processes)
-        if failed is None:
-            return 0
-        return _report(failed, processes[failed].returncode)
-    except KeyboardInterrupt:
-        # The terminal has sent SIGINT to the processes too.
-        return SIGNAL_EXIT_CODE + signal.SIGINT
+        yield
     finally:
-        _end(processes)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def _free_port() -> int:
@@ -101,17 +137,24 @@ def _report(rank: int, code: int) -> int:
 
 def _end(processes: Mapping[int, "subprocess.Popen[bytes]"]) -> None:
     """End the processes that still run: after a time for their reports, by SIGTERM, by SIGKILL."""
-    for seconds, end in (
-        (0.0, None),
-        (REPORT_SECONDS, subprocess.Popen.terminate),
-        (TERMINATION_SECONDS, subprocess.Popen.kill),
+    for seconds, number in (
+        (REPORT_SECONDS, signal.SIGTERM),
+        (TERMINATION_SECONDS, signal.SIGKILL),
     ):
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and any(p.poll() is None for p in processes.values()):
-            with suppress(KeyboardInterrupt):
-                time.sleep(POLL_SECONDS)
-        for each in processes.values():
-            if end is not None and each.poll() is None:
-                end(each)
+        while time.monotonic() < deadline and _send_signal(processes, 0):
+            time.sleep(POLL_SECONDS)
+        _send_signal(processes, number)
     for each in processes.values():
         each.wait()
+
+
+def _send_signal(processes: Mapping[int, "subprocess.Popen[bytes]"], number: int) -> bool:
+    """Send a signal to the processes and their descendants; return whether one is running."""
+    is_any_running = False
+    for each in processes.values():
+        each.poll()  # A process that has ended belongs to its group until then.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(each.pid, number)
+            is_any_running = True
+    return is_any_running

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from shardir.backends.base import ProcessLink
 from shardir.frontend.distributed.join_timeout import LOCAL_RANKS_VARIABLE, limit_join_time
 from shardir.frontend.distributed.launcher_environment import (
+    COORDINATOR_ARGUMENTS,
     COORDINATOR_VARIABLE,
     TOKEN_VARIABLE,
     LauncherInfo,
@@ -25,6 +26,7 @@ from shardir.text.decimal_text import parse_natural_number
 LOCAL_RANK_VARIABLE = "MPI_LOCALRANKID"
 """Environment variable in which mpiexec gives the rank among the processes on this machine."""
 MAX_PORT = 65535
+TORCHRUN_ADDRESS_VARIABLES = ("MASTER_ADDR", "MASTER_PORT")
 TOKEN_BYTES = 16
 
 
@@ -46,20 +48,23 @@ def connect_processes(
     if found.transport is Transport.TORCH_STORE:
         host, port, token, publish = _torch_coordinator(found, patience)
     else:
-        is_launched = COORDINATOR_VARIABLE in os.environ
-        text = os.environ[COORDINATOR_VARIABLE] if is_launched else address or ""
-        host, port = parse_address(text, COORDINATOR_VARIABLE if is_launched else "")
+        given = os.environ.get(COORDINATOR_VARIABLE)
+        host, port = (
+            parse_address(address or "")
+            if given is None
+            else parse_address(given, f"the environment variable {COORDINATOR_VARIABLE}")
+        )
         token = os.environ.get(TOKEN_VARIABLE, "")
     job = JobAddress(host, port, token, found.size, found.rank)
-    return connect(join(job, patience, publish), seconds)
+    has_launcher = found.by != COORDINATOR_ARGUMENTS
+    return connect(join(job, patience, publish), seconds, has_launcher=has_launcher)
 
 
-def parse_address(text: str, variable: str = "") -> tuple[str, int]:
-    """Return the host and the port of "host:port"; `variable` names where the text comes from."""
+def parse_address(text: str, name: str = "coordinator_address") -> tuple[str, int]:
+    """Return the host and the port of "host:port"; `name` is where the text comes from."""
     host, _, port = text.rpartition(":")
     number = parse_natural_number(port)
     if not host or number is None or not 0 < number <= MAX_PORT:
-        name = f"the environment variable {variable}" if variable else "coordinator_address"
         raise DistributedError(
             f"{name} is {text!r}; it must be a host and a port, such as '10.0.0.1:1234'"
         )
@@ -81,13 +86,23 @@ def _torch_coordinator(
         raise DistributedError(
             f"torchrun started {found.size} processes, and torch cannot be imported: {error}"
         ) from error
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    store = TCPStore(host, port, is_master=False, timeout=timedelta(seconds=seconds))
+    host, port = parse_address(
+        ":".join(os.environ.get(name, "") for name in TORCHRUN_ADDRESS_VARIABLES),
+        f"{':'.join(TORCHRUN_ADDRESS_VARIABLES)} of torchrun",
+    )
     key = f"shardir/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
-    if found.rank == 0:
-        token = secrets.token_hex(TOKEN_BYTES)
-        return host, 0, token, lambda chosen: store.set(key, f"{chosen} {token}")
-    text = store.get(key).decode()
+    try:
+        store = TCPStore(host, port, is_master=False, timeout=timedelta(seconds=seconds))
+        if found.rank == 0:
+            token = secrets.token_hex(TOKEN_BYTES)
+            return host, 0, token, lambda chosen: store.set(key, f"{chosen} {token}")
+        text = store.get(key).decode()
+    except RuntimeError as error:  # The errors of torch.distributed are subclasses.
+        why = str(error).partition("\n")[0]
+        raise DistributedError(
+            f"process {found.rank} finds no address of process 0 in the store of torchrun at "
+            f"{host}:{port}: {why}; every process must call distributed.initialize()"
+        ) from error
     chosen, _, token = text.partition(" ")
     return host, int(chosen), token, None
 

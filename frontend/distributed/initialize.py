@@ -22,6 +22,7 @@ from shardir.frontend.config import config
 from shardir.frontend.distributed.connect import connect_processes, parse_address
 from shardir.frontend.distributed.gather_api import barrier
 from shardir.frontend.distributed.launcher_environment import (
+    COORDINATOR_ARGUMENTS,
     JOINED_VARIABLE,
     LauncherInfo,
     Transport,
@@ -155,7 +156,7 @@ def _launcher_of_arguments(
     assert isinstance(count, int)
     if not isinstance(index, int) or not 0 <= index < count:
         raise DistributedError(f"process_id is {index!r}; it must be from 0 to {count - 1}")
-    return LauncherInfo("distributed.initialize()", count, index, Transport.SOCKETS)
+    return LauncherInfo(COORDINATOR_ARGUMENTS, count, index, Transport.SOCKETS)
 
 
 def _check_launcher_arguments(

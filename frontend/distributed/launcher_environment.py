@@ -38,6 +38,8 @@ LAUNCHERS = (
 )  # fmt: skip
 """Launchers, their environment variables for the number of processes, the rank, and a variable that
 identifies the launcher, and how their processes connect."""
+COORDINATOR_ARGUMENTS = "distributed.initialize()"
+"""The launcher name of processes that connect through the arguments of `initialize`."""
 JOINED_VARIABLE = "SHARDIR_JOINED"
 """Environment variable with the process id of a process that has joined others.
 
@@ -63,7 +65,13 @@ def find_launcher() -> LauncherInfo | None:
         return None
     for by, size, rank, mark, transport in LAUNCHERS:
         if {size, rank, mark} <= os.environ.keys():
-            return LauncherInfo(by, _read_number(size), _read_number(rank), transport)
+            found = LauncherInfo(by, _read_number(size), _read_number(rank), transport)
+            if found.rank >= found.size:
+                raise DistributedError(
+                    f"the environment variable {rank} is {found.rank}, and {size} is {found.size}; "
+                    "a rank is less than the number of processes"
+                )
+            return found
     return None
 
 

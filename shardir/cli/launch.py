@@ -57,7 +57,10 @@ def launch(
         raise CommandError(f"--host-index is {host_index}; it must be from 0 to {hosts - 1}")
     # For start-up time.
     from shardir.frontend.cli.launch import launch as launch_processes
+    from shardir.frontend.distributed.connect import parse_address
 
+    if coordinator is not None:
+        parse_address(coordinator, "--coordinator")
     first, size = host_index * processes, hosts * processes
     code = launch_processes(
         [*_command(program, module), *context.args], processes, coordinator or "", first, size

@@ -21,6 +21,8 @@ HEADER = struct.Struct("<IIQ")
 """The communicator, the tag and the number of bytes of a message."""
 ABORT_CHANNEL = 0xFFFFFFFF
 """The communicator of the message that ends the job; its tag is the exit code."""
+BUFFER_BYTES = 4 << 20
+"""Bytes that a Unix socket may hold, at most; the system may set a smaller limit."""
 ABORT_SECONDS = 1.0
 """Time in which the message that ends the job must be sent."""
 
@@ -52,7 +54,10 @@ class Connection:
 
     def __init__(self, stream: socket.socket) -> None:
         stream.setblocking(False)
-        if stream.family != getattr(socket, "AF_UNIX", None):
+        if stream.family == getattr(socket, "AF_UNIX", None):
+            # TCP chooses the size itself. Each time that a buffer is full costs two switches.
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+        else:
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.stream = stream
         self.exit_code: int | None = None
@@ -172,7 +177,9 @@ class Connection:
         with suppress(OSError):
             self.send((ABORT_CHANNEL, code), [])
             while self._outgoing and time.monotonic() < end:
-                select.select([], [self.stream], [], ABORT_SECONDS)
+                poll = select.poll()  # `select` accepts only small file descriptors.
+                poll.register(self.stream, select.POLLOUT)
+                poll.poll(1e3 * ABORT_SECONDS)
                 self.write()
 
 

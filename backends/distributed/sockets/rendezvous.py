@@ -10,13 +10,14 @@ import contextlib
 import hmac
 import json
 import os
-import select
+import selectors
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from ipaddress import ip_address
 from pathlib import Path
 
 from shardir.backends.distributed.sockets.connection import Connection
@@ -27,9 +28,8 @@ RETRY_SECONDS = 0.05
 """Interval between attempts to connect to process 0, which may start later."""
 HELLO_SECONDS = 5.0
 """Time in which a new connection must send its token."""
-MAX_LINE_BYTES = 1 << 20
+MAX_LINE_BYTES = 1 << 12
 """Limit of a line of JSON, against programs that are no part of the job."""
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,19 @@ def join(
     Raises `DistributedError` after `seconds`, or if a rank is used twice.
     """
     end = time.monotonic() + seconds
-    with _Listener(address.host) as listener:
-        own = listener.address(address.rank)
-        if address.rank == 0:
-            addresses = _collect_addresses(address, own, end, publish)
-        else:
-            addresses = _report_address(address, own, end)
-        streams = dict(_connect_to_lower_ranks(address, addresses, end))
-        streams |= listener.accept(address, end)
+    try:
+        with _Listener(address.host) as listener:
+            own = listener.address(address.rank)
+            if address.rank == 0:
+                addresses = _collect_addresses(address, own, end, publish)
+            else:
+                addresses = _report_address(address, own, end)
+            streams = dict(_connect_to_lower_ranks(address, addresses, end))
+            streams |= listener.accept(address, end)
+    except OSError as error:
+        raise DistributedError(
+            f"process {address.rank} cannot open its sockets: {error.strerror or error}"
+        ) from error
     network = Network({rank: Connection(streams[rank]) for rank in sorted(streams)})
     return SocketCommunicator(network, address.rank)
 
@@ -81,8 +86,7 @@ class _Listener:
     """The sockets at which this process accepts connections of others."""
 
     def __init__(self, coordinator: str) -> None:
-        bound = coordinator if coordinator in LOOPBACK else ""
-        self._tcp = _listen(bound, 0)
+        self._tcp = _listen(coordinator, 0)
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(self._tcp)
         self._sockets = [self._tcp]
@@ -113,11 +117,11 @@ class _Listener:
         """Accept the connections of all higher ranks."""
         expected = set(range(address.rank + 1, address.size))
         streams: dict[int, socket.socket] = {}
-        while expected - streams.keys():
-            for stream in _accept_ready(self._sockets, end, expected - streams.keys()):
-                hello = _read_hello(stream, address.token)
-                rank = hello.get("rank") if hello else None
-                if isinstance(rank, int) and rank in expected and rank not in streams:
+        with _Reception(self._sockets, address.token) as reception:
+            while missing := expected - streams.keys():
+                stream, hello = reception.next_hello(end, missing)
+                rank = hello.get("rank")
+                if isinstance(rank, int) and rank in missing:
                     streams[rank] = stream
                 else:
                     stream.close()
@@ -142,26 +146,23 @@ def _collect_addresses(
             ) from error
         if publish is not None:
             publish(server.getsockname()[1])
+        reception = stack.enter_context(_Reception([server], address.token))
         streams: list[socket.socket] = []
-        while len(addresses) < address.size:
-            missing = set(range(address.size)) - addresses.keys()
-            for stream in _accept_ready([server], end, missing):
-                stack.enter_context(stream)
-                hello = _read_hello(stream, address.token)
-                if hello is None:
-                    continue
-                if error_text := _rank_error(hello, address, addresses):
-                    _send_line(stream, {"error": error_text})
-                    for each in streams:
-                        _send_line(each, {"error": error_text})
-                    raise DistributedError(error_text)
-                rank = hello["rank"]
-                assert isinstance(rank, int)
-                addresses[rank] = ListenerAddress(
-                    rank, str(stream.getpeername()[0]), int(str(hello["port"])),
-                    str(hello["path"]), str(hello["host_id"]),
+        while missing := set(range(address.size)) - addresses.keys():
+            stream, hello = reception.next_hello(end, missing)
+            streams.append(stack.enter_context(stream))
+            if error_text := _rank_error(hello, address, addresses):
+                for each in streams:
+                    _send_line(each, {"error": error_text})
+                raise DistributedError(error_text)
+            try:
+                addresses[int(str(hello["rank"]))] = ListenerAddress(
+                    int(str(hello["rank"])), str(stream.getpeername()[0]),
+                    int(str(hello["port"])), str(hello["path"]), str(hello["host_id"]),
                 )  # fmt: skip
-                streams.append(stream)
+            except (KeyError, ValueError, OSError):  # It is another program, or has ended.
+                streams.remove(stream)
+                stream.close()
         table = {"listeners": [asdict(each) for each in addresses.values()]}
         for stream in streams:
             _send_line(stream, table)
@@ -191,7 +192,7 @@ def _report_address(
     """Send the listener of this process to process 0, and return those of all processes."""
     with _connect_with_retry(address, end) as stream:
         _send_line(stream, {"token": address.token, "size": address.size, **asdict(own)})
-        table = _read_line(stream, max(0.001, end - time.monotonic()))
+        table = _read_line(stream, end)
     if table is None:
         raise DistributedError(
             f"process {address.rank} waits for process 0 at {address.host}:{address.port}, which "
@@ -203,21 +204,28 @@ def _report_address(
     listeners = table["listeners"]
     assert isinstance(listeners, list)
     addresses = {each["rank"]: ListenerAddress(**each) for each in listeners}
-    # Process 0 does not know the name under which it is reached.
-    return addresses | {0: ListenerAddress(**(asdict(addresses[0]) | {"host": address.host}))}
+    # Process 0 does not know the name under which others reach its host.
+    return {
+        rank: replace(each, host=address.host) if not rank or _is_loopback(each.host) else each
+        for rank, each in addresses.items()
+    }
 
 
 def _connect_with_retry(address: JobAddress, end: float) -> socket.socket:
     while True:
         try:
-            return socket.create_connection(
+            stream = socket.create_connection(
                 (address.host, address.port), max(0.001, end - time.monotonic())
             )
-        except OSError as error:
+            # While no process listens at a port of this host, TCP may connect it to itself.
+            if stream.getsockname() != stream.getpeername():
+                return stream
+            stream.close()
+        except (OSError, UnicodeError) as error:
             if time.monotonic() >= end:
                 raise DistributedError(
                     f"process {address.rank} cannot reach process 0 at "
-                    f"{address.host}:{address.port}: {error.strerror or error}; "
+                    f"{address.host}:{address.port}: {getattr(error, 'strerror', None) or error}; "
                     "check the coordinator address, and that process 0 has started"
                 ) from error
             time.sleep(RETRY_SECONDS)
@@ -254,30 +262,63 @@ def _connect(listener: ListenerAddress, is_same_host: bool, end: float) -> socke
         ) from error
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on a host address; on all addresses of this host if empty."""
-    if not host:
-        is_dual = socket.has_dualstack_ipv6()
-        family = socket.AF_INET6 if is_dual else socket.AF_INET
-        return socket.create_server(("", port), family=family, dualstack_ipv6=is_dual)
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    return socket.create_server(found[4][:2], family=found[0])
+def _listen(coordinator: str, port: int) -> socket.socket:
+    """Return a socket that listens on this host: at the loopback address of the coordinator, or
+    else at all addresses.
+
+    A host may know its own name by a loopback address, and not know the address that others use.
+    """
+    if _is_loopback(coordinator):
+        found = socket.getaddrinfo(coordinator, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(found[4][:2], family=found[0])
+    is_dual = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if is_dual else socket.AF_INET
+    return socket.create_server(("", port), family=family, dualstack_ipv6=is_dual)
 
 
-@contextmanager
-def _blocking(stream: socket.socket, seconds: float) -> Iterator[None]:
-    stream.settimeout(seconds)
-    yield
-    stream.settimeout(None)
+def _is_loopback(host: str) -> bool:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    # A socket for both versions of IP shows addresses of version 4 as mapped ones.
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
-def _accept_ready(
-    servers: list[socket.socket], end: float, missing: set[int]
-) -> Iterator[socket.socket]:
-    """Yield the connections that arrive next; raise `DistributedError` after the time limit."""
-    left = end - time.monotonic()
-    ready, _, _ = select.select(servers, [], [], max(0, left))
-    if not ready:
+class _Reception:
+    """Accepts connections, and reads the first line of each; other programs do not delay them."""
+
+    def __init__(self, servers: Sequence[socket.socket], token: str) -> None:
+        self._token = token
+        self._stack = contextlib.ExitStack()
+        self._selector = self._stack.enter_context(selectors.DefaultSelector())
+        self._lines: dict[socket.socket, bytearray] = {}
+        self._ends: dict[socket.socket, float] = {}
+        for server in servers:
+            server.setblocking(False)
+            self._selector.register(server, selectors.EVENT_READ)
+
+    def __enter__(self) -> "_Reception":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for stream in list(self._lines):
+            self._remove(stream).close()
+        self._stack.close()
+
+    def next_hello(self, end: float, missing: set[int]) -> tuple[socket.socket, dict[str, object]]:
+        """Return the next connection of the job and its line; raise `DistributedError` after the
+        time limit."""
+        while (now := time.monotonic()) < end:
+            for stream in [each for each, limit in self._ends.items() if limit < now]:
+                self._remove(stream).close()
+            for key, _ in self._selector.select(min([end, *self._ends.values()]) - now):
+                source = key.fileobj
+                assert isinstance(source, socket.socket)
+                if source not in self._lines:
+                    self._accept(source)
+                elif (hello := self._read(source)) is not None:
+                    return source, hello
         names = ", ".join(map(str, sorted(missing)[:8])) + (", ..." if len(missing) > 8 else "")
         word = "process" if len(missing) == 1 else "processes"
         raise DistributedError(
@@ -285,37 +326,68 @@ def _accept_ready(
             "the job must call it; if they need longer until then, set SHARDIR_COMM_TIMEOUT to "
             "more seconds"
         )
-    for server in ready:
-        yield server.accept()[0]
 
+    def _accept(self, server: socket.socket) -> None:
+        with suppress(BlockingIOError, ConnectionError):  # The other program may have ended.
+            stream = server.accept()[0]
+            stream.setblocking(False)
+            self._lines[stream] = bytearray()
+            self._ends[stream] = time.monotonic() + HELLO_SECONDS
+            self._selector.register(stream, selectors.EVENT_READ)
 
-def _read_hello(stream: socket.socket, token: str) -> dict[str, object] | None:
-    """Return the first line of a new connection; None if it is not of this job."""
-    hello = _read_line(stream, HELLO_SECONDS)
-    if hello is None or not hmac.compare_digest(str(hello.get("token")).encode(), token.encode()):
+    def _read(self, stream: socket.socket) -> dict[str, object] | None:
+        """Read what has arrived; return the line if it is complete and has the token."""
+        line = self._lines[stream]
+        try:
+            while not line.endswith(b"\n"):
+                part = stream.recv(1)  # Messages follow the line.
+                if not part or len(line) == MAX_LINE_BYTES:
+                    self._remove(stream).close()
+                    return None
+                line += part
+        except BlockingIOError:
+            return None
+        except OSError:
+            self._remove(stream).close()
+            return None
+        self._remove(stream)
+        hello = _parse_line(line) or {}
+        token = str(hello.pop("token", None))
+        if hmac.compare_digest(token.encode(), self._token.encode()):
+            return hello
+        stream.close()
         return None
-    return hello
+
+    def _remove(self, stream: socket.socket) -> socket.socket:
+        self._selector.unregister(stream)
+        del self._lines[stream], self._ends[stream]
+        return stream
 
 
 def _send_line(stream: socket.socket, value: Mapping[str, object]) -> None:
-    with suppress(OSError), _blocking(stream, HELLO_SECONDS):
+    with suppress(OSError):
+        stream.settimeout(HELLO_SECONDS)
         stream.sendall(json.dumps(value).encode() + b"\n")
 
 
-def _read_line(stream: socket.socket, seconds: float) -> dict[str, object] | None:
-    """Return a line of JSON; None if the connection ends, the time is over, or it is no JSON.
-
-    Reads byte by byte, because messages follow the line.
-    """
+def _read_line(stream: socket.socket, end: float) -> dict[str, object] | None:
+    """Return a line of JSON; None if the connection ends, the time is over, or it is no JSON."""
     line = bytearray()
     try:
-        with _blocking(stream, seconds):
-            while len(line) < MAX_LINE_BYTES and not line.endswith(b"\n"):
-                if not (part := stream.recv(1)):
-                    return None
-                line += part
+        while not line.endswith(b"\n"):
+            stream.settimeout(max(0.001, end - time.monotonic()))
+            if not (part := stream.recv(MAX_LINE_BYTES)):
+                return None
+            line += part
+    except OSError:
+        return None
+    return _parse_line(line)
+
+
+def _parse_line(line: bytearray) -> dict[str, object] | None:
+    try:
         value = json.loads(line)
-    except (OSError, ValueError):
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from shardir.frontend.cli.options import CommandError
 from tests.backends.distributed.launched_job import LIMIT_SECONDS, ROOT, launch_job
 
 PROGRAM = """
@@ -80,6 +81,29 @@ def test_a_killed_process_is_named_with_the_collective(tmp_path: Path) -> None:
     assert done.err[-1] == "shardir launch: process 1 was ended by SIGKILL\n"
 
 
+def test_a_signal_ends_the_launcher_and_all_descendants(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    os.mkfifo(pids)
+    script = f"sleep 1000 & echo $! > {pids}; wait"
+    job = run("-m", "shardir", "launch", "-n", "1", "sh", "-c", script)
+    descendant = int(pids.read_text("utf-8"))
+    job.terminate()
+    assert job.communicate(timeout=LIMIT_SECONDS) == ("", "")
+    assert job.returncode == 143
+    with pytest.raises(ProcessLookupError):
+        os.kill(descendant, 0)
+
+
+def test_a_program_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
+    from shardir.frontend.cli.launch import launch
+
+    program = tmp_path / "program"
+    program.write_bytes(b"")
+    with pytest.raises(CommandError) as caught:
+        launch([str(program)], 2)
+    assert str(caught.value) == f"{program} cannot be started: Permission denied"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -92,6 +116,10 @@ def test_a_killed_process_is_named_with_the_collective(tmp_path: Path) -> None:
         (
             ["-n", "2", "--hosts", "2", "a.py"],
             "several hosts need --coordinator, the host and a port of host 0",
+        ),
+        (
+            ["-n", "2", "--coordinator", "host0", "sh"],
+            "--coordinator is 'host0'; it must be a host and a port, such as '10.0.0.1:1234'",
         ),
         (
             ["-n", "2", "--host-index", "1", "a.py"],

@@ -237,3 +237,14 @@ def test_invalid_timeouts_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
         timeout_seconds(0)
     with pytest.raises(SettingError, match="a timeout of '5' seconds is invalid"):
         initialize(timeout="5")  # type: ignore[arg-type]
+
+
+def test_a_rank_beyond_the_number_of_processes_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("COORDINATOR", "h:1"), ("NUM_PROCESSES", "2"), ("PROCESS_ID", "2")):
+        monkeypatch.setenv(f"SHARDIR_{name}", value)
+    with pytest.raises(DistributedError) as caught:
+        find_launcher()
+    assert str(caught.value) == (
+        "the environment variable SHARDIR_PROCESS_ID is 2, and SHARDIR_NUM_PROCESSES is 2; a rank "
+        "is less than the number of processes"
+    )

@@ -1,19 +1,24 @@
 """Processes find each other: here threads of one process that join through the loopback address."""
 
+import os
+import resource
 import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
-from shardir.backends.distributed.sockets.rendezvous import JobAddress, join
+from shardir.backends.distributed.sockets.rendezvous import JobAddress, _is_loopback, join
 from shardir.backends.distributed.sockets.socket_communicator import SocketCommunicator
 from shardir.errors import DistributedError
 
 HOST = "127.0.0.1"
 PATIENCE_SECONDS = 60
 IMPATIENCE_SECONDS = 0.2
+MANY_FILES = 1100
+"""More files than `select` admits."""
 
 
 def free_port() -> int:
@@ -76,6 +81,59 @@ def test_a_process_with_another_token_does_not_join() -> None:
         f"process 1 waits for process 0 at {HOST}:{port}, which ended or did not answer before all "
         "processes had joined; every process must call distributed.initialize()"
     )
+
+
+def test_other_programs_do_not_delay_the_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardir.backends.distributed.sockets.rendezvous.HELLO_SECONDS", 3600)
+    port = free_port()
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(join, JobAddress(HOST, port, "t", 2, 0), PATIENCE_SECONDS)
+        with ExitStack() as others:
+            for text in (
+                b"",
+                b"{",
+                b"GET / HTTP/1.1\r\n\r\n",
+                b"[" * 4000 + b"\n",
+                b'{"rank": 1}\n',
+            ):
+                others.enter_context(connect_when_possible(port)).sendall(text)
+            second = join(JobAddress(HOST, port, "t", 2, 1), PATIENCE_SECONDS)
+            assert (first.result().size, second.size) == (2, 2)
+
+
+def connect_when_possible(port: int) -> socket.socket:
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return socket.create_connection((HOST, port))
+        except ConnectionRefusedError:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+
+def test_processes_with_many_open_files_join() -> None:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit < MANY_FILES + 100:
+        pytest.skip("the limit of open files is low")
+    with ExitStack() as files:
+        for _ in range(MANY_FILES):
+            files.enter_context(open(os.devnull, "rb"))
+        test_processes_join_and_gather()
+
+
+@pytest.mark.parametrize(
+    ("host", "is_loopback"),
+    [
+        ("localhost", True),
+        ("127.0.1.1", True),
+        ("::ffff:127.0.0.1", True),
+        ("::1", True),
+        ("10.0.0.1", False),
+        ("host0", False),
+    ],
+)
+def test_loopback_addresses(host: str, is_loopback: bool) -> None:
+    assert _is_loopback(host) is is_loopback
 
 
 @pytest.mark.parametrize(
