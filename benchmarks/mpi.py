@@ -149,8 +149,8 @@ def main() -> None:
     console = Console()
     headers = ("MiB", "MPI.Allreduce", "ours over MPI", "speed", "ours over sockets", "speed")
     table = Table(*headers, title="all-reduce, 2 processes")
-    found = zip(MEBIBYTES, run("sums", 2, 2), run("sums", 2, 2, "launch"), strict=True)
-    for size, (ours, theirs), (sockets,) in found:
+    rows = zip(MEBIBYTES, run("sums", 2, 2), run("sums", 2, 2, "launch"), strict=True)
+    for size, (ours, theirs), (sockets,) in rows:
         cells = [f"{ours:.2f} ms", f"{theirs / ours:.2f}"]
         cells += [f"{sockets:.2f} ms", f"{theirs / sockets:.2f}"]
         table.add_row(str(size), f"{theirs:.2f} ms", *cells)

@@ -10,8 +10,8 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -68,6 +68,7 @@ class MessageChannel:
         self.notes = DeadlockDetector(comm.duplicate(), self.process_name)
         self._recent: deque[str] = deque(maxlen=MAX_LISTED_EXCHANGES)
         self._in_flight: dict[int, PostedMessages] = {}
+        self._waits: list[PostedMessages] = []
 
     def duplicate(self) -> "MessageChannel":
         """Return a channel whose tags do not conflict with those of this one."""
@@ -138,13 +139,22 @@ class MessageChannel:
         if len(posted) == 1:
             self._wait(posted[0])
         elif not has_any():
-            self._poll(has_any, lambda waited, known: self._check_any(posted, waited))
+            with self._waiting_for(posted[0]):
+                self._poll(has_any, lambda waited, known: self._check_any(posted, waited))
 
     def _wait(self, posted: PostedMessages) -> None:
-        self._poll(
-            lambda: self.comm.have_completed(posted.requests),
-            lambda waited, known: self._check_status(posted, waited, known),
-        )
+        with self._waiting_for(posted):
+            self._poll(
+                lambda: self.comm.have_completed(posted.requests),
+                lambda waited, known: self._check_status(posted, waited, known),
+            )
+
+    @contextmanager
+    def _waiting_for(self, posted: PostedMessages) -> Iterator[None]:
+        """State, for errors that another thread detects, what this process waits for."""
+        self._waits.append(posted)
+        yield
+        self._waits.pop()
 
     def _poll(self, done: Callable[[], bool], check: Callable[[float, str], str]) -> None:
         """Return when `done()` is true; `check(seconds, result of the last check)` at intervals."""
@@ -176,7 +186,7 @@ class MessageChannel:
         def find_lacking() -> tuple[int, ...]:
             return _find_unfinished(posted.sources)
 
-        self._check_connections(posted)
+        self.check_connections()
         news = self.notes.find_deadlock(find_lacking, self._sent_tags, posted.tag, posted.what())
         if news and news == known:
             self.fail(f"{self._describe_wait(posted)} waits for ever: {news}")
@@ -191,7 +201,7 @@ class MessageChannel:
 
     def _check_any(self, posted: Sequence[PostedMessages], waited: float) -> str:
         """End the job if the sender of each exchange has ended, or after the timeout."""
-        self._check_connections(posted[0])
+        self.check_connections()
         lacking = [_find_unfinished(each.sources) for each in posted]
         ended = self.notes.ended_processes()
         if all(processes and ended.issuperset(processes) for processes in lacking):
@@ -208,20 +218,15 @@ class MessageChannel:
             )
         return ""
 
-    def _check_connections(self, posted: PostedMessages) -> None:
+    def check_connections(self) -> None:
         """End the job if the connection to a process has ended before its program."""
-        if lost := self.lost_processes():
-            self.fail(f"{self._describe_wait(posted)} cannot finish: {self.describe_loss(lost)}")
-
-    def lost_processes(self) -> list[int]:
-        """Return the processes whose connections have ended before their programs."""
         lost = self.comm.lost_processes()
-        return sorted(lost - self.notes.ended_processes()) if lost else []
-
-    def describe_loss(self, lost: Sequence[int]) -> str:
-        """Return why processes cannot be reached."""
-        names = " and ".join(map(self.process_name, lost))
-        return f"{names} was killed, or the connection was lost"
+        if lost and (lost := lost - self.notes.ended_processes()):
+            names = " and ".join(map(self.process_name, sorted(lost)))
+            what = f"{self.process_name(self.rank)} stops"
+            if self._waits:
+                what = f"{self._describe_wait(self._waits[-1])} cannot finish"
+            self.fail(f"{what}: {names} was killed, or the connection was lost")
 
     def _sent_tags(self) -> tuple[tuple[int, int], ...]:
         """Return the receiver and the tag of each message that is being sent."""

@@ -180,13 +180,7 @@ class World(ProcessLink):
         lost."""
         self._check_launcher()
         self.messages.notes.send_heartbeat()
-        self._check_connections()
-
-    def _check_connections(self) -> None:
-        """End the job if the connection to a process has ended before its program."""
-        if lost := self.messages.lost_processes():
-            name = self.process_name(self.index)
-            self.messages.fail(f"{name} stops: {self.messages.describe_loss(lost)}")
+        self.messages.check_connections()
 
     def wait_for_end(self) -> None:
         """Announce the end of this process, and wait until all others have ended, with sleeps."""
@@ -198,7 +192,7 @@ class World(ProcessLink):
         notes.announce_end()
         while not notes.has_all_ended():
             self.comm.pause(END_POLL_SECONDS)
-            self._check_connections()
+            self.messages.check_connections()
             if silent := notes.silent_processes(seconds):
                 names = ", ".join(map(self.process_name, silent))
                 self.messages.fail(

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from random import randrange
 
 from shardir.frontend.cli.options import CommandError
 from shardir.frontend.distributed.launcher_environment import (
@@ -20,6 +21,8 @@ from shardir.frontend.distributed.launcher_environment import (
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals of the terminal or a batch system that end the job."""
+FIRST_PORT, LAST_PORT = 10240, 32768
+"""The range of ports for process 0: below those that Linux gives to connections."""
 POLL_SECONDS = 0.05
 REPORT_SECONDS = 1.5
 """Time in which processes may report that they have lost another one, before they are ended."""
@@ -46,7 +49,7 @@ def launch(
     lowest one here. The others are ended when a process fails or a signal ends the launcher, with
     the processes that they have started.
     """
-    address = coordinator or f"127.0.0.1:{_free_port()}"
+    address = coordinator or f"127.0.0.1:{find_free_port()}"
     common = {
         **(os.environ if environment is None else environment),
         COORDINATOR_VARIABLE: address,
@@ -103,10 +106,16 @@ def _signals_as_exceptions() -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
+def find_free_port() -> int:
+    """Return a TCP port of this host at which no process listens.
+
+    It is not one that the system gives to connections, which could take it before process 0
+    listens there.
+    """
+    while True:
+        port = randrange(FIRST_PORT, LAST_PORT)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def _wait_for_failure(processes: Mapping[int, "subprocess.Popen[bytes]"]) -> int | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from shardir.frontend.cli.launch import find_free_port
 from shardir.frontend.cli.options import CommandError
 from tests.backends.distributed.launched_job import LIMIT_SECONDS, ROOT, launch_job
 
@@ -21,12 +22,6 @@ sd.distributed.initialize({arguments})
 x = sd.device_put(np.arange(8.0), NamedSharding(sd.make_mesh((8,), ("data",)), P("data")))
 print(sd.process_index(), sd.process_count(), len(sd.local_devices()), float(x.sum()), sys.argv[1:])
 """
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def run(*command: str | Path, **environment: str) -> "subprocess.Popen[str]":
@@ -50,7 +45,7 @@ def test_launched_processes_share_the_devices(tmp_path: Path) -> None:
 
 
 def test_processes_connect_through_a_coordinator_address(tmp_path: Path) -> None:
-    port, jobs = free_port(), []
+    port, jobs = find_free_port(), []
     for rank in range(2):
         program = tmp_path / f"program{rank}.py"
         arguments = f'"127.0.0.1:{port}", 2, {rank}'

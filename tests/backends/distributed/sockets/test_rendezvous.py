@@ -13,18 +13,13 @@ import pytest
 from shardir.backends.distributed.sockets.rendezvous import JobAddress, _is_loopback, join
 from shardir.backends.distributed.sockets.socket_communicator import SocketCommunicator
 from shardir.errors import DistributedError
+from shardir.frontend.cli.launch import find_free_port
 
 HOST = "127.0.0.1"
 PATIENCE_SECONDS = 60
-IMPATIENCE_SECONDS = 0.2
+IMPATIENCE_SECONDS = 1
 MANY_FILES = 1100
 """More files than `select` admits."""
-
-
-def free_port() -> int:
-    with socket.create_server((HOST, 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def join_all(addresses: list[JobAddress], seconds: float) -> list[SocketCommunicator | str]:
@@ -46,14 +41,14 @@ def run_all(joined: list[SocketCommunicator | str], call: Callable[..., object])
 
 
 def test_processes_join_and_gather() -> None:
-    port = free_port()
+    port = find_free_port()
     joined = join_all([JobAddress(HOST, port, "t", 3, rank) for rank in range(3)], PATIENCE_SECONDS)
     values = run_all(joined, lambda comm: comm.allgather({"rank": comm.rank}))
     assert values == [[{"rank": rank} for rank in range(3)]] * 3
 
 
 def test_a_lost_process_is_reported() -> None:
-    port = free_port()
+    port = find_free_port()
     joined = join_all([JobAddress(HOST, port, "t", 2, rank) for rank in range(2)], PATIENCE_SECONDS)
     first, second = joined
     assert isinstance(first, SocketCommunicator)
@@ -70,7 +65,7 @@ def test_a_lost_process_is_reported() -> None:
 
 
 def test_a_process_with_another_token_does_not_join() -> None:
-    port = free_port()
+    port = find_free_port()
     addresses = [JobAddress(HOST, port, "t", 2, 0), JobAddress(HOST, port, "other", 2, 1)]
     first, second = join_all(addresses, IMPATIENCE_SECONDS)
     assert first == (
@@ -85,7 +80,7 @@ def test_a_process_with_another_token_does_not_join() -> None:
 
 def test_other_programs_do_not_delay_the_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shardir.backends.distributed.sockets.rendezvous.HELLO_SECONDS", 3600)
-    port = free_port()
+    port = find_free_port()
     with ThreadPoolExecutor(1) as threads:
         first = threads.submit(join, JobAddress(HOST, port, "t", 2, 0), PATIENCE_SECONDS)
         with ExitStack() as others:
@@ -151,7 +146,7 @@ def test_loopback_addresses(host: str, is_loopback: bool) -> None:
 def test_processes_that_contradict_each_other_do_not_join(
     size: int, rank: int, message: str
 ) -> None:
-    port = free_port()
+    port = find_free_port()
     addresses = [JobAddress(HOST, port, "t", 3, each) for each in range(2)]
     first, _, _ = join_all([*addresses, JobAddress(HOST, port, "t", size, rank)], PATIENCE_SECONDS)
     assert first == message
@@ -167,7 +162,7 @@ def test_a_port_in_use_is_an_error() -> None:
 
 
 def test_an_unreachable_coordinator_is_an_error() -> None:
-    port = free_port()
+    port = find_free_port()
     (text,) = join_all([JobAddress(HOST, port, "t", 2, 1)], IMPATIENCE_SECONDS)
     assert isinstance(text, str)
     assert text.startswith(f"process 1 cannot reach process 0 at {HOST}:{port}: ")
