@@ -434,7 +434,14 @@ class JitFunction:
             if chosen.constrain is not None:
                 plan = replace(plan, module=chosen.constrain(plan.module))
         return Lowered(
-            plan, traced, structure, results, labels, find_definition(self._fun), donated
+            plan,
+            traced,
+            structure,
+            results,
+            labels,
+            find_definition(self._fun),
+            donated,
+            known.static,
         )
 
     def _place_arguments(

@@ -20,6 +20,7 @@ PICOSECONDS_PER_NANOSECOND = 1000
 def simulation_record(simulation: Simulation) -> SimulationRecord:
     """Return the record of a simulation."""
     tables = (*table.time_tables(simulation), *table.memory_tables(simulation))
+    tables += tuple(table.remedy_tables(simulation))
     sentences = (
         *table.utilization_lines(simulation),
         table.memory_title(simulation),

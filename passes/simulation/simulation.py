@@ -6,6 +6,7 @@ from shardir.passes.explain.reports import Report
 from shardir.passes.simulation.block_simulation import BlockSimulation
 from shardir.passes.simulation.breakdown import Breakdown
 from shardir.passes.simulation.memory_use import MemoryUse
+from shardir.passes.simulation.remedy import Remedy
 from shardir.passes.simulation.work import PICOSECONDS
 
 
@@ -40,6 +41,11 @@ class Simulation(Report):
     """Parts of the program that were not simulated exactly, with the reason."""
     lanes: tuple[str, ...] = ()
     """The actions of the rows of each pipeline over time, as lines of text."""
+    remedies: tuple[Remedy, ...] = ()
+    """Changes with which a program that does not fit needs less memory: those that make it fit by
+    time, then the others by peak."""
+    evaluated_changes: int = 0
+    """The number of changes that were simulated to find the remedies."""
 
     @property
     def step_seconds(self) -> float:

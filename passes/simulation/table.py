@@ -12,8 +12,10 @@ from shardir.passes.simulation.simulation import Simulation
 
 MAX_LINES = 10
 """The maximum number of source lines that the table of memory shows."""
+MAX_REMEDIES = 5
+"""The maximum number of remedies that the table shows."""
 MAX_NAMES = 2
-"""The maximum number of values that are named for a source line."""
+"""The maximum number of values that are named for a source line, and of shardings for a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ def _(simulation: Simulation) -> str:
     kinds, by_line = memory_tables(simulation)
     lines += [*align_columns(kinds.rows), "", *align_columns(by_line.rows, by_line.head)]
     lines += fit_lines(simulation)
+    for table in remedy_tables(simulation):
+        lines += ["", *align_columns(table.rows, table.head)]
     lines += [f"note: {note}" for note in simulation.notes]
     for lanes in simulation.lanes:
         lines += ["", *lanes.splitlines()]
@@ -114,6 +118,31 @@ def fit_lines(simulation: Simulation) -> list[str]:
     if simulation.memory_capacity is None:
         return []
     return ["", _fit(simulation, simulation.memory_capacity)]
+
+
+def remedy_tables(simulation: Simulation) -> Iterator[SimulationTable]:
+    """Yield the best remedies of a program that does not fit, if changes were simulated."""
+    if not simulation.evaluated_changes:
+        return
+    rows = [
+        (
+            f"  {_changes(remedy.changes)}",
+            format_time(remedy.duration),
+            show_bytes(remedy.peak),
+            "yes" if remedy.fits else "no",
+        )
+        for remedy in simulation.remedies[:MAX_REMEDIES]
+    ]
+    head = f"remedies, of {count_noun(simulation.evaluated_changes, 'simulated change')}"
+    none = ("  none of them reduces the peak", "", "", "")
+    yield SimulationTable((head, "time", "peak", "fits"), tuple(rows or [none]))
+
+
+def _changes(changes: Sequence[str]) -> str:
+    """Return the changes of a remedy, of which at most the first few are named."""
+    shown = MAX_NAMES + changes[0].startswith("donate_argnums")
+    more = len(changes) - shown
+    return ", ".join(changes[:shown]) + (f" and {more} more" if more > 0 else "")
 
 
 def _names(row: LineMemory) -> str:

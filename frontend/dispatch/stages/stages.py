@@ -77,9 +77,10 @@ class Lowered:
         labels: list[str],
         defined: Loc | None = None,
         donated: Sequence[int] = (),
+        static: frozenset[int] = frozenset(),
     ) -> None:
         self._plan, self._traced, self._labels = plan, traced, labels
-        self._defined, self._donated = defined, donated
+        self._defined, self._donated, self._static = defined, donated, static
         self.in_tree, self.out_tree = in_tree, out_tree
 
     def __str__(self) -> str:
@@ -230,23 +231,54 @@ class Lowered:
 
         The program is partitioned, and not compiled.
         """
-        # For start-up time.
-        from shardir.frontend.pipelines.costs import simulate_with_pipelines
-
-        return simulate_with_pipelines(
-            self._device_program,
-            self.module,
-            machine,
-            links=links,
-            target=target,
-            memory=memory,
-            donated=reusable_parameters(
-                self._donated,
-                self.module.main,
-                [value.type for value in self.module.main.body.returns],
-            ),
-            places=self.user_locations,
+        return self.simulate_with_remedies(
+            self._device_program, machine, links=links, target=target, memory=memory
         )
+
+    def simulate_with_remedies(
+        self,
+        partitioned: Module,
+        machine: "MachineLike",
+        *,
+        links: Mapping[str, str] | None,
+        target: str | None,
+        memory: int | str | None,
+    ) -> "Simulation":
+        """Return the simulation of the partitioned program, with remedies if it does not fit."""
+        # For start-up time.
+        from shardir.frontend.dispatch.stages.memory_remedies import RemedySearch
+        from shardir.frontend.pipelines.costs import simulate_with_pipelines
+        from shardir.frontend.pipelines.inspection import describe_pipelines
+
+        def simulate(module: Module, donated: Sequence[int]) -> "Simulation":
+            function = self.module.main
+            types = [value.type for value in function.body.returns]
+            return simulate_with_pipelines(
+                module,
+                self.module,
+                machine,
+                links=links,
+                target=target,
+                memory=memory,
+                donated=reusable_parameters(donated, function, types),
+                places=self.user_locations,
+            )
+
+        found = simulate(partitioned, self._donated)
+        if found.fits is not False:
+            return found
+        steps = default_pipeline(self._plan)
+        search = RemedySearch(
+            self._plan,
+            partitioned,
+            self._labels,
+            self.in_tree,
+            self._static,
+            self._donated,
+            lambda module, donated: simulate(steps(describe_pipelines(module)), donated),
+        )
+        remedies, count = search.find(found)
+        return replace(found, remedies=remedies, evaluated_changes=count)
 
     @traceback_boundary
     def pipelines(self) -> "list[InspectedPipeline]":
@@ -380,6 +412,7 @@ class Lowered:
             self._labels,
             self._defined,
             self._donated,
+            self._static,
         )
 
     def make_program(self) -> tuple[Runnable, tree.PyTreeDef]:
@@ -549,20 +582,11 @@ class Compiled:
         `machine` is the name of a description (`"a100x8"`), the path of one, or a result of
         `shardir.machine.load_machine`. `links` names the link of a mesh axis
         (`{"model": "nvlink"}`). `target` is a target of `emit`, whose passes form kernels. `memory`
-        is a capacity such as `"80GiB"`: the result states whether the program fits.
+        is a capacity such as `"80GiB"`: the result states whether the program fits, and has
+        `remedies` if it does not.
         """
-        # For start-up time.
-        from shardir.frontend.pipelines.costs import simulate_with_pipelines
-
-        return simulate_with_pipelines(
-            self.module,
-            self._lowered.module,
-            machine,
-            links=links,
-            target=target,
-            memory=memory,
-            donated=self._program.donated,
-            places=self._lowered.user_locations,
+        return self._lowered.simulate_with_remedies(
+            self.module, machine, links=links, target=target, memory=memory
         )
 
     @property

@@ -1,0 +1,140 @@
+"""The remedies in simulations of programs that do not fit into the memory."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import shardir
+import shardir.numpy as jnp
+from shardir.passes.simulation import Simulation
+from shardir.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec as P
+
+MACHINE = """\
+description = "a machine with round numbers"
+[memory]
+capacity = 1e6
+bandwidth = 1e9
+efficiency = 1.0
+source = "an example"
+[launch]
+seconds = 0.0
+source = "an example"
+[matmul.f32]
+flops_per_second = 1e12
+efficiency = 1.0
+source = "an example"
+[pointwise.f32]
+flops_per_second = 1e12
+efficiency = 1.0
+source = "an example"
+[links.network]
+topology = "switch"
+group_size = 1024
+bandwidth = 1e9
+efficiency = 1.0
+latency = 1e-6
+hop_latency = 0.0
+source = "an example"
+"""
+MESH = AbstractMesh((4, 2), ("data", "model"))
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> str:
+    path = tmp_path / "round.toml"
+    path.write_text(MACHINE)
+    return str(path)
+
+
+def struct(shape: tuple[int, ...], spec: P, mesh: AbstractMesh = MESH) -> shardir.ShapeDtypeStruct:
+    return shardir.ShapeDtypeStruct(shape, np.float32, sharding=NamedSharding(mesh, spec))
+
+
+def loss(w: shardir.Array, x: shardir.Array) -> shardir.Array:
+    return jnp.mean(jnp.tanh(x @ w) ** 2)
+
+
+def step(
+    name: str, w: shardir.Array, m: shardir.Array, x: shardir.Array
+) -> tuple[shardir.Array, ...]:
+    value, gradient = shardir.value_and_grad(loss)(w, x)
+    m = 0.9 * m + gradient
+    return w - 0.1 * m, m, value
+
+
+def arguments(w: P, m: P, mesh: AbstractMesh = MESH) -> tuple[object, ...]:
+    return (
+        "step",
+        struct((256, 256), w, mesh),
+        struct((256, 256), m, mesh),
+        struct((64, 256), P("data"), mesh),
+    )
+
+
+SHARDED = arguments(P(None, "model"), P(None, "model"))
+
+
+def table(simulation: Simulation) -> str:
+    """Return the last table of a simulation."""
+    return str(simulation).rpartition("\n\n")[2]
+
+
+def test_remedies_that_fit_are_sorted_by_time_before_those_of_the_least_peak(machine: str) -> None:
+    lowered = shardir.jit(step, static_argnums=0).lower(*SHARDED)
+    simulation = lowered.simulate(machine, memory="400KiB")
+    assert table(simulation) == ""
+    assert simulation == lowered.compile().simulate(machine, memory="400KiB")
+
+
+def test_donation_is_combined_with_shardings_if_nothing_else_fits(machine: str) -> None:
+    lowered = shardir.jit(step, static_argnums=0).lower(*SHARDED)
+    assert table(lowered.simulate(machine, memory="1KiB")) == ""
+
+
+def test_a_remedy_predicts_the_changed_program(machine: str) -> None:
+    before = shardir.jit(step, static_argnums=0).lower(*SHARDED).simulate(machine, memory=1024)
+    found = {remedy.changes: remedy for remedy in before.remedies}
+    spec = P("data", "model")
+    text = f"{spec!r}"
+    for changes, changed, donated in (
+        ((f"m: {text}",), arguments(P(None, "model"), spec), ()),
+        ((f"w: {text}", f"m: {text}"), arguments(spec, spec), ()),
+        (("donate_argnums=(1, 2)",), SHARDED, (1, 2)),
+    ):
+        function = shardir.jit(step, static_argnums=0, donate_argnums=donated)
+        after = function.lower(*changed).simulate(machine)
+        remedy = found[changes]
+        assert (remedy.step_seconds, remedy.peak) == (after.step_seconds, after.memory.peak)
+
+
+def test_results_that_are_stated_to_be_sharded_like_an_argument_change_with_it(
+    machine: str,
+) -> None:
+    home = NamedSharding(MESH, P(None, "model"))
+    function = shardir.jit(step, static_argnums=0, out_shardings=(home, home, None))
+    simulation = function.lower(*SHARDED).simulate(machine, memory="1KiB")
+    spec = "PartitionSpec('data', 'model')"
+    assert (f"w and result 0: {spec}", f"m and result 1: {spec}") in {
+        remedy.changes for remedy in simulation.remedies
+    }
+
+
+def test_arguments_on_explicit_axes_are_not_sharded_further(machine: str) -> None:
+    mesh = AbstractMesh((4, 2), ("data", "model"), axis_types=(AxisType.Explicit,) * 2)
+    function = shardir.jit(lambda x: x + 1.0)
+    simulation = function.lower(struct((64, 64), P("data"), mesh)).simulate(machine, memory=1)
+    assert [remedy.changes for remedy in simulation.remedies] == [("donate_argnums=(0,)",)]
+
+
+def test_a_program_without_remedies_states_so(machine: str) -> None:
+    function = shardir.jit(lambda x: jnp.sum(x), donate_argnums=0)
+    lowered = function.lower(struct((8, 2), P("data", "model")))
+    simulation = lowered.simulate(machine, memory=1)
+    assert (simulation.fits, simulation.remedies, simulation.evaluated_changes) == (False, (), 0)
+    assert "remedies" not in str(simulation)
+
+
+def test_a_program_that_fits_has_no_remedies(machine: str) -> None:
+    lowered = shardir.jit(step, static_argnums=0).lower(*SHARDED)
+    assert not lowered.simulate(machine, memory="10MiB").evaluated_changes
