@@ -4,7 +4,7 @@ from typing import Any
 
 from lark import Token
 
-from shardir.errors import suggest_name
+from shardir.errors import ParseError, suggest_name
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import GlobalTensor
 from shardir.ir.operation import Attr, Dense, Symbol
@@ -224,6 +224,8 @@ class SyntaxResolver:
                     f"{'keys are stored as u64' if written.dtype == 'key' else hint}"
                 )
             return make_dense(str(written.dtype), *self._elements(written.items))
+        except ParseError:  # A syntax error of the list has its own place.
+            raise
         except ValueError as error:
             raise self.source.fail(str(error), written.at) from None
 

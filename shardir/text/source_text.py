@@ -1,12 +1,16 @@
 """Source texts of a language, and parse errors with positions."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from lark import Lark, Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from shardir.errors import ParseError
+from shardir.text.unclosed_brackets import CLOSING, find_unclosed
+
+_WORD = re.compile(r"->|[%@]?[\w.-]*\w|\S")
 
 
 class SourceText:
@@ -38,24 +42,39 @@ class SourceText:
             raise self._make_parse_error(error, base, text) from None
 
     def _make_parse_error(self, error: UnexpectedInput, base: int, text: str) -> ParseError:
+        expected: Collection[str] = ()
+        position, found = base + len(text.rstrip()), ""
         if isinstance(error, UnexpectedToken):
-            token, expected = error.token, error.accepts or error.expected
-            if token.type != "$END":
-                token_text, position, width = repr(str(token)), token.start_pos or 0, len(token)
-                return self.error(
-                    f"unexpected {token_text}{self._format_expected(expected)}",
-                    base + position,
-                    width,
-                )
-        if isinstance(error, UnexpectedCharacters):
-            position = error.pos_in_stream or 0
-            char = self.text[base + position]
-            return self.error(
-                f"unexpected {char!r}{self._format_expected(error.allowed)}", base + position, 1
-            )
-        end = base + len(text) if base else len(self.text.rstrip())
-        message = f"unexpected end of text{self._format_expected(getattr(error, 'accepts', None))}"
-        return self.error(message, end, 1)
+            expected = error.accepts or error.expected
+            if error.token.type != "$END":
+                position, found = base + (error.token.start_pos or 0), str(error.token)
+        elif isinstance(error, UnexpectedCharacters):
+            expected = error.allowed
+            position = base + (error.pos_in_stream or 0)
+            found = self.text[position]
+        return self.unexpected(found, position, expected)
+
+    def unexpected(self, found: str, position: int, expected: Collection[str]) -> ParseError:
+        """Return the error for text that the grammar does not allow; empty text is the end.
+
+        An unclosed bracket or quote is the cause where there is one.
+        """
+        unclosed = find_unclosed(self.text, position, expected)
+        if unclosed is not None:
+            opening = self.text[unclosed[0]]
+            place = self._name_place(unclosed[1])
+            message = f"{opening!r} is not closed; write {CLOSING[opening]!r} before {place}"
+            return self.error(message, unclosed[0], 1)
+        what = repr(found) if found else "end of text"
+        message = f"unexpected {what}{self._format_expected(expected)}"
+        return self.error(message, position, len(found) or 1)
+
+    def _name_place(self, position: int) -> str:
+        """Return the word at a position, or the end that is there."""
+        word = _WORD.match(self.text, position)
+        if word:
+            return repr(word[0])
+        return f"the end of the {'text' if not self.text[position:].strip() else 'line'}"
 
     def error(self, message: str, position: int, width: int) -> ParseError:
         """Return an error that marks `width` characters from `position` on."""
@@ -72,9 +91,9 @@ class SourceText:
         """Return an error that marks a token; `base` is the start of the text that contains it."""
         return self.error(message, base + (at.start_pos or 0), len(at))
 
-    def _format_expected(self, terminals: Sequence[str] | set[str] | None) -> str:
+    def _format_expected(self, terminals: Collection[str]) -> str:
         """Return the expected terminals as text, if there are few of them."""
-        terminal_names = sorted(set(terminals or ()) - {"$END", *self.hidden_terminals})
+        terminal_names = sorted(set(terminals) - {"$END", *self.hidden_terminals})
         words = list(dict.fromkeys(self._word(name) for name in terminal_names[:10]))
         if len(terminal_names) > 10 or not 0 < len(words) <= 5:
             return ""

@@ -5,12 +5,15 @@ lark's tokens; `shardir.text.parser` resolves them. The module has no mutable st
 threads can parse at the same time.
 """
 
+import re
+from collections.abc import Collection
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 from lark import Lark, Token
 
+from shardir.errors import ParseError
 from shardir.text import source_text
 
 
@@ -258,6 +261,8 @@ _TERMINAL_NAMES = {
     "COLON": "':'", "COMMA": "','", "EQUAL": "'='", "AT": "'@'", "MINUS": "'-'", "OPEN": "'?'",
 }  # fmt: skip
 
+_TYPE_START = re.compile(r"[A-Za-z]\w*\[")
+
 
 class IrSource(source_text.SourceText):
     """A text of IR."""
@@ -268,6 +273,18 @@ class IrSource(source_text.SourceText):
     @staticmethod
     def grammar() -> Lark:
         return _grammar()
+
+    def unexpected(self, found: str, position: int, expected: Collection[str]) -> ParseError:
+        """Return the error for text that the grammar does not allow.
+
+        A type is one token; where it has an error, its own rule finds the place.
+        """
+        if "TYPE" in expected and _TYPE_START.match(self.text, position):
+            try:
+                self.parse("tensor", self.text[position:], position)
+            except ParseError as error:
+                return error
+        return super().unexpected(found, position, expected)
 
     def module(self) -> ModuleSyntax:
         """Return the syntax of the module; raise `ParseError` for a syntax error."""

@@ -162,9 +162,6 @@ LITERALS = r"""
 """
 
 SYNTAX = r"""
-%y = exp(%x : f32[8, 4]
-            ^ unexpected ':', expected ',' or ')'
-
 %y exp(%x) : f32[8, 4]
    ^^^ unexpected 'exp', expected ',' or '='
 
@@ -188,10 +185,125 @@ SYNTAX = r"""
           ^ unexpected ')', expected '='
 """
 
-MODULES = r"""
-func @f(
-        ^ unexpected end of text, expected ')' or a value such as %x
+UNCLOSED_IN_LINES = r"""
+%y = exp(%x : f32[8, 4]
+        ^ '(' is not closed; write ')' before ':'
 
+%y = exp(%x] : f32[8, 4]
+        ^ '(' is not closed; write ')' before ']'
+
+%y = exp(%x, ] : f32[8, 4]
+        ^ '(' is not closed; write ')' before ','
+
+%y = exp(%x)) : f32[8, 4]
+            ^ unexpected ')'
+
+%y = exp %x) : f32[8, 4]
+         ^^ unexpected '%x', expected '('
+
+%y = add(%x %x) : f32[8, 4]
+            ^^ unexpected '%x', expected ',' or ')'
+
+%y = exp(%x) : f32[8, 4
+                  ^ '[' is not closed; write ']' before 'return'
+
+%y = exp(%x) : f32[8@(data, 4]
+                     ^ '(' is not closed; write ')' before ','
+
+%y = exp(%x) : f32[8@data:(2 2]
+                          ^ '(' is not closed; write ')' before '2'
+
+%y = exp(%x) : f32[8@"data, 4]
+                     ^ '"' is not closed; write '"' before the end of the line
+
+%y = exp(%x) : f32[8, 4] replicated(data
+                                   ^ '(' is not closed; write ')' before 'return'
+
+%y = exp(%x) : f32[8, 4] loc("a.py":1:2
+                            ^ '(' is not closed; write ')' before 'return'
+
+%y = exp(%x) : f32[8, 4] why("a reason)
+                             ^ '"' is not closed; write '"' before the end of the line
+
+%y = exp(%"x) : f32[8, 4]
+          ^ '"' is not closed; write '"' before the end of the line
+
+%y = sum(%x, axes=[0) : f32[4]
+                  ^ '[' is not closed; write ']' before ')'
+
+%y = sum(%x, axes=0]) : f32[4]
+                   ^ unexpected ']', expected ',' or ')'
+
+%y = dot(%x, %x, dims="ij, b="c") : f32[8]
+                               ^ '"' is not closed; write '"' before the end of the line
+
+%y = constant(value=dense(f32, [[1.0, 2.0])) : f32[1, 2]
+                               ^ '[' is not closed; write ']' before ')'
+
+%y = constant(value=dense(f32, [1.0, 2.0]) : f32[2]
+             ^ '(' is not closed; write ')' before ':'
+
+%y = constant(value=complex(1.0, 2.0) : c64[]
+             ^ '(' is not closed; write ')' before ':'
+
+%y = scan(%x, carries=1, length=3) : f32[8, 4] {
+                                               ^ '{' is not closed; write '}' before 'return'
+    (%c: f32[8, 4]) =>
+    yield %c
+"""
+
+UNCLOSED_IN_MODULES = r"""
+mesh @m = [data=8
+          ^ '[' is not closed; write ']' before 'func'
+func @f() -> () {
+  return
+}
+
+mesh @m = [data=8] devices=[1, 0
+                           ^ '[' is not closed; write ']' before the end of the text
+
+func @f(
+       ^ '(' is not closed; write ')' before the end of the text
+
+func @f(%x: f32[6, 64@data) -> (f32[6, 64@data]) {
+               ^ '[' is not closed; write ']' before ')'
+  return %x
+}
+
+func @f(%x: f32[6, 64@data, %y: f32[2]) -> (f32[6, 64@data]) {
+               ^ '[' is not closed; write ']' before ','
+  return %x
+}
+
+func @f(%x: f32[2] -> (f32[2]) {
+       ^ '(' is not closed; write ')' before '->'
+  return %x
+}
+
+func @f(%x: f32[2]) -> (f32[2 {
+                           ^ '[' is not closed; write ']' before '{'
+  return %x
+}
+
+func @f(%x: f32[2]) -> (f32[2] {
+                       ^ '(' is not closed; write ')' before '{'
+  return %x
+}
+
+func @"f(%x: f32[2]) -> (f32[2]) {
+      ^ '"' is not closed; write '"' before the end of the line
+  return %x
+}
+
+func @f(%x: f32[2]) -> (f32[2]) {
+                                ^ '{' is not closed; write '}' before 'func'
+  return %x
+func @g(%x: f32[2]) -> (f32[2]) {
+  return %x
+}
+"""
+
+MODULES = r"""
 $
 ^ unexpected '$', expected 'func' or 'mesh' or 'spmd'
 
@@ -278,12 +390,14 @@ def check(case: str, frame: str) -> None:
     )
 
 
-@pytest.mark.parametrize("case", cases(OPERATIONS, VALUES, TYPES, LITERALS, SYNTAX))
+@pytest.mark.parametrize(
+    "case", cases(OPERATIONS, VALUES, TYPES, LITERALS, SYNTAX, UNCLOSED_IN_LINES)
+)
 def test_an_invalid_line_of_a_function_has_an_exact_error(case: str) -> None:
     check(case, FUNCTION)
 
 
-@pytest.mark.parametrize("case", cases(MODULES))
+@pytest.mark.parametrize("case", cases(MODULES, UNCLOSED_IN_MODULES))
 def test_an_invalid_module_has_an_exact_error(case: str) -> None:
     check(case, "LINES")
 
