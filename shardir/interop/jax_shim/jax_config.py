@@ -16,6 +16,7 @@ from shardir.frontend.errors import SettingError
 from shardir.frontend.setting_values import PLATFORMS
 from shardir.frontend.settings import SETTINGS
 from shardir.frontend.source_locations import with_location
+from shardir.interop.jax_shim.ignored_settings import CHECKS, SPEED_SETTINGS, ignore_setting
 
 
 class UncoveredSetting(ShardirError, AttributeError):
@@ -28,30 +29,6 @@ RENAMED_SETTINGS = {
     "jax_platforms": "shown_platform",
 }
 """Settings with another name in shardir."""
-
-NO_OP_SETTINGS = frozenset(
-    [
-        "jax_array_garbage_collection_guard",
-        "jax_check_tracer_leaks",
-        "jax_compilation_cache_dir",
-        "jax_cpu_enable_async_dispatch",
-        "jax_debug_infs",
-        "jax_debug_key_reuse",
-        "jax_default_matmul_precision",
-        "jax_disable_most_optimizations",
-        "jax_enable_checks",
-        "jax_enable_compilation_cache",
-        "jax_explain_cache_misses",
-        "jax_numpy_dtype_promotion",
-        "jax_numpy_rank_promotion",
-        "jax_persistent_cache_min_compile_time_secs",
-        "jax_persistent_cache_min_entry_size_bytes",
-        "jax_pprint_use_color",
-        "jax_traceback_filtering",
-        "jax_transfer_guard",
-    ]
-)
-"""Settings that check JAX or affect its speed: accepted, without effect on results."""
 
 PLATFORM_ALIASES = {"cuda": "gpu", "rocm": "gpu"}
 
@@ -69,7 +46,9 @@ def change_setting(name: str, value: object) -> None:
             config.update(current, PLATFORM_ALIASES.get(first, first))
     elif current.removeprefix("jax_") in SETTINGS:
         config.update(current, value)
-    elif name not in NO_OP_SETTINGS:
+    elif name in CHECKS:
+        ignore_setting(name, value)
+    elif name not in SPEED_SETTINGS:
         raise _unknown_setting_error(name)
 
 
@@ -82,7 +61,9 @@ def read_setting(name: str) -> object:
 
 
 def _unknown_setting_error(name: str) -> UncoveredSetting:
-    names = {word.replace("jax_", ""): word for word in (*RENAMED_SETTINGS, *NO_OP_SETTINGS)}
+    names = {
+        word.replace("jax_", ""): word for word in (*RENAMED_SETTINGS, *CHECKS, *SPEED_SETTINGS)
+    }
     names.update({word: f"jax_{word}" for word in SETTINGS})
     close = get_close_matches(name.removeprefix("jax_"), sorted(names), 1, 0.5)
     near = f"the nearest is {names[close[0]]!r}" if close else "there is nothing like it"

@@ -6,6 +6,7 @@ is not imported.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,11 +15,12 @@ from typing import Any, ClassVar
 
 from shardir.frontend.source_locations import with_location
 from shardir.interop.jax_shim import stubs
+from shardir.interop.jax_shim.ignored_settings import IgnoredSettingContext
 from shardir.interop.jax_shim.jax_config import JaxConfig, apply_xla_flags
 from shardir.interop.jax_shim.renamed import (
     CONTAINER_MODULES,
+    IGNORED_SETTING_CONTEXTS,
     MOVED_NAMES,
-    NO_OP_CONTEXTS,
     NO_OP_FUNCTIONS,
     REPLACED_NAMES,
     current_name,
@@ -90,7 +92,12 @@ class ModuleFacade(ModuleType):
     def __dir__(self) -> list[str]:
         locations = {
             full.rpartition(".")
-            for full in (*MOVED_NAMES, *CONTAINER_MODULES, *NO_OP_CONTEXTS, *NO_OP_FUNCTIONS)
+            for full in (
+                *MOVED_NAMES,
+                *CONTAINER_MODULES,
+                *IGNORED_SETTING_CONTEXTS,
+                *NO_OP_FUNCTIONS,
+            )
         }
         moved = {name for module_name, _, name in locations if module_name == self._full}
         return sorted({name for name in dir(self._backing) if name[0] != "_"} | moved)
@@ -119,8 +126,8 @@ def _look_up_fallback(full: str) -> object:
     """Return the object for a name that the backing module lacks; raise `MissingNameError`."""
     if full in MOVED_NAMES:
         return _look_up_shardir(MOVED_NAMES[full])
-    if full in NO_OP_CONTEXTS:
-        return stubs.NoOpContext
+    if full in IGNORED_SETTING_CONTEXTS:
+        return partial(IgnoredSettingContext, *IGNORED_SETTING_CONTEXTS[full])
     if full in NO_OP_FUNCTIONS:
         return stubs.do_nothing
     if full in CONTAINER_MODULES:

@@ -99,23 +99,21 @@ CONTAINER_MODULES = frozenset(
 )
 """Modules of JAX that exist only as containers of names in `MOVED_NAMES`."""
 
-NO_OP_CONTEXTS = frozenset(
-    [
-        "jax.check_tracer_leaks",
-        "jax.checking_leaks",
-        "jax.debug_infs",
-        "jax.debug_key_reuse",
-        "jax.default_matmul_precision",
-        "jax.enable_checks",
-        "jax.numpy_dtype_promotion",
-        "jax.numpy_rank_promotion",
-        "jax.transfer_guard",
-        "jax.transfer_guard_device_to_device",
-        "jax.transfer_guard_device_to_host",
-        "jax.transfer_guard_host_to_device",
-    ]
-)
-"""Context managers that check or configure JAX; they do not affect results here."""
+IGNORED_SETTING_CONTEXTS: Mapping[str, tuple[str | bool, ...]] = {
+    "jax.check_tracer_leaks": ("jax_check_tracer_leaks",),
+    "jax.checking_leaks": ("jax_check_tracer_leaks", True),
+    "jax.debug_infs": ("jax_debug_infs",),
+    "jax.debug_key_reuse": ("jax_debug_key_reuse",),
+    "jax.default_matmul_precision": ("jax_default_matmul_precision",),
+    "jax.enable_checks": ("jax_enable_checks",),
+    "jax.numpy_dtype_promotion": ("jax_numpy_dtype_promotion",),
+    "jax.numpy_rank_promotion": ("jax_numpy_rank_promotion",),
+    "jax.transfer_guard": ("jax_transfer_guard",),
+    "jax.transfer_guard_device_to_device": ("jax_transfer_guard_device_to_device",),
+    "jax.transfer_guard_device_to_host": ("jax_transfer_guard_device_to_host",),
+    "jax.transfer_guard_host_to_device": ("jax_transfer_guard_host_to_device",),
+}
+"""Context managers that change a setting without effect here: its name, and a fixed value."""
 
 NO_OP_FUNCTIONS = frozenset(["jax.effects_barrier", "jax.clear_backends"])
 """Functions that have no effect here."""

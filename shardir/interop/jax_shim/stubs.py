@@ -1,7 +1,6 @@
 """Stubs of JAX functions that shardir does not need itself."""
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ContextDecorator
 from typing import Any
 
 import numpy.typing as npt
@@ -30,19 +29,6 @@ from shardir.frontend.tracing.promotion import user_dtype
 
 ArrayLike = Array | npt.ArrayLike
 DTypeLike = npt.DTypeLike
-
-
-class NoOpContext(ContextDecorator):
-    """A context manager and decorator without effect."""
-
-    def __init__(self, *args: object, **keywords: object) -> None:
-        """Accept any arguments."""
-
-    def __enter__(self) -> None:
-        """Do nothing."""
-
-    def __exit__(self, *raised: object) -> None:
-        """Do nothing."""
 
 
 def do_nothing(*args: object, **keywords: object) -> None:

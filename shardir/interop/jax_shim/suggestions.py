@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from shardir.errors import ShardirError
-from shardir.interop.jax_shim.renamed import MOVED_NAMES, NO_OP_CONTEXTS, NO_OP_FUNCTIONS
+from shardir.interop.jax_shim.renamed import IGNORED_SETTING_CONTEXTS, MOVED_NAMES, NO_OP_FUNCTIONS
 
 ROOT: Any = import_module("shardir")
 """The root package. It lists `interop` among its modules, so the name is resolved at run time."""
@@ -145,5 +145,7 @@ def _iterate_covered() -> Iterator[str]:
             if name[0] != "_" and not isinstance(getattr(module, name), ModuleType):
                 yield f"jax.{space}.{name}"
     yield from (
-        name for table in (MOVED_NAMES, NO_OP_CONTEXTS, NO_OP_FUNCTIONS) for name in sorted(table)
+        name
+        for table in (MOVED_NAMES, IGNORED_SETTING_CONTEXTS, NO_OP_FUNCTIONS)
+        for name in sorted(table)
     )
