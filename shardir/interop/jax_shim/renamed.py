@@ -99,7 +99,7 @@ CONTAINER_MODULES = frozenset(
 )
 """Modules of JAX that exist only as containers of names in `MOVED_NAMES`."""
 
-IGNORED_SETTING_CONTEXTS: Mapping[str, tuple[str | bool, ...]] = {
+IGNORED_SETTING_CONTEXTS: Mapping[str, tuple[str] | tuple[str, bool]] = {
     "jax.check_tracer_leaks": ("jax_check_tracer_leaks",),
     "jax.checking_leaks": ("jax_check_tracer_leaks", True),
     "jax.debug_infs": ("jax_debug_infs",),
