@@ -8,6 +8,7 @@ jaxlib has no public function that compiles text; the private names below have c
 versions. `TESTED_VERSIONS` lists those with which all tests pass.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -46,6 +47,12 @@ def list_devices() -> list[Any]:
 
 
 @cache
+def _owner_process() -> int:
+    """Return the process that has started XLA, which is the first to call this."""
+    return os.getpid()
+
+
+@cache
 def _load_devices() -> tuple[Any, ...]:
     try:
         import jax
@@ -56,6 +63,7 @@ def _load_devices() -> tuple[Any, ...]:
             f"devices of kind 'pjrt' need JAX, and {error.name} is not installed; pip install "
             "'shardir[jax]'"
         ) from None
+    _owner_process()
     try:
         return tuple(jax.local_devices())
     except RuntimeError as error:
@@ -215,9 +223,14 @@ def _explain_versions(use: Callable[[], Result]) -> Result:
 
 @contextmanager
 def _as_own_errors(kind: type[PJRTError], what: str) -> Iterator[None]:
-    """Raise errors of XLA as errors of this package."""
+    """Raise errors of XLA as errors of this package; refuse forked processes."""
     import jax
 
+    if _owner_process() != os.getpid():
+        raise kind(
+            f"{what}: XLA's threads do not exist in a forked process; start it with "
+            "multiprocessing.get_context('spawn')"
+        )
     try:
         yield
     except jax.errors.JaxRuntimeError as error:

@@ -15,7 +15,7 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS, Dense
 from shardir.ir.sharding import Axes, count_positions
-from shardir.ir.types import COMPLEX, REAL_OF, TensorType
+from shardir.ir.types import COMPLEX, FLOATS, REAL_OF, TensorType
 from shardir.ops.communication.async_collectives import START_OPS
 from shardir.stablehlo.writing.attributes import (
     format_array,
@@ -23,6 +23,7 @@ from shardir.stablehlo.writing.attributes import (
     format_literal,
     format_matrix,
 )
+from shardir.stablehlo.writing.ordered_integers import integer_type, to_bits, to_integers
 from shardir.stablehlo.writing.regions import combination_region
 from shardir.stablehlo.writing.writer import (
     WRITERS,
@@ -93,9 +94,21 @@ def _all_reduce(w: MlirWriter, op: Op) -> None:
     combine, type = str(op.attrs["op"]), op.result.type
     if w.own_words and combine == "add" and type.dtype in COMPLEX:
         _add_parts(w, op, attrs)
+    else:
+        _reduce(w, op, "stablehlo.all_reduce", attrs)
+
+
+def _reduce(w: MlirWriter, op: Op, name: str, attrs: Attrs) -> None:
+    """Write a collective that combines numbers; for XLA, NaN is their maximum or minimum."""
+    combine, type = str(op.attrs["op"]), op.result.type
+    if not (w.own_words and combine in ("max", "min") and type.dtype in FLOATS):
+        w.write_op(op, name, attrs, regions=[combination_region(w, combine, type.dtype)])
         return
-    region = combination_region(w, combine, type.dtype)
-    w.write_op(op, "stablehlo.all_reduce", attrs, regions=[region])
+    key = to_integers(w, w.typed_name(op.operands[0]), combine)
+    kind = integer_type(type)
+    region = combination_region(w, combine, kind.dtype)
+    result = w.write_step(name, [key], kind, attrs, [region])
+    w.write_op(op, "stablehlo.bitcast_convert", operands=[to_bits(w, result)])
 
 
 def _add_parts(w: MlirWriter, op: Op, attrs: Attrs) -> None:
@@ -141,8 +154,7 @@ def _reduce_scatter(w: MlirWriter, op: Op) -> None:
         "replica_groups": _groups(w, op.attrs["axes"]),
         **_channel(w),
     }
-    region = combination_region(w, str(op.attrs["op"]), op.result.type.dtype)
-    w.write_op(op, "stablehlo.reduce_scatter", attrs, regions=[region])
+    _reduce(w, op, "stablehlo.reduce_scatter", attrs)
 
 
 def _all_to_all(w: MlirWriter, op: Op) -> None:

@@ -5,7 +5,9 @@ of its own.
 """
 
 import dataclasses
+import os
 import sys
+import warnings
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -215,6 +217,43 @@ def test_loops_and_branches() -> None:
     found = sd.jit(program)(place(a, None, "x"), 3)
     for want, got in zip(sd.tree.leaves(wanted), sd.tree.leaves(found), strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", ["f32", pytest.param("bf16", marks=pytest.mark.long)])
+def test_nan_is_the_maximum_and_the_minimum_over_devices(dtype: str) -> None:
+    x = np.random.default_rng(0).standard_normal((8, 6)).astype(NUMPY_DTYPES[dtype])
+    x[3, :2], x[7, 1], x[:, 2] = np.nan, np.nan, np.nan
+    x[:, 3] = -np.inf
+
+    def program(x: Any) -> Any:
+        return [f(x, axis=0) for f in (snp.max, snp.min, snp.argmax, snp.argmin)]
+
+    for made, expected in zip(sd.jit(program)(place(x, "x")), sd.jit(program)(x), strict=True):
+        found, stated = (np.asarray(each).astype(np.float32) for each in (made, expected))
+        np.testing.assert_array_equal(found, stated)  # NumPy compares no NaN of bf16.
+
+
+def test_a_forked_process_is_refused() -> None:
+    x = place(small_integers(8), "x")
+    add = sd.jit(lambda x: x + 1)
+    add(x)
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python 3.12 and JAX warn about forks.
+        child = os.fork()
+    if child == 0:
+        try:
+            add(x)
+        except PJRTError as error:
+            os.write(writer, str(error).encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader, encoding="utf-8") as text:
+        assert text.read().endswith(
+            "XLA's threads do not exist in a forked process; start it with "
+            "multiprocessing.get_context('spawn')"
+        )
+    os.waitpid(child, 0)
 
 
 @pytest.mark.long
