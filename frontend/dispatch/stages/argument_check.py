@@ -12,6 +12,9 @@ from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
 from shardir.ir.types import TensorType
 
+MAX_NAMED_DEVICES = 8
+"""The maximum number of devices that an error names for a sharding."""
+
 
 def check_structure(
     name: str, expected: tree.PyTreeDef, args: tuple[PyTree, ...], options: dict[str, PyTree]
@@ -40,11 +43,15 @@ def check_arguments(
     for leaf, label, type, sharding in zip(leaves, labels, types, shardings, strict=False):
         signature = signature_of_leaf(leaf, f"argument {label} of {name}")
         if not _is_compatible(signature, type, sharding):
+            given = f"{signature.abstract.type}{_sharding_suffix(signature.sharding)}"
+            expected = f"{type}{_sharding_suffix(sharding)}"
+            if given == expected:  # The meshes have other devices.
+                given += _devices_suffix(signature.sharding)
+                expected += _devices_suffix(sharding)
             raise ArgumentError(
                 with_location(
-                    f"argument {label} of {name} is {signature.abstract.type}"
-                    f"{_sharding_suffix(signature.sharding)}, and it was compiled for "
-                    f"{type}{_sharding_suffix(sharding)}; lower it for such arguments"
+                    f"argument {label} of {name} is {given}, and it was compiled for {expected}; "
+                    "lower it for such arguments"
                 )
             )
 
@@ -63,3 +70,11 @@ def _is_compatible(signature: ArraySignature, type: TensorType, sharding: Shardi
 
 def _sharding_suffix(sharding: Sharding | None) -> str:
     return "" if sharding is None else f" placed as {sharding}"
+
+
+def _devices_suffix(sharding: Sharding | None) -> str:
+    if sharding is None:
+        return ""
+    devices = [f"{each.platform}:{each.id}" for each in sharding.device_assignment]
+    more = ", ..." if len(devices) > MAX_NAMED_DEVICES else ""
+    return f" on {', '.join(devices[:MAX_NAMED_DEVICES])}{more}"

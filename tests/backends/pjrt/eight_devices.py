@@ -25,7 +25,7 @@ from shardir.backends.pjrt.backend import PJRTShards
 from shardir.backends.pjrt.program_text import PIPELINE, UnsupportedByPJRTError, write_program
 from shardir.backends.pjrt.runtime import PJRTError
 from shardir.errors import PipelineError
-from shardir.frontend.errors import BatchError, MeshError, ShardingError
+from shardir.frontend.errors import ArgumentError, BatchError, MeshError, ShardingError
 from shardir.ir.dtypes import DTYPES, NUMPY_DTYPES, SMALL_DTYPES
 from shardir.passes.pipeline import Pipeline
 from shardir.sharding import NamedSharding, PartitionSpec as P
@@ -355,6 +355,15 @@ def test_arguments_may_be_on_other_devices() -> None:
 
 
 # Errors
+
+
+def test_a_compiled_program_names_the_devices_of_other_arguments() -> None:
+    x, other = (place(small_integers(4, 2), "x", mesh=grid(d)) for d in (None, sd.devices()))
+    with pytest.raises(ArgumentError) as caught:
+        sd.jit(lambda x: x + 1).lower(x).compile()(other)
+    given, expected = str(caught.value).split(", and it was compiled for ")
+    assert given.endswith(" on cpu:0, cpu:1, cpu:2, cpu:3, cpu:4, cpu:5, cpu:6, cpu:7")
+    assert " on pjrt:0, pjrt:1, pjrt:2, pjrt:3, pjrt:4, pjrt:5, pjrt:6, pjrt:7; lower" in expected
 
 
 def test_unsupported_operations_are_refused_with_their_line() -> None:
