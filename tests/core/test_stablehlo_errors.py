@@ -40,7 +40,11 @@ def parameter(sharding: str) -> str:
     ("text", "message", "pointed"),
     [
         (function("%y = stablehlo.sine %x : tensor<8xf32"), "unexpected '<'", "<"),
-        ("func.func @f() {\n  return", "unexpected end of text", ""),
+        (
+            "func.func @f() {\n  return",
+            "'{' is not closed; write '}' before the end of the text",
+            "{",
+        ),
         (function("%x = stablehlo.sine %x : tensor<8xf32>"), "%x is defined twice", "%x"),
         (
             function("%y = stablehlo.sine %x : (tensor<4xf32>) -> tensor<8xf32>"),

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 import shardir as sd
 from shardir.interop.in_place_of_jax import Program
@@ -36,6 +37,7 @@ last = loss(params_of(state))
 """
 
 
+@pytest.mark.long
 def test_training_with_stax_and_an_example_optimizer() -> None:
     ours: dict[str, Any] = {}
     Program().execute(PROGRAM.format(place="experimental"), ours)

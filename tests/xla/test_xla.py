@@ -169,6 +169,7 @@ def judge(module: Module, args: list[Any], got: list[Any]) -> None:
             np.testing.assert_array_equal(b, a)
 
 
+@pytest.mark.long
 @RANDOM
 @given(case=cases())
 def test_replicas_of_random_programs(xla: XLA, case: Case) -> None:

@@ -20,7 +20,8 @@ from shardir.sharding import NamedSharding, PartitionSpec as P
 
 sd.distributed.initialize({arguments})
 x = sd.device_put(np.arange(8.0), NamedSharding(sd.make_mesh((8,), ("data",)), P("data")))
-print(sd.process_index(), sd.process_count(), len(sd.local_devices()), float(x.sum()), sys.argv[1:])
+row = sd.process_index(), sd.process_count(), len(sd.local_devices()), float(x.sum()), sys.argv[1:]
+sys.stdout.write(" ".join(map(str, row)) + "\\n")  # One write: the processes share the pipe.
 """
 
 

@@ -89,6 +89,7 @@ def spec_of(path: Any, leaf: Any) -> P:
     return P(None, "model") if any(each in name for each in ("query", "key", "value")) else P()
 
 
+@pytest.mark.long
 def test_training_of_a_flax_transformer_on_four_by_two_devices() -> None:
     loss, params, (text, key) = models_flax.transformer()
     state = TrainState.create(apply_fn=None, params=params, tx=optax.adamw(1e-2, eps=1e-3))

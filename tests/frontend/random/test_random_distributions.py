@@ -73,6 +73,7 @@ def test_points_of_ball_are_inside_of_the_ball() -> None:
     assert float(snp.max(snp.sum(points**2, axis=-1))) <= 1
 
 
+@pytest.mark.long
 def test_gamma_is_differentiable_by_its_shape() -> None:
     key, a = random.key(3), 2.0
     slope = float(grad(lambda a: random.gamma(key, a))(a))

@@ -191,7 +191,9 @@ def test_a_measured_run_has_a_lane_for_each_thread(page: Page, tmp_path: Path) -
     check(page, path)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize(
+    "dark", [False, pytest.param(True, marks=pytest.mark.long)], ids=["light", "dark"]
+)
 def test_pages_are_accessible(page: Page, tmp_path: Path, dark: bool) -> None:
     axe = pytest.importorskip("axe_core_python", reason="axe-core-python is not installed")
     script = files(axe).joinpath("axe.min.js").read_text("utf-8")

@@ -51,7 +51,7 @@ def test_other_results_are_an_error() -> None:
 
 
 def test_invalid_text_and_text_without_a_function_are_errors() -> None:
-    with pytest.raises(ParseError, match="--> <after>:1:9"):
+    with pytest.raises(ParseError, match="--> <after>:1:8"):
         testing.assert_pass(FIRST, "cse", "func @f(")
     with pytest.raises(ArgumentError, match="a program has a function, and <before> has none"):
         testing.assert_pass("", "cse", SECOND)

@@ -127,6 +127,7 @@ def test_results_that_underflow_are_zero() -> None:
         np.testing.assert_array_equal(above, [1, 1, 0, 1, 1, 0, 0, 0])
 
 
+@pytest.mark.long
 def test_derivatives_of_betainc() -> None:
     """The test includes integers, whose continued fraction terminates, and numbers close to
     them.
