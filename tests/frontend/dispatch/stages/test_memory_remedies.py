@@ -146,7 +146,7 @@ def test_arguments_on_explicit_axes_are_not_sharded_further(machine: str) -> Non
     assert [remedy.changes for remedy in simulation.remedies] == [("donate_argnums=(0,)",)]
 
 
-def test_a_program_without_remedies_states_so(machine: str) -> None:
+def test_a_program_without_changes_to_simulate_has_no_table(machine: str) -> None:
     function = shardir.jit(lambda x: jnp.sum(x), donate_argnums=0)
     lowered = function.lower(struct((8, 2), P("data", "model")))
     simulation = lowered.simulate(machine, memory=1)
