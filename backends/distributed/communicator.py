@@ -10,6 +10,9 @@ from typing import NoReturn
 
 from shardir.backends.base import Array
 
+ABORTED_EXIT_CODE = 16
+"""The exit code of a process that another one has ended, as far as its communicator sets it."""
+
 
 class Request(ABC):
     """A message that is being sent or received."""
@@ -27,7 +30,7 @@ class Communicator(ABC):
     max_tag: int
     """Tags are smaller than this number."""
     is_thread_safe: bool
-    """Whether several threads may call the methods at the same time."""
+    """True if several threads may call the methods at the same time."""
     heartbeat_seconds: float
     """Interval at which a thread makes progress, at most, in a process that computes for long."""
 

@@ -153,8 +153,10 @@ class MessageChannel:
     def _waiting_for(self, posted: PostedMessages) -> Iterator[None]:
         """State, for errors that another thread detects, what this process waits for."""
         self._waits.append(posted)
-        yield
-        self._waits.pop()
+        try:
+            yield
+        finally:
+            self._waits.pop()
 
     def _poll(self, done: Callable[[], bool], check: Callable[[float, str], str]) -> None:
         """Return when `done()` is true; `check(seconds, result of the last check)` at intervals."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from random import randrange
 
+from shardir.backends.distributed.communicator import ABORTED_EXIT_CODE
 from shardir.frontend.cli.options import CommandError
 from shardir.frontend.distributed.launcher_environment import (
     COORDINATOR_VARIABLE,
@@ -23,6 +24,7 @@ END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals of the terminal or a batch system that end the job."""
 FIRST_PORT, LAST_PORT = 10240, 32768
 """The range of ports for process 0: below those that Linux gives to connections."""
+MAX_PORT_ATTEMPTS = 100
 POLL_SECONDS = 0.05
 REPORT_SECONDS = 1.5
 """Time in which processes may report that they have lost another one, before they are ended."""
@@ -112,21 +114,34 @@ def find_free_port() -> int:
     It is not one that the system gives to connections, which could take it before process 0
     listens there.
     """
-    while True:
+    for _ in range(MAX_PORT_ATTEMPTS):
         port = randrange(FIRST_PORT, LAST_PORT)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
+    raise CommandError(
+        f"no TCP port from {FIRST_PORT} to {LAST_PORT - 1} can be used at 127.0.0.1; name one with "
+        "--coordinator host:port"
+    )
 
 
 def _wait_for_failure(processes: Mapping[int, "subprocess.Popen[bytes]"]) -> int | None:
-    """Return the first process that fails; None when all have succeeded."""
+    """Return the process whose failure ends the job; None when all have succeeded.
+
+    A process that another one has ended may be seen first; the other one ends at the same time.
+    """
+    deadline = float("inf")
     while True:
         codes = {rank: each.poll() for rank, each in processes.items()}
         failed = [rank for rank, code in codes.items() if code]
-        if failed:
+        causes = [rank for rank in failed if codes[rank] != ABORTED_EXIT_CODE]
+        if causes:
             # A killed process is the cause of the errors of others.
-            return min(failed, key=lambda rank: (processes[rank].returncode >= 0, rank))
-        if all(code == 0 for code in codes.values()):
+            return min(causes, key=lambda rank: (processes[rank].returncode >= 0, rank))
+        if failed:
+            deadline = min(deadline, time.monotonic() + REPORT_SECONDS)
+            if time.monotonic() >= deadline or None not in codes.values():
+                return failed[0]
+        elif None not in codes.values():
             return None
         time.sleep(POLL_SECONDS)
 

@@ -20,7 +20,7 @@ from shardir.errors import DistributedError
 HEADER = struct.Struct("<IIQ")
 """The communicator, the tag and the number of bytes of a message."""
 ABORT_CHANNEL = 0xFFFFFFFF
-"""The communicator of the message that ends the job; its tag is the exit code."""
+"""The communicator of the message that ends the job."""
 BUFFER_BYTES = 4 << 20
 """Bytes that a Unix socket may hold, at most; the system may set a smaller limit."""
 ABORT_SECONDS = 1.0
@@ -60,8 +60,8 @@ class Connection:
         else:
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.stream = stream
-        self.exit_code: int | None = None
-        """The exit code with which the other process ends the job."""
+        self.is_aborted = False
+        """True if the other process has ended the job."""
         self.is_lost = False
         self._outgoing: deque[Transfer] = deque()
         self._posted: defaultdict[Key, deque[Transfer]] = defaultdict(deque)
@@ -136,7 +136,7 @@ class Connection:
         if self._key is None:
             channel, tag, nbytes = HEADER.unpack(self._header)
             if channel == ABORT_CHANNEL:
-                self.exit_code = tag
+                self.is_aborted = True
             self._key = (channel, tag)
             self._incoming = self._next_transfer(self._key, nbytes)
             return
@@ -169,13 +169,13 @@ class Connection:
     def _header_array(self) -> Array:
         return np.frombuffer(self._header, np.uint8)
 
-    def abort(self, code: int) -> None:
+    def abort(self) -> None:
         """Send the message that ends the job, after the message that is partly sent."""
         end = time.monotonic() + ABORT_SECONDS
         kept = list(self._outgoing)[:1]
         self._outgoing = deque(kept)
         with suppress(OSError):
-            self.send((ABORT_CHANNEL, code), [])
+            self.send((ABORT_CHANNEL, 0), [])
             while self._outgoing and time.monotonic() < end:
                 poll = select.poll()  # `select` accepts only small file descriptors.
                 poll.register(self.stream, select.POLLOUT)

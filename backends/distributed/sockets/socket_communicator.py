@@ -12,7 +12,11 @@ from threading import RLock
 from typing import NoReturn
 
 from shardir.backends.base import Array
-from shardir.backends.distributed.communicator import Communicator, Request
+from shardir.backends.distributed.communicator import (
+    ABORTED_EXIT_CODE,
+    Communicator,
+    Request,
+)
 from shardir.backends.distributed.sockets.connection import Connection, Transfer
 from shardir.errors import DistributedError
 
@@ -61,8 +65,8 @@ class Network:
                     connection.write()
                 if event & ~select.POLLOUT:
                     connection.read()
-                if connection.exit_code is not None:
-                    _exit(connection.exit_code)
+                if connection.is_aborted:
+                    _exit(ABORTED_EXIT_CODE)
                 if connection.is_lost:
                     self.lost.add(process)
                     self._poll.unregister(connection.stream)
@@ -91,13 +95,13 @@ class Network:
             poll.register(stream, event)
         poll.poll(max(1, round(1e3 * seconds)))
 
-    def abort(self, code: int) -> None:
+    def abort(self) -> None:
         """Send all other processes the message that ends the job."""
         # Another thread that holds the lock may never release it.
         acquired = self.lock.acquire(timeout=1)
         for process, each in self.connections.items():
             if process not in self.lost:
-                each.abort(code)
+                each.abort()
         if acquired:
             self.lock.release()
 
@@ -185,7 +189,7 @@ class SocketCommunicator(Communicator):
         self._network.wait(seconds)
 
     def abort(self, code: int) -> NoReturn:
-        self._network.abort(code)
+        self._network.abort()
         os._exit(code)
 
 
