@@ -127,6 +127,13 @@ def _schedule_text(schedule: str | PathLike[str] | PipelineSchedule) -> str:
             return PipelineSchedule.parse(Path(text).read_text("utf-8")).to_csv()
         except PipelineScheduleError as error:
             raise PipelineScheduleError(with_location(f"{text}: {error}")) from None
+        except (OSError, ValueError) as error:  # ValueError: the file is not UTF-8.
+            reason = getattr(error, "strerror", None) or error
+            raise ArgumentError(
+                with_location(
+                    f"schedule of pipeline is {brief(text)}, which cannot be read: {reason}"
+                )
+            ) from None
     raise ArgumentError(
         with_location(
             f"schedule of pipeline is {brief(schedule)}; use one of {', '.join(NAMED_SCHEDULES)}, "

@@ -1,6 +1,6 @@
 """Pytree prefixes: one entry for each leaf or subtree of another pytree."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import optree
@@ -8,7 +8,7 @@ import optree
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
-from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.source_locations import with_location
 
 
@@ -43,9 +43,9 @@ def _broadcast_prefix(
     if theirs is None or type(prefix) is not type(full) or mine[1] != theirs[1]:
         raise ArgumentError(
             with_location(
-                f"{word} has {_describe_node(prefix)}{where}, where the value has "
-                f"{_describe_node(full)}; give one "
-                "entry for the whole subtree, or the same containers"
+                f"{word} has {_describe_node(prefix, full)}{where}, where the value has "
+                f"{_describe_node(full, prefix)}; give one entry for the whole subtree, or the "
+                "same containers"
             )
         )
     for (key, child), other in zip(mine[0], (value for _, value in theirs[0]), strict=True):
@@ -63,8 +63,11 @@ def _flatten_one_level(x: Any) -> tuple[list[tuple[PyTree, PyTree]], PyTree] | N
     return list(zip(entries, children, strict=True)), tuple(entries)
 
 
-def _describe_node(x: Any) -> str:
+def _describe_node(x: Any, other: Any) -> str:
+    """Return a description of a container; dictionaries of equal size differ in their keys."""
     opened = _flatten_one_level(x)
     if opened is None:
         return "one leaf"
+    if isinstance(x, Mapping) and isinstance(other, Mapping) and len(x) == len(other):
+        return f"a {type(x).__name__} with the keys {brief([key for key, _ in opened[0]])}"
     return f"a {type(x).__name__} of {len(opened[0])}"

@@ -6,8 +6,9 @@ receiver by a constant and occupies neither rank.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
+from math import inf
 from typing import TypeAlias, TypeVar
 
 from shardir.passes.pipeline_parallelism.actions import (
@@ -26,6 +27,17 @@ F, B = ActionKind.FORWARD, ActionKind.BACKWARD
 I, W = ActionKind.INPUT_GRADIENT, ActionKind.WEIGHT_GRADIENT  # noqa: E741
 
 
+def _check_numbers(given: "PassTimes | PassMemory") -> None:
+    """Raise `PipelineScheduleError` for a time or memory that is negative, infinite or NaN."""
+    for field in fields(given):
+        value = getattr(given, field.name)
+        if value is not None and not 0 <= value < inf:
+            raise PipelineScheduleError(
+                f"{field.name} of {type(given).__name__} is {value!r}; it must be a number of at "
+                "least 0"
+            )
+
+
 @dataclass(frozen=True)
 class PassTimes:
     """The times of the passes of one microbatch in one stage, in any common unit."""
@@ -40,6 +52,9 @@ class PassTimes:
     """The time of a forward and a backward pass that run together; `None` for the sum."""
     backward: Number | None = None
     """The time of both gradients in one pass; `None` for the sum."""
+
+    def __post_init__(self) -> None:
+        _check_numbers(self)
 
     def of(self, action: Action) -> Number:
         """Return the time of a single action; actions that do not compute take no time."""
@@ -67,6 +82,9 @@ class PassMemory:
     """The memory that is held from the forward pass to the gradient of the input (M_B)."""
     weight_gradient: Number = 1
     """The part of it that is held until the gradient of the weights (M_W)."""
+
+    def __post_init__(self) -> None:
+        _check_numbers(self)
 
 
 @dataclass(frozen=True)
@@ -210,10 +228,13 @@ def without_transfers(schedule: PipelineSchedule) -> PipelineSchedule:
 
 def for_each_stage(given: T | Sequence[T], kind: type[T], what: str, count: int) -> Sequence[T]:
     """Return the times or memories of all stages; raise `PipelineScheduleError` for another number
-    of them."""
+    of them, or for other objects."""
     if isinstance(given, kind):
         return [given] * count
-    assert isinstance(given, Sequence)
+    if not isinstance(given, Sequence) or not all(isinstance(each, kind) for each in given):
+        raise PipelineScheduleError(
+            f"{what} is {given!r}; use a {kind.__name__}, or one for each of {count} stages"
+        )
     if len(given) != count:
         raise PipelineScheduleError(
             f"{what} has {len(given)} entries, and the schedule has {count} stages"

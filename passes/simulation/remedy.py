@@ -16,7 +16,7 @@ class Remedy:
     peak: int
     """The bytes of each device at the peak."""
     fits: bool
-    """Whether the changed program fits into the memory."""
+    """True if the changed program fits into the memory."""
 
     @property
     def step_seconds(self) -> float:

@@ -186,11 +186,18 @@ class Lowered:
         result.
 
         The cause states the reshard that the collective belongs to, the annotations from which its
-        axes come, and more expensive alternatives. Raises `ExplainError` when there is no such
-        collective.
+        axes come, and more expensive alternatives. A collective of a pipeline states its stage in
+        `why`. Raises `ExplainError` when there is no such collective.
         """
-        from shardir.passes import explain  # For start-up time.
+        # For start-up time.
+        from shardir.frontend.pipelines.explain import explain_collective_beside_pipelines
+        from shardir.passes import explain
+        from shardir.passes.pipeline_parallelism.program import has_pipelines
 
+        if has_pipelines(self.module):
+            return explain_collective_beside_pipelines(
+                self.module, self._device_program, collective, self.pipeline, self.user_locations
+            )
         return explain.explain_collective(self, collective)
 
     @traceback_boundary

@@ -67,6 +67,26 @@ def test_collectives_are_those_of_all_stages() -> None:
     assert dict(program.communication().by_kind)["send"].sent == 2 * MICROBATCHES * ACTIVATION
 
 
+def test_every_collective_has_a_cause() -> None:
+    rows = compiled().collectives()
+    causes = [compiled().explain(row) for row in rows]
+    assert [(each.collective.kind, each.collective.value) for each in causes] == [
+        (row.kind, row.value) for row in rows
+    ]
+    gathered = causes[0]
+    assert gathered.move
+    assert len(gathered.annotations) == 2  # The arguments x and y.
+    assert all(each.collective.why for each in causes)
+    names = [row.value for row in rows]
+    repeated = next(name for name in names if names.count(name) > 1)
+    with pytest.raises(sd.ShardirError) as caught:
+        compiled().explain(f"%{repeated}")
+    assert str(caught.value) == (
+        f"{names.count(repeated)} collectives of pipelines make %{repeated}; pass one of "
+        "collectives() instead of its name"
+    )
+
+
 def test_sends_equal_those_of_a_run() -> None:
     mesh = sd.make_mesh((ROWS, 2), ("pipe", "data"))
     args = place(mesh, *mlp_arguments(ROWS))

@@ -12,6 +12,7 @@ import shardir as sd
 from shardir.frontend.errors import ArgumentError
 from shardir.passes.pipeline_parallelism.actions import PipelineScheduleError
 from shardir.passes.pipeline_parallelism.stage_assignment import PipelineStageError
+from tests.error_assertions import first_line
 from tests.frontend.pipelines.models import mlp_arguments, mlp_loss, place
 
 ROWS, MICROBATCHES = 2, 4
@@ -141,3 +142,17 @@ def test_an_edited_schedule_runs_or_is_refused(seed: int, tmp_path: Path) -> Non
     except (PipelineScheduleError, PipelineStageError):
         return
     assert made == expected()
+
+
+def test_an_unreadable_schedule_file_is_an_error(tmp_path: Path) -> None:
+    binary = tmp_path / "binary.csv"
+    binary.write_bytes(b"\xff\xfe")
+    for path, reason in (
+        (tmp_path / "missing.csv", "No such file or directory"),
+        (binary, "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
+    ):
+        with pytest.raises(ArgumentError) as caught:
+            sd.pipeline(mlp_loss, microbatches=2, schedule=path)
+        text = first_line(caught)
+        assert text.startswith("schedule of pipeline is ")
+        assert text.endswith(f", which cannot be read: {reason}")

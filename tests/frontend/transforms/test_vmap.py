@@ -284,6 +284,10 @@ def test_axes_that_do_not_match_containers_are_errors() -> None:
         "in_axes of vmap of layer has a dict of 1 at [1], where the value has one leaf; give one "
         "entry for the whole subtree, or the same containers"
     )
+    assert vmap_error(BatchError, vmap(lambda d: d["a"], ({"b": 0},)), {"a": X}) == (
+        "in_axes of vmap of lambda has a dict with the keys ['b'] at [0], where the value has a "
+        "dict with the keys ['a']; give one entry for the whole subtree, or the same containers"
+    )
     assert vmap_error(BatchError, vmap(lambda x: x, out_axes=(0, 0)), X) == (
         "out_axes of vmap of lambda has a tuple of 2, where the value has one leaf; give one entry "
         "for the whole subtree, or the same containers"

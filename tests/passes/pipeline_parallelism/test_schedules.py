@@ -276,3 +276,21 @@ def test_times_are_for_all_stages_or_for_each() -> None:
     with pytest.raises(PipelineScheduleError) as caught:
         simulate_schedule(make_schedule("gpipe", ranks=3, microbatches=1), [PassTimes()] * 2)
     assert str(caught.value) == "times has 2 entries, and the schedule has 3 stages"
+
+
+@pytest.mark.parametrize("times", [3, [1.0, 2.0], None])
+def test_times_of_another_kind_are_an_error(times: object) -> None:
+    with pytest.raises(PipelineScheduleError) as caught:
+        simulate_schedule(make_schedule("gpipe", ranks=2, microbatches=1), times)  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        f"times is {times!r}; use a PassTimes, or one for each of 2 stages"
+    )
+
+
+@pytest.mark.parametrize("time", [-1, float("nan"), float("inf")])
+def test_times_are_numbers_of_at_least_zero(time: float) -> None:
+    with pytest.raises(PipelineScheduleError) as caught:
+        PassTimes(weight_gradient=time)
+    assert str(caught.value) == (
+        f"weight_gradient of PassTimes is {time!r}; it must be a number of at least 0"
+    )
