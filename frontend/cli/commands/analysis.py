@@ -147,7 +147,9 @@ def simulate(
     specs: Specs = None,
     memory: Annotated[
         str | None,
-        typer.Option(help="memory of a device, such as 80GiB; states whether the program fits"),
+        typer.Option(
+            help="memory of a device, such as 80GiB; states whether the program fits, and remedies"
+        ),
     ] = None,
     link: Annotated[
         list[str] | None, typer.Option(help="link of a mesh axis, such as model=nvlink")
