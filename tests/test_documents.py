@@ -39,11 +39,17 @@ PROGRAMS = {
 """The files of programs that commands of `console` blocks start in another process."""
 ELSEWHERE = ("errors.md",)
 """Documents whose blocks are programs of their own, with tests of their own."""
+SLOW_DOCUMENTS = ("xla_collectives.md",)
+"""Documents whose programs XLA compiles many times; `make test-long` runs them."""
 
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in DOCUMENTS if path.name not in ELSEWHERE],
+    [
+        pytest.param(path, marks=[pytest.mark.long] if path.name in SLOW_DOCUMENTS else [])
+        for path in DOCUMENTS
+        if path.name not in ELSEWHERE
+    ],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_examples_of_a_document_have_the_stated_output(

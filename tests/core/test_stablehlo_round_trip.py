@@ -16,7 +16,7 @@ from shardir.verify.verifier import verify
 from tests.op_sample import Sample
 from tests.programs.bit_exact_programs import must_be_exact
 from tests.programs.strategies import modules, sharded_modules
-from tests.samples import SAMPLES
+from tests.samples import LONG, SAMPLES
 from tests.stablehlo_text import PARAPHRASED, round_trips, usual, values
 
 pytestmark = pytest.mark.sample(4)
@@ -58,7 +58,7 @@ NAMES = [
 ]
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=200 if LONG else 60, suppress_health_check=[HealthCheck.filter_too_much])
 @given(sharded_modules())
 def test_random_modules_round_trip(module: Module) -> None:
     """The second round trip reproduces the text exactly, for any module."""

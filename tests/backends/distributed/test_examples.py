@@ -14,7 +14,7 @@ pytestmark = pytest.mark.sample(3)
 
 SEEDS = sorted(path.stem for path in (ROOT / "examples" / "seeds").glob("*.py"))
 IS_LONG_RUN = settings().max_examples > 200
-DEFAULT_JOBS = [("collective_operations", 2), ("pmap_quickstart", 4)]
+DEFAULT_JOBS = [("collective_operations", 2), ("pmap_quickstart", 2)]
 PAGE = ROOT / "docs" / "distributed.md"
 TIME_PATTERN = re.compile(r"[\d.]+ ms")
 

@@ -75,7 +75,7 @@ def differing_results(emission: Emission, folder: Path) -> str:
 def test_programs_give_the_reference_results(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    names = list(PROGRAMS) if request.config.getoption("--long") else list(PROGRAMS)[::2]
+    names = list(PROGRAMS) if request.config.getoption("--long") else list(PROGRAMS)[::4]
     with sd.cpu_devices(4):
         emissions = {name: PROGRAMS[name]().emission("gpu", selftest=True) for name in names}
     assert run_on_four_processes(tmp_path, emissions) == {}
@@ -86,6 +86,6 @@ def test_random_programs_give_the_reference_results(
 ) -> None:
     """The test omits random programs that cannot be emitted."""
     seeds_and_counts = [(number, 150) for number in range(1, 7)]
-    for number, count in seeds_and_counts if request.config.getoption("--long") else [(1, 20)]:
+    for number, count in seeds_and_counts if request.config.getoption("--long") else [(1, 10)]:
         emissions = dict(random_emissions(number, count))
         assert run_on_four_processes(tmp_path / str(number), emissions) == {}

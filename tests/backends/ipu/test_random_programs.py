@@ -7,5 +7,6 @@ from tests.backends.ipu.random_programs import random_programs
 
 
 def test_random_programs(pytestconfig: pytest.Config) -> None:
-    for number in range(20 if pytestconfig.getoption("--long") else 1):
-        check(dict(random_programs(number, 120)))
+    runs, count = (20, 120) if pytestconfig.getoption("--long") else (1, 60)
+    for number in range(runs):
+        check(dict(random_programs(number, count)))

@@ -16,6 +16,7 @@ from shardir.passes.autodiff.vjp import vjp
 from shardir.verify.verifier import verify
 from tests.derivatives import check_gradients, check_tangents
 from tests.passes.nested_regions import Programs, arguments
+from tests.samples import LONG
 
 
 def function(text: str) -> Function:
@@ -119,7 +120,7 @@ def test_tangents_of_nested_loops_and_branches(seed: int) -> None:
     check_tangents(Programs(seed).function(), arguments(seed), seed=seed)
 
 
-@settings(max_examples=30)
+@settings(max_examples=30 if LONG else 10)
 @given(seed=strategies.integers(0, 2**32 - 1))
 def test_gradients_of_tangents_and_tangents_of_gradients(seed: int) -> None:
     plain, args = Programs(seed).function(), arguments(seed)
