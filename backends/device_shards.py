@@ -9,8 +9,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from shardir.backends.base import Array, Backend, Executable, Shards, get_backend
-from shardir.interpret.interpreter import spmd_mesh_of
-from shardir.ir.module import Module
+from shardir.ir.module import Module, spmd_mesh_of
 
 
 class DeviceShards(Sequence[Array]):

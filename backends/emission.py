@@ -12,9 +12,8 @@ from typing import ClassVar, Self
 
 from shardir.display.representation import abbreviate
 from shardir.errors import NoRule, ShardirError, suggest_name
-from shardir.interpret.interpreter import spmd_mesh_of
 from shardir.ir.mesh import Mesh
-from shardir.ir.module import Function, GlobalTensor, Module, Op
+from shardir.ir.module import Function, GlobalTensor, Module, Op, spmd_mesh_of
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import NumpyArray, TensorType
 from shardir.plugins.registry import Registry

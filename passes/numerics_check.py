@@ -13,7 +13,7 @@ from typing import Any, final
 import numpy as np
 
 from shardir.errors import InterpretError, NumbersError, VerifyError
-from shardir.interpret.interpreter import evaluate, run, run_devices, spmd_mesh_of
+from shardir.interpret.interpreter import evaluate, run, run_devices
 from shardir.interpret.machine_limits import check_runnable
 from shardir.interpret.numeric_comparison import (
     Array,
@@ -25,7 +25,7 @@ from shardir.interpret.numeric_comparison import (
 from shardir.interpret.random_arguments import random_arguments
 from shardir.interpret.shards import assemble_shards, slice_shard
 from shardir.ir.mesh import Mesh
-from shardir.ir.module import Block, Function, GlobalTensor, Module, Op, Value
+from shardir.ir.module import Block, Function, GlobalTensor, Module, Op, Value, spmd_mesh_of
 from shardir.passes.pipeline import Pass
 from shardir.text.printer import Printer, unique_names
 from shardir.verify.verifier import verify

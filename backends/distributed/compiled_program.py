@@ -34,8 +34,7 @@ from shardir.backends.shard_windows import (
 )
 from shardir.backends.storage import Storage
 from shardir.cost.memory import MemoryEstimate
-from shardir.interpret.interpreter import spmd_mesh_of
-from shardir.ir.module import Module, Op, Value
+from shardir.ir.module import Module, Op, Value, spmd_mesh_of
 from shardir.ir.process_levels import ProcessLevels
 from shardir.ir.sharding import Axis
 from shardir.ops.communication.async_collectives import done, is_started

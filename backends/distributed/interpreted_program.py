@@ -16,9 +16,8 @@ from shardir.backends.distributed.route_selection import select_route
 from shardir.backends.distributed.session import ProgramSession
 from shardir.backends.distributed.world import World
 from shardir.backends.numpy.executor import Environment, NumPyExecutable as LocalProgram, PreparedOp
-from shardir.interpret.interpreter import spmd_mesh_of
 from shardir.ir.mesh import Mesh
-from shardir.ir.module import Module, Op, Value
+from shardir.ir.module import Module, Op, Value, spmd_mesh_of
 from shardir.ops.communication.async_collectives import done, is_started
 from shardir.verify.divergence import find_differing
 

@@ -15,8 +15,7 @@ from shardir.backends.distributed.messages import end_job
 from shardir.backends.distributed.process_blocks import process_blocks_of
 from shardir.backends.distributed.world import World
 from shardir.errors import MergeError
-from shardir.interpret.interpreter import spmd_mesh_of
-from shardir.ir.module import Module
+from shardir.ir.module import Module, spmd_mesh_of
 
 
 class Job(World):

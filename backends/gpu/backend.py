@@ -22,10 +22,9 @@ from shardir.backends.emission import Emission
 from shardir.backends.gpu.runtime_files import RUNTIME_FOLDER
 from shardir.backends.gpu.target import TARGET
 from shardir.errors import ShardirError
-from shardir.interpret.interpreter import spmd_mesh_of
 from shardir.ir.dtypes import dtype_name
 from shardir.ir.mesh import Mesh
-from shardir.ir.module import Module
+from shardir.ir.module import Module, spmd_mesh_of
 from shardir.ir.types import TensorType
 
 _HOME = "shardir.backends.gpu.vendored"

@@ -23,9 +23,8 @@ from shardir.backends.cpu.threads.address_space import THREAD_BYTES, is_too_litt
 from shardir.backends.numpy.kernel_table import kernel_of
 from shardir.backends.numpy.marks import record_mark
 from shardir.errors import InterpretError
-from shardir.interpret.interpreter import spmd_mesh_of
 from shardir.ir.mesh import Mesh
-from shardir.ir.module import Block, Module, Op, Value
+from shardir.ir.module import Block, Module, Op, Value, spmd_mesh_of
 
 MIN_PARALLEL_BYTES = 1 << 18
 """Operations that read and write less run on the calling thread: dispatch would cost more."""

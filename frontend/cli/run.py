@@ -9,11 +9,10 @@ import typer
 from shardir.backends.numpy import BACKEND
 from shardir.frontend.cli.array_files import load_arguments, make_folder, save_array
 from shardir.frontend.cli.targets import load_target
-from shardir.interpret.interpreter import spmd_mesh_of
 from shardir.interpret.machine_limits import check_runnable
 from shardir.interpret.random_arguments import random_arguments
 from shardir.interpret.shards import assemble_shards, slice_shard
-from shardir.ir.module import Module
+from shardir.ir.module import Module, spmd_mesh_of
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
 from shardir.ops.opaque import check_no_opaque_operations

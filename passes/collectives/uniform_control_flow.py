@@ -19,9 +19,8 @@ from dataclasses import replace
 
 from shardir import ops as specs
 from shardir.errors import MergeError
-from shardir.interpret.interpreter import spmd_mesh_of
 from shardir.ir.builder import Builder, UniqueNames, copy_op, substitute
-from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ir.module import Block, Function, Module, Op, Value, spmd_mesh_of
 from shardir.ir.sharding import Axes, Axis
 from shardir.ir.types import TensorType
 from shardir.passes.pipeline import Pass

@@ -24,7 +24,7 @@ from shardir.interpret.widened_arrays import (
     widened_result_types,
 )
 from shardir.ir.mesh import Mesh
-from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ir.module import Block, Function, Module, Op, Value, spmd_mesh_of
 from shardir.ir.operation import Attr
 from shardir.ir.sharding import Axes, Axis, Sharding
 from shardir.ir.types import NumpyArray, TensorType
@@ -146,16 +146,6 @@ def run_devices(
         op = _common_rendezvous(meetings).op
         parts = [meeting.parts[0] for meeting in meetings if meeting]
         answers = [[answer] for answer in execute_collective(op, parts, mesh)]
-
-
-def spmd_mesh_of(module: Module) -> Mesh:
-    """Return the mesh whose devices run the module's per-device function."""
-    spmd = module.main.spmd
-    if spmd is None:
-        raise InterpretError(f"@{module.main.name} is not a per-device function; partition it")
-    for outer in (*spmd.params, *spmd.results):
-        return module.mesh(outer.sharding.mesh)
-    return module.meshes[0]
 
 
 def resume(device: DeviceSteps, answer: object) -> Rendezvous | None:

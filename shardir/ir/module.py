@@ -11,6 +11,7 @@ captured values are loop-invariant. Each value has one definition in its functio
 from dataclasses import dataclass
 
 from shardir.display.representation import Printed
+from shardir.errors import InterpretError
 from shardir.ir.location import Loc as Loc
 from shardir.ir.mesh import Mesh
 from shardir.ir.operation import (
@@ -76,3 +77,13 @@ class Module(Printed):
             if mesh.name == name:
                 return mesh
         raise KeyError(name)
+
+
+def spmd_mesh_of(module: Module) -> Mesh:
+    """Return the mesh whose devices run the module's per-device function."""
+    spmd = module.main.spmd
+    if spmd is None:
+        raise InterpretError(f"@{module.main.name} is not a per-device function; partition it")
+    for outer in (*spmd.params, *spmd.results):
+        return module.mesh(outer.sharding.mesh)
+    return module.meshes[0]

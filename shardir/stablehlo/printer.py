@@ -8,8 +8,7 @@ and the user's line.
 
 from collections.abc import Mapping
 
-from shardir.interpret.interpreter import spmd_mesh_of
-from shardir.ir.module import Function, Module
+from shardir.ir.module import Function, Module, spmd_mesh_of
 from shardir.ir.sharding import Sharding
 from shardir.stablehlo.writing import (  # declare what each operation is
     manual_computation as manual_computation,

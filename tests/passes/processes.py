@@ -9,17 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-from shardir.interpret.interpreter import (
-    execute_collective,
-    resume,
-    run_block,
-    run_devices,
-    spmd_mesh_of,
-)
+from shardir.interpret.interpreter import execute_collective, resume, run_block, run_devices
 from shardir.interpret.shards import slice_shard
 from shardir.ir.builder import substitute
 from shardir.ir.mesh import Mesh
-from shardir.ir.module import Module, Op
+from shardir.ir.module import Module, Op, spmd_mesh_of
 from shardir.ir.process_levels import ProcessLevels
 from shardir.ir.sharding import Sharding
 from shardir.passes import Pipeline

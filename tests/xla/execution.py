@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shardir.interpret.interpreter import spmd_mesh_of
 from shardir.interpret.shards import assemble_shards, slice_shard
-from shardir.ir.module import Module
+from shardir.ir.module import Module, spmd_mesh_of
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
 from shardir.stablehlo.printer import show

@@ -16,11 +16,10 @@ from shardir.backends.distributed.job import Job
 from shardir.backends.numpy import BACKEND
 from shardir.frontend.distributed.connect import connect_processes
 from shardir.frontend.distributed.launcher_environment import LauncherInfo, find_launcher
-from shardir.interpret.interpreter import spmd_mesh_of
 from shardir.interpret.numeric_comparison import are_close, tolerance_of
 from shardir.interpret.random_arguments import random_arguments
 from shardir.interpret.shards import slice_shard
-from shardir.ir.module import Module
+from shardir.ir.module import Module, spmd_mesh_of
 from shardir.passes import Pipeline
 from shardir.text.parser import parse
 from tests.programs.nan_sign_programs import ranks_signs

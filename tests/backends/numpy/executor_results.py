@@ -5,9 +5,8 @@ from typing import Any
 import numpy.typing as npt
 
 from shardir.backends.numpy import BACKEND
-from shardir.interpret.interpreter import spmd_mesh_of
 from shardir.interpret.shards import assemble_shards, slice_shard
-from shardir.ir.module import Module
+from shardir.ir.module import Module, spmd_mesh_of
 
 Array = npt.NDArray[Any]
 

@@ -6,10 +6,9 @@ from hypothesis import assume, given, strategies as st
 
 from shardir import parse
 from shardir.errors import InterpretError, MergeError, PipelineError
-from shardir.interpret.interpreter import spmd_mesh_of
 from shardir.interpret.numeric_comparison import are_close, tolerance_of
 from shardir.interpret.random_arguments import random_arguments
-from shardir.ir.module import Module
+from shardir.ir.module import Module, spmd_mesh_of
 from shardir.passes import Pipeline
 from tests.passes.processes import block_shapes, on_devices, run_verified_passes
 from tests.programs.strategies import spmd_modules

@@ -8,10 +8,10 @@ from hypothesis import assume, given, settings, strategies as st
 from shardir import parse
 from shardir.backends.cpu.pipeline import process_pipeline
 from shardir.errors import MergeError
-from shardir.interpret.interpreter import run, spmd_mesh_of
+from shardir.interpret.interpreter import run
 from shardir.interpret.numeric_comparison import are_close, is_stable, tolerance_of
 from shardir.interpret.random_arguments import random_arguments
-from shardir.ir.module import Module
+from shardir.ir.module import Module, spmd_mesh_of
 from shardir.ir.process_levels import ProcessLevels
 from shardir.passes import Pipeline
 from tests.passes.processes import (
