@@ -7,12 +7,12 @@ from shardir._imports.lazy_names import lazy_names
 TABLE = {
     "shardir.frontend.dispatch.axis_modes": ("auto_axes", "explicit_axes"),
     "shardir.frontend.shardings.axis_type": ("AxisType",),
+    "shardir.frontend.shardings.manual_axes": ("get_abstract_mesh",),
     "shardir.frontend.shardings.mesh": ("AbstractMesh", "Mesh"),
     "shardir.frontend.shardings.partition_spec": ("PartitionSpec",),
     "shardir.frontend.shardings.positional_sharding": ("PositionalSharding",),
     "shardir.frontend.shardings.resharding": ("reshard",),
     "shardir.frontend.shardings.set_mesh": (
-        "get_abstract_mesh",
         "get_mesh",
         "set_mesh",
         "use_mesh",
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         explicit_axes as explicit_axes,
     )
     from shardir.frontend.shardings.axis_type import AxisType as AxisType
+    from shardir.frontend.shardings.manual_axes import get_abstract_mesh as get_abstract_mesh
     from shardir.frontend.shardings.mesh import AbstractMesh as AbstractMesh, Mesh as Mesh
     from shardir.frontend.shardings.partition_spec import PartitionSpec as PartitionSpec
     from shardir.frontend.shardings.positional_sharding import (
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     )
     from shardir.frontend.shardings.resharding import reshard as reshard
     from shardir.frontend.shardings.set_mesh import (
-        get_abstract_mesh as get_abstract_mesh,
         get_mesh as get_mesh,
         set_mesh as set_mesh,
         use_mesh as use_mesh,

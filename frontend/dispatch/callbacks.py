@@ -15,8 +15,8 @@ from shardir.frontend.errors import ArgumentError, CallbackShardingError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.shardings.manual_axes import is_in_manual_region
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding, SingleDeviceSharding
-from shardir.frontend.shardings.traced_constraints import is_in_manual_region
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer, check_integer_range, operand_dtype

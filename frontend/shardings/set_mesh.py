@@ -2,15 +2,12 @@
 block."""
 
 from shardir.frontend.errors import MeshError
-from shardir.frontend.shardings.axis_type import AxisType
 from shardir.frontend.shardings.mesh import (
-    AbstractMesh,
     Mesh,
     current_mesh,
     entered_meshes,
     set_entered_meshes,
 )
-from shardir.frontend.shardings.traced_constraints import manual_axis_names
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.trace import current_trace
 
@@ -77,18 +74,6 @@ class use_mesh:
 
     def __exit__(self, *_: object) -> None:
         set_entered_meshes(self._before)
-
-
-def get_abstract_mesh() -> Mesh:
-    """Return the axes of the entered mesh without its devices; no axes if no mesh is entered.
-
-    Inside of `shard_map`, the type of its manual axes is `AxisType.Manual`.
-    """
-    mesh = current_mesh()
-    if mesh is None:
-        return AbstractMesh((), ())
-    manual = dict.fromkeys(manual_axis_names(mesh), AxisType.Manual)
-    return mesh.abstract_mesh.update_axis_types(manual) if manual else mesh.abstract_mesh
 
 
 def get_mesh() -> Mesh:

@@ -1,19 +1,13 @@
-"""Sharding constraints on traced values, and manual regions, inside of which the manual axes may
-not be used in a constraint.
-"""
+"""Sharding constraints on traced values, and the sharding types of traced values."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 
 from shardir import ops as ops_
 from shardir.frontend.arrays.abstract_value import AbstractValue
-from shardir.frontend.errors import ShardingError
-from shardir.frontend.shardings.mesh import Mesh
-from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
+from shardir.frontend.shardings.manual_axes import check_no_manual_axes
+from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
 from shardir.frontend.shardings.sharding_tokens import sharding_token
-from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.trace import emit, require_sharding_types, require_trace
 from shardir.frontend.tracing.tracer import Tracer
 
@@ -24,7 +18,7 @@ def constrain(tracer: Tracer, sharding: UserSharding) -> Tracer:
     Raises `ShardingError` when a value of this rank cannot have it. Dimensions need not divide.
     """
     program = require_trace("with_sharding_constraint").program
-    _check_no_manual_axes(sharding, tracer.ndim)
+    check_no_manual_axes(sharding, tracer.ndim)
     if sharding.has_explicit_axes:
         require_sharding_types(program, sharding).is_stated = True
     constrained: Tracer = emit(
@@ -66,47 +60,3 @@ def slice_abstract(x: Tracer) -> AbstractValue:
     return AbstractValue(
         type, x.weak_type, None if is_replicated else NamedSharding(sharding.mesh, spec)
     )
-
-
-_manual_axes: ContextVar[tuple[tuple[Mesh, str], ...]] = ContextVar("shardir_manual", default=())
-
-
-@contextmanager
-def manual_axes(mesh: Mesh, names: Sequence[str]) -> Iterator[None]:
-    """Mark axes of a mesh as manual inside the block: each device runs its own code along them."""
-    token = _manual_axes.set((*_manual_axes.get(), *((mesh, name) for name in names)))
-    try:
-        yield
-    finally:
-        _manual_axes.reset(token)
-
-
-def manual_axis_names(mesh: Mesh) -> tuple[str, ...]:
-    """Return the axes of a mesh that are manual at the current line."""
-    return tuple(
-        name
-        for other, name in _manual_axes.get()
-        if name in mesh.axis_names and other.device_assignment == mesh.device_assignment
-    )
-
-
-def is_in_manual_region() -> bool:
-    """Return whether the current line is inside a manual region."""
-    return bool(_manual_axes.get())
-
-
-def _check_no_manual_axes(sharding: UserSharding, rank: int) -> None:
-    """Raise `ShardingError` if a sharding uses an axis that is manual at the current line."""
-    for mesh, name in _manual_axes.get():
-        if mesh.device_assignment != sharding.device_assignment:
-            continue
-        stride, size = mesh.strides[name], mesh.shape[name]
-        for cut in sharding.sub_axes(rank):
-            for digit in () if cut is UNCONSTRAINED else cut:
-                if digit.stride < stride * size and stride < digit.span:
-                    raise ShardingError(
-                        with_location(
-                            f"{sharding} is requested for a value that varies along {name!r}, "
-                            f"which is a manual axis at this line; omit {name!r} from the sharding"
-                        )
-                    )

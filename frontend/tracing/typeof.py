@@ -9,9 +9,9 @@ from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.array_types import DTypeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
+from shardir.frontend.shardings.manual_axes import get_abstract_mesh
 from shardir.frontend.shardings.mesh import AbstractMesh, Mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec, format_axes
-from shardir.frontend.shardings.set_mesh import get_abstract_mesh
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding
 from shardir.frontend.tracing.promotion import DType, dtype_of, user_dtype
 from shardir.frontend.tracing.trace import require_trace

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.shardings.manual_axes import manual_axes
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.shardings.sharding_tokens import axis_token
-from shardir.frontend.shardings.traced_constraints import constrain, manual_axes
+from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.tracing.named_axes import NamedAxis, bind_axes, bound_axes
 from shardir.frontend.tracing.trace import emit_results, require_trace, trace_block, wrap_value
 from shardir.frontend.tracing.traced_program import TracedProgram
