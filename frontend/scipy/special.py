@@ -23,16 +23,13 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     require_real,
 )
 from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.scipy.special_functions.bernoulli import bernoulli as bernoulli
 from shardir.frontend.scipy.special_functions.bessel import (
     bessel_jn as bessel_jn,
     i0 as i0,
     i0e as i0e,
     i1 as i1,
     i1e as i1e,
-)
-from shardir.frontend.scipy.special_functions.combinatorics import (
-    bernoulli as bernoulli,
-    comb as comb,
 )
 from shardir.frontend.scipy.special_functions.dilogarithm import spence as spence
 from shardir.frontend.scipy.special_functions.double_double import (
@@ -53,6 +50,7 @@ from shardir.frontend.scipy.special_functions.faddeeva import (
 from shardir.frontend.scipy.special_functions.gamma_family import (
     beta as beta,
     betaln as betaln,
+    comb as comb,
     digamma as digamma,
     factorial as factorial,
     gamma as gamma,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.arrays.array_types import ArrayLike
-from shardir.frontend.lax.control_flow.loops import while_loop
+from shardir.frontend.lax.control_flow.loops import fori_loop, while_loop
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import complex_parts, selection
 from shardir.frontend.numpy.reductions import basic_reductions
@@ -59,6 +59,16 @@ def continued_fraction(
     inverse = inverse_of(bottom)
     change = top * inverse
     return while_loop(is_unfinished, step, (one + 1, first + change, inverse, change))[1]
+
+
+def continued_fraction_of_e(n: Any, x: object, terms: int) -> Any:
+    """Return exp(x) E_n(x) by its continued fraction, evaluated from the last term."""
+
+    def step(number: Tracer, total: object) -> Any:
+        k = (terms - number).astype(np.float64)
+        return x + n + 2 * (k - 1) - k * (n + k - 1) / total
+
+    return 1 / fori_loop(0, terms, step, x + n + 2 * terms)
 
 
 def partial_derivative(fun: UserFunction, args: tuple[PyTree, ...], at: int) -> PyTree:

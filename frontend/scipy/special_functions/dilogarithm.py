@@ -17,7 +17,7 @@ from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.elementwise import math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import constant_like
 from shardir.frontend.pytree_types import PyTree
-from shardir.frontend.scipy.special_functions.combinatorics import bernoulli_numbers
+from shardir.frontend.scipy.special_functions.bernoulli import bernoulli_numbers
 from shardir.frontend.scipy.special_functions.double_double import compute_in_double
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer

@@ -19,6 +19,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     require_real,
 )
 from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.scipy.special_functions.continued_fractions import continued_fraction_of_e
 from shardir.frontend.scipy.special_functions.double_double import compute_in_double
 from shardir.frontend.scipy.special_functions.gamma_family import digamma, gammaln
 from shardir.frontend.scipy.special_functions.gamma_function import is_even
@@ -27,16 +28,6 @@ from shardir.frontend.transforms.custom_jvp import custom_jvp
 
 SERIES_TERMS, FRACTION_TERMS = 20, 90
 EI_SERIES_TERMS, EI_ASYMPTOTIC_TERMS, EI_SERIES_END = 140, 38, 40.0
-
-
-def continued_fraction_of_e(n: Any, x: object, terms: int) -> Any:
-    """Return exp(x) E_n(x) by its continued fraction, evaluated from the last term."""
-
-    def step(number: Tracer, total: object) -> Any:
-        k = (terms - number).astype(np.float64)
-        return x + n + 2 * (k - 1) - k * (n + k - 1) / total
-
-    return 1 / fori_loop(0, terms, step, x + n + 2 * terms)
 
 
 def _expn_of_double(n: Tracer, x: Tracer) -> Tracer:

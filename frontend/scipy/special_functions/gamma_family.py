@@ -1,4 +1,4 @@
-"""The gamma function and related functions."""
+"""The gamma function and related functions, and binomial coefficients."""
 
 from functools import partial
 from math import log as log_of, pi
@@ -212,3 +212,26 @@ def loggamma(x: ArrayLike) -> Tracer:
     with config(enable_x64=True):
         result = _complex_loggamma(convert(x, "c128"))
     return convert(result, kind, x.weak_type)
+
+
+@public(static=("repetition",))
+def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Tracer:
+    """Return the number of ways to choose k of N things, elementwise, as floats.
+
+    It is 0 for negative arguments and for k above N. With `repetition`, a thing may be chosen
+    several times. Other real numbers give quotients of gamma functions.
+    """
+    total, chosen = promote_args_inexact(*require_real("comb", N, k))
+    if repetition:
+        result = _binomial(total + chosen - 1, chosen)
+        return selection.where((chosen == 0) & (total >= 0), constant_like(result, 1), result)
+    return _binomial(total, chosen)
+
+
+def _binomial(total: Tracer, chosen: Tracer) -> Tracer:
+    is_valid = (total >= 0) & (chosen >= 0) & (chosen <= total)
+    total, chosen = (
+        selection.where(is_valid, each, constant_like(each, 1)) for each in (total, chosen)
+    )
+    result = 1 / ((total + 1) * beta(total - chosen + 1, chosen + 1))
+    return selection.where(is_valid, result, constant_like(result, 0))

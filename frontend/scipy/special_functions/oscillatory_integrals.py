@@ -22,7 +22,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     require_real,
 )
 from shardir.frontend.pytree_types import PyTree
-from shardir.frontend.scipy.special_functions.exponential_integrals import continued_fraction_of_e
+from shardir.frontend.scipy.special_functions.continued_fractions import continued_fraction_of_e
 from shardir.frontend.scipy.special_functions.faddeeva import wofz_of_double
 from shardir.frontend.tracing.operands import convert
 from shardir.frontend.tracing.tracer import Tracer
