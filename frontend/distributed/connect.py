@@ -17,9 +17,9 @@ from shardir.frontend.distributed.launcher_environment import (
 )
 from shardir.frontend.distributed.process_limits_check import (
     warn_of_few_open_files,
+    warn_of_little_shared_memory,
     warn_of_missing_process_folder,
 )
-from shardir.frontend.distributed.shared_memory_check import warn_of_little_shared_memory
 from shardir.frontend.errors import DistributedError
 from shardir.text.decimal_text import parse_natural_number
 

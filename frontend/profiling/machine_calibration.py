@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from shardir.backends.cpu.threads.memory_limits import available_memory_bytes
+from shardir.backends.cpu.threads.cgroups import available_memory_bytes
 from shardir.backends.cpu.threads.workers import worker_count
 from shardir.frontend.arrays.device_transfer import block_until_ready, device_put
 from shardir.frontend.dispatch.jit import jit

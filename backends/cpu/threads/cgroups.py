@@ -4,6 +4,7 @@ Version 2 has one hierarchy for all controllers, version 1 one for each. In a co
 be the group that the host assigned.
 """
 
+import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -17,6 +18,13 @@ def memory_limit_bytes() -> int | None:
     names = ("memory.max", "memory.limit_in_bytes")
     texts = (_read_text(group / name) for group in _limiting_groups("memory") for name in names)
     return min((int(text) for text in texts if text.isdecimal()), default=None)
+
+
+def available_memory_bytes() -> int:
+    """Return the bytes of the machine's memory, or the limit of the control group if that is
+    less."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(total, memory_limit_bytes() or total)
 
 
 @cache

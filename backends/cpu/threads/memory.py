@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from shardir.backends.cpu.threads.memory_limits import available_memory_bytes
+from shardir.backends.cpu.threads.cgroups import available_memory_bytes
 from shardir.backends.cpu.threads.memory_pool import MemoryPool
 from shardir.backends.native import native
 

@@ -8,7 +8,7 @@ import pytest
 
 from shardir.frontend.distributed import connect
 from shardir.frontend.distributed.launcher_environment import LauncherInfo
-from shardir.frontend.distributed.shared_memory_check import warn_of_little_shared_memory
+from shardir.frontend.distributed.process_limits_check import warn_of_little_shared_memory
 
 PAGE_BYTES = 4096
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shardir.backends.cpu.threads import cgroups, memory_limits
+from shardir.backends.cpu.threads import cgroups
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def write_own_group(trees: Path, text: str) -> None:
 def test_without_cgroups_there_are_no_limits(trees: Path) -> None:
     assert cgroups.core_limit() is None
     assert cgroups.memory_limit_bytes() is None
-    assert memory_limits.available_memory_bytes() > 1 << 20
+    assert cgroups.available_memory_bytes() > 1 << 20
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_the_smallest_limit_of_all_enclosing_groups_applies(trees: Path) -> None
     write(trees / "slurm/cpu.max", "300000 100000\n")
     write(trees / "other/cpu.max", "100000 100000\n")
     assert cgroups.memory_limit_bytes() == 1 << 20
-    assert memory_limits.available_memory_bytes() == 1 << 20
+    assert cgroups.available_memory_bytes() == 1 << 20
     assert cgroups.core_limit() == 3
 
 
