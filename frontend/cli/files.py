@@ -87,11 +87,11 @@ _MLIR = re.compile(r"(?:\s|//[^\n]*\n)*(?:module\b|sdy\.|func\.func|#|!|\"builti
 
 
 def _is_stablehlo(text: str, name: str) -> bool:
-    """Return whether a text is StableHLO, by the file name or, for standard input, by its
-    beginning."""
-    if name == STDIN:
-        return _MLIR.match(text) is not None
-    return name.endswith((".mlir", ".mlirbc"))
+    """Return whether a text is StableHLO, by the file name or, where the name has another ending,
+    by the beginning of the text."""
+    if name.endswith((".ir", ".mlir", ".mlirbc")):
+        return not name.endswith(".ir")
+    return _MLIR.match(text) is not None
 
 
 def definition_locations(text: str, name: str) -> DefinitionLocations | None:

@@ -246,6 +246,17 @@ def test_opt_reads_stablehlo_from_standard_input(
     )
 
 
+def test_the_beginning_of_a_text_decides_for_other_file_names(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("lowered.txt").write_text(TWO.partition("//")[0], "utf-8")
+    assert run("opt", "lowered.txt", "--passes", "none") == 0
+    assert "%y = sin(%x) : f32[4]" in capsys.readouterr().out
+    Path("lowered.ir").write_text(TWO.partition("//")[0], "utf-8")
+    assert run("opt", "lowered.ir", "--passes", "none") == 1
+    assert capsys.readouterr().err.startswith("error: unexpected '.', expected a name such as @f")
+
+
 def test_only_opt_accepts_files_of_several_modules(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
