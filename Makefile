@@ -56,6 +56,10 @@ jax-documents: $(VENV)/.test ## pages written for JAX, run as they stand: make j
 mutation: $(VENV)/.test ## guards that no test needs: make mutation FILES=passes/simplify
 	$(BIN)/python -m tests.mutation $(FILES)
 
+.PHONY: sanitize
+sanitize: $(VENV)/.test ## the C extension under AddressSanitizer, UBSan and ThreadSanitizer (Linux, gcc)
+	$(BIN)/python -m tests.sanitizers
+
 .PHONY: docs
 docs: $(VENV)/.docs ## the documentation site, in build/docs
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going docs build/docs

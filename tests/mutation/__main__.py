@@ -1,7 +1,6 @@
 """The command line of the mutation tests."""
 
 import argparse
-import os
 from pathlib import Path
 
 import pytest
@@ -34,6 +33,12 @@ def main() -> int:
     )
     parser.add_argument("-k", default="", help="only tests that this expression of pytest selects")
     parser.add_argument("--match", default="", help="only guards whose line has this text")
+    parser.add_argument(
+        "--again",
+        type=Path,
+        metavar="FILE",
+        help="only the guards that this output of a former run lists as not killed",
+    )
     options = parser.parse_args()
     files = [
         file
@@ -46,12 +51,10 @@ def main() -> int:
         outcomes.append(outcome)
         print(outcome, flush=True)
 
-    found = [
-        guard
-        for file in files
-        for guard in guards(file)
-        if options.match in f"{os.path.relpath(file)}:{guard.line}: {guard.text}"
-    ]
+    found = [guard for file in files for guard in guards(file) if options.match in str(guard)]
+    if options.again:
+        survivors = read_survivors(options.again.read_text("utf-8"))
+        found = [guard for guard in found if str(guard) in survivors]
     plugin = MutationPlugin(found, options.jobs, options.limit, options.budget, report)
     tests = options.tests or mirrored_tests(files, ROOT)
     settings = ["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", "-k", options.k]
@@ -63,6 +66,12 @@ def main() -> int:
     for outcome in left:
         print(outcome)
     return 1 if left else 0
+
+
+def read_survivors(output: str) -> set[str]:
+    """Return the guards that an output of this command lists as not killed."""
+    lines = (line.rsplit("  ", 1) for line in output.splitlines())
+    return {rest[0] for state, *rest in lines if rest and not state.startswith("killed")}
 
 
 if __name__ == "__main__":

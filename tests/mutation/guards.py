@@ -7,6 +7,7 @@ evaluated at import.
 
 import ast
 import copy
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +29,9 @@ class Guard:
     operand: int | None
     """The position of the operand of `and` or `or`; None for a statement."""
     text: str
+
+    def __str__(self) -> str:
+        return f"{os.path.relpath(self.path)}:{self.line}: {self.text}"
 
 
 def guards(path: Path) -> list[Guard]:

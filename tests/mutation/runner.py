@@ -42,9 +42,8 @@ class Outcome:
     seconds: float
 
     def __str__(self) -> str:
-        where = f"{os.path.relpath(self.guard.path)}:{self.guard.line}"
         spent = f"{self.tests:5} tests {self.seconds:6.1f} s"
-        return f"{self.state:11} {spent}  {where}: {self.guard.text}"
+        return f"{self.state:11} {spent}  {self.guard}"
 
 
 @dataclass

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.mutation.__main__ import read_survivors
 from tests.mutation.runner import mirrored_tests
 
 SOURCE = """\
@@ -53,6 +54,7 @@ def test_the_command_lists_survivors(tmp_path: Path) -> None:
     assert [(line[0], line[-1].rpartition("/")[2]) for line in found] == SURVIVORS
     assert done.returncode == 1
     assert source.read_text("utf-8") == SOURCE
+    assert read_survivors(done.stdout) == {line[-1] for line in found}
 
 
 def test_tests_mirror_the_packages_of_files() -> None:
