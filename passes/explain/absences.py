@@ -284,7 +284,7 @@ class _AbsenceSearch:
 
     def explain_missing_request(self) -> list[Absence]:
         asked = place_graph(self.history).is_stated(self.axis)
-        return [] if asked else [_plain(self.text, RefusalReason.UNASKED)]
+        return [] if asked else [_plain(self.text, RefusalReason.UNSTATED)]
 
     # Refusals by operations
 
@@ -360,7 +360,7 @@ class _AbsenceSearch:
                 said = dict.fromkeys(str(self.history.annotation(each.said)) for each in arrivals)
                 since = [each.hop for each in arrivals if each.hop]
                 when = f", since {step_time(since[-1].step)}" if since else ""
-                return f"it shards dimension {dim} for {' and '.join(said)}{when}"
+                return f"the axis shards dimension {dim} for {' and '.join(said)}{when}"
         return ""
 
     def shardings_along_factor(self, step: PropagationStep, refusal: Refusal) -> str:
@@ -438,7 +438,7 @@ class _AbsenceSearch:
         for at in self.history.final_visits.get(self.cell, ()):
             for absence in self.elsewhere(at):
                 return absence
-        return _plain(self.text, RefusalReason.APART)
+        return _plain(self.text, RefusalReason.UNCONNECTED)
 
     def beside(self, cell_dim: CellDim) -> Iterator[Absence]:
         """Yield operations where the axis shards, along another factor, a dimension that shares a
@@ -453,7 +453,7 @@ class _AbsenceSearch:
                     sharding = before[other]
                     if sharding is not None and overlaps_any(axis, sharding.dims[d].axes):
                         yield self.unconnected_at(
-                            step, other, f"it shards the rest of dimension {d}"
+                            step, other, f"the axis shards the rest of dimension {d}"
                         )
 
     def elsewhere(self, at: TensorVisit) -> Iterator[Absence]:
@@ -464,18 +464,18 @@ class _AbsenceSearch:
             for factor, cut in view.factor_shardings.items():
                 if overlaps_any(self.axis, cut.axes) and not dims_of(step.rule, tensor, factor):
                     yield self.unconnected_at(
-                        step, other, f"it shards {self.history.factor_name(step, factor)}"
+                        step, other, f"the axis shards {self.history.factor_name(step, factor)}"
                     )
 
     def unconnected_at(self, step: PropagationStep, tensor: int, detail: str) -> Absence:
         history = self.history
         name, op, loc = history.tensor(step, tensor), history.op(step), history.loc(step)
-        return Absence(self.text, None, RefusalReason.APART, name, op, loc, detail, False)
+        return Absence(self.text, None, RefusalReason.UNCONNECTED, name, op, loc, detail, False)
 
 
 def without_dim(absence: Absence) -> Absence:
     """Return an absence that does not refer to a dimension of the queried value."""
     return Absence(
         absence.axis, None, absence.reason, absence.tensor, absence.op, absence.loc,
-        absence.detail, absence.reason is not RefusalReason.APART,
+        absence.detail, absence.reason is not RefusalReason.UNCONNECTED,
     )  # fmt: skip

@@ -36,18 +36,18 @@ class RefusalReason(Enum):
     UNREDUCED = "the tensor is unreduced over the axis"
     CLOSED = "the dimension is closed"
     OVERFLOW = "an axis before it shards the dimension unevenly"
-    SPILL = "it shards a dimension across the boundary of two factors"
+    SPILL = "the axis shards a dimension across the boundary of two factors"
     UNEVEN = "the axis does not divide the factor, which is not the last of its dimension"
     RESULT = "the result does not take the axis, and the operation is elementwise"
     STRIDED = "a factor before it in the dimension is not fully sharded"
     BEHIND = "an axis before it in the list was refused"
     INDIVISIBLE = "the axis does not divide a dimension of an argument or a result"
     PART = "open dimensions of arguments and results are sharded over complete axes only"
-    MANUAL = "it is a manual axis of the enclosing computation, where tensors are local along it"
+    MANUAL = "the axis is manual in the enclosing computation, where tensors are local along it"
     UNIT = "the axis has size 1 and shards nothing"
     SCALAR = "the tensor is a scalar"
-    UNASKED = "no annotation states it"
-    APART = "no factor connects the value with the dimensions it shards"
+    UNSTATED = "no annotation states the axis"
+    UNCONNECTED = "no factor connects the value with a dimension that the axis shards"
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ def test_an_axis_without_a_path_is_on_no_connected_value(seed: int) -> None:
     for history in histories(seed, "user-priority"):
         for value in history.story.written:
             for absence in explanation(history, history.explained_value(value)).absences:
-                if absence.reason is RefusalReason.APART and not absence.op:
+                if absence.reason is RefusalReason.UNCONNECTED and not absence.op:
                     cell = history.story.cells[value]
                     near = connected_axes(history, cell, value.type.rank)
                     assert not any(axis_text(history, axes) == absence.axis for axes in near)

@@ -123,7 +123,7 @@ PROGRAMS = {
           %v = sum(%x, dims=[0]) : f32[]
           return %v
         }""",
-    RefusalReason.UNASKED: """
+    RefusalReason.UNSTATED: """
         func @f(%v: f32[8]) -> (f32[8]) {
           return %v
         }""",
@@ -138,7 +138,7 @@ PROGRAMS = {
           %w = add(%v, %z) : f32[8, 8]
           return %w
         }""",
-    RefusalReason.APART: """
+    RefusalReason.UNCONNECTED: """
         func @f(%x: f32[8@a, 4]) -> (f32[4]) {
           %v = sum(%x, dims=[0]) : f32[4]
           return %v
@@ -166,11 +166,11 @@ def test_the_text_of_a_manual_axis() -> None:
     text = str(explain(parse(MESHES + PROGRAMS[RefusalReason.MANUAL]), "v"))
     assert text.partition("a does not")[2] == (
         " shard it\n"
-        "  it is a manual axis of the enclosing computation, where tensors are local along it\n"
+        "  the axis is manual in the enclosing computation, where tensors are local along it\n"
         "    %r = manual_computation\n"
         "\n"
         "c does not shard it\n"
-        "  no annotation states it\n"
+        "  no annotation states the axis\n"
         "\n"
         "one does not shard it\n"
         "  the axis has size 1 and shards nothing"

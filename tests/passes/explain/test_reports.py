@@ -62,9 +62,9 @@ data could also shard
     'o' of %w2 against 'b' of %h: 32768 elements against 16384
 
 model does not shard it
-  no factor connects the value with the dimensions it shards
+  no factor connects the value with a dimension that the axis shards
     %h at %y = dot  f.ir:13
-    it shards 'h'"""
+    the axis shards 'h'"""
     )
 
 
@@ -324,7 +324,7 @@ data shards dimension 1
   %y -> result 0  forwards through result 0 of @mlp  along dimension 1 of %y  round 2  f.ir:8
 
 model does not shard it
-  no factor connects the value with the dimensions it shards"""
+  no factor connects the value with a dimension that the axis shards"""
     )
 
 

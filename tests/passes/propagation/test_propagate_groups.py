@@ -185,7 +185,7 @@ y shards dimension 1
   %a -> %c  forwards through %c = neg          along dimension 1 of %a  round 1
 
 z does not shard it
-  no annotation states it"""
+  no annotation states the axis"""
     )
 
 
