@@ -2,9 +2,9 @@
 
 Input: a partitioned module (`shardir.ir.module.Module`). Output: an `Executable` that maps the
 shards of the arguments to the shards of the results. Each operation is one NumPy call, on a thread
-pool where it is large. Start reading in `executor.py`; `kernels.py` holds the table of operations
-that have a faster implementation than their reference semantics. `backends.numpy` compiles machine
-code instead.
+pool where it is large. Start reading in `executor.py`; `kernel_table.py` has the table of
+operations that have a faster implementation than their reference semantics. The backend `cpu`
+compiles programs instead.
 """
 
 from shardir.backends.base import Backend, Executable

@@ -1,7 +1,7 @@
-"""The command line: `opt` runs passes, `passes` lists them, `run` runs a program, `explain`
-explains shardings, `emit` writes source code for other machines, `test` checks story files,
-`solve` solves planning problems, `calibrate` fits machine descriptions, `simulate` predicts the
-time and memory of a program, and `pipeline-schedule` those of pipeline parallelism."""
+"""The entry point of the command line: it runs a command, and prints errors and warnings.
+
+The folder `commands` declares the commands.
+"""
 
 import os
 import sys

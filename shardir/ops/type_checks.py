@@ -1,6 +1,6 @@
 """Checks for type rules, with their error messages.
 
-The messages continue the operation's name, which `shardir.ir.module.builder.infer_types` puts in
+The messages continue the operation's name, which `shardir.ir.builder.infer_types` puts in
 front.
 """
 

@@ -1,7 +1,7 @@
 """An interpreter of loops and branches around phase tables, in one native call.
 
     run = make_control_function(entry, instructions, registers, slots, keep)
-    run(*addresses)          # of slots 1, 2, ..., slots - 1, like the result of `load`
+    run(*addresses)          # of slots 1, 2, ..., slots - 1, like the result of `load_program`
 
 A program with control flow is a list of instructions: an opcode and three integers each. They run
 phase tables, move addresses between slots, and jump by values that the phases left in memory. Loop

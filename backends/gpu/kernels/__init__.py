@@ -1,10 +1,10 @@
 """Triton kernels of fused groups, as text.
 
-`write_kernel(op, name)` returns a `Kernel`, or a `Refusal` if Triton cannot express the group; the
-program then contains only the group's torch function. `functions()` has the helpers that kernels
-call, `UNFUSED_OPERATIONS` lists the operations that the pass `fuse` excludes.
-`write_random_kernel(op, name)` writes kernels that draw random bits. Start with `writing.py`, then
-`flat.py` and `tiled.py`.
+`write_kernel(op, name)` returns a `KernelText`, or a `KernelRefusal` if Triton cannot express the
+group; the program then contains only the group's torch function. `helper_functions()` has the
+functions that kernels call, `UNFUSED_OPERATIONS` lists the operations that the pass `fuse`
+excludes. `write_random_kernel(op, name)` writes kernels that draw random bits. Start with
+`kernel_selection.py`, then `flat.py` and `tiled_reduction.py`.
 """
 
 from shardir.backends.gpu.kernels.arithmetic import UNFUSED_OPERATIONS as UNFUSED_OPERATIONS

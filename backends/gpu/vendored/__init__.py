@@ -3,7 +3,7 @@
 The emitter writes these files beside every program, as the folder `shardir_runtime`. A program
 declares its mesh, arguments and results with their shardings (`Program`), and computes in
 `main(comm, *arguments)`, where `comm` communicates with the other devices of the mesh (`Comm`);
-`run` is its command line. Start with `command.py`, then `work.py` and `comm.py`.
+`run` is its command line. Start with `command.py`, then `worker.py` and `comm.py`.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Control flow: operations with blocks.
 
 Blocks may use values of the enclosing blocks; such captured values are loop-invariant and not
-operands. `shardir.interpret.interpreter.interpreter` defines the semantics, and
+operands. `shardir.interpret.interpreter` defines the semantics, and
 `shardir.passes.autodiff.vjp` the gradients.
 
 A data flow edge connects the values of one variable at different times, which should have one

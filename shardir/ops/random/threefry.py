@@ -2,7 +2,7 @@
 
 A key is one 64-bit word, high half first. Two schemes convert hashes to arrays of bits; both equal
 JAX's bit for bit. In the `partitionable` scheme the element with flat (row-major) index n is the
-hash of the counter n. In the `heirs` scheme the counters 0, 1, ..., m - 1 are hashed in pairs
+hash of the counter n. In the `original` scheme the counters 0, 1, ..., m - 1 are hashed in pairs
 (i, i + m / 2), and the first outputs of all pairs precede the second ones. In both schemes an
 element depends only on its index in the global array, so each shard can be computed where it is
 needed: `random_bits` and `split_key` take indices instead of a shape.
