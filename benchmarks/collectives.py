@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from communicated import Array, Library, Program, programs
 
 Found = list[tuple[str, int]]
-"""Kind and bytes of each collective."""
+"""Return the kind and the bytes of each collective."""
 
 SHORT = {
     "all-reduce": "AR",
@@ -79,7 +79,7 @@ def main(wanted: list[str]) -> int:
 
 
 def shown(found: Found | str) -> tuple[str, str]:
-    """Kinds with their numbers, and bytes."""
+    """Return the kinds with their counts, and the bytes."""
     if isinstance(found, str):
         return escape(found[:40]), "-"
     kinds = Counter(SHORT[kind] for kind, _ in found)

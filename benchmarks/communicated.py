@@ -27,7 +27,7 @@ class Library:
 
 @dataclass(frozen=True)
 class Array:
-    """An argument: its shape, how it is cut, and its element type."""
+    """An argument: its shape, its sharding, and its element type."""
 
     shape: tuple[int, ...]
     spec: Spec = ()
@@ -36,10 +36,10 @@ class Array:
 
 @dataclass(frozen=True)
 class Program:
-    """One row: a function of a library and arrays, its arguments, how the result is to be cut.
+    """One row: a function of a library and arrays, its arguments, the sharding of the result.
 
     `best` is the number of collectives of the best plan known, `best_bytes` the bytes of their
-    results on one device where that is known. `uneven`: pieces of the result may differ in size.
+    results on one device where that is known. `uneven`: shards of the result may differ in size.
     """
 
     group: str
@@ -175,7 +175,7 @@ BETTER = {
 
 
 BYTES = {"reshape P(_,x) to [8192]": 8192}
-"""The same for operations: pieces turned, and the result left in pieces."""
+"""The same for operations: shards that are exchanged, and a result that stays sharded."""
 
 
 def programs() -> list[Program]:

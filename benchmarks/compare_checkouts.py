@@ -2,9 +2,9 @@
 
     python benchmarks/compare_checkouts.py ../before [--rounds N] [part of a name ...]
 
-Compares this checkout with the other one, by ratios of medians of paired rounds; says `slower`
-where nine rounds of ten are, by five percent or more. The other checkout needs this file's
-neighbours (`cpu_library.py`, `cpu_workloads.py`); the Python that runs this runs both.
+The table compares this checkout with the other one by ratios of medians of paired rounds. It prints
+`slower` if nine of ten rounds are slower by five percent or more. The other checkout needs
+`cpu_library.py` and `cpu_workloads.py`. The Python that runs this file runs both.
 """
 
 import argparse
@@ -23,7 +23,7 @@ SLOWER = 1.05
 
 
 def ratios(name: str, here: Process, there: Process, rounds: int) -> tuple[list[float], float]:
-    """This checkout's time over the other's in each round, and the median of its seconds."""
+    """Return the ratio of the two checkouts in each round, and the median seconds of this one."""
     count = 1
     for each in (here, there):
         answer = each.ask(do="prepare", name=name)

@@ -199,7 +199,7 @@ def aligned(nbytes: int, type: TensorType) -> Any:
 
 
 def fastest(runs: Sequence[Callable[[], object]], rounds: int) -> list[float]:
-    """Seconds of each; they take turns."""
+    """Return the seconds of each; they alternate."""
     best = [float("inf")] * len(runs)
     for run in runs:
         run()

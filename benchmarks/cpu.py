@@ -53,7 +53,7 @@ class Process:
         )
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """The answer; of a process that died, an error."""
+        """Return the answer, or the error of a process that has ended."""
         pipe_in, pipe_out = self.process.stdin, self.process.stdout
         assert pipe_in is not None
         assert pipe_out is not None
@@ -108,7 +108,7 @@ class Result:
 
 
 def raced(name: str, processes: list[Process], rounds: int) -> dict[str, Result]:
-    """Runs of a workload by all processes in turn."""
+    """Return the runs of a workload by all processes, which alternate."""
     results, counts = {each.name: Result() for each in processes}, {}
     for each in processes:
         answer = each.ask(do="prepare", name=name)
@@ -224,10 +224,10 @@ def _add(table: Table, name: str, rows: list[list[float]], most: float, show: An
 
 
 def measured(library: str, what: str, cache: Path) -> float:
-    """The output of `cpu_once.py` in a separate process with a separate cache folder.
+    """Return the output of `cpu_once.py` in a separate process with a separate cache folder.
 
-    Bytecode lies beside these folders, whether or not the environment has Python keep it: JAX has
-    been compiled to bytecode by who installed it.
+    Bytecode is written beside these folders even if the environment disables it, because the
+    installation of JAX contains bytecode.
     """
     found = subprocess.run(
         [sys.executable, str(HERE / "cpu_once.py"), library, what],

@@ -40,7 +40,7 @@ class Library:
         return self.named(mesh, self.spec(*spec))
 
     def put(self, array: Any, mesh: Any = None, *spec: Any) -> Any:
-        """An array on one device, or cut over a mesh."""
+        """Return an array on one device, or sharded over a mesh."""
         if mesh is None:
             return self.top.device_put(array, self.top.devices()[0])
         return self.top.device_put(array, self.sharding(mesh, *spec))
@@ -51,7 +51,7 @@ class Library:
         return self.put(numbers, mesh, *spec)
 
     def mapped(self, function: Callable[..., Any], mesh: Any, ins: Any, outs: Any) -> Any:
-        """A function of the pieces of each device."""
+        """Return a function of the shards of each device."""
         return self.top.jit(
             self.top.shard_map(function, mesh=mesh, in_specs=ins, out_specs=outs, check_vma=False)
         )
@@ -105,7 +105,7 @@ class Worker:
         self.run: Callable[[], Any] | None = None
 
     def prepare(self, name: str) -> dict[str, Any]:
-        """Make arrays and compile; says how long the first run took."""
+        """Make arrays and compile; return the time of the first run."""
         self.drop()
         self.run = self.make(name)
         if self.run is None:
@@ -131,7 +131,7 @@ class Worker:
         return workload.numpy and workload.numpy(self.name == "numba")
 
     def time(self, number: int) -> dict[str, Any]:
-        """Seconds of so many runs, and what the machine does at most at that time."""
+        """Return the seconds of the runs, and the limits of the machine at that time."""
         assert self.run is not None
         seconds = []
         for _ in range(number):

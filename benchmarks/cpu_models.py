@@ -44,7 +44,7 @@ def mlp_loss(library: Library, params: Any, x: Any, y: Any) -> Any:
 
 
 def mlp_arguments(library: Library, mesh: Any) -> tuple[Any, Any, Any]:
-    """Weights cut over `model` by turns, the batch over `data`."""
+    """Weights sharded over `model` by columns and by rows in turn, the batch over `data`."""
     params = []
     for i, (inner, outer) in enumerate(pairwise(SIZES)):
         by_columns = i % 2 == 0 and outer % 2 == 0 and i < 3
@@ -119,7 +119,7 @@ def convolution_loss(library: Library, filters: Any, x: Any) -> Any:
 
 
 def convolution_step(by: str) -> Callable[[Library], Callable[[], Any]]:
-    """Three layers on 64 images of 32 x 32, cut by images or by rows of pixels."""
+    """Three layers on 64 images of 32 x 32, sharded by images or by rows of pixels."""
 
     def make(library: Library) -> Callable[[], Any]:
         mesh = library.mesh_of((8,), ("d",))

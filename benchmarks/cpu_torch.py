@@ -25,7 +25,7 @@ def normal(*shape: int) -> torch.Tensor:
 
 
 def of_matrix(function: Callable[[Any], Any], positive: bool = False) -> Make:
-    """Return a workload that calls a function with a matrix of 4096 x 4096 numbers."""
+    """Return a workload that calls a function with a matrix of 4096 x 4096 elements."""
 
     def make(compiled: Compile) -> Run:
         x = normal(N, N)

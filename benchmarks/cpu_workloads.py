@@ -19,15 +19,15 @@ IMAGE_SHAPE = (16, 56, 56, 64)
 N = 4096
 SQUARE = N * N
 PIECE = 4 << 20
-"""Elements of a device's piece in collectives: 16 MB."""
+"""Elements of a device's shard in collectives: 16 MB."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """`make` gives what is timed, done when it returns; `most` is the ratio to JAX to hold.
+    """`make` returns the timed function; `most` is the largest accepted ratio to JAX.
 
-    `numpy` is told whether numba is to compile it, if it can. `moved` bytes and `flops` give the
-    time that the machine needs at least.
+    The argument of `numpy` states whether numba compiles it. `moved` bytes and `flops` determine
+    the shortest possible time on the machine.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Workload:
 
 
 def blocked(library: Library, function: Callable[..., Any], *arguments: Any) -> Run:
-    """A call whose results are waited for."""
+    """Return a call that waits for its results."""
     wait = library.top.block_until_ready
     return lambda: wait(function(*arguments))
 
@@ -300,7 +300,7 @@ def placement() -> list[Workload]:
         return blocked(library, lambda x: library.top.device_put(x, to), numbers)
 
     def taken(library: Library) -> Run:
-        """The array is made anew each time, as JAX keeps what it has once given."""
+        """Each call makes a new array, because JAX caches the converted array."""
         x = library.draw((N, N), grid(library), "x", "y")
         add = library.top.jit(lambda x: x + 1)
         wait = library.top.block_until_ready

@@ -1,8 +1,8 @@
-"""Programs on one GPU beside those of JAX and of torch.compile: `python benchmarks/gpu.py`.
+"""Measure programs on one GPU, compared with JAX and torch.compile: `python benchmarks/gpu.py`.
 
-Products of matrices have the same precision everywhere: f32 is multiplied as f32, bf16 is added up
-in f32. Results are compared before anything is timed. Of what memory decides, the last column has
-the bandwidth as part of that of a copy on the same GPU.
+All libraries use the same precision of matrix products: f32 is multiplied as f32, bf16 is
+accumulated in f32. The results are compared before the measurement. For workloads that are limited
+by memory, the last column shows their bandwidth relative to that of a copy on the same GPU.
 """
 
 import argparse
@@ -69,7 +69,7 @@ LIBRARIES = {"shardir": shardir_run, "JAX": jax_run, "torch.compile": torch_run}
 
 
 def wait(result: Any) -> None:
-    """Until everything is computed: one GPU does one thing after the other."""
+    """Wait until everything is computed: one GPU runs kernels one after the other."""
     last = result[-1] if isinstance(result, tuple | list) else result
     if hasattr(last, "block_until_ready"):
         last.block_until_ready()
@@ -142,7 +142,7 @@ def compare(work: Workload, kind: str, bandwidth: float) -> str:
 
 
 def reason_for_none() -> str:
-    """Why there is nothing to measure here; empty where there is a GPU."""
+    """Return why nothing can be measured here; empty where there is a GPU."""
     try:
         import torch
     except ModuleNotFoundError:

@@ -1,7 +1,6 @@
-"""The workloads of `gpu.py`: for shardir and JAX in one text, for torch in its own words.
+"""The workloads of `gpu.py`: one function for shardir and JAX, and one for torch.
 
-All are what libraries of kernels are measured by: a fused chain, two row-wise normalizations, and
-two training steps.
+They are a fused chain, two row-wise normalizations, and two training steps.
 """
 
 from collections.abc import Callable
@@ -157,7 +156,7 @@ def block_step_torch(torch: Any) -> Callable[..., Any]:
 
 
 def workloads(scale: int) -> list[Workload]:
-    """All of them; `scale` 1 fills a large GPU, and larger ones are for trying things out."""
+    """Return all workloads; `scale` 1 fills a large GPU, larger values are for short tests."""
     many, rows, width = 1 << 27, 1 << 15, 4096
     many, rows, width = many // scale**2, max(rows // scale, 1), max(width // scale, HEADS)
     batch, length = max(16 // scale, 1), max(1024 // scale, 1)

@@ -1,9 +1,9 @@
-"""Several processes: an all-reduce beside MPI's own, and training steps beside one process's.
+"""Measure programs of several processes: an all-reduce and training steps.
 
-The first table sums up to 64 MiB of single precision over two processes with one device each, which
-mpiexec or `shardir launch` has started; plain is `MPI.Allreduce` of mpi4py, run in turn with the
-former. The second has steps of training on eight devices, dealt out to one process, to two and to
-four, which share the cores. Ratios are of medians.
+The first table compares sums of up to 64 MiB in single precision over two processes, which mpiexec
+or `shardir launch` has started, with `MPI.Allreduce` of mpi4py (`plain`); the two alternate. The
+second table has training steps on eight devices, which are distributed over one, two or four
+processes on the same cores. Ratios are of medians.
 """
 
 import json
@@ -41,7 +41,7 @@ BATCH = 2048
 
 
 def timed(*calls: Callable[[], object]) -> list[float]:
-    """The median time of each call, in milliseconds; they take turns."""
+    """Return the median time of each call, in milliseconds; they alternate."""
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(REPEATS):
         for call, mine in zip(calls, times, strict=True):
@@ -53,7 +53,7 @@ def timed(*calls: Callable[[], object]) -> list[float]:
 
 
 def sums(launcher: str) -> list[list[float]]:
-    """For each size the times of our all-reduce and, with mpiexec, of MPI's."""
+    """Return for each size the times of shardir's all-reduce and, with mpiexec, of MPI's."""
     sd.distributed.initialize()
     if launcher == "mpiexec":
         from mpi4py import MPI
@@ -71,7 +71,7 @@ def sums(launcher: str) -> list[list[float]]:
         part = np.asarray(x.addressable_shards[0].data).reshape(-1)
 
         def plain(part: Any = part) -> None:
-            # A new array for the result each time, as ours has one.
+            # A new array for each result, as in shardir.
             MPI.COMM_WORLD.Allreduce(part, np.empty_like(part))
 
         found.append(timed(partial(total, x), *([plain] if launcher == "mpiexec" else [])))
@@ -79,7 +79,7 @@ def sums(launcher: str) -> list[list[float]]:
 
 
 def perceptron(library: Library) -> Callable[[], Any]:
-    """A training step, its batch cut over all devices."""
+    """A training step with its batch sharded over all devices."""
     mesh = sd.make_mesh((len(sd.devices()),), ("data",))
     rng = np.random.default_rng(0)
     whole, rows = NamedSharding(mesh, P()), NamedSharding(mesh, P("data"))

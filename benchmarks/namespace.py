@@ -1,13 +1,12 @@
-"""Functions of `shardir.numpy` on one device beside NumPy's: `python benchmarks/namespace.py`.
+"""Measure functions of `shardir.numpy` on one device, compared with NumPy.
 
-Each function is called as a NumPy user calls it, not traced, on numbers of 64 KB to 64 MB (with
-`--small`, of 64 bytes to 16 KB, where what counts are the microseconds of a call). Both libraries
-take turns in one process; a figure is the ratio of the least times, to which other programs on
-the machine add least, below 1 where shardir is faster (with `--medians`, of the medians).
-NumPy's views are written out, and its `argsort` is the stable one, as ours is. With `--foreign`
-both are given NumPy's arrays.
-`python benchmarks/namespace.py sort take` measures the functions whose names have such a part,
-`--sizes "64 KB,8 MB"` only these sizes.
+Each function is called outside of a trace on arrays of 64 KB to 64 MB (with `--small`, of 64 bytes
+to 16 KB, which measures the overhead of a call). The two libraries alternate in one process. A
+figure is the ratio of the minimal times, which other programs on the machine affect least (with
+`--medians`, of the medians); it is below 1 where shardir is faster. Results that are views in NumPy
+are copied, and `argsort` of NumPy is the stable one. With `--foreign` both libraries receive arrays
+of NumPy. `python benchmarks/namespace.py sort take` measures the functions whose names contain one
+of these words, `--sizes "64 KB,8 MB"` only these sizes.
 """
 
 import argparse
@@ -19,7 +18,7 @@ from operator import attrgetter
 from statistics import median
 from typing import Any
 
-# Else threads of NumPy's BLAS keep a core busy for a while after each of its calls.
+# Otherwise threads of NumPy's BLAS occupy a core for some time after each call.
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")
 
 import numpy as np
@@ -95,7 +94,7 @@ def measured(
     middle: Callable[[Sequence[float]], float],
     foreign: bool = False,
 ) -> tuple[float, float]:
-    """Seconds of shardir and of NumPy, each the least of its rounds, or their median."""
+    """Return the seconds of shardir and of NumPy: the minimum of the rounds, or their median."""
     ours, theirs = (attrgetter(name)(library) for library in (snp, np))
     leaves = sd.tree_util.tree_leaves((arguments, keywords))
     wide = any(isinstance(x, np.ndarray) and x.dtype in (np.float64, np.int64) for x in leaves)
@@ -127,7 +126,7 @@ def measured(
         given, their_own = sd.tree_util.tree_map(known, (arguments, keywords))
         if name == "bincount":
             their_own = {"minlength": 8}
-        if name == "argsort":  # ours keeps the order of equal elements
+        if name == "argsort":  # shardir keeps the order of equal elements
             their_own = {**keywords, "kind": "stable"}
         for run in (run_ours, run_ours, run_theirs):
             run()

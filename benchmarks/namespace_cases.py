@@ -23,7 +23,7 @@ SCANS = "cumsum cumprod"
 
 
 def cases(size: int) -> Iterator[Case]:
-    """Calls with arrays of `size` numbers of 4 bytes; at most."""
+    """Return calls with arrays of at most `size` elements of 4 bytes."""
     random = np.random.default_rng(0)
     rows = 1 << (size.bit_length() // 2)
     columns = size // rows

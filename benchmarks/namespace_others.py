@@ -40,7 +40,7 @@ FACTORS = """
 
 
 def other_cases(size: int, square: Any, other: Any, whole: Any) -> Iterator[Case]:
-    """Calls with matrices of `size` numbers, and with what is made of them."""
+    """Return calls with matrices of `size` elements, and with their decompositions."""
     yield from _of_other_types(size, square)
     yield from _of_other_shapes(size, square, other)
     yield from _sets_and_orders(size, square.ravel(), whole)
@@ -187,7 +187,7 @@ def _of_other_shapes(size: int, square: Any, other: Any) -> Iterator[Case]:
 
 
 def _sets_and_orders(size: int, flat: Any, whole: Any) -> Iterator[Case]:
-    """Whatever sorts."""
+    """Return the functions that sort."""
     integers, half = whole.ravel(), max(size // 2, 1)
     for array in (flat, integers, flat.astype(np.float64)[:half]):
         yield "sort", (array,), {}

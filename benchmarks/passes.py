@@ -1,8 +1,8 @@
-"""Parsing, printing and every pass on programs of many layers, on small and large meshes.
+"""Measure the parser, the printer and every pass on programs of many layers and several meshes.
 
-The program is a chain of dense layers with biases, rectified linear units and residual sums, cut
-over a mesh (data, model). Each pass must be linear in the operations and independent of the number
-of devices, which need not exist.
+The program is a chain of dense layers with biases, rectified linear units and residual sums,
+sharded over a mesh (data, model). The time of each pass must be linear in the number of operations
+and independent of the number of devices, which need not exist.
 
     python benchmarks/passes.py [operations ...]
 """
@@ -30,7 +30,7 @@ MESHES = ((4, 2), (64, 64))
 
 
 def layers(operations: int, mesh: Mesh) -> Module:
-    """A program of about so many operations."""
+    """Return a program of about this number of operations."""
     data, model = (Axis.full(name, mesh) for name, _ in mesh.axes)
     b = Builder()
     width, batch = 8192, 8192

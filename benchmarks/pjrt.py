@@ -2,7 +2,7 @@
 
 The programs are those of `collectives.py` and `cpu.py`, on eight devices of XLA's CPU platform. The
 tables show whether the values are equal to rounding, and for the first ones whether XLA's optimized
-program has the collectives of ours: their kind, their groups and their bytes. Needs the extra
+program has the collectives of shardir's program: their kinds, groups and bytes. Needs the extra
 `jax`.
 
     python benchmarks/pjrt.py [part of a name ...]

@@ -88,7 +88,7 @@ def transformer(layers: int, mesh: Mesh) -> Module:
 
 
 def measure(layers: int, mesh: Mesh) -> tuple[int, float, int]:
-    """Operations, seconds, and values that were cut."""
+    """Return the numbers of operations, seconds, and sharded values."""
     module = transformer(layers, mesh)
     gc.collect()
     start = time.perf_counter()

@@ -221,7 +221,7 @@ def library_call(case: Case, arrays: Sequence[Any]) -> Callable[[], object] | No
 
 
 def fastest(runs: Sequence[Callable[[], object]], rounds: int) -> list[float]:
-    """Return the minimum nanoseconds of processor time of each; they take turns."""
+    """Return the minimum nanoseconds of processor time of each; they alternate."""
     best = [float("inf")] * len(runs)
     for run in runs:
         run()

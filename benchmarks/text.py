@@ -1,4 +1,4 @@
-"""Printing, parsing and verifying programs of several kinds, in seconds.
+"""Measure the time to print, parse and verify programs of several kinds, in seconds.
 
     python benchmarks/text.py [operations]
 

@@ -1,9 +1,9 @@
-"""A transformer's training step on a mesh that does not exist: trace, propagate, print, simulate.
+"""Measure the stages of a transformer's training step on an abstract mesh.
 
-A decoder of many layers (multi-head attention, two dense layers, layer norm), forward and backward
-with a step of gradient descent, cut over (data, model, sequence-free `stage`) of devices that
-nobody has. Every stage must be linear in the layers and flat in the number of devices. The times
-are the processor's, in which waiting for other work on the machine does not count.
+The program is a decoder of many layers (multi-head attention, two dense layers, layer norm),
+forward and backward with a step of gradient descent, sharded over (data, model, stage). The time of
+every stage must be linear in the number of layers and independent of the number of devices. Times
+are processor times.
 
     python benchmarks/transformer.py [layers]
 """

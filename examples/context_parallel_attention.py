@@ -154,7 +154,7 @@ def main() -> None:
     assert costs["ring"][0] < 0.6 * costs["gathered"][0]
     assert costs["ring"][1] < 0.5 * costs["gathered"][1]
 
-    # The gradients of keys and values travel back through the ring.
+    # The gradients of keys and values return through the ring.
     gradient = sd.jit(sd.grad(lambda *qkv: jnp.sum(ring(*qkv) ** 2), argnums=(0, 1, 2)))
     wanted = sd.grad(lambda *qkv: jnp.sum(attention(*qkv) ** 2), argnums=(0, 1, 2))(*arrays)
     for got, want in zip(gradient(*args), wanted, strict=True):

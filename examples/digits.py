@@ -1,8 +1,8 @@
-"""Train a classifier of handwritten digits four times: the same code, four placements.
+"""Train a classifier of handwritten digits four times: the same code with four shardings.
 
-The images are the 1,797 that ship inside scikit-learn. Each placement says how the batch and the
-parameters are cut over eight virtual CPU devices; everything else follows from that. The numbers
-agree, the communication differs: that is what the tables show.
+The 1,797 images are part of scikit-learn. Each example states how the batch and the parameters are
+sharded over eight virtual CPU devices; propagation determines all other shardings. The tables show
+that the results are equal and the communication differs.
 
     python examples/digits.py            (or `make demo`, which installs what it needs)
 """
@@ -65,12 +65,12 @@ def train_step(params: Params, images: Any, labels: Any) -> tuple[Params, Any]:
     return new, value
 
 
-# ---- four placements of it --------------------------------------------------------------------
+# ---- four shardings of the model ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where things live: a mesh, the cut of the batch, and the cut of each layer's arrays."""
+    """A mesh, the sharding of the batch, and the shardings of each layer's arrays."""
 
     name: str
     mesh: sd.Mesh
@@ -245,7 +245,7 @@ def main() -> None:
 
 
 def check(outcomes: list[Outcome]) -> None:
-    """The placements compute the same; raises `SystemExit` with what differs."""
+    """Check that all placements compute the same; raise `SystemExit` with the difference."""
     reference = outcomes[0].losses
     for outcome in outcomes:
         for at, tolerance, which in ((0, 2e-6, "first"), (-1, 1e-3, "last")):

@@ -1,4 +1,4 @@
-"""A mixture of experts whose tokens travel to their experts, on eight virtual devices.
+"""A mixture of experts whose tokens are sent to their experts, on eight virtual devices.
 
 Each device has 32 tokens and two of sixteen experts. A router selects two experts for each token
 (Shazeer et al. 2017, arXiv 1701.06538). The tokens fill a queue for each expert, an all-to-all

@@ -1,9 +1,9 @@
-"""A program for two thousand devices, written on a laptop.
+"""Compile a program for two thousand devices on a laptop.
 
 An `AbstractMesh` has sizes and names but no devices. Arguments are `ShapeDtypeStruct`s: shapes,
-types and shardings without numbers. That is enough to trace a function, propagate its shardings,
-cut it into the program of one device, and ask that program what it sends, computes and stores.
-Only running it needs the machine.
+types and shardings without elements. They suffice to trace a function, to propagate its shardings,
+to partition it into the program of one device, and to report what that program sends, computes and
+stores. Only running it needs the devices.
 
     python examples/pod.py
 """
@@ -21,7 +21,7 @@ BATCH, LENGTH, WIDTH, HIDDEN = 256, 2048, 8192, 32768
 
 
 def described(shape: tuple[int, ...], *spec: Any) -> sd.ShapeDtypeStruct:
-    """An array that is nowhere yet: what it would be, and how it would be spread."""
+    """Return the description of an array: its shape, its type and its sharding."""
     return sd.ShapeDtypeStruct(shape, "bfloat16", sharding=NamedSharding(POD, P(*spec)))
 
 
@@ -31,8 +31,8 @@ def feed_forward(x: Any, into: Any, out: Any) -> Any:
 
 
 def main() -> None:
-    # Megatron's layout: the hidden dimension is cut over `model`, so that one sum over it at the
-    # end of the layer is all that the layer sends.
+    # Megatron's layout: the hidden dimension is sharded over `model`, so that the layer sends
+    # one sum over it.
     x = described((BATCH, LENGTH, WIDTH), "data", "sequence", None)
     into = described((WIDTH, HIDDEN), None, "model")
     out = described((HIDDEN, WIDTH), "model", None)
@@ -49,14 +49,14 @@ def main() -> None:
     rows = BATCH // 16 * LENGTH // 8
     assert memory.argument_size_in_bytes == 2 * (rows * WIDTH + 2 * WIDTH * HIDDEN // 16)
 
-    # Nothing runs there, and no array lives there.
+    # No program runs on these devices, and they store no arrays.
     rows_on_pod = NamedSharding(POD, P("data"))
     refused("abstract devices", lambda: sd.device_put(snp.zeros(16), rows_on_pod))
     refused("abstract devices", lambda: sd.jit(snp.sin, out_shardings=rows_on_pod)(snp.zeros(16)))
 
 
 def refused(reason: str, run: Callable[[], Any]) -> None:
-    """Check that `run` raises an error that says `reason`."""
+    """Check that `run` raises an error that states `reason`."""
     said = ""
     try:
         run()

@@ -1,10 +1,10 @@
 """Training on several devices without changing the training: Equinox's example on shardir.
 
 The document "Autoparallelism (running on multiple GPUs)" trains a small network whose batches are
-spread over all devices; the step is written as for one device, and the computation follows the
+sharded over all devices; the step is written as for one device, and the computation follows the
 data. Equinox's model is here a plain dataclass registered as a container of arrays, Optax's Adam
 is the one of `shardir.optim`. The same training runs on one device, on eight, and on a grid of
-four by two that cuts the model too: all three must find the same model.
+four by two that also shards the model: all three must result in the same model.
 
     python examples/seeds/autoparallelism.py
     mpiexec -n 2 python examples/seeds/autoparallelism.py
@@ -111,7 +111,7 @@ def train(
     place_model: Callable[[Perceptron], Perceptron] = lambda model: model,
     update: Any = make_step,
 ) -> tuple[Perceptron, Any]:
-    """The trained model and the last batch's rows; `place` says where batches live."""
+    """Return the trained model and the last batch's rows; `place` shards batches."""
     model = place_model(
         Perceptron.init(CHANNEL_SIZE, CHANNEL_SIZE, HIDDEN_SIZE, DEPTH, srandom.PRNGKey(6789))
     )
@@ -146,20 +146,20 @@ def one_device() -> Perceptron:
 
 
 def eight_devices(wanted: Perceptron) -> None:
-    """The document's program: every batch cut into one part for each device."""
+    """Run the document's program: each batch is sharded over all devices."""
     devices = mesh_utils.create_device_mesh((len(sd.devices()), 1))
     shard = PositionalSharding(devices)
     model, x = train(lambda batch: sd.device_put(batch, shard))
     same(model, wanted)
     rows = [line.strip("│ ") for line in picture(x).splitlines()[1::2]]
     assert rows == [f"CPU {i}" for i in range(8)]
-    # The model was never placed by hand. It ends up as a copy on every device.
+    # The program states no sharding of the model. It is replicated on all devices.
     assert all(leaf.sharding.is_fully_replicated for leaf in sd.tree.leaves(model))
     assert all(len(leaf.devices()) == 8 for leaf in sd.tree.leaves(model))
 
 
 def four_by_two(wanted: Perceptron) -> None:
-    """The document's outlook: cut the model too, here its hidden layer in two."""
+    """Run the document's outlook: shard the model too, here its hidden layer over two devices."""
     mesh = Mesh(mesh_utils.create_device_mesh((4, 2)), ("batch", "model"))
 
     def on(*spec: str | None) -> NamedSharding:
@@ -179,10 +179,10 @@ def four_by_two(wanted: Perceptron) -> None:
 
 
 def donating(wanted: Perceptron) -> None:
-    """The memory of the old model becomes that of the new one: the old one is then gone."""
+    """Donate the old model: the new one uses its memory, and the old one is deleted."""
     mesh = Mesh(sd.devices(), "batch")
     update = sd.jit(step, donate_argnums=(0, 1))
-    # A program consumes arguments that have its sharding: the first model is placed by hand.
+    # Only arguments with the sharding of the program can be donated, so the first model gets it.
     whole = NamedSharding(mesh, P())
     model, x = train(
         lambda batch: sd.device_put(batch, NamedSharding(mesh, P("batch"))),

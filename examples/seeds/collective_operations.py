@@ -1,10 +1,10 @@
 """Patterns of distributed computing: the note "Parallelization across devices" on shardir.
 
-The note's one program (random vectors from one key and their dot product) and, in its order, a
-program for each transformation, collective operation and pattern that it names. What a collective
-computes does not depend on whether `vmap` maps the axis on one device or `pmap` over eight: every
-one here runs both ways and must agree. The note draws ten million vectors; here they are
-ten thousand.
+The file contains the program of the note (random vectors from one key and their dot product) and,
+in its order, a program for each transformation, collective operation and pattern that it names. The
+result of a collective does not depend on whether `vmap` maps the axis on one device or `pmap` over
+eight: every program runs in both ways, and the results must agree. The note draws ten million
+vectors, this file ten thousand.
 
     SHARDIR_CPU_DEVICES=8 python examples/seeds/collective_operations.py
     mpiexec -n 2 python examples/seeds/collective_operations.py
@@ -27,7 +27,7 @@ def dot(v1: Any, v2: Any) -> Any:
 
 
 def both_ways(function: Callable[[Any], Any], x: Any) -> Any:
-    """What `function` makes of the rows of `x`, mapped on one device and over eight."""
+    """Return `function` of the rows of `x`, mapped on one device and over eight."""
     together = vmap(function, axis_name="i")(x)
     apart = pmap(function, axis_name="i")(x)
     np.testing.assert_array_equal(np.asarray(together), np.asarray(apart))
@@ -53,11 +53,11 @@ def vectors() -> None:
 
 
 def broadcast() -> None:
-    """One value for all: a mapped function's argument without an axis, or a Python constant."""
+    """Check values that all devices share: arguments without an axis, and Python constants."""
     x = snp.arange(8.0)
     scaled = pmap(lambda x, factor: factor * x, in_axes=(0, None))(x, 3.0)
     assert scaled.tolist() == [0, 3, 6, 9, 12, 15, 18, 21]
-    # A static argument is there while the function is traced: Python's own `range` may use it.
+    # A static argument is concrete while the function is traced: Python's `range` accepts it.
     cubes = pmap(
         lambda x, power: sum((x for _ in range(power - 1)), x), static_broadcasted_argnums=1
     )(x, 3)
@@ -65,7 +65,7 @@ def broadcast() -> None:
 
 
 def scatter() -> None:
-    """Every device gets its part: that is what mapping over an axis is."""
+    """Check that each device receives its part of a mapped axis."""
     rows = pmap(lambda row: row)(snp.arange(16.0).reshape(8, 2))
     assert [np.asarray(piece.data).tolist() for piece in rows.addressable_shards] == [
         [[2.0 * device.id, 2.0 * device.id + 1]] for device in sd.local_devices()
@@ -73,7 +73,7 @@ def scatter() -> None:
 
 
 def reduce() -> None:
-    """All results combined into one, which then everybody has: an all-reduce."""
+    """Check all-reduces: all devices receive the combined results."""
     x = snp.arange(8.0)
     assert both_ways(lambda x: lax.psum(x, "i"), x) == [28.0] * 8
     assert both_ways(lambda x: lax.pmax(x, "i"), x) == [7.0] * 8
@@ -82,18 +82,18 @@ def reduce() -> None:
 
 
 def permute() -> None:
-    """Values that change places: along a ring, or as a list says whose value each one takes."""
+    """Check exchanges along a ring, and by a list of sources."""
     x = snp.arange(8.0)
     ring = [(i, (i + 1) % 8) for i in range(8)]
     assert both_ways(lambda x: lax.ppermute(x, "i", ring), x) == [7, 0, 1, 2, 3, 4, 5, 6]
-    # Who receives nothing has zeros.
+    # A device that receives nothing has zeros.
     assert both_ways(lambda x: lax.ppermute(x, "i", [(7, 0)]), x) == [7, 0, 0, 0, 0, 0, 0, 0]
     backwards = list(reversed(range(8)))
     assert both_ways(lambda x: lax.pshuffle(x, "i", backwards), x) == backwards
 
 
 def gather() -> None:
-    """All values collected where they are wanted: at everybody's."""
+    """Check all-gathers: all devices receive all values."""
     x = snp.arange(8.0)
     assert both_ways(lambda x: lax.all_gather(x, "i"), x) == [list(range(8))] * 8
     pairs = snp.arange(16.0).reshape(8, 2)
@@ -102,7 +102,7 @@ def gather() -> None:
 
 
 def exchange() -> None:
-    """Everybody has something for everybody: rows that were spread come back as columns."""
+    """Check all-to-alls: rows that were sharded become columns."""
     x = snp.arange(64.0).reshape(8, 8)
     transposed = np.asarray(x).T.tolist()
     assert both_ways(lambda row: lax.all_to_all(row, "i", 0, 0), x) == transposed

@@ -1,10 +1,11 @@
 """Distributed arrays and automatic parallelisation: the tutorial's programs on shardir.
 
-Every program of the JAX tutorial "Distributed arrays and automatic parallelization", in its order,
-written for shardir; sizes are cut for two cores. What the document prints is asserted: drawings,
-shapes, errors, the random numbers, and that the sharded numbers are those of one device. The
-tutorial's machine arranges its eight chips as a torus (0 1 2 3 6 7 4 5); virtual CPU devices have
-no topology, so the order is given by hand where a drawing shows it.
+The file contains every program of the JAX tutorial "Distributed arrays and automatic
+parallelization", in its order, written for shardir, with smaller sizes for two cores. It asserts
+what the document prints: drawings, shapes, errors, random numbers, and that the results on several
+devices equal those of one device. The tutorial's machine arranges its eight chips as a torus (0 1 2
+3 6 7 4 5); virtual CPU devices have no topology, so the program states the order where a drawing
+shows it.
 
     python examples/seeds/distributed_arrays.py
     mpiexec -n 2 python examples/seeds/distributed_arrays.py
@@ -92,7 +93,7 @@ WIDE = """\
 
 
 def drawing(show: Callable[[], None]) -> str:
-    """What `show` prints."""
+    """Return what `show` prints."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         show()
@@ -100,7 +101,7 @@ def drawing(show: Callable[[], None]) -> str:
 
 
 def picture(array: Any) -> str:
-    """The box drawing of an array, printed as well."""
+    """Print the box drawing of an array, and return it."""
     text = drawing(lambda: sd.debug.visualize_array_sharding(array))
     print(text, end="")
     return text
@@ -120,7 +121,7 @@ def tall_box(label: str) -> str:
 
 
 def refusal(compute: Callable[[], Any]) -> str:
-    """The message of the `ValueError` that `compute` raises, printed as well."""
+    """Print the message of the `ValueError` that `compute` raises, and return it."""
     try:
         compute()
     except ValueError as error:
@@ -345,13 +346,13 @@ STABLE = [
     8.602836, 9.810046, 10.861367, 11.907651, 12.330483, 13.456195, 14.808557, 15.960099,
     16.067581, 17.739723, 18.335474, 19.46401, 20.390276, 21.116539, 22.858128, 23.223194,
 ]  # fmt: skip
-"""What the original scheme of random counters draws."""
+"""Return random numbers of the original scheme of counters."""
 PARTITIONABLE = [
     0.48870957, 1.6797972, 2.6162715, 3.561016, 4.4506445, 5.585866, 6.0748096, 7.775133,
     8.698959, 9.818634, 10.350306, 11.87282, 12.925881, 13.86013, 14.477554, 15.818481,
     16.711355, 17.586697, 18.073738, 19.777622, 20.404566, 21.119123, 22.026257, 23.63918,
 ]  # fmt: skip
-"""What the partitionable one draws, shardir's default."""
+"""Return random numbers of the partitionable scheme, shardir's default."""
 
 
 def random_numbers() -> None:
@@ -362,8 +363,8 @@ def random_numbers() -> None:
     key = sd.random.key(42)
     x = sd.device_put(snp.arange(24), PositionalSharding(sd.devices()))
     ring = "│" + "│".join(f" CPU {i} " for i in range(8)) + "│"
-    # The original scheme hashes its counters in pairs, one of each half, and puts the halves
-    # behind one another: random words have to travel to where their positions live. In the
+    # The original scheme hashes its counters in pairs, one of each half, and concatenates the
+    # halves: random words are sent to the devices of their positions. In the
     # partitionable scheme a word depends on its own position alone. The setting is of this block.
     for partitionable, numbers in ((False, STABLE), (True, PARTITIONABLE)):
         with sd.config(threefry_partitionable=partitionable):

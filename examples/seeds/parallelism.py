@@ -1,9 +1,9 @@
 """From NumPy to eight devices: the programs of the notebook "Parallelism" on shardir.
 
-Every program of the notebook, in its order: a batch of matrix products with NumPy, on one device
-and with `pmap` on eight, collective operations by the name of the mapped axis, and the names that
-its last cell imports. Matrices are 256 by 256 instead of 4096 by 4096, and times, which say
-something of the notebook's machine only, are printed but not asserted.
+The file contains every program of the notebook, in its order: a batch of matrix products with
+NumPy, on one device and with `pmap` on eight, collective operations by the name of the mapped axis,
+and the names that its last cell imports. Matrices are 256 by 256 instead of 4096 by 4096. Times,
+which depend on the machine, are printed but not asserted.
 
     python examples/seeds/parallelism.py
     mpiexec -n 2 python examples/seeds/parallelism.py
@@ -51,7 +51,7 @@ def one_device() -> None:
 
 
 def mapped() -> None:
-    # The argument only says how many copies of the function run; each makes a matrix where it is.
+    # The argument only states how often the function runs; each run makes a matrix on its device.
     xd = pmap(lambda i: snp.ones((SIZE, SIZE)))(np.arange(8))
     print(xd.shape, type(xd).__name__)
     assert xd.shape == (8, SIZE, SIZE)
@@ -82,15 +82,15 @@ def collectives() -> None:
     np.testing.assert_array_equal(np.asarray(shares), np.arange(8, dtype=np.float32) / 28)
     assert float(shares.sum()) == 1.0
 
-    # NumPy's f64 becomes the library's f32 on the way in.
+    # The library converts NumPy's f64 to f32.
     total = pmap(lambda x: lax.psum(x, axis_name="i"), axis_name="i")(np.ones(8))
     print(repr(total))
     assert repr(total) == "Array([8., 8., 8., 8., 8., 8., 8., 8.], dtype=float32)"
 
 
 def partitioned() -> None:
-    # The notebook ends with these imports; this is what they are for. `pjit` is `jit` by the name
-    # it had, and a bare spec refers to the mesh of the `with` block.
+    # The notebook ends with these imports. `pjit` is the former name of `jit`, and a bare spec
+    # refers to the mesh of the `with` block.
     with Mesh(create_device_mesh((4, 2)), ("x", "y")):
         product = pjit(
             snp.matmul,

@@ -1,9 +1,10 @@
 """`pmap` over four devices: the programs of the multi-IPU quickstart on shardir.
 
-Every program of the notebook "Multi-IPUs in JAX: pmap quickstart", in its order. It maps functions
-over devices without and with communication, names two axes of a grid of devices, feeds two groups
-of devices different programs, and plays a cellular automaton whose cells live on four devices that
-swap their edges. The notebook's numbers and its picture of rule 30 are asserted.
+The file contains every program of the notebook "Multi-IPUs in JAX: pmap quickstart", in its order.
+It maps functions over devices without and with communication, names two axes of a grid of devices,
+runs different programs on two groups of devices, and computes a cellular automaton whose cells are
+on four devices that exchange the cells at their edges. It asserts the numbers of the notebook and
+its picture of rule 30.
 
     python examples/seeds/pmap_quickstart.py
     mpiexec -n 2 python examples/seeds/pmap_quickstart.py
@@ -18,8 +19,8 @@ import shardir as sd
 import shardir.numpy as snp
 from shardir import lax, pmap
 
-# Virtual CPU devices stand in for the notebook's four IPUs. The setting is that of
-# SHARDIR_CPU_DEVICES, which a program may also make itself before it first asks for devices.
+# Virtual CPU devices replace the notebook's four IPUs. SHARDIR_CPU_DEVICES has the same effect as
+# this call, which must precede the first use of a device.
 sd.set_cpu_devices(4)
 sd.distributed.initialize(gather=True)  # under mpiexec, of several processes
 DEVICES = sd.devices()
@@ -47,7 +48,7 @@ RULE_30 = """\
  ** ****  ** *  ******  *   *   *** ****
  *  *   ***  ****     **** *** **   *
 """
-"""What twenty steps make of one cell; spaces at the ends of lines are left out."""
+"""Twenty steps from one cell, without spaces at the ends of lines."""
 
 
 def platform() -> None:
@@ -59,7 +60,7 @@ def platform() -> None:
 
 
 def pure_map() -> None:
-    """Each row on a device of its own, no communication."""
+    """Map rows, each on its own device, without communication."""
 
     @pmap
     def square(x: Any) -> Any:
@@ -69,12 +70,12 @@ def pure_map() -> None:
     print(once, type(once).__name__)
     np.testing.assert_array_equal(np.asarray(once), DATA**2)
 
-    # A result may go straight into the next call: its rows already are where they are needed.
+    # The next call can use the result directly: its rows are on the right devices.
     twice = square(once)
     print(twice)
     np.testing.assert_array_equal(np.asarray(twice), DATA**4)
 
-    # One row per device, and each can be taken elsewhere.
+    # There is one row on each device, and each can be moved to another device.
     assert [piece.device() for piece in twice.device_buffers] == sd.local_devices()
     moved = sd.device_put(twice[1], DEVICES[3])
     print(repr(moved), "on", moved.device)
@@ -84,13 +85,13 @@ def pure_map() -> None:
 
 
 def reduction() -> None:
-    """A sum over all devices, by the name of the mapped axis."""
+    """Sum over all devices, by the name of the mapped axis."""
 
     @partial(pmap, axis_name="i")
     def normalize(x: Any) -> Any:
         return x / lax.psum(x, axis_name="i")
 
-    # Two rows take two of the four devices.
+    # Two rows use two of the four devices.
     output = normalize(DATA[0:2])
     print(repr(output))
     assert repr(output) == (
@@ -102,7 +103,7 @@ def reduction() -> None:
 
 
 def rows_and_columns() -> None:
-    """Two mapped axes, inside one another: sums along one, the other, or both."""
+    """Sum along one of two nested mapped axes, or along both."""
 
     @partial(pmap, axis_name="rows")
     @partial(pmap, axis_name="cols")
@@ -124,7 +125,7 @@ def rows_and_columns() -> None:
 
 
 def two_groups() -> None:
-    """Rows placed by hand on two groups of devices, each of which runs a program of its own."""
+    """Run two programs on rows that are placed on two groups of devices."""
     groups = DEVICES[:2], DEVICES[2:]
     first = sd.device_put_sharded(list(DATA[:2]), groups[0])
     second = sd.device_put_sharded(list(DATA[2:]), groups[1])
@@ -147,29 +148,29 @@ def two_groups() -> None:
         mine = [device for device in group if device in sd.local_devices()]
         assert [piece.device() for piece in output.device_buffers] == mine
 
-    # The same on every device instead of one row for each.
+    # A replicated argument instead of one row for each device.
     copies = sd.device_put_replicated(DATA[0], groups[1])
     assert copies.shape == (2, 3)
     assert copies.devices() == set(groups[1])
 
 
 def send_right(x: Any, axis_name: str) -> Any:
-    """To the next device; the last one sends to the first."""
+    """Send to the next device; the last one sends to the first."""
     ring = [(i, (i + 1) % len(DEVICES)) for i in range(len(DEVICES))]
     return lax.ppermute(x, perm=ring, axis_name=axis_name)
 
 
 def send_left(x: Any, axis_name: str) -> Any:
-    """To the device before; the first one sends to the last."""
+    """Send to the previous device; the first one sends to the last."""
     ring = [((i + 1) % len(DEVICES), i) for i in range(len(DEVICES))]
     return lax.ppermute(x, perm=ring, axis_name=axis_name)
 
 
 @partial(pmap, axis_name="i")
 def step(cells: Any) -> Any:
-    """One step of rule 30 on a ring of cells, of which every device holds a stretch.
+    """One step of rule 30 on a ring of cells, of which every device has a contiguous part.
 
-    A cell depends on both of its neighbours, so each device needs one more cell at either end:
+    A cell depends on both adjacent cells, so each device needs one more cell at either end:
     the last one of the device on its left, and the first one of the device on its right.
     """
     from_right = send_left(cells[:1], "i")
