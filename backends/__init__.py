@@ -2,7 +2,7 @@
 
 Input: modules that passes have partitioned for the devices of a mesh. Output: executables that take
 and return shards, or emitted program files. Start with `base.py` (the interface `Backend`), then
-`numpy/` (the reference backend) and `cpu/` (machine code).
+`numpy/` (the reference backend) and `cpu/` (compiled programs).
 """
 
 from shardir.backends import fork_handlers as fork_handlers

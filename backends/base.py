@@ -34,7 +34,7 @@ class InputCheck:
     """The digest of the host inputs of one call, which the processes of a program compare.
 
     `digest` is equal in all processes if their inputs are. If it is not, every process calls
-    `differs`, which either raises an error in all of them or returns in all of them.
+    `report_mismatch`, which either raises an error in all of them or returns in all of them.
     """
 
     digest: bytes

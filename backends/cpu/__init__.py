@@ -1,4 +1,4 @@
-"""The native CPU backend: programs as machine code, one native call for each step.
+"""The native CPU backend: compiled programs, one native call for each step.
 
 Input: one program over unsharded arrays, which `merge-devices` makes of the per-device program.
 Output: an executable that runs on the worker threads of this process. Start reading in

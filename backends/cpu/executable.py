@@ -66,7 +66,7 @@ def _reject_outside_ops(op: Op) -> None:
 
 @final
 class NativeExecutable(UnshardedExecutable):
-    """A schedule as machine code.
+    """A compiled schedule.
 
     `load_origin` returns the function and its full schedule on demand: a schedule from disk does
     not contain them. `outside` returns the implementation of operations that involve other

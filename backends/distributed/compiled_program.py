@@ -1,4 +1,4 @@
-"""Compiles a per-device program to machine code for all devices of one process together.
+"""Compiles a per-device program for all devices of one process together.
 
 If the devices of each process form a block of the mesh, each process runs one program on the data
 of its devices, stored side by side (passes `hierarchical-collectives` and `merge-devices`),

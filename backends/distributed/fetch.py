@@ -1,7 +1,7 @@
 """Fetching: every process receives the pieces that its devices need and that it does not hold.
 
-A piece is a class of a value, or a part of one. All processes compute who needs which piece, so
-that a fetch is one message for each pair of processes that exchange pieces.
+A piece is a class of a value, or a part of one. All processes compute which process needs which
+piece, so that a fetch is one message for each pair of processes that exchange pieces.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping

@@ -19,7 +19,7 @@ MAX_GATHERED_REDUCTION_BYTES = 1 << 16
 
 
 def select_route(op: Op, differing: Sequence[Axis], places: DeviceOwnership) -> CollectiveRoute:
-    """Return the route of a collective whose operand may differ along the axes `find_differing`."""
+    """Return the route of a collective whose operand may differ along the axes `differing`."""
     classes = places.classes(differing)
     kind = kind_of(op)
     if kind == "all-to-all":

@@ -26,7 +26,8 @@ MIN_DELETED_BYTES = 1 << 20
 
 @dataclass(eq=False)
 class CodeLine:
-    """A line of a function: the values it uses and defines; a `free` line is omitted if unused."""
+    """A line of a function: the values it uses and defines; an `is_removable` line is omitted if
+    unused."""
 
     text: str
     depth: int

@@ -50,19 +50,19 @@ class FunctionNames:
         self._names[value] = self[as_]
 
     def name_after(self, value: Value, base: str) -> None:
-        """Name a value after `wish` if it has no name."""
+        """Name a value after `base` if it has no name."""
         if value not in self._names:
             self._names[value] = self.make_fresh(base)
 
     def make_fresh(self, base: str) -> str:
-        """Return an unused name for a value, derived from `wish`."""
+        """Return an unused name for a value, derived from `base`."""
         word = make_identifier(base)
         if word in self._foreign:
             word += "_"
         return self.reserve(f"v_{word}" if word.startswith(_FUNCTION_PREFIXES) else word)
 
     def reserve(self, base: str) -> str:
-        """Return and reserve `wish`, with a number appended if it is in use."""
+        """Return and reserve `base`, with a number appended if it is in use."""
         name, number = base, 2
         while name in self._used:
             name, number = f"{base}_{number}", number + 1

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Python code that ran for `what`, in times of `time.monotonic_ns`."""
+    """Python code that ran for `subject`, in times of `time.monotonic_ns`."""
 
     subject: Any
     begin: int

@@ -45,7 +45,7 @@ class Span:
 
     Thread 0 is the calling thread, threads from 1 on are workers, those from 1000 on are concurrent
     callers, and `PYTHON_THREAD` marks Python code. `task` counts within the phase named `label`;
-    `starts` says whether the activity begins with this task.
+    `starts_activity` states whether the activity begins with this task.
     """
 
     activity: Activity
@@ -61,7 +61,7 @@ class Span:
 class ActivityRecorder:
     """Spans recorded so far; `take` returns and clears them.
 
-    `lost` counts the tasks between the last two calls that did not fit into the buffers.
+    `dropped_tasks` counts the tasks between the last two calls that did not fit into the buffers.
     """
 
     def __init__(self, marks: list[Mark], record: "TaskRecording | None") -> None:

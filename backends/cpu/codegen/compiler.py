@@ -32,7 +32,7 @@ _linked_modules: list[object] = []
 
 @final
 class NativeLibrary:
-    """Machine code in memory."""
+    """Compiled code in memory."""
 
     def __init__(self, addresses: Mapping[str, int]) -> None:
         self._addresses = dict(addresses)
@@ -79,7 +79,7 @@ def save_and_link(
 def load_cached(
     name: str, exports: Sequence[str], imports: Mapping[str, int] | None = None
 ) -> NativeLibrary | None:
-    """Return the library that `named` saved under a name; `None` if there is none."""
+    """Return the library that was saved under a name; `None` if there is none."""
     code = object_cache.load(cache_key("module", name))
     return None if code is None else NativeLibrary(link([code], exports, imports or {}))
 
@@ -150,7 +150,7 @@ def _create_lljit() -> object:
         # RuntimeDyld may place the sections of an object too far apart for ARM's relocations.
         together = architecture(machine.triple) == "aarch64"
         _lljit = binding.create_lljit_compiler(make_target_machine(machine), use_jit_link=together)
-        # Some finalizers call machine code, possibly after all modules are torn down.
+        # Some finalizers call compiled code, possibly after all modules are torn down.
         for each in (_lljit, _linked_modules):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
     return _lljit

@@ -17,7 +17,7 @@ NONZERO_TEST_OPS = frozenset((*LOOPS, *EXTREMES))
 
 
 def find_bool_arguments(items: Sequence[Item], buffers: Sequence[PlannedBuffer]) -> tuple[int, ...]:
-    """Return the numbers of bool arguments that only such operations read.
+    """Return the indices of bool arguments that only such operations read.
 
     Loops, branches and NumPy calls may read any byte, so that programs with them have none.
     """

@@ -54,7 +54,7 @@ FIRST_ARGUMENT_SLOT = 2
 class ScheduleBuilder:
     """The lowering context of rules, and the slots of all buffers.
 
-    `begin` is called with each kernel as soon as it is needed.
+    `begin` is called with each kernel when it is first needed.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class ScheduleBuilder:
         return [(slot, buffer) for slot, buffer in pairs if buffer.kind is kind]
 
     def _to_slots(self, view: BufferView) -> BufferView:
-        """Return the view with slots instead of buffer numbers."""
+        """Return the view with slots instead of buffer indices."""
         buffer = self._lowered.buffers[view.slot]
         slot = self._slots[view.slot]
         return view._replace(slot=slot, offset=view.offset + buffer.offset * (slot == ARENA_SLOT))

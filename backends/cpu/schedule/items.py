@@ -46,7 +46,7 @@ class CopyItem(NamedTuple):
 
 
 class RowPointer(NamedTuple):
-    """The slot `row` points to successive rows of `start`, `step` bytes apart."""
+    """The slot `row` points to successive rows of `start`, with a stride of `step` bytes."""
 
     row: int
     start: BufferView

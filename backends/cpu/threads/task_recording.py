@@ -39,7 +39,7 @@ class RecordedTask(NamedTuple):
 class TaskRecording:
     """The tasks recorded so far; `take` returns and clears them.
 
-    `lost` counts the tasks since the previous call that the rings overwrote.
+    `dropped_tasks` counts the tasks since the previous call that the rings overwrote.
     """
 
     def __init__(self, rings: npt.NDArray[np.int64]) -> None:

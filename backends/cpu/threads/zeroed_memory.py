@@ -7,7 +7,7 @@ A block that was shown enters another list when it is dropped: a block in a segm
 normal free list of its size, and a block with separate pages enters a list whose blocks are reused
 after the system reset their pages.
 
-A block whose pages were unmapped leaves its Python object in the list `spent`, for a later block.
+A block whose pages were unmapped leaves its Python object in `_spent_blocks`, for a later block.
 """
 
 import ctypes

@@ -1,9 +1,9 @@
-"""Rendezvous: the processes of a job find each other and connect.
+"""Rendezvous: the processes of a job exchange their addresses and connect.
 
-Process 0 listens at the address of the coordinator, which all processes know. Every process opens a
-listener of its own, reports it to process 0, and receives the listeners of all. Then each process
-connects to those of lower rank. A token, which the launcher gives to every process, keeps other
-programs out.
+Process 0 listens at the address of the coordinator, which all processes receive. Every process
+opens a listener of its own, reports it to process 0, and receives the listeners of all. Then each
+process connects to those of lower rank. A token, which the launcher gives to every process, keeps
+other programs out.
 """
 
 import contextlib
@@ -204,7 +204,7 @@ def _report_address(
     listeners = table["listeners"]
     assert isinstance(listeners, list)
     addresses = {each["rank"]: ListenerAddress(**each) for each in listeners}
-    # Process 0 does not know the name under which others reach its host.
+    # Process 0 has no information about the name under which others reach its host.
     return {
         rank: replace(each, host=address.host) if not rank or _is_loopback(each.host) else each
         for rank, each in addresses.items()
@@ -266,7 +266,7 @@ def _listen(coordinator: str, port: int) -> socket.socket:
     """Return a socket that listens on this host: at the loopback address of the coordinator, or
     else at all addresses.
 
-    A host may know its own name by a loopback address, and not know the address that others use.
+    A host may resolve its own name to a loopback address, which others cannot use.
     """
     if _is_loopback(coordinator):
         found = socket.getaddrinfo(coordinator, port, type=socket.SOCK_STREAM)[0]
@@ -393,7 +393,8 @@ def _parse_line(line: bytearray) -> dict[str, object] | None:
 
 
 def _host_id() -> str:
-    """Return an identifier of this host and of the user, who alone opens the Unix socket."""
+    """Return an identifier of this host and of the user; only this user can open the Unix
+    socket."""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
         return f"{boot} {os.getuid()}"

@@ -52,7 +52,7 @@ class KernelText:
     launches: tuple[KernelLaunch, ...]
     """The kernel calls of the launch."""
     helpers: tuple[str, ...] = ()
-    """Helper functions that the kernels call, in the order of definition; see `functions`. A
+    """Helper functions that the kernels call, in the order of definition; see `helpers`. A
     program defines each once."""
     imports: tuple[str, ...] = KERNEL_IMPORTS
     """Import statements that the text, the launch and the helpers need."""

@@ -14,21 +14,21 @@ from shardir.backends.gpu.kernels.group_layout import AxisRun, GroupLayout
 class TileSide:
     """A side of a tile.
 
-    `number` is the index variable along it, `block` the kernel's constant with its length, and
-    `slot` the indexing that puts its range into the tile's dimension.
+    `index` is the index variable along it, `block` the kernel's constant with its length, and
+    `expansion` the indexing that puts its range into the tile's dimension.
     """
 
     index: str
     axes: tuple[int, ...]
     size: int
     length: int
-    """Length of the side in the tile; 1 if `number` is a scalar."""
+    """Length of the side in the tile; 1 if `index` is a scalar."""
     block: str
     expansion: str = ""
     mask: str = ""
     """The variable with the bounds mask; empty if all elements are in bounds."""
     is_wide: bool = False
-    """True if `line` is 64-bit, as indices computed from the program id are."""
+    """True if `index` is 64-bit, as indices computed from the program id are."""
 
     @property
     def offsets_text(self) -> str:

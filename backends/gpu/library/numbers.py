@@ -27,7 +27,7 @@ def odd_single(x: Tensor) -> Tensor:
 
 
 def round_once(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert numbers wider than 16 bits to f16 or bf16 with one rounding (torch rounds
+    """Convert elements wider than 16 bits to f16 or bf16 with one rounding (torch rounds
     via f32).
     """
     return (x if x.dtype == torch.float32 else odd_single(x)).to(dtype)

@@ -1,7 +1,7 @@
 """Rank, size and host of the first process, from the environment variables of a launcher.
 
-torchrun, mpiexec of Open MPI, MPICH and Intel MPI, and srun are supported. All processes must know
-the host of the first one: on one host, and with torchrun or srun, they do; otherwise MASTER_ADDR
+torchrun, mpiexec of Open MPI, MPICH and Intel MPI, and srun are supported. All processes need the
+host of the first one: on one host, and with torchrun or srun, they have it; otherwise MASTER_ADDR
 must name it.
 """
 

@@ -1,7 +1,7 @@
-"""Expressions of `popops::map`: trees over tensors and numbers, and their text.
+"""Expressions of `popops::map`: trees over tensors and constants, and their text.
 
 One compute set evaluates a tree for each element. Tensors are placeholders in it, numbers
-constants; a tree of only numbers is a number.
+literals; a tree without tensors is evaluated to a number.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Lowering rules of data movement and constants: views of tensors, which copy nothing.
 
-Values that are written to get their own tensor; see `assign` in `control`.
+Values that are written to get their own tensor; see `assign_variables` in `control`.
 """
 
 from collections.abc import Sequence

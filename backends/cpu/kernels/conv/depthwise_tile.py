@@ -18,9 +18,10 @@ TAP_ENTRY_BYTES = 8 * (2 + MAX_DEPTHWISE_CHECKED_DIMS)
 class LaneLayout(NamedTuple):
     """The layout of lanes.
 
-    `checks` dimensions are checked; lanes are positions along the dimension `walked` (-1: none).
-    `shared`: all lanes share one element of the right operand. Lanes are every `pace`th element (1
-    or 2) of the left operand, or `times` lanes share each element.
+    `checks` dimensions are checked; lanes are positions along the dimension `run_dim` (-1: none).
+    `is_rhs_shared`: all lanes share one element of the right operand. Lanes are every
+    `lane_pitch`th element (1 or 2) of the left operand, or `lanes_per_element` lanes share each
+    element.
     """
 
     checks: int

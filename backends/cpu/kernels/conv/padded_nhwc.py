@@ -48,9 +48,9 @@ MIN_NHWC_TASK_NS = 20_000.0
 class PaddedNhwcProduct(NamedTuple):
     """A product whose left operand uses the padded NHWC layout.
 
-    Its rows are `near` (positions of a line) and `line`; images are batch loops. `laid` is the
-    layout of an image. Output lines are `apart` lines of the image apart, output positions `pace`
-    elements.
+    Its rows are `near` (positions of a line) and `line`; images are batch loops. `image_layout`
+    is the layout of an image. Successive output lines are `line_distance` lines of the image apart,
+    successive output positions `position_pitch` elements.
     """
 
     work: MatrixProduct

@@ -1,4 +1,4 @@
-"""The access of the packed GEMM kernel to operands of patches; its machine code depends on it."""
+"""How the packed GEMM kernel reads operands of patches, a parameter of its text."""
 
 from typing import NamedTuple
 

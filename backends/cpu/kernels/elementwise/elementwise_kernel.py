@@ -38,8 +38,8 @@ class ElementwiseShape(NamedTuple):
     """The parameters of the text of an elementwise kernel.
 
     `kinds` has the element type of each array and its layout along the columns; iota indices come
-    last. `whole`: columns are full vectors; `streaming`: results are stored past the caches;
-    `single`: there is one row.
+    last. `has_full_vectors`: columns are full vectors; `streaming`: results are stored past the
+    caches; `single`: there is one row.
     """
 
     body: LoopBody

@@ -47,7 +47,7 @@ class RowShape(NamedTuple):
     """The parameters of the text of a row kernel.
 
     `nested`: rows span several axes; `streaming`: results along rows are stored past the caches;
-    `ahead`: a row is prefetched during the second pass of the row before it.
+    `prefetches_next_row`: a row is prefetched during the second pass of the row before it.
     """
 
     stages: ReductionPasses

@@ -40,7 +40,7 @@ ReductionPhase = Callable[
 class ReductionSplit(NamedTuple):
     """The index of the reduced axis that is split, and the number and extent of its blocks.
 
-    `left` elements are left over for one more block.
+    `remainder` elements remain for one more block.
     """
 
     axis: int
@@ -223,7 +223,7 @@ class SplitReduction:
         return any(True for _ in users) or any(whole)
 
     def indices(self, counted: Sequence[int]) -> list[int]:
-        """Return the array numbers of iota indices."""
+        """Return the indices of the arrays of iota indices."""
         return [self.operands + len(self.body.results) + i for i in counted]
 
     def select_arrays(

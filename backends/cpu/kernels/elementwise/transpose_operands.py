@@ -42,7 +42,7 @@ def transpose_arrays(
     lanes: int,
     context: LoweringContext,
 ) -> TransposedArrays:
-    """Copy strided arrays; `written` are the numbers of results."""
+    """Copy strided arrays; `written` are the indices of results."""
     transposed = TransposedArrays(list(arrays), list(axes), [], [])
     column = min(
         order_axes(axes, arrays),

@@ -25,8 +25,7 @@ _MAX_SHIFT_BITS = 63
 
 
 class VectorPlace(NamedTuple):
-    """The memory of a vector of elements: the first is at `address`, the others `stride` bytes
-    apart."""
+    """The memory of a vector of elements, from `address` on with a stride of `stride` bytes."""
 
     address: LLVMValue
     dtype: str
@@ -36,7 +35,7 @@ class VectorPlace(NamedTuple):
 
 @dataclass
 class VectorAccess:
-    """Accesses to vectors of `count` elements, of which the first `left` exist (`None`: all).
+    """Accesses to vectors of `count` elements, of which the first `remaining` exist (`None`: all).
 
     Results that are `streaming` are stored past the caches; with `aligned`, a run-time condition,
     only if it holds.
@@ -130,7 +129,7 @@ class VectorAccess:
         return part, vector_type(part, width), self._mask(width)
 
     def _mask(self, width: int) -> LLVMValue:
-        """Return a mask of the first `left` lanes."""
+        """Return a mask of the first `remaining` lanes."""
         if width not in self._masks:
             f = self.function
             assert self.remaining is not None

@@ -140,7 +140,7 @@ def _emit_row_loop(
 
 
 def _concatenate(f: LLVMFunction, parts: list[LLVMValue]) -> LLVMValue:
-    """Concatenate numbers, or pairs, to one vector."""
+    """Concatenate scalars, or pairs, to one vector."""
     type = parts[0].type
     if type[0] == "<":
         while len(parts) > 1:

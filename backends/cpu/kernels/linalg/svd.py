@@ -194,7 +194,7 @@ def _emit_least_squares(called: LapackRoutine, e: MatrixEmitter) -> None:
 
 
 def _emit_clear_nonfinite_column(e: MatrixEmitter, j: LLVMValue) -> None:
-    """Replace column `j` of `y` by 0 if it is not finite; `lost` is then NaN, and 0 otherwise."""
+    """Replace column `j` of `y` by 0 if it is not finite; `*lost` is then NaN, and 0 otherwise."""
     f, rows = e.f, e.sizes["m"]
     start = f.offset(e.piece_address("*y"), j * e.sizes["h"] * e.item)
     total = f.variable("double", 0.0)

@@ -20,10 +20,10 @@ class Divisor(NamedTuple):
     """The properties of integer divisors that a division needs, which a loop precomputes if
     invariant.
 
-    `safe` is the divisor, with 1 in place of 0 (`none`), which has no quotient, and of -1
-    (`is_minus_one`, if signed), since the least integer has no negative. `one` flags divisors of 1;
-    it is set if all lanes are equal and `inverse` holds multipliers; `shift` is then the shift of a
-    word quotient.
+    `safe` is the divisor, with 1 in place of 0 (`is_zero`), which has no quotient, and of -1
+    (`is_minus_one`, if signed), since the least integer has no negative. `is_one` flags divisors of
+    1; it is set if all lanes are equal and `inverse` holds multipliers; `shift` is then the shift
+    of a word quotient.
     """
 
     is_zero: LLVMValue

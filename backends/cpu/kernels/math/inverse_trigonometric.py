@@ -153,7 +153,7 @@ def atan2(y: LLVMValue, x: LLVMValue, grade: str) -> LLVMValue:
 
 
 def _atan2_accurate(y: LLVMValue, x: LLVMValue, grade: str) -> LLVMValue:
-    """Return `atan2` for arbitrary numbers."""
+    """Return `atan2` for arbitrary operands."""
     value, rest = _first_quadrant_angle(absolute_value(y), absolute_value(x), grade)
     right, right_low = HALF_PI_PARTS[is_single(x)]
     left = bits_of(x).is_("slt", 0)

@@ -1,6 +1,7 @@
 """Bodies of `argmax` and `argmin`: find the index of the extreme in the lines of a block.
 
-The parameters of a body are whether the largest is wanted, and the types of elements and indices.
+The parameters of a body are whether it finds the largest element, and the types of elements and
+indices.
 """
 
 from functools import partial

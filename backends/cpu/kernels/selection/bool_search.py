@@ -115,7 +115,7 @@ def _search_text(name: str, wanted: int, count: int) -> str:
 def _is_found(
     f: LLVMFunction, sources: Sequence[LLVMValue], steps: LLVMValue, wanted: int
 ) -> LLVMValue:
-    """Return whether any of `steps` bytes is `wanted`."""
+    """Return whether the truth of any of `steps` bytes is `wanted`."""
     at, found = f.variable("i64", 0), f.variable("i1", 0)
 
     def goes_on() -> LLVMValue:
@@ -143,7 +143,7 @@ def find_first(
     """Return the index of the first of `steps` bytes whose truth is `wanted`; `steps` if none
     is.
 
-    With several sources, a byte counts as `wanted` only if it is in all of them.
+    With several sources, the byte at an index must have this truth in all of them.
     """
     at, flags = f.variable("i64", 0), f.variable("i64", 0)
 
@@ -172,7 +172,7 @@ def find_first(
 def _match_bytes(
     f: LLVMFunction, sources: Sequence[LLVMValue], at: LLVMValue, count: int, wanted: int
 ) -> LLVMValue:
-    """Return the mask of `count` bytes that are `wanted` in all sources."""
+    """Return the mask of `count` bytes whose truth is `wanted` in all sources."""
     how = "ne" if wanted else "eq"
     loaded = [f.load(f.offset(source, at), vector_type("i8", count), 1) for source in sources]
     return reduce(and_, [bytes_.is_(how, 0) for bytes_ in loaded])

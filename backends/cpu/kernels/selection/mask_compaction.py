@@ -1,10 +1,10 @@
 """Boolean mask compaction: writes the selected elements, rows, or their indices contiguously.
 
 The result size depends on the data, so that no IR operation does this; arrays call it directly. The
-true elements of every chunk of a mask are counted; then each chunk knows the offset of its output.
-If the processor has compress instructions, full vectors are written while at least a vector of
-output is left; otherwise an element is always written, and the output position advances only if it
-was selected.
+true elements of every chunk of a mask are counted; the counts determine the offset of the output of
+each chunk. If the processor has compress instructions, full vectors are written while at least a
+vector of output is left; otherwise an element is always written, and the output position advances
+only if it was selected.
 """
 
 import ctypes

@@ -41,10 +41,10 @@ MAX_LENGTH_BITS = 31
 
 def emit_quicksort(module: LLVMModule, keys: SortKeys) -> str:
     """Emit a function that sorts the keys on a stack and return its name. Its parameters are
-    (target, stack, count, least key, depth limit, wanted positions, their number).
+    (target, stack, count, least key, depth limit, requested positions, their number).
 
     The keys are at the bottom of the stack, which has room for `stack_slack` more, and none is
-    below the least key. Their elements are written to the target; if positions are wanted, only
+    below the least key. Their elements are written to the target; if positions are requested, only
     these.
     """
     name = f"sort_waiting_{keys.type}"
@@ -113,7 +113,7 @@ def _emit_are_equal(module: LLVMModule, keys: SortKeys) -> str:
 def _has_wanted_position(
     f: LLVMFunction, begin: LLVMValue, count: LLVMValue, ranks: LLVMValue, number: LLVMValue
 ) -> LLVMValue:
-    """Return whether a range has wanted positions, or all positions are wanted."""
+    """Return whether a range has requested positions, or all positions are requested."""
     found = f.variable("i1", number.is_("eq", 0))
     with f.loop(0, number) as i:
         place = f.load(f.offset(ranks, i, "i64"), "i64") - begin
@@ -182,7 +182,7 @@ def quicksort_phases(
     x: BufferView, y: BufferView, dim: int, wanted: Sequence[int], context: LoweringContext
 ) -> list[Phase] | None:
     """Return phases that write the sorted lines of `x` to `y`, several lines per task; if positions
-    are `wanted`, only these are correct.
+    are in `wanted`, only these are correct.
 
     Return None for lines that exceed a worker's scratch memory or have no constant stride.
     """

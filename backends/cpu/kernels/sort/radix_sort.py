@@ -1,11 +1,11 @@
 """Least-significant-digit radix sort of lines that are long or few.
 
 Elements become words: unsigned integers that compare in element order, with their indices in the
-low bits if the permutation is wanted. For each 8-bit digit, the words of every part of a line are
-counted, and then written to the offsets that the counts determine, in stable order; tasks process
-parts. A digit that all words of a line share moves none of them. Elements may be in a NumPy array
-that another thread modifies between the two: whatever is counted, no word is written outside of its
-line.
+low bits if the permutation is requested. For each 8-bit digit, the words of every part of a line
+are counted, and then written to the offsets that the counts determine, in stable order; tasks
+process parts. A digit that all words of a line share moves none of them. Elements may be in a NumPy
+array that another thread modifies between the two: whatever is counted, no word is written outside
+of its line.
 """
 
 from collections.abc import Callable

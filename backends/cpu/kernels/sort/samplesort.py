@@ -53,7 +53,7 @@ def compress_sort_phases(
     x: BufferView, y: BufferView, dim: int, wanted: Sequence[int], context: LoweringContext
 ) -> list[Phase] | None:
     """Return phases that write the sorted lines of `x` to `y` with compress instructions; if
-    positions are `wanted`, only these are correct.
+    positions are in `wanted`, only these are correct.
 
     Return None if the processor has none, for many lines of at most one block of the network, and
     for lines without a constant stride.

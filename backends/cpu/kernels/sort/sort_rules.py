@@ -133,7 +133,7 @@ def _values_phases(
     *,
     context: LoweringContext,
 ) -> list[Phase] | None:
-    """Return phases that write the sorted lines of `x`; if positions are `wanted`, only
+    """Return phases that write the sorted lines of `x`; if positions are in `wanted`, only
     those."""
     phases = compress_sort_phases(x, y, dim, wanted, context)
     phases = phases or _network_phases(x, y, dim, "", context)
