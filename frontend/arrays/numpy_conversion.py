@@ -1,7 +1,7 @@
 """Conversion of numbers and arrays of other libraries to NumPy arrays and abstract values."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -23,7 +23,7 @@ PYTHON_NUMBER_TYPES = {
 """The element type of each Python number type before narrowing, and whether it is weak."""
 
 
-def is_number(x: object) -> bool:
+def is_number(x: object) -> TypeGuard[complex]:
     """Return whether `x` is a Python number, which has a weak type."""
     return type(x) in PYTHON_NUMBER_TYPES
 

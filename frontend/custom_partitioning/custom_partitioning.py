@@ -24,7 +24,7 @@ PartitionFunction = Callable[..., Any]
 
 
 @final
-class custom_partitioning(CustomFunction):
+class custom_partitioning(CustomFunction[PyTree]):
     """A function whose program for each device the user states.
 
     `f = custom_partitioning(fun)`, then `f.def_partition(partition, sharding_rule=rule)`.

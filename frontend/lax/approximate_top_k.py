@@ -3,14 +3,13 @@
 CPUs have no instruction for which an approximate search would be faster.
 """
 
-from typing import Any
-
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.lax.reductions import top_k
 from shardir.frontend.numpy.elementwise import arithmetic
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import operand_dtype
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import FLOATS
 
 
@@ -21,7 +20,7 @@ def approx_max_k(
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Any, Any]:
+) -> tuple[Tracer, Tracer]:
     """Return the `k` largest floats along `reduction_dimension` and their i32 indices.
 
     They are in descending order and exact, for every `recall_target`; the other options have no
@@ -39,7 +38,7 @@ def approx_min_k(
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Any, Any]:
+) -> tuple[Tracer, Tracer]:
     """Return the `k` smallest floats along `reduction_dimension` and their i32 indices.
 
     They are in ascending order; see `approx_max_k`.

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_letters
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.control_flow import loops
+from shardir.frontend.lax.elementwise import PrecisionLike
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import filling, ranges
 from shardir.frontend.numpy.elementwise import selection
@@ -22,12 +23,17 @@ from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import TensorType
 
+DotDimensionNumbers: TypeAlias = tuple[
+    tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]
+]
+"""The dimensions of `dot_general`: the contracted ones of both operands, and the batch ones."""
+
 
 @public(static=("precision", "preferred_element_type"))
 def dot(
     lhs: ArrayLike,
     rhs: ArrayLike,
-    precision: object = None,
+    precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
@@ -51,8 +57,8 @@ def dot(
 def dot_general(
     lhs: ArrayLike,
     rhs: ArrayLike,
-    dimension_numbers: Any,
-    precision: Any = None,
+    dimension_numbers: DotDimensionNumbers,
+    precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
@@ -97,7 +103,7 @@ def dot_general(
 
 
 @public(static=("precision",))
-def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: object = None) -> Tracer:
+def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None) -> Tracer:
     """Multiply the matrices in the last two dimensions; the leading dimensions are batch
     dimensions.
     """
@@ -118,12 +124,12 @@ def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: object = None) -> Tr
 def ragged_dot(
     lhs: ArrayLike,
     rhs: ArrayLike,
-    group_sizes: object,
-    precision: object = None,
+    group_sizes: ArrayLike,
+    precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
-) -> Any:
+) -> Tracer:
     """Multiply consecutive groups of rows of `lhs` with one matrix each.
 
     `lhs` has the shape (rows, inner), `rhs` (groups, inner, columns), and `group_sizes` is the
@@ -144,19 +150,14 @@ def ragged_dot(
     rows = ranges.arange(x.shape[0], dtype=ends.dtype)
     dtype = preferred_element_type or dtypes.result_type(x, y)
 
-    def add(total: object, group: tuple[Any, Any, Any]) -> tuple[Any, None]:
+    def add(total: Tracer, group: tuple[Tracer, Tracer, Tracer]) -> tuple[Tracer, None]:
         matrix, size, end = group
         in_group = (rows < end) & (rows >= end - size)
         return total + dot(selection.where(in_group[:, None], x, 0), matrix, None, dtype), None
 
     zeros = filling.zeros((x.shape[0], y.shape[2]), dtype)
-    return loops.scan(add, zeros, (y, sizes, ends))[0]
-
-
-DotDimensionNumbers: TypeAlias = tuple[
-    tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]
-]
-"""The dimensions of `dot_general`: the contracted ones of both operands, and the batch ones."""
+    product: Tracer = loops.scan(add, zeros, (y, sizes, ends))[0]
+    return product
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,7 @@ class RaggedDotDimensionNumbers:
     them: none if the ragged dimension is contracted.
     """
 
-    dot_dimension_numbers: Any
+    dot_dimension_numbers: DotDimensionNumbers
     """The contracted and the batch dimensions, as for `dot_general`."""
     lhs_ragged_dimensions: Sequence[int]
     """The dimension of `lhs` that consists of groups."""
@@ -181,13 +182,13 @@ def ragged_dot_general(
     lhs: ArrayLike,
     rhs: ArrayLike,
     group_sizes: ArrayLike,
-    ragged_dot_dimension_numbers: Any,
-    precision: Any = None,
+    ragged_dot_dimension_numbers: RaggedDotDimensionNumbers,
+    precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
     group_offset: None = None,
     *,
     out_sharding: ShardingRequest = None,
-) -> Any:
+) -> Tracer:
     """Contract consecutive groups of `lhs`, each with its part of `rhs`.
 
     `group_sizes` is the vector of the sizes of the groups along the ragged dimension. If that

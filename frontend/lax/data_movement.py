@@ -3,7 +3,6 @@
 import builtins
 from collections.abc import Sequence
 from operator import index
-from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import canonicalize_shape
@@ -36,8 +35,8 @@ from shardir.ir.types import TensorType
 @public(static=("shape", "broadcast_dimensions"))
 def broadcast_in_dim(
     operand: ArrayLike,
-    shape: Any,
-    broadcast_dimensions: Any,
+    shape: Sequence[int],
+    broadcast_dimensions: Sequence[int],
     *,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
@@ -48,7 +47,9 @@ def broadcast_in_dim(
 
 
 @public(static=("sizes",))
-def broadcast(operand: ArrayLike, sizes: object, *, out_sharding: ShardingRequest = None) -> Tracer:
+def broadcast(
+    operand: ArrayLike, sizes: ShapeLike, *, out_sharding: ShardingRequest = None
+) -> Tracer:
     """Broadcast `operand` along new leading dimensions of `sizes`."""
     x = as_tracer(operand)
     return _broadcast(x, (*canonicalize_shape(sizes), *x.shape))
@@ -57,8 +58,8 @@ def broadcast(operand: ArrayLike, sizes: object, *, out_sharding: ShardingReques
 @public(static=("new_sizes", "dimensions"))
 def reshape(
     operand: ArrayLike,
-    new_sizes: Any,
-    dimensions: object = None,
+    new_sizes: Sequence[int],
+    dimensions: Sequence[int] | None = None,
     *,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
@@ -88,7 +89,7 @@ def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | Non
 
 
 @public(static=("permutation",))
-def transpose(operand: ArrayLike, permutation: Any) -> Tracer:
+def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Tracer:
     """Permute dimensions: dimension i of the result is dimension `permutation[i]` of `operand`."""
     x = as_tracer(operand)
     return emit("transpose", x, perm=tuple(permutation), weak=x.weak_type)
@@ -102,7 +103,7 @@ def rev(operand: ArrayLike, dimensions: AxisLike) -> Tracer:
 
 
 @public(static=("dimensions",))
-def expand_dims(array: ArrayLike, dimensions: Any) -> Tracer:
+def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Tracer:
     """Insert dimensions of size 1 at the positions `dimensions` of the result."""
     x = as_tracer(array)
     rank = x.ndim + len(dimensions)
@@ -137,7 +138,7 @@ def concatenate(operands: PyTree, dimension: int) -> Tracer:
 
 
 @public(static=("sizes", "axis"))
-def split(operand: ArrayLike, sizes: Any, axis: int = 0) -> list[Tracer]:
+def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Tracer]:
     """Split into parts of the given sizes along `axis`; return a list."""
     x = as_tracer(operand)
     dim = canonicalize_axis(axis, x.ndim)
@@ -160,17 +161,17 @@ def stack(operands: PyTree, axis: int = 0) -> Tracer:
     return _stack(operands, axis)
 
 
-def unstack(operand: ArrayLike, axis: int = 0) -> tuple[Any, ...]:
+def unstack(operand: ArrayLike, axis: int = 0) -> tuple[Tracer, ...]:
     """Return the slices of an array along `axis`, without that axis, as a tuple."""
     return tuple(_unstack(operand, axis=axis))
 
 
-def broadcast_shapes(*shapes: object) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     """Return the shape to which `shapes` broadcast; raise an error if they do not."""
     return _together(*map(_as_shape, shapes))
 
 
-def _as_shape(shape: Any) -> tuple[int, ...]:
+def _as_shape(shape: Sequence[int]) -> tuple[int, ...]:
     try:
         sizes = tuple(map(index, shape))
     except TypeError:
@@ -185,7 +186,9 @@ def _as_shape(shape: Any) -> tuple[int, ...]:
 
 
 @public(static=("padding_config",))
-def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Any) -> Tracer:
+def pad(
+    operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]]
+) -> Tracer:
     """Pad `operand` with `padding_value` by (low, high, interior) per dimension.
 
     A negative low or high padding removes elements.
@@ -197,7 +200,7 @@ def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Any) -> Tr
 
 
 @public(static=("reps",))
-def tile(operand: ArrayLike, reps: Any) -> Tracer:
+def tile(operand: ArrayLike, reps: Sequence[int]) -> Tracer:
     """Repeat the array `operand`, `reps` times along each dimension."""
 
     x = as_tracer(operand)
@@ -225,11 +228,17 @@ def broadcasted_iota(
 
 
 @public(static=("shape", "dtype"), name="full")
-def _full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike) -> Tracer:
+def _full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None) -> Tracer:
     return _fill(canonicalize_shape(shape), fill_value, None if dtype is None else dtype_of(dtype))
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Tracer:
+def full(
+    shape: ShapeLike,
+    fill_value: ArrayLike,
+    dtype: DTypeLike | None = None,
+    *,
+    sharding: ShardingRequest = None,
+) -> Tracer:
     """Return an array of `shape` filled with the scalar `fill_value`, placed by `sharding` if
     given.
     """
@@ -238,26 +247,35 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
 
 
 @public(static=("dtype", "shape"), name="full_like")
-def _full_like(x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike, shape: Any) -> Tracer:
+def _full_like(
+    x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None, shape: ShapeLike | None
+) -> Tracer:
     like = as_tracer(x)
     name = like.value.type.dtype if dtype is None else dtype_of(dtype)
     return _fill(like.shape if shape is None else canonicalize_shape(shape), fill_value, name)
 
 
 def full_like(
-    x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, sharding: Any = None
+    x: ArrayLike,
+    fill_value: ArrayLike,
+    dtype: DTypeLike | None = None,
+    shape: ShapeLike | None = None,
+    *,
+    sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return an array with the shape and element type of `x`, filled with `fill_value`.
 
     `dtype` and `shape` replace those of `x`; `sharding` places the result.
     """
     result = _full_like(x, fill_value, dtype, shape)
+    placement: object = sharding
     if sharding is None and shape is None and isinstance(x, Tracer):
-        sharding = x.abstract.sharding
-    return result if sharding is None else device_put(result, sharding)
+        placement = x.abstract.sharding
+    placed: Tracer = result if placement is None else device_put(result, placement)
+    return placed
 
 
-def _fill(shape: Sequence[int], value: Any, name: str | None) -> Tracer:
+def _fill(shape: Sequence[int], value: ArrayLike, name: str | None) -> Tracer:
     if is_number(value) and name is not None:
         return splat(value, TensorType(tuple(shape), name))
     filler = as_tracer(value)

@@ -83,7 +83,7 @@ def operation_function(name: str, description: str) -> UserFunction:
     docstring "Return ...".
     """
 
-    def function(*xs: PyTree, **attributes: Any) -> Any:
+    def function(*xs: PyTree, **attributes: Any) -> Tracer:
         return emit(name, *map(as_tracer, xs), **attributes)
 
     function.__name__ = function.__qualname__ = name
@@ -368,7 +368,7 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Tracer:
     return emit("clamp", low, value, high, weak=value.weak_type)
 
 
-def _convert_bound(bound: Any, name: str) -> Tracer:
+def _convert_bound(bound: ArrayLike, name: str) -> Tracer:
     if is_number(bound):
         return splat(bound, TensorType((), name))
     tracer = as_tracer(bound)

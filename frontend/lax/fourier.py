@@ -1,8 +1,8 @@
 """Fourier transforms with the names of `jax.lax`."""
 
+from collections.abc import Sequence
 from enum import Enum
 from operator import index
-from typing import Any
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
@@ -29,7 +29,7 @@ class FftType(Enum):
 
 
 @public(static=("fft_type", "fft_lengths"))
-def fft(x: ArrayLike, fft_type: object, fft_lengths: Any) -> Tracer:
+def fft(x: ArrayLike, fft_type: object, fft_lengths: Sequence[int]) -> Tracer:
     """Transform the last one to three dimensions, which have `fft_lengths` elements.
 
     `fft_type` is an `FftType` or its name. The lengths are those of the real signal for RFFT and

@@ -6,7 +6,7 @@ in a gather, and drops the window in a scatter.
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -88,7 +88,7 @@ class GatherScatterMode(Enum):
         return known[mode]
 
 
-def _as_int_tuple(dims: tuple[int, ...]) -> DimTuple:
+def _as_int_tuple(dims: Sequence[int]) -> DimTuple:
     return tuple(int(d) for d in dims)
 
 
@@ -122,7 +122,7 @@ def gather(
     operand: ArrayLike,
     start_indices: ArrayLike,
     dimension_numbers: GatherDimensionNumbers,
-    slice_sizes: Any,
+    slice_sizes: Sequence[int],
     *,
     unique_indices: bool = False,
     indices_are_sorted: bool = False,

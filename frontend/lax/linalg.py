@@ -3,8 +3,6 @@
 Matrices are the last two dimensions; the dimensions before are batch dimensions.
 """
 
-from typing import Any
-
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
@@ -238,7 +236,7 @@ def tridiagonal_solve(dl: object, d: object, du: object, b: ArrayLike) -> Tracer
 def qdwh(
     x: ArrayLike, *, is_hermitian: bool = False, max_iterations: int | None = None,
     eps: float | None = None, dynamic_shape: object = None,
-) -> Any:  # fmt: skip
+) -> tuple[Tracer, Tracer, Tracer, Tracer]:  # fmt: skip
     """Return the unitary and the Hermitian polar factor of a matrix, computed by its SVD.
 
     Return also the number of iterations, which is 0, and whether the computation converged, which

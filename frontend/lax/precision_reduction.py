@@ -1,15 +1,14 @@
 """Rounding of floats to fewer bits than their type has."""
 
 from functools import partial
-from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.elementwise import bitcast_convert_type
+from shardir.frontend.numpy.dtypes import finfo
 from shardir.frontend.numpy.elementwise import float_parts, selection
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
@@ -17,11 +16,9 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 from shardir.ir.types import FLOATS, NUMPY_DTYPES
 
-_finfo: Any = ml_dtypes.finfo
-
 
 @public(static=("exponent_bits", "mantissa_bits"))
-def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Any:
+def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Tracer:
     """Round each element to a float with the given numbers of bits, ties to even.
 
     A value that exceeds the exponent range becomes infinite, a value below it a zero of its sign.
@@ -48,7 +45,7 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
 
 
 def _round_bits(name: str, exponent: int, mantissa: int, x: ArrayLike) -> Tracer:
-    limits = _finfo(NUMPY_DTYPES[name])
+    limits = finfo(NUMPY_DTYPES[name])
     stored, width = int(limits.nmant), int(limits.bits)
     unsigned = np.dtype(f"u{width // 8}")
     word = partial(np.array, dtype=unsigned)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from inspect import signature
-from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import check_call_signature, check_integer
@@ -94,7 +93,7 @@ cummin, cumlogsumexp = _define_cumulative("cummin"), _define_cumulative("cumlogs
 
 
 @public(static=("dimension", "is_stable", "num_keys"))
-def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+def sort(operand: PyTree, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> PyTree:
     """Sort along `dimension`; of several arrays, a tuple, the first `num_keys` are the keys."""
     several = isinstance(operand, (list, tuple))
     arrays = [as_tracer(x) for x in (operand if several else [operand])]
@@ -107,7 +106,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
 
 def sort_key_val(
     keys: ArrayLike, values: ArrayLike, dimension: int = -1, is_stable: bool = True
-) -> tuple[Any, Any]:
+) -> tuple[Tracer, Tracer]:
     """Sort keys along `dimension`, and return them with the corresponding values."""
     first, second = sort((keys, values), dimension, is_stable)
     return first, second

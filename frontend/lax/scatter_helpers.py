@@ -1,7 +1,6 @@
 """Functions of `jax.lax` on single elements: `scatter_sub`, `scatter_apply`, `index_take`."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike
@@ -29,14 +28,15 @@ def scatter_sub(
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     mode: str | None = None,
-) -> Any:
+) -> Tracer:
     """Return a copy of `operand` with windows of updates subtracted at index vectors.
 
     See `scatter_add`.
     """
 
     negated = arithmetic.negative(updates)
-    return scatter_add(operand, scatter_indices, negated, dimension_numbers, mode=mode)
+    result: Tracer = scatter_add(operand, scatter_indices, negated, dimension_numbers, mode=mode)
+    return result
 
 
 @public(

@@ -1,7 +1,6 @@
 """Functions of shapes and element types with the names of `jax.lax`."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -17,12 +16,13 @@ from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, operand_dtype, reshape
-from shardir.frontend.tracing.promotion import user_dtype
+from shardir.frontend.tracing.promotion import DType, user_dtype
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import find_explicit_sharding
+from shardir.ir.types import NumpyArray
 
 
-def dtype(x: ArrayLike) -> Any:
+def dtype(x: ArrayLike) -> DType:
     """Return the element type of an array or scalar."""
     return user_dtype(operand_dtype(x)[0])
 
@@ -55,7 +55,7 @@ def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Tracer:
     return apply_out_sharding(result, find_explicit_sharding(like_arr))
 
 
-def shape_as_value(shape: Sequence[int]) -> Any:
+def shape_as_value(shape: Sequence[int]) -> NumpyArray:
     """Return the sizes of a shape as an array of i32."""
     sizes = canonicalize_shape(shape)
     if max(sizes, default=0) > np.iinfo(np.int32).max:

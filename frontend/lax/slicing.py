@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from operator import index
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,10 @@ from shardir.ir.types import INTEGERS, TensorType
 
 @public(static=("start_indices", "limit_indices", "strides"))
 def slice(
-    operand: object, start_indices: Any, limit_indices: Any, strides: Sequence[int] | None = None
+    operand: ArrayLike,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
 ) -> Tracer:
     """Return the elements from `start_indices` up to `limit_indices` with the given strides."""
     x = as_tracer(operand)
@@ -50,7 +52,11 @@ def slice(
 
 @public(static=("start_index", "limit_index", "stride", "axis"))
 def slice_in_dim(
-    operand: ArrayLike, start_index: Any, limit_index: Any, stride: int = 1, axis: int = 0
+    operand: ArrayLike,
+    start_index: int | None,
+    limit_index: int | None,
+    stride: int = 1,
+    axis: int = 0,
 ) -> Tracer:
     """Slice along one dimension; negative bounds count from its end, and `None` is its start or
     end.
@@ -144,7 +150,9 @@ def _static_starts(
 
 
 @public(static=("slice_sizes",))
-def dynamic_slice(operand: ArrayLike, start_indices: ArrayLike, slice_sizes: Any) -> Tracer:
+def dynamic_slice(
+    operand: ArrayLike, start_indices: ArrayLike, slice_sizes: Sequence[int]
+) -> Tracer:
     """Return the slice of `slice_sizes` that starts at traced indices; the start is clamped.
 
     Negative starts count from the end. If all starts are concrete, a static slice is emitted, which
@@ -173,12 +181,12 @@ def dynamic_update_slice(operand: ArrayLike, update: ArrayLike, start_indices: A
 
 @public(static=("slice_size", "axis"))
 def dynamic_slice_in_dim(
-    operand: ArrayLike, start_index: object, slice_size: int, axis: int = 0
+    operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0
 ) -> Tracer:
     """Slice along one dimension at a traced start; see `dynamic_slice`."""
     x = as_tracer(operand)
     dim = canonicalize_axis(axis, x.ndim)
-    starts: list[Any] = [0] * x.ndim
+    starts: list[ArrayLike] = [0] * x.ndim
     starts[dim] = start_index
     return dynamic_slice(x, starts, replace_dim_size(x.shape, dim, slice_size))
 
@@ -196,11 +204,11 @@ def dynamic_index_in_dim(
 
 @public(static=("axis",))
 def dynamic_update_slice_in_dim(
-    operand: ArrayLike, update: ArrayLike, start_index: object, axis: int
+    operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int
 ) -> Tracer:
     """Update a slice along one dimension; see `dynamic_update_slice`."""
     x = as_tracer(operand)
-    starts: list[Any] = [0] * x.ndim
+    starts: list[ArrayLike] = [0] * x.ndim
     starts[canonicalize_axis(axis, x.ndim)] = start_index
     return dynamic_update_slice(x, update, starts)
 

@@ -1,7 +1,6 @@
 """Random numbers without a key, with the name of `jax.lax`; `shardir.random` has keys."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -10,12 +9,14 @@ from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.dispatch.callbacks import io_callback
+from shardir.frontend.numpy.tracer_helpers import inspection
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import operand_dtype
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import FLOATS, NumpyArray, TensorType
 
 
-def rng_uniform(a: ArrayLike, b: ArrayLike, shape: Sequence[int]) -> Any:
+def rng_uniform(a: ArrayLike, b: ArrayLike, shape: Sequence[int]) -> Tracer:
     """Return uniform random numbers in [a, b), different in every call.
 
     The bounds are scalars of one type, floats or integers. NumPy's generator draws in every run of
@@ -24,11 +25,12 @@ def rng_uniform(a: ArrayLike, b: ArrayLike, shape: Sequence[int]) -> Any:
     and at run time if `a` is above `b`, or if no integer is between them.
     """
     kind, other = operand_dtype(a)[0], operand_dtype(b)[0]
-    if kind != other or np.shape(a) or np.shape(b):
+    shapes = inspection.shape(a), inspection.shape(b)
+    if kind != other or any(shapes):
         raise OperationTypeError(
             with_location(
-                f"rng_uniform takes two numbers of one type, got {kind} of shape {np.shape(a)} "
-                f"and {other} of shape {np.shape(b)}"
+                f"rng_uniform takes two numbers of one type, got {kind} of shape {shapes[0]} "
+                f"and {other} of shape {shapes[1]}"
             )
         )
     sizes = canonicalize_shape(shape)
@@ -47,4 +49,5 @@ def rng_uniform(a: ArrayLike, b: ArrayLike, shape: Sequence[int]) -> Any:
         drawn = (np.float64(low) + parts * (np.float64(high) - np.float64(low))).astype(dtype)
         return np.where(drawn < high, drawn, low).astype(dtype)  # Rounding may produce `high`.
 
-    return io_callback(draw, ShapeDtypeStruct(sizes, dtype), a, b)
+    drawn: Tracer = io_callback(draw, ShapeDtypeStruct(sizes, dtype), a, b)
+    return drawn

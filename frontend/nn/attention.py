@@ -2,7 +2,6 @@
 
 from functools import reduce
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
@@ -68,16 +67,16 @@ def dot_product_attention(
     scores = reshaping.reshape(scores, (*scores.shape[:-4], heads, *lengths))
     if bias is not None:
         scores = convert(scores + bias, scores.value.type.dtype)
-    masks = [mask, *_window_masks(lengths, is_causal, local_window_size)]
+    masks: list[ArrayLike | None] = [mask, *_window_masks(lengths, is_causal, local_window_size)]
     counts = None if query_seq_lengths is None else _length_mask(lengths[0], query_seq_lengths)
     if counts is not None:
         masks.append(counts[..., None, :, None])
     if key_value_seq_lengths is not None:
         masks.append(_length_mask(lengths[1], key_value_seq_lengths)[..., None, None, :])
-    masks = [each for each in masks if each is not None]
-    if masks:
+    given = [as_tracer(each) for each in masks if each is not None]
+    if given:
         lowest = float(np.finfo(scores.value.type.numpy).min) * 0.7
-        scores = selection.where(reduce(comparison.logical_and, masks), scores, lowest)
+        scores = selection.where(reduce(comparison.logical_and, given), scores, lowest)
     probabilities = convert(as_tracer(softmax(scores)), v.value.type.dtype)
     probabilities = reshaping.reshape(
         probabilities, (*probabilities.shape[:-3], groups, heads // groups, *lengths)
@@ -94,7 +93,7 @@ def dot_product_attention(
 
 def _window_masks(
     lengths: tuple[int, int], causal: bool, window: int | tuple[int, int] | None
-) -> list[Any]:
+) -> list[Tracer]:
     """Return masks of the keys that each query may attend to by distance, [t, s]."""
     masks = [diagonal_matrices.tri(*lengths, dtype=bool)] if causal else []
     if window is not None:

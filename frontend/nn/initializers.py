@@ -6,10 +6,9 @@ dimensions of independent layers; all others (the window of a convolution) count
 outputs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import wraps
 from math import exp, prod, sqrt
-from typing import Any
 
 from shardir.frontend.argument_checks import canonicalize_shape, check_integers, check_real
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
@@ -20,7 +19,7 @@ from shardir.frontend.numpy.elementwise import complex_parts, math_functions
 from shardir.frontend.numpy.linear_algebra import linalg
 from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
-from shardir.frontend.pytree_types import PyTree, UserFunction
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.random import continuous_distributions, keys as random_keys, uniform_numbers
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
@@ -51,7 +50,7 @@ __all__ = [
     "zeros",
 ]
 
-Initializer = Callable[..., Any]
+Initializer = Callable[..., Tracer]
 """A function of a key, a shape and an element type that returns the initial values of an array."""
 
 Axes = int | Sequence[int]
@@ -71,7 +70,7 @@ def _add_out_sharding(init: Initializer) -> Initializer:
     @wraps(init)
     def init_with_sharding(
         *args: PyTree, out_sharding: ShardingRequest = None, **options: PyTree
-    ) -> Any:
+    ) -> Tracer:
         *given, last = args if len(args) == 4 else (*args, out_sharding)
         return apply_out_sharding(init(*given, **options), last)
 
@@ -79,43 +78,43 @@ def _add_out_sharding(init: Initializer) -> Initializer:
 
 
 @_add_out_sharding
-def zeros(key: ArrayLike, shape: Any, dtype: Any = None) -> Tracer:
+def zeros(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None) -> Tracer:
     """Return zeros; the key is not used."""
     return filling.zeros(shape, _float_dtype(dtype))
 
 
 @_add_out_sharding
-def ones(key: ArrayLike, shape: Any, dtype: Any = None) -> Tracer:
+def ones(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None) -> Tracer:
     """Return ones; the key is not used."""
     return filling.ones(shape, _float_dtype(dtype))
 
 
-def constant(value: Any, dtype: Any = None) -> Initializer:
+def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
     """Return an initializer with one value for all elements."""
 
     @_add_out_sharding
-    def init(key: Tracer, shape: Any, dtype: Any = dtype) -> Tracer:
+    def init(key: Tracer, shape: ShapeLike, dtype: DTypeLike | None = dtype) -> Tracer:
         return filling.full(shape, value, dtype=_float_dtype(dtype))
 
     return init
 
 
-def uniform(scale: ArrayLike = 1e-2, dtype: Any = None) -> Initializer:
+def uniform(scale: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initializer:
     """Return an initializer of uniform numbers in [0, scale)."""
 
     @_add_out_sharding
-    def init(key: Tracer, shape: Any, dtype: Any = dtype) -> Any:
+    def init(key: Tracer, shape: ShapeLike, dtype: DTypeLike | None = dtype) -> Tracer:
         drawn = uniform_numbers.uniform(key, shape, _float_dtype(dtype))
         return drawn * array_conversion.asarray(scale, drawn.dtype)
 
     return init
 
 
-def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
+def normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initializer:
     """Return an initializer of normal numbers with mean 0."""
 
     @_add_out_sharding
-    def init(key: Tracer, shape: Any, dtype: Any = dtype) -> Any:
+    def init(key: Tracer, shape: ShapeLike, dtype: DTypeLike | None = dtype) -> Tracer:
         drawn = continuous_distributions.normal(key, shape, _float_dtype(dtype))
         return drawn * array_conversion.asarray(stddev, drawn.dtype)
 
@@ -123,7 +122,10 @@ def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
 
 
 def truncated_normal(
-    stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0
+    stddev: ArrayLike = 1e-2,
+    dtype: DTypeLike | None = None,
+    lower: ArrayLike = -2.0,
+    upper: ArrayLike = 2.0,
 ) -> Initializer:
     """Return an initializer of truncated normal numbers.
 
@@ -131,7 +133,7 @@ def truncated_normal(
     """
 
     @_add_out_sharding
-    def init(key: Tracer, shape: Any, dtype: Any = dtype) -> Any:
+    def init(key: Tracer, shape: ShapeLike, dtype: DTypeLike | None = dtype) -> Tracer:
         drawn = continuous_distributions.truncated_normal(
             key, lower, upper, shape, _float_dtype(dtype)
         )
@@ -147,7 +149,7 @@ def variance_scaling(
     in_axis: Axes = -2,
     out_axis: Axes = -1,
     batch_axis: Axes = (),
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Initializer:
     """Return an initializer of random numbers with variance `scale` / n.
 
@@ -161,7 +163,7 @@ def variance_scaling(
         "fan_avg": lambda ins, outs: (ins + outs) / 2,
         "fan_geo_avg": lambda ins, outs: sqrt(ins * outs),
     }
-    draws: dict[str, UserFunction] = {
+    draws: dict[str, Initializer] = {
         "normal": _scaled_normal,
         "truncated_normal": _scaled_truncated_normal,
         "uniform": _scaled_uniform,
@@ -176,7 +178,7 @@ def variance_scaling(
     _check_choice("distribution", distribution, draws)
 
     @_add_out_sharding
-    def init(key: Tracer, shape: Any, dtype: Any = dtype) -> Any:
+    def init(key: Tracer, shape: ShapeLike, dtype: DTypeLike | None = dtype) -> Tracer:
         ins, outs = _fans(canonicalize_shape(shape), in_axis, out_axis, batch_axis)
         variance = scale / max(1.0, counts[mode](ins, outs))
         return draws[distribution](key, shape, _float_dtype(dtype), variance)
@@ -184,14 +186,14 @@ def variance_scaling(
     return init
 
 
-def _scaled_normal(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike, variance: float) -> Any:
+def _scaled_normal(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike, variance: float) -> Tracer:
     drawn = continuous_distributions.normal(key, shape, dtype)
     return drawn * array_conversion.asarray(sqrt(variance), drawn.dtype)
 
 
 def _scaled_truncated_normal(
     key: ArrayLike, shape: ShapeLike, dtype: DTypeLike, variance: float
-) -> Any:
+) -> Tracer:
     if dtypes.issubdtype(dtype, dtypes.complexfloating):
         drawn = _random_complex(
             key, shape, dtype, lambda u: -math_functions.log(1 - u * (1 - exp(-4.0)))
@@ -203,7 +205,7 @@ def _scaled_truncated_normal(
     return drawn * array_conversion.asarray(sqrt(variance) / TRUNCATED_NORMAL_STDDEV, drawn.dtype)
 
 
-def _scaled_uniform(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike, variance: float) -> Any:
+def _scaled_uniform(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike, variance: float) -> Tracer:
     if dtypes.issubdtype(dtype, dtypes.complexfloating):
         drawn = _random_complex(key, shape, dtype, lambda u: 2 * u)
         return drawn * array_conversion.asarray(sqrt(variance), drawn.dtype)
@@ -222,14 +224,14 @@ def _random_complex(
     return modulus.astype(dtype) * math_functions.exp(1j * angle.astype(dtype))
 
 
-def _check_choice(word: str, given: str, known: dict[str, Any]) -> None:
+def _check_choice(word: str, given: str, known: Collection[str]) -> None:
     if not isinstance(given, str) or given not in known:
         raise ArgumentError(
             with_location(f"{word} of variance_scaling is one of {', '.join(known)}, got {given!r}")
         )
 
 
-def _float_dtype(dtype: DTypeLike) -> Any:
+def _float_dtype(dtype: DTypeLike | None) -> DTypeLike:
     return dtypes.result_type(float) if dtype is None else dtype
 
 
@@ -288,14 +290,16 @@ kaiming_normal = he_normal = _define_variance_scaling(
 )
 
 
-def orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+def orthogonal(
+    scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None
+) -> Initializer:
     """Return an initializer of matrices with orthonormal rows or columns, whichever are fewer.
 
     All dimensions except `column_axis` are combined to rows.
     """
 
     @_add_out_sharding
-    def init(key: Tracer, shape: Any, dtype: Any = dtype) -> Any:
+    def init(key: Tracer, shape: ShapeLike, dtype: DTypeLike | None = dtype) -> Tracer:
         sizes = canonicalize_shape(shape)
         if len(sizes) < 2:
             raise ArgumentError(
@@ -318,7 +322,7 @@ def orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: Any = None)
 
 
 def delta_orthogonal(
-    scale: ArrayLike = 1.0, column_axis: int = -1, dtype: Any = None
+    scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None
 ) -> Initializer:
     """Return an initializer of convolutions that are orthogonal at the window's centre, else 0.
 
@@ -327,7 +331,7 @@ def delta_orthogonal(
     """
 
     @_add_out_sharding
-    def init(key: Tracer, shape: Any, dtype: Any = dtype) -> Any:
+    def init(key: Tracer, shape: ShapeLike, dtype: DTypeLike | None = dtype) -> Tracer:
         sizes = canonicalize_shape(shape)
         if len(sizes) not in (3, 4, 5) or sizes[-1] < sizes[-2]:
             raise ArgumentError(
@@ -339,6 +343,7 @@ def delta_orthogonal(
         name = _float_dtype(dtype)
         matrix = orthogonal(scale, column_axis, name)(key, (sizes[-1], sizes[-1]))
         middle = tuple((size - 1) // 2 for size in sizes[:-2])
-        return filling.zeros(sizes, name).at[middle].set(matrix[: sizes[-2]])
+        filled: Tracer = filling.zeros(sizes, name).at[middle].set(matrix[: sizes[-2]])
+        return filled
 
     return init

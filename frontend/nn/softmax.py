@@ -4,11 +4,11 @@ The largest element carries no derivative, because it cancels.
 """
 
 from operator import index
-from typing import Any
 
 import numpy as np
 
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
+from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.nn.activations import promote_to_float
@@ -39,7 +39,9 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import TensorType
 
 
-def _subtract_max(x: Tracer, dims: tuple[int, ...], where: Any) -> tuple[Tracer, Tracer | None]:
+def _subtract_max(
+    x: Tracer, dims: tuple[int, ...], where: ArrayLike | None
+) -> tuple[Tracer, Tracer | None]:
     """Subtract the largest element over `dims`; excluded elements become -inf.
 
     Return also whether each reduction has an included element (`None`: all have).
@@ -130,7 +132,8 @@ def logmeanexp(
 
 @public(static=("axis", "epsilon", "algorithm"))
 def standardize(
-    x: ArrayLike, axis: AxisLike = -1, mean: ArrayLike | None = None, variance: Any = None,
+    x: ArrayLike, axis: AxisLike = -1, mean: ArrayLike | None = None,
+    variance: ArrayLike | None = None,
     epsilon: float = 1e-5, where: ArrayLike | None = None, *, algorithm: str = "stable",
 ) -> Tracer:  # fmt: skip
     """Return (x - mean) / sqrt(variance + epsilon), with both along `axis` unless given.
@@ -143,11 +146,14 @@ def standardize(
     x = promote_to_float(x)
     if mean is None:
         mean = basic_reductions.mean(x, axis, keepdims=True, where=where)
+    deviation = x - mean
     if variance is None:
         variance = basic_reductions.mean(
-            complex_parts.square(x - mean), axis, keepdims=True, where=where
+            complex_parts.square(deviation), axis, keepdims=True, where=where
         )
-    return (x - mean) * emit_elementwise("rsqrt", promote_to_float(variance + epsilon))
+    elif not is_number(variance):
+        variance = as_tracer(variance)
+    return deviation * emit_elementwise("rsqrt", promote_to_float(variance + epsilon))
 
 
 @public(static=("num_classes", "dtype", "axis"))

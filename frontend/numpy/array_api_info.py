@@ -2,12 +2,12 @@
 
 from importlib import import_module
 from types import ModuleType
-from typing import Any
 
 from shardir.frontend.dispatch.execution_context import default_array_device
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.dtypes import isdtype
 from shardir.frontend.shardings.devices import Device, devices
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.promotion import canonical_dtype
 from shardir.ir.dtypes import NARROW_FLOATS, SMALL_DTYPES
@@ -43,7 +43,7 @@ class NamespaceInfo:
 
     __slots__ = ()
 
-    def capabilities(self) -> dict[str, Any]:
+    def capabilities(self) -> dict[str, bool | int]:
         """Return the optional capabilities. Data-dependent shapes are supported outside of
         traces.
         """
@@ -61,11 +61,13 @@ class NamespaceInfo:
         """Return all devices."""
         return list(devices())
 
-    def default_dtypes(self, *, device: object = None) -> dict[str, NumpyDType]:
+    def default_dtypes(self, *, device: ShardingRequest = None) -> dict[str, NumpyDType]:
         """Return the element types of new arrays by kind; they are equal on all devices."""
         return {kind: NUMPY_DTYPES[canonical_dtype(name)] for kind, name in _DEFAULT_DTYPES.items()}
 
-    def dtypes(self, *, device: object = None, kind: object = None) -> dict[str, NumpyDType]:
+    def dtypes(
+        self, *, device: ShardingRequest = None, kind: object = None
+    ) -> dict[str, NumpyDType]:
         """Return the enabled element types of the standard by name; those of a kind, or all."""
         known = [
             dtype

@@ -4,7 +4,7 @@
 `float32`, NumPy's types, Python's `float` and the text `"float32"`.
 """
 
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final, get_args
 
 import ml_dtypes
 import numpy as np
@@ -20,6 +20,7 @@ from shardir.frontend.numpy.creation.array_conversion import asarray
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype
@@ -107,7 +108,7 @@ class ScalarType:
     def __init__(self, name: str) -> None:
         self.dtype = NUMPY_DTYPES[name]
 
-    def __call__(self, x: ArrayLike = 0) -> Any:
+    def __call__(self, x: ArrayLike = 0) -> Tracer:
         return asarray(x, self.dtype)
 
     @property
@@ -155,18 +156,19 @@ single, double, csingle, cdouble = float32, float64, complex64, complex128
 
 @composed_function()
 def astype(
-    x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: object = None
+    x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False, device: ShardingRequest = None
 ) -> Tracer:
     """Convert `x` to another element type: floats are truncated to integers, wide integers wrap.
 
     `device`, a device or a sharding, states where the result is placed.
     """
     result = _astype(x, dtype)
-    return result if device is None else device_put(result, device)
+    placed: Tracer = result if device is None else device_put(result, device)
+    return placed
 
 
 @public(static=("dtype",))
-def _astype(x: ArrayLike, dtype: DTypeLike) -> Tracer:
+def _astype(x: ArrayLike, dtype: DTypeLike | None) -> Tracer:
     return convert(as_tracer(x), dtype_of(float if dtype is None else dtype))
 
 
@@ -208,7 +210,7 @@ class Finfo:
         return repr(self._known)
 
 
-def finfo(dtype: DTypeLike | ArrayLike) -> Any:
+def finfo(dtype: DTypeLike | ArrayLike) -> Finfo:
     """Return the limits of a floating type: `eps`, `max`, `min`, `tiny`, `bits` and more.
 
     Raise `ArgumentError` for another type.
@@ -221,7 +223,7 @@ def finfo(dtype: DTypeLike | ArrayLike) -> Any:
     return Finfo(kind)
 
 
-def iinfo(dtype: DTypeLike | ArrayLike) -> Any:
+def iinfo(dtype: DTypeLike | ArrayLike) -> np.iinfo | ml_dtypes.iinfo:
     """Return the limits of an integer type: `max`, `min`, `bits`.
 
     Raise `ArgumentError` for another type.
@@ -267,10 +269,13 @@ def _dtype_and_weak_type(x: object) -> tuple[str, bool]:
     return operand_dtype(x)
 
 
-CASTING_RULES = ("no", "equiv", "safe", "same_kind", "unsafe")
+CastingRule: TypeAlias = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
+CASTING_RULES = get_args(CastingRule)
 
 
-def can_cast(from_: object, to: Any, casting: Any = "safe") -> bool:
+def can_cast(
+    from_: DTypeLike | ArrayLike, to: DTypeLike | ArrayLike, casting: CastingRule = "safe"
+) -> bool:
     """Return whether NumPy's rule `casting` permits a conversion between the element types."""
     if not is_one_of(casting, CASTING_RULES):
         described = ", ".join(map(repr, CASTING_RULES))

@@ -9,11 +9,11 @@ or float64. Dimensions that are not transformed may be sharded without communica
 from collections.abc import Sequence
 from math import prod, sqrt
 from operator import index
-from typing import Any
+from typing import TypeAlias
 
 from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.argument_errors import with_argument_errors
-from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
@@ -28,6 +28,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     emit_elementwise,
     is_complex,
 )
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import as_tracer, convert, splat
@@ -46,8 +47,16 @@ FFT_NORMS = ("backward", "ortho", "forward")
 ONE_AXIS_STATIC_ARGNAMES = ("n", "axis", "norm")
 AXES_STATIC_ARGNAMES = ("s", "axes", "norm")
 
+Lengths: TypeAlias = Sequence[int] | None
+"""The lengths of the transformed axes; `None` keeps them."""
 
-def transform(kind: str, name: str, a: ArrayLike, s: Any, axes: Any, norm: object) -> Tracer:
+Axes: TypeAlias = Sequence[int] | None
+"""The transformed axes; `None` is all of them."""
+
+
+def transform(
+    kind: str, name: str, a: ArrayLike, s: Lengths, axes: Axes, norm: str | None
+) -> Tracer:
     """Emit one kind of transform along some axes, the last axis first."""
     x = _convert_operand(kind, name, as_tracer(a))
     dims = _transformed_dims(name, x, s, axes)
@@ -83,7 +92,7 @@ def _convert_operand(kind: str, name: str, x: Tracer) -> Tracer:
     return convert(x, COMPLEX_OF.get(dtype, dtype))
 
 
-def _transformed_dims(name: str, x: Tracer, s: Tracer, axes: Any) -> list[int]:
+def _transformed_dims(name: str, x: Tracer, s: Lengths, axes: Axes) -> list[int]:
     if axes is None:
         count = x.ndim if s is None else len(s)
         axes = range(x.ndim - count, x.ndim)
@@ -159,31 +168,31 @@ def _normalize(x: Tracer, kind: str, count: int, norm: str) -> Tracer:
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def fft(a: ArrayLike, n: object = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
+def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tracer:
     """Return the discrete Fourier transform along one axis."""
     return transform("fft", "fft", a, _as_lengths(n), (axis,), norm)
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def ifft(a: ArrayLike, n: object = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
+def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tracer:
     """Return the inverse discrete Fourier transform along one axis."""
     return transform("ifft", "ifft", a, _as_lengths(n), (axis,), norm)
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def rfft(a: ArrayLike, n: object = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
+def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tracer:
     """Return the non-negative frequencies of the transform of real elements along one axis."""
     return transform("rfft", "rfft", a, _as_lengths(n), (axis,), norm)
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def irfft(a: ArrayLike, n: object = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
+def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tracer:
     """Return the inverse of `rfft`; `n` is the length of the result, by default an even number."""
     return transform("irfft", "irfft", a, _as_lengths(n), (axis,), norm)
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def hfft(a: ArrayLike, n: object = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
+def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tracer:
     """Return the real transform of a Hermitian signal, of which the first half is given."""
     x = as_tracer(a)
     flipped = emit_conjugate(x) if is_complex(x) else x
@@ -191,24 +200,24 @@ def hfft(a: ArrayLike, n: object = None, axis: AxisLike = -1, norm: object = Non
 
 
 @public(static=ONE_AXIS_STATIC_ARGNAMES)
-def ihfft(a: ArrayLike, n: object = None, axis: AxisLike = -1, norm: object = None) -> Tracer:
+def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tracer:
     """Return the inverse of `hfft`."""
     return emit_conjugate(
         transform("rfft", "ihfft", a, _as_lengths(n), (axis,), _inverse_norm(norm))
     )
 
 
-def _as_lengths(n: object) -> Any:
+def _as_lengths(n: int | None) -> Lengths:
     return None if n is None else (n,)
 
 
-def _inverse_norm(norm: Any) -> Any:
+def _inverse_norm(norm: str | None) -> str | None:
     return {None: "forward", "backward": "forward", "forward": "backward"}.get(norm, norm)
 
 
 @public(static=AXES_STATIC_ARGNAMES)
 def fft2(
-    a: ArrayLike, s: ArrayLike | None = None, axes: object = (-2, -1), norm: object = None
+    a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Tracer:
     """Return the discrete Fourier transform along two axes."""
     return transform("fft", "fft2", a, s, _check_two_axes("fft2", axes), norm)
@@ -216,7 +225,7 @@ def fft2(
 
 @public(static=AXES_STATIC_ARGNAMES)
 def ifft2(
-    a: ArrayLike, s: ArrayLike | None = None, axes: object = (-2, -1), norm: object = None
+    a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Tracer:
     """Return the inverse discrete Fourier transform along two axes."""
     return transform("ifft", "ifft2", a, s, _check_two_axes("ifft2", axes), norm)
@@ -224,7 +233,7 @@ def ifft2(
 
 @public(static=AXES_STATIC_ARGNAMES)
 def rfft2(
-    a: ArrayLike, s: ArrayLike | None = None, axes: object = (-2, -1), norm: object = None
+    a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Tracer:
     """Return the transform of real elements along two axes, of the last the non-negative
     frequencies.
@@ -234,38 +243,32 @@ def rfft2(
 
 @public(static=AXES_STATIC_ARGNAMES)
 def irfft2(
-    a: ArrayLike, s: ArrayLike | None = None, axes: object = (-2, -1), norm: object = None
+    a: ArrayLike, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Tracer:
     """Return the inverse of `rfft2`."""
     return transform("irfft", "irfft2", a, s, _check_two_axes("irfft2", axes), norm)
 
 
-def _check_two_axes(name: str, axes: Any) -> Any:
+def _check_two_axes(name: str, axes: Sequence[int]) -> Sequence[int]:
     if len(axes) != 2:
         raise ArgumentError(with_location(f"{name} takes two axes, got {tuple(axes)}"))
     return axes
 
 
 @public(static=AXES_STATIC_ARGNAMES)
-def fftn(
-    a: ArrayLike, s: ArrayLike | None = None, axes: object = None, norm: object = None
-) -> Tracer:
+def fftn(a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: str | None = None) -> Tracer:
     """Return the discrete Fourier transform along some axes, or all."""
     return transform("fft", "fftn", a, s, axes, norm)
 
 
 @public(static=AXES_STATIC_ARGNAMES)
-def ifftn(
-    a: ArrayLike, s: ArrayLike | None = None, axes: object = None, norm: object = None
-) -> Tracer:
+def ifftn(a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: str | None = None) -> Tracer:
     """Return the inverse discrete Fourier transform along some axes, or all."""
     return transform("ifft", "ifftn", a, s, axes, norm)
 
 
 @public(static=AXES_STATIC_ARGNAMES)
-def rfftn(
-    a: ArrayLike, s: ArrayLike | None = None, axes: object = None, norm: object = None
-) -> Tracer:
+def rfftn(a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: str | None = None) -> Tracer:
     """Return the transform of real elements along some axes, or all.
 
     Of the last axis, only the non-negative frequencies are returned.
@@ -274,26 +277,30 @@ def rfftn(
 
 
 @public(static=AXES_STATIC_ARGNAMES)
-def irfftn(
-    a: ArrayLike, s: ArrayLike | None = None, axes: object = None, norm: object = None
-) -> Tracer:
+def irfftn(a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: str | None = None) -> Tracer:
     """Return the inverse of `rfftn`."""
     return transform("irfft", "irfftn", a, s, axes, norm)
 
 
 @with_argument_errors
-def fftfreq(n: Any, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Tracer:
+def fftfreq(
+    n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: ShardingRequest = None
+) -> Tracer:
     """Return the frequencies of the elements of `fft` for n samples with distance `d`."""
     return _frequencies("fftfreq", n, d, dtype, device, False)
 
 
 @with_argument_errors
-def rfftfreq(n: Any, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Tracer:
+def rfftfreq(
+    n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: ShardingRequest = None
+) -> Tracer:
     """Return the frequencies of the elements of `rfft` for n samples with distance `d`."""
     return _frequencies("rfftfreq", n, d, dtype, device, True)
 
 
-def _frequencies(name: str, n: Any, d: Any, dtype: DTypeLike, device: Any, half: bool) -> Tracer:
+def _frequencies(
+    name: str, n: int, d: ArrayLike, dtype: DTypeLike | None, device: ShardingRequest, half: bool
+) -> Tracer:
     count = check_integer(f"the number of elements of {name}", n, least=0)
     if count < 1:
         raise ArgumentError(
@@ -304,7 +311,7 @@ def _frequencies(name: str, n: Any, d: Any, dtype: DTypeLike, device: Any, half:
 
 
 @public(static=("count", "dtype", "half"), name="fftfreq")
-def _emit_frequencies(count: int, d: Any, dtype: DTypeLike, half: bool) -> Tracer:
+def _emit_frequencies(count: int, d: ArrayLike, dtype: DTypeLike, half: bool) -> Tracer:
     name = promotion.dtype_of(dtype)
     if half:
         cycles = as_tracer(arange(count // 2 + 1))

@@ -18,6 +18,7 @@ from shardir.frontend.numpy.linear_algebra.linalg import eigvals, lstsq
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import promote_matrices
 from shardir.frontend.numpy.shaping import concatenation, padding
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, to_concrete_array
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.scipy.special_functions.bessel import i0 as of_order_zero
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, promote_inexact
@@ -89,7 +90,9 @@ def _roots(p: ArrayLike, more: int) -> Tracer:
 
 
 @public(static=("trim_leading_zeros",))
-def polydiv(u: Any, v: ArrayLike, *, trim_leading_zeros: bool = False) -> tuple[Tracer, Tracer]:
+def polydiv(
+    u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False
+) -> tuple[Tracer, Tracer]:
     """Return the quotient and the remainder of two polynomials.
 
     The remainder keeps its leading zeros, because their number depends on the values.
@@ -118,11 +121,11 @@ def polyfit(
     x: ArrayLike,
     y: ArrayLike,
     deg: int,
-    rcond: object = None,
+    rcond: ArrayLike | None = None,
     full: bool = False,
     w: ArrayLike | None = None,
-    cov: ArrayLike = False,
-) -> Any:
+    cov: bool | str = False,
+) -> PyTree:
     """Return the polynomial of degree `deg` that fits points by least squares.
 
     `w` are weights. With `full`, return also the residuals, the rank, the singular values and the
@@ -178,6 +181,6 @@ def iterable(y: Any) -> bool:
 
 
 @public()
-def i0(x: ArrayLike) -> Any:
+def i0(x: ArrayLike) -> Tracer:
     """Return the modified Bessel function of order 0, elementwise."""
     return of_order_zero(x)

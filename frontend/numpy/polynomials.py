@@ -1,7 +1,7 @@
 """1-D convolutions, and polynomials as vectors of coefficients, highest power first."""
 
 from operator import index
-from typing import Any
+from typing import SupportsIndex
 
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
@@ -39,8 +39,8 @@ def convolve(
     v: ArrayLike,
     mode: str = "full",
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: object = None,
+    preferred_element_type: DTypeLike | None = None,
 ) -> Tracer:
     """Return the discrete convolution of two vectors.
 
@@ -57,8 +57,8 @@ def convolve(
 
 @public(static=CONVOLVE_STATIC_ARGNAMES)
 def correlate(
-    a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None,
-    preferred_element_type: Any = None,
+    a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: object = None,
+    preferred_element_type: DTypeLike | None = None,
 ) -> Tracer:  # fmt: skip
     """Return the cross-correlation of two vectors, the second one conjugated.
 
@@ -74,7 +74,7 @@ def correlate(
 
 
 def _promote_vectors(
-    name: str, a: ArrayLike, v: ArrayLike, dtype: DTypeLike
+    name: str, a: ArrayLike, v: ArrayLike, dtype: DTypeLike | None
 ) -> tuple[Tracer, Tracer]:
     x, y = promote_inexact(a, v) if dtype is None else promote(a, v)
     for each in (x, y):
@@ -93,7 +93,7 @@ def _reverse(x: Tracer) -> Tracer:
 
 
 def _emit_convolution(
-    name: str, x: Tracer, window: Tracer, mode: str, low: int, dtype: DTypeLike
+    name: str, x: Tracer, window: Tracer, mode: str, low: int, dtype: DTypeLike | None
 ) -> Tracer:
     size = window.shape[0]
     pads = {"full": (size - 1, size - 1), "same": (low, size - 1 - low), "valid": (0, 0)}
@@ -241,7 +241,7 @@ def polyint(p: ArrayLike, m: int = 1, k: object = None) -> Tracer:
     return coefficients
 
 
-def _check_order(name: str, m: Any) -> int:
+def _check_order(name: str, m: SupportsIndex) -> int:
     order = index(m)
     if order < 0:
         raise ArgumentError(with_location(f"{name} of order m={order}; it must not be negative"))

@@ -1,7 +1,7 @@
 """Validation of the arguments of optimizers."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.operators import Operators
@@ -51,7 +51,7 @@ def _as_arrays(word: str, container: object, leaves: Sequence[object]) -> PyTree
     return container if plain else tree.map(asarray, container)
 
 
-def check_state(what: str, state: PyTree, kind: type[Any], updates: PyTree) -> PyTree:
+def check_state(what: str, state: PyTree, kind: type[NamedTuple], updates: PyTree) -> PyTree:
     """Return the updates, converted as by `as_array_leaves`.
 
     Raise `ArgumentError` unless `state` has the fields of `kind`, as `what` creates it.

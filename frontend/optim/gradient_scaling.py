@@ -1,7 +1,7 @@
 """Gradient transformations that scale or limit updates; optimizers are composed of them."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from shardir.frontend.argument_checks import call_user_function, check_flag
 from shardir.frontend.arrays.numpy_conversion import abstract_of
@@ -11,7 +11,7 @@ from shardir.frontend.numpy.creation import array_conversion, filling
 from shardir.frontend.numpy.elementwise import arithmetic, complex_parts, math_functions, selection
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.optim.argument_checks import check_numbers, check_state, check_structure
-from shardir.frontend.optim.schedules import Schedule
+from shardir.frontend.optim.schedules import LearningRate, Scalar, Schedule
 from shardir.frontend.optim.transformations import Transformation, require_params, stateless
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function
@@ -19,11 +19,11 @@ from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
 
-Mask = Any
+Mask: TypeAlias = PyTree
 """A container of bools like the parameters, or a function from parameters to one."""
 
 
-def scale(factor: float) -> Transformation:
+def scale(factor: Scalar) -> Transformation:
     """Return a transformation that multiplies updates by a number."""
     check_numbers("scale", factor=factor)
     return stateless(lambda updates, params: tree.map(lambda x: x * factor, updates))
@@ -32,14 +32,14 @@ def scale(factor: float) -> Transformation:
 class CountState(NamedTuple):
     """The number of steps taken."""
 
-    count: Any
+    count: Tracer  # type: ignore[assignment]  # `tuple.count` is not used
 
 
 def scale_by_schedule(schedule: Schedule) -> Transformation:
     """Return a transformation that multiplies updates by `schedule(step)`; steps count from 0."""
     check_function("scale_by_schedule", schedule)
 
-    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, CountState]:
         updates = check_state("scale_by_schedule", state, CountState, updates)
         what = "the schedule of scale_by_schedule"
         factor = array_conversion.asarray(call_user_function(schedule, what, (state.count,)))
@@ -49,15 +49,15 @@ def scale_by_schedule(schedule: Schedule) -> Transformation:
     return Transformation(lambda params: CountState(filling.zeros((), "int32")), update)
 
 
-def scale_by_learning_rate(rate: Any) -> Transformation:
+def scale_by_learning_rate(rate: LearningRate) -> Transformation:
     """Return a transformation that multiplies updates by the negative learning rate.
 
     The rate is a number or a schedule; raise `ArgumentError` for another object.
     """
     if callable(rate):
 
-        def negative_rate(count: object) -> Any:
-            found = call_user_function(rate, "the learning rate", (count,))
+        def negative_rate(count: Scalar) -> Scalar:
+            found: Scalar = call_user_function(rate, "the learning rate", (count,))
             check_numbers("the learning rate", result=found)
             return -found
 
@@ -86,10 +86,10 @@ def trace(decay: float, nesterov: bool = False) -> Transformation:
     check_numbers("trace", decay=decay)
     nesterov = check_flag("nesterov of trace", nesterov)
 
-    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[Any, Any]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, TraceState]:
         updates = check_state("trace", state, TraceState, updates)
 
-        def accumulate(gradient: Any, before: Any) -> Any:
+        def accumulate(gradient: Tracer, before: Tracer) -> Tracer:
             return gradient + decay * before
 
         after = tree.map(accumulate, updates, state.trace)
@@ -101,13 +101,13 @@ def trace(decay: float, nesterov: bool = False) -> Transformation:
 class AdamState(NamedTuple):
     """The number of steps, and running means of gradients (`mu`) and of their squares (`nu`)."""
 
-    count: Any
+    count: Tracer  # type: ignore[assignment]  # `tuple.count` is not used
     mu: object
     nu: object
 
 
-def _running_mean(decay: float, power: int) -> Callable[[Any, Any], Any]:
-    def mean(gradient: Any, before: Any) -> Any:
+def _running_mean(decay: float, power: int) -> Callable[[Tracer, Tracer], Tracer]:
+    def mean(gradient: Tracer, before: Tracer) -> Tracer:
         moment = (
             gradient if power == 1 else complex_parts.real(gradient * complex_parts.conj(gradient))
         )
@@ -135,7 +135,7 @@ def scale_by_adam(
         zeros = tree.map(filling.zeros_like, params)
         return AdamState(filling.zeros((), "int32"), zeros, tree.map(filling.zeros_like, params))
 
-    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[Any, Any]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, AdamState]:
         updates = check_state("scale_by_adam", state, AdamState, updates)
         mu = tree.map(_running_mean(b1, 1), updates, state.mu)
         nu = tree.map(_running_mean(b2, 2), updates, state.nu)
@@ -157,7 +157,7 @@ def scale_by_adam(
     return Transformation(init, update)
 
 
-def _correct_bias(decay: float, count: Any) -> Callable[[PyTree], PyTree]:
+def _correct_bias(decay: float, count: Tracer) -> Callable[[Tracer], Tracer]:
     """Return a function that corrects the bias of a running mean that began at zero."""
     return lambda moment: moment / (1 - decay**count).astype(moment.dtype)
 
@@ -175,7 +175,7 @@ def scale_by_rms(decay: float = 0.9, eps: float = 1e-8, initial: float = 0.0) ->
     """
     check_numbers("scale_by_rms", decay=decay, eps=eps, initial=initial)
 
-    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[Any, Any]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, MeanState]:
         updates = check_state("scale_by_rms", state, MeanState, updates)
         nu = tree.map(_running_mean(decay, 2), updates, state.nu)
         return tree.map(lambda g, v: g / math_functions.sqrt(v + eps), updates, nu), MeanState(nu)
@@ -193,11 +193,11 @@ def scale_by_root_of_squares(initial: float = 0.1, eps: float = 1e-7) -> Transfo
     """
     check_numbers("scale_by_root_of_squares", initial=initial, eps=eps)
 
-    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[Any, Any]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, MeanState]:
         updates = check_state("scale_by_root_of_squares", state, MeanState, updates)
         total = tree.map(lambda g, t: g * g + t, updates, state.nu)
 
-        def scale_gradient(g: Any, t: Any) -> Tracer:
+        def scale_gradient(g: Tracer, t: Tracer) -> Tracer:
             return selection.where(t > 0, g / math_functions.sqrt(t + eps), 0.0)
 
         return tree.map(scale_gradient, updates, total), MeanState(total)
@@ -221,7 +221,7 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transformation:
     """
     check_numbers("scale_by_lion", b1=b1, b2=b2)
 
-    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, LionState]:
         updates = check_state("scale_by_lion", state, LionState, updates)
         signs = tree.map(lambda g, m: complex_parts.sign((1 - b1) * g + b1 * m), updates, state.mu)
         return signs, LionState(tree.map(_running_mean(b2, 1), updates, state.mu))

@@ -10,24 +10,27 @@ from shardir.frontend.optim.gradient_scaling import (
     scale_by_root_of_squares,
     trace,
 )
+from shardir.frontend.optim.schedules import LearningRate
 from shardir.frontend.optim.transformations import Transformation, chain, identity
 
 
 def sgd(
-    learning_rate: object, momentum: float | None = None, nesterov: bool = False
+    learning_rate: LearningRate, momentum: float | None = None, nesterov: bool = False
 ) -> Transformation:
     """Return stochastic gradient descent, with `momentum` along the decayed sum of gradients."""
     first = identity() if momentum is None else trace(momentum, nesterov)
     return chain(first, scale_by_learning_rate(learning_rate))
 
 
-def momentum(learning_rate: object, decay: float = 0.9, nesterov: bool = False) -> Transformation:
+def momentum(
+    learning_rate: LearningRate, decay: float = 0.9, nesterov: bool = False
+) -> Transformation:
     """Return `sgd` with momentum."""
     return sgd(learning_rate, decay, nesterov)
 
 
 def adam(
-    learning_rate: object,
+    learning_rate: LearningRate,
     b1: float = 0.9,
     b2: float = 0.999,
     eps: float = 1e-8,
@@ -42,7 +45,7 @@ def adam(
 
 
 def adamw(
-    learning_rate: object,
+    learning_rate: LearningRate,
     b1: float = 0.9,
     b2: float = 0.999,
     eps: float = 1e-8,
@@ -64,7 +67,10 @@ def adamw(
 
 
 def rmsprop(
-    learning_rate: object, decay: float = 0.9, eps: float = 1e-8, momentum: float | None = None
+    learning_rate: LearningRate,
+    decay: float = 0.9,
+    eps: float = 1e-8,
+    momentum: float | None = None,
 ) -> Transformation:
     """Return RMSprop; see `scale_by_rms`."""
     last = identity() if momentum is None else trace(momentum)
@@ -72,7 +78,7 @@ def rmsprop(
 
 
 def adagrad(
-    learning_rate: object, initial_accumulator_value: float = 0.1, eps: float = 1e-7
+    learning_rate: LearningRate, initial_accumulator_value: float = 0.1, eps: float = 1e-7
 ) -> Transformation:
     """Return Adagrad; see `scale_by_root_of_squares`."""
     return chain(
@@ -82,7 +88,7 @@ def adagrad(
 
 
 def lion(
-    learning_rate: object,
+    learning_rate: LearningRate,
     b1: float = 0.9,
     b2: float = 0.99,
     weight_decay: float = 1e-3,

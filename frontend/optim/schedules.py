@@ -5,10 +5,12 @@ A schedule is a function from the step number, concrete or traced, to a number.
 
 from collections.abc import Callable, Mapping, Sequence
 from math import pi
-from typing import Any
+from typing import TypeAlias
+
+import numpy as np
 
 from shardir.frontend.argument_checks import check_real
-from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import array_conversion
 from shardir.frontend.numpy.elementwise import arithmetic, math_functions, rounding, selection
@@ -18,10 +20,17 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
 
-Schedule = Callable[[Any], Any]
+Scalar: TypeAlias = float | np.number | Operators
+"""A Python number, or an array or a tracer of rank 0."""
+
+Schedule: TypeAlias = Callable[[Scalar], Scalar]
+"""A function from the step number to a number."""
+
+LearningRate: TypeAlias = Scalar | Schedule
+"""A number, or a schedule."""
 
 
-def constant_schedule(value: object) -> Schedule:
+def constant_schedule(value: Scalar) -> Schedule:
     """Return the schedule that is always `value`."""
     return lambda count: value
 
@@ -45,7 +54,7 @@ def polynomial_schedule(
         transition_begin=transition_begin,
     )
 
-    def schedule(count: ArrayLike) -> Tracer:
+    def schedule(count: Scalar) -> Tracer:
         done = selection.clip(
             array_conversion.asarray(count) - transition_begin, 0, transition_steps
         )
@@ -82,7 +91,7 @@ def exponential_decay(
         end_value=0.0 if end_value is None else end_value,
     )
 
-    def schedule(count: int) -> Tracer:
+    def schedule(count: Scalar) -> Tracer:
         done = array_conversion.asarray(count) - transition_begin
         times = done / transition_steps
         times = rounding.floor(times) if staircase else times
@@ -106,7 +115,7 @@ def cosine_decay_schedule(
     _check_positive_steps("decay_steps", decay_steps)
     _check_schedule_numbers(init_value=init_value, alpha=alpha, exponent=exponent)
 
-    def schedule(count: ArrayLike) -> Any:
+    def schedule(count: Scalar) -> Tracer:
         done = selection.minimum(array_conversion.asarray(count), decay_steps) / decay_steps
         wave = 0.5 * (1 + math_functions.cos(pi * done))
         return init_value * ((1 - alpha) * wave**exponent + alpha)
@@ -131,7 +140,7 @@ def piecewise_constant_schedule(
         _check_schedule_numbers(**{"a boundary": boundary, "a scale": scale})
     scales = sorted(given.items())
 
-    def schedule(count: int) -> Any:
+    def schedule(count: Scalar) -> Tracer:
         value = array_conversion.asarray(init_value)
         for boundary, scale in scales:
             value = value * selection.where(array_conversion.asarray(count) >= boundary, scale, 1.0)
@@ -154,7 +163,7 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
             )
         )
 
-    def schedule(count: int) -> Any:
+    def schedule(count: Scalar) -> Scalar:
         value = schedules[0](count)
         for boundary, next_schedule in zip(boundaries, schedules[1:], strict=True):
             step = array_conversion.asarray(count)

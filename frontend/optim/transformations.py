@@ -1,7 +1,7 @@
 """Gradient transformations and their composition."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.arrays.array_types import ArrayLike
@@ -13,6 +13,7 @@ from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.tracer import Tracer
 
 
 class Transformation(NamedTuple):
@@ -20,7 +21,7 @@ class Transformation(NamedTuple):
 
     init: UserFunction
     """Return the first state: `init(params)`."""
-    update: Callable[..., tuple[Any, Any]]
+    update: Callable[..., tuple[PyTree, PyTree]]
     """Return the new updates and the new state: `update(updates, state, params=None)`."""
 
 
@@ -32,7 +33,7 @@ def stateless(fun: Callable[[PyTree, PyTree], PyTree]) -> Transformation:
     """Return the transformation that replaces updates by `fun(updates, params)`."""
     check_function("stateless", fun)
 
-    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[Any, Any]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
         given = as_array_leaves("updates", updates), params
         return call_user_function(fun, "the function of stateless", given), state
 
@@ -55,7 +56,7 @@ def chain(*parts: Transformation) -> Transformation:
     def init(params: PyTree) -> tuple[PyTree, ...]:
         return tuple(part.init(params) for part in parts)
 
-    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[Any, Any]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
         if not isinstance(state, tuple) or len(state) != len(parts):
             raise ArgumentError(
                 with_location(
@@ -75,7 +76,7 @@ def chain(*parts: Transformation) -> Transformation:
 def apply_updates(params: PyTree, updates: PyTree) -> PyTree:
     """Add the updates to the parameters; the element types of the parameters are kept."""
 
-    def apply_update(param: ArrayLike, update: object) -> Any:
+    def apply_update(param: ArrayLike, update: ArrayLike) -> Tracer:
         check_numbers("apply_updates", param=param, update=update)
         before = array_conversion.asarray(param)
         return (before + update).astype(before.dtype)

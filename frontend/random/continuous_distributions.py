@@ -1,8 +1,5 @@
 """Continuous distributions, and Bernoulli, categorical and Rademacher, from uniform numbers."""
 
-from typing import Any
-
-import ml_dtypes
 import numpy as np
 
 from shardir.frontend.argument_checks import canonicalize_shape
@@ -10,6 +7,7 @@ from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
 from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.dtypes import Finfo, finfo
 from shardir.frontend.numpy.elementwise import arithmetic, complex_parts, math_functions, selection
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import reshaping
@@ -24,12 +22,10 @@ from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import COMPLEX, FLOATS, NUMPY_DTYPES, REAL_OF
 
-_finfo: Any = ml_dtypes.finfo
 
-
-def _float_limits(name: str) -> Any:
+def _float_limits(name: str) -> Finfo:
     """Return the limits of a floating type."""
-    return _finfo(NUMPY_DTYPES[name])
+    return finfo(NUMPY_DTYPES[name])
 
 
 def _typed_constant(value: ArrayLike, name: str) -> Tracer:
@@ -55,7 +51,11 @@ def _multiply(x: Tracer, factor: ArrayLike) -> Tracer:
 
 @public(static=("shape", "dtype"))
 def normal(
-    key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: ShardingRequest = None
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return normal numbers of mean 0 and variance 1, by default of the default floating type.
 
@@ -76,9 +76,9 @@ def normal(
 @public(static=("shape", "dtype"))
 def lognormal(
     key: ArrayLike,
-    sigma: Any = 1.0,
+    sigma: ArrayLike = 1.0,
     shape: ShapeLike | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
@@ -91,7 +91,7 @@ def lognormal(
     )
 
 
-def resolve_shape(shape: Any, *parameters: Tracer) -> tuple[int, ...]:
+def resolve_shape(shape: ShapeLike | None, *parameters: Tracer) -> tuple[int, ...]:
     """Return the shape of the result: `shape`, or the broadcast shape of the parameters.
 
     Raise `RandomError` if the parameters do not broadcast to `shape`.
@@ -119,10 +119,10 @@ def _broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 @public(static=("shape", "dtype"))
 def truncated_normal(
     key: ArrayLike,
-    lower: Any,
-    upper: Any,
+    lower: ArrayLike,
+    upper: ArrayLike,
     shape: ShapeLike | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
@@ -158,7 +158,11 @@ def bernoulli(
 
 @public(static=("shape", "dtype"))
 def exponential(
-    key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: ShardingRequest = None
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return exponentially distributed numbers of mean 1."""
     drawn = draw_unit(require_single_key(key), canonicalize_shape(shape), float_dtype_name(dtype))
@@ -174,7 +178,11 @@ def sample_gumbel(key: Tracer, shape: tuple[int, ...], name: str) -> Tracer:
 
 @public(static=("shape", "dtype"))
 def gumbel(
-    key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: ShardingRequest = None
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return standard Gumbel numbers, -log(-log(u)) for uniform u."""
     return sample_gumbel(
@@ -245,7 +253,7 @@ def _sample_without_replacement(
 def laplace(
     key: ArrayLike,
     shape: ShapeLike = (),
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
@@ -269,7 +277,7 @@ def _uniform_from(key: ArrayLike, shape: ShapeLike, name: str, low: ArrayLike) -
 def logistic(
     key: ArrayLike,
     shape: ShapeLike = (),
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
@@ -283,7 +291,7 @@ def logistic(
 def cauchy(
     key: ArrayLike,
     shape: ShapeLike = (),
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
@@ -298,10 +306,10 @@ def pareto(
     key: ArrayLike,
     b: ArrayLike,
     shape: ShapeLike | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
-) -> Any:
+) -> Tracer:
     """Return Pareto-distributed numbers of scale 1 and shape parameter `b`."""
     name = float_dtype_name(dtype)
     tail = convert(as_tracer(b), name)
@@ -315,7 +323,7 @@ def rayleigh(
     key: ArrayLike,
     scale: ArrayLike,
     shape: ShapeLike | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
@@ -328,7 +336,11 @@ def rayleigh(
 
 @public(static=("shape", "dtype"))
 def weibull_min(
-    key: ArrayLike, scale: ArrayLike, concentration: Any, shape: ShapeLike = (), dtype: Any = None
+    key: ArrayLike,
+    scale: ArrayLike,
+    concentration: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
 ) -> Tracer:
     """Return Weibull-distributed numbers, `scale` * (-log(1 - u)) ** (1 / `concentration`)."""
     name = float_dtype_name(dtype)

@@ -2,8 +2,6 @@
 unitary matrices.
 """
 
-from typing import Any
-
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
@@ -42,8 +40,12 @@ def maxwell(
 
 @public(static=("shape", "dtype"))
 def double_sided_maxwell(
-    key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape: ShapeLike = (), dtype: Any = None
-) -> Any:
+    key: ArrayLike,
+    loc: ArrayLike,
+    scale: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+) -> Tracer:
     """Return `maxwell` numbers with random sign, times `scale`, plus `loc`."""
     name = float_dtype_name(dtype)
     loc, scale = (convert(as_tracer(x), name) for x in (loc, scale))
@@ -58,10 +60,10 @@ def double_sided_maxwell(
 def triangular(
     key: ArrayLike,
     left: ArrayLike,
-    mode: Any,
+    mode: ArrayLike,
     right: ArrayLike,
     shape: ShapeLike | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
@@ -83,7 +85,7 @@ def wald(
     key: ArrayLike,
     mean: ArrayLike,
     shape: ShapeLike | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:

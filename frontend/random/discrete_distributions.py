@@ -4,10 +4,9 @@ Small means are sampled event by event, large ones by transformed rejection (W. 
 transformed rejection method for generating Poisson random variables", 1993).
 """
 
-from typing import Any
-
 import numpy as np
 
+from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
@@ -38,7 +37,7 @@ from shardir.ir.types import FLOATS, INTEGERS, NUMPY_DTYPES, NumpyDType
 ShapeTuple = tuple[int, ...]
 
 
-def _integer_dtype(dtype: DTypeLike) -> NumpyDType:
+def _integer_dtype(dtype: DTypeLike | None) -> NumpyDType:
     name = dtype_of(int if dtype is None else dtype)
     if name not in INTEGERS:
         raise RandomError(with_location(f"random counts cannot be of type {name}"))
@@ -50,7 +49,7 @@ def poisson(
     key: ArrayLike,
     lam: ArrayLike,
     shape: ShapeLike | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
@@ -75,8 +74,10 @@ def poisson(
     )
 
 
-def _sample_by_counting(key: ArrayLike, rate: Tracer, shape: ShapeTuple, kind: NumpyDType) -> Any:
-    def is_unfinished(state: PyTree) -> Tracer:
+def _sample_by_counting(
+    key: ArrayLike, rate: Tracer, shape: ShapeTuple, kind: NumpyDType
+) -> Tracer:
+    def is_unfinished(state: tuple[Tracer, ...]) -> Tracer:
         return basic_reductions.any(state[2] > -rate)
 
     def step(state: PyTree) -> PyTree:
@@ -86,10 +87,13 @@ def _sample_by_counting(key: ArrayLike, rate: Tracer, shape: ShapeTuple, kind: N
         return count, keys[0], log_product + math_functions.log(uniform(keys[1], shape, np.float32))
 
     start = (filling.zeros(shape, kind), key, filling.zeros(shape, np.float32))
-    return while_loop(is_unfinished, step, start)[0] - 1
+    count: Tracer = while_loop(is_unfinished, step, start)[0]
+    return count - 1
 
 
-def _sample_by_rejection(key: ArrayLike, rate: Tracer, shape: ShapeTuple, kind: NumpyDType) -> Any:
+def _sample_by_rejection(
+    key: ArrayLike, rate: Tracer, shape: ShapeTuple, kind: NumpyDType
+) -> Tracer:
     log_rate = math_functions.log(rate)
     b = 0.931 + 2.53 * math_functions.sqrt(rate)
     a = -0.059 + 0.02483 * b
@@ -110,7 +114,7 @@ def _sample_by_rejection(key: ArrayLike, rate: Tracer, shape: ShapeTuple, kind: 
         return selection.where(accept, k, found), accepted | accept, keys[0]
 
     start = (filling.full(shape, -1, np.float32), filling.zeros(shape, bool), key)
-    result = while_loop(lambda state: basic_reductions.any(~state[1]), step, start)[0]
+    result: Tracer = while_loop(lambda state: basic_reductions.any(~state[1]), step, start)[0]
     return result.astype(kind)
 
 
@@ -119,7 +123,7 @@ def geometric(
     key: ArrayLike,
     p: ArrayLike,
     shape: ShapeLike | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
@@ -145,7 +149,7 @@ def geometric(
 @public(static=("shape", "dtype"))
 def binomial(
     key: ArrayLike,
-    n: object,
+    n: ArrayLike,
     p: ArrayLike,
     shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
@@ -190,7 +194,13 @@ def binomial(
 
 @public(static=("shape", "dtype"))
 def multinomial(
-    key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: Any = 1
+    key: ArrayLike,
+    n: ArrayLike,
+    p: ArrayLike,
+    *,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    unroll: object = 1,
 ) -> Tracer:
     """Return the count of each of several outcomes in `n` trials with probabilities `p[..., k]`.
 
@@ -205,7 +215,7 @@ def multinomial(
             with_location("multinomial has outcomes along the last axis of p, got a scalar")
         )
     kind = chances.value.type.dtype
-    result_shape = chances.shape if shape is None else tuple(shape)
+    result_shape = chances.shape if shape is None else canonicalize_shape(shape)
     trials = broadcast(convert(as_tracer(n), kind), result_shape[:-1])
     first = reshaping.moveaxis(broadcast(chances, result_shape), -1, 0)
     remaining_mass = reshaping.flip(cumulative.cumsum(reshaping.flip(first, 0), 0), 0)
@@ -220,7 +230,7 @@ def multinomial(
     return reshaping.moveaxis(counts, 0, -1).astype(NUMPY_DTYPES[dtype_of(dtype or float)])
 
 
-def _sample_by_inversion(key: Tracer, total: Tracer, q: Tracer, shape: ShapeTuple) -> Any:
+def _sample_by_inversion(key: Tracer, total: Tracer, q: Tracer, shape: ShapeTuple) -> Tracer:
     log_rest = math_functions.log1p(-q)
 
     def step(state: PyTree) -> PyTree:
@@ -231,10 +241,15 @@ def _sample_by_inversion(key: Tracer, total: Tracer, q: Tracer, shape: ShapeTupl
         return count, trials + rounding.ceil(math_functions.log(u) / log_rest), keys[1]
 
     start = (filling.zeros(shape, q.dtype), filling.zeros(shape, q.dtype), key)
-    return while_loop(lambda state: basic_reductions.any(state[1] <= total), step, start)[0] - 1
+    count: Tracer = while_loop(lambda state: basic_reductions.any(state[1] <= total), step, start)[
+        0
+    ]
+    return count - 1
 
 
-def _sample_binomial_by_rejection(key: Tracer, total: Tracer, q: Tracer, shape: ShapeTuple) -> Any:
+def _sample_binomial_by_rejection(
+    key: Tracer, total: Tracer, q: Tracer, shape: ShapeTuple
+) -> Tracer:
     deviation = math_functions.sqrt(total * q * (1 - q))
     b = 1.15 + 2.53 * deviation
     a = -0.0873 + 0.0248 * b + 0.01 * q
@@ -266,7 +281,8 @@ def _sample_binomial_by_rejection(key: Tracer, total: Tracer, q: Tracer, shape: 
         return selection.where(accept, k, found), accepted | accept, keys[0]
 
     start = (filling.full(shape, -1, q.dtype), filling.zeros(shape, bool), key)
-    return while_loop(lambda state: basic_reductions.any(~state[1]), step, start)[0]
+    count: Tracer = while_loop(lambda state: basic_reductions.any(~state[1]), step, start)[0]
+    return count
 
 
 def _stirling_correction(k: Tracer) -> Tracer:

@@ -7,9 +7,10 @@ multiplied by a power of a uniform number.
 
 from functools import partial
 from math import prod
-from typing import Any
 
+from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
+from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.control_flow.loops import while_loop
 from shardir.frontend.nn.softmax import softmax
@@ -38,7 +39,7 @@ from shardir.frontend.transforms.vmap import vmap
 from shardir.ir.types import NUMPY_DTYPES
 
 
-def _sample_gamma(key: ArrayLike, shape: Any, log_space: bool) -> Any:
+def _sample_gamma(key: Tracer, shape: Tracer, log_space: bool) -> Tracer:
     """Return one number."""
     dtype = shape.dtype
     small = shape < 1
@@ -46,7 +47,7 @@ def _sample_gamma(key: ArrayLike, shape: Any, log_space: bool) -> Any:
     d = raised - array_conversion.asarray(1 / 3, dtype)
     c = array_conversion.asarray(1 / 3, dtype) / math_functions.sqrt(d)
 
-    def is_rejected(state: PyTree) -> Any:
+    def is_rejected(state: tuple[Tracer, ...]) -> Tracer:
         _, x, v, u = state
         squeezed = u >= 1 - array_conversion.asarray(0.0331, dtype) * (x * x)
         return squeezed & (math_functions.log(u) >= x * 0.5 + d * ((1 - v) + math_functions.log(v)))
@@ -64,6 +65,7 @@ def _sample_gamma(key: ArrayLike, shape: Any, log_space: bool) -> Any:
 
     keys = split(key)
     start = (keys[0], filling.zeros((), dtype), filling.ones((), dtype), filling.full((), 2, dtype))
+    v: Tracer
     _, _, v, _ = while_loop(is_rejected, attempt, start)
     if log_space:
         lowered = -exponential(keys[1], (), dtype)
@@ -100,8 +102,8 @@ def _samples_jvp(log_space: bool, primals: PyTree, tangents: PyTree) -> tuple[Tr
 
 
 def _gamma_samples(
-    key: ArrayLike, a: ArrayLike, shape: Any, dtype: DTypeLike, log_space: bool
-) -> Any:
+    key: ArrayLike, a: ArrayLike, shape: ShapeLike | None, dtype: DTypeLike | None, log_space: bool
+) -> Tracer:
     name = float_dtype_name(dtype)
     a = convert(as_tracer(a), name)
     return _differentiable_samples(
@@ -111,8 +113,13 @@ def _gamma_samples(
 
 @public(static=("shape", "dtype"))
 def gamma(
-    key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: ShardingRequest = None
-) -> Any:
+    key: ArrayLike,
+    a: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return gamma-distributed numbers with shape parameter `a` and scale 1 (Marsaglia and Tsang,
     2000).
 
@@ -123,8 +130,13 @@ def gamma(
 
 @public(static=("shape", "dtype"))
 def loggamma(
-    key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: ShardingRequest = None
-) -> Any:
+    key: ArrayLike,
+    a: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return the logarithms of gamma-distributed numbers, accurate for small `a`."""
     return _gamma_samples(key, a, shape, dtype, True)
 
@@ -135,7 +147,7 @@ def beta(
     a: ArrayLike,
     b: ArrayLike,
     shape: ShapeLike | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
@@ -157,10 +169,10 @@ def beta(
 
 @public(static=("shape", "dtype"))
 def dirichlet(
-    key: Any,
-    alpha: Any,
-    shape: Any = None,
-    dtype: Any = None,
+    key: ArrayLike,
+    alpha: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
@@ -170,13 +182,18 @@ def dirichlet(
     """
     name = float_dtype_name(dtype)
     alpha = convert(as_tracer(alpha), name)
-    front = alpha.shape[:-1] if shape is None else tuple(shape)
+    front = alpha.shape[:-1] if shape is None else canonicalize_shape(shape)
     return softmax(_gamma_samples(key, alpha, (*front, alpha.shape[-1]), dtype, True), -1)
 
 
 @public(static=("shape", "dtype"))
 def chisquare(
-    key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: ShardingRequest = None
+    key: ArrayLike,
+    df: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return sums of squares of `df` normal numbers."""
     half = convert(as_tracer(df), float_dtype_name(dtype)) / 2
@@ -186,10 +203,10 @@ def chisquare(
 @public(static=("shape", "dtype"))
 def f(
     key: ArrayLike,
-    dfnum: Any,
-    dfden: Any,
+    dfnum: ArrayLike,
+    dfden: ArrayLike,
     shape: ShapeLike | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
@@ -205,9 +222,9 @@ def f(
 @public(static=("shape", "dtype"))
 def t(
     key: ArrayLike,
-    df: Any,
+    df: ArrayLike,
     shape: ShapeLike = (),
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
@@ -221,13 +238,13 @@ def t(
 
 @public(static=("shape", "dtype"))
 def generalized_normal(
-    key: Any,
+    key: ArrayLike,
     p: ArrayLike,
     shape: ShapeLike = (),
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
-) -> Any:
+) -> Tracer:
     """Return numbers with density proportional to exp(-|x|**p)."""
     keys, name = split(require_single_key(key)), float_dtype_name(dtype)
     size = gamma(keys[0], 1 / as_tracer(p), shape, dtype)
@@ -239,15 +256,16 @@ def generalized_normal(
 def ball(
     key: ArrayLike,
     d: int,
-    p: Any = 2,
-    shape: Any = (),
-    dtype: Any = None,
+    p: ArrayLike = 2,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
     *,
     out_sharding: ShardingRequest = None,
-) -> Any:
+) -> Tracer:
     """Return uniform points of the unit ball of `d` dimensions in the p-norm."""
     keys = split(require_single_key(key))
-    drawn = generalized_normal(keys[0], p, (*shape, d), dtype)
+    drawn = generalized_normal(keys[0], p, (*canonicalize_shape(shape), d), dtype)
     radial = exponential(keys[1], shape, dtype)
-    total = basic_reductions.sum(arithmetic.power(complex_parts.abs(drawn), p), axis=-1) + radial
-    return drawn / arithmetic.power(total, 1 / p)[..., None]
+    order = p if is_number(p) else as_tracer(p)
+    total = basic_reductions.sum(arithmetic.power(complex_parts.abs(drawn), order), axis=-1)
+    return drawn / arithmetic.power(total + radial, 1 / order)[..., None]

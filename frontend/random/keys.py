@@ -1,13 +1,12 @@
 """PRNG keys: creation from seeds, splits, and conversions from and to words."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.array import from_numpy
-from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, as_result
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.eager import public
@@ -66,11 +65,13 @@ def _key_words(key: Tracer) -> Tracer:
 
 
 @public(name="wrap_key_data")
-def _wrap_key_data(words: Any) -> Tracer:
+def _wrap_key_data(words: ArrayLike) -> Tracer:
     return as_typed_keys(words)[0]
 
 
-def wrap_key_data(key_bits_array: object, *, impl: Any = None, dtype: Any = None) -> Tracer:
+def wrap_key_data(
+    key_bits_array: ArrayLike, *, impl: str | KeyType | None = None, dtype: DTypeLike | None = None
+) -> Tracer:
     """Convert words to keys: u32[..., 2] to key[...]."""
     _check_implementation(impl, dtype)
     return _wrap_key_data(key_bits_array)
@@ -90,7 +91,7 @@ def key_impl(keys: ArrayLike) -> str:
     return PRNG_IMPLEMENTATION
 
 
-def key_dtype(impl: object = None) -> KeyType:
+def key_dtype(impl: str | KeyType | None = None) -> KeyType:
     """Return the element type of keys of a PRNG algorithm, of which there is one."""
     _check_implementation(impl, None)
     return KEY
@@ -103,7 +104,7 @@ def clone(key: ArrayLike) -> Tracer:
 
 
 @public(name="PRNGKey")
-def _seed_key(seed: object) -> Tracer:
+def _seed_key(seed: ArrayLike) -> Tracer:
     seed = as_tracer(seed)
     dtype = seed.value.type.dtype
     if dtype not in INTEGERS or seed.ndim:
@@ -119,7 +120,9 @@ def _seed_key(seed: object) -> Tracer:
     return emit("concatenate", *halves, dim=0)
 
 
-def PRNGKey(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
+def PRNGKey(
+    seed: ArrayLike, *, impl: str | KeyType | None = None, dtype: DTypeLike | None = None
+) -> Tracer:
     """Return a key as two 32-bit words, u32[2]; `key` returns a typed key.
 
     Raise `NumberRangeError` for a seed of more than 64 bits, and `KeyImplementationError` for a
@@ -142,7 +145,7 @@ def PRNGKey(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
         )
         if current_trace() is not None:
             return constant(words)
-        return from_numpy(words)
+        return as_result(from_numpy(words))
     return _seed_key(seed)
 
 
@@ -164,7 +167,9 @@ def _check_implementation(impl: object, dtype: DTypeLike | None) -> None:
         )
 
 
-def key(seed: object, *, impl: object = None, dtype: DTypeLike | None = None) -> Tracer:
+def key(
+    seed: ArrayLike, *, impl: str | KeyType | None = None, dtype: DTypeLike | None = None
+) -> Tracer:
     """Return the key of an integer seed; without 64-bit types only the low 32 bits of the seed
     count.
     """

@@ -1,12 +1,12 @@
 """Random permutations and choices of the elements of an array."""
 
 from math import ceil, log
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 
 from shardir.frontend.argument_checks import canonicalize_shape
-from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.arrays.array_types import ArrayLike, ShapeLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
@@ -19,6 +19,7 @@ from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.random.continuous_distributions import sample_gumbel
 from shardir.frontend.random.keys import require_single_key, split
 from shardir.frontend.random.uniform_numbers import draw_bits, draw_unit, randint
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.shardings.resharding import apply_out_sharding, call_with_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert
@@ -29,7 +30,12 @@ from shardir.ir.types import FLOATS, TensorType
 
 
 def permutation(
-    key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None
+    key: ArrayLike,
+    x: ArrayLike,
+    axis: int = 0,
+    independent: bool = False,
+    *,
+    out_sharding: ShardingRequest = None,
 ) -> Tracer:
     """Permute `x` randomly along `axis`; an integer n denotes the array 0, ..., n - 1.
 
@@ -40,7 +46,7 @@ def permutation(
     return call_with_out_sharding(out_sharding, _permute_array, key, x, axis, independent)
 
 
-def _is_integer(x: ArrayLike) -> bool:
+def _is_integer(x: ArrayLike) -> TypeGuard[int | np.integer]:
     return (is_number(x) and type(x) is int) or isinstance(x, np.integer)
 
 
@@ -78,11 +84,11 @@ def shuffle_by_sorting(key: Tracer, array: Tracer, dim: int) -> Tracer:
 
 
 def choice(
-    key: Any,
-    a: Any,
-    shape: Any = (),
+    key: ArrayLike,
+    a: ArrayLike,
+    shape: ShapeLike = (),
     replace: bool = True,
-    p: Any = None,
+    p: ArrayLike | None = None,
     axis: int = 0,
     mode: str | None = None,
 ) -> Tracer:
@@ -98,14 +104,19 @@ def choice(
 
 @public(static=("count", "shape", "replace"), name="choice")
 def _choose_from_range(
-    key: ArrayLike, p: Tracer, count: int, shape: tuple[int, ...], replace: bool
+    key: ArrayLike, p: ArrayLike | None, count: int, shape: tuple[int, ...], replace: bool
 ) -> Tracer:
     return _choose_indices(require_single_key(key), p, count, shape, replace)
 
 
 @public(static=("shape", "replace", "axis"), name="choice")
 def _choose_from_array(
-    key: ArrayLike, a: ArrayLike, p: Tracer, shape: tuple[int, ...], replace: bool, axis: int
+    key: ArrayLike,
+    a: ArrayLike,
+    p: ArrayLike | None,
+    shape: tuple[int, ...],
+    replace: bool,
+    axis: int,
 ) -> Tracer:
     array = as_tracer(a)
     if not array.ndim:
@@ -116,7 +127,7 @@ def _choose_from_array(
 
 
 def _choose_indices(
-    key: Tracer, p: ArrayLike, size: int, shape: tuple[int, ...], replace: bool
+    key: Tracer, p: ArrayLike | None, size: int, shape: tuple[int, ...], replace: bool
 ) -> Tracer:
     """Return the indices of the chosen elements."""
     count = int(np.prod(shape, dtype=np.int64))

@@ -1,7 +1,5 @@
 """Random bits, and uniform floats and integers."""
 
-from typing import Any
-
 import numpy as np
 
 from shardir.frontend.argument_checks import canonicalize_shape
@@ -24,7 +22,7 @@ from shardir.ir.dtypes import DTYPE_INFO, UNSIGNED_BY_BITS
 from shardir.ir.types import FLOATS, INTEGERS, NUMPY_DTYPES, UNSIGNED, TensorType
 
 
-def float_dtype_name(dtype: DTypeLike) -> str:
+def float_dtype_name(dtype: DTypeLike | None) -> str:
     """Return the name of a floating type; raise `RandomError` for another type."""
     name = dtype_of(float if dtype is None else dtype)
     if name not in FLOATS:
@@ -94,7 +92,7 @@ def draw_between(
     return result
 
 
-def _as_float_bound(bound: Any, name: str) -> Tracer:
+def _as_float_bound(bound: ArrayLike, name: str) -> Tracer:
     if is_number(bound):
         return splat(bound, TensorType((), name))
     return convert(as_tracer(bound), name)
@@ -102,7 +100,7 @@ def _as_float_bound(bound: Any, name: str) -> Tracer:
 
 @public(static=("shape", "dtype"))
 def _uniform(
-    key: ArrayLike, shape: ShapeLike, dtype: DTypeLike, minval: ArrayLike, maxval: ArrayLike
+    key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None, minval: ArrayLike, maxval: ArrayLike
 ) -> Tracer:
     return draw_between(
         require_single_key(key), canonicalize_shape(shape), float_dtype_name(dtype), minval, maxval
@@ -110,14 +108,19 @@ def _uniform(
 
 
 @public(static=("shape", "dtype"), name="uniform")
-def _unit_uniform(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike) -> Tracer:
+def _unit_uniform(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None) -> Tracer:
     return draw_unit(require_single_key(key), canonicalize_shape(shape), float_dtype_name(dtype))
 
 
 def uniform(
-    key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0,
-    *, out_sharding: Any = None,
-) -> Tracer:  # fmt: skip
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    minval: ArrayLike = 0.0,
+    maxval: ArrayLike = 1.0,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> Tracer:
     """Return uniform floats in [minval, maxval), by default of the default floating type.
 
     Raise `RandomError` for a `dtype` that is not a floating type.
@@ -156,7 +159,7 @@ def randint(
     return apply_out_sharding(drawn, out_sharding)
 
 
-def _clamp_to_narrow(bound: ArrayLike, name: str, beyond: int) -> Any:
+def _clamp_to_narrow(bound: ArrayLike, name: str, beyond: int) -> ArrayLike:
     """Clamp a bound to the range of a narrow type, extended by `beyond` at the upper end."""
 
     info = DTYPE_INFO[name]
@@ -170,10 +173,11 @@ def _clamp_to_narrow(bound: ArrayLike, name: str, beyond: int) -> Any:
     return selection.clip(promoted, 0 if promoted.dtype.kind == "u" else low, high)
 
 
-def _clamp_concrete(bound: int, working: str) -> Any:
+def _clamp_concrete(bound: int, working: str) -> np.generic:
     """Return a concrete bound in the working type, clamped to its range."""
     info = np.iinfo(NUMPY_DTYPES[working])
-    return NUMPY_DTYPES[working].type(min(max(bound, info.min), info.max))
+    limited: np.generic = NUMPY_DTYPES[working].type(min(max(bound, info.min), info.max))
+    return limited
 
 
 @public(static=("shape", "name", "working", "above"))

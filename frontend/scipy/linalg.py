@@ -3,7 +3,7 @@
 Arguments that permit SciPy to overwrite operands or to skip checks are accepted and ignored.
 """
 
-from typing import Any
+from typing import TypeVar
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
@@ -29,6 +29,7 @@ from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     triangular_solve,
 )
 from shardir.frontend.numpy.shaping import padding, rolling
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.scipy.linalg_functions import (
     expm as expm,
@@ -96,7 +97,10 @@ def cho_factor(
 
 
 def cho_solve(
-    c_and_lower: object, b: ArrayLike, overwrite_b: bool = False, check_finite: bool = True
+    c_and_lower: tuple[ArrayLike, bool],
+    b: ArrayLike,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
 ) -> Tracer:
     """Return the solution x of a x = b from the factor of `a`; `b` is a vector or a matrix of
     columns.
@@ -110,7 +114,7 @@ def cho_solve(
 
 
 @public(static=("lower",), name="cho_solve")
-def _cho_solve(factor: Any, b: ArrayLike, lower: bool) -> Tracer:
+def _cho_solve(factor: ArrayLike, b: ArrayLike, lower: bool) -> Tracer:
     x, y, vector = _promote_system("cho_solve", factor, b)
     first, second = ("no", "adjoint") if lower else ("adjoint", "no")
     half = triangular_solve(x, y, lower=lower, transpose=first)
@@ -139,7 +143,7 @@ def _restore_rank(found: Tracer, vector: bool) -> Tracer:
 def svd(
     a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False,
     check_finite: bool = True, lapack_driver: str = "gesdd",
-) -> Any:  # fmt: skip
+) -> PyTree:  # fmt: skip
     """Return U, the singular values in descending order, and V^H.
 
     Without `compute_uv`, return only the singular values.
@@ -149,7 +153,7 @@ def svd(
 
 
 @public(static=("overwrite_a", "check_finite"))
-def det(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def det(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Tracer:
     """Return the determinant of square matrices."""
     return _det(a)
 
@@ -165,7 +169,7 @@ def eigh(
     a: ArrayLike, b: ArrayLike | None = None, lower: bool = True, eigvals_only: bool = False,
     overwrite_a: bool = False, overwrite_b: bool = False, turbo: bool = True,
     eigvals: object = None, type: int = 1, check_finite: bool = True,
-) -> Any:  # fmt: skip
+) -> PyTree:  # fmt: skip
     """Return the eigenvalues of Hermitian matrices in ascending order, and eigenvectors as columns.
 
     With a positive definite `b`, solve a v = value b v. One triangle of `a` is read, the lower one
@@ -207,7 +211,7 @@ def lu_factor(
 
 
 def lu_solve(
-    lu_and_piv: object,
+    lu_and_piv: tuple[ArrayLike, ArrayLike],
     b: ArrayLike,
     trans: object = 0,
     overwrite_b: bool = False,
@@ -221,7 +225,13 @@ def lu_solve(
     return _lu_solve(packed, pivots, b, _parse_transpose("lu_solve", trans))
 
 
-def _check_pair(name: str, parameter: str, maker: str, given: object) -> tuple[Any, Any]:
+First = TypeVar("First")
+Second = TypeVar("Second")
+
+
+def _check_pair(
+    name: str, parameter: str, maker: str, given: tuple[First, Second]
+) -> tuple[First, Second]:
     """Return both parts of a factorization; raise `ArgumentError` for another object."""
     if not isinstance(given, (list, tuple)) or len(given) != 2:
         raise ArgumentError(
@@ -242,7 +252,7 @@ def _parse_transpose(name: str, trans: object) -> str:
 
 
 @public(static=("transpose",), name="lu_solve")
-def _lu_solve(packed: Any, pivots: object, b: ArrayLike, transpose: str) -> Tracer:
+def _lu_solve(packed: ArrayLike, pivots: ArrayLike, b: ArrayLike, transpose: str) -> Tracer:
     x, y, vector = _promote_system("lu_solve", packed, b)
     order = permutation_from_pivots(as_tracer(pivots), x.shape[-1])
     return _restore_rank(lu_solved(x, order, y, transpose), vector)
@@ -251,7 +261,7 @@ def _lu_solve(packed: Any, pivots: object, b: ArrayLike, transpose: str) -> Trac
 @public(static=("permute_l", "overwrite_a", "check_finite"))
 def lu(
     a: ArrayLike, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True
-) -> Any:
+) -> tuple[Tracer, ...]:
     """Return P, L and U, whose product is the matrix; with `permute_l` return P L and U."""
 
     (x,) = promote_matrices("lu", a)
@@ -273,7 +283,7 @@ def lu(
 def qr(
     a: ArrayLike, overwrite_a: bool = False, lwork: object = None, mode: str = "full",
     pivoting: bool = False, check_finite: bool = True,
-) -> Any:  # fmt: skip
+) -> tuple[Tracer, ...]:  # fmt: skip
     """Return Q and R, whose product is the matrix; `mode` is "full", "economic" or "r" (only R)."""
     if mode not in ("full", "economic", "r"):
         raise ArgumentError(
@@ -326,9 +336,9 @@ def solve_triangular(
 
 @public(static=("eigvals_only", "select", "select_range", "tol"))
 def eigh_tridiagonal(
-    d: object, e: object, *, eigvals_only: bool = False, select: str = "a",
+    d: ArrayLike, e: ArrayLike, *, eigvals_only: bool = False, select: str = "a",
     select_range: object = None, tol: float | None = None,
-) -> Any:  # fmt: skip
+) -> PyTree:  # fmt: skip
     """Return the eigenvalues, ascending, of symmetric tridiagonal matrices, and eigenvectors.
 
     `d` is the diagonal, `e` the diagonal beside it.

@@ -1,7 +1,5 @@
 """Functions of matrices: exponential, square root, polar factors, Sylvester's equation."""
 
-from typing import Any
-
 import numpy as np
 
 from shardir.frontend.argument_checks import check_integer
@@ -22,6 +20,7 @@ from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     scale_matrix_axis,
 )
 from shardir.frontend.numpy.shaping import concatenation
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.trace import emit_results
@@ -73,8 +72,8 @@ def _pade_approximant(x: Tracer) -> Tracer:
 
 @public(static=("method", "compute_expm"))
 def expm_frechet(
-    A: ArrayLike, E: object, *, method: str | None = None, compute_expm: bool = True
-) -> Any:
+    A: ArrayLike, E: ArrayLike, *, method: str | None = None, compute_expm: bool = True
+) -> PyTree:
     """Return the exponential, and its derivative in the direction `E`."""
 
     x, direction = promote_square_matrices("expm_frechet", A, E)

@@ -5,10 +5,9 @@ arrays. Derivatives of solutions follow from the equation, not from the iteratio
 (`lax.custom_linear_solve`).
 """
 
-from collections.abc import Callable
 from functools import partial, reduce
 from operator import add
-from typing import Any
+from typing import Any, TypeAlias
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
@@ -20,7 +19,7 @@ from shardir.frontend.numpy.elementwise import complex_parts, math_functions, se
 from shardir.frontend.numpy.linear_algebra import contraction, linalg
 from shardir.frontend.numpy.tracer_helpers import inspection
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.promotion import inexact_dtype, user_dtype
 from shardir.frontend.tracing.tracer import Tracer
@@ -28,14 +27,17 @@ from shardir.ir.types import COMPLEX
 
 __all__ = ["bicgstab", "cg", "gmres"]
 
-LinearOperator = Callable[[Any], Any]
-SolverMethod = Callable[..., Any]
+LinearOperator: TypeAlias = UserFunction
+Operator: TypeAlias = ArrayLike | LinearOperator
+"""A square matrix, or a function that multiplies by one."""
+
+SolverMethod: TypeAlias = UserFunction
 
 
 def cg(
-    A: object, b: ArrayLike, x0: object = None, *, tol: float = 1e-5, atol: float = 0.0,
-    maxiter: int | None = None, M: object = None,
-) -> tuple[Any, None]:  # fmt: skip
+    A: Operator, b: PyTree, x0: PyTree = None, *, tol: float = 1e-5, atol: float = 0.0,
+    maxiter: int | None = None, M: Operator | None = None,
+) -> tuple[PyTree, None]:  # fmt: skip
     """Return (x, None) with A x = b by conjugate gradients; A is Hermitian positive definite.
 
     `b` is an array or a container of arrays, `A` a matrix or a function of such a container, `M` an
@@ -50,9 +52,9 @@ def cg(
 
 
 def bicgstab(
-    A: object, b: ArrayLike, x0: object = None, *, tol: float = 1e-5, atol: float = 0.0,
-    maxiter: int | None = None, M: object = None,
-) -> tuple[Any, None]:  # fmt: skip
+    A: Operator, b: PyTree, x0: PyTree = None, *, tol: float = 1e-5, atol: float = 0.0,
+    maxiter: int | None = None, M: Operator | None = None,
+) -> tuple[PyTree, None]:  # fmt: skip
     """Return (x, None) with A x = b by stabilized biconjugate gradients; see `cg`.
 
     `A` is any invertible operator.
@@ -63,8 +65,8 @@ def bicgstab(
 
 
 def gmres(
-    A: object, b: PyTree, x0: object = None, *, tol: float = 1e-5, atol: float = 0.0,
-    restart: int = 20, maxiter: int | None = None, M: object = None,
+    A: Operator, b: PyTree, x0: PyTree = None, *, tol: float = 1e-5, atol: float = 0.0,
+    restart: int = 20, maxiter: int | None = None, M: Operator | None = None,
     solve_method: str = "batched",
 ) -> tuple[PyTree, None]:  # fmt: skip
     """Return (x, None) with A x = b by generalized minimal residuals; see `cg`.
@@ -87,8 +89,8 @@ def gmres(
 
 
 def _solve(
-    name: str, method: SolverMethod, A: object, b: PyTree, x0: object, tol: object, atol: object,
-    maxiter: int | None, M: object, hermitian: bool,
+    name: str, method: SolverMethod, A: Operator, b: PyTree, x0: PyTree, tol: ArrayLike,
+    atol: ArrayLike, maxiter: int | None, M: Operator | None, hermitian: bool,
 ) -> tuple[PyTree, None]:  # fmt: skip
     b = tree.map(_as_inexact, b)
     x0 = tree.map(filling.zeros_like, b) if x0 is None else x0
@@ -103,7 +105,7 @@ def _solve(
     steps = 10 * sum(leaf.size for leaf in tree.leaves(b)) if maxiter is None else maxiter
     precondition = _operator(f"M of {name}", (lambda x: x) if M is None else M)
 
-    def solve(matvec: LinearOperator, right: ArrayLike) -> Any:
+    def solve(matvec: LinearOperator, right: PyTree) -> PyTree:
         return method(matvec, right, x0, tol, atol, steps, precondition)
 
     kinds = {abstract_of(leaf).type.dtype for leaf in tree.leaves(b)}
@@ -117,7 +119,7 @@ def _solve(
     return result, None
 
 
-def _as_inexact(x: ArrayLike) -> Any:
+def _as_inexact(x: ArrayLike) -> Tracer:
     array = array_conversion.asarray(x)
     return array.astype(user_dtype(inexact_dtype(abstract_of(array).type.dtype)))
 
@@ -126,10 +128,10 @@ def _shapes(x: PyTree) -> list[tuple[int, ...]]:
     return [tuple(inspection.shape(leaf)) for leaf in tree.leaves(x)]
 
 
-def _operator(what: str, given: Any) -> LinearOperator:
+def _operator(what: str, given: Operator) -> LinearOperator:
     """Return the function that multiplies by a matrix, or the given function."""
     if callable(given):
-        return given  # type: ignore[no-any-return]
+        return given
     shape = abstract_of(given, what).type.shape
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ArgumentError(
@@ -138,7 +140,7 @@ def _operator(what: str, given: Any) -> LinearOperator:
     return partial(contraction.matmul, given)
 
 
-def _axpy(x: Tracer, scale: Tracer, y: Tracer) -> Any:
+def _axpy(x: PyTree, scale: Tracer, y: PyTree) -> PyTree:
     """Return x + scale * y."""
     return tree.map(lambda one, other: one + scale.astype(other.dtype) * other, x, y)
 
@@ -157,7 +159,7 @@ def _squared_norm(x: PyTree) -> Tracer:
     return reduce(add, (contraction.vdot(leaf, leaf).real for leaf in tree.leaves(x)))
 
 
-def _squared_tolerance(b: ArrayLike, tol: object, atol: object) -> Tracer:
+def _squared_tolerance(b: PyTree, tol: ArrayLike, atol: ArrayLike) -> Tracer:
     """Return the square of the largest accepted norm of a residual."""
     square = _squared_norm(b)
     relative = complex_parts.square(array_conversion.asarray(tol, square.dtype)) * square
@@ -166,27 +168,27 @@ def _squared_tolerance(b: ArrayLike, tol: object, atol: object) -> Tracer:
     )
 
 
-def _safe_quotient(x: ArrayLike, y: ArrayLike) -> Tracer:
+def _safe_quotient(x: Tracer, y: Tracer) -> Tracer:
     """Return x / y, or 0 if y is 0."""
     return selection.where(y == 0, 0, x / selection.where(y == 0, 1, y))
 
 
 def _conjugate_gradients(
     A: LinearOperator,
-    b: ArrayLike,
-    x0: object,
-    tol: object,
-    atol: object,
+    b: PyTree,
+    x0: PyTree,
+    tol: ArrayLike,
+    atol: ArrayLike,
     steps: int,
     M: LinearOperator,
-) -> Any:
+) -> PyTree:
     bound = _squared_tolerance(b, tol, atol)
 
     def is_unconverged(state: PyTree) -> PyTree:
         _, residual, _, _, count = state
         return (_squared_norm(residual) > bound) & (count < steps)
 
-    def step(state: PyTree) -> Any:
+    def step(state: PyTree) -> tuple[PyTree, ...]:
         x, residual, direction, gamma, count = state
         image = A(direction)
         alpha = gamma / _inner_product(direction, image)
@@ -206,13 +208,13 @@ def _conjugate_gradients(
 
 def _biconjugate_gradients(
     A: LinearOperator,
-    b: ArrayLike,
-    x0: object,
-    tol: object,
-    atol: object,
+    b: PyTree,
+    x0: PyTree,
+    tol: ArrayLike,
+    atol: ArrayLike,
     steps: int,
     M: LinearOperator,
-) -> Any:
+) -> PyTree:
     bound = _squared_tolerance(b, tol, atol)
 
     def is_unconverged(state: PyTree) -> PyTree:
@@ -220,7 +222,7 @@ def _biconjugate_gradients(
         _, residual, *_, count = state
         return (_squared_norm(residual) > bound) & (count < steps) & (count >= 0)
 
-    def step(state: PyTree) -> Any:
+    def step(state: PyTree) -> tuple[PyTree, ...]:
         x, residual, shadow, direction, image, alpha, omega, rho, count = state
         next_rho = _inner_product(shadow, residual)
         beta = _safe_quotient(next_rho * alpha, rho * omega)
@@ -262,21 +264,21 @@ def _biconjugate_gradients(
 
 def _minimal_residuals(
     A: LinearOperator,
-    b: ArrayLike,
-    x0: Any,
-    tol: object,
-    atol: object,
+    b: PyTree,
+    x0: PyTree,
+    tol: ArrayLike,
+    atol: ArrayLike,
     rounds: int,
     M: LinearOperator,
     *,
     restart: int,
-) -> Any:
+) -> PyTree:
     norm = math_functions.sqrt(_squared_norm(b))
     bound = selection.maximum(
         array_conversion.asarray(tol, norm.dtype) * norm, array_conversion.asarray(atol, norm.dtype)
     )
 
-    def residual(x: ArrayLike) -> tuple[Any, Any]:
+    def residual(x: PyTree) -> tuple[PyTree, Tracer]:
         rest = M(_subtract(b, A(x)))
         return rest, math_functions.sqrt(_squared_norm(rest))
 
@@ -309,7 +311,7 @@ def _minimal_residuals(
     return loops.while_loop(is_unconverged, cycle, (x0, *residual(x0), dtypes.int32(0)))[0]
 
 
-def _arnoldi_step(A: LinearOperator, M: LinearOperator, k: Any, state: PyTree) -> Any:
+def _arnoldi_step(A: LinearOperator, M: LinearOperator, k: Tracer, state: PyTree) -> PyTree:
     """Add the image of the k-th vector to an orthonormal basis (Arnoldi), and to the table.
 
     The orthogonalization is applied twice. A vector in the span of the basis becomes 0.

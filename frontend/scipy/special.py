@@ -2,7 +2,6 @@
 
 from functools import partial
 from math import log as log_of, pi, sqrt
-from typing import Any
 
 import numpy as np
 
@@ -193,7 +192,7 @@ def _ndtr_rule(primals: PyTree, tangents: PyTree) -> PyTree:
 
 
 @public()
-def ndtr(x: ArrayLike) -> Any:
+def ndtr(x: ArrayLike) -> Tracer:
     """Return the probability that a standard normal number is at most x, elementwise."""
     return _ndtr(*_floats(*require_real("ndtr", x)))
 
@@ -211,7 +210,7 @@ def _log_ndtr_rule(primals: PyTree, tangents: PyTree) -> PyTree:
 
 
 @public()
-def log_ndtr(x: ArrayLike) -> Any:
+def log_ndtr(x: ArrayLike) -> Tracer:
     """Return the logarithm of `ndtr`, elementwise, accurate for large negative x."""
     return _log_ndtr(*_floats(*require_real("log_ndtr", x)))
 
@@ -228,7 +227,7 @@ def _ndtri_rule(primals: PyTree, tangents: PyTree) -> PyTree:
 
 
 @public()
-def ndtri(p: ArrayLike) -> Any:
+def ndtri(p: ArrayLike) -> Tracer:
     """Return the inverse of `ndtr`, elementwise."""
     return _ndtri(*_floats(*require_real("ndtri", p)))
 

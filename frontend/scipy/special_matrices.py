@@ -1,7 +1,6 @@
 """Special matrices with the names of SciPy."""
 
 from math import comb, sqrt
-from typing import Any
 
 import numpy as np
 
@@ -127,7 +126,7 @@ def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Tracer:
 
 
 @public()
-def leslie(f: Any, s: ArrayLike) -> Tracer:
+def leslie(f: ArrayLike, s: ArrayLike) -> Tracer:
     """Return the Leslie matrix with `f` as first row and `s` below the diagonal."""
 
     births, lives = promote(_as_vector("leslie", f), _as_vector("leslie", s))
@@ -164,7 +163,7 @@ def _check_rows(name: str, n: object, least: int = 0, most: int = MAX_ROWS) -> i
     return check_integer(f"the number of rows of {name}", n, least, most)
 
 
-def dft(n: int, scale: str | None = None) -> Any:
+def dft(n: int, scale: str | None = None) -> Tracer:
     """Return the matrix of the discrete Fourier transform of n elements; `scale` is "sqrtn", "n" or
     None.
     """
@@ -178,7 +177,7 @@ def dft(n: int, scale: str | None = None) -> Any:
     return asarray(matrix / {None: 1, "sqrtn": sqrt(max(size, 1)), "n": max(size, 1)}[scale])
 
 
-def hadamard(n: int, dtype: DTypeLike = int) -> Any:
+def hadamard(n: int, dtype: DTypeLike = int) -> Tracer:
     """Return the Hadamard matrix of 1 and -1 with orthogonal rows; n is a power of two."""
     size = _check_rows("hadamard", n)
     if size < 1 or size & (size - 1):
@@ -189,7 +188,7 @@ def hadamard(n: int, dtype: DTypeLike = int) -> Any:
     return asarray(matrix, dtype)
 
 
-def helmert(n: int, full: bool = False) -> Any:
+def helmert(n: int, full: bool = False) -> Tracer:
     """Return orthonormal rows, each of which compares an element with the mean of those before.
 
     The first row, of equal elements, is included only if `full`.
@@ -204,13 +203,13 @@ def helmert(n: int, full: bool = False) -> Any:
     return asarray(matrix if full else matrix[1:])
 
 
-def hilbert(n: int) -> Any:
+def hilbert(n: int) -> Tracer:
     """Return the matrix of 1 / (i + j + 1)."""
     size = np.arange(_check_rows("hilbert", n))
     return asarray(1 / (size[:, None] + size[None] + 1.0))
 
 
-def invhilbert(n: int, exact: bool = False) -> Any:
+def invhilbert(n: int, exact: bool = False) -> Tracer:
     """Return the inverse of `hilbert`; with `exact` as integers."""
     exact = check_flag("exact of invhilbert", exact)
     size = _check_rows(
@@ -227,7 +226,7 @@ def invhilbert(n: int, exact: bool = False) -> Any:
     return asarray(np.array(rows, int if exact else float).reshape(size, size))
 
 
-def pascal(n: int, kind: str | None = None) -> Any:
+def pascal(n: int, kind: str | None = None) -> Tracer:
     """Return Pascal's triangle as a matrix: "lower", "upper", or "symmetric", their product."""
     return asarray(_pascal("pascal", n, kind), np.float32)
 
@@ -249,7 +248,7 @@ def _pascal(name: str, n: int, kind: str | None) -> NumpyArray:
     return matrix.T if kind == "upper" else matrix
 
 
-def invpascal(n: int, kind: str | None = None) -> Any:
+def invpascal(n: int, kind: str | None = None) -> Tracer:
     """Return the inverse of `pascal`."""
     symmetric = kind is None or (isinstance(kind, str) and kind == "symmetric")
     lower = _pascal("invpascal", n, "lower" if symmetric else kind)

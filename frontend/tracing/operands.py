@@ -6,7 +6,7 @@ becomes a constant of that type, so that `x + 1` needs neither a conversion nor 
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +52,7 @@ def operand_dtype(x: object) -> tuple[str, bool]:
     return abstract.type.dtype, abstract.weak
 
 
-def is_raw_buffer(x: Any) -> bool:
+def is_raw_buffer(x: Any) -> TypeGuard[memoryview]:
     """Return whether `x` supports the buffer protocol or `__array_interface__` but no array
     protocol.
     """

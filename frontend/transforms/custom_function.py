@@ -1,38 +1,42 @@
 """Base class of functions with a custom rule for one transformation."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import update_wrapper
 from types import MethodType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from shardir.frontend.pytree_types import PyTree, UserFunction
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.tracebacks import hide_own_frames
 from shardir.frontend.tracing.parameters import function_name
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.transforms.custom_rules import CustomCall, Primal, bind_positional
 
+Result = TypeVar("Result")
 
-class CustomFunction(ABC):
+
+class CustomFunction(ABC, Generic[Result]):
     """Calls the function directly outside of traces, and emits one operation with the rule inside.
 
     `fixed` are the positions of arguments that the rule does not cover.
     """
 
     __name__: str
-    __wrapped__: UserFunction
+    __wrapped__: Callable[..., Result]
 
-    def __init__(self, fun: UserFunction, fixed: frozenset[int]) -> None:
+    def __init__(self, fun: Callable[..., Result], fixed: frozenset[int]) -> None:
         update_wrapper(self, fun)
         self._fun, self._name, self._fixed = fun, function_name(fun), fixed
 
-    def __call__(self, *args: PyTree, **options: PyTree) -> PyTree:
+    def __call__(self, *args: PyTree, **options: PyTree) -> Result:
         try:
             given = bind_positional(self._fun, self._name, args, options)
             self._check_rule()
             if current_trace() is None:
                 return self._fun(*given)
             call = CustomCall.of(self._fun, given, self._fixed)
-            return self._emit(call, call.trace_primal(self._fun))
+            result: Result = self._emit(call, call.trace_primal(self._fun))
+            return result
         except Exception as error:
             hide_own_frames(error)
             raise

@@ -12,10 +12,10 @@ from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
-from shardir.frontend.pytree_types import PyTree, UserFunction
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.frontend.transforms.custom_function import CustomFunction
+from shardir.frontend.transforms.custom_function import CustomFunction, Result
 from shardir.frontend.transforms.custom_rules import (
     CustomCall,
     DifferentiatedFlags,
@@ -51,7 +51,7 @@ class SymbolicZero:
 
 
 @final
-class custom_jvp(CustomFunction):
+class custom_jvp(CustomFunction[Result]):
     """A function with a custom JVP rule.
 
     `f = custom_jvp(fun)`, then `f.defjvp(rule)` with `rule(primals, tangents)` that returns
@@ -66,7 +66,7 @@ class custom_jvp(CustomFunction):
 
     def __init__(
         self,
-        fun: UserFunction,
+        fun: Callable[..., Result],
         nondiff_argnums: tuple[int, ...] = (),
         nondiff_argnames: object = (),
     ) -> None:
@@ -106,7 +106,7 @@ class custom_jvp(CustomFunction):
                     )
                 )
 
-        def jvp(primals: Sequence[PyTree], tangents: Sequence[PyTree]) -> tuple[Tracer, Tracer]:
+        def jvp(primals: Sequence[PyTree], tangents: Sequence[PyTree]) -> tuple[Result, PyTree]:
             if len(jvps) != len(primals):
                 raise DifferentiateError(
                     with_location(

@@ -48,7 +48,7 @@ class CustomVJPPrimal:
 
 
 @final
-class custom_vjp(CustomFunction):
+class custom_vjp(CustomFunction[PyTree]):
     """A function with a custom VJP rule.
 
     `f = custom_vjp(fun)`, then `f.defvjp(fwd, bwd)`: `fwd` takes the arguments and returns

@@ -24,7 +24,7 @@ BatchingRule = Callable[..., Any]
 
 
 @final
-class custom_vmap(CustomFunction):
+class custom_vmap(CustomFunction[PyTree]):
     """A function with a custom batching rule.
 
     `f = custom_vmap(fun)`, then `f.def_vmap(rule)` with `rule(axis_size, in_batched, *args)` that

@@ -67,7 +67,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         "integer",
     ),
     (
-        lambda: lax.dot_general(snp.ones((2, 3)), snp.ones((2, 3)), 3),
+        lambda: lax.dot_general(snp.ones((2, 3)), snp.ones((2, 3)), 3),  # type: ignore[arg-type]
         ArgumentError,
         "dot_general does not accept (f32[2, 3], f32[2, 3], 3): cannot unpack non-iterable int "
         "object",
@@ -271,7 +271,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         "the dict {'a': {...}} contains itself; a pytree must be finite",
     ),
     (
-        lambda: optim.adam("a"),
+        lambda: optim.adam("a"),  # type: ignore[arg-type]
         ArgumentError,
         "a learning rate is a number or a function of the step, got 'a'",
     ),
@@ -316,7 +316,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         "there is no file 'nowhere.npy' to load",
     ),
     (
-        lambda: snp.load(3),
+        lambda: snp.load(3),  # type: ignore[arg-type]
         ArgumentError,
         "load cannot read 3: expected str, bytes or os.PathLike object, not int",
     ),

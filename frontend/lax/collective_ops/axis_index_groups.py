@@ -5,8 +5,8 @@ sub-axis, so that the collective runs along that sub-axis. For other groups, eve
 the values of all positions and selects those of its group.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +25,9 @@ from shardir.ir.types import TensorType
 PositionGroups = tuple[tuple[int, ...], ...]
 
 
-def check_groups(axis: NamedAxis, groups: Any, what: str, *, even: bool = True) -> PositionGroups:
+def check_groups(
+    axis: NamedAxis, groups: Sequence[Sequence[int]], what: str, *, even: bool = True
+) -> PositionGroups:
     """Return the groups as tuples; raise `ArgumentError` unless they partition the positions.
 
     With `even`, all groups must have the same size.

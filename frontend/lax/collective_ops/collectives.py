@@ -5,9 +5,9 @@ dimension if its axis is the axis of a vectorized batch. Semantics follow `jax.l
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from shardir.frontend.argument_checks import check_flag, check_integer, check_integers
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.errors import ArgumentError, PermutationError, ShapeError
 from shardir.frontend.lax.collective_ops.axis_index_groups import (
@@ -37,7 +37,7 @@ Groups = Sequence[Sequence[int]] | None
 _REDUCTION_OF = {"add": "sum", "max": "max", "min": "min"}
 
 
-def _map_leaves(x: PyTree, fun: Callable[[Tracer], Tracer]) -> Any:
+def _map_leaves(x: PyTree, fun: Callable[[Tracer], Tracer]) -> PyTree:
     return tree.map(lambda leaf: fun(as_tracer(leaf)), x)
 
 
@@ -87,7 +87,7 @@ def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) ->
     named, members = _axes_and_groups(axis_name, axis_index_groups, "psum", even=False)
     size = axes_size(named)
 
-    def total(leaf: Any) -> Any:
+    def total(leaf: ArrayLike) -> ArrayLike:
         if is_number(leaf) and members is None:
             return leaf * size
         summed = as_tracer(leaf)
@@ -221,7 +221,7 @@ def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> PyTree:
     return ppermute(x, axis_name, [(source, target) for target, source in enumerate(perm)])
 
 
-def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> Any:
+def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> PyTree:
     """Return `x` of position `source` at every position along the axis."""
     named = resolve_axis_names(axis_name, "pbroadcast")
     size = axes_size(named)
@@ -253,7 +253,7 @@ def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> Any:
 def all_gather(
     x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None, axis: int = 0,
     tiled: bool = False,
-) -> Any:  # fmt: skip
+) -> PyTree:  # fmt: skip
     """Gather `x` of all positions, or of the group.
 
     The arrays are stacked along a new dimension `axis`, or concatenated along it if `tiled`.
@@ -408,7 +408,7 @@ def pvary(x: PyTree, axis_name: AxisName) -> PyTree:
     return _map_leaves(x, lambda leaf: _emit_collective("vary", leaf, axes))
 
 
-def pcast(x: PyTree, axis_name: AxisName | None = None, *, to: str) -> Any:
+def pcast(x: PyTree, axis_name: AxisName | None = None, *, to: str) -> PyTree:
     """Return `x` as a value that varies along the axes (`to="varying"`); see `pvary`."""
     if not isinstance(to, str) or to != "varying" or axis_name is None:
         raise ArgumentError(

@@ -1,10 +1,8 @@
 """`ragged_all_to_all`: an exchange of slices whose sizes are data."""
 
-from typing import Any
-
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.errors import ShapeError
-from shardir.frontend.lax.collective_ops.collectives import all_gather, all_to_all
+from shardir.frontend.lax.collective_ops.collectives import AxisName, Groups, all_gather, all_to_all
 from shardir.frontend.numpy.creation import ranges
 from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.indexing import take
@@ -12,14 +10,15 @@ from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer, reshape
+from shardir.frontend.tracing.tracer import Tracer
 
 
 @traceback_boundary
 def ragged_all_to_all(
     operand: ArrayLike, output: ArrayLike, input_offsets: ArrayLike, send_sizes: ArrayLike,
-    output_offsets: ArrayLike, recv_sizes: ArrayLike, *, axis_name: Any,
-    axis_index_groups: Any = None,
-) -> Any:  # fmt: skip
+    output_offsets: ArrayLike, recv_sizes: ArrayLike, *, axis_name: AxisName,
+    axis_index_groups: Groups = None,
+) -> Tracer:  # fmt: skip
     """Send slices of the rows of `operand` to all positions; return `output` with those received.
 
     The four vectors have one element, or the same number of elements, for each position. Slice i of

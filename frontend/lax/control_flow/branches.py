@@ -1,7 +1,6 @@
 """Branches on traced values: `cond` and `switch`."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from shardir.frontend.argument_checks import call_user_function, check_call_signature
 from shardir.frontend.arrays.array_types import ArrayLike
@@ -9,6 +8,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ControlFlowError
 from shardir.frontend.lax.control_flow.body_tracing import (
     DtypeAndWeak,
+    TracedBody,
     dtype_and_weak,
     set_weak_types,
     trace_body,
@@ -53,7 +53,7 @@ def cond(
 @public(static=("true_fun", "false_fun"), cached=False)
 def _cond(
     pred: ArrayLike, true_fun: UserFunction, false_fun: UserFunction, *operands: PyTree
-) -> Any:
+) -> PyTree:
     which = as_tracer(pred)
     if which.ndim:
         raise ControlFlowError(
@@ -95,13 +95,13 @@ def _clamp_index(index: Tracer, last: int) -> Tracer:
 
 def _emit_case(
     which: Tracer, branches: Sequence[UserFunction], operands: Sequence[PyTree], what: str
-) -> Any:
+) -> PyTree:
     for branch in branches:
         check_call_signature(branch, what, operands)
 
     models: list[Tracer] = []
 
-    def trace_branches(kinds: Sequence[DtypeAndWeak] | None = None) -> Any:
+    def trace_branches(kinds: Sequence[DtypeAndWeak] | None = None) -> list[TracedBody]:
         return [
             trace_body(lambda f=f: f(*operands), (), (), what, (), kinds, (), which, models=models)
             for f in branches
@@ -158,7 +158,7 @@ def _emit_case(
 @traceback_boundary
 def platform_dependent(
     *args: PyTree, default: UserFunction | None = None, **per_platform: UserFunction
-) -> Any:
+) -> PyTree:
     """Call the function for the platform of the local devices (`cpu=...`), or `default`.
 
     Raise `ControlFlowError` if there is neither.

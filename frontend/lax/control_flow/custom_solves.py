@@ -1,15 +1,15 @@
 """`custom_root` and `custom_linear_solve`."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 from shardir.frontend.arrays.array_types import ArrayLike
-from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.transforms import implicit_differentiation
 
-UnaryFunction = Callable[..., Any]
-SolveFunction = Callable[[UnaryFunction, Any], Any]
+UnaryFunction: TypeAlias = UserFunction
+SolveFunction: TypeAlias = Callable[[UnaryFunction, PyTree], PyTree]
 
 
 @traceback_boundary

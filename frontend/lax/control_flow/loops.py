@@ -6,12 +6,12 @@ the surrounding trace, which become the constants of the loop. Semantics follow 
 
 from collections.abc import Callable, Sequence
 from operator import index
-from typing import Any
 
 import numpy as np
 
 from shardir.frontend.argument_checks import check_call_signature, check_integer
 from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ControlFlowError, NumberRangeError
 from shardir.frontend.lax.control_flow.body_tracing import (
@@ -100,7 +100,7 @@ def scan(
         reverse=bool(reverse),
     )
     weak = [*(c.weak_type for c in carried), *(y.weak for y in outs)]
-    both: tuple[Any, Any] = tree.unflatten(traced.structure, set_weak_types(results, weak))
+    both: tuple[PyTree, PyTree] = tree.unflatten(traced.structure, set_weak_types(results, weak))
     return both
 
 
@@ -250,8 +250,8 @@ def _carried_vma(
 
 @traceback_boundary
 def fori_loop(
-    lower: Any,
-    upper: Any,
+    lower: ArrayLike,
+    upper: ArrayLike,
     body_fun: Callable[[PyTree, PyTree], PyTree],
     init_val: PyTree,
     *,
@@ -285,10 +285,11 @@ def fori_loop(
     return _loop_with_traced_bounds(lower, upper, body_fun, init_val)
 
 
-def _concrete_bound(bound: Tracer) -> int | None:
+def _concrete_bound(bound: ArrayLike) -> int | None:
     """Return the bound if it is a concrete integer, else `None`."""
-    is_integer = isinstance(bound, (int, np.integer)) and not isinstance(bound, bool)
-    return int(bound) if is_integer else None
+    if isinstance(bound, (int, np.integer)) and not isinstance(bound, bool):
+        return int(bound)
+    return None
 
 
 def _loop_with_static_bounds(
@@ -296,7 +297,7 @@ def _loop_with_static_bounds(
 ) -> PyTree:
     what = "the body of fori_loop"
 
-    def step(carry: tuple[PyTree, PyTree], _: None) -> tuple[tuple[Any, Any], None]:
+    def step(carry: tuple[PyTree, PyTree], _: None) -> tuple[tuple[PyTree, PyTree], None]:
         i, value = carry
         check_call_signature(body_fun, what, (i, value))
         found = body_fun(i, value)
@@ -309,7 +310,7 @@ def _loop_with_static_bounds(
 
 @public(static=("body_fun",), cached=False, name="fori_loop")
 def _loop_with_traced_bounds(
-    lower: object, upper: object, body_fun: UserFunction, init_val: PyTree
+    lower: ArrayLike, upper: ArrayLike, body_fun: UserFunction, init_val: PyTree
 ) -> PyTree:
     bounds = [as_tracer(lower), as_tracer(upper)]
     for bound in bounds:
@@ -344,7 +345,7 @@ def _loop_with_traced_bounds(
 
 
 @traceback_boundary
-def map(f: Callable[[Any], Any], xs: object, *, batch_size: int | None = None) -> Any:
+def map(f: Callable[[PyTree], PyTree], xs: PyTree, *, batch_size: int | None = None) -> PyTree:
     """Apply `f` to every slice of `xs` along the first dimension in sequence, and stack the
     results.
 

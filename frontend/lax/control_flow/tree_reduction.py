@@ -4,7 +4,6 @@ remains.
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 from shardir.frontend.numpy.creation import array_conversion
 from shardir.frontend.numpy.shaping import concatenation, reshaping
@@ -12,7 +11,7 @@ from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.vmap import vmap
 
-ScalarTuple = tuple[Any, ...]
+ScalarTuple = tuple[Tracer, ...]
 
 
 def reduce_pairwise(

@@ -1,17 +1,18 @@
 """Transposed convolutions: `conv_transpose`."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.convolutions.convolution import (
+    ConvGeneralDilatedDimensionNumbers,
     check_positive_integers,
     conv_dimension_numbers,
     conv_general_dilated,
 )
 from shardir.frontend.lax.data_movement import rev, transpose
+from shardir.frontend.lax.elementwise import PrecisionLike
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.tracer import Tracer
@@ -41,11 +42,11 @@ def conv_transpose(
     lhs: ArrayLike,
     rhs: ArrayLike,
     strides: object,
-    padding: Any,
+    padding: str | Sequence[tuple[int, int]],
     rhs_dilation: object = None,
-    dimension_numbers: Any = None,
+    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
     transpose_kernel: bool = False,
-    precision: Any = None,
+    precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
     use_consistent_padding: bool = False,
 ) -> Tracer:
@@ -78,7 +79,9 @@ def conv_transpose(
     pads = padding
     if named or use_consistent_padding:
         reach = [(w.shape[d] - 1) * by + 1 for d, by in zip(spatial, dilation, strict=True)]
-        each = [padding] * len(steps) if named else padding
+        each: Sequence[str | tuple[int, int]] = (
+            [padding] * len(steps) if isinstance(padding, str) else padding
+        )
         pads = [transpose_padding(*given) for given in zip(reach, steps, each, strict=True)]
     if transpose_kernel:
         out, into = numbers.rhs_spec[:2]

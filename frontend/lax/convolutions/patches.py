@@ -1,7 +1,6 @@
 """Patches of an array, and convolutions whose filters differ between positions."""
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -9,26 +8,34 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.lax.contraction import dot_general
 from shardir.frontend.lax.convolutions.convolution import (
+    ConvGeneralDilatedDimensionNumbers,
     check_positive_integers,
     conv_dimension_numbers,
     conv_general_dilated,
 )
+from shardir.frontend.lax.elementwise import PrecisionLike
 from shardir.frontend.numpy.shaping import reshaping
+from shardir.frontend.numpy.tracer_helpers import inspection
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.tracer import Tracer
 
 
 def conv_general_dilated_patches(
     lhs: ArrayLike, filter_shape: object, window_strides: object, padding: object,
-    lhs_dilation: object = None, rhs_dilation: object = None, dimension_numbers: object = None,
-    precision: object = None,
+    lhs_dilation: object = None, rhs_dilation: object = None,
+    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
+    precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
-) -> Any:  # fmt: skip
+) -> Tracer:  # fmt: skip
     """Return the elements that each window of a convolution covers, in the feature dimension.
 
     Their order is feature first, then the spatial dimensions in the order of the filter. The other
     arguments are those of `conv_general_dilated`.
     """
-    shape, dtype = np.shape(lhs), lhs.dtype if hasattr(lhs, "dtype") else np.asarray(lhs).dtype
+    shape, dtype = (
+        inspection.shape(lhs),
+        lhs.dtype if hasattr(lhs, "dtype") else np.asarray(lhs).dtype,
+    )
     rank = len(shape)
     sizes = check_positive_integers("filter_shape", filter_shape, rank - 2)
     numbers = conv_dimension_numbers(shape, shape, dimension_numbers)
@@ -54,10 +61,11 @@ def conv_general_dilated_patches(
 
 
 def conv_general_dilated_local(
-    lhs: ArrayLike, rhs: Any, window_strides: object, padding: object, filter_shape: Any,
-    lhs_dilation: object = None, rhs_dilation: object = None, dimension_numbers: Any = None,
-    precision: Any = None,
-) -> Any:  # fmt: skip
+    lhs: ArrayLike, rhs: ArrayLike, window_strides: object, padding: object, filter_shape: object,
+    lhs_dilation: object = None, rhs_dilation: object = None,
+    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
+    precision: PrecisionLike = None,
+) -> Tracer:  # fmt: skip
     """Convolve with a filter for each position of the result.
 
     `rhs` has the dimensions of a filter, in their order: its spatial dimensions are those of the
@@ -67,14 +75,15 @@ def conv_general_dilated_local(
         lhs, filter_shape, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers,
         precision,
     )  # fmt: skip
-    numbers = conv_dimension_numbers(np.shape(lhs), np.shape(rhs), dimension_numbers)
+    rhs_shape = inspection.shape(rhs)
+    numbers = conv_dimension_numbers(inspection.shape(lhs), rhs_shape, dimension_numbers)
     out, filters = numbers.out_spec, numbers.rhs_spec
     positions = sorted(zip(out[2:], filters[2:], strict=True))
-    if any(patches.shape[i] != rhs.shape[j] for i, j in (*positions, (out[1], filters[1]))):
+    if any(patches.shape[i] != rhs_shape[j] for i, j in (*positions, (out[1], filters[1]))):
         raise OperationTypeError(
             with_location(
                 "conv_general_dilated_local takes a filter for each element of a patch and each "
-                f"position, got patches of shape {patches.shape} and filters of shape {rhs.shape}"
+                f"position, got patches of shape {patches.shape} and filters of shape {rhs_shape}"
             )
         )
     batch = tuple(i for i, _ in positions), tuple(j for _, j in positions)

@@ -1,7 +1,6 @@
 """Reductions with a binary function: of complete dimensions, and of sliding windows."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -81,7 +80,7 @@ def _identity_of(op: str, dtype: str) -> float | int:
 @public(static=("computation", "dimensions"), cached=False)
 def reduce(
     operands: PyTree,
-    init_values: Any,
+    init_values: PyTree,
     computation: Callable[[PyTree, PyTree], PyTree],
     dimensions: AxisLike,
     *,
@@ -108,10 +107,11 @@ def reduce(
     return emit(name, reduced, broadcast(convert(first, dtype), reduced.shape))
 
 
-def reduce_xor(operand: ArrayLike, axes: AxisLike) -> Any:
+def reduce_xor(operand: ArrayLike, axes: AxisLike) -> Tracer:
     """Return the exclusive or of the elements along `axes`, which are integers or bools."""
     like = abstract_of(operand, "operand of reduce_xor").type
-    return reduce(operand, np.zeros((), like.numpy), bitwise_xor, axes)
+    result: Tracer = reduce(operand, np.zeros((), like.numpy), bitwise_xor, axes)
+    return result
 
 
 def reduce_window(
@@ -120,7 +120,7 @@ def reduce_window(
     computation: Callable[[PyTree, PyTree], PyTree],
     window_dimensions: object,
     window_strides: object,
-    padding: Any,
+    padding: str | Sequence[tuple[int, int]],
     base_dilation: object = None,
     window_dilation: object = None,
 ) -> Tracer:
@@ -156,7 +156,7 @@ def _emit_reduce_window(
     computation: Callable[[PyTree, PyTree], PyTree],
     window: object,
     strides: object,
-    padding: str,
+    padding: str | Sequence[tuple[int, int]],
     base_dilation: object,
     dilation: object,
 ) -> Tracer:

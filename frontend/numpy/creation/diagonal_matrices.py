@@ -13,6 +13,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
     emit_elementwise,
 )
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, splat
 from shardir.frontend.tracing.promotion import dtype_of
@@ -26,7 +27,7 @@ def eye(
     k: int = 0,
     dtype: DTypeLike | None = None,
     *,
-    device: object = None,
+    device: ShardingRequest = None,
 ) -> Tracer:
     """Return a matrix of N rows and M (or N) columns with ones on diagonal `k`, zeros elsewhere."""
     result = _eye(N, M, k, dtype)

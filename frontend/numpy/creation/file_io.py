@@ -1,7 +1,7 @@
 """Arrays from and to files, buffers and text, by NumPy's functions."""
 
 from os import PathLike
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from shardir.frontend.errors import ArgumentError, MissingFileError
 from shardir.frontend.numpy.creation.array_conversion import asarray
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import NumpyArray
 from shardir.ir.types import NUMPY_DTYPES, TensorType, dtype_name
 
@@ -31,7 +33,7 @@ array_repr, array_str = repr, str
 
 
 def _define_reader(name: str, what: str) -> UserFunction:
-    def function(*args: PyTree, **options: PyTree) -> Any:
+    def function(*args: PyTree, **options: PyTree) -> Tracer:
         try:
             found = getattr(np, name)(*args, **options)
         except FileNotFoundError as error:
@@ -66,7 +68,7 @@ fromiter = _define_reader("fromiter", "an iterable")
 fromstring = _define_reader("fromstring", "a text")
 
 
-def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -> Array:
+def from_dlpack(x: object, /, *, device: ShardingRequest = None, copy: bool | None = None) -> Array:
     """Return an array of the elements of another library's array, which supports DLPack.
 
     Memory that the library marks as read-only is shared, other memory is copied. `copy=True` always
@@ -85,7 +87,7 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
     return result if device is None else device_put(result, device)
 
 
-def save(file: Any, arr: ArrayLike) -> None:
+def save(file: str | PathLike[str] | IO[bytes], arr: ArrayLike) -> None:
     """Write an array to a `.npy` file; raise `ArgumentError` unless `file` is a path or an open
     file.
     """
@@ -93,7 +95,7 @@ def save(file: Any, arr: ArrayLike) -> None:
     np.save(file, np.asarray(arr))
 
 
-def savez(file: Any, *args: PyTree, **kwds: object) -> None:
+def savez(file: str | PathLike[str] | IO[bytes], *args: PyTree, **kwds: ArrayLike) -> None:
     """Write arrays to a `.npz` file; keyword arguments are stored with their names.
 
     Raise `ArgumentError` unless `file` is a path or an open file.
@@ -103,7 +105,7 @@ def savez(file: Any, *args: PyTree, **kwds: object) -> None:
     np.savez(file, *map(np.asarray, args), **named)
 
 
-def load(file: Any, **options: PyTree) -> PyTree:
+def load(file: str | PathLike[str] | IO[bytes], **options: PyTree) -> PyTree:
     """Return the array of a `.npy` file, or a dict of the arrays of a `.npz` file.
 
     Raise `MissingFileError` if the file does not exist, and `ArgumentError` if it is not such a
@@ -128,5 +130,5 @@ def _check_target(name: str, file: object) -> None:
         )
 
 
-def _restore_dtype(x: NumpyArray) -> Any:
+def _restore_dtype(x: NumpyArray) -> Tracer:
     return asarray(x.view(_DTYPE_OF_BYTES.get(x.dtype, x.dtype)))

@@ -4,7 +4,7 @@ An array that is made like another one (`zeros_like`, `full_like`) gets the shar
 """
 
 from math import prod
-from typing import Any
+from typing import TypeGuard
 
 from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.abstract_value import AbstractValue
@@ -39,7 +39,7 @@ def zeros(
     shape: ShapeLike,
     dtype: DTypeLike | None = None,
     *,
-    device: object = None,
+    device: ShardingRequest = None,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return an array of `shape` filled with zeros, of the default floating type unless `dtype` is
@@ -53,7 +53,7 @@ def ones(
     shape: ShapeLike,
     dtype: DTypeLike | None = None,
     *,
-    device: object = None,
+    device: ShardingRequest = None,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return an array of `shape` filled with ones, of the default floating type unless `dtype` is
@@ -67,7 +67,7 @@ def empty(
     shape: ShapeLike,
     dtype: DTypeLike | None = None,
     *,
-    device: object = None,
+    device: ShardingRequest = None,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return an array of `shape` filled with zeros; uninitialized arrays do not exist.
@@ -77,7 +77,7 @@ def empty(
     return put_on_device(choose_placement(device, out_sharding), _zeros(shape, dtype))
 
 
-def _zeros(shape: Any, dtype: DTypeLike | None) -> Any:
+def _zeros(shape: ShapeLike, dtype: DTypeLike | None) -> Tracer | Array:
     """Return zeros; large arrays use zero-initialized memory pages of the system, if available."""
     size = shape if type(shape) is int else prod(shape) if _is_concrete_shape(shape) else 0
     if size >= MIN_ZERO_PAGE_ELEMENTS and current_trace() is None:
@@ -89,7 +89,7 @@ def _zeros(shape: Any, dtype: DTypeLike | None) -> Any:
     return _splat(shape, 0, dtype)
 
 
-def _is_concrete_shape(shape: ShapeLike) -> bool:
+def _is_concrete_shape(shape: ShapeLike) -> TypeGuard[tuple[int, ...]]:
     return type(shape) is tuple and all(type(extent) is int for extent in shape)
 
 
@@ -102,11 +102,11 @@ def _splat(shape: ShapeLike, number: int, dtype: DTypeLike | None) -> Tracer:
 
 @composed_function()
 def full(
-    shape: Any,
-    fill_value: Any,
-    dtype: Any = None,
+    shape: ShapeLike,
+    fill_value: ArrayLike,
+    dtype: DTypeLike | None = None,
     *,
-    device: Any = None,
+    device: ShardingRequest = None,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return an array of `shape` filled with `fill_value`, which is broadcast to `shape`.
@@ -134,14 +134,14 @@ def _as_small_integer(number: ArrayLike) -> int | None:
 
 
 @public(static=("shape", "dtype"))
-def _full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike) -> Tracer:
+def _full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None) -> Tracer:
     sizes = canonicalize_shape(shape)
     value = fill_value if is_number(fill_value) else as_tracer(fill_value)
     name, weak = operand_dtype(value) if dtype is None else (dtype_of(dtype), False)
     return _fill(value, AbstractValue(TensorType(sizes, name), weak))
 
 
-def _fill(value: Any, abstract: AbstractValue) -> Tracer:
+def _fill(value: ArrayLike, abstract: AbstractValue) -> Tracer:
     if is_number(value):
         return splat(value, abstract.type, abstract.weak)
     return broadcast(
@@ -155,7 +155,7 @@ def zeros_like(
     dtype: DTypeLike | None = None,
     shape: ShapeLike | None = None,
     *,
-    device: Any = None,
+    device: ShardingRequest = None,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return zeros with the shape and element type of `a`, unless `shape` or `dtype` is given."""
@@ -168,7 +168,7 @@ def ones_like(
     dtype: DTypeLike | None = None,
     shape: ShapeLike | None = None,
     *,
-    device: object = None,
+    device: ShardingRequest = None,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return ones with the shape and element type of `a`, unless `shape` or `dtype` is given."""
@@ -181,7 +181,7 @@ def empty_like(
     dtype: DTypeLike | None = None,
     shape: ShapeLike | None = None,
     *,
-    device: object = None,
+    device: ShardingRequest = None,
 ) -> Tracer:
     """Return zeros with the shape and element type of `prototype`, unless others are given."""
     return full_like(prototype, 0, dtype, shape, device=device)
@@ -194,7 +194,7 @@ def full_like(
     dtype: DTypeLike | None = None,
     shape: ShapeLike | None = None,
     *,
-    device: object = None,
+    device: ShardingRequest = None,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return `fill_value`, broadcast, with the shape and element type of `a`, unless others are
@@ -218,14 +218,14 @@ def full_like(
     return put_on_device(device, result)
 
 
-def _committed_sharding(a: object) -> Any:
+def _committed_sharding(a: object) -> Sharding | None:
     """Return the sharding of a committed array or of an abstract one with a sharding, else
     `None`.
     """
     if isinstance(a, Array):
         return complete_spec(a.sharding, a.ndim) if a.committed else None
     if isinstance(a, Tracer):
-        return a.abstract.sharding
+        return a.abstract.sharding if isinstance(a.abstract.sharding, Sharding) else None
     sharding = a.sharding if isinstance(a, ShapeDtypeStruct) else None
     if isinstance(sharding, Sharding) and not is_abstract_assignment(sharding.device_assignment):
         return sharding

@@ -1,6 +1,7 @@
 """Evenly spaced values, and coordinates of grids."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 )
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import (
@@ -35,10 +37,10 @@ from shardir.frontend.tracing.operands import (
 from shardir.frontend.tracing.promotion import canonical_dtype, dtype_of
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType
+from shardir.ir.types import INTEGERS, NUMPY_DTYPES, NumpyArray, TensorType
 
 
-def _check_count(name: str, num: Any) -> int:
+def _check_count(name: str, num: object) -> int:
     count = as_integer(num)
     if count is None:
         raise ArgumentError(
@@ -51,8 +53,8 @@ def _check_count(name: str, num: Any) -> int:
 
 def linspace(
     start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, retstep: bool = False,
-    dtype: DTypeLike | None = None, axis: int = 0, *, device: Any = None,
-) -> Any:  # fmt: skip
+    dtype: DTypeLike | None = None, axis: int = 0, *, device: ShardingRequest = None,
+) -> PyTree:  # fmt: skip
     """Return `num` evenly spaced values from `start` to `stop`, along a new axis if those are
     arrays.
 
@@ -70,14 +72,14 @@ def linspace(
 
 @public(static=("start", "stop", "count", "endpoint", "retstep", "dtype", "axis"), name="linspace")
 def _linspace_constant(
-    start: Any,
-    stop: Any,
+    start: complex,
+    stop: complex,
     count: int,
     endpoint: bool,
     retstep: bool,
     dtype: DTypeLike | None,
     axis: int,
-) -> Any:
+) -> PyTree:
     canonicalize_axis(axis, 1)
     name, _ = _inexact_kind(start, stop)
     exact, gap = np.linspace(start, stop, count, endpoint, retstep=True)
@@ -101,7 +103,7 @@ def _linspace_emitted(
     retstep: bool,
     dtype: DTypeLike | None,
     axis: int,
-) -> Any:
+) -> PyTree:
     first, last, position = _ends_and_positions(start, stop, count, endpoint, axis)
     rest = emit_elementwise("sub", constant_like(position, 1), position)
     result = emit_elementwise(
@@ -147,7 +149,7 @@ def _ends_and_positions(
 
 @public(static=("num", "endpoint", "dtype", "axis"))
 def logspace(
-    start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, base: Any = 10.0,
+    start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, base: ArrayLike = 10.0,
     dtype: DTypeLike | None = None, axis: int = 0,
 ) -> Tracer:  # fmt: skip
     """Return `base` to the powers of `linspace(start, stop, num)`."""
@@ -159,7 +161,12 @@ def logspace(
 
 
 def geomspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
 ) -> Tracer:
     """Return `num` values from `start` to `stop` with equal ratios.
 
@@ -172,7 +179,7 @@ def geomspace(
 
 @public(static=("num", "endpoint", "dtype", "axis"))
 def _geomspace(
-    start: ArrayLike, stop: ArrayLike, num: int, endpoint: bool, dtype: DTypeLike, axis: int
+    start: ArrayLike, stop: ArrayLike, num: int, endpoint: bool, dtype: DTypeLike | None, axis: int
 ) -> Tracer:
     first, last, position = _ends_and_positions(
         start, stop, _check_count("geomspace", num), endpoint, axis
@@ -216,7 +223,7 @@ def meshgrid(
 
 
 @public(static=("dimensions", "dtype", "sparse"))
-def indices(dimensions: object, dtype: DTypeLike | None = None, sparse: bool = False) -> Any:
+def indices(dimensions: ShapeLike, dtype: DTypeLike | None = None, sparse: bool = False) -> PyTree:
     """Return the index of each element of an array along each axis, stacked in a leading axis.
 
     With `sparse`, return a tuple of arrays that extend along one axis each.
@@ -246,7 +253,7 @@ def indices(dimensions: object, dtype: DTypeLike | None = None, sparse: bool = F
 @public(static=("function", "shape", "dtype", "kwargs"), cached=False)
 def _fromfunction(
     function: UserFunction, shape: ShapeLike, dtype: DTypeLike, kwargs: dict[str, PyTree]
-) -> Any:
+) -> PyTree:
     return call_user_function(
         function, "the function of fromfunction", _emit_indices(shape, dtype), kwargs
     )
@@ -254,7 +261,7 @@ def _fromfunction(
 
 def fromfunction(
     function: UserFunction, shape: ShapeLike, *, dtype: DTypeLike = float, **kwargs: PyTree
-) -> Any:
+) -> PyTree:
     """Return `function` of the indices along each axis of an array of `shape`.
 
     Outside of a trace the function is called with arrays and not traced, because each call would
@@ -269,19 +276,19 @@ def fromfunction(
 
 
 @public(static=("shape", "dtype"), name="fromfunction")
-def _emit_indices(shape: ShapeLike, dtype: DTypeLike) -> Any:
+def _emit_indices(shape: ShapeLike, dtype: DTypeLike) -> list[Tracer]:
     sizes, name = canonicalize_shape(shape), dtype_of(dtype)
     return [emit("iota", dim=d, result=TensorType(sizes, name)) for d in range(len(sizes))]
 
 
 @public(name="fromfunction")
-def _as_arrays(made: Any) -> Any:
+def _as_arrays(made: PyTree) -> PyTree:
     """Convert the result of a user's function to arrays."""
     return made
 
 
 @public(static=("N", "increasing"))
-def vander(x: ArrayLike, N: Any = None, increasing: bool = False) -> Tracer:
+def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Tracer:
     """Return each element of a vector to the powers N - 1, ..., 1, 0 (0, 1, ... if
     `increasing`).
     """
@@ -297,13 +304,18 @@ def vander(x: ArrayLike, N: Any = None, increasing: bool = False) -> Tracer:
     return emit_elementwise("pow", rows, powers)
 
 
+GridMaker: TypeAlias = Callable[
+    [slice | Sequence[slice]], NumpyArray | tuple[NumpyArray, ...] | list[NumpyArray]
+]
+
+
 class GridIndexer:
     """`mgrid[0:3, 0:1:5j]`: coordinates by slices; a step of nj means n values, ends included."""
 
-    def __init__(self, name: str, maker: Any) -> None:
+    def __init__(self, name: str, maker: GridMaker) -> None:
         self._name, self._maker = name, maker
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: slice | tuple[slice, ...]) -> PyTree:
         slices = key if isinstance(key, tuple) else (key,)
         for each in slices:
             if not _is_range(each):
@@ -313,7 +325,7 @@ class GridIndexer:
                         f"{self._name}[0:3, 0:1:5j], got {brief(each)}"
                     )
                 )
-        coordinates = self._maker[key]
+        coordinates = self._maker(key)
         if isinstance(coordinates, np.ndarray):
             return asarray(coordinates)
         return tuple(asarray(each) for each in coordinates)
@@ -331,12 +343,12 @@ def _is_range(key: object) -> bool:
     return numbers and not any(isinstance(each, (str, bytes)) for each in bounds) and key.step != 0
 
 
-mgrid = GridIndexer("mgrid", np.mgrid)
+mgrid = GridIndexer("mgrid", np.mgrid.__getitem__)
 """`mgrid[0:3, 0:1:5j]` returns the coordinates of a dense grid as one array.
 
 A step of nj means n values, ends included.
 """
-ogrid = GridIndexer("ogrid", np.ogrid)
+ogrid = GridIndexer("ogrid", np.ogrid.__getitem__)
 """`ogrid[0:3, 0:1:5j]` returns the coordinates of a grid as arrays that broadcast to it.
 
 A step of nj means n values, ends included.

@@ -18,7 +18,7 @@ class IndexExpression:
     def __init__(self, always_tuple: bool) -> None:
         self._always_tuple = always_tuple
 
-    def __getitem__(self, index: object) -> Any:
+    def __getitem__(self, index: object) -> object:
         return (index,) if self._always_tuple and not isinstance(index, tuple) else index
 
 
@@ -74,7 +74,7 @@ def _parse_directive(text: str, defaults: tuple[int, int, int]) -> tuple[int, in
     return axis, dims, own
 
 
-def _expand_item(item: Any, dims: int, own: int) -> Any:
+def _expand_item(item: Any, dims: int, own: int) -> Tracer:
 
     if isinstance(item, slice):
         item = _expand_range(item)
@@ -89,11 +89,12 @@ def _expand_item(item: Any, dims: int, own: int) -> Any:
     return reshaping.expand_dims(array, tuple(d for d in range(dims) if not own <= d < own + rank))
 
 
-def _expand_range(item: slice) -> Any:
+def _expand_range(item: slice) -> Tracer:
 
     start = 0 if item.start is None else item.start
     if isinstance(item.step, complex):
-        return grids.linspace(start, item.stop, int(abs(item.step)))
+        spaced: Tracer = grids.linspace(start, item.stop, int(abs(item.step)))
+        return spaced
     return ranges.arange(start, item.stop, 1 if item.step is None else item.step)
 
 

@@ -4,8 +4,8 @@
 uncommitted.
 """
 
-from typing import Any
-
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.array_types import as_result
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.shardings.requested_sharding import ShardingRequest, resolve_sharding
@@ -14,17 +14,19 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
 
 
-def put_on_device(device: object, array: Tracer, uneven: str | None = None) -> Tracer:
+def put_on_device(
+    device: ShardingRequest, array: Tracer | Array, uneven: str | None = None
+) -> Tracer:
     """Return `array` on a device or with a sharding; unchanged if `device` is `None`."""
     if device is None:
-        return array
+        return as_result(array) if isinstance(array, Array) else array
     if isinstance(device, Sharding):
         device = complete_spec(device, array.ndim)
     result: Tracer = device_put(array, device, uneven=uneven)
     return result
 
 
-def choose_placement(device: object, out_sharding: ShardingRequest) -> Any:
+def choose_placement(device: ShardingRequest, out_sharding: ShardingRequest) -> ShardingRequest:
     """Return the device or sharding of a new array, which one of the two arguments states."""
     if out_sharding is None:
         return device

@@ -26,10 +26,10 @@ from shardir.ir.types import INTEGERS, TensorType
 def arange(
     start: ArrayLike,
     stop: ArrayLike | None = None,
-    step: Any = None,
+    step: ArrayLike | None = None,
     dtype: DTypeLike | None = None,
     *,
-    device: Any = None,
+    device: ShardingRequest = None,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return start, start + step, ... below stop; with one argument, 0, 1, ... below that.
@@ -43,7 +43,9 @@ def arange(
         if isinstance(bound, Tracer):
             bound.__index__()  # raises an error that states why the bounds must be concrete
     bounds = [int(bound) if isinstance(bound, bool) else bound for bound in bounds]
-    numbers = [None if b is None else b if is_number(b) else _concrete_scalar(b) for b in bounds]
+    numbers: list[Any] = [
+        None if b is None else b if is_number(b) else _concrete_scalar(b) for b in bounds
+    ]
     if numbers[1] is None:
         numbers[:2] = [0, numbers[0]]
     if numbers[2] is None:
@@ -57,7 +59,7 @@ def arange(
     return put_on_device(choose_placement(device, out_sharding), _arange(first, last, gap, dtype))
 
 
-def _concrete_scalar(bound: ArrayLike) -> Any:
+def _concrete_scalar(bound: ArrayLike) -> complex:
     try:
         number = np.asarray(bound).item()
     except ValueError:
@@ -67,14 +69,15 @@ def _concrete_scalar(bound: ArrayLike) -> Any:
     return number
 
 
-def arange_length(start: Any, stop: Any, step: Any) -> int:
+def arange_length(
+    start: int | float | complex, stop: int | float | complex, step: int | float | complex
+) -> int:
     """Return the number of elements of NumPy's arange without creating them."""
-    bounds = (start, stop, step)
     try:
-        if all(type(bound) is int for bound in bounds):
+        if type(start) is int and type(stop) is int and type(step) is int:
             return len(range(start, stop, step))
-        if any(isinstance(bound, complex) for bound in bounds):
-            return len(np.arange(start, stop, step))
+        if isinstance(start, complex) or isinstance(stop, complex) or isinstance(step, complex):
+            return len(np.arange(start, stop, step))  # type: ignore[arg-type]  # complex numbers
         count: int = max(0, ceil((stop - start) / step))
     except (ValueError, OverflowError):  # The length is infinite, not a number, or too large.
         count = sys.maxsize
@@ -86,7 +89,7 @@ def arange_length(start: Any, stop: Any, step: Any) -> int:
 
 
 @public(static=("start", "stop", "step", "dtype"))
-def _arange(start: Any, stop: object, step: Any, dtype: DTypeLike) -> Tracer:
+def _arange(start: complex, stop: complex, step: complex, dtype: DTypeLike) -> Tracer:
     """Emit an iota in a type that can represent all elements, then convert it."""
     name = dtype_of(dtype)
     count = arange_length(start, stop, step)

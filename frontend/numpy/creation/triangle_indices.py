@@ -1,7 +1,5 @@
 """Index arrays of diagonals and triangles."""
 
-from typing import Any
-
 import numpy as np
 
 from shardir.errors import OperationTypeError
@@ -28,7 +26,7 @@ from shardir.frontend.tracing.tracer import Tracer
 MAX_INDEX = (1 << 31) - 1
 
 
-def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
+def diag_indices(n: int, ndim: int = 2) -> tuple[Tracer, ...]:
     """Return the indices of the main diagonal of an array with `ndim` dimensions of size `n`."""
     size = _check_size(n, "n of diag_indices")
     rank = check_integer("ndim of diag_indices", ndim, 0)
@@ -41,7 +39,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     return (arange(size),) * rank
 
 
-def diag_indices_from(arr: ArrayLike) -> tuple[Any, ...]:
+def diag_indices_from(arr: ArrayLike) -> tuple[Tracer, ...]:
     """Return the indices of the main diagonal of `arr`, whose dimensions must have one size."""
     shape = abstract_of(arr, "argument arr of diag_indices_from").type.shape
     if len(shape) < 2 or len(set(shape)) != 1:
@@ -53,19 +51,19 @@ def diag_indices_from(arr: ArrayLike) -> tuple[Any, ...]:
     return diag_indices(shape[0], len(shape))
 
 
-def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tracer, ...]:
     """Return the indices of the lower triangle, up to diagonal `k`, of an n by m array."""
     return _triangle_indices("tril_indices", n, k, m, True)
 
 
-def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tracer, ...]:
     """Return the indices of the upper triangle, from diagonal `k` on, of an n by m array."""
     return _triangle_indices("triu_indices", n, k, m, False)
 
 
 def _triangle_indices(
     name: str, n: int, k: int, m: ArrayLike | None, below: bool
-) -> tuple[Any, Any]:
+) -> tuple[Tracer, Tracer]:
     """Return the row and column indices up to diagonal `k` if `below`, else from it on."""
     height = _check_size(n, f"n of {name}")
     columns = height if m is None else _check_size(m, f"m of {name}")
@@ -94,17 +92,17 @@ def _check_size(number: ArrayLike, what: str) -> int:
     return result
 
 
-def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Any, ...]:
+def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Tracer, ...]:
     """Return the indices of the lower triangle of a matrix; see `tril_indices`."""
     return _triangle_indices("tril_indices_from", *_matrix_size("tril_indices_from", arr, k), True)
 
 
-def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Any, ...]:
+def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Tracer, ...]:
     """Return the indices of the upper triangle of a matrix; see `triu_indices`."""
     return _triangle_indices("triu_indices_from", *_matrix_size("triu_indices_from", arr, k), False)
 
 
-def _matrix_size(name: str, arr: ArrayLike, k: int) -> tuple[int, Any, int]:
+def _matrix_size(name: str, arr: ArrayLike, k: int) -> tuple[int, int, int]:
     """Return the number of rows of a matrix, the diagonal, and the number of columns."""
     shape = abstract_of(arr, f"argument arr of {name}").type.shape
     if len(shape) < 2:
@@ -112,7 +110,9 @@ def _matrix_size(name: str, arr: ArrayLike, k: int) -> tuple[int, Any, int]:
     return shape[-2], k, shape[-1]
 
 
-def mask_indices(n: int, mask_func: UserFunction, k: int = 0, *, size: int | None = None) -> Any:
+def mask_indices(
+    n: int, mask_func: UserFunction, k: int = 0, *, size: int | None = None
+) -> tuple[Tracer, ...]:
     """Return the indices where `mask_func(ones((n, n)), k)` is not zero.
 
     `mask_indices(3, snp.triu)` is an example.

@@ -4,8 +4,8 @@ Outside of a trace they are computed in f64; in a trace they are constants. Resu
 the default floating type.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
     emit_elementwise,
 )
-from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.scipy.special_functions.bessel import i0e, scaled_bessel_reference
 from shardir.frontend.source_locations import with_location
@@ -31,30 +30,30 @@ from shardir.frontend.tracing.operands import MAX_CONSTANT_BYTES, as_tracer, bro
 from shardir.frontend.tracing.promotion import canonical_dtype
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.types import TensorType
+from shardir.ir.types import NumpyArray, TensorType
 
 
-def bartlett(M: int) -> Any:
+def bartlett(M: int) -> Tracer:
     """Return the Bartlett (triangular) window of `M` elements."""
     return _make_window(np.bartlett, _bartlett, M)
 
 
-def blackman(M: int) -> Any:
+def blackman(M: int) -> Tracer:
     """Return the Blackman window of `M` elements: a constant and two cosines."""
     return _make_window(np.blackman, _blackman, M)
 
 
-def hamming(M: int) -> Any:
+def hamming(M: int) -> Tracer:
     """Return the Hamming window of `M` elements: 0.54 - 0.46 cos."""
     return _make_window(np.hamming, _hamming, M)
 
 
-def hanning(M: int) -> Any:
+def hanning(M: int) -> Tracer:
     """Return the Hann window of `M` elements: 0.5 - 0.5 cos."""
     return _make_window(np.hanning, _hanning, M)
 
 
-def kaiser(M: int, beta: float) -> Any:
+def kaiser(M: int, beta: float) -> Tracer:
     """Return the Kaiser window of `M` elements with the shape parameter `beta`; both are
     concrete.
     """
@@ -70,8 +69,11 @@ def kaiser(M: int, beta: float) -> Any:
 
 
 def _make_window(
-    numpy_function: UserFunction, computed: UserFunction, M: ArrayLike, *rest: float
-) -> Any:
+    numpy_function: Callable[..., NumpyArray],
+    computed: Callable[..., Tracer],
+    M: object,
+    *rest: float,
+) -> Tracer:
     """Compute the window by NumPy if it is short or a constant, else by a compiled program.
 
     Raise `ArgumentError` if `M` is not an integer.
@@ -87,7 +89,9 @@ def _make_window(
 
 
 @lru_cache(1 << 8)
-def _cached_window(numpy_function: UserFunction, count: int, *rest: float) -> Any:
+def _cached_window(
+    numpy_function: Callable[..., NumpyArray], count: int, *rest: float
+) -> NumpyArray:
     return numpy_function(count, *rest)
 
 
@@ -104,7 +108,7 @@ def _broadcast_argument(number: ArrayLike, x: Tracer) -> Tracer:
     return broadcast(as_tracer(number), x.shape)
 
 
-def _symmetric_positions(count: int, last: Any) -> Tracer:
+def _symmetric_positions(count: int, last: ArrayLike) -> Tracer:
     """Return symmetric positions in f64 from -1 to 1."""
     position: Tracer = emit("iota", dim=0, result=TensorType((count,), "f64"))
     wide = _broadcast_argument(last, position)
@@ -113,7 +117,7 @@ def _symmetric_positions(count: int, last: Any) -> Tracer:
     )
 
 
-def _cosines(count: int, last: object) -> Tracer:
+def _cosines(count: int, last: ArrayLike) -> Tracer:
     position = _symmetric_positions(count, last)
     return emit_elementwise(
         "cos", emit_elementwise("mul", position, constant_like(position, np.pi))
@@ -146,7 +150,7 @@ def _blackman(count: int, last: Tracer, dtype: str) -> Tracer:
 
 
 @public(static=("count", "dtype"))
-def _hamming(count: int, last: object, dtype: str) -> Tracer:
+def _hamming(count: int, last: ArrayLike, dtype: str) -> Tracer:
     return convert(_scale_and_shift(_cosines(count, last), 0.46, 0.54), dtype)
 
 
@@ -167,7 +171,7 @@ def _inverse_bessel(beta: float) -> Array:
 
 
 @public(static=("count", "dtype"))
-def _kaiser(count: int, last: object, beta: ArrayLike, scale: ArrayLike, dtype: str) -> Tracer:
+def _kaiser(count: int, last: ArrayLike, beta: ArrayLike, scale: ArrayLike, dtype: str) -> Tracer:
     """Emit the quotient of Bessel functions, both scaled so that neither overflows."""
     position = _symmetric_positions(count, last)
     shape = _broadcast_argument(beta, position)

@@ -1,7 +1,6 @@
 """Conversion between bytes and arrays of their bits: `packbits` and `unpackbits`."""
 
 from operator import index
-from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
@@ -132,7 +131,7 @@ def _bit_shifts(x: Tracer, dim: int, bitorder: str) -> Tracer:
 
 @public(static=("axis", "count", "bitorder"))
 def unpackbits(
-    a: ArrayLike, axis: AxisLike = None, count: Any = None, bitorder: str = "big"
+    a: ArrayLike, axis: AxisLike = None, count: int | None = None, bitorder: str = "big"
 ) -> Tracer:
     """Unpack bytes (uint8) into eight elements each along `axis`, at most `count` of them.
 

@@ -1,7 +1,6 @@
 """Elementwise selection between values: maximum, minimum, where, clip, select, piecewise."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
@@ -73,7 +72,7 @@ def _prefer_number(op: str, x: Tracer, y: Tracer) -> Tracer:
 
 
 @public()
-def where(condition: ArrayLike, x: ArrayLike, y: Any, /) -> Tracer:
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return `x` where the condition is true (not zero) and `y` elsewhere; all three broadcast.
 
     The result has the promoted type of `x` and `y`.
@@ -97,7 +96,9 @@ def clip(arr: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None 
 
 
 @public()
-def select(condlist: Sequence[object], choicelist: Sequence[object], default: object = 0) -> Any:
+def select(
+    condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0
+) -> Tracer:
     """Return the choice of the first true condition, elementwise, else `default`."""
     if len(condlist) != len(choicelist) or not len(condlist):
         raise ArgumentError(
@@ -109,7 +110,7 @@ def select(condlist: Sequence[object], choicelist: Sequence[object], default: ob
     conditions = [as_tracer(c) for c in condlist]
     choices = as_operands(*choicelist, default)
     kind = common_kind(*choices)
-    result = choices[-1]
+    result: Tracer = choices[-1]
     for condition, choice in zip(conditions[::-1], choices[-2::-1], strict=True):
         picked, other = promote_to(kind, choice, result)
         result = emit_select(as_bool(condition), picked, other)
@@ -119,7 +120,7 @@ def select(condlist: Sequence[object], choicelist: Sequence[object], default: ob
 @public(static=("funclist", "kw"), cached=False, name="piecewise")
 def _piecewise(
     x: ArrayLike,
-    condlist: Sequence[object],
+    condlist: Sequence[ArrayLike],
     funclist: Sequence[object],
     args: PyTree,
     kw: dict[str, object],
@@ -129,14 +130,14 @@ def _piecewise(
 
 @public(name="piecewise")
 def _piecewise_of_constants(
-    x: ArrayLike, condlist: Sequence[object], numbers: Sequence[object]
+    x: ArrayLike, condlist: Sequence[ArrayLike], numbers: Sequence[object]
 ) -> Tracer:
     return _emit_piecewise(x, condlist, numbers, (), {})
 
 
 def _emit_piecewise(
     x: ArrayLike,
-    condlist: Sequence[Any],
+    condlist: Sequence[ArrayLike],
     funclist: Sequence[object],
     args: PyTree,
     kw: dict[str, object],
@@ -164,7 +165,7 @@ def _emit_piecewise(
 
 def piecewise(
     x: ArrayLike,
-    condlist: object,
+    condlist: ArrayLike,
     funclist: Sequence[UserFunction | object],
     *args: PyTree,
     **kw: object,

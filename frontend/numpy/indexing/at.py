@@ -10,6 +10,7 @@ import numpy as np
 
 from shardir.frontend.argument_checks import call_user_function, is_one_of
 from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.errors import ArgumentError, ImmutableError, UnknownMethod
 from shardir.frontend.numpy.creation import filling
@@ -202,7 +203,7 @@ def _check_options(options: dict[str, PyTree]) -> str | None:
     return mode
 
 
-def _mask_of_index(x: Any, index: Any, values: Any) -> Any:
+def _mask_of_index(x: Operators, index: Any, values: Any) -> Any:
     """Return the mask, if it is the complete index and one value is assigned to all its
     elements.
     """

@@ -6,15 +6,14 @@ element.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import IndexingError
+from shardir.frontend.numpy.indexing.index_items import Index
 from shardir.frontend.numpy.indexing.index_vectors import (
     are_in_range,
     clamp_index_vectors,
@@ -32,7 +31,7 @@ from shardir.ir.types import INTEGERS, UNSIGNED, TensorType
 
 
 @composed_function(blind=True)
-def getitem(x: Tracer, index: Any) -> Tracer:
+def getitem(x: Tracer, index: Index) -> Tracer:
     """Return `x[index]` for every kind of index that NumPy supports.
 
     Integers, slices, None, `...`, integer arrays (traced or not) and concrete boolean arrays are
@@ -43,7 +42,7 @@ def getitem(x: Tracer, index: Any) -> Tracer:
     return _getitem(x, arrays, subscript)
 
 
-def getitem_by_mask(x: ArrayLike, index: object) -> Array | None:
+def getitem_by_mask(x: ArrayLike, index: object) -> Tracer | None:
     """Return the elements that one mask selects, alone or after full slices: `x[mask]`, `x[:,
     mask]`.
 
@@ -68,7 +67,7 @@ def getitem_with_mode(
 @public(static=("subscript", "mode", "fill_value"), name="getitem")
 def _getitem(
     x: ArrayLike,
-    arrays: Any,
+    arrays: Sequence[ArrayLike],
     subscript: Subscript,
     mode: str | None = None,
     fill_value: ArrayLike | None = None,

@@ -1,20 +1,32 @@
 """Validation of the parts of an index expression."""
 
+from collections.abc import Sequence
 from types import EllipsisType
-from typing import Any
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
+from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.errors import IndexingError, TracedMaskError
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, operand_dtype
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.types import INTEGERS
+from shardir.ir.types import INTEGERS, NumpyArray
+
+IndexArray: TypeAlias = Operators | NumpyArray
+"""An array of indices, or a mask."""
+
+IndexItem: TypeAlias = IndexArray | slice | int | EllipsisType | None
+"""One part of a canonical index; `True` and `False` are masks of rank 0."""
+
+Index: TypeAlias = ArrayLike | slice | EllipsisType | Sequence["Index"] | None
+"""What the user writes in brackets; a tuple has one entry for each part."""
 
 
-def canonicalize_item(item: object) -> Any:
+def canonicalize_item(item: Any) -> IndexItem:
     """Return one part of an index as None, `...`, a bool, an int, a slice, or an array."""
     if item is None or isinstance(item, (EllipsisType, bool, slice)):
         return item
@@ -38,10 +50,11 @@ def canonicalize_item(item: object) -> Any:
         return mask if mask.ndim else bool(mask)
     if isinstance(item, np.ndarray) and item.ndim == 0:
         return int(item)
-    return item
+    array: IndexArray = item
+    return array
 
 
-def _list_to_array(item: Any) -> Any:
+def _list_to_array(item: Sequence[ArrayLike]) -> Tracer | NumpyArray:
     """Convert a list to an array of indices."""
     if not len(item):
         return np.zeros((0,), np.int32)
@@ -78,6 +91,6 @@ def _checked_dtype(item: object) -> str:
     return dtype
 
 
-def is_mask(item: object) -> bool:
+def is_mask(item: object) -> TypeGuard[NumpyArray]:
     """Return whether a part of an index is a boolean array."""
     return isinstance(item, np.ndarray) and item.dtype == np.bool_

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import prod
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,11 @@ from shardir.backends.cpu import is_available
 from shardir.backends.storage import Storage
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, default_sharding, from_numpy, signature_of_numpy
-from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.arrays.array_types import as_result
 from shardir.frontend.arrays.signature import ArraySignature, signature_of
 from shardir.frontend.tracing.trace import current_trace
-from shardir.ir.types import TensorType
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import NumpyArray, TensorType
 
 if TYPE_CHECKING:
     from shardir.backends.cpu.dispatch.memory_block import MemoryBlock
@@ -30,26 +31,30 @@ if TYPE_CHECKING:
 Mask = Array | npt.NDArray[np.bool_]
 
 
-def is_plain_mask(mask: object) -> bool:
+def is_plain_mask(mask: object) -> TypeGuard[Mask]:
     """Return whether an object is a concrete boolean array without a sharding."""
     if type(mask) is Array:
         return mask.type.dtype == "bool" and mask.signature.sharding is None
     return type(mask) is np.ndarray and mask.dtype == np.bool_
 
 
-def compress_rows(x: Any, mask: Any, axis: int | None) -> Array | None:
+def compress_rows(x: object, mask: object, axis: int | None) -> Tracer | None:
     """Return the rows of `x` where a mask over the dimensions from `axis` on is true.
 
     Without an axis, both are flattened. Return `None` if the shapes do not match, or if a compiled
     program has to select the elements.
     """
+    if type(x) is not Array and type(x) is not np.ndarray:
+        return None
     signature = x.signature if type(x) is Array else _borrowed_signature(x)
     if signature is None or current_trace() is not None:
         return None
     if type(mask) is Array:
         choice = _align_mask(signature, mask.signature, axis)
+    elif is_plain_mask(mask):
+        choice = _align_mask(signature, mask.shape, axis)
     else:
-        choice = _align_mask(signature, mask.shape, axis) if is_plain_mask(mask) else None
+        return None
     if choice is None:
         return None
     if type(x) is not Array:
@@ -67,12 +72,12 @@ def compress_rows(x: Any, mask: Any, axis: int | None) -> Array | None:
         rows = rows[:, np.asarray(mask).ravel()]
         result, shape = _result_signature(signature, choice, rows.shape[1])
         held = Storage.of(rows.reshape(shape))
-    return Array(result, default_sharding(), held)
+    return as_result(Array(result, default_sharding(), held))
 
 
-def _borrowed_signature(x: ArrayLike) -> ArraySignature | None:
+def _borrowed_signature(x: NumpyArray) -> ArraySignature | None:
     """Return the signature of a NumPy array whose memory can be read directly, else `None`."""
-    if type(x) is not np.ndarray or x.dtype == np.bool_:
+    if x.dtype == np.bool_:
         return None
     if not (x.flags.c_contiguous and x.flags.aligned):
         return None

@@ -16,14 +16,14 @@ from shardir.frontend.argument_checks import canonicalize_shape, check_not_in_pl
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
-from shardir.frontend.arrays.array_types import ArrayLike, ShapeLike
+from shardir.frontend.arrays.array_types import ArrayLike, ArraySequence, ShapeLike, as_result
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError, TracedValueError
 from shardir.frontend.numpy.creation import filling, ranges
 from shardir.frontend.numpy.elementwise import arithmetic, selection
 from shardir.frontend.numpy.indexing import take
-from shardir.frontend.numpy.indexing.mask_compression import is_plain_mask, true_indices
+from shardir.frontend.numpy.indexing.mask_compression import Mask, is_plain_mask, true_indices
 from shardir.frontend.numpy.indexing.updates import convert_lossless
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import concatenation, reshaping
@@ -45,7 +45,9 @@ NATIVE_NONZERO_MIN_ELEMENTS = 1 << 11
 """The number of elements below which NumPy is faster than native code."""
 
 
-def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Any:
+def nonzero(
+    a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> tuple[Tracer, ...]:
     """Return the indices of the nonzero elements, one vector of the default integer type per
     dimension.
 
@@ -60,7 +62,7 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | No
         _vector_storage(found[0]), AbstractValue(TensorType(found[0].shape, default))
     )
     others = (Array(first.signature, first.sharding, _vector_storage(each)) for each in found[1:])
-    return first, *others
+    return tuple(map(as_result, (first, *others)))
 
 
 def _vector_storage(numbers: NumpyArray) -> Storage:
@@ -69,7 +71,7 @@ def _vector_storage(numbers: NumpyArray) -> Storage:
     return Storage(address, numbers, numbers.shape, numbers.dtype)
 
 
-def concrete_nonzero(a: Any, label: str = "argument a of nonzero") -> tuple[NumpyArray, ...]:
+def concrete_nonzero(a: ArrayLike, label: str = "argument a of nonzero") -> tuple[NumpyArray, ...]:
     """Return the indices of the nonzero elements as new i32 vectors.
 
     Raise `TracedValueError` for a traced array, and `NotAnArrayError`, which mentions `label`, for
@@ -91,7 +93,7 @@ def concrete_nonzero(a: Any, label: str = "argument a of nonzero") -> tuple[Nump
         values = array.storage.array if isinstance(array, Array) else array
         return tuple(each.astype(np.int32) for each in np.nonzero(values))
     # Flat indices are split into coordinates: NumPy is slower because it visits each dimension.
-    mask = array if array.dtype == np.bool_ else array != 0
+    mask: Mask = array if isinstance(array, Array) or array.dtype == np.bool_ else array != 0
     flat_indices = true_indices(mask).array
     found = []
     for extent in array.shape[:0:-1]:
@@ -101,11 +103,13 @@ def concrete_nonzero(a: Any, label: str = "argument a of nonzero") -> tuple[Nump
     return (flat_indices, *found[::-1])
 
 
-def as_default_index_array(numbers: NumpyArray) -> Array:
+def as_default_index_array(numbers: NumpyArray) -> Tracer:
     """Convert concrete indices, which have no other reference, to the default integer type."""
     default = canonical_dtype("i64")
     storage = Storage.of(numbers.astype(NUMPY_DTYPES[default], copy=False))
-    return make_uncommitted_array(storage, AbstractValue(TensorType(numbers.shape, default)))
+    return as_result(
+        make_uncommitted_array(storage, AbstractValue(TensorType(numbers.shape, default)))
+    )
 
 
 @public(static=("size", "fill_value"))
@@ -141,7 +145,9 @@ def _nonzero(a: ArrayLike, size: int, fill_value: ArrayLike | None) -> tuple[Tra
 
 
 @with_argument_errors
-def flatnonzero(a: Any, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Any:
+def flatnonzero(
+    a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> Tracer:
     """Return the flat indices of the nonzero elements; see `nonzero` for `size` and
     `fill_value`.
     """
@@ -173,12 +179,12 @@ def ix_(*args: PyTree) -> tuple[PyTree, ...]:
 
     Each argument is a vector of integers or bools.
     """
-    result: tuple[Any, ...] = _open_mesh(*map(_as_index_vector, args)) if args else ()
+    result: tuple[PyTree, ...] = _open_mesh(*map(_as_index_vector, args)) if args else ()
     return result
 
 
 @public(name="ix_")
-def _open_mesh(*vectors: object) -> tuple[Any, ...]:
+def _open_mesh(*vectors: object) -> tuple[Tracer, ...]:
     """Reshape each vector to extend along a dimension of its own."""
     rank, tracers = len(vectors), map(as_tracer, vectors)
     return tuple(
@@ -256,15 +262,18 @@ def _wrap_negative(index: Tracer, size: int) -> Tracer:
 
 @with_argument_errors
 def ravel_multi_index(
-    multi_index: Any, dims: object, mode: str | Sequence[str] = "raise", order: str = "C"
-) -> Any:
+    multi_index: ArraySequence,
+    dims: ShapeLike,
+    mode: str | list[str] | tuple[str, ...] = "raise",
+    order: str = "C",
+) -> Tracer:
     """Convert one index array per dimension of `dims` to flat indices.
 
     Indices out of range raise an error (mode "raise", for concrete indices), are clamped ("clip")
     or are taken modulo the size ("wrap"); `mode` may be a list with one mode per dimension.
     """
     sizes = canonicalize_shape(dims)
-    modes: tuple[Any, ...] = (
+    modes: tuple[str, ...] = (
         tuple(mode) if isinstance(mode, (list, tuple)) else (mode,) * len(sizes)
     )
     if not isinstance(multi_index, (list, tuple)) and not tensor_type_of(multi_index).rank:
@@ -305,11 +314,13 @@ def ravel_multi_index(
 
 
 @public(static=("sizes", "modes", "order"), name="ravel_multi_index")
-def _ravel_traced(indices: Any, sizes: tuple[int, ...], modes: tuple[str, ...], order: str) -> Any:
+def _ravel_traced(
+    indices: Sequence[ArrayLike], sizes: tuple[int, ...], modes: tuple[str, ...], order: str
+) -> Tracer:
 
     if order not in ("C", "F"):
         raise OperationTypeError(with_location(f"order {order!r} is unknown; it is 'C' or 'F'"))
-    flat: Any = 0
+    flat: Tracer | int = 0
     size_of_all = prod(sizes)
     parts = list(zip(indices, sizes, modes, strict=True))
     for index, size, mode in parts if order == "C" else reversed(parts):
@@ -321,10 +332,10 @@ def _ravel_traced(indices: Any, sizes: tuple[int, ...], modes: tuple[str, ...], 
         elif mode == "wrap":
             coordinate = arithmetic.remainder(coordinate, size)
         flat = flat * size + coordinate
-    return flat
+    return as_tracer(flat)
 
 
-def place(arr: ArrayLike, mask: ArrayLike, vals: object, *, inplace: bool = False) -> Tracer:
+def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = False) -> Tracer:
     """Return a copy of `arr` in which the n-th true element of `mask` is the n-th element of
     `vals`.
 
@@ -335,7 +346,7 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: object, *, inplace: bool = Fals
 
 
 @public(name="place")
-def _emit_place(arr: ArrayLike, mask: ArrayLike, vals: object) -> Tracer:
+def _emit_place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike) -> Tracer:
     x, flags = as_tracer(arr), as_bool(mask)
     new = convert_lossless(x, vals)
     if flags.size != x.size or not new.size:
@@ -349,8 +360,12 @@ def _emit_place(arr: ArrayLike, mask: ArrayLike, vals: object) -> Tracer:
 
 @composed_function()
 def where(
-    condition: ArrayLike, x: ArrayLike | None = None, y: Any = None, /, **options: PyTree
-) -> Any:
+    condition: ArrayLike,
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    /,
+    **options: PyTree,
+) -> PyTree:
     """Return `x` where the condition is true (not zero) and `y` elsewhere; all three broadcast.
 
     The result has the promoted type of `x` and `y`. With only a condition, return

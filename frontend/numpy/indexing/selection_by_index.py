@@ -3,14 +3,13 @@
 """
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import check_not_in_place, is_one_of
 from shardir.frontend.argument_errors import with_argument_errors
-from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.arrays.array_types import ArrayLike, ArraySequence
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError
 from shardir.frontend.numpy.elementwise import arithmetic, selection
@@ -45,6 +44,7 @@ from shardir.frontend.tracing.operands import (
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.operation import Symbol
+from shardir.ir.types import NumpyArray
 
 
 @public(static=("axis", "inplace", "mode"))
@@ -96,7 +96,7 @@ def put_along_axis(
 
 @public(static=("mode", "inplace"))
 def put(
-    a: ArrayLike, ind: Any, v: ArrayLike, mode: str | None = None, *, inplace: bool = False
+    a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = False
 ) -> Tracer:
     """Return a copy of `a` with the values `v` at the flat indices `ind`; `v` is repeated if
     short.
@@ -120,7 +120,7 @@ def put(
     return reshape(reshape(x, (x.size,)).at[index].set(new), x.shape)
 
 
-def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") -> Tracer:
+def choose(a: ArrayLike, choices: ArraySequence, out: None = None, mode: str = "raise") -> Tracer:
     """Return an array whose element i is element i of `choices[a[i]]`; all operands broadcast.
 
     Indices out of range raise an error (mode "raise", for concrete indices), are clamped ("clip")
@@ -155,7 +155,7 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
 
 
 @public(static=("mode",))
-def _choose(a: ArrayLike, choices: Any, mode: str) -> Tracer:
+def _choose(a: ArrayLike, choices: ArraySequence, mode: str) -> Tracer:
 
     index = require_index_array(a, "choose")
     items = as_operands(*(choices[i] for i in range(len(choices))))
@@ -177,7 +177,7 @@ def compress(
     size: int | None = None,
     fill_value: ArrayLike = 0,
     out: None = None,
-) -> Any:
+) -> Tracer:
     """Return the elements of `a` along `axis` (without it, flattened) where `condition` is true.
 
     The number of elements must be concrete, or stated by `size`: then the result is truncated, or
@@ -202,7 +202,7 @@ def compress(
     return _compress_to_size(condition, a, axis, size, fill_value)
 
 
-def _check_positions(positions: Any, shape: tuple[int, ...], axis: int | None) -> None:
+def _check_positions(positions: NumpyArray, shape: tuple[int, ...], axis: int | None) -> None:
     extent = prod(shape) if axis is None else shape[axis]
     if positions.size and int(positions[-1]) >= extent:
         raise IndexingError(
@@ -213,7 +213,7 @@ def _check_positions(positions: Any, shape: tuple[int, ...], axis: int | None) -
 
 
 @public(static=("axis",), name="compress")
-def _take_positions(a: ArrayLike, positions: Any, axis: int | None) -> Tracer:
+def _take_positions(a: ArrayLike, positions: ArrayLike, axis: int | None) -> Tracer:
     return take(a, positions, axis, mode="promise_in_bounds")
 
 
@@ -235,7 +235,7 @@ def _compress_to_size(
 @with_argument_errors
 def extract(
     condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0
-) -> Any:
+) -> Tracer:
     """Return the elements of `arr` where `condition` is true, both flattened; see `compress` for
     `size`.
     """

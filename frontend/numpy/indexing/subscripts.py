@@ -7,15 +7,19 @@ masks must be concrete: they become the index arrays of their true elements.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from shardir.frontend.arrays.array import fits_dtype, signature_of_numpy
-from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.errors import IndexingError, TracedValueError
-from shardir.frontend.numpy.indexing.index_items import canonicalize_item, is_mask
+from shardir.frontend.numpy.indexing.index_items import (
+    Index,
+    IndexArray,
+    IndexItem,
+    canonicalize_item,
+    is_mask,
+)
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import broadcast_shapes
 from shardir.frontend.tracing.trace import current_trace
@@ -80,7 +84,7 @@ class Subscript:
         return tuple(1 if d in self.new else next(rest) for d in range(rank))
 
 
-ParsedSubscript = tuple[Subscript, tuple[Any, ...]]
+ParsedSubscript = tuple[Subscript, tuple[IndexArray, ...]]
 """A subscript and its index arrays: one concrete array of index vectors, or one per dimension."""
 
 
@@ -90,9 +94,7 @@ MAX_CACHED_SUBSCRIPTS = 4096
 _subscript_cache: dict[object, ParsedSubscript] = {}
 
 
-def parse_subscript(
-    shape: tuple[int, ...], index: ArrayLike, beyond: bool = False
-) -> ParsedSubscript:
+def parse_subscript(shape: tuple[int, ...], index: Index, beyond: bool = False) -> ParsedSubscript:
     """Parse `index` as NumPy does for an array of `shape`.
 
     With `beyond`, an integer out of range becomes an index array, to which the mode applies.
@@ -112,11 +114,11 @@ def parse_subscript(
     return parsed
 
 
-def _static_key(index: ArrayLike) -> tuple[Any, ...] | None:
+def _static_key(index: Index) -> tuple[object, ...] | None:
     """Return an index of Python integers, slices of integers, `None` and `...` as a hashable
     key.
     """
-    key: list[Any] = []
+    key: list[object] = []
     for item in index if isinstance(index, tuple) else (index,):
         kind = type(item)
         if kind is int:
@@ -136,12 +138,12 @@ def _static_key(index: ArrayLike) -> tuple[Any, ...] | None:
 _BOUNDS = {int, type(None)}
 
 
-def _parse(shape: tuple[int, ...], index: ArrayLike, beyond: bool) -> ParsedSubscript:
+def _parse(shape: tuple[int, ...], index: Index, beyond: bool) -> ParsedSubscript:
     items = _expand_items(
         [canonicalize_item(i) for i in (index if isinstance(index, tuple) else (index,))], shape
     )
     spans: list[Span | None] = []
-    arrays: list[Any] = []
+    arrays: list[IndexArray] = []
     shapes: list[tuple[int, ...]] = []
     advanced: list[int] = []
     for position, item in enumerate(items):
@@ -181,14 +183,14 @@ def _parse(shape: tuple[int, ...], index: ArrayLike, beyond: bool) -> ParsedSubs
     return subscript, tuple(arrays) if concrete is None else (concrete,)
 
 
-def _consumed_dims(item: Any) -> int:
+def _consumed_dims(item: IndexItem) -> int:
     """Return the number of dimensions of the operand that an item indexes."""
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
     return item.ndim if is_mask(item) else 1
 
 
-def _expand_items(items: list[Any], shape: tuple[int, ...]) -> list[Any]:
+def _expand_items(items: list[IndexItem], shape: tuple[int, ...]) -> list[IndexItem]:
     """Return the items with `...` (kept as a marker) expanded and masks as index arrays."""
     rank = len(shape)
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
@@ -203,7 +205,7 @@ def _expand_items(items: list[Any], shape: tuple[int, ...]) -> list[Any]:
         items, dots = [*items, Ellipsis], [len(items)]
     rest = [slice(None)] * (rank - used)
     at = dots[0]
-    expanded: list[Any] = []
+    expanded: list[IndexItem] = []
     dim = 0
     for item in [*items[: at + 1], *rest, *items[at + 1 :]]:
         if is_mask(item):
@@ -281,7 +283,7 @@ def _new_positions(
 
 
 def _concrete_vectors(
-    arrays: Sequence[Any],
+    arrays: Sequence[IndexArray],
     spans: Sequence[Span | None],
     shape: tuple[int, ...],
     batch: tuple[int, ...],
@@ -292,13 +294,14 @@ def _concrete_vectors(
     program, which wraps negative indices, unless they do not fit into the index type of that
     program.
     """
-    if not arrays or not all(isinstance(array, np.ndarray) for array in arrays):
+    concrete = [array for array in arrays if isinstance(array, np.ndarray)]
+    if not arrays or len(concrete) < len(arrays):
         return None
-    if current_trace() is None and all(map(_fits_program_type, arrays)):
+    if current_trace() is None and all(map(_fits_program_type, concrete)):
         return None
     dims = [d for d, span in enumerate(spans) if span is None]
     vectors = []
-    for d, array in zip(dims, arrays, strict=True):
+    for d, array in zip(dims, concrete, strict=True):
         indices = array.astype(np.int64)
         indices = np.where(indices < 0, indices + shape[d], indices)
         vectors.append(np.broadcast_to(np.clip(indices, -1, shape[d]), batch))

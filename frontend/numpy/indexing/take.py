@@ -1,6 +1,7 @@
 """Gathers at index arrays along one dimension: `take` and `take_along_axis`."""
 
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -74,7 +75,7 @@ def _is_program_argument(indices: ArrayLike) -> bool:
     return indices.dtype.kind in "iu" and indices.size > 0
 
 
-def _size_along(a: ArrayLike, axis: int | None) -> int:
+def _size_along(a: Any, axis: int | None) -> int:
     shape = np.shape(a)
     return prod(shape) if axis is None else shape[canonicalize_axis(axis, len(shape))]
 

@@ -6,7 +6,6 @@ A box of unit strides is one `dynamic_update_slice`, a mask one `select`, everyt
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from shardir.frontend.tracing.operands import (
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.operation import Symbol
-from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, TensorType
+from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, NumpyArray, TensorType
 
 _POINTWISE = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum"}
 
@@ -52,7 +51,12 @@ def update_masked(x: Tracer, mask: Tracer, values: ArrayLike, op: str) -> Tracer
 
 @public(static=("subscript", "op", "mode"), name="at")
 def update(
-    x: ArrayLike, arrays: Any, values: ArrayLike, subscript: Subscript, op: str, mode: str
+    x: ArrayLike,
+    arrays: Sequence[ArrayLike],
+    values: ArrayLike,
+    subscript: Subscript,
+    op: str,
+    mode: str,
 ) -> Tracer:
     """Combine `values` into the elements of `x` at a subscript, by `op`."""
     tracer = as_tracer(x)
@@ -61,7 +65,7 @@ def update(
     return emit_update(tracer, subscript, [as_tracer(a) for a in arrays], new, op, mode)
 
 
-def convert_lossless(x: Tracer, values: Any, shape: tuple[int, ...] = ()) -> Tracer:
+def convert_lossless(x: Tracer, values: ArrayLike, shape: tuple[int, ...] = ()) -> Tracer:
     """Convert `values` to the element type of `x`; raise `OperationTypeError` if that loses
     information.
 
@@ -235,11 +239,11 @@ def _constant_starts(
     strided: dict[int, Span],
     batch_positions: Sequence[int],
     batch: tuple[int, ...],
-) -> dict[int, Any]:
+) -> dict[int, NumpyArray]:
     """Return the window starts, broadcastable to the batch, for dimensions that do not start
     at 0.
     """
-    known: dict[int, object] = {}
+    known: dict[int, NumpyArray] = {}
     positions = {d: _dim_position(subscript, i) for i, d in enumerate(subscript.kept_dims)}
     for d, span in enumerate(subscript.spans):
         if span is None:

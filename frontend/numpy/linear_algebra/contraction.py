@@ -4,9 +4,10 @@ The letters of a `dot` follow a convention: `bi,ih->bh` is a product of two matr
 size 1 that would be broadcast against a larger one is dropped instead of repeated.
 """
 
+from collections.abc import Sequence
 from operator import index
 from string import ascii_letters
-from typing import Any
+from typing import SupportsIndex
 
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
@@ -273,7 +274,7 @@ def outer_product(x: Tracer, y: Tracer) -> Tracer:
 def tensordot(
     a: ArrayLike,
     b: ArrayLike,
-    axes: Any = 2,
+    axes: SupportsIndex | list[int | Sequence[int]] | tuple[int | Sequence[int], ...] = 2,
     *,
     precision: object = None,
     preferred_element_type: DTypeLike | None = None,

@@ -1,7 +1,5 @@
 """Cross products of vectors and traces of matrices."""
 
-from typing import Any
-
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import AxisError, ShapeError
@@ -34,7 +32,12 @@ from shardir.frontend.tracing.tracer import Tracer
 
 @public(static=("axisa", "axisb", "axisc", "axis"))
 def cross(
-    a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None
+    a: ArrayLike,
+    b: ArrayLike,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
 ) -> Tracer:
     """Return the cross product of vectors of 3 elements (or 2, with a third element of 0) along an
     axis.

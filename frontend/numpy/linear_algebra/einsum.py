@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from math import prod
 from string import ascii_lowercase, ascii_uppercase
-from typing import Any
+from types import EllipsisType
 
 import numpy as np
 
@@ -58,7 +58,9 @@ def einsum(
     )
 
 
-def einsum_path(subscripts: object, /, *operands: object, optimize: Any = "greedy") -> Any:
+def einsum_path(
+    subscripts: object, /, *operands: PyTree, optimize: bool | str | Sequence[str | int] = "greedy"
+) -> tuple[list[str | tuple[int, ...]], str]:
     """Return the order in which NumPy would multiply the operands, and its report."""
     text, arrays = _as_text_subscripts(subscripts, operands)
     shapes = [
@@ -98,14 +100,14 @@ def _as_text_subscripts(
         raise ArgumentError(with_location(f"einsum has letters for 52 axes, not for {len(labels)}"))
     spelling = dict(zip(labels, letters, strict=False))
 
-    def term(numbers: Sequence[object]) -> str:
+    def term(numbers: Sequence[int | EllipsisType]) -> str:
         return "".join("..." if n is Ellipsis else spelling[n] for n in numbers)
 
     text = ",".join(map(term, lists))
     return (f"{text}->{term(tail[0])}" if tail else text), arrays
 
 
-def _axis_labels(lists: Sequence[Any]) -> list[Any]:
+def _axis_labels(lists: Sequence[Sequence[int | EllipsisType]]) -> list[int]:
     """Return all axis numbers in order; raise `ArgumentError` if they cannot be ordered."""
     try:
         return sorted({n for each in lists for n in each if n is not Ellipsis})

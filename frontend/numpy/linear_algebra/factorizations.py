@@ -1,7 +1,5 @@
 """Factorizations with NumPy's names: Cholesky, QR, singular values, eigenvalues."""
 
-from typing import Any
-
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
@@ -28,6 +26,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     emit_conjugate,
     emit_elementwise,
 )
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert
 from shardir.frontend.tracing.trace import emit, emit_results
@@ -48,7 +47,7 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
 
 
 @public(static=("mode",))
-def qr(a: ArrayLike, mode: str = "reduced") -> Any:
+def qr(a: ArrayLike, mode: str = "reduced") -> PyTree:
     """Return Q with orthonormal columns and upper triangular R, with Q R equal to the matrix.
 
     `mode` is "reduced", "complete" (Q is square) or "r" (only R).
@@ -67,7 +66,7 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
 def svd(
     a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
     subset_by_index: tuple[int, int] | None = None,
-) -> Any:  # fmt: skip
+) -> PyTree:  # fmt: skip
     """Return U, the singular values in descending order, and V^H, whose product is the matrix.
 
     `hermitian` states that the matrices are Hermitian; `subset_by_index` (first, stop) selects
@@ -88,7 +87,7 @@ def svd(
     return SVDResult(u, values, vh)
 
 
-def _hermitian_svd(x: Tracer, compute_uv: bool) -> Any:
+def _hermitian_svd(x: Tracer, compute_uv: bool) -> PyTree:
     """Compute the singular value decomposition from the eigenvalues, by descending magnitude."""
 
     if not compute_uv:
@@ -118,7 +117,7 @@ def svdvals(x: ArrayLike, /) -> Tracer:
 
 
 @public(static=("UPLO", "symmetrize_input"))
-def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
+def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EigResult:
     """Return the eigenvalues of Hermitian matrices in ascending order, and eigenvectors as columns.
 
     Without `symmetrize_input` only the triangle `UPLO` is read, "L" by default.
@@ -146,7 +145,7 @@ def _select_triangle(name: str, x: Tracer, UPLO: str | None, symmetrize: bool) -
 
 
 @public()
-def eig(a: ArrayLike) -> Any:
+def eig(a: ArrayLike) -> EigResult:
     """Return the eigenvalues of square matrices, and eigenvectors of norm 1 as columns, all
     complex.
     """

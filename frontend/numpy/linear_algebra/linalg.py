@@ -6,7 +6,6 @@ Norms, factorizations and solvers are in other files of this folder.
 from collections.abc import Sequence
 from functools import cache
 from operator import index
-from typing import Any
 
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
@@ -102,7 +101,7 @@ def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -
 
 
 @public(static=("n",))
-def matrix_power(a: ArrayLike, n: int) -> Any:
+def matrix_power(a: ArrayLike, n: int) -> Tracer:
     """Return the `n`-th power of square matrices; the identity for n = 0.
 
     A negative `n` inverts the matrices first.
@@ -116,13 +115,13 @@ def matrix_power(a: ArrayLike, n: int) -> Any:
     if not count:
         ones = convert(compare_row_column("eq", x.shape[-2:], 0), x.value.type.dtype)
         return broadcast_in_dim(ones, x.shape, (x.ndim - 2, x.ndim - 1))
-    result: Any = None
+    result: Tracer | None = None
     while True:
         if count & 1:
             result = x if result is None else matmul(result, x)
+            if count == 1:
+                return result
         count >>= 1
-        if not count:
-            return result
         x = matmul(x, x)
 
 

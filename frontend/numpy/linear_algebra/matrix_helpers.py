@@ -35,23 +35,23 @@ from shardir.ir.types import REAL_OF, TensorType
 class EigResult(NamedTuple):
     """Eigenvalues, and eigenvectors as columns."""
 
-    eigenvalues: object
-    eigenvectors: object
+    eigenvalues: Tracer
+    eigenvectors: Tracer
 
 
 class SVDResult(NamedTuple):
     """The singular value decomposition of a matrix: U, the singular values, V^H."""
 
-    U: object
-    S: object
-    Vh: object
+    U: Tracer
+    S: Tracer
+    Vh: Tracer
 
 
 class QRResult(NamedTuple):
     """The QR decomposition of a matrix: Q with orthonormal columns, triangular R."""
 
-    Q: object
-    R: object
+    Q: Tracer
+    R: Tracer
 
 
 def promote_matrices(name: str, *xs: object) -> list[Tracer]:

@@ -2,7 +2,6 @@
 
 from functools import reduce
 from string import ascii_letters
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,9 @@ from shardir.ir.types import REAL_OF
 
 
 @public(static=("ord", "axis", "keepdims"))
-def norm(x: ArrayLike, ord: object = None, axis: AxisLike = None, keepdims: bool = False) -> Tracer:
+def norm(
+    x: ArrayLike, ord: float | str | None = None, axis: AxisLike = None, keepdims: bool = False
+) -> Tracer:
     """Return the norm of vectors along one axis, of matrices along two, or of all elements.
 
     `ord` is a number for vectors, and "fro", "nuc", 1, -1, 2, -2, inf or -inf for matrices. Without
@@ -56,7 +57,7 @@ def norm(x: ArrayLike, ord: object = None, axis: AxisLike = None, keepdims: bool
 
 @public(static=("axis", "keepdims", "ord"))
 def vector_norm(
-    x: ArrayLike, /, *, axis: AxisLike = None, keepdims: bool = False, ord: object = 2
+    x: ArrayLike, /, *, axis: AxisLike = None, keepdims: bool = False, ord: float | str | None = 2
 ) -> Tracer:
     """Return the norm of vectors along some axes, or of all elements; `ord` is a number."""
     name, weak = default_float_kind(x) if ord in (2, None) else inexact_kind(x)
@@ -65,7 +66,7 @@ def vector_norm(
 
 
 @public(static=("keepdims", "ord"))
-def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: object = "fro") -> Tracer:
+def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str = "fro") -> Tracer:
     """Return the norm of matrices in the last two axes: "fro", "nuc", 1, -1, 2, -2, inf or -inf."""
     (v,) = promote_to(inexact_kind(x), x)
     if v.ndim < 2:
@@ -73,7 +74,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: object = "fro")
     return _matrix_norm(v, (v.ndim - 2, v.ndim - 1), ord, keepdims)
 
 
-def _vector_norm(x: Tracer, dims: tuple[int, ...], order: Any, keepdims: bool) -> Tracer:
+def _vector_norm(x: Tracer, dims: tuple[int, ...], order: float | str, keepdims: bool) -> Tracer:
     if isinstance(order, str):
         raise ArgumentError(with_location(f"norm of vectors takes a number as ord, got {order!r}"))
     if order == 0:
@@ -114,10 +115,10 @@ def _reduce_extreme(op: str, x: Tracer, dims: tuple[int, ...], keepdims: bool) -
     return emit_reduction(op, x, dims, keepdims)
 
 
-def _matrix_norm(x: Tracer, dims: tuple[int, int], order: Any, keepdims: bool) -> Tracer:
+def _matrix_norm(x: Tracer, dims: tuple[int, int], order: float | str, keepdims: bool) -> Tracer:
     if order == "fro":
         return _vector_norm(x, dims, 2, keepdims)
-    if order in (1, -1, np.inf, -np.inf):
+    if not isinstance(order, str) and order in (1, -1, np.inf, -np.inf):
         along, other = dims if abs(order) == 1 else dims[::-1]
         sums = emit_reduction("sum", emit_elementwise("abs", x), (along,), False)
         found = _reduce_extreme(
@@ -130,7 +131,7 @@ def _matrix_norm(x: Tracer, dims: tuple[int, int], order: Any, keepdims: bool) -
         if order == "nuc":
             found = emit_reduction("sum", values, last, False)
         else:
-            found = _reduce_extreme("max" if order > 0 else "min", values, last, False)
+            found = _reduce_extreme("max" if order == 2 else "min", values, last, False)
         return restore_reduced_dims(found, x, dims) if keepdims else found
     raise ArgumentError(
         with_location(

@@ -1,7 +1,8 @@
 """Solutions of linear equations, and determinants, inverses and ranks."""
 
+from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
@@ -41,8 +42,8 @@ from shardir.ir.types import REAL_OF
 class SlogdetResult(NamedTuple):
     """A determinant as its sign (or complex phase) and the logarithm of its absolute value."""
 
-    sign: Any
-    logabsdet: object
+    sign: Tracer
+    logabsdet: Tracer
 
 
 @public()
@@ -92,7 +93,7 @@ def is_odd_permutation(pivots: Tracer) -> Tracer:
 
 
 @public()
-def det(a: ArrayLike) -> Any:
+def det(a: ArrayLike) -> Tracer:
     """Return the determinant of square matrices; the derivative exists for singular
     matrices, too.
     """
@@ -246,7 +247,7 @@ def matrix_rank(M: ArrayLike, rtol: object = None, *, tol: object = None) -> Tra
 
 
 @public(static=("p",))
-def cond(x: ArrayLike, p: ArrayLike | None = None) -> Tracer:
+def cond(x: ArrayLike, p: float | str | None = None) -> Tracer:
     """Return the condition number in the norm `p`, by default 2."""
     (v,) = promote_matrices("cond", x)
     if p in (None, 2, -2):
@@ -271,7 +272,7 @@ def tensorinv(a: ArrayLike, ind: int = 2) -> Tracer:
 
 
 @public(static=("axes",))
-def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Any = None) -> Tracer:
+def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -> Tracer:
     """Return x with tensordot(a, x, x.ndim) = b; `axes` of `a` are first moved to the end."""
     x, y = as_tracer(a), as_tracer(b)
     if axes is not None:

@@ -4,8 +4,6 @@
 size 1; `where` is a mask of the elements that are included; `initial` is the start value.
 """
 
-from typing import Any
-
 import numpy as np
 
 from shardir.errors import OperationTypeError
@@ -125,7 +123,13 @@ def prod(
 
 
 def _emit_extreme(
-    name: str, a: ArrayLike, axis: AxisLike, out: object, keepdims: bool, initial: Any, where: Any
+    name: str,
+    a: ArrayLike,
+    axis: AxisLike,
+    out: object,
+    keepdims: bool,
+    initial: ArrayLike | None,
+    where: ArrayLike | None,
 ) -> Tracer:
     check_no_out(name, out)
     x = as_tracer(a)
@@ -145,7 +149,7 @@ def is_empty_reduction(x: Tracer, dims: tuple[int, ...]) -> bool:
     return 0 in [x.shape[d] for d in dims]
 
 
-def lowest_of_dtype(x: Tracer) -> Any:
+def lowest_of_dtype(x: Tracer) -> float:
     """Return the smallest value of the element type of `x`; -inf for floats."""
     dtype = x.value.type.numpy
     if dtype == np.bool_:
@@ -153,7 +157,7 @@ def lowest_of_dtype(x: Tracer) -> Any:
     return least_number(x.value.type.dtype) if dtype.kind != "c" else -np.inf
 
 
-def highest_of_dtype(x: Tracer) -> Any:
+def highest_of_dtype(x: Tracer) -> float:
     """Return the largest value of the element type of `x`; inf for floats."""
     dtype = x.value.type.numpy
     if dtype == np.bool_:

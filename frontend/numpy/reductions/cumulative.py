@@ -1,7 +1,6 @@
 """Cumulative sums and products, differences, gradients and integrals along an axis."""
 
 from math import pi
-from typing import Any
 
 from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
@@ -27,7 +26,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     emit_select,
     inexact_kind,
 )
-from shardir.frontend.pytree_types import UserFunction
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, promote_to, splat
 from shardir.frontend.tracing.promotion import canonical_dtype, dtype_of
@@ -37,7 +36,9 @@ from shardir.ir.types import FLOATS, INEXACT
 
 
 def _define_cumulative(name: str, op: str, neutral: int, nans: bool, meaning: str) -> UserFunction:
-    def function(a: ArrayLike, axis: Any = None, dtype: Any = None, out: None = None) -> Tracer:
+    def function(
+        a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None
+    ) -> Tracer:
         check_no_out(name, out)
         x = as_tracer(a)
         line = flatten(x) if axis is None else x
@@ -72,7 +73,12 @@ nancumprod = _define_cumulative("nancumprod", "cumprod", 1, True, "product of al
 
 @public(static=("axis", "dtype", "include_initial"))
 def cumulative_sum(
-    x: Any, /, *, axis: object = None, dtype: Any = None, include_initial: bool = False
+    x: ArrayLike,
+    /,
+    *,
+    axis: AxisLike = None,
+    dtype: DTypeLike | None = None,
+    include_initial: bool = False,
 ) -> Tracer:
     """Return the sum up to each element along `axis`; `include_initial` prepends 0."""
     return _cumulative("cumulative_sum", "cumsum", 0, x, axis, dtype, include_initial)
@@ -80,14 +86,25 @@ def cumulative_sum(
 
 @public(static=("axis", "dtype", "include_initial"))
 def cumulative_prod(
-    x: Any, /, *, axis: object = None, dtype: Any = None, include_initial: bool = False
+    x: ArrayLike,
+    /,
+    *,
+    axis: AxisLike = None,
+    dtype: DTypeLike | None = None,
+    include_initial: bool = False,
 ) -> Tracer:
     """Return the product up to each element along `axis`; `include_initial` prepends 1."""
     return _cumulative("cumulative_prod", "cumprod", 1, x, axis, dtype, include_initial)
 
 
 def _cumulative(
-    name: str, op: str, first: int, x: Any, axis: Any, dtype: Any, include_initial: bool
+    name: str,
+    op: str,
+    first: int,
+    x: ArrayLike,
+    axis: AxisLike,
+    dtype: DTypeLike | None,
+    include_initial: bool,
 ) -> Tracer:
     found = as_tracer(x)
     if axis is None and found.ndim != 1:
@@ -167,21 +184,24 @@ def ediff1d(
 
 
 @public(static=("axis",))
-def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: int = -1) -> Tracer:
+def trapezoid(
+    y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1
+) -> Tracer:
     """Integrate `y` along `axis` by the trapezoidal rule, at the points `x` or with step `dx`."""
     if x is None:
         (values,) = promote_to(inexact_kind(y), y)
+        dim = canonicalize_axis(axis, values.ndim)
         steps = dx if is_number(dx) else as_tracer(dx)
     else:
-        values, steps = promote_to(inexact_kind(y, x), y, x)
-    dim = canonicalize_axis(axis, values.ndim)
-    if x is not None:
-        steps_axis = 0 if steps.ndim == 1 else canonicalize_axis(axis, steps.ndim)
-        steps = as_tracer(diff(steps, axis=steps_axis))
-        if steps.ndim == 1:
-            steps = broadcast_in_dim(
-                steps, replace_dim_size(values.shape, dim, steps.shape[0]), (dim,)
+        values, points = promote_to(inexact_kind(y, x), y, x)
+        dim = canonicalize_axis(axis, values.ndim)
+        points_axis = 0 if points.ndim == 1 else canonicalize_axis(axis, points.ndim)
+        gaps = as_tracer(diff(points, axis=points_axis))
+        if gaps.ndim == 1:
+            gaps = broadcast_in_dim(
+                gaps, replace_dim_size(values.shape, dim, gaps.shape[0]), (dim,)
             )
+        steps = gaps
     size = values.shape[dim]
     pairs = emit_elementwise(
         "add", slice_dim(values, dim, min(1, size), size), slice_dim(values, dim, 0, size - 1)
@@ -190,7 +210,9 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: int
 
 
 @public(static=("axis", "edge_order"))
-def gradient(f: object, *varargs: object, axis: AxisLike = None, edge_order: int = 1) -> Any:
+def gradient(
+    f: ArrayLike, *varargs: ArrayLike, axis: AxisLike = None, edge_order: int = 1
+) -> PyTree:
     """Return the gradient along each axis: central differences, one-sided ones at the ends.
 
     `varargs` are the distances, or the coordinates: one for all axes or one per axis.
@@ -208,7 +230,7 @@ def gradient(f: object, *varargs: object, axis: AxisLike = None, edge_order: int
     return gradients[0] if len(gradients) == 1 else gradients
 
 
-def _gradient_along(x: Tracer, dim: int, gap: Any) -> Tracer:
+def _gradient_along(x: Tracer, dim: int, gap: ArrayLike) -> Tracer:
     size = x.shape[dim]
     if size < 2:
         raise ShapeError(
@@ -217,7 +239,7 @@ def _gradient_along(x: Tracer, dim: int, gap: Any) -> Tracer:
     given = gap if is_number(gap) else as_tracer(gap)
     first = slice_dim(x, dim, 1, 2) - slice_dim(x, dim, 0, 1)
     last = slice_dim(x, dim, size - 1, size) - slice_dim(x, dim, size - 2, size - 1)
-    if is_number(given) or not given.ndim:
+    if not isinstance(given, Tracer) or not given.ndim:
         inner = (slice_dim(x, dim, 2, size) - slice_dim(x, dim, 0, size - 2)) * 0.5
         even: Tracer = concatenate_parts([first, inner, last], dim) / given
         return even
@@ -243,7 +265,9 @@ def _gradient_along(x: Tracer, dim: int, gap: Any) -> Tracer:
 
 
 @public(static=("axis",))
-def unwrap(p: ArrayLike, discont: Any = None, axis: int = -1, period: Any = 2 * pi) -> Tracer:
+def unwrap(
+    p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * pi
+) -> Tracer:
     """Add periods along `axis` so that consecutive angles differ by at most half a period."""
     (x,) = promote_to(common_kind(p, period), p)
     if x.value.type.dtype not in FLOATS:
@@ -252,8 +276,9 @@ def unwrap(p: ArrayLike, discont: Any = None, axis: int = -1, period: Any = 2 * 
     if x.shape[dim] < 2:
         return x
     steps = as_tracer(diff(x, axis=dim))
-    half = period * 0.5
-    wrapped_steps = remainder(steps + half, period) - half
+    turn = period if is_number(period) else as_tracer(period)
+    half = turn * 0.5
+    wrapped_steps = remainder(steps + half, turn) - half
     wrapped_steps = emit_select(
         emit_elementwise("and", wrapped_steps == -half, steps > 0), half, wrapped_steps
     )

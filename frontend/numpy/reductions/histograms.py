@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import check_flag, check_integer
-from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.arrays.array_types import ArrayLike, ArraySequence
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
+from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, TracedValueError
 from shardir.frontend.numpy.creation import array_conversion, filling, grids
@@ -25,16 +26,22 @@ from shardir.frontend.shardings.resharding import call_with_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, promote_inexact, reshape, splat
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.types import INTEGERS
+from shardir.ir.types import INTEGERS, NumpyArray
 
 MAX_COMPARED_EDGES = 33
 """The maximum number of edges that are compared with every element, instead of a search."""
+
+Range: TypeAlias = "ArraySequence | None"
+"""The lowest and the highest value of a histogram; `None` is those of the elements."""
+
+Ranges: TypeAlias = "Sequence[Range] | Operators | NumpyArray | None"
+"""The range of each column."""
 
 
 def bincount(
     x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0, *,
     length: int | None = None, out_sharding: ShardingRequest = None,
-) -> Any:  # fmt: skip
+) -> Tracer:  # fmt: skip
     """Return the number of occurrences of each integer from 0 on in the vector `x`.
 
     With `weights`, return the sums of the weights. The length of the result follows from the
@@ -62,7 +69,7 @@ def bincount(
 
 
 @public(static=("length",))
-def _bincount(x: ArrayLike, weights: object, length: int) -> Any:
+def _bincount(x: ArrayLike, weights: ArrayLike | None, length: int) -> Tracer:
 
     numbers = as_tracer(x)
     if numbers.ndim != 1 or numbers.value.type.dtype not in INTEGERS:
@@ -84,12 +91,14 @@ def _bincount(x: ArrayLike, weights: object, length: int) -> Any:
                     f"bincount takes as many weights as numbers, got {counted.value.type}"
                 )
             )
-    return filling.zeros((length,), counted.dtype).at[selection.maximum(numbers, 0)].add(counted)
+    places = selection.maximum(numbers, 0)
+    counts: Tracer = filling.zeros((length,), counted.dtype).at[places].add(counted)
+    return counts
 
 
 def histogram_bin_edges(
-    a: ArrayLike, bins: ArrayLike = 10, range: object = None, weights: ArrayLike | None = None
-) -> Any:
+    a: ArrayLike, bins: ArrayLike = 10, range: Range = None, weights: ArrayLike | None = None
+) -> Tracer:
     """Return the edges of `bins` equal bins from the lowest to the highest element, or over
     `range`.
 
@@ -125,7 +134,7 @@ def _check_edges(bins: ArrayLike) -> Tracer:
 
 
 @public(static=("count",), name="histogram_bin_edges")
-def _equal_edges(a: ArrayLike, range: Any, count: int) -> Any:
+def _equal_edges(a: ArrayLike, range: Range, count: int) -> Tracer:
 
     (x,) = promote_inexact(*as_operands(a))
     if count < 1:
@@ -140,16 +149,17 @@ def _equal_edges(a: ArrayLike, range: Any, count: int) -> Any:
     alone = low == high
     half = array_conversion.asarray(0.5, x.dtype)
     low, high = selection.where(alone, low - half, low), selection.where(alone, high + half, high)
-    return grids.linspace(low, high, count + 1, dtype=x.dtype)
+    edges: Tracer = grids.linspace(low, high, count + 1, dtype=x.dtype)
+    return edges
 
 
 def histogram(
     a: ArrayLike,
     bins: ArrayLike = 10,
-    range: object = None,
+    range: Range = None,
     weights: ArrayLike | None = None,
     density: bool | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[Tracer, Tracer]:
     """Return the number of elements in each bin, as floats, and the edges of the bins.
 
     `bins` is a number of equal bins (over `range`, or from the lowest to the highest element) or a
@@ -163,7 +173,7 @@ def histogram(
 
 
 @public(static=("density",))
-def _histogram(a: ArrayLike, weights: object, edges: Tracer, density: bool) -> Tracer:
+def _histogram(a: ArrayLike, weights: ArrayLike | None, edges: Tracer, density: bool) -> Tracer:
 
     x, edges = promote_inexact(*as_operands(a, edges))
     if weights is None and edges.shape[0] <= MAX_COMPARED_EDGES:
@@ -203,8 +213,8 @@ def _count_by_scatter(
     """Sum the weights in each bin of a grid; weights outside of the grid are dropped."""
 
     shape = tuple(e.shape[0] - 1 for e in edges)
-    flat: Any = 0
-    inside: Any = True
+    flat: Tracer | int = 0
+    inside: Tracer | bool = True
     for x, e, size in zip(columns, edges, shape, strict=True):
         bin_index = selection.clip(searchsorted(e, x, "right") - 1, 0, max(size - 1, 0))
         flat = flat * size + bin_index
@@ -220,10 +230,10 @@ def histogram2d(
     x: ArrayLike,
     y: ArrayLike,
     bins: ArrayLike = 10,
-    range: object = None,
+    range: Ranges = None,
     weights: ArrayLike | None = None,
     density: bool | None = None,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tracer, Tracer, Tracer]:
     """Return the number of points (x, y) in each bin of a grid, and the edges along both axes."""
 
     pair = bins if isinstance(bins, (list, tuple)) and len(bins) == 2 else (bins, bins)
@@ -233,12 +243,12 @@ def histogram2d(
 
 
 def histogramdd(
-    sample: Any,
-    bins: Any = 10,
-    range: Any = None,
+    sample: ArrayLike,
+    bins: ArrayLike = 10,
+    range: Ranges = None,
     weights: ArrayLike | None = None,
     density: bool | None = None,
-) -> tuple[Any, list[Any]]:
+) -> tuple[Tracer, list[Tracer]]:
     """Return the number of rows of `sample` in each bin of a grid, and the edges of each column."""
 
     if isinstance(sample, (list, tuple)):
@@ -252,7 +262,7 @@ def histogramdd(
         )
     rank = sample.shape[1]
     each = list(bins) if isinstance(bins, (list, tuple)) else [bins] * rank
-    if range is not None and not isinstance(range, (list, tuple)) and not np.ndim(range):
+    if range is not None and not isinstance(range, (list, tuple)) and not np.asarray(range).ndim:
         raise ArgumentError(
             with_location(
                 f"range of histogramdd is {brief(range)}; it is a list of a pair for each column"
@@ -266,7 +276,9 @@ def histogramdd(
 
 
 @public(static=("density",), name="histogramdd")
-def _count_grid(sample: Any, weights: Any, edges: Any, density: bool) -> Any:
+def _count_grid(
+    sample: ArrayLike, weights: ArrayLike | None, edges: Sequence[Tracer], density: bool
+) -> Tracer:
 
     (rows,) = promote_inexact(*as_operands(sample))
     if weights is None:  # As in JAX, counts are integers.

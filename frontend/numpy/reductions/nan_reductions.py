@@ -1,7 +1,6 @@
 """Reductions that ignore NaN."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -40,7 +39,7 @@ from shardir.ir.types import INEXACT
 NAN_REDUCTION_STATIC_ARGNAMES = ("axis", "dtype", "out", "keepdims")
 
 
-def _mask_nan(a: ArrayLike, where: Any) -> tuple[Tracer, Any]:
+def _mask_nan(a: ArrayLike, where: ArrayLike | None) -> tuple[Tracer, ArrayLike | None]:
     """Return the array, and the mask of its elements that are included."""
     x = as_tracer(a)
     if x.value.type.dtype not in INEXACT:
@@ -125,7 +124,7 @@ def nanmin(
 
 def _nan_extreme(
     name: str, extreme: UserFunction, neutral: Callable[[Tracer], PyTree], a: ArrayLike,
-    axis: AxisLike, out: object, keepdims: bool, initial: object, where: object,
+    axis: AxisLike, out: object, keepdims: bool, initial: ArrayLike | None, where: ArrayLike | None,
 ) -> Tracer:  # fmt: skip
     check_no_out(name, out)
     x, numbers = _mask_nan(a, where)
@@ -138,7 +137,7 @@ def _nan_extreme(
     result = as_tracer(extreme(mask_elements(x, numbers, neutral(x)), axis, None, keepdims, start))
     if initial is not None:
         return result
-    some = emit_reduction("any", numbers, dims, keepdims)
+    some = emit_reduction("any", as_tracer(numbers), dims, keepdims)
     return emit_elementwise("select", some, result, constant_like(result, np.nan))
 
 
@@ -167,5 +166,6 @@ def _nan_arg_extreme(
     if numbers is None:
         return as_tracer(arg_extreme(x, axis, None, keepdims))
     found = as_tracer(arg_extreme(mask_elements(x, numbers, neutral(x)), axis, None, keepdims))
-    some = emit_reduction("any", numbers, canonicalize_axes(axis, x.ndim), bool(keepdims))
+    dims = canonicalize_axes(axis, x.ndim)
+    some = emit_reduction("any", as_tracer(numbers), dims, bool(keepdims))
     return emit_elementwise("select", some, found, constant_like(found, -1))

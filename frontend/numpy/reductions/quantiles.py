@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from math import ceil, floor
-from typing import Any
 
 import numpy as np
 
@@ -128,7 +127,7 @@ def nanmedian(
     return _quantile("nanmedian", a, 0.5, axis, "midpoint", keepdims, True)
 
 
-def _percent_to_fraction(name: str, q: Any) -> Any:
+def _percent_to_fraction(name: str, q: ArrayLike) -> ArrayLike:
     """Return percentages as fractions; raise `NotAnArrayError` if they are not numbers."""
     if is_number(q):
         if isinstance(q, int) and not 0 <= q <= 100:
@@ -143,7 +142,7 @@ def _percent_to_fraction(name: str, q: Any) -> Any:
 
 
 def _quantile(
-    name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool, nans: bool
+    name: str, a: ArrayLike, q: ArrayLike, axis: AxisLike, method: str, keepdims: bool, nans: bool
 ) -> Tracer:
     if not is_one_of(method, QUANTILE_METHODS):
         methods = ", ".join(QUANTILE_METHODS)
@@ -172,12 +171,13 @@ MAX_SELECTED_FRACTIONS = 7
 """The maximum number of concrete fractions that are selected one by one, without a sort."""
 
 
-def _as_static_fractions(q: Tracer) -> tuple[float, ...] | None:
+def _as_static_fractions(q: ArrayLike) -> tuple[float, ...] | None:
     """Return concrete fractions as a tuple, if they are a short vector of values from 0 to 1."""
-    if not isinstance(q, np.ndarray):
-        is_list = isinstance(q, (list, tuple))
-        if not is_list or not all(is_number(each) or isinstance(each, np.generic) for each in q):
+    if isinstance(q, (list, tuple)):
+        if not all(is_number(each) or isinstance(each, np.generic) for each in q):
             return None
+    elif not isinstance(q, np.ndarray):
+        return None
     known = np.asarray(q)
     in_range = known.dtype.kind in "iuf" and ((known >= 0) & (known <= 1)).all()
     return (

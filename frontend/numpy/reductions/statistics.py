@@ -1,7 +1,6 @@
 """Variances, weighted means and correlations. Half-precision floats are computed in float32."""
 
 from math import nan
-from typing import Any
 
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
@@ -26,6 +25,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     inexact_kind,
     is_complex,
 )
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, promote_to, reshape
 from shardir.frontend.tracing.promotion import dtype_of, inexact_dtype as floating
@@ -39,9 +39,9 @@ VARIANCE_STATIC_ARGNAMES = ("axis", "dtype", "out", "ddof", "keepdims", "correct
 
 @public(static=VARIANCE_STATIC_ARGNAMES)
 def var(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
-    keepdims: bool = False, *, where: Any = None, mean: Any = None,
-    correction: float | None = None,
+    a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
+    ddof: float = 0, keepdims: bool = False, *, where: ArrayLike | None = None,
+    mean: ArrayLike | None = None, correction: float | None = None,
 ) -> Tracer:  # fmt: skip
     """Return the variance over `axis`: the mean squared distance from the mean, with divisor n -
     ddof.
@@ -57,9 +57,9 @@ def var(
 
 @public(static=VARIANCE_STATIC_ARGNAMES)
 def std(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
-    keepdims: bool = False, *, where: Any = None, mean: Any = None,
-    correction: float | None = None,
+    a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
+    ddof: float = 0, keepdims: bool = False, *, where: ArrayLike | None = None,
+    mean: ArrayLike | None = None, correction: float | None = None,
 ) -> Tracer:  # fmt: skip
     """Return the standard deviation over `axis`: the square root of the variance; see `var`."""
     wide, name = _variance_of_operand(
@@ -69,8 +69,9 @@ def std(
 
 
 def _variance_of_operand(
-    name: str, a: ArrayLike, axis: AxisLike, dtype: DTypeLike, out: Any, ddof: float,
-    keepdims: bool, where: Tracer, mean: Tracer, correction: float | None,
+    name: str, a: ArrayLike, axis: AxisLike, dtype: DTypeLike | None, out: None, ddof: float,
+    keepdims: bool, where: ArrayLike | None, mean: ArrayLike | None,
+    correction: float | None,
 ) -> tuple[Tracer, str]:  # fmt: skip
     """Return the variance in its computation type, and the element type of the result."""
     check_no_out(name, out)
@@ -144,7 +145,7 @@ def average(
     weights: ArrayLike | None = None,
     returned: bool = False,
     keepdims: bool = False,
-) -> Any:
+) -> PyTree:
     """Return the mean over `axis` with weights, which have the shape of `a` or the sizes along
     `axis`.
 

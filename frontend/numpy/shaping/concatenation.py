@@ -1,12 +1,14 @@
 """Concatenation of arrays, and splits of an array into parts."""
 
 import itertools
-from typing import Any
+from collections.abc import Sequence
+from typing import SupportsIndex, TypeAlias
 
 import numpy as np
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
+from shardir.frontend.arrays.abstract_value import ArrayBase
+from shardir.frontend.arrays.array_types import ArrayLike, ArraySequence, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.shaping.reshaping import atleast_3d
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
@@ -22,9 +24,14 @@ from shardir.frontend.tracing.tracer import Tracer
 MAX_EMPTY_PARTS = 1 << 16
 """The maximum number of parts if there are fewer elements; each part is an operation."""
 
+Sections: TypeAlias = int | np.integer | Sequence[SupportsIndex]
+"""The number of equal parts of a dimension, or the indices at which it is split."""
 
-def _promote_arrays(arrays: Any, what: str, dtype: DTypeLike | None = None) -> list[Tracer]:
-    if isinstance(arrays, Tracer) or hasattr(arrays, "shape"):
+
+def _promote_arrays(
+    arrays: ArraySequence, what: str, dtype: DTypeLike | None = None
+) -> list[Tracer]:
+    if isinstance(arrays, ArrayBase) or hasattr(arrays, "shape"):
         array = as_tracer(arrays)
         if not array.ndim:
             raise OperationTypeError(with_location(f"{what} takes several arrays, got a scalar"))
@@ -37,7 +44,9 @@ def _promote_arrays(arrays: Any, what: str, dtype: DTypeLike | None = None) -> l
 
 
 @public(static=("axis", "dtype"))
-def concatenate(arrays: Any, axis: int | None = 0, dtype: DTypeLike | None = None) -> Tracer:
+def concatenate(
+    arrays: ArraySequence, axis: int | None = 0, dtype: DTypeLike | None = None
+) -> Tracer:
     """Concatenate arrays along `axis`; without an axis, concatenate the flattened arrays.
 
     All other dimensions must agree. The result has the promoted element type, or `dtype`.
@@ -67,7 +76,7 @@ concat = concatenate
 
 
 @public(static=("axis", "dtype"))
-def stack(arrays: object, axis: int = 0, dtype: DTypeLike | None = None) -> Tracer:
+def stack(arrays: ArraySequence, axis: int = 0, dtype: DTypeLike | None = None) -> Tracer:
     """Stack arrays of one shape along a new dimension."""
     parts = _promote_arrays(arrays, "stack", dtype)
     shape = parts[0].shape
@@ -82,7 +91,7 @@ def stack(arrays: object, axis: int = 0, dtype: DTypeLike | None = None) -> Trac
 
 
 @public(static=("dtype",))
-def vstack(tup: object, dtype: DTypeLike | None = None) -> Tracer:
+def vstack(tup: ArraySequence, dtype: DTypeLike | None = None) -> Tracer:
     """Concatenate along the first dimension; vectors become rows."""
     parts = [
         reshape(x, (1,) * (2 - x.ndim) + x.shape) for x in _promote_arrays(tup, "vstack", dtype)
@@ -91,20 +100,20 @@ def vstack(tup: object, dtype: DTypeLike | None = None) -> Tracer:
 
 
 @public(static=("dtype",))
-def hstack(tup: object, dtype: DTypeLike | None = None) -> Tracer:
+def hstack(tup: ArraySequence, dtype: DTypeLike | None = None) -> Tracer:
     """Concatenate along the second dimension; vectors along their only one."""
     parts = [reshape(x, x.shape or (1,)) for x in _promote_arrays(tup, "hstack", dtype)]
     return concatenate(parts, 0 if parts[0].ndim == 1 else 1)
 
 
 @public(static=("dtype",))
-def dstack(tup: object, dtype: DTypeLike | None = None) -> Tracer:
+def dstack(tup: ArraySequence, dtype: DTypeLike | None = None) -> Tracer:
     """Concatenate along the third dimension."""
     return concatenate([atleast_3d(x) for x in _promote_arrays(tup, "dstack", dtype)], 2)
 
 
 @public()
-def column_stack(tup: object) -> Tracer:
+def column_stack(tup: ArraySequence) -> Tracer:
     """Concatenate along the second dimension; vectors become columns."""
     parts = [
         reshape(x, (x.size, 1)) if x.ndim < 2 else x for x in _promote_arrays(tup, "column_stack")
@@ -119,7 +128,7 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Tracer
 
 
 @public()
-def block(arrays: Any) -> Tracer:
+def block(arrays: ArrayLike) -> Tracer:
     """Concatenate nested lists of blocks, the innermost lists along the last dimension."""
 
     def depth(x: ArrayLike) -> int:
@@ -140,7 +149,7 @@ def block(arrays: Any) -> Tracer:
     return assemble(arrays, levels)
 
 
-def _part_bounds(size: int, sections: Any, even: bool) -> list[tuple[int, int]]:
+def _part_bounds(size: int, sections: Sections, even: bool) -> list[tuple[int, int]]:
     if isinstance(sections, (int, np.integer)):
         count = int(sections)
         if count <= 0 or (even and size % count):
@@ -166,7 +175,7 @@ def _part_bounds(size: int, sections: Any, even: bool) -> list[tuple[int, int]]:
 
 
 @public(static=("sections", "axis", "even"))
-def _split(ary: ArrayLike, sections: object, axis: int, even: bool) -> list[Tracer]:
+def _split(ary: ArrayLike, sections: Sections, axis: int, even: bool) -> list[Tracer]:
     x = as_tracer(ary)
     if not x.ndim:
         raise OperationTypeError(with_location("a scalar cannot be split"))
@@ -174,27 +183,27 @@ def _split(ary: ArrayLike, sections: object, axis: int, even: bool) -> list[Trac
     return [slice_dim(x, dim, a, b) for a, b in _part_bounds(x.shape[dim], sections, even)]
 
 
-def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
+def split(ary: ArrayLike, indices_or_sections: ArrayLike, axis: int = 0) -> list[Tracer]:
     """Split into equal parts along `axis`, or at the given indices; return a list."""
     return _split(ary, to_hashable(indices_or_sections), axis, True)
 
 
-def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
+def array_split(ary: ArrayLike, indices_or_sections: ArrayLike, axis: int = 0) -> list[Tracer]:
     """Split like `split`; the sizes of parts may differ by one."""
     return _split(ary, to_hashable(indices_or_sections), axis, False)
 
 
-def vsplit(ary: ArrayLike, indices_or_sections: object) -> Any:
+def vsplit(ary: ArrayLike, indices_or_sections: ArrayLike) -> list[Tracer]:
     """Split along the first dimension."""
     return split(ary, indices_or_sections, 0)
 
 
-def hsplit(ary: ArrayLike, indices_or_sections: object) -> Any:
+def hsplit(ary: ArrayLike, indices_or_sections: ArrayLike) -> list[Tracer]:
     """Split along the second dimension, or the only one."""
     return split(ary, indices_or_sections, 0 if tensor_type_of(ary).rank == 1 else 1)
 
 
-def dsplit(ary: ArrayLike, indices_or_sections: object) -> Any:
+def dsplit(ary: ArrayLike, indices_or_sections: ArrayLike) -> list[Tracer]:
     """Split along the third dimension."""
     return split(ary, indices_or_sections, 2)
 

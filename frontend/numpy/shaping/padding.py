@@ -90,11 +90,11 @@ def pad(array: ArrayLike, pad_width: object, mode: str = "constant", **options: 
     return _pad_static_mode(array, widths, mode, reflection, lengths)
 
 
-def _pad_widths(width: Any, rank: int) -> list[SidePair]:
+def _pad_widths(width: Any, rank: int) -> list[tuple[int, int]]:
     try:
         if not isinstance(width, dict):
             return [(int(low), int(high)) for low, high in _expand_sides(to_hashable(width), rank)]
-        result: list[SidePair] = [(0, 0)] * rank
+        result: list[tuple[int, int]] = [(0, 0)] * rank
         for axis, one in width.items():
             low, high = _as_pair(list(to_hashable(one)) if _is_sequence(one) else [one])
             result[canonicalize_axis(axis, rank)] = (int(low), int(high))

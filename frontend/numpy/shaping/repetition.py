@@ -44,8 +44,8 @@ GATHER_MIN_RUNS = 4
 
 @composed_function()
 def repeat(
-    a: ArrayLike, repeats: Any, axis: AxisLike = None, *, total_repeat_length: int | None = None,
-    out_sharding: ShardingRequest = None,
+    a: ArrayLike, repeats: ArrayLike, axis: AxisLike = None, *,
+    total_repeat_length: int | None = None, out_sharding: ShardingRequest = None,
 ) -> Tracer:  # fmt: skip
     """Repeat each element `repeats` times along `axis` (without it, in the flattened array).
 
@@ -185,7 +185,7 @@ def _delete_traced(arr: ArrayLike, obj: ArrayLike, axis: AxisLike) -> Tracer:
     return take(x, rest + (rest >= at), axis=dim, mode="promise_in_bounds")
 
 
-def _as_numpy_index(obj: ArrayLike) -> Any:
+def _as_numpy_index(obj: Any) -> Any:
     if isinstance(obj, tuple):
         return np.asarray(obj) if len(obj) else np.zeros(0, np.int64)
     return obj
@@ -202,7 +202,7 @@ def insert(arr: ArrayLike, obj: ArrayLike, values: ArrayLike, axis: AxisLike = N
 
 
 @public(static=("obj", "axis"), name="insert")
-def _insert_static(arr: ArrayLike, values: ArrayLike, obj: ArrayLike, axis: AxisLike) -> Tracer:
+def _insert_static(arr: ArrayLike, values: ArrayLike, obj: Any, axis: AxisLike) -> Tracer:
     x, dim = _flatten_without_axis(as_tracer(arr), axis)
     (new,) = promote_to((x.value.type.dtype, x.weak_type), values)
     new = reshape(new, (1,) * (x.ndim - new.ndim) + new.shape)
@@ -220,7 +220,7 @@ def _insert_static(arr: ArrayLike, values: ArrayLike, obj: ArrayLike, axis: Axis
     return select_along_dim([x, new], dim, order)
 
 
-def trim_zeros(filt: Any, trim: str = "fb") -> Any:
+def trim_zeros(filt: ArrayLike, trim: str = "fb") -> Tracer:
     """Remove zeros at the front ("f" in `trim`) and the back ("b"); the vector must be concrete."""
     numbers = require_concrete(
         filt,

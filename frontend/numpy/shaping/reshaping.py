@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import canonicalize_shape
@@ -240,19 +239,19 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tracer:
 
 
 @with_argument_errors
-def atleast_1d(*arys: object) -> Any:
+def atleast_1d(*arys: ArrayLike) -> PyTree:
     """Return the array with at least one dimension; for several arrays, a list."""
     return _expand_all_ranks(arys, 1)
 
 
 @with_argument_errors
-def atleast_2d(*arys: object) -> Any:
+def atleast_2d(*arys: ArrayLike) -> PyTree:
     """Return the array with at least two dimensions, added in front; for several arrays, a list."""
     return _expand_all_ranks(arys, 2)
 
 
 @with_argument_errors
-def atleast_3d(*arys: ArrayLike) -> Any:
+def atleast_3d(*arys: ArrayLike) -> PyTree:
     """Return the array with at least three dimensions; for several arrays, a list.
 
     A matrix gets a dimension behind its own, a vector one on each side.
@@ -260,7 +259,7 @@ def atleast_3d(*arys: ArrayLike) -> Any:
     return _expand_all_ranks(arys, 3)
 
 
-def _expand_all_ranks(arrays: Sequence[Any], rank: int) -> Any:
+def _expand_all_ranks(arrays: Sequence[ArrayLike], rank: int) -> PyTree:
     results = [_expand_rank(x, rank) for x in arrays]
     return results[0] if len(results) == 1 else results
 

@@ -1,7 +1,7 @@
 """Circular shifts along an axis."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
@@ -18,9 +18,11 @@ from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import INTEGERS
 
+Shift = TypeVar("Shift", int, Tracer)
+
 
 @composed_function()
-def roll(a: ArrayLike, shift: Any, axis: AxisLike = None) -> Tracer:
+def roll(a: ArrayLike, shift: ArrayLike, axis: AxisLike = None) -> Tracer:
     """Shift elements circularly by `shift` along `axis`; without `axis`, shift the flattened array.
 
     Several shifts correspond to several axes. Shifts may be traced.
@@ -55,7 +57,7 @@ def _rotate_dims(x: Tracer, moves: Sequence[tuple[int, int]]) -> Tracer:
 
 
 @public(static=("axis",), name="roll")
-def _roll_traced(a: ArrayLike, shift: object, axis: AxisLike) -> Tracer:
+def _roll_traced(a: ArrayLike, shift: ArrayLike, axis: AxisLike) -> Tracer:
     """Shift by traced amounts: a window of the array concatenated with itself."""
 
     x, by = as_tracer(a), as_tracer(shift)
@@ -76,8 +78,8 @@ def _roll_traced(a: ArrayLike, shift: object, axis: AxisLike) -> Tracer:
 
 
 def _pair_axes_and_shifts(
-    axis: AxisLike, rank: int, shifts: Sequence[object]
-) -> list[tuple[int, Any]]:
+    axis: AxisLike, rank: int, shifts: Sequence[Shift]
+) -> list[tuple[int, Shift]]:
     """Return pairs of dimension and shift; a dimension may occur several times, as in NumPy."""
     axes = [canonicalize_axis(each, rank) for each in as_ints(axis)]
     many = max(len(axes), len(shifts))

@@ -1,7 +1,5 @@
 """Searches in sorted vectors: insertion points, bins, linear interpolation."""
 
-from typing import Any
-
 import numpy as np
 
 from shardir.errors import OperationTypeError
@@ -46,7 +44,7 @@ def searchsorted(
     a: ArrayLike,
     v: ArrayLike,
     side: str = "left",
-    sorter: object = None,
+    sorter: ArrayLike | None = None,
     *,
     method: str | None = None,
 ) -> Tracer:
@@ -70,7 +68,9 @@ def searchsorted(
 
 
 @public(static=("side", "method"), name="searchsorted")
-def _search(a: ArrayLike, v: ArrayLike, sorter: Any, side: str, method: str | None) -> Tracer:
+def _search(
+    a: ArrayLike, v: ArrayLike, sorter: ArrayLike | None, side: str, method: str | None
+) -> Tracer:
 
     table, query = promote(*as_operands(a, v))
     if table.ndim != 1:
@@ -216,7 +216,12 @@ def interp(
 
 @public(name="interp")
 def _interpolate(
-    x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: Any, right: Any, period: object
+    x: ArrayLike,
+    xp: ArrayLike,
+    fp: ArrayLike,
+    left: ArrayLike | None,
+    right: ArrayLike | None,
+    period: ArrayLike | None,
 ) -> Tracer:
 
     x, xp = promote_inexact(*as_operands(x, xp))

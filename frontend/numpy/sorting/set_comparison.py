@@ -6,7 +6,6 @@ only integers are sorted and no gather is necessary.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.array_types import ArrayLike
@@ -34,7 +33,7 @@ F32_MAGNITUDE_MASK = 0x7FFFFFFF
 """All bits of an f32 except its sign."""
 
 
-def select_set_values(arrays: Sequence[Array], which: str) -> Any:
+def select_set_values(arrays: Sequence[Array], which: str) -> Tracer:
     """Return the values in `both` arrays, only in `one`, or only in the `first`, sorted."""
     first, second = arrays
     close = integer_range(first, second, first.size + second.size)
@@ -42,10 +41,12 @@ def select_set_values(arrays: Sequence[Array], which: str) -> Any:
         values, found = _select_by_sort(first, second, which)
     else:
         values, found = _select_by_table(first, second, *close, which)
-    return compress_rows(values, found, None)
+    selected = compress_rows(values, found, None)
+    assert selected is not None, "the operands are concrete vectors of one length"
+    return selected
 
 
-def integer_range(first: Array, second: Array, most: int) -> tuple[Any, int] | None:
+def integer_range(first: Array, second: Array, most: int) -> tuple[ArrayLike, int] | None:
     """Return the smallest integer of two arrays, and a power of two above their range.
 
     Return `None` if the range exceeds `most`, for few integers, and for other types.
@@ -61,8 +62,8 @@ def integer_range(first: Array, second: Array, most: int) -> tuple[Any, int] | N
 
 @public(static=("which", "span"))
 def _select_by_table(
-    ar1: ArrayLike, ar2: ArrayLike, smallest: object, span: int, which: str
-) -> Any:
+    ar1: ArrayLike, ar2: ArrayLike, smallest: ArrayLike, span: int, which: str
+) -> list[Tracer]:
     """Return all integers of the range, and the mask of those that `which` selects."""
 
     first, second, start = (reshaping.ravel(x) for x in promote(*as_operands(ar1, ar2, smallest)))

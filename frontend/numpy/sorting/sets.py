@@ -1,6 +1,6 @@
 """Set operations of arrays: union, intersection, difference. See `unique` for `size`."""
 
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from shardir.frontend.numpy.sorting.unique import (
 )
 from shardir.frontend.numpy.tracer_helpers.axis_slices import slice_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_operands, emit_elementwise
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.tracing.operands import (
     align,
     as_indices,
@@ -51,13 +52,14 @@ MAX_FULL_ISIN_COMPARISONS = 1 << 16
 @with_argument_errors
 def union1d(
     ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
-) -> Any:
+) -> Tracer:
     """Return the unique values of both arrays in ascending order."""
 
     if size is None and concrete_unsharded_arrays(ar1, ar2) is None:
         return from_numpy_result(call_numpy("union1d", concrete_promoted("union1d", ar1, ar2)))
     both = concatenation.concatenate([reshaping.ravel(ar1), reshaping.ravel(ar2)])
-    return unique(both, size=size, fill_value=fill_value)
+    values: Tracer = unique(both, size=size, fill_value=fill_value)
+    return values
 
 
 @with_argument_errors
@@ -69,7 +71,7 @@ def intersect1d(
     *,
     size: int | None = None,
     fill_value: ArrayLike | None = None,
-) -> Any:
+) -> PyTree:
     """Return the values that both arrays contain, in ascending order.
 
     With `return_indices`, return also their indices in each array. Values beyond those found, up to
@@ -89,7 +91,9 @@ def intersect1d(
 
 
 @public(static=("size",), name="intersect1d")
-def _intersection(ar1: ArrayLike, ar2: ArrayLike, fill_value: object, size: int) -> list[Tracer]:
+def _intersection(
+    ar1: ArrayLike, ar2: ArrayLike, fill_value: ArrayLike | None, size: int
+) -> list[Tracer]:
 
     first, second = (reshaping.ravel(x) for x in promote(*as_operands(ar1, ar2)))
     width = first.shape[0]
@@ -119,7 +123,7 @@ def setdiff1d(
     *,
     size: int | None = None,
     fill_value: ArrayLike | None = None,
-) -> Any:
+) -> Tracer:
     """Return the values of the first array that the second does not contain, in ascending order.
 
     Missing values up to `size` are `fill_value`, by default 0.
@@ -136,7 +140,7 @@ def setdiff1d(
 
 
 @public(static=("size",), name="setdiff1d")
-def _difference(ar1: ArrayLike, ar2: ArrayLike, fill_value: Any, size: int) -> Tracer:
+def _difference(ar1: ArrayLike, ar2: ArrayLike, fill_value: ArrayLike | None, size: int) -> Tracer:
 
     first, second = (reshaping.ravel(x) for x in promote(*as_operands(ar1, ar2)))
     values, counts = unique(first, return_counts=True, size=max(first.shape[0], 1))
@@ -151,7 +155,7 @@ def setxor1d(
     *,
     size: int | None = None,
     fill_value: ArrayLike | None = None,
-) -> Any:
+) -> Tracer:
     """Return the values that exactly one of the arrays contains, in ascending order.
 
     Missing values up to `size` are `fill_value`, by default 0.
@@ -168,7 +172,9 @@ def setxor1d(
 
 
 @public(static=("size",), name="setxor1d")
-def _symmetric_difference(ar1: ArrayLike, ar2: ArrayLike, fill_value: Any, size: int) -> Tracer:
+def _symmetric_difference(
+    ar1: ArrayLike, ar2: ArrayLike, fill_value: ArrayLike | None, size: int
+) -> Tracer:
 
     first, second = (reshaping.ravel(x) for x in promote(*as_operands(ar1, ar2)))
     both = concatenation.concatenate([first, second])
@@ -177,7 +183,9 @@ def _symmetric_difference(ar1: ArrayLike, ar2: ArrayLike, fill_value: Any, size:
     return _select_values(values, once & (counts > 0), fill_value, size)
 
 
-def _select_values(values: Tracer, mask: ArrayLike, fill_value: Tracer, size: int) -> Tracer:
+def _select_values(
+    values: Tracer, mask: ArrayLike, fill_value: ArrayLike | None, size: int
+) -> Tracer:
     """Return `size` values where `mask` is true, padded with `fill_value` or 0."""
 
     (where,) = nonzero.nonzero(mask, size=size)
@@ -216,14 +224,17 @@ def isin(
     return _isin(element, test_elements, invert, _lookup_table_size(element, test_elements))
 
 
-def _lookup_table_size(element: Any, test_elements: Any) -> int | None:
+def _is_concrete_integers(x: object) -> TypeGuard[Array]:
+    return type(x) is Array and x.signature.sharding is None and x.type.dtype in INTEGERS
+
+
+def _lookup_table_size(element: object, test_elements: object) -> int | None:
     """Return the size of a lookup table for concrete integers, a power of two.
 
     Return `None` if the table would cost more than a search, or if the values are not concrete.
     """
-    for x in (element, test_elements):
-        if type(x) is not Array or x.signature.sharding is not None or x.type.dtype not in INTEGERS:
-            return None
+    if not (_is_concrete_integers(element) and _is_concrete_integers(test_elements)):
+        return None
     count = test_elements.size
     if count <= MAX_COMPARISONS_PER_ELEMENT or current_trace() is not None:
         return None

@@ -1,11 +1,9 @@
 """Sorts, and the indices that sort. NaN is larger than every number."""
 
-from typing import Any
-
 import numpy as np
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.arrays.array_types import ArrayLike, ArraySequence
 from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy import dtypes
@@ -45,7 +43,7 @@ def _emit_iota(shape: tuple[int, ...], dim: int) -> Tracer:
 
 @public(static=("axis", "kind", "order", "stable", "descending"))
 def sort(
-    a: Any,
+    a: ArrayLike,
     axis: int | None = -1,
     *,
     kind: object = None,
@@ -86,16 +84,19 @@ def argsort(
 
 
 @public(static=("axis",))
-def lexsort(keys: Any, axis: int = -1) -> Tracer:
+def lexsort(keys: ArraySequence, axis: int = -1) -> Tracer:
     """Return the indices that sort by several keys, of which the last one is the primary key."""
-    is_array = isinstance(keys, (Operators, np.ndarray))
-    if not is_array and not isinstance(keys, (list, tuple)):
+    if isinstance(keys, (Operators, np.ndarray)):
+        count = keys.shape[0]
+    elif isinstance(keys, (list, tuple)):
+        count = len(keys)
+    else:
         raise OperationTypeError(
             with_location(
                 f"lexsort takes a list of keys, or keys along an array, got a {type(keys).__name__}"
             )
         )
-    tracers = [as_tracer(keys[i]) for i in range(keys.shape[0] if is_array else len(keys))]
+    tracers = [as_tracer(keys[i]) for i in range(count)]
     if not tracers or any(key.shape != tracers[0].shape for key in tracers):
         shapes = ", ".join(str(key.shape) for key in tracers) or "none"
         raise OperationTypeError(with_location(f"lexsort takes keys of one shape, got {shapes}"))

@@ -14,6 +14,7 @@ from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import to_numpy
+from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import TracedValueError
 from shardir.frontend.numpy.creation import array_conversion, filling, ranges
@@ -50,7 +51,7 @@ def concrete_promoted(what: str, *xs: PyTree) -> list[NumpyArray]:
     return [array.astype(NUMPY_DTYPES[dtype], copy=False) for array in arrays]
 
 
-def call_numpy(name: str, arrays: Sequence[NumpyArray], *flags: bool, **options: PyTree) -> Any:
+def call_numpy(name: str, arrays: Sequence[NumpyArray], *flags: bool, **options: PyTree) -> PyTree:
     """Call the NumPy function `name` and return its result, values first.
 
     bf16 is computed as f32, because NumPy does not sort NaN of bf16 to the end.
@@ -64,7 +65,7 @@ def call_numpy(name: str, arrays: Sequence[NumpyArray], *flags: bool, **options:
     return (values.astype(kind, copy=False), *others)
 
 
-def from_numpy_result(numbers: NumpyArray) -> Any:
+def from_numpy_result(numbers: NumpyArray) -> Tracer:
     """Convert a NumPy array to an array."""
 
     return array_conversion.asarray(numbers)
@@ -82,7 +83,7 @@ def unique(
     size: int | None = None,
     fill_value: ArrayLike | None = None,
     sorted: bool = True,
-) -> Any:
+) -> PyTree:
     """Return the unique values in ascending order; with `axis`, the unique slices along it.
 
     The flags append: the index of the first occurrence of each value, the index into the values for
@@ -108,7 +109,7 @@ def unique(
     return tuple(map(from_numpy_result, found)) if any(flags) else from_numpy_result(found)
 
 
-def concrete_unsharded_arrays(*xs: object) -> list[Array] | None:
+def concrete_unsharded_arrays(*xs: ArrayLike) -> list[Array] | None:
     """Return concrete real operands as arrays without a sharding.
 
     Return `None` for other operands, for empty ones, and inside of a trace.
@@ -116,7 +117,7 @@ def concrete_unsharded_arrays(*xs: object) -> list[Array] | None:
 
     if current_trace() is not None:
         return None
-    arrays = [x if type(x) is Array else array_conversion.asarray(x) for x in xs]
+    arrays: list[Any] = [x if type(x) is Array else array_conversion.asarray(x) for x in xs]
     for x in arrays:
         if x.signature.sharding is not None or not x.size or x.type.dtype in (*COMPLEX, "key"):
             return None
@@ -130,7 +131,7 @@ def _unique_of_concrete(x: Array, flags: tuple[bool, bool, bool], equal_nan: boo
         sorted_values, order, is_first, inverse = _sort_with_indices(x, flags[1], equal_nan)
     else:
         sorted_values, is_first = _sort_and_mark_firsts(x, equal_nan)
-    result: list[Any] = [compress_rows(sorted_values, is_first, None)]
+    result: list[Tracer | None] = [compress_rows(sorted_values, is_first, None)]
     if not any(flags):
         return result[0]
     if flags[0]:
@@ -155,7 +156,7 @@ def _sort_and_mark_firsts(x: ArrayLike, equal_nan: bool) -> list[Tracer]:
 
 
 @public(static=("back", "equal_nan"), name="unique")
-def _sort_with_indices(x: Any, back: bool, equal_nan: bool) -> Any:
+def _sort_with_indices(x: Operators, back: bool, equal_nan: bool) -> list[PyTree]:
     """Return the sorted elements, their order, the mask of first elements, and the inverse."""
 
     flat = reshaping.ravel(x)
@@ -183,8 +184,8 @@ def _is_first_of_run(sorted_values: Tracer, equal_nan: bool) -> Tracer:
 
 @public(static=("flags", "axis", "equal_nan", "size"))
 def _unique(
-    ar: object,
-    fill_value: object,
+    ar: ArrayLike,
+    fill_value: ArrayLike | None,
     flags: tuple[bool, bool, bool],
     axis: int | None,
     equal_nan: bool,
@@ -264,24 +265,24 @@ def _sort_rows(rows: Tracer, equal_nan: bool) -> tuple[Tracer, Tracer, Tracer]:
 class UniqueAll(NamedTuple):
     """The result of `unique_all`."""
 
-    values: Any
-    indices: Any
-    inverse_indices: object
-    counts: Any
+    values: Tracer
+    indices: Tracer
+    inverse_indices: Tracer
+    counts: Tracer
 
 
 class UniqueCounts(NamedTuple):
     """The result of `unique_counts`."""
 
-    values: Any
-    counts: Any
+    values: Tracer
+    counts: Tracer
 
 
 class UniqueInverse(NamedTuple):
     """The result of `unique_inverse`."""
 
-    values: Any
-    inverse_indices: object
+    values: Tracer
+    inverse_indices: Tracer
 
 
 @with_argument_errors
@@ -320,6 +321,7 @@ def unique_inverse(
 @with_argument_errors
 def unique_values(
     x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
-) -> Any:
+) -> Tracer:
     """Return the unique values; NaNs count as different values."""
-    return unique(x, equal_nan=False, size=size, fill_value=fill_value)
+    values: Tracer = unique(x, equal_nan=False, size=size, fill_value=fill_value)
+    return values

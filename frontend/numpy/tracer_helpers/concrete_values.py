@@ -4,7 +4,6 @@ tracers.
 
 from collections.abc import Sequence
 from operator import index
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of, not_an_array_error
 from shardir.frontend.errors import TracedValueError
 from shardir.frontend.pytree.tree_checks import check_acyclic
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
@@ -64,7 +64,7 @@ def to_concrete_array(x: ArrayLike, label: str) -> NumpyArray:
     return array
 
 
-def as_ints(values: Any) -> tuple[int, ...]:
+def as_ints(values: PyTree) -> tuple[int, ...]:
     """Return one integer or several as a tuple of integers."""
     if isinstance(values, (list, tuple)):
         return tuple(index(n) for n in values)
@@ -73,7 +73,7 @@ def as_ints(values: Any) -> tuple[int, ...]:
     return tuple(index(n) for n in np.asarray(values))
 
 
-def to_hashable(values: ArrayLike) -> Any:
+def to_hashable(values: PyTree) -> PyTree:
     """Convert arrays and lists of numbers to nested tuples, which can be static arguments."""
     try:
         return _to_hashable(values)
@@ -82,7 +82,7 @@ def to_hashable(values: ArrayLike) -> Any:
         raise
 
 
-def _to_hashable(values: Any) -> Any:
+def _to_hashable(values: PyTree) -> PyTree:
     if isinstance(values, (list, tuple)):
         return tuple(_to_hashable(value) for value in values)
     if hasattr(values, "tolist") and not isinstance(values, Tracer):

@@ -1,7 +1,6 @@
 """Helpers of elementwise functions: promote the operands, broadcast them, emit one operation."""
 
 from collections.abc import Callable
-from typing import Any
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike
@@ -50,9 +49,10 @@ def apply_elementwise(op: str, *xs: object, kind: DtypeAndWeakType | None = None
     return emit_elementwise(op, *align(*xs, kind=kind))
 
 
-def as_operands(*xs: PyTree) -> tuple[Any, ...]:
+def as_operands(*xs: PyTree) -> tuple[PyTree, ...]:
     """Return the operands as tracers, except Python scalars, which stay as they are."""
-    return tuple(x if is_number(x) else as_tracer(x) for x in xs)
+    operands: list[PyTree] = [x if is_number(x) else as_tracer(x) for x in xs]
+    return tuple(operands)
 
 
 def common_kind(*xs: object) -> DtypeAndWeakType:
@@ -105,13 +105,13 @@ def as_bool(x: ArrayLike) -> Tracer:
     )
 
 
-def emit_select(condition: Tracer, x: Any, y: Any) -> Tracer:
+def emit_select(condition: Tracer, x: ArrayLike, y: ArrayLike) -> Tracer:
     """Select `x` where the condition is true and `y` elsewhere, after promotion and
     broadcasting.
     """
     x, y = as_operands(x, y)
     kind = common_kind(x, y)
-    shapes = [v.shape for v in (condition, x, y) if not is_number(v)]
+    shapes = [v.shape for v in (condition, x, y) if isinstance(v, Tracer)]
     shape = broadcast_shapes(*shapes)
     if condition.ndim:
         condition = broadcast(condition, shape)

@@ -1,7 +1,5 @@
 """Shape and element type of arrays, without access to their elements."""
 
-from typing import Any
-
 import numpy as np
 
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
@@ -34,7 +32,7 @@ def shape(a: ArrayLike) -> tuple[int, ...]:
     return tensor_type_of(a).shape
 
 
-def ndim(a: Any) -> int:
+def ndim(a: ArrayLike) -> int:
     """Return the number of axes."""
     return tensor_type_of(a).rank
 

@@ -4,7 +4,6 @@ Outside of the support a density is 0 and its logarithm -inf.
 """
 
 from math import log as log_of, pi
-from typing import Any
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.numpy import dtypes
@@ -21,7 +20,7 @@ SQUARE_DOMINATES_FROM = 1e9
 """The argument from which on 1 + x^2 rounds to x^2 in f64."""
 
 
-def _minus_inf_outside(outside: Any, value: object) -> Tracer:
+def _minus_inf_outside(outside: ArrayLike, value: ArrayLike) -> Tracer:
     """Return -inf where `outside` is true; NaN is not outside."""
     return selection.where(outside, -dtypes.inf, value)
 

@@ -1,8 +1,8 @@
 """Discrete distributions and multivariate distributions."""
 
+from collections.abc import Callable
 from math import log as log_of, pi
 from types import SimpleNamespace
-from typing import Any
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
@@ -27,13 +27,13 @@ from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.tracer import Tracer
 
 
-def _minus_inf_outside_support(x: ArrayLike, good: Any, value: Any) -> Tracer:
+def _minus_inf_outside_support(x: Tracer, good: Tracer, value: ArrayLike) -> Tracer:
     """Return `value`, or -inf outside of the support; NaN stays NaN."""
     return selection.where(good | (x != x), value, -dtypes.inf)
 
 
 @public(name="bernoulli.logpmf")
-def _bernoulli_logpmf(k: object, p: ArrayLike, loc: ArrayLike = 0) -> Tracer:
+def _bernoulli_logpmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Tracer:
     """Return log(p) at 1 and log(1 - p) at 0."""
     k, p, loc = promote_args_inexact(k, p, loc)
     x = k - loc
@@ -42,7 +42,7 @@ def _bernoulli_logpmf(k: object, p: ArrayLike, loc: ArrayLike = 0) -> Tracer:
 
 
 @public(name="bernoulli.cdf")
-def _bernoulli_cdf(k: object, p: ArrayLike) -> Tracer:
+def _bernoulli_cdf(k: ArrayLike, p: ArrayLike) -> Tracer:
     """Return 0 below 0, 1 - p below 1, and 1 from there on."""
     k, p = promote_args_inexact(k, p)
     result = selection.where(k < 0, 0.0, selection.where(k < 1, 1 - p, 1.0))
@@ -62,7 +62,7 @@ def _bernoulli_ppf(q: ArrayLike, p: ArrayLike) -> Tracer:
 
 
 @public(name="poisson.logpmf")
-def _poisson_logpmf(k: object, mu: object, loc: ArrayLike = 0) -> Tracer:
+def _poisson_logpmf(k: ArrayLike, mu: object, loc: ArrayLike = 0) -> Tracer:
     """Return k log(mu) - log(k!) - mu for integers k >= 0."""
     k, mu, loc = promote_args_inexact(k, mu, loc)
     x = k - loc
@@ -75,7 +75,7 @@ def _poisson_logpmf(k: object, mu: object, loc: ArrayLike = 0) -> Tracer:
 
 
 @public(name="poisson.cdf")
-def _poisson_cdf(k: object, mu: object, loc: ArrayLike = 0) -> Tracer:
+def _poisson_cdf(k: ArrayLike, mu: object, loc: ArrayLike = 0) -> Tracer:
     """Return the probability of at most k."""
     k, mu, loc = promote_args_inexact(k, mu, loc)
     x = rounding.floor(k - loc) + 1
@@ -85,7 +85,7 @@ def _poisson_cdf(k: object, mu: object, loc: ArrayLike = 0) -> Tracer:
 
 
 @public(name="geom.logpmf")
-def _geom_logpmf(k: object, p: ArrayLike, loc: ArrayLike = 0) -> Tracer:
+def _geom_logpmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Tracer:
     """Return log(p) + (k - 1) log(1 - p) for integers k >= 1."""
     k, p, loc = promote_args_inexact(k, p, loc)
     x = k - loc
@@ -152,7 +152,7 @@ def _multivariate_normal_logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike) -
     )
 
 
-def _exponentiate(function: Any) -> Any:
+def _exponentiate(function: Callable[..., Tracer]) -> Callable[..., Tracer]:
     return lambda *args, **options: math_functions.exp(function(*args, **options))
 
 

@@ -1,7 +1,6 @@
 """The common class of continuous distributions: functions of `x`, `loc` and `scale`."""
 
 from collections.abc import Callable
-from typing import Any
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
@@ -12,7 +11,7 @@ from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.scipy.special_functions.double_double import compute_in_double
 from shardir.frontend.tracing.tracer import Tracer
 
-FormulaFunction = Callable[..., Any]
+FormulaFunction = Callable[..., Tracer]
 
 
 def _log_in_double(formula: FormulaFunction) -> FormulaFunction:
@@ -62,7 +61,7 @@ class Distribution:
         self, what: str, shapes: int, formula: FormulaFunction, density: bool = False
     ) -> FormulaFunction:
         @public(name=f"{self.name}.{what}")
-        def function(x: ArrayLike, *rest: object) -> Any:
+        def function(x: ArrayLike, *rest: ArrayLike) -> Tracer:
             loc, scale = rest[shapes], rest[shapes + 1]
             x, loc, scale, *shape = promote_args_inexact(x, loc, scale, *rest[:shapes])
             result = formula((x - loc) / scale, *shape)
@@ -72,7 +71,7 @@ class Distribution:
 
     def _scale_result(self, what: str, shapes: int, formula: FormulaFunction) -> FormulaFunction:
         @public(name=f"{self.name}.{what}")
-        def function(q: ArrayLike, *rest: object) -> Tracer:
+        def function(q: ArrayLike, *rest: ArrayLike) -> Tracer:
             loc, scale = rest[shapes], rest[shapes + 1]
             q, loc, scale, *shape = promote_args_inexact(q, loc, scale, *rest[:shapes])
             result = formula(q, *shape) * scale + loc

@@ -3,13 +3,13 @@
 from fractions import Fraction
 from functools import cache
 from math import comb as binomial
-from typing import Any
 
 import numpy as np
 
 from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.creation import array_conversion
+from shardir.frontend.tracing.tracer import Tracer
 
 
 @cache
@@ -23,7 +23,7 @@ def bernoulli_numbers(last: int) -> tuple[Fraction, ...]:
 
 
 @public(static=("n",))
-def bernoulli(n: int) -> Any:
+def bernoulli(n: int) -> Tracer:
     """Return the Bernoulli numbers B_0 to B_n, with B_1 = -1/2."""
     last = check_integer("n of bernoulli", n, 0)
     return array_conversion.asarray(np.array([float(each) for each in bernoulli_numbers(last)]))

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from functools import cache, partial
 from itertools import pairwise
 from math import comb, factorial
-from typing import Any
 
 import numpy as np
 
@@ -134,7 +133,7 @@ def _scaled_bessel(order: int, x: Tracer, width: int | None = None) -> Tracer:
     return value * selection.where(beyond[0], complex_parts.sign(x), x) if order else value
 
 
-def _bessel(order: int, x: Any) -> Tracer:
+def _bessel(order: int, x: Tracer) -> Tracer:
     """Return I_n(x); narrower floats are computed in f64, as the rounded product would be off by 3
     ulps.
     """
@@ -188,7 +187,7 @@ def _i1e_rule(primals: PyTree, tangents: PyTree) -> PyTree:
 
 
 @custom_jvp
-def _i0(x: ArrayLike) -> Tracer:
+def _i0(x: Tracer) -> Tracer:
     return _bessel(0, x)
 
 
@@ -199,7 +198,7 @@ def _i0_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
 
 
 @custom_jvp
-def _i1(x: ArrayLike) -> Tracer:
+def _i1(x: Tracer) -> Tracer:
     return _bessel(1, x)
 
 
@@ -213,25 +212,25 @@ def _i1_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
 
 
 @public()
-def i0e(x: Tracer) -> Any:
+def i0e(x: Tracer) -> Tracer:
     """Return exp(-|x|) times the modified Bessel function of order 0, elementwise."""
     return _i0e(*promote_args_inexact(*require_real("i0e", x)))
 
 
 @public()
-def i1e(x: ArrayLike) -> Any:
+def i1e(x: ArrayLike) -> Tracer:
     """Return exp(-|x|) times the modified Bessel function of order 1, elementwise."""
     return _i1e(*promote_args_inexact(*require_real("i1e", x)))
 
 
 @public()
-def i0(x: ArrayLike) -> Any:
+def i0(x: ArrayLike) -> Tracer:
     """Return the modified Bessel function of order 0, elementwise."""
     return _i0(*promote_args_inexact(*require_real("i0", x)))
 
 
 @public()
-def i1(x: ArrayLike) -> Any:
+def i1(x: ArrayLike) -> Tracer:
     """Return the modified Bessel function of order 1, elementwise."""
     return _i1(*promote_args_inexact(*require_real("i1", x)))
 
@@ -247,7 +246,7 @@ def _bessel_jn_of_double(z: Tracer, last: int, rounds: int) -> Tracer:
     """
     size = selection.maximum(complex_parts.abs(z), SMALL_ARGUMENT)
 
-    def step(number: Any, state: PyTree) -> Any:
+    def step(number: Tracer, state: PyTree) -> tuple[Tracer, ...]:
         order = (rounds - number).astype(np.float64)
         above, here, total = state
         below = 2 * order / size * here - above
@@ -277,7 +276,7 @@ def _bessel_jn_of_double(z: Tracer, last: int, rounds: int) -> Tracer:
     return concatenation.stack(values)
 
 
-def _bessel_jn(z: Tracer, last: int, rounds: int) -> Any:
+def _bessel_jn(z: Tracer, last: int, rounds: int) -> Tracer:
     @custom_jvp
     def values(z: Tracer) -> Tracer:
         return compute_in_double(partial(_bessel_jn_of_double, last=last, rounds=rounds))(z)
@@ -294,7 +293,7 @@ def _bessel_jn(z: Tracer, last: int, rounds: int) -> Any:
 
 
 @public(static=("v", "n_iter"))
-def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Any:
+def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Tracer:
     """Return the Bessel functions J_0 to J_v at real z, stacked along a new first dimension.
 
     `n_iter` is the order at which the recurrence begins; it must exceed |z| and `v` for accurate

@@ -6,7 +6,6 @@ the loop.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -23,13 +22,13 @@ MAX_ITERATIONS = 10_000
 """The maximum number of iterations of a loop."""
 
 
-def tolerance_of(x: Any) -> float:
+def tolerance_of(x: Tracer) -> float:
     """Return the relative tolerance; narrower floats need less precision than f64."""
     return float(np.finfo(np.float64).eps) if x.dtype == np.float64 else 2.0**-34
 
 
 def continued_fraction(
-    first: Any, term: Callable[[PyTree], tuple[PyTree, PyTree]], eps: float, least: int = 1
+    first: Tracer, term: Callable[[PyTree], tuple[PyTree, PyTree]], eps: float, least: int = 1
 ) -> PyTree:
     """Return first + a1/(b1 + a2/(b2 + ...)), where `term(n)` is (a_n, b_n).
 
@@ -40,7 +39,7 @@ def continued_fraction(
     def inverse_of(x: ArrayLike) -> Tracer:
         return 1 / selection.where(complex_parts.abs(x) < tiny, filling.full_like(x, tiny), x)
 
-    def is_unfinished(state: PyTree) -> Any:
+    def is_unfinished(state: tuple[Tracer, ...]) -> Tracer:
         n, total, _, change = state
         is_unconverged = basic_reductions.any(
             complex_parts.abs(change) > eps * complex_parts.abs(total)
@@ -61,19 +60,21 @@ def continued_fraction(
     return while_loop(is_unfinished, step, (one + 1, first + change, inverse, change))[1]
 
 
-def continued_fraction_of_e(n: Any, x: object, terms: int) -> Any:
+def continued_fraction_of_e(n: Tracer | float, x: Tracer, terms: int) -> Tracer:
     """Return exp(x) E_n(x) by its continued fraction, evaluated from the last term."""
 
-    def step(number: Tracer, total: object) -> Any:
+    def step(number: Tracer, total: Tracer) -> Tracer:
         k = (terms - number).astype(np.float64)
         return x + n + 2 * (k - 1) - k * (n + k - 1) / total
 
-    return 1 / fori_loop(0, terms, step, x + n + 2 * terms)
+    total: Tracer = fori_loop(0, terms, step, x + n + 2 * terms)
+    return 1 / total
 
 
-def partial_derivative(fun: UserFunction, args: tuple[PyTree, ...], at: int) -> PyTree:
+def partial_derivative(fun: UserFunction, args: tuple[PyTree, ...], at: int) -> Tracer:
     """Return the derivative of an elementwise function in one of its arguments."""
     tangents = tuple(
         filling.ones_like(x) if i == at else filling.zeros_like(x) for i, x in enumerate(args)
     )
-    return jvp(fun, args, tangents)[1]
+    derivative: Tracer = jvp(fun, args, tangents)[1]
+    return derivative

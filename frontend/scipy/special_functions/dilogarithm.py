@@ -6,7 +6,6 @@ transformed into that interval (DLMF 25.12.6 and 25.12.4).
 """
 
 from math import factorial, pi
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +41,7 @@ def _spence_of_double(x: Tracer) -> Tracer:
     log_of_reduced = math_functions.log(reduced)
     u = -selection.where(is_small, log_of_complement, log_of_reduced)
     square = u * u
-    total: Any = 0.0
+    total: Tracer | float = 0.0
     for coefficient in reversed(_COEFFICIENTS[2::2]):
         total = total * square + coefficient
     series = u * (1 + u * (_COEFFICIENTS[1] + u * total))
@@ -69,7 +68,7 @@ def _spence_rule(primals: PyTree, tangents: PyTree) -> PyTree:
 
 
 @public()
-def spence(x: ArrayLike) -> Any:
+def spence(x: ArrayLike) -> Tracer:
     """Return the integral of log(t) / (1 - t) over t from 1 to x, elementwise.
 
     It is the dilogarithm of 1 - x, NaN for negative x. Raises `ArgumentError` unless x is an array

@@ -6,31 +6,33 @@ A number in two parts is an unevaluated sum whose second part is below one ulp o
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
-from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.config import config
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import apply_elementwise
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.tracing.operands import convert
 from shardir.frontend.tracing.tracer import Tracer
 
-DoubleDouble = tuple[Any, Any]
+DoubleDouble: TypeAlias = tuple[Tracer, Tracer]
+
+TwoParts: TypeAlias = tuple[Tracer | float, Tracer | float]
+"""A number in two parts that may be constants."""
 
 DEKKER_SPLIT_F64 = 2.0**27 + 1
 """The factor of Dekker's split into halves (1971)."""
 
 
-def two_sum(a: Tracer, b: object) -> DoubleDouble:
+def two_sum(a: Tracer, b: Tracer) -> DoubleDouble:
     """Return a + b and its exact rounding error (D. Knuth, 1969)."""
     total = a + b
     of_b = total - a
     return total, (a - (total - of_b)) + (b - of_b)
 
 
-def two_product(a: Tracer, b: Tracer) -> DoubleDouble:
+def two_product(a: Tracer, b: Tracer | float) -> DoubleDouble:
     """Return a b and its exact rounding error, for numbers below 2^996 (T. Dekker, 1971)."""
     (high, low), (other_high, other_low) = _split_halves(a), _split_halves(b)
     product = a * b
@@ -38,13 +40,15 @@ def two_product(a: Tracer, b: Tracer) -> DoubleDouble:
     return product, rest + low * other_low
 
 
-def _split_halves(x: Tracer) -> DoubleDouble:
+def _split_halves(x: Tracer | float) -> TwoParts:
     scaled = x * DEKKER_SPLIT_F64
     high = scaled - (scaled - x)
     return high, x - high
 
 
-def power_of_quotient(top: DoubleDouble, bottom: DoubleDouble, y: ArrayLike) -> DoubleDouble:
+def power_of_quotient(
+    top: tuple[Tracer, Tracer | float], bottom: TwoParts, y: Tracer
+) -> DoubleDouble:
     """Return (top / bottom)^y over e^c, and c: y times the relative error of the quotient."""
     quotient = top[0] / bottom[0]
     product, rest = two_product(quotient, bottom[0])

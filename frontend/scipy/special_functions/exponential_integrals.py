@@ -4,8 +4,6 @@ Up to 1, E_n has a power series (DLMF 8.19.8), beyond 1 a continued fraction (DL
 a power series (DLMF 6.6.2) up to 40, and an asymptotic series beyond (DLMF 6.12.2).
 """
 
-from typing import Any
-
 import numpy as np
 
 from shardir.frontend.arrays.array_types import ArrayLike
@@ -37,7 +35,7 @@ def _expn_of_double(n: Tracer, x: Tracer) -> Tracer:
     sign = selection.where(is_even(degree), constant_like(x, 1), constant_like(x, -1))
     power = sign * math_functions.exp(degree * log_x - gammaln(selection.maximum(n, 1.0)))
     total = power * (digamma(selection.maximum(n, 1.0)) - log_x)
-    term: object = 1.0
+    term: Tracer | float = 1.0
     for m in range(SERIES_TERMS + 1):
         is_singular = degree == m
         divisor = selection.where(is_singular, constant_like(x, 1), m - degree)
@@ -58,7 +56,7 @@ def _expi_of_double(x: Tracer) -> Tracer:
     size = complex_parts.abs(x)
     small = selection.clip(size, np.finfo(np.float64).tiny, EI_SERIES_END)
 
-    def step(number: Any, state: PyTree) -> Any:
+    def step(number: Tracer, state: PyTree) -> tuple[Tracer, Tracer]:
         k = (number + 1).astype(np.float64)
         term, total = state
         term = term * small / k
@@ -68,7 +66,7 @@ def _expi_of_double(x: Tracer) -> Tracer:
     total = fori_loop(0, EI_SERIES_TERMS, step, (zero + 1, zero))[1]
     near = total + math_functions.log(small) + float(np.euler_gamma)
     large = selection.maximum(size, EI_SERIES_END)
-    sum_of_factorials: object = 1.0
+    sum_of_factorials: Tracer | float = 1.0
     for k in range(EI_ASYMPTOTIC_TERMS, 0, -1):
         sum_of_factorials = 1 + k / large * sum_of_factorials
     # The quotient may be finite where the exponential overflows.
@@ -109,7 +107,7 @@ def _expi_rule(primals: PyTree, tangents: PyTree) -> PyTree:
 
 
 @public()
-def expn(n: ArrayLike, x: ArrayLike) -> Any:
+def expn(n: ArrayLike, x: ArrayLike) -> Tracer:
     """Return the integral of exp(-x t) / t^n over t from 1 on, elementwise, for integers n.
 
     The result is NaN for negative x. The function has a derivative in x alone.
@@ -118,13 +116,13 @@ def expn(n: ArrayLike, x: ArrayLike) -> Any:
 
 
 @public()
-def exp1(x: ArrayLike) -> Any:
+def exp1(x: ArrayLike) -> Tracer:
     """Return the integral of exp(-t) / t over t from x on, elementwise, NaN for negative x."""
     (x,) = promote_args_inexact(*require_real("exp1", x))
     return _expn(constant_like(x, 1), x)
 
 
 @public()
-def expi(x: ArrayLike) -> Any:
+def expi(x: ArrayLike) -> Tracer:
     """Return the principal value of the integral of exp(t) / t over t up to x, elementwise."""
     return _expi(*promote_args_inexact(*require_real("expi", x)))

@@ -7,7 +7,6 @@ coefficients are Fourier coefficients. The relative error is a few ulps of f64.
 
 from functools import cache
 from math import pi, sqrt
-from typing import Any
 
 import numpy as np
 
@@ -48,10 +47,10 @@ def _weideman_coefficients() -> tuple[float, tuple[float, ...]]:
     return scale, tuple(map(float, coefficients[terms:0:-1]))
 
 
-def upper_faddeeva(numerator: Any, denominator: Any) -> Any:
+def upper_faddeeva(numerator: Tracer, denominator: Tracer) -> Tracer:
     """Return w(z) for z in the upper half-plane, from L + i z and L - i z."""
     quotient = numerator / denominator
-    total = 0.0
+    total: Tracer | float = 0.0
     for coefficient in _weideman_coefficients()[1]:
         total = total * quotient + coefficient
     return (2 * total / denominator + 1 / sqrt(pi)) / denominator
@@ -143,20 +142,20 @@ def _as_complex(x: Tracer) -> Tracer:
 
 
 @public()
-def wofz(z: ArrayLike) -> Any:
+def wofz(z: ArrayLike) -> Tracer:
     """Return the Faddeeva function w(z) = exp(-z^2) erfc(-i z), elementwise, as complex numbers."""
     (z,) = promote_args_inexact(z)
     return _wofz(z if z.dtype.kind == "c" else _as_complex(z))
 
 
 @public()
-def erfcx(x: ArrayLike) -> Any:
+def erfcx(x: ArrayLike) -> Tracer:
     """Return exp(x^2) erfc(x), elementwise; x is real or complex."""
     (x,) = promote_args_inexact(x)
     return _wofz(1j * x) if x.dtype.kind == "c" else _erfcx(x)
 
 
 @public()
-def dawsn(x: ArrayLike) -> Any:
+def dawsn(x: ArrayLike) -> Tracer:
     """Return exp(-x^2) times the integral of exp(t^2) from 0 to x (Dawson's), elementwise."""
     return _dawsn(*promote_args_inexact(*require_real("dawsn", x)))

@@ -2,7 +2,6 @@
 
 from functools import partial
 from math import log as log_of, pi
-from typing import Any
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.config import config
@@ -82,7 +81,7 @@ def _gamma_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
 
 
 @public()
-def gamma(x: ArrayLike) -> Any:
+def gamma(x: ArrayLike) -> Tracer:
     """Return the gamma function, elementwise."""
     return _gamma(*promote_args_inexact(*require_real("gamma", x)))
 
@@ -100,7 +99,7 @@ def _factorial_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
 
 
 @public(static=("exact",))
-def factorial(n: object, exact: bool = False) -> Any:
+def factorial(n: ArrayLike, exact: bool = False) -> Tracer:
     """Return gamma(n + 1), 0 for negative n, elementwise; `exact` has no effect."""
     return _factorial(*promote_args_inexact(*require_real("factorial", n)))
 
@@ -113,7 +112,7 @@ def betaln(a: ArrayLike, b: ArrayLike) -> Tracer:
     )
 
 
-def _signed_beta(a: Tracer, b: Tracer) -> Any:
+def _signed_beta(a: Tracer, b: Tracer) -> Tracer:
     return beta_of_double(a, b, gammasgn(a) * gammasgn(b) * gammasgn(a + b))
 
 
@@ -131,7 +130,7 @@ def _beta_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
 
 
 @public()
-def beta(a: ArrayLike, b: ArrayLike) -> Any:
+def beta(a: ArrayLike, b: ArrayLike) -> Tracer:
     """Return the beta function, elementwise."""
     return _beta(*promote_args_inexact(*require_real("beta", a, b)))
 
@@ -159,7 +158,7 @@ def _poch_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
 
 
 @public()
-def poch(z: ArrayLike, m: ArrayLike) -> Any:
+def poch(z: ArrayLike, m: ArrayLike) -> Tracer:
     """Return the rising factorial gamma(z + m) / gamma(z), elementwise."""
     return _poch(*promote_args_inexact(*require_real("poch", z, m)))
 

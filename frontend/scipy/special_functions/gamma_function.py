@@ -7,7 +7,6 @@ exponent, as in exp(lgamma(x)). Negative arguments use the reflection formula (A
 """
 
 from math import factorial, pi
-from typing import Any
 
 import numpy as np
 
@@ -50,7 +49,7 @@ def is_even(x: Tracer) -> Tracer:
     return half == rounding.floor(half)
 
 
-def gamma_of_double(x: Any) -> Tracer:
+def gamma_of_double(x: Tracer) -> Tracer:
     """Return the gamma function: infinite at 0, with its sign, and NaN at other poles."""
     left, size = x < 0, complex_parts.abs(x)
     value, second_factor = _gamma_positive(
@@ -71,14 +70,14 @@ def gamma_of_double(x: Any) -> Tracer:
     return selection.where(size < RECIPROCAL_BELOW, 1 / x, result)
 
 
-def factorial_of_double(n: Any) -> Tracer:
+def factorial_of_double(n: Tracer) -> Tracer:
     """Return gamma(n + 1), 0 for negative n; n gamma(n) where n + 1 is rounded."""
     is_exact = (n == rounding.floor(n)) | (n < 1)
     value = gamma_of_double(selection.where(is_exact, n + 1, n))
     return selection.where(n < 0, constant_like(n, 0), selection.where(is_exact, value, n * value))
 
 
-def _is_tabulated(x: Tracer) -> Any:
+def _is_tabulated(x: Tracer) -> Tracer:
     return (x == rounding.floor(x)) & (x >= 1) & (x <= len(FACTORIALS))
 
 

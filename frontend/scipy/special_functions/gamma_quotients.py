@@ -5,7 +5,6 @@ with a base in two parts (A. DiDonato and A. Morris, ACM TOMS 18, 1992, use thei
 """
 
 from math import pi
-from typing import Any
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.lax.control_flow.branches import cond
@@ -37,7 +36,7 @@ MAX_EXP_ARGUMENT = 700.0
 """About the largest argument whose exponential is finite."""
 
 
-def beta_of_double(a: Tracer, b: Tracer, sign: ArrayLike) -> Any:
+def beta_of_double(a: Tracer, b: Tracer, sign: Tracer) -> Tracer:
     """Return the beta function; `sign` is its sign."""
     is_direct = (selection.minimum(a, b) > 0) & (selection.maximum(a, b) < HUGE_ARGUMENT)
     safe = (
@@ -46,14 +45,17 @@ def beta_of_double(a: Tracer, b: Tracer, sign: ArrayLike) -> Any:
     )
     direct = beta_of_positive(*safe)
 
-    def by_logarithm(a: ArrayLike, b: ArrayLike, sign: Tracer, direct: Tracer) -> Tracer:
+    def by_logarithm(a: Tracer, b: Tracer, sign: Tracer, direct: Tracer) -> Tracer:
         logarithm = log_beta(a, b, lambda x: apply_elementwise("lgamma", x))
         return selection.where(is_direct, direct, sign * math_functions.exp(logarithm))
 
-    def keep_direct(a: ArrayLike, b: ArrayLike, sign: Tracer, direct: Tracer) -> Tracer:
+    def keep_direct(a: Tracer, b: Tracer, sign: Tracer, direct: Tracer) -> Tracer:
         return direct
 
-    return cond(basic_reductions.any(~is_direct), by_logarithm, keep_direct, a, b, sign, direct)
+    result: Tracer = cond(
+        basic_reductions.any(~is_direct), by_logarithm, keep_direct, a, b, sign, direct
+    )
+    return result
 
 
 def beta_of_positive(a: Tracer, b: Tracer) -> Tracer:
@@ -89,7 +91,7 @@ def beta_of_positive(a: Tracer, b: Tracer) -> Tracer:
     return selection.where(is_large, front * (of_b * of_a) * math_functions.exp(c), product)
 
 
-def rising_factorial(z: Tracer, m: ArrayLike) -> Tracer:
+def rising_factorial(z: Tracer, m: Tracer) -> Tracer:
     """Return gamma(z + m) / gamma(z)."""
     total, lost = two_sum(z, m)
     is_direct = (selection.minimum(z, total) > 0) & (selection.maximum(z, total) < HUGE_ARGUMENT)
@@ -99,10 +101,10 @@ def rising_factorial(z: Tracer, m: ArrayLike) -> Tracer:
         safe_z, safe_total, safe_m, selection.where(is_direct, lost, constant_like(z, 0))
     )
 
-    def by_gamma_quotient(z: ArrayLike, total: Tracer, direct: Tracer) -> Tracer:
+    def by_gamma_quotient(z: Tracer, total: Tracer, direct: Tracer) -> Tracer:
         return selection.where(is_direct, direct, gamma_of_double(total) / gamma_of_double(z))
 
-    def keep_direct(z: ArrayLike, total: Tracer, direct: Tracer) -> Tracer:
+    def keep_direct(z: Tracer, total: Tracer, direct: Tracer) -> Tracer:
         return direct
 
     result = cond(
@@ -113,7 +115,7 @@ def rising_factorial(z: Tracer, m: ArrayLike) -> Tracer:
 
 def _rising_factorial_positive(
     z: Tracer, total: Tracer, m: ArrayLike, rounding_error: Tracer
-) -> Any:
+) -> Tracer:
     """Return the rising factorial of positive numbers.
 
     `rounding_error` is that of `total`.

@@ -5,7 +5,6 @@ and those of Pfaff and to 1 - z (DLMF 15.8.1 and 15.8.4).
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -44,10 +43,10 @@ SERIES_END = 0.9
 """The argument of 2F1 beyond which the transformation to 1 - z is used."""
 
 
-def _series(ratio: Callable[[PyTree], PyTree], like: Tracer) -> Any:
+def _series(ratio: Callable[[PyTree], PyTree], like: Tracer) -> Tracer:
     """Return the sum of terms that begin with 1, each `ratio(k)` times the term k before it."""
 
-    def is_unfinished(state: PyTree) -> Any:
+    def is_unfinished(state: tuple[Tracer, ...]) -> Tracer:
         k, term, total = state
         is_significant = complex_parts.abs(term) > np.finfo(np.float64).eps / 4 * complex_parts.abs(
             total
@@ -61,19 +60,20 @@ def _series(ratio: Callable[[PyTree], PyTree], like: Tracer) -> Any:
         return k + 1, term, total + term
 
     one = constant_like(like, 1)
-    return while_loop(is_unfinished, step, (np.float64(0), one, one))[2]
+    total: Tracer = while_loop(is_unfinished, step, (np.float64(0), one, one))[2]
+    return total
 
 
 def _is_nonpositive_integer(x: Tracer) -> Tracer:
     return (x <= 0) & (rounding.floor(x) == x)
 
 
-def _gamma_quotient(tops: tuple[Any, ...], bottoms: tuple[Any, ...]) -> Any:
+def _gamma_quotient(tops: tuple[Tracer, ...], bottoms: tuple[Tracer, ...]) -> Tracer:
     """Return a quotient of products of gamma functions; a pole below gives 0."""
     logarithm = sum(map(gammaln, tops[1:]), gammaln(tops[0])) - sum(
         map(gammaln, bottoms[1:]), gammaln(bottoms[0])
     )
-    sign: Any = 1.0
+    sign: Tracer | float = 1.0
     for each in (*tops, *bottoms):
         sign = sign * gammasgn(each)
     has_pole = _is_nonpositive_integer(bottoms[0])
@@ -90,7 +90,7 @@ def _hyp1f1_of_double(a: Tracer, b: Tracer, x: Tracer) -> Tracer:
     near = selection.where(is_far, constant_like(size, 0), size)
     series = _series(lambda k: (first + k) * near / ((b + k) * (k + 1)), near)
     far = selection.where(is_far, size, constant_like(size, ASYMPTOTIC_BEGIN))
-    total: Any = 1.0
+    total: Tracer | float = 1.0
     for n in range(ASYMPTOTIC_TERMS - 1, -1, -1):
         total = 1 + (b - first + n) * (1 - first + n) / ((n + 1) * far) * total
     grown = selection.where(is_turned, constant_like(far, 0), far)
@@ -171,13 +171,13 @@ def _hyp2f1_rule(primals: PyTree, tangents: PyTree) -> PyTree:
 
 
 @public()
-def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Any:
+def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Tracer:
     """Return the confluent hypergeometric function 1F1(a; b; x), elementwise, for real numbers."""
     return _hyp1f1(*align(*promote_args_inexact(*require_real("hyp1f1", a, b, x))))
 
 
 @public()
-def hyp2f1(a: ArrayLike, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> Any:
+def hyp2f1(a: ArrayLike, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> Tracer:
     """Return the hypergeometric function 2F1(a, b; c; x), elementwise, for real numbers.
 
     It is infinite for x above 1.

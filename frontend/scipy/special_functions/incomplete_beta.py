@@ -4,7 +4,6 @@ Source: A. DiDonato and A. Morris, ACM TOMS 18, 1992.
 """
 
 from functools import partial
-from typing import Any
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
@@ -60,7 +59,7 @@ def _regularized_beta(a: Tracer, b: Tracer, x: Tracer, eps: float, least: int = 
     of_q, other_error = two_product(q, z)
     difference = (of_p - of_q) + ((product_error - other_error) + (p * rest[1] - q * z_lost))
 
-    def bottom(n: Tracer) -> Any:
+    def bottom(n: Tracer) -> Tracer:
         twice = p + 2 * n
         return (
             n
@@ -81,11 +80,11 @@ def _regularized_beta(a: Tracer, b: Tracer, x: Tracer, eps: float, least: int = 
     return selection.where(good, value, ends)
 
 
-def _beta_values(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Tracer:
+def _beta_values(a: Tracer, b: Tracer, x: Tracer) -> Tracer:
     return compute_in_double(partial(_regularized_beta, eps=tolerance_of(x)))(a, b, x)
 
 
-def _beta_with_min_terms(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Tracer:
+def _beta_with_min_terms(a: Tracer, b: Tracer, x: Tracer) -> Tracer:
     """Compute the function for derivatives, with more terms.
 
     For integers the fraction ends early, but not for numbers close to them.
@@ -114,6 +113,6 @@ def _betainc_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
 
 
 @public()
-def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Any:
+def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Tracer:
     """Return the regularized incomplete beta function, elementwise."""
     return _betainc(*promote_args_inexact(*require_real("betainc", a, b, x)))

@@ -1,7 +1,5 @@
 """The incomplete gamma functions, by series and continued fractions."""
 
-from typing import Any
-
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.control_flow.loops import while_loop
@@ -39,7 +37,7 @@ MAX_UNSCALED_ARGUMENT, ARGUMENT_SCALE = 1e270, 2.0**-100
 """Above the first, arguments are scaled by the second; the functions are steps in both ranges."""
 
 
-def _lower_series(a: ArrayLike, x: Tracer, small: Tracer, eps: float) -> Any:
+def _lower_series(a: Tracer, x: Tracer, small: Tracer, eps: float) -> Tracer:
     """Return the lower incomplete gamma function over x**a exp(-x) / gamma(a + 1), as a series.
 
     Where `small`, return the sum of (-x)**n / (n! (a + n)) for n >= 1. One loop computes both,
@@ -48,7 +46,7 @@ def _lower_series(a: ArrayLike, x: Tracer, small: Tracer, eps: float) -> Any:
     one = filling.ones_like(x)
     factor = selection.where(small, -x, x)
 
-    def is_unconverged(state: PyTree) -> Any:
+    def is_unconverged(state: tuple[Tracer, ...]) -> Tracer:
         n, term, total = state
         return basic_reductions.any(complex_parts.abs(term) > eps * complex_parts.abs(total)) & (
             n < MAX_ITERATIONS
@@ -61,19 +59,21 @@ def _lower_series(a: ArrayLike, x: Tracer, small: Tracer, eps: float) -> Any:
         return n + 1, term, total + selection.where(small, term / beyond, term)
 
     state = filling.ones((), x.dtype), one, selection.where(small, constant_like(x, 0), one)
-    return while_loop(is_unconverged, step, state)[2]
+    total: Tracer = while_loop(is_unconverged, step, state)[2]
+    return total
 
 
-def _upper_fraction(a: Tracer, x: Tracer, eps: float) -> Any:
+def _upper_fraction(a: Tracer, x: Tracer, eps: float) -> Tracer:
     """Return the upper incomplete gamma function over x**a exp(-x) / gamma(a)."""
 
-    def term(n: Any) -> tuple[Tracer, Tracer]:
+    def term(n: Tracer) -> tuple[Tracer, Tracer]:
         return n * (a - n), x + 2 * n + 1 - a
 
-    return 1 / continued_fraction(x + 1 - a, term, eps)
+    fraction: Tracer = continued_fraction(x + 1 - a, term, eps)
+    return 1 / fraction
 
 
-def _log_gamma_1p(a: Any) -> Any:
+def _log_gamma_1p(a: Tracer) -> Tracer:
     """Return log(gamma(1 + a)) for a from 0 to 2, accurate relative to the a that 1 + a
     contains.
     """
@@ -82,7 +82,7 @@ def _log_gamma_1p(a: Any) -> Any:
     return a * selection.where(rounded_a == 0, constant_like(a, -EULER_CONSTANT), ratio)
 
 
-def _upper_small(a: ArrayLike, x: ArrayLike, total: Tracer) -> Tracer:
+def _upper_small(a: Tracer, x: Tracer, total: Tracer) -> Tracer:
     """Return the upper incomplete gamma function of small a and x, where it is far below 1.
 
     It is x**a / gamma(1 + a) times 1 plus a series, minus 1, computed without rounding next to 1
@@ -151,13 +151,13 @@ def _density(a: Tracer, x: Tracer) -> Tracer:
     )
 
 
-def lower_gamma(a: ArrayLike, x: ArrayLike) -> Tracer:
+def lower_gamma(a: Tracer, x: Tracer) -> Tracer:
     """Return the regularized lower incomplete gamma function, without a custom derivative."""
     eps = tolerance_of(x)
     return compute_in_double(lambda a, x: _regularized_pair(a, x, eps)[0])(a, x)
 
 
-def upper_gamma(a: ArrayLike, x: ArrayLike) -> Tracer:
+def upper_gamma(a: Tracer, x: Tracer) -> Tracer:
     """Return the regularized upper incomplete gamma function, without a custom derivative."""
     eps = tolerance_of(x)
     return compute_in_double(lambda a, x: _regularized_pair(a, x, eps)[1])(a, x)
@@ -184,26 +184,26 @@ def _higher_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
 
 
 @public()
-def gammainc(a: ArrayLike, x: ArrayLike) -> Any:
+def gammainc(a: ArrayLike, x: ArrayLike) -> Tracer:
     """Return the regularized lower incomplete gamma function, elementwise."""
     return _lower_differentiable(*promote_args_inexact(*require_real("gammainc", a, x)))
 
 
 @public()
-def gammaincc(a: ArrayLike, x: ArrayLike) -> Any:
+def gammaincc(a: ArrayLike, x: ArrayLike) -> Tracer:
     """Return the regularized upper incomplete gamma function, elementwise."""
     return _upper_differentiable(*promote_args_inexact(*require_real("gammaincc", a, x)))
 
 
 @public(name="igamma_grad_a")
-def gammainc_slope(a: ArrayLike, x: ArrayLike) -> Any:
+def gammainc_slope(a: ArrayLike, x: ArrayLike) -> Tracer:
     """Return the derivative of `gammainc` in its first argument, elementwise."""
     a, x = align(*promote_args_inexact(*require_real("igamma_grad_a", a, x)))
     return partial_derivative(lower_gamma, (a, x), 0)
 
 
 @public(name="random_gamma_grad")
-def gamma_sample_slope(a: ArrayLike, x: ArrayLike) -> Any:
+def gamma_sample_slope(a: ArrayLike, x: ArrayLike) -> Tracer:
     """Return the derivative in `a` of a sample `x` of the gamma distribution with shape `a`.
 
     The cumulative probability of the sample stays constant.

@@ -1,7 +1,6 @@
 """The normal distribution function and its logarithm, in f32 and f64."""
 
 from math import erfc, exp, log, pi, sqrt
-from typing import Any
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.numpy.creation import filling
@@ -27,13 +26,13 @@ TAYLOR_CENTRE, TAYLOR_TERMS = 0.375, 8
 a logarithm would amplify the rounding error of its argument."""
 
 
-def normal_cdf(x: ArrayLike) -> Any:
+def normal_cdf(x: Tracer) -> Tracer:
     """Return the probability of numbers below x."""
     below, correction = _normal_cdf_and_correction(x)
     return below + below * correction
 
 
-def _normal_cdf_and_correction(x: Any) -> tuple[Any, Any]:
+def _normal_cdf_and_correction(x: Tracer) -> tuple[Tracer, Tracer]:
     """Return erfc(z) / 2 for -x sqrt(1/2) = z + e in two parts, and the relative correction by e.
 
     The logarithm of erfc has the derivative -(z + sqrt(z^2 + 4 / pi)) approximately (Abramowitz and

@@ -8,9 +8,7 @@ tests/frontend/scipy/quantile_coefficients.py. Each element needs one quotient.
 
 from collections.abc import Sequence
 from math import inf
-from typing import Any
 
-from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 from shardir.frontend.tracing.tracer import Tracer
@@ -103,13 +101,13 @@ def normal_quantile(p: Tracer) -> Tracer:
     )
 
 
-def _evaluate_rational(x: ArrayLike, ratio: RationalCoefficients) -> tuple[Any, Any]:
+def _evaluate_rational(x: Tracer, ratio: RationalCoefficients) -> tuple[Tracer, Tracer]:
     return _evaluate_polynomial(x, ratio[0]), _evaluate_polynomial(x, ratio[1])
 
 
-def _evaluate_polynomial(x: Any, coefficients: Sequence[float]) -> Any:
-    *lower, last = coefficients
-    total = last
+def _evaluate_polynomial(x: Tracer, coefficients: Sequence[float]) -> Tracer:
+    *lower, before, last = coefficients
+    total = last * x + before
     for coefficient in reversed(lower):
         total = total * x + coefficient
     return total

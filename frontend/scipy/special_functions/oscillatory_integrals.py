@@ -5,8 +5,8 @@ integrals follow from the Faddeeva function (DLMF 7.5.8), the others from the co
 E_1 at imaginary arguments (DLMF 6.5.5).
 """
 
+from collections.abc import Callable
 from math import factorial, pi, sqrt
-from typing import Any
 
 import numpy as np
 
@@ -33,10 +33,10 @@ SICI_SERIES_END, SICI_TERMS, SICI_FRACTION_TERMS = 4.0, 18, 60
 LARGEST_ARGUMENT = 2.0**100
 """Larger arguments have the limits of the Fresnel integrals in f64."""
 
-Pair = tuple[Any, Any]
+Pair = tuple[Tracer, Tracer]
 
 
-def _pair_in_double(function: Any, x: Tracer) -> Pair:
+def _pair_in_double(function: Callable[[Tracer], Pair], x: Tracer) -> Pair:
     """Return both results of a function of f64, rounded to the element type of x."""
     kind, weak = x.value.type.dtype, x.weak_type
     with config(enable_x64=True):
@@ -44,9 +44,10 @@ def _pair_in_double(function: Any, x: Tracer) -> Pair:
     return convert(first, kind, weak), convert(second, kind, weak)
 
 
-def _even_series(square: Any, coefficients: list[float]) -> Any:
-    total: Any = 0.0
-    for coefficient in reversed(coefficients):
+def _even_series(square: Tracer, coefficients: list[float]) -> Tracer:
+    *lower, last = coefficients
+    total = 0.0 * square + last
+    for coefficient in reversed(lower):
         total = total * square + coefficient
     return total
 

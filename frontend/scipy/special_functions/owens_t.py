@@ -5,7 +5,6 @@ For |a| up to 1 its integral is over a smooth function; larger a are exchanged w
 """
 
 from math import pi, sqrt
-from typing import Any
 
 import numpy as np
 
@@ -78,7 +77,7 @@ def _owens_t_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
 
 
 @public()
-def owens_t(h: ArrayLike, a: ArrayLike) -> Any:
+def owens_t(h: ArrayLike, a: ArrayLike) -> Tracer:
     """Return the probability that X > h and 0 < Y < a X for independent standard normal numbers X
     and Y, elementwise.
     """

@@ -5,8 +5,8 @@ cancel symbolically: the remaining functions are `scaled_log_residual`, which is
 and `stirling_remainder`, which is small (A. DiDonato and A. Morris, 1986 and 1992).
 """
 
+from collections.abc import Callable
 from math import log as log_of, pi
-from typing import Any
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.numpy import dtypes
@@ -31,7 +31,7 @@ _STIRLING_COEFFICIENTS = (
 _LOG_TWO_PI = log_of(2 * pi)
 
 
-def stirling_remainder(x: Any) -> Any:
+def stirling_remainder(x: Tracer) -> Tracer:
     """Return log(gamma(x)) - ((x - 1/2) log(x) - x + log(2 pi) / 2) for x >= `STIRLING_FROM`."""
     square = 1 / (x * x)
     total = constant_like(x, _STIRLING_COEFFICIENTS[-1])
@@ -40,12 +40,12 @@ def stirling_remainder(x: Any) -> Any:
     return total / x
 
 
-def scaled_log_residual(x: ArrayLike) -> Any:
+def scaled_log_residual(x: Tracer) -> Tracer:
     """Return (x - log(1 + x)) / x^2 for x from -1/2 to 1."""
     return 0.5 - scaled_log_residual_complement(x)
 
 
-def scaled_log_residual_complement(x: Any) -> Any:
+def scaled_log_residual_complement(x: Tracer) -> Tracer:
     """Return the difference of 1/2 and `scaled_log_residual`."""
     inverse = 1 / (2 + x)
     ratio, series = x * inverse, constant_like(x, 0)
@@ -80,7 +80,7 @@ def log1p_residual(x: Tracer, above: ArrayLike) -> Tracer:
     return selection.where(is_small, close * close * scaled_log_residual(close), direct)
 
 
-def log_poisson(n: Any, x: Tracer, plain: object) -> Tracer:
+def log_poisson(n: Tracer, x: Tracer, plain: Tracer) -> Tracer:
     """Return n log(x) - x - log(gamma(n + 1)), which is `plain` for small n."""
     is_large = n >= STIRLING_FROM
     high = selection.where(is_large, n, constant_like(n, STIRLING_FROM))
@@ -94,7 +94,7 @@ def log_poisson(n: Any, x: Tracer, plain: object) -> Tracer:
     return selection.where(is_large, smooth, plain)
 
 
-def log_beta(a: Any, b: Any, gammaln: Any) -> Tracer:
+def log_beta(a: Tracer, b: Tracer, gammaln: Callable[[Tracer], Tracer]) -> Tracer:
     """Return the logarithm of the absolute value of the beta function.
 
     `gammaln` computes the logarithm of the gamma function of arguments close to zero.
@@ -106,7 +106,7 @@ def log_beta(a: Any, b: Any, gammaln: Any) -> Tracer:
     a_near = selection.where(is_large & ~both_large, small, constant_like(a, 1))
     a_far = selection.where(both_large, small, constant_like(a, STIRLING_FROM))
 
-    def common(a: ArrayLike) -> Any:
+    def common(a: Tracer) -> Tracer:
         return (
             stirling_remainder(b_far)
             - stirling_remainder(a + b_far)
@@ -123,7 +123,7 @@ def log_beta(a: Any, b: Any, gammaln: Any) -> Tracer:
     return selection.where(both_large, two, selection.where(is_large, one, plain))
 
 
-def log_beta_weight(a: Tracer, b: Tracer, x: Tracer, plain: object) -> Tracer:
+def log_beta_weight(a: Tracer, b: Tracer, x: Tracer, plain: Tracer) -> Tracer:
     """Return a log(x) + b log(1 - x) - log(beta(a, b)), which is `plain` for small a or b."""
     is_large = selection.minimum(a, b) >= STIRLING_FROM
     a, b = (

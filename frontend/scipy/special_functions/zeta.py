@@ -1,7 +1,6 @@
 """The Hurwitz zeta function and the derivatives of `digamma`, by the Euler-Maclaurin formula."""
 
 from math import factorial
-from typing import Any
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
@@ -53,12 +52,12 @@ def zeta(x: ArrayLike, q: ArrayLike = 1.0) -> Tracer:
 
 
 @public()
-def polygamma(n: object, x: ArrayLike) -> Tracer:
+def polygamma(n: ArrayLike, x: ArrayLike) -> Tracer:
     """Return the n-th derivative of `digamma`, elementwise; there is no derivative in n."""
     return compute_in_double(_polygamma)(*promote_args_inexact(*require_real("polygamma", n, x)))
 
 
-def _polygamma(n: Any, x: Tracer) -> Tracer:
+def _polygamma(n: Tracer, x: Tracer) -> Tracer:
     n = emit_elementwise("stop_gradient", n)
     sign = selection.where(is_even(n), -1.0, 1.0).astype(x.dtype)
     s = selection.where(n == 0, constant_like(n, 2), n + 1)
@@ -82,7 +81,7 @@ def _zeta(s: Tracer, q: Tracer, unit: Tracer | None = None) -> Tracer:
     """Return the sum of ((k + q) / unit)**-s; units other than 1 require q above 0."""
     unit = constant_like(s, 1) if unit is None else unit
 
-    def direct(s: ArrayLike, q: ArrayLike, unit: Tracer) -> Any:
+    def direct(s: Tracer, q: Tracer, unit: Tracer) -> Tracer:
         return _zeta_positive(s, q, unit)
 
     def by_reflection(s: Tracer, q: Tracer, unit: Tracer) -> Tracer:
@@ -112,7 +111,7 @@ def _zeta(s: Tracer, q: Tracer, unit: Tracer | None = None) -> Tracer:
     return selection.where(pole, dtypes.inf, result).astype(s.dtype)
 
 
-def _zeta_positive(s: Any, q: ArrayLike, unit: Tracer) -> Any:
+def _zeta_positive(s: Tracer, q: Tracer, unit: Tracer) -> Tracer:
     """Return the sum for q above 0."""
     total = constant_like(s, 0)
     for k in range(_DIRECT_TERMS):
@@ -127,7 +126,7 @@ def _zeta_positive(s: Any, q: ArrayLike, unit: Tracer) -> Any:
     return total
 
 
-def _shifted_power(s: Tracer, q: Any, k: int, unit: object) -> tuple[Any, Any]:
+def _shifted_power(s: Tracer, q: Tracer, k: int, unit: Tracer) -> tuple[Tracer, Tracer]:
     """Return q + k and ((q + k) / unit)**-s, with the rounding error of q + k corrected for large
     s.
     """

@@ -190,7 +190,8 @@ class ArrayInterfaceExporter:
 def test_the_array_interface_is_imported() -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     buffer: Any = x
-    for given in (ArrayInterfaceExporter(x), memoryview(buffer)):
+    exporters: list[Any] = [ArrayInterfaceExporter(x), memoryview(buffer)]
+    for given in exporters:
         for made in (snp.asarray(given), sd.jit(lambda given=given: snp.asarray(given))()):
             assert made.dtype == np.float32
             assert made.tolist() == x.tolist()

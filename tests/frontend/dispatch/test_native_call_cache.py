@@ -157,7 +157,7 @@ def test_operators_distinguish_left_and_right_operands() -> None:
         np.testing.assert_array_equal(X - 2, A - 2)
         np.testing.assert_allclose(2.0 / Y, 2 / B)
         np.testing.assert_allclose(2**X, 2**A)
-    assert (X == "text") is False
+    assert (X == "text") is False  # type: ignore[comparison-overlap]
     np.testing.assert_array_equal(np.asarray(A) + X, A + A)
     with pytest.raises(TypeError):
         X.__radd__()

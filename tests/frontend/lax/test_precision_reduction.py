@@ -72,4 +72,4 @@ def test_stacks_and_shapes() -> None:
     with pytest.raises(OperationTypeError, match=r"are not negative, got \(-1,\)"):
         lax.broadcast_shapes((-1,))
     with pytest.raises(OperationTypeError, match="a shape is a tuple of sizes, got 'hello'"):
-        lax.broadcast_shapes("hello")
+        lax.broadcast_shapes("hello")  # type: ignore[arg-type]

@@ -123,7 +123,7 @@ def test_objects_with_jax_array_method_are_arrays() -> None:
             return self.numbers
 
     held = Held(snp.arange(3.0))
-    np.testing.assert_array_equal(snp.asarray(held), [0, 1, 2])
+    np.testing.assert_array_equal(snp.asarray(held), [0, 1, 2])  # type: ignore[arg-type]
     np.testing.assert_array_equal(snp.add(held, 1), [1, 2, 3])  # type: ignore[arg-type]
     kind: Any = shardir.tree_util.register_dataclass(Held, ["numbers"], [])
     moved = shardir.jit(lambda x: kind(snp.sin(x) * 2))(held)

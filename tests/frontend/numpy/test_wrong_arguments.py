@@ -184,7 +184,7 @@ NUMBERS: list[Case] = [
      f"kaiser takes a real number as beta, got 1{'0' * 56}..."),
     (lambda: snp.linspace(0, 1, raw(np.ones(3))), ArgumentError,
      "linspace of float64[3] numbers; num must be an integer"),
-    (lambda: snp.mgrid["a"], ArgumentError,
+    (lambda: snp.mgrid["a"], ArgumentError,  # type: ignore[index]
      "mgrid takes slices of concrete numbers, as mgrid[0:3, 0:1:5j], got 'a'"),
     (lambda: snp.ogrid[0:3:0], ArgumentError,
      "ogrid takes slices of concrete numbers, as ogrid[0:3, 0:1:5j], got slice(0, 3, 0)"),

@@ -53,7 +53,7 @@ def test_iterations_and_branches_depend_on_data(limit: float) -> None:
 
 
 def test_iterations_run_no_python_code() -> None:
-    x, few, many = map(snp.asarray, (X, np.float32(30), np.float32(1e30)))
+    x, few, many = (snp.asarray(each) for each in (X, np.float32(30), np.float32(1e30)))
     for limit in (few, many):
         DOUBLE_OR_INCREMENT(x, limit)
     assert count_calls(lambda: DOUBLE_OR_INCREMENT(x, many)) == count_calls(

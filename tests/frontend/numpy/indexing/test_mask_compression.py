@@ -33,7 +33,7 @@ def test_numpy_arrays_are_read_without_a_copy(dtype: str) -> None:
     for given in (whole, np.asfortranarray(whole), whole[::-1], odd):
         for mask in (rows, snp.asarray(rows), np.repeat(rows, 3)[::3]):
             made = snp.compress(mask, given, axis=0)
-            np.testing.assert_array_equal(made, given[rows].astype(made.dtype))
+            np.testing.assert_array_equal(made, given[rows].astype(np.asarray(made).dtype))
             assert made.dtype == snp.asarray(whole).dtype
         np.testing.assert_array_equal(snp.extract(both, given), given[both])
     made = snp.compress(rows, whole, axis=0)
