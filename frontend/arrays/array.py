@@ -412,12 +412,12 @@ def _single_device_sharding(device: Device) -> Sharding:
 
 
 def make_uncommitted_array(numbers: Storage, abstract: AbstractValue) -> Array:
-    """Return an uncommitted array on the default device that owns `numbers`."""
+    """Return an uncommitted array on the default device that owns the memory of `numbers`."""
     return Array(signature_of(abstract, None), default_sharding(), numbers)
 
 
 def make_committed_array(numbers: Storage, abstract: AbstractValue, sharding: Sharding) -> Array:
-    """Return an array committed to `sharding` that owns `numbers`."""
+    """Return an array committed to `sharding` that owns the memory of `numbers`."""
     kept: Storage | Sequence[Buffer] = numbers
     if not sharding.is_fully_addressable:
         kept = split_into_shards(numbers.array, sharding)

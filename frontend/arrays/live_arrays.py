@@ -9,7 +9,7 @@ def live_arrays(platform: str | None = None) -> list[Array]:
     """Return the arrays of this process that are neither deleted nor garbage, the largest first.
 
     `platform` restricts them to the devices of one platform. The function searches all objects that
-    the garbage collector knows, which takes milliseconds for each hundred thousand objects.
+    the garbage collector tracks, which takes milliseconds for each hundred thousand objects.
     Objects that `gc.freeze` moved are not found.
     """
     result = [

@@ -2,7 +2,7 @@
 
 The signature of a call consists of the pytree structure and static parts of its arguments, the
 signatures of its arrays (abstract values and shardings), and the trace context. A call is run by
-the first tier that knows it:
+the first tier that has it:
 
 1. The native call cache (`native_call_cache`) finds its launch without running Python code.
 2. The signatures of the arrays alone find its launch here, where all arguments are arrays. Only the

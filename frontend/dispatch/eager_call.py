@@ -201,7 +201,7 @@ def _flatten_argument(arg: object, static: bool, leaves: list[object], shape: li
 
 
 def _check_list_length(arg: object) -> None:
-    """Raise `NotAnArrayError` for a long list of numbers, which should be one array."""
+    """Raise `NotAnArrayError` for a long list of scalars, which should be one array."""
     if not isinstance(arg, (list, tuple)):
         return
     parts = tree.leaves(arg)

@@ -142,7 +142,7 @@ def clear_caches() -> None:
     """Remove the compiled programs of all functions that `jit` and `pmap` returned.
 
     The next call of each function compiles it again. The function searches all objects that the
-    garbage collector knows. Objects that `gc.freeze` moved are not found.
+    garbage collector tracks. Objects that `gc.freeze` moved are not found.
     """
     for each in gc.get_objects():
         if type(each) is JitFunction:

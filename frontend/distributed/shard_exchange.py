@@ -208,7 +208,7 @@ class ShardHolders:
         }
 
     def missing_boxes(self, wanted: Sequence[Box], process: int) -> list[tuple[Box, Box, int]]:
-        """Return what a process must receive for `wanted`: the range, the box it is in, and the
+        """Return the ranges that a process must receive for `wanted`, each with its box and the
         sender."""
         return [
             (cut, box, holders[process % len(holders)])
@@ -229,7 +229,7 @@ def intersect_boxes(one: Box, other: Box) -> Box | None:
 
 
 def relative_slices(cut: Box, box: Box) -> tuple[slice, ...]:
-    """Return the slices of `cut`, a range inside of `box`, relative to `box`."""
+    """Return the slices of `cut`, a range inside of `box`, relative to the start of `box`."""
     return tuple(
         slice(start - first, stop - first)
         for (start, stop), (first, _) in zip(cut, box, strict=True)

@@ -24,7 +24,7 @@ from shardir.stablehlo.reader import read
 
 
 class NotLoweredError(Exception):
-    """JAX does not lower a primitive to operations that the reader knows; states the reason."""
+    """JAX does not lower a primitive to operations that the reader supports; states the reason."""
 
 
 def apply_lowered(equation: Equation) -> list[Tracer]:

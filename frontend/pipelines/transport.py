@@ -27,7 +27,7 @@ class Transport(ABC):
         return
 
     def wait(self) -> bool:
-        """Wait until a value arrives that was asked for; return False if none can arrive."""
+        """Wait until a requested value arrives; return False if none can arrive."""
         return False
 
     def finish(self) -> None:

@@ -167,7 +167,7 @@ def argument_text(value: Value, sharding: Sharding | None, mesh: IrMesh) -> str:
 
 
 def class_name(names: Sequence[str]) -> str:
-    """Return the common name of arguments, with `*` in place of the numbers in which they
+    """Return the common name of arguments, with `*` in place of the integers in which they
     differ."""
     parts = [name.split(".") for name in names]
     merged = [each[0] if len(set(each)) == 1 else "*" for each in zip(*parts, strict=True)]

@@ -60,11 +60,11 @@ def plan(
     over the devices as far as possible, and then minimizes the bytes that each device sends.
 
     `memory` limits the bytes of each device, such as `"80GiB"`; by default the capacity of the
-    machine. `batch` names or numbers the arguments whose first dimension is the batch; by default
-    those that are not the state of a step, which are the arguments whose next value `fun` returns.
-    It determines the data-parallel plan, with which the search begins and with which `compare`
-    compares. `keep` respects the shardings that `args` have; otherwise they are one more plan to
-    compare with. `evaluations` limits the number of candidates.
+    machine. `batch` are the names or indices of the arguments whose first dimension is the batch;
+    by default those that are not the state of a step, which are the arguments whose next value
+    `fun` returns. It determines the data-parallel plan, with which the search begins and with which
+    `compare` compares. `keep` respects the shardings that `args` have; otherwise they are one more
+    plan to compare with. `evaluations` limits the number of candidates.
 
     Raises `PlanningError` if no plan fits into the memory.
     """
@@ -154,7 +154,7 @@ def _stated_axes(leaf: Any, mesh: Mesh) -> DimAxes | None:
 def _batch_numbers(
     batch: str | int | Sequence[str | int], lowered: Lowered, args: Sequence[Any]
 ) -> tuple[int, ...]:
-    """Return the numbers of the parameters in the arguments that `batch` names or numbers."""
+    """Return the indices of the parameters in the arguments that `batch` states."""
     if not isinstance(batch, (str, int, list, tuple, set, frozenset)):
         raise ArgumentError(
             with_location(

@@ -30,7 +30,7 @@ _OTHER_OPERATIONS = (
 
 
 def accepted_operands(spec: OpSpec) -> tuple[tuple[int, str], ...]:
-    """Return the numbers of operands and the element types that a pointwise operation accepts."""
+    """Return the operand counts and the element types that a pointwise operation accepts."""
     if not spec.elementwise or spec.name in _OTHER_OPERATIONS:
         return ()
     return tuple((n, dtype) for n in (1, 2) for dtype in DTYPES if _takes(spec, n, dtype))

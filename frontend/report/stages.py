@@ -45,7 +45,7 @@ class StageRecorder:
 
 
 class LineDifference(NamedTuple):
-    """Numbers of lines that differ between two texts."""
+    """Counts of lines that differ between two texts."""
 
     added: int
     removed: int
@@ -134,7 +134,7 @@ def stage_records(
 
 
 def find_runs(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Return the runs of consecutive numbers: (first number, count)."""
+    """Return the runs of consecutive integers: (first integer, count)."""
     runs: list[tuple[int, int]] = []
     for number in numbers:
         first, count = runs[-1] if runs else (0, 0)

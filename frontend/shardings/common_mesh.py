@@ -206,7 +206,7 @@ def spec_on_mesh(dims: Sequence[Axes], axes: MeshAxes, mesh: Mesh) -> PartitionS
 
 
 def _spec_on_mesh(cuts: Sequence[SubAxes], mesh: Mesh) -> PartitionSpec | None:
-    """Return the spec of `cuts` on `mesh`, or `None` if they need parts of an axis."""
+    """Return the spec of the dimensions `cuts` on `mesh`, or `None` if they need sub-axes."""
     axes = tuple(mesh.shape.items())
     entries: list[tuple[str, ...]] = []
     for digits in cuts:

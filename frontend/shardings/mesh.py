@@ -207,7 +207,7 @@ class Mesh(metaclass=_InternedMeta):
 
     @cached_property
     def device_ids(self) -> tuple[int, ...]:
-        """The numbers of the devices, in the order of `device_assignment`."""
+        """The ids of the devices, in the order of `device_assignment`."""
         return tuple(device.id for device in self.device_assignment)
 
     @cached_property

@@ -58,7 +58,7 @@ class Sharding(ABC):
     @property
     @abstractmethod
     def device_assignment(self) -> tuple[Device, ...]:
-        """The devices, in the order in which `sub_axes` numbers them."""
+        """The devices, in the order of the device indices of `sub_axes`."""
 
     @abstractmethod
     def sub_axes(self, rank: int) -> tuple[DimensionSharding, ...]:

@@ -207,7 +207,7 @@ class CustomCall:
         """Emit the operation of the call, with the derivative `rule`; return its results as a
         pytree.
 
-        `rule` receives a flag for each operand, `tracers` first, that states whether it is
+        `rule` receives a flag for each operand, traced operands first, that states whether it is
         differentiated.
         """
         attrs = {"closed": len(primal.captures)} if primal.captures else {}

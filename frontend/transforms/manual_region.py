@@ -69,7 +69,7 @@ class ManualRegion:
         labels: Sequence[str],
         results: Callable[[Sequence[Tracer], Sequence[Varying]], Sequence[DimensionAxisNames]],
     ) -> list[Tracer]:
-        """Call `fun` on the shards that `cuts` define of the arguments; return the global results.
+        """Call `fun` on the shards of the arguments that `cuts` define; return the global results.
 
         `results` receives what `fun` returned, and the varying axes of each value, and returns how
         the shards form the global results.

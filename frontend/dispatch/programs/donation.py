@@ -15,7 +15,8 @@ from shardir.ir.types import TensorType
 def reusable_parameters(
     numbers: Sequence[int], function: Function, results: Sequence[TensorType]
 ) -> tuple[int, ...]:
-    """Return the parameters of a program among `numbers` whose memory a result can reuse.
+    """Return the parameters of a program among the indices `numbers` whose memory a result can
+    reuse.
 
     A result reuses the memory of one parameter of its type. A parameter that the program does not
     use is not passed to it. As in JAX, the caller keeps arguments that cannot be reused.

@@ -47,7 +47,7 @@ class RemedySearch:
     """The search of remedies for one lowered program.
 
     `partitioned` is the program of each device before any change. `labels` are the names of the
-    leaves of the arguments, `in_tree` is their structure, and `static` are the numbers of static
+    leaves of the arguments, `in_tree` is their structure, and `static` are the indices of static
     arguments, which are not in it. `donated` are the leaves that are donated already.
     """
 

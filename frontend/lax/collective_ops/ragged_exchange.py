@@ -49,7 +49,7 @@ def ragged_all_to_all(
                 f"{shapes}"
             )
         )
-    # The sender of each slice knows where it begins in both arrays.
+    # The sender of each slice has its offsets in both arrays.
     begins, places = (
         all_to_all(each, axis_name, 0, 0, axis_index_groups=axis_index_groups, tiled=True)
         for each in (starts, targets)

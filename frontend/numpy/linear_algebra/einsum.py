@@ -108,7 +108,7 @@ def _as_text_subscripts(
 
 
 def _axis_labels(lists: Sequence[Sequence[int | EllipsisType]]) -> list[int]:
-    """Return all axis numbers in order; raise `ArgumentError` if they cannot be ordered."""
+    """Return all axis labels in order; raise `ArgumentError` if they cannot be ordered."""
     try:
         return sorted({n for each in lists for n in each if n is not Ellipsis})
     except TypeError:

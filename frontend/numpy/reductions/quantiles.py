@@ -247,8 +247,8 @@ def _emit_nan_quantiles(lines: Tracer, q: tuple[float, ...], method: str) -> lis
 
 
 def _select_without_nan(lines: Tracer, q: float, method: str) -> Tracer:
-    """Return the element at a concrete fraction of the numbers of each line, without a complete
-    sort.
+    """Return the element at a concrete fraction of the elements of each line that are not NaN,
+    without a complete sort.
 
     Enough NaN are replaced by -inf to move the element to the index that it would have without NaN.
     That index is static, so that the element can be selected, and the lines keep their size, so

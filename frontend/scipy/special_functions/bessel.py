@@ -285,7 +285,7 @@ def _bessel_jn(z: Tracer, last: int, rounds: int) -> Tracer:
     def rule(primals: PyTree, tangents: PyTree) -> PyTree:
         (z,), (step,) = primals, tangents
         more = _bessel_jn(z, last + 1, max(rounds, last + 1))
-        # J_0' is -J_1, the others are half the difference of their neighbours.
+        # J_0' is -J_1, the others are half the difference of the adjacent orders.
         slopes = [-more[1], *((more[n - 1] - more[n + 1]) / 2 for n in range(1, last + 1))]
         return more[: last + 1], concatenation.stack(slopes) * step
 

@@ -200,7 +200,8 @@ def _complex_loggamma(z: Tracer) -> Tracer:
 def loggamma(x: ArrayLike) -> Tracer:
     """Return the principal branch of the logarithm of the gamma function, elementwise.
 
-    For real x it is NaN unless x is positive; for complex x its cut is the negative real axis.
+    For real x it is NaN unless x is positive; for complex x its branch cut is the negative real
+    axis.
     """
     (x,) = promote_args_inexact(x)
     if x.dtype.kind != "c":
@@ -217,7 +218,7 @@ def loggamma(x: ArrayLike) -> Tracer:
 def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Tracer:
     """Return the number of ways to choose k of N things, elementwise, as floats.
 
-    It is 0 for negative arguments and for k above N. With `repetition`, a thing may be chosen
+    It is 0 for negative arguments and for k above N. With `repetition`, an element may be chosen
     several times. Other real numbers give quotients of gamma functions.
     """
     total, chosen = promote_args_inexact(*require_real("comb", N, k))

@@ -59,7 +59,7 @@ def uses_temme_expansion(a: Tracer, x: Tracer, eps: float) -> Tracer:
 
 
 def temme_pair(a: Tracer, x: Tracer) -> tuple[Tracer, Tracer]:
-    """Return the regularized lower and upper functions where `is_large`, for close arguments."""
+    """Return the regularized lower and upper functions for large `a` and `x` that are close."""
     square, correction, bend = poisson_exponent(a, x)
     eta = (x - a) / a * math_functions.sqrt(2 * bend)
     z = eta * math_functions.sqrt(0.5 * a)
