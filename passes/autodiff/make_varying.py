@@ -200,7 +200,7 @@ class _VaryInserter:
         return tuple(self.vary_along(value, along) for value in values)
 
     def vary_along(self, value: Value, along: Varying) -> Value:
-        """Return the value, varying at least along the wanted axes."""
+        """Return the value, varying at least along the given axes."""
         missing = along - self.found.get(value, NOT_VARYING)
         axes = tuple(axis for axis in self.axes if axis in missing)
         if not axes or value.type.dtype not in INEXACT:
@@ -312,7 +312,8 @@ def _varies_more_error(op: Op, what: str) -> DifferentiateError:
 
 
 def remove_explicit_varying(axes: Axes, *blocks: Block) -> tuple[Block, ...]:
-    """Return the blocks without the `vary` operations and shared sums of `explicit` along `axes`.
+    """Return the blocks without the `vary` operations and shared sums that make varying explicit
+    along `axes`.
 
     Later blocks may use values of earlier ones.
     """

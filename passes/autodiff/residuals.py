@@ -26,7 +26,7 @@ RECOMPUTED_OPERATIONS = (
 
 @dataclass(frozen=True, slots=True)
 class ResidualSet:
-    """Residuals of a block: `saved` values, and operations `again` that recompute the others.
+    """Residuals of a block: `saved` values, and operations `recompute` for the others.
 
     `new` maps each recomputed value to the result of its copy.
     """

@@ -11,9 +11,9 @@ with `explanation.py` and `history.py`.
     coverage(program)                 operations, dimensions and annotations without effect
     explain_collective(program, "3")  the cause of a collective, and more expensive plans
     communication(partitioned)        the collectives of a per-device program in tables
-    summarize(program)                an overview in numbers
+    summarize(program)                an overview: counts and bytes
     xla_communication(hlo)            the collectives of a module that XLA partitioned
-    compare_with_xla(hlo, program)    the same collectives beside those of our plan
+    compare_with_xla(hlo, program)    the same collectives beside those of shardir's plan
 """
 
 from shardir.passes.explain import report_text as report_text

@@ -40,7 +40,7 @@ class LostAxis:
     verdict: Verdict
 
     def __str__(self) -> str:
-        """Return the two sides, with the numbers that decided."""
+        """Return the two sides, with the element counts or shard counts that decided."""
         a, b = self.winner, self.loser
         sides = f"{a.loop} of {a.tensor} against {b.loop} of {b.tensor}"
         match self.verdict:

@@ -30,8 +30,8 @@ class Repetition:
 def find_repetitions(
     lines: Sequence[int], min_unit: int = MIN_UNIT_LINES
 ) -> tuple[Repetition, ...]:
-    """Return the repeated groups of a sequence of lines, which are given as numbers: equal lines
-    have equal numbers. A group has at least `min_unit` lines.
+    """Return the repeated groups of a sequence of lines, which are given as integers: equal lines
+    have equal integers. A group has at least `min_unit` lines.
 
     Copies follow each other directly, or after a group of other lines that is at most twice as
     long, which is an exception.

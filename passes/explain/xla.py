@@ -1,4 +1,4 @@
-"""Explanations of the collectives that XLA inserted, beside those of our plan.
+"""Explanations of the collectives that XLA inserted, beside those of shardir's plan.
 
 `xla_communication` describes the collectives in XLA's text of a partitioned module.
 `compare_with_xla` also partitions the program that XLA received, and compares the bytes line by

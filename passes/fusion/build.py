@@ -161,7 +161,7 @@ class _FusedOperationBuilder:
 
 
 def _sort_topologically(numbered_ops: Sequence[tuple[int, Op]]) -> tuple[Op, ...]:
-    """Return the operations in topological order, ties in the order of their numbers.
+    """Return the operations in topological order, ties in the order of their indices.
 
     Operations that synchronize devices keep their order.
     """

@@ -4,7 +4,7 @@ Operations are visited once, in order. Each joins the group of an operand if it 
 the group, or begins a group. A group has loops of one shape; its values extend along all of them
 (`whole`) or, after a reduction, along those that are kept (`kept`).
 
-Numbers instead of a search exclude cyclic dependences between groups: every group and every other
+Levels exclude cyclic dependences between groups without a search: every group and every other
 operation has a level above the levels of all operations that it uses. Joining may raise the level
 of a group as long as it stays below those of the group's users.
 """
@@ -40,7 +40,7 @@ class FusionLimits:
 
 @dataclass(eq=False)
 class FusionGroup:
-    """Operations that are fused, by their numbers in the block.
+    """Operations that are fused, by their indices in the block.
 
     `shape` holds the extents of its loops (none of size 1), `reduced` the loops that reductions
     reduce.

@@ -1,4 +1,4 @@
-"""Compile functions of a small subset of Python to machine code with LLVM.
+"""Compile functions of a small subset of Python to native code with LLVM.
 
 The subset has integers, floating-point numbers and one-dimensional arrays of them, `if`, `while`,
 `for ... in range(...)`, arithmetic, comparisons, `and`, `or`, `not`, conditional expressions, `min`

@@ -167,6 +167,6 @@ def _offsets(counts: Ints) -> Ints:
 
 
 def _group(nodes: Ints, numbers: Ints, node_count: int) -> Incidence:
-    """Return the numbers of each node."""
+    """Return the integers of each node."""
     order = np.argsort(nodes, kind="stable")
     return Incidence(_offsets(np.bincount(nodes, minlength=node_count)), numbers[order])

@@ -28,10 +28,11 @@ from shardir.passes.propagation.step import ShardingTable
 
 @dataclass(slots=True)
 class BoundaryConversion:
-    """Converts between the sharding of the cell that an edge owns and the sharding that the edge
-    sees.
+    """Converts between the sharding of the cell that an edge owns and the sharding on which
+    the edge operates.
 
-    `whole` is the stated sharding of the global tensor; `inwards` is true for edges to parameters.
+    `global_sharding` is the stated sharding of the global tensor; `inwards` is true for edges to
+    parameters.
     """
 
     shardings: ShardingTable

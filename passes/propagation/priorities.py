@@ -4,7 +4,7 @@ rounds.
 Propagation by operation priority runs to a fixed point five times; each round allows the directions
 of the earlier rounds, and more. Operations without communication come first: elementwise ones, then
 all along pass-through factors, then contractions and the like, and last broadcasts forward, which
-would shard tensors that no annotation asks to shard.
+would shard tensors that no annotation requests to shard.
 
 round 0  elementwise operations, reshape, transpose, edges and transfers between memories
              both ways, dynamic slices forward; only where every operand has this one use

@@ -104,7 +104,7 @@ class ReshardProblem:
         self.begins_unreduced = merge_axes(
             [a for a in end if a not in shared_axes or a not in waiting]
         )
-        # A search asks for the same few again and again.
+        # A search requests the same few transitions repeatedly.
         self._pieces: dict[tuple[int, ...], int] = {}
         self._held: dict[DimAtoms, int] = {}
         self._held_at_end = self.local_bytes(self.goal[0])

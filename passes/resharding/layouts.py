@@ -56,7 +56,7 @@ def cheapest_alignment(
 ) -> Alignment:
     """Return the alignment with the cheapest reshards.
 
-    `places` are the shardings of the operands and the wanted ones of the results, including the
+    `places` are the shardings of the operands and the requested ones of the results, including the
     axes over which they are unreduced.
     """
     bare = tuple(with_unreduced(sharding, ()) for sharding in places)
@@ -181,7 +181,7 @@ def choose_alignment(
     layouts: str,
     mesh: Mesh,
 ) -> Alignment:
-    """Return the alignment of an operation with operands, and wanted results, sharded as
+    """Return the alignment of an operation with operands, and requested results, sharded as
     `places`."""
     cuttable = shardable_factors(op, rule)
     if layouts == "shardy":

@@ -1,4 +1,5 @@
-"""Minimum cuts: partition a graph in two so that the arcs from one part to the other weigh least.
+"""Minimum cuts: partition a graph in two so that the arcs from one part to the other have the
+smallest total weight.
 
 The algorithm is Dinic's: as long as the sink is reachable, send flow along shortest paths. It is
 iterative, because graphs are as deep as programs are long.

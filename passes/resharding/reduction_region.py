@@ -34,7 +34,8 @@ CutArc = tuple[int, int, int]
 
 @dataclass(eq=False, slots=True)
 class ReductionPath:
-    """States how a flow can become unreduced: by `by` if all values in `group` are unreduced."""
+    """States how a flow can become unreduced: through `through` if all values in `group` are
+    unreduced."""
 
     through: Op | EdgeUse | None
     group: tuple[Value, ...]
@@ -45,7 +46,7 @@ class ReductionPath:
 class ReductionRegion:
     """The flows that a reduction over `axes` can reach, and how each becomes unreduced.
 
-    The comments speak of sums; all holds for any `reduction`.
+    The comments describe sums; they apply to any `reduction`.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ def _contains_contraction(op: Op) -> bool:
 
 
 def needed_values(block: Block, wanted: Iterable[Value]) -> set[Value]:
-    """Return the values on which the wanted values of a block depend."""
+    """Return the values on which the given values of a block depend."""
     needed = set(wanted)
     for op in reversed(block.ops):
         if needed.isdisjoint(op.results):

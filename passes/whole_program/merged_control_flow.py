@@ -37,7 +37,7 @@ def _carried_axes(
 def _with_sub_axes(
     merger: DeviceMerger, values: Sequence[Value], sub_axes: Sequence[Axes]
 ) -> list[Value]:
-    """Return the replacements of the values with the wanted sub-axes."""
+    """Return the replacements of the values with the given sub-axes."""
     return [
         merger.broadcast_to(value, atoms) for value, atoms in zip(values, sub_axes, strict=True)
     ]
@@ -87,7 +87,7 @@ def _move_slices_first(merger: DeviceMerger, x: Value, atoms: Axes) -> Value:
 
 
 def _move_slices_behind(merger: DeviceMerger, y: Value, atoms: Axes) -> BatchedValue:
-    """Return the inverse of `_first`."""
+    """Return the inverse of `_move_slices_first`."""
     count = len(atoms)
     if not count:
         return BatchedValue(y, atoms)

@@ -1,4 +1,4 @@
-"""Groups of devices that communicate, and the mesh axes along which they lie."""
+"""Groups of devices that communicate, and the mesh axes along which their devices differ."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -90,7 +90,8 @@ def parse_pairs(text: str) -> list[tuple[int, int]] | None:
 
 
 def name_axes(groups: Groups, mesh: Mapping[str, int]) -> tuple[str, ...] | None:
-    """Return the axes of the mesh along which the groups lie; `None` if there are none.
+    """Return the axes of the mesh along which the devices of each group differ; `None` if there are
+    none.
 
     Device `i` of the program is at position `i` of the mesh in row-major order.
     """

@@ -107,8 +107,9 @@ def _time_from_measurements(link: Link, kind: str, group: int, nbytes: float) ->
 def _time_on_torus(kind: str, nbytes: float, levels: Sequence[Level]) -> float:
     """Return the time on rings: one collective uses all rings of its levels at the same time.
 
-    A ring sends in both directions; in a line, the device at each end has one neighbour. Neighbours
-    that are several links apart share these links with other groups.
+    A ring sends in both directions; in a line, the device at each end has one adjacent device.
+    Successive devices of a group at a distance of several links share these links with other
+    groups.
     """
     link = levels[0].link
     group = prod(level.size for level in levels)

@@ -115,7 +115,7 @@ def peak_and_efficiency(points: Points) -> tuple[float, list[tuple[float, float]
 def increasing(points: Points) -> list[tuple[float, float]]:
     """Return the points such that no time is shorter than that of a smaller size.
 
-    Neighbours in the wrong order get the geometric mean of their times.
+    Adjacent times in the wrong order are replaced by their geometric mean.
     """
     blocks: list[tuple[float, int]] = []
     for _, seconds in points:

@@ -16,10 +16,10 @@ from shardir.machine.description import Link, MachineDescription
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A part of a mesh axis that lies on one link: `size` devices, `stride` apart along the axis.
+    """A part of a mesh axis on one link: `size` devices at a distance of `stride` along the axis.
 
     On a torus, `dimension` is the dimension of the torus, `ring_stride` the distance between
-    neighbours along it, and `is_ring` is false for a line, whose ends are not connected.
+    adjacent devices along it, and `is_ring` is false for a line, whose ends are not connected.
     """
 
     link: Link
@@ -75,7 +75,7 @@ def place_axes(
                 parts[link.name].append((axis, inside, stride))
                 free[link.name] = space // inside if space < inf else inf
             if inside < rest and space < inf:
-                # Device ids of one node are contiguous: the following axes lie outside of it.
+                # Device ids of one node are contiguous: the following axes are outside of it.
                 free[link.name] = 1
             rest, stride = rest // inside, stride * inside
             if rest == 1:
@@ -107,7 +107,7 @@ def _place_on_switch(link: Link, parts: list[tuple[str, int, int]]) -> list[tupl
 
 def _place_on_torus(link: Link, parts: list[tuple[str, int, int]]) -> list[tuple[str, Level]]:
     """Assign each part to whole dimensions of the torus if the sizes allow it, else to parts of
-    dimensions: the smaller part is a line of neighbours, the larger one is strided.
+    dimensions: the smaller part is a line of adjacent devices, the larger one is strided.
     """
     shape = choose_torus_shape(link, prod(size for _, size, _ in parts))
     used = [1] * len(shape)

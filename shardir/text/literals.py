@@ -116,7 +116,7 @@ def _nest_texts(texts: list[str], shape: tuple[int, ...]) -> str:
 
 
 def make_dense(dtype: str, shape: tuple[int, ...], flat: list[Any]) -> Dense:
-    """Return an array from a shape and numbers; raise `ValueError` for an invalid element."""
+    """Return an array from a shape and elements; raise `ValueError` for an invalid element."""
     allowed = _ELEMENT_TYPES.get(dtype, (int,))
     if not set(map(type, flat)) <= set(allowed):
         wrong = next(number for number in flat if type(number) not in allowed)

@@ -34,7 +34,7 @@ MAX_REFINEMENTS = 16
 class Divergence:
     """A collective that only some devices execute:
 
-    `control` depends on `decision`, which differs along `axes`.
+    the loop or branch `control_op` depends on `predicate`, which differs along `axes`.
     """
 
     collective: Op
@@ -226,7 +226,7 @@ def _refinements(function: Function) -> Iterator[dict[str, Axes]]:
 
 
 def _divisor_chains(numbers: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Yield the maximal divisor chains from the first to the last of ascending numbers."""
+    """Yield the maximal divisor chains from the first to the last of ascending integers."""
     first, *rest = numbers
     if not rest:
         yield (first,)

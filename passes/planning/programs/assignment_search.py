@@ -82,7 +82,7 @@ class AssignmentSearch:
     def _without_small(
         self, classes: Sequence[tuple[int, ...]]
     ) -> list[tuple[int, tuple[int, ...]]]:
-        """Return the classes of parameters with their numbers, without those whose part of all
+        """Return the classes of parameters with their indices, without those whose part of all
         parameters is less than the improvement that is looked for."""
         sizes = [
             sum(self.reader.params[number].type.nbytes for number in numbers) for numbers in classes

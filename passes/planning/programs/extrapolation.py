@@ -39,7 +39,8 @@ class FoldedPrograms:
     representatives: tuple[int, ...]
 
     def expand(self, arguments: ArgumentAxes) -> ArgumentAxes:
-        """Return the axes of all arguments of the program, from those of `large`."""
+        """Return the axes of all arguments of the program, from those of the folded program
+        `large`."""
         return tuple(arguments[index] for index in self.representatives)
 
     def shrink(self, axes: Sequence[DimAxes | None]) -> ArgumentAxes:

@@ -58,7 +58,7 @@ REPLICATED, DATA_PARALLEL, ANNOTATED = "replicated", "data parallel", "annotated
 class PlanningRequest:
     """A program to plan, and the limits of the plan.
 
-    `batch` are the numbers of arguments whose first dimension is the batch. `fixed` has the axes of
+    `batch` are the indices of arguments whose first dimension is the batch. `fixed` has the axes of
     arguments that are given, `None` for others; `annotated` those of the user's annotations. Only
     the first `count` parameters are arguments; the others are arrays that the function captures.
     `anchors` are the values inside of the program whose shardings are planned, too.
@@ -281,7 +281,7 @@ def _cannot_partition(request: PlanningRequest) -> PlanningError:
 
 
 def find_batch(request: PlanningRequest, state_pairs: Mapping[int, int]) -> tuple[int, ...]:
-    """Return the numbers of the batch arguments: those given, or the ones that are not state of a
+    """Return the indices of the batch arguments: those given, or the ones that are not state of a
     program that returns the next value of some state."""
     if request.batch is not None:
         return request.batch

@@ -21,7 +21,7 @@ class SharedDecisions:
 
     `groups` has for each class the dimensions of parameters and of anchors, whose numbers follow
     those of all parameters, as pairs of the number and the dimension. `params` has for each class
-    the numbers of its parameters. `alike` has the numbers of parameters with one type whose
+    the indices of its parameters. `alike` has the indices of parameters with one type whose
     dimensions belong to the same groups, such as a weight and its momentum.
     """
 
@@ -35,7 +35,7 @@ def share_decisions(
     groups: Mapping[Value, tuple[int, ...]],
     anchors: Mapping[int, Value],
 ) -> SharedDecisions:
-    """Return the decisions about the parameters of a function and the anchors by their numbers,
+    """Return the decisions about the parameters of a function and the anchors by their indices,
     with those of layers shared."""
     classes: dict[tuple[object, ...], list[int]] = {}
     names = [_class_name(value.name) for value in params]

@@ -22,8 +22,8 @@ materialized."""
 
 
 class ViewFolder:
-    """Emits the folded program into the builder `b`. `seen` holds the views that replace the values
-    of the program."""
+    """Emits the folded program into the builder `b`. `view_of` has the view that replaces each
+    value of the program."""
 
     def __init__(
         self, b: Builder, rules: dict[str, FoldingRule], outer: "ViewFolder | None" = None
@@ -50,7 +50,7 @@ class ViewFolder:
         return self if there or outer is None else outer.defining_folder(base)
 
     def split_by_kind(self, view: View, kinds: Sequence[int]) -> tuple[View, list[int]]:
-        """Apply `views.apart` in the block that defines the base of the view."""
+        """Apply `views.split_by_kind` in the block that defines the base of the view."""
         home = self.defining_folder(view.base)
         result = views.split_by_kind(home.b, view, kinds)
         home.defined.add(result[0].base)

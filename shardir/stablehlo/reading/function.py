@@ -78,7 +78,8 @@ RETURNS = ("return", "func.return", "stablehlo.return", "sdy.return")
 
 
 class InlinedCall(NamedTuple):
-    """An inlined call; `start` and `end` are the range of its operations in `readings`."""
+    """An inlined call; `start` and `end` are the range of its operations in
+    `FunctionReader.readings`."""
 
     callee: str
     params: tuple[Value, ...]

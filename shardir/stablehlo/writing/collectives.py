@@ -99,7 +99,7 @@ def _all_reduce(w: MlirWriter, op: Op) -> None:
 
 
 def _reduce(w: MlirWriter, op: Op, name: str, attrs: Attrs) -> None:
-    """Write a collective that combines numbers; for XLA, NaN is their maximum or minimum."""
+    """Write a collective that combines elements; for XLA, NaN is their maximum or minimum."""
     combine, type = str(op.attrs["op"]), op.result.type
     if not (w.own_words and combine in ("max", "min") and type.dtype in FLOATS):
         w.write_op(op, name, attrs, regions=[combination_region(w, combine, type.dtype)])

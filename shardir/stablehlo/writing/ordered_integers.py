@@ -14,12 +14,12 @@ _INTEGER_OF_SIZE = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 
 
 def integer_type(type: TensorType) -> TensorType:
-    """Return the type of the integers of numbers."""
+    """Return the type of the integers that represent elements of a float type."""
     return type.with_dtype(_INTEGER_OF_SIZE[type.numpy.itemsize])
 
 
 def to_integers(w: MlirWriter, x: TypedName, combine: str) -> TypedName:
-    """Return the integers of numbers, whose maximum or minimum is that of the numbers."""
+    """Return floats as integers in the same order, so that their maximum or minimum is the same."""
     kind = integer_type(x[1])
     limit = (1 << (8 * kind.numpy.itemsize - 1)) - 1
     bits = w.write_step("stablehlo.bitcast_convert", [x], kind)
@@ -30,7 +30,7 @@ def to_integers(w: MlirWriter, x: TypedName, combine: str) -> TypedName:
 
 
 def to_bits(w: MlirWriter, key: TypedName) -> TypedName:
-    """Return the bits of the numbers that integers stand for; those of NaN are some NaN."""
+    """Return the bits of the floats that the integers represent; the bits of a NaN may change."""
     return _turn_negative(w, key)
 
 

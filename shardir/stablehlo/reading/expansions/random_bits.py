@@ -55,7 +55,7 @@ def _join_words(low: Tensor, high: Tensor) -> Tensor:
 
 
 def _count_from(start: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return consecutive u64 numbers in row-major order."""
+    """Return consecutive u64 integers in row-major order."""
     size = prod(shape)
     flat = full(start.emit, 0, start.type.with_shape((size,))).iota(0, "u64")
     return (flat + start.broadcast((size,), ())).reshape(shape)

@@ -57,12 +57,12 @@ def scatter_by_region(
         results = combine(arrays, places, updates)
     else:
         shape = places.type.shape[:-1]
-        apart = [d for d in range(updates[0].type.rank) if d not in window]
+        batch_dims = [d for d in range(updates[0].type.rank) if d not in window]
 
         def step(i: Tensor, values: list[Tensor]) -> list[Tensor]:
             position = _unravel(i, shape)
             row = places.slice_at([*position, 0], (*(1 for _ in shape), places.type.shape[-1]))
-            parts = [_window(x, apart, position) for x in updates]
+            parts = [_window(x, batch_dims, position) for x in updates]
             return combine(values, row, parts)
 
         results = repeat(call, prod(shape), arrays, step)
@@ -92,10 +92,10 @@ def _unravel(i: Tensor, shape: Sequence[int]) -> list[Tensor]:
     return position[::-1]
 
 
-def _window(x: Tensor, apart: Sequence[int], position: Sequence[Tensor]) -> Tensor:
-    """Return the window of the updates at a position of the scatter dimensions `apart`."""
+def _window(x: Tensor, batch_dims: Sequence[int], position: Sequence[Tensor]) -> Tensor:
+    """Return the window of the updates at a position of the scatter dimensions `batch_dims`."""
     starts: list[Tensor | int] = [0] * x.type.rank
     sizes = list(x.type.shape)
-    for d, index in zip(apart, position, strict=True):
+    for d, index in zip(batch_dims, position, strict=True):
         starts[d], sizes[d] = index, 1
     return x.slice_at(starts, sizes)
