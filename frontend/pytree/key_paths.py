@@ -36,7 +36,7 @@ class SequenceKey:
 class DictKey:
     """A key of a dictionary."""
 
-    key: Any
+    key: PyTree
     """The key."""
 
     def __str__(self) -> str:
@@ -100,10 +100,10 @@ def _flatten_by_path(
     tree: PyTree, is_leaf: Callable[[KeyPath, PyTree], bool]
 ) -> tuple[list[tuple[KeyPath, object]], PyTreeDef]:
     """Flatten level by level, because optree calls its predicate without paths."""
-    chosen: list[tuple[KeyPath, Any]] = []
+    chosen: list[tuple[KeyPath, PyTree]] = []
     is_leaf_at = checked_is_leaf(is_leaf)
 
-    def walk(path: KeyPath, x: Any) -> Any:
+    def walk(path: KeyPath, x: PyTree) -> PyTree:
         if not is_leaf_at(path, x) and (children := children_with_keys(x)) is not None:
             _, spec = optree.tree_flatten(x, lambda y: y is not x, namespace=NAMESPACE)
             return optree.tree_unflatten(spec, [walk((*path, k), child) for k, child in children])
@@ -128,7 +128,7 @@ def map_with_path(
     *rest: object,
     is_leaf: Callable[..., bool] | None = None,
     is_leaf_takes_path: bool = False,
-) -> Any:
+) -> PyTree:
     """Apply `function` to the path and the leaf at each position, with those of `rest`.
 
     Raises `StructureError` if `function` is not callable, and as `tree.map` does.
@@ -170,14 +170,14 @@ class _PathLeaf:
     """A path and a leaf as one leaf; a tuple would be a container."""
 
     path: KeyPath
-    leaf: Any = None
+    leaf: PyTree = None
 
 
 def _to_key_path(place: Sequence[object]) -> KeyPath:
     return tuple(map(_to_key, place))
 
 
-def _to_key(entry: Any) -> KeyEntry:
+def _to_key(entry: PyTree) -> KeyEntry:
     if isinstance(entry, CustomKeyEntry):
         return entry.entry
     if isinstance(entry, optree.NamedTupleEntry):

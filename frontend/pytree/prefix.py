@@ -1,7 +1,6 @@
 """Pytree prefixes: one entry for each leaf or subtree of another pytree."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import optree
 
@@ -20,7 +19,7 @@ def broadcast_prefix(
     `is_entry` distinguishes entries from containers. Raises `ArgumentError` that begins with `word`
     when `prefix` is not a prefix of the structure of `full`.
     """
-    entries: list[Any] = []
+    entries: list[PyTree] = []
     _broadcast_prefix(prefix, full, is_entry, word, "", entries)
     return entries
 
@@ -52,7 +51,7 @@ def _broadcast_prefix(
         _broadcast_prefix(child, other, is_entry, word, f"{path}[{key!r}]", entries)
 
 
-def _flatten_one_level(x: Any) -> tuple[list[tuple[PyTree, PyTree]], PyTree] | None:
+def _flatten_one_level(x: PyTree) -> tuple[list[tuple[PyTree, PyTree]], PyTree] | None:
     """Return the children of a container with their keys, and its other contents; `None` for a
     leaf."""
     if x is None:
@@ -63,7 +62,7 @@ def _flatten_one_level(x: Any) -> tuple[list[tuple[PyTree, PyTree]], PyTree] | N
     return list(zip(entries, children, strict=True)), tuple(entries)
 
 
-def _describe_node(x: Any, other: Any) -> str:
+def _describe_node(x: PyTree, other: PyTree) -> str:
     """Return a description of a container; dictionaries of equal size differ in their keys."""
     opened = _flatten_one_level(x)
     if opened is None:

@@ -34,7 +34,7 @@ from shardir.frontend.source_locations import with_location
 NAMESPACE = "shardir"
 PyTreeDef = optree.PyTreeSpec
 Class = TypeVar("Class", bound=type)
-IsLeaf = Callable[[Any], bool]
+IsLeaf = Callable[[PyTree], bool]
 _MISSING: object = object()
 
 
@@ -86,7 +86,7 @@ def _adopt_classes(leaves: Iterable[object]) -> bool:
 
 
 END_OF_CONTAINER = ")"
-LeafKey = Callable[[Any], Any]
+LeafKey = Callable[[PyTree], object]
 
 
 def flatten_with_key(
@@ -97,7 +97,7 @@ def flatten_with_key(
     The key of a leaf of class `kind` is its `signature`; of any other leaf it is `sign(leaf)`.
     Faster than `flatten` for built-in containers.
     """
-    leaves: list[Any] = []
+    leaves: list[PyTree] = []
     tokens: list[object] = []
     try:
         _flatten_with_key(tree, kind, sign, leaves, tokens)
@@ -108,7 +108,7 @@ def flatten_with_key(
 
 
 def _flatten_with_key(
-    x: Any, kind: type[Any], sign: LeafKey, leaves: list[Any], tokens: list[Any]
+    x: PyTree, kind: type[PyTree], sign: LeafKey, leaves: list[PyTree], tokens: list[object]
 ) -> None:
     found = type(x)
     if found is dict and (keys := _sort_keys(tuple(x))) is not None:
@@ -140,14 +140,14 @@ def _flatten_with_key(
 
 
 @lru_cache(maxsize=4096)
-def _sort_keys(keys: tuple[Any, ...]) -> tuple[PyTree, ...] | None:
+def _sort_keys(keys: tuple[PyTree, ...]) -> tuple[PyTree, ...] | None:
     try:
         return tuple(sorted(keys))
     except TypeError:
         return None
 
 
-def unflatten(structure: PyTreeDef, leaves: Iterable[Any]) -> Any:
+def unflatten(structure: PyTreeDef, leaves: Iterable[PyTree]) -> PyTree:
     """Return a pytree with `structure` and `leaves`.
 
     Raises `StructureError` for a wrong number of leaves, and for an invalid structure.
@@ -163,7 +163,7 @@ def unflatten(structure: PyTreeDef, leaves: Iterable[Any]) -> Any:
     return optree.tree_unflatten(structure, found)
 
 
-def leaves(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[Any]:
+def leaves(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[PyTree]:
     """Return the leaves of `tree`, in order."""
     return flatten(tree, is_leaf)[0]
 
@@ -173,7 +173,9 @@ def structure(tree: PyTree, is_leaf: IsLeaf | None = None) -> PyTreeDef:
     return flatten(tree, is_leaf)[1]
 
 
-def map(function: UserFunction, tree: PyTree, *rest: Any, is_leaf: IsLeaf | None = None) -> Any:
+def map(
+    function: UserFunction, tree: PyTree, *rest: PyTree, is_leaf: IsLeaf | None = None
+) -> PyTree:
     """Apply `function` to each leaf of `tree`, with the corresponding leaves of `rest`.
 
     Raises `StructureError` when the structures of `rest` differ from that of `tree`.
@@ -211,7 +213,7 @@ def reduce(
     tree: PyTree,
     initializer: object = _MISSING,
     is_leaf: IsLeaf | None = None,
-) -> Any:
+) -> PyTree:
     """Combine the leaves from left to right with `function`.
 
     Raises `StructureError` if there are no leaves and no `initializer`.
@@ -235,7 +237,7 @@ def reduce_associative(
     *,
     identity: object = _MISSING,
     is_leaf: IsLeaf | None = None,
-) -> Any:
+) -> PyTree:
     """Combine adjacent leaves with `operation`, in a binary tree of minimal depth.
 
     Raises `StructureError` if there are no leaves and no `identity`.
@@ -265,7 +267,7 @@ def _check_call_error(
         check_call_signature(function, f"the function of tree.{word}", args)
 
 
-def broadcast(prefix: Any, full: Any, is_leaf: IsLeaf | None = None) -> Any:
+def broadcast(prefix: PyTree, full: PyTree, is_leaf: IsLeaf | None = None) -> PyTree:
     """Return `full` with each leaf replaced by the leaf of `prefix` at or above it.
 
     Raises `StructureError` if `prefix` is not a prefix of `full`.
@@ -282,7 +284,7 @@ def broadcast(prefix: Any, full: Any, is_leaf: IsLeaf | None = None) -> Any:
         raise
 
 
-def transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: PyTree) -> Any:
+def transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: PyTree) -> PyTree:
     """Return `tree`, of structure `outer` of `inner`, as a pytree of structure `inner` of `outer`.
 
     Without `inner` its structure is that of the first child of `outer`. Raises `StructureError` for
@@ -306,7 +308,7 @@ def transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: PyTree) -> Any:
 def register_node(
     kind: Class,
     flatten: Callable[[PyTree], tuple[Iterable[PyTree], PyTree]],
-    unflatten: Callable[[Any, Any], Any],
+    unflatten: Callable[[PyTree, PyTree], PyTree],
 ) -> Class:
     """Register `kind` as a container and return it.
 
@@ -325,7 +327,7 @@ def register_node(
     return kind
 
 
-def _is_list_of_names(given: Any) -> bool:
+def _is_list_of_names(given: PyTree) -> bool:
     listed = isinstance(given, (list, tuple, set, frozenset, dict))
     return listed and builtins.all(isinstance(name, str) for name in given)
 
@@ -384,7 +386,7 @@ def register_dataclass(
         rest = tuple(getattr(instance, name) for name in meta)
         return tuple(getattr(instance, name) for name in data), rest, data
 
-    def unflatten_instance(rest: Any, children: Any) -> Any:
+    def unflatten_instance(rest: PyTree, children: Iterable[PyTree]) -> PyTree:
         instance: object = object.__new__(kind)
         for name, value in zip((*data, *meta), (*children, *rest), strict=True):
             object.__setattr__(instance, name, value)

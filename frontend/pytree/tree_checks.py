@@ -1,13 +1,12 @@
 """Checks of arguments of pytree functions, and the text of pytrees in errors."""
 
 from collections.abc import Callable
-from typing import Any
 
 import optree
 
 from shardir.frontend.argument_checks import call_user_function, check_flag
 from shardir.frontend.errors import StructureError
-from shardir.frontend.pytree_types import UserFunction
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 
 
@@ -40,7 +39,7 @@ def check_acyclic(container: object) -> None:
             done.add(id(at))
 
 
-def _parts(container: object) -> Any:
+def _parts(container: object) -> PyTree:
     return container.values() if isinstance(container, dict) else container
 
 
@@ -104,7 +103,7 @@ def check_structure(what: str, structure: object) -> None:
         )
 
 
-def list_items(what: str, given: Any) -> list[Any]:
+def list_items(what: str, given: PyTree) -> list[PyTree]:
     """Return the items of an iterable as a list; raises `StructureError` for any other object."""
     try:
         return list(given)

@@ -87,11 +87,11 @@ __all__ = [
 ]
 
 Class = TypeVar("Class", bound=type)
-FlattenFunction = Callable[[Any], tuple[Iterable[Any], Any]]
-UnflattenFunction = Callable[[Any, Any], Any]
+FlattenFunction = Callable[[PyTree], tuple[Iterable[PyTree], PyTree]]
+UnflattenFunction = Callable[[PyTree, PyTree], PyTree]
 
 
-def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
+def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[PyTree]) -> PyTree:
     """Return a pytree with the structure `treedef` and `leaves`.
 
     Raises `StructureError` when the number of leaves does not match.
@@ -115,7 +115,7 @@ def is_tree_node(x: object) -> bool:
     return children_with_keys(x) is not None
 
 
-def flatten_one_level(x: Any) -> tuple[Iterable[Any], Any]:
+def flatten_one_level(x: PyTree) -> tuple[Iterable[PyTree], PyTree]:
     """Return the children of a container and its auxiliary data; raises `StructureError` for a
     leaf."""
     if not is_tree_node(x):
@@ -124,7 +124,7 @@ def flatten_one_level(x: Any) -> tuple[Iterable[Any], Any]:
     return children, rest
 
 
-def flatten_one_level_with_keys(x: Any) -> tuple[list[tuple[KeyEntry, PyTree]], PyTree]:
+def flatten_one_level_with_keys(x: PyTree) -> tuple[list[tuple[KeyEntry, PyTree]], PyTree]:
     """Return the children of a container with their keys, and its auxiliary data."""
     _, rest = flatten_one_level(x)
     return children_with_keys(x) or [], rest
@@ -242,7 +242,7 @@ def register_static(cls: Class) -> Class:
     return tree.register_node(cls, lambda x: ((), x), lambda x, _: x)
 
 
-class Partial(functools.partial[Any]):
+class Partial(functools.partial[PyTree]):
     """`functools.partial` as a container: its arguments are leaves, the function is structure."""
 
     def __new__(cls, func: UserFunction, *args: PyTree, **options: PyTree) -> "Partial":

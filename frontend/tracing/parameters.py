@@ -1,9 +1,9 @@
 """The parameters of a function that is to be traced: names, static and donated parameters."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from shardir.frontend.source_locations import with_location
 
 ArgNums = int | Sequence[int]
 ArgNames = str | Sequence[str]
-Dynamic = tuple[tuple[Any, ...], dict[str, Any]]
+Dynamic = tuple[tuple[PyTree, ...], dict[str, PyTree]]
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Parameters:
         """
         if not self.has_static:
             return (args, options), ()
-        static: list[Any] = []
+        static: list[tuple[int | str, object]] = []
         dynamic: list[object] = []
         for i, arg in enumerate(args):
             if i in self.static:
@@ -231,7 +231,7 @@ class UnhashableError(ShardirError, TypeError):
     """A static argument cannot be hashed."""
 
 
-def static_key(value: Any) -> Any:
+def static_key(value: PyTree) -> Hashable:
     """Return the cache key of a static argument; raises `UnhashableError` when it cannot be hashed.
 
     The key distinguishes values that Python compares equal: 1, 1.0 and True are different
@@ -239,7 +239,8 @@ def static_key(value: Any) -> Any:
     """
     kind = type(value)
     if value is None or kind is str or kind is type:
-        return value
+        key: Hashable = value
+        return key
     if kind is tuple or kind is list:
         return (kind, *map(static_key, value))
     if kind is slice:
