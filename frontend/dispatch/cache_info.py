@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from inspect import unwrap
 from types import CodeType
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from shardir.display.representation import abbreviate
@@ -16,6 +15,7 @@ from shardir.frontend.arrays.signature import ArraySignature
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.call_table import TraceContext
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import user_position
 
@@ -40,7 +40,7 @@ class CallKey:
     structure: tree.PyTreeDef
     labels: tuple[str, ...]
     signatures: tuple[ArraySignature, ...]
-    static: tuple[tuple[str, Any], ...]
+    static: tuple[tuple[str, object], ...]
     context: TraceContext
 
     def __repr__(self) -> str:
@@ -100,7 +100,7 @@ class CompilationLog:
         """Record that the cache of the function was cleared."""
         self._was_cleared = True
 
-    def add(self, fun: Callable[..., Any], name: str, call: CallKey, seconds: float) -> None:
+    def add(self, fun: UserFunction, name: str, call: CallKey, seconds: float) -> None:
         """Record a compilation with its reason; write it to the log if `log_compiles` is on."""
         reason = self._reason(fun, call)
         if len(self.entries) >= MAX_RECORDED_COMPILATIONS:
@@ -196,7 +196,7 @@ def _context_differences(new: TraceContext, old: TraceContext) -> Iterator[str]:
         yield f"the default device is {new[3].device}, not {old[3].device}"
 
 
-def _static_text(key: Any) -> str:
+def _static_text(key: PyTree) -> str:
     """Return the value of a static argument from its cache key as short text."""
     is_pair = isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], type)
     return brief(key[1] if is_pair else key)

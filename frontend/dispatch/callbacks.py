@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from shardir.frontend.tracing.promotion import NARROW_DTYPES, dtype_of, result_t
 from shardir.frontend.tracing.trace import current_trace, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.host_function import HostFunction
+from shardir.ir.operation import Attr
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 
 _MISSING: object = object()
@@ -86,8 +86,8 @@ def emit_callback(
     args: tuple[PyTree, ...],
     options: dict[str, PyTree],
     name: str = "",
-    **attrs: Any,
-) -> list[Any]:
+    **attrs: Attr,
+) -> list[PyTree]:
     """Emit the operation that calls a function, in the current trace or in a temporary one."""
     check_call_signature(function, name or function_name(function), args, options)
     leaves, structure = tree.flatten((args, options))
@@ -103,7 +103,7 @@ def emit_callback(
     if current_trace() is not None:
         return emit_call(*map(as_tracer, chosen))
     labels = [f"arg{i}" for i in range(len(chosen))]
-    made: list[Any] = run_temporary(emit_call, function_name(function), chosen, labels)
+    made: list[PyTree] = run_temporary(emit_call, function_name(function), chosen, labels)
     return made
 
 

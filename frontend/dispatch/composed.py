@@ -10,7 +10,7 @@ arguments.
 from collections.abc import Callable
 from functools import update_wrapper
 from types import MethodType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from shardir.backends.native import has_call_cache, vectorcall_class
 from shardir.frontend.argument_errors import FOREIGN_ERRORS, raise_argument_error
@@ -22,7 +22,7 @@ from shardir.frontend.tracing.trace import current_trace
 if TYPE_CHECKING:
     from shardir.backends._native import CallCache
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=UserFunction)
 
 
 @vectorcall_class
@@ -94,7 +94,9 @@ class ComposedFunction:
 
         return call_cache_of(operator, None, self.call_cache.table, swapped) is not None
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
+    def __get__(
+        self, instance: object, owner: type | None = None
+    ) -> "ComposedFunction | MethodType":
         return self if instance is None else MethodType(self, instance)
 
     def __reduce__(self) -> str:

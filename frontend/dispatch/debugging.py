@@ -4,7 +4,7 @@ import builtins
 import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from shardir.errors import ShardirError
 from shardir.frontend.argument_checks import call_user_function, check_call_signature
@@ -43,12 +43,14 @@ class _UsageFormatter(string.Formatter):
     def __init__(self) -> None:
         self.used: set[int | str] = set()
 
-    def get_value(self, key: int | str, args: Sequence[PyTree], kwargs: PyTree) -> Any:
+    def get_value(
+        self, key: int | str, args: Sequence[PyTree], kwargs: PyTree
+    ) -> "_FormatPlaceholder":
         self.used.add(key)
         super().get_value(key, args, kwargs)
         return _FormatPlaceholder()
 
-    def convert_field(self, value: object, conversion: object) -> Any:
+    def convert_field(self, value: object, conversion: object) -> object:
         return value
 
 

@@ -14,7 +14,7 @@ that were seen before without running Python code.
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from types import MethodType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from shardir.backends.native import native, vectorcall_class
 from shardir.frontend.argument_errors import (
@@ -35,7 +35,7 @@ from shardir.frontend.tracing.trace import current_trace
 if TYPE_CHECKING:
     from shardir.backends._native import CallCache
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=UserFunction)
 
 
 def public(
@@ -132,7 +132,7 @@ class PublicFunction:
         static, table = (self.eager.static_positions, self.eager.static), self.call_cache.table
         return call_cache_of(operator, static, table, swapped) is not None
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> "PublicFunction | MethodType":
         return self if instance is None else MethodType(self, instance)
 
     def __reduce__(self) -> str:

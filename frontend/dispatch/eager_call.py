@@ -6,7 +6,6 @@ place of the arrays, lowers and compiles it.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -42,6 +41,7 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.parameters import UnhashableError, static_key
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import NumpyArray
 
 MAX_LIST_ELEMENTS = 1024
 """Maximum number of elements in a list that an eager call accepts.
@@ -62,7 +62,7 @@ class EagerFunction:
     `public_function` is the object that the user calls; it owns the native call cache.
     """
 
-    public_function: Any = None
+    public_function: UserFunction
 
     def __init__(self, fun: UserFunction, static: Sequence[str], cached: bool, name: str) -> None:
         self.names, self.positional, self.variadic = parameter_names(fun)
@@ -81,7 +81,7 @@ def call_eagerly(
 ) -> PyTree:
     """Call a public function outside of a trace."""
     given = args, options
-    placed: dict[int, Any] = {}
+    placed: dict[int, NumpyArray] = {}
     if eager.cached and any(type(x) is np.ndarray for x in args):
         args, placed = _import_arguments(args, eager.static_positions)
         if placed and not all(x.flags.c_contiguous for x in placed.values()):
@@ -94,8 +94,8 @@ def call_eagerly(
     )
     if wrapped is not None:
         args, options = wrapped
-    leaves: list[Any] = []
-    shape: list[Any] = []
+    leaves: list[PyTree] = []
+    shape: list[object] = []
     try:
         for i, arg in enumerate(args):
             _flatten_argument(arg, i in eager.static_positions, leaves, shape)
@@ -162,7 +162,7 @@ def _import_arguments(
     return (tuple(made), placed) if placed else (args, placed)
 
 
-def _needs_conversion(array: Any) -> bool:
+def _needs_conversion(array: NumpyArray) -> bool:
     """Return whether importing a NumPy array makes another array without an error."""
     known = signature_of_numpy(array)
     if known is None or (known[1] is array.dtype and array.flags.c_contiguous):
@@ -288,7 +288,7 @@ def _compile_call(
     return CompiledCall(program, containers, None, context), list(traced.captured)
 
 
-def _restore_original(error: NotAnArrayError, rebuilt: Any, given: Any) -> bool:
+def _restore_original(error: NotAnArrayError, rebuilt: PyTree, given: PyTree) -> bool:
     """Let an error about a container of `rebuilt`, which has tracers, be about that of `given`.
 
     Return whether it was found.
@@ -305,7 +305,7 @@ def _restore_original(error: NotAnArrayError, rebuilt: Any, given: Any) -> bool:
     return any(_restore_original(error, rebuilt[key], given[key]) for key in keys)
 
 
-def _array_labels(base: str, arg: Any) -> list[str]:
+def _array_labels(base: str, arg: PyTree) -> list[str]:
     """Return names for the arrays of an argument."""
     if arg is None or is_wide_int(arg):
         return []

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
-from typing import Any
 
 from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.abstract_value import AbstractValue
@@ -51,7 +50,7 @@ def make_ir(
 
     @traceback_boundary
     @wraps(fun)
-    def program(*args: PyTree, **options: PyTree) -> Any:
+    def program(*args: PyTree, **options: PyTree) -> PyTree:
         lowered = compiled.lower(*args, **options)
         return (lowered.module, lowered.out_info) if return_shape else lowered.module
 
@@ -59,7 +58,7 @@ def make_ir(
 
 
 @traceback_boundary
-def eval_shape(fun: UserFunction, *args: PyTree, **options: PyTree) -> Any:
+def eval_shape(fun: UserFunction, *args: PyTree, **options: PyTree) -> PyTree:
     """Return the results of `fun(*args, **options)` with a `ShapeDtypeStruct` for each array.
 
     Nothing is computed. Arguments are arrays, `ShapeDtypeStruct`s, or any objects with a `shape`

@@ -8,8 +8,9 @@ from dataclasses import replace
 from functools import update_wrapper
 from time import perf_counter
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Protocol, final
 
+from shardir.backends.base import Launch
 from shardir.backends.native import native, vectorcall_class
 from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.array import Array
@@ -74,7 +75,7 @@ from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.source_locations import find_definition, with_location
 from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
-from shardir.frontend.tracing.parameters import Parameters
+from shardir.frontend.tracing.parameters import Dynamic, Parameters
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
 
@@ -83,7 +84,7 @@ if TYPE_CHECKING:
 
 
 def _flatten_positional_arrays(
-    args: tuple[PyTree, ...], options: dict[str, Any]
+    args: tuple[PyTree, ...], options: dict[str, PyTree]
 ) -> tuple[Sequence[PyTree], tuple[PyTree, ...]] | None:
     """Return the arguments of a call and their signatures, `None` for those that are no arrays."""
     key = tuple([x.signature if type(x) is Array else None for x in args])
@@ -105,7 +106,7 @@ class Placement(Protocol):
 
     def place(
         self, args: tuple[PyTree, ...], options: dict[str, PyTree]
-    ) -> tuple[Sequence[Any], dict[str, Any]]:
+    ) -> tuple[Sequence[PyTree], dict[str, PyTree]]:
         """Return the arguments of a call on these devices."""
         ...
 
@@ -121,7 +122,7 @@ class _DevicePlacement:
 
     def place(
         self, args: tuple[PyTree, ...], options: dict[str, PyTree]
-    ) -> tuple[Sequence[Any], dict[str, Any]]:
+    ) -> tuple[Sequence[PyTree], dict[str, PyTree]]:
         dynamic, _ = self._parameters.partition_arguments(args, options)
         return self._parameters.merge_arguments(device_put(dynamic, self._device), args, options)
 
@@ -144,7 +145,7 @@ class JitFunction:
         uneven: str | None = None,
         backend: str | None = None,
         device: Device | None = None,
-        compiler_options: Mapping[str, Any] | None = None,
+        compiler_options: Mapping[str, object] | None = None,
         passes: str | None = None,
         placement: Placement | None = None,
         transform: str = "jit",
@@ -163,14 +164,14 @@ class JitFunction:
         self._has_static = parameters.has_static
         self._compilations = CompilationLog()
 
-    def __call__(self, *args: PyTree, **options: PyTree) -> Any:
+    def __call__(self, *args: PyTree, **options: PyTree) -> PyTree:
         """Call the function with these arguments."""
         try:
             if self._calls:
-                leaves: Any = args
+                leaves: PyTree = args
                 if native is None and not options and not self._has_static:
                     # Inlined, because this takes a large part of the time of the Python tier.
-                    key: Any = tuple([x.signature if type(x) is Array else None for x in args])
+                    key: PyTree = tuple([x.signature if type(x) is Array else None for x in args])
                 elif current_trace() is not None:
                     return self._inline(args, options)
                 else:
@@ -193,7 +194,7 @@ class JitFunction:
             hide_own_frames(error)
             raise
 
-    def _run_with_donation(self, run: Any, leaves: list[Any], program: Runnable) -> PyTree:
+    def _run_with_donation(self, run: Launch, leaves: list[PyTree], program: Runnable) -> PyTree:
         return run_with_donation(
             run, leaves, program.donated, self._parameters.name, program.plan.devices
         )
@@ -230,7 +231,7 @@ class JitFunction:
         named: dict[str, PyTree],
         args: tuple[PyTree, ...],
         options: dict[str, PyTree],
-    ) -> Any:
+    ) -> PyTree:
         """Call the function with arguments on its devices; `args` and `options` are those of the
         user."""
         known = self._parameters
@@ -285,7 +286,7 @@ class JitFunction:
         the user's, too: placing them copied no elements.
         """
         program, structure, launch, _ = call
-        given: Sequence[Any] = placed
+        given: Sequence[PyTree] = placed
         if self._placement is not None:
             given = tree.leaves(self._parameters.partition_arguments(args, options)[0])
             if program.donated and any(x is not y for x, y in zip(given, placed, strict=True)):
@@ -338,7 +339,7 @@ class JitFunction:
         entries = tuple(self._compilations.entries)
         return CacheInfo(self._parameters.name, self._calls.num_programs(), entries)
 
-    def _call_key(self, dynamic: Any, static: Any, context: TraceContext) -> CallKey:
+    def _call_key(self, dynamic: Dynamic, static: PyTree, context: TraceContext) -> CallKey:
         known = self._parameters
         leaves, structure = tree.flatten(dynamic)
         named = [(known.label(i) if isinstance(i, int) else i, value) for i, value in static]
@@ -358,7 +359,7 @@ class JitFunction:
         if self.call_cache is not None:
             self.call_cache.table.clear()
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> "JitFunction | MethodType":
         return self if instance is None else MethodType(self, instance)
 
     def __getstate__(self) -> dict[str, PyTree]:
@@ -465,7 +466,7 @@ class JitFunction:
                 )
         return homes
 
-    def _in_requests(self, dynamic: Any, count: int) -> list[object]:
+    def _in_requests(self, dynamic: Dynamic, count: int) -> list[object]:
         """Return the requested sharding of each argument, not yet resolved."""
         if self._device is not None:
             return [SingleDeviceSharding(self._device)] * count

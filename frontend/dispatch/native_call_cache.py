@@ -87,8 +87,8 @@ def insert_call(
     launch: Launch,
     structure: tree.PyTreeDef | None,
     args: tuple[PyTree, ...],
-    options: dict[str, Any],
-    leaves: Sequence[Any],
+    options: dict[str, PyTree],
+    leaves: Sequence[PyTree],
 ) -> None:
     """Insert a call into the native call cache; the launch takes `leaves` in their order."""
     if native is None or type(launch) is not native.Launch:
@@ -147,7 +147,7 @@ def _insert(
 
 def with_distinct_arrays(
     args: tuple[object, ...], options: dict[str, object], leaves: Sequence[object]
-) -> tuple[tuple[Any, ...], dict[str, Any], Sequence[Any]]:
+) -> tuple[tuple[PyTree, ...], dict[str, PyTree], Sequence[PyTree]]:
     """Return an equivalent call with a distinct array for each leaf, to identify the arguments.
 
     The call itself is returned where no array occurs twice, or where not all leaves are arrays.
@@ -159,7 +159,7 @@ def with_distinct_arrays(
     return (*others, found) if len(found) == len(leaves) else (args, options, leaves)
 
 
-def _copy_arrays(x: Any) -> PyTree:
+def _copy_arrays(x: PyTree) -> PyTree:
     """Return containers of built-in types with new array objects that share the storage."""
     kind = type(x)
     if kind is Array:
@@ -309,5 +309,5 @@ def _result_builder(structure: tree.PyTreeDef | None) -> Callable[[list[PyTree]]
     if type(flat) in (tuple, list) and list(flat) == list(range(structure.num_leaves)):
         return type(flat)
     # A native method of optree, which runs no Python code.
-    made: Callable[[list[Any]], Any] = structure.unflatten
+    made: Callable[[list[PyTree]], PyTree] = structure.unflatten
     return made

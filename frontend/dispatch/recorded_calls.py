@@ -5,21 +5,22 @@ A composed function (`composed`) reads them to find the one call that determines
 
 from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from shardir.backends.base import Launch
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree
 
 
 class RecordedCall(NamedTuple):
     """A record of one call outside of traces: the arguments, the leaves of the `launch`, and its
     result."""
 
-    arguments: Sequence[Any]
+    arguments: Sequence[PyTree]
     launch: Launch | None
-    leaves: Sequence[Any]
+    leaves: Sequence[PyTree]
     structure: tree.PyTreeDef | None
-    result: Any
+    result: PyTree
 
 
 recorded_calls: ContextVar[list[RecordedCall] | None] = ContextVar("shardir_watched", default=None)

@@ -1,7 +1,5 @@
 """Python numbers as arguments of programs. One array is cached for each number."""
 
-from typing import Any
-
 import numpy as np
 
 from shardir.backends.storage import Storage
@@ -14,7 +12,7 @@ NUMBER_TYPES = {bool, int, float, complex}
 MAX_CACHED_SCALARS = 4096
 """Maximum number of cached arrays."""
 
-_scalar_arrays: dict[tuple[type, Any, bool], Array] = {}
+_scalar_arrays: dict[tuple[type, object, bool], Array] = {}
 
 
 def numbers_as_arrays(

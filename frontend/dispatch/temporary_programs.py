@@ -6,7 +6,6 @@ ignores names and locations.
 """
 
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.call_table import MAX_CACHED_PROGRAMS, trace_context
@@ -66,14 +65,14 @@ def run_temporary(
 def module_fingerprint(module: Module) -> Hashable:
     """Return a key that is equal for modules with the same operations, types and shardings."""
     numbers: dict[Value, int] = {}
-    parts: list[Any] = [module.meshes]
+    parts: list[object] = [module.meshes]
     for function in module.functions:
         _append_block(function.body, numbers, parts)
         parts.append(function.result_shardings)
     return tuple(parts)
 
 
-def _append_block(block: Block, numbers: dict[Value, int], parts: list[Any]) -> None:
+def _append_block(block: Block, numbers: dict[Value, int], parts: list[object]) -> None:
     for param in block.params:
         numbers[param] = len(numbers)
         parts.append((param.type, param.sharding))

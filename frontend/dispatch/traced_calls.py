@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from inspect import isgeneratorfunction
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from shardir.frontend.shardings.mesh import Mesh, current_mesh
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
-from shardir.frontend.tracing.parameters import Parameters
+from shardir.frontend.tracing.parameters import Dynamic, Parameters
 from shardir.frontend.tracing.trace import TracedFunction, trace_program
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import ShapedArray
@@ -73,7 +72,7 @@ def signature_of_leaf(leaf: object, name: str = "") -> ArraySignature:
     return signature_of(abstract_of(leaf, name), None)
 
 
-def check_traceable(fun: Any, word: str) -> UserFunction:
+def check_traceable(fun: PyTree, word: str) -> UserFunction:
     """Return `fun`, a function that can be traced; raises `ArgumentError` for anything else."""
     if not callable(fun):
         raise ArgumentError(with_location(f"{word} takes a function, got {brief(fun)}"))
@@ -95,7 +94,7 @@ def check_traceable(fun: Any, word: str) -> UserFunction:
 
 
 def signatures_of(
-    parameters: Parameters, leaves: list[Any], dynamic: Any
+    parameters: Parameters, leaves: list[PyTree], dynamic: Dynamic
 ) -> tuple[ArraySignature, ...]:
     """Return the signatures of the leaves of the `dynamic` arguments.
 

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 from shardir.errors import ShardirError
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.source_locations import user_position
 from shardir.ir.module import Function
@@ -33,6 +34,9 @@ def reusable_parameters(
     return tuple(chosen)
 
 
+Results = TypeVar("Results")
+
+
 def is_consumed(leaf: object, devices: tuple[Device, ...]) -> bool:
     """Return whether a program on these devices uses the memory of a donated argument itself.
 
@@ -44,12 +48,12 @@ def is_consumed(leaf: object, devices: tuple[Device, ...]) -> bool:
 
 
 def run_with_donation(
-    run: Callable[[list[Any]], Any],
-    leaves: list[Any],
+    run: Callable[[list[PyTree]], Results],
+    leaves: list[PyTree],
     donated: Sequence[int],
     name: str,
     devices: tuple[Device, ...],
-) -> Any:
+) -> Results:
     """Run the function `name` on `devices` and return the results of `run`.
 
     Afterwards the donated arguments that were consumed are deleted; see `is_consumed`.

@@ -6,7 +6,7 @@ signature of each result.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
@@ -47,6 +47,7 @@ from shardir.frontend.dispatch.programs.pass_observers import (
 from shardir.frontend.distributed.processes import process_index
 from shardir.frontend.distributed.replicated_inputs import ReplicatedInputs, participating_processes
 from shardir.frontend.errors import NotAnArrayError, NumberRangeError
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.devices import abstract_device_error, is_abstract_assignment
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
@@ -226,7 +227,7 @@ class Runnable:
             self._shard_executable = made
             self._device_executable = made if isinstance(made, DeviceExecutable) else None
 
-    def __call__(self, leaves: list[Any], nans_checked: bool = False) -> list[Array]:
+    def __call__(self, leaves: list[PyTree], nans_checked: bool = False) -> list[Array]:
         """Run on arrays, NumPy arrays and numbers; committed arguments must fit the program."""
         if self._checks_nans and not nans_checked:
             return self._run_with_nan_check(leaves)

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from shardir.cost.communication import (
     Collective,
+    CommunicationTotal,
     format_axes,
     list_collectives,
     sum_by,
@@ -82,7 +82,7 @@ def cost_analysis(
     cost = cost_of_block(module.main.body) + (added or Cost())
     found = [*list_collectives(module), *collectives]
 
-    def sent(groups: Any) -> dict[str, int]:
+    def sent(groups: Mapping[str, CommunicationTotal]) -> dict[str, int]:
         return {word: group.sent for word, group in groups.items()}
 
     return {

@@ -8,7 +8,6 @@ from the user, and the results of the reference interpreter.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -40,7 +39,7 @@ class BoundaryNames:
     arguments: tuple[str, ...]
     results: tuple[str, ...]
     donated: frozenset[int] = frozenset()
-    values: tuple[Any, ...] = ()
+    values: tuple[NumpyArray, ...] = ()
 
     def apply(self, emission: Emission) -> Emission:
         """Return the emission with these names."""

@@ -6,9 +6,8 @@ them: the bytes of `serialize`, and those of `jax.export`, which need an install
 
 import json
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from shardir import ops
 from shardir.errors import ShardirError, count_noun
@@ -20,7 +19,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.devices import default_backend
 from shardir.frontend.source_locations import with_location
@@ -61,7 +60,7 @@ class Exported:
     """The number of devices of the program."""
     text: str = field(repr=False)
     """The program as StableHLO text, with Shardy's annotations."""
-    function: Callable[..., Any] | None = field(default=None, repr=False)
+    function: UserFunction | None = field(default=None, repr=False)
     """The function from which the program was exported; `None` for a deserialized one."""
 
     def mlir_module(self) -> str:
@@ -154,7 +153,10 @@ def _call_program(text: str, *arrays: ArrayLike) -> list[Tracer]:
 
 
 def export(
-    fun_jit: Any, *, platforms: Sequence[str] | None = None, disabled_checks: Sequence[object] = ()
+    fun_jit: UserFunction,
+    *,
+    platforms: Sequence[str] | None = None,
+    disabled_checks: Sequence[object] = (),
 ) -> Callable[..., Exported]:
     """Return a function of arguments, arrays or `ShapeDtypeStruct`s, that returns the program.
 
@@ -213,7 +215,7 @@ def _with_captured_constants(module: Module, captured: Sequence[Array]) -> Modul
 def _describe_structure(structure: tree.PyTreeDef) -> object:
     """Return a structure in terms of JSON; leaves are numbers."""
 
-    def describe(x: Any) -> object:
+    def describe(x: PyTree) -> object:
         if x is None or isinstance(x, int):
             return x
         if type(x) is dict and all(isinstance(key, str) for key in x):
@@ -231,7 +233,7 @@ def _describe_structure(structure: tree.PyTreeDef) -> object:
 
 
 def _read_structure(described: object) -> tree.PyTreeDef:
-    def build(x: Any) -> object:
+    def build(x: object) -> object:
         if not isinstance(x, list):
             return x
         kind, parts = x
@@ -304,10 +306,10 @@ def _deserialize_with_jax(data: bytes) -> Exported:
             )
         )
 
-    def structure(theirs: Any) -> tree.PyTreeDef:
+    def structure(theirs: "jax.tree_util.PyTreeDef") -> tree.PyTreeDef:
         return tree.flatten(jax.tree.unflatten(theirs, range(theirs.num_leaves)))[1]
 
-    def avals(theirs: Any) -> tuple[ShapeDtypeStruct, ...]:
+    def avals(theirs: "Iterable[jax.core.ShapedArray]") -> tuple[ShapeDtypeStruct, ...]:
         return tuple(ShapeDtypeStruct(each.shape, each.dtype) for each in theirs)
 
     return Exported(

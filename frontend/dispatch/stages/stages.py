@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 from shardir.cost.communication import Collective, list_collectives
 from shardir.cost.op_cost import Cost
@@ -131,7 +131,7 @@ class Lowered:
         return {(function.name, name): place for name in names}
 
     @property
-    def out_info(self) -> Any:
+    def out_info(self) -> PyTree:
         """The pytree of results with a `ShapeDtypeStruct` for each array."""
         structs = [
             ShapeDtypeStruct(
@@ -328,8 +328,8 @@ class Lowered:
         *,
         selftest: bool = False,
         seed: int = 0,
-        arguments: Sequence[Any] | None = None,
-        keywords: Mapping[str, Any] | None = None,
+        arguments: Sequence[PyTree] | None = None,
+        keywords: Mapping[str, PyTree] | None = None,
         selftest_seconds: float | None = None,
         **options: PyTree,
     ) -> list[Path]:
@@ -360,8 +360,8 @@ class Lowered:
         *,
         selftest: bool = False,
         seed: int = 0,
-        arguments: Sequence[Any] | None = None,
-        keywords: Mapping[str, Any] | None = None,
+        arguments: Sequence[PyTree] | None = None,
+        keywords: Mapping[str, PyTree] | None = None,
         selftest_seconds: float | None = None,
     ) -> "Emission":
         """Return the input of the target for `emit`: the program of one device, after the target's
@@ -619,13 +619,13 @@ class Compiled:
         )
 
     @property
-    def input_shardings(self) -> Any:
+    def input_shardings(self) -> PyTree:
         """The pytree of arguments, (positional, named), with the sharding of each array."""
         count = self.in_tree.num_leaves
         return tree.unflatten(self.in_tree, self._program.params[:count])
 
     @property
-    def output_shardings(self) -> Any:
+    def output_shardings(self) -> PyTree:
         """The pytree of results with the sharding of each array."""
         return tree.unflatten(self.out_tree, self._program.results)
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, final, runtime_checkable
+from typing import Protocol, TypeAlias, final, runtime_checkable
 
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
+from shardir.ir.dtypes import NumpyDType
 from shardir.ir.module import Module
 
 CompilerOptions: TypeAlias = Mapping[str, str | bool]
@@ -19,7 +20,7 @@ class ArgInfo:
 
     shape: tuple[int, ...]
     """The shape of the argument."""
-    dtype: Any
+    dtype: NumpyDType
     """The element type of the argument."""
     donated: bool
     """True if the program may use the memory of the argument."""
@@ -49,12 +50,12 @@ class Traced:
         return self._lowered.out_tree
 
     @property
-    def out_info(self) -> Any:
+    def out_info(self) -> PyTree:
         """The pytree of results with a `ShapeDtypeStruct` for each array."""
         return self._lowered.out_info
 
     @property
-    def args_info(self) -> Any:
+    def args_info(self) -> PyTree:
         """The pytree of arguments, (positional, named), with an `ArgInfo` for each array."""
         params = self.module.main.body.params
         donated = frozenset(self._lowered.donated)
@@ -81,7 +82,7 @@ class Traced:
 class Wrapped(Protocol):
     """A function that `jit` or `pmap` returned: it can be called, traced and lowered."""
 
-    def __call__(self, *args: PyTree, **options: PyTree) -> Any:
+    def __call__(self, *args: PyTree, **options: PyTree) -> PyTree:
         """Call the function."""
         ...
 
