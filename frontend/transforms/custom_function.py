@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import update_wrapper
 from types import MethodType
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.tracebacks import hide_own_frames
@@ -49,7 +49,9 @@ class CustomFunction(ABC, Generic[Result]):
     def _emit(self, call: CustomCall, primal: Primal) -> PyTree:
         """Emit the operation of a call inside of a trace, and return its results."""
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
+    def __get__(
+        self, instance: object, owner: type | None = None
+    ) -> "CustomFunction[Result] | MethodType":
         return self if instance is None else MethodType(self, instance)
 
     def __repr__(self) -> str:

@@ -1,8 +1,8 @@
 """`custom_jvp`: functions with a custom JVP rule."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
@@ -25,10 +25,11 @@ from shardir.frontend.transforms.custom_rules import (
     nondiff_positions,
 )
 from shardir.frontend.transforms.differentiated_arguments import FLOAT0
+from shardir.ir.dtypes import NumpyDType
 from shardir.ir.module import Block
 from shardir.ir.types import INEXACT
 
-JvpRule = Callable[..., Any]
+JvpRule = UserFunction
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class SymbolicZero:
 
     shape: tuple[int, ...]
     """The shape of the zero."""
-    dtype: Any
+    dtype: NumpyDType
     """The element type of the zero."""
 
     @property

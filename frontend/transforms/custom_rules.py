@@ -9,7 +9,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, replace
-from typing import Any
 
 from shardir.errors import DifferentiateError
 from shardir.frontend.arrays.abstract_value import AbstractValue
@@ -65,7 +64,9 @@ def bind_positional(
     return list(bound.args)
 
 
-def nondiff_positions(fun: UserFunction, word: str, argnums: Any, argnames: Any) -> frozenset[int]:
+def nondiff_positions(
+    fun: UserFunction, word: str, argnums: PyTree, argnames: PyTree
+) -> frozenset[int]:
     """Return the positions of arguments that have no derivative."""
     known = Parameters.of(fun, argnums, None, word=word.removesuffix("_argnames"))
     result = set(known.static)
@@ -92,7 +93,7 @@ class CustomCall:
     differentiated."""
 
     name: str
-    args: list[Any]
+    args: list[PyTree]
     nondiff_positions: frozenset[int]
     tracers: list[Tracer]
     structure: tree.PyTreeDef

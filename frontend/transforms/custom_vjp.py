@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class CustomVJPPrimal:
     """An argument of a forward rule with `symbolic_zeros`; `perturbed` states if it is
     differentiated."""
 
-    value: Any
+    value: PyTree
     """The argument."""
     perturbed: bool = True
     """True if the argument is differentiated."""
@@ -120,7 +120,7 @@ def _trace_rules(
     forth, back = f"the forward rule of {call.name}", f"the backward rule of {call.name}"
 
     def ahead(*leaves: Tracer) -> list[Tracer]:
-        given: Sequence[Any] = leaves
+        given: Sequence[PyTree] = leaves
         if moves is not None:
             given = [CustomVJPPrimal(x, moved) for x, moved in zip(leaves, moves, strict=False)]
         result = call_user_function(fwd, forth, call.all_arguments(given))
@@ -217,7 +217,7 @@ def _check_gradients(made: object, call: CustomCall, what: str) -> list[Tracer]:
     return leaves
 
 
-def _round_gradient(gradient: Tracer | None, like: Tracer) -> Any:
+def _round_gradient(gradient: Tracer | None, like: Tracer) -> Tracer | None:
     """Return a floating-point gradient in the element type of its argument; others are unchanged.
 
     Many gradients are computed in a wider type. An invalid gradient is refused later.
@@ -258,10 +258,10 @@ def custom_gradient(fun: UserFunction) -> UserFunction:
 
     @traceback_boundary
     @wraps(fun)
-    def wrapper(*args: PyTree, **options: PyTree) -> Any:
+    def wrapper(*args: PyTree, **options: PyTree) -> PyTree:
         given = bind_positional(fun, name, args, options)
 
-        def plain(*args: PyTree) -> Any:
+        def plain(*args: PyTree) -> PyTree:
             return _results_and_rule(fun, args, name)[0]
 
         if current_trace() is None:

@@ -1,7 +1,7 @@
 """`custom_vmap`: functions with a custom batching rule."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, final
+from collections.abc import Sequence
+from typing import final
 
 from shardir.errors import VectorizeError
 from shardir.frontend.arrays.abstract_value import AbstractValue
@@ -20,7 +20,7 @@ from shardir.frontend.transforms.custom_rules import CustomCall, Primal
 from shardir.ir.host_function import HostFunction
 from shardir.ir.module import Block
 
-BatchingRule = Callable[..., Any]
+BatchingRule = UserFunction
 
 
 @final
@@ -74,12 +74,12 @@ def sequential_vmap(fun: UserFunction) -> custom_vmap:
     """Return `fun` with a batching rule that loops over its slices."""
     result = custom_vmap(fun)
 
-    def rule(axis_size: int, in_batched: Any, *args: PyTree) -> Any:
+    def rule(axis_size: int, in_batched: PyTree, *args: PyTree) -> tuple[PyTree, PyTree]:
         leaves, structure = tree.flatten(args)
         mapped = tree.leaves(tuple(in_batched))
         chosen = [x for x, flag in zip(leaves, mapped, strict=True) if flag]
 
-        def one(slices: Sequence[object]) -> Any:
+        def one(slices: Sequence[object]) -> PyTree:
             given = iter(slices)
             pairs = zip(leaves, mapped, strict=True)
             return result(*tree.unflatten(structure, [next(given) if f else x for x, f in pairs]))

@@ -8,7 +8,6 @@ have changed; equal programs are compiled once.
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
 
 import numpy as np
 
@@ -59,7 +58,7 @@ def grad(
 
     @traceback_boundary
     @wraps(fun)
-    def gradient(*args: PyTree, **options: PyTree) -> Any:
+    def gradient(*args: PyTree, **options: PyTree) -> PyTree:
         value, gradients = both(*args, **options)
         return (gradients, value[1]) if has_aux else gradients
 
@@ -109,7 +108,7 @@ def value_and_grad(
             for i, tracer in zip(active, tracers, strict=True):
                 given[i] = tracer
 
-            def run(inner: Sequence[Tracer]) -> Any:
+            def run(inner: Sequence[Tracer]) -> PyTree:
                 filled = list(given)
                 for i, tracer in zip(active, inner, strict=True):
                     filled[i] = tracer

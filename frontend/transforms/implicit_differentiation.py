@@ -10,7 +10,6 @@ use the values with respect to which the equation is differentiated.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from shardir.errors import DifferentiateError
 from shardir.frontend.argument_checks import call_user_function, check_call_signature
@@ -18,7 +17,7 @@ from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.trace import current_trace
@@ -27,8 +26,8 @@ from shardir.frontend.transforms.custom_vjp import custom_vjp
 from shardir.frontend.transforms.jvp_vjp import jvp, vjp
 from shardir.frontend.transforms.linear_transpose import closure_convert, linear_transpose
 
-EquationFunction = Callable[..., Any]
-Solver = Callable[[EquationFunction, Any], Any]
+EquationFunction = UserFunction
+Solver = Callable[[EquationFunction, PyTree], PyTree]
 
 
 def _check_functions(name: str, **given: object) -> None:
@@ -71,7 +70,7 @@ def solve_root(
     equation, moving = closure_convert(f, initial_guess)
     method, closed = closure_convert(solved, initial_guess)
 
-    def solution(moving: Sequence[object], closed: Sequence[object], guess: object) -> Any:
+    def solution(moving: Sequence[object], closed: Sequence[object], guess: object) -> PyTree:
         return method(guess, *closed)
 
     def rule(primals: Sequence[PyTree], tangents: Sequence[PyTree]) -> PyTree:
@@ -80,7 +79,7 @@ def solve_root(
         x, aux = out if has_aux else (out, None)
         _, f_dot = jvp(lambda *values: equation(x, *values), tuple(moving), tuple(tangents[0]))
 
-        def derivative(v: object) -> Any:
+        def derivative(v: object) -> PyTree:
             return jvp(lambda x: equation(x, *moving), (x,), (v,))[1]
 
         what = "tangent_solve of custom_root"
@@ -115,7 +114,7 @@ def solve_linear(
     apply, moving = closure_convert(matvec, b)
     method, closed = closure_convert(solved, b)
     back: EquationFunction | None = None
-    known: list[Any] = []
+    known: list[PyTree] = []
     if transpose_solve is not None:
         vecmat = matvec if symmetric else _transpose_function(matvec, b)
         what = "transpose_solve of custom_linear_solve"
@@ -139,10 +138,12 @@ class _LinearSystem:
     symmetric: bool
     has_aux: bool
 
-    def solution(self, moving: Any, closed: Any, known: Any, b: Any) -> Any:
+    def solution(
+        self, moving: Sequence[PyTree], closed: Sequence[PyTree], known: PyTree, b: PyTree
+    ) -> PyTree:
         """Return the result of `method`: the solution, with auxiliary data if there is any."""
 
-        def solve(moving: object, closed: Any, known: object, b: object) -> PyTree:
+        def solve(moving: object, closed: Sequence[PyTree], known: object, b: object) -> PyTree:
             return self.method(b, *closed)
 
         def rule(primals: Sequence[PyTree], tangents: Sequence[PyTree]) -> PyTree:
@@ -160,18 +161,24 @@ class _LinearSystem:
         result.defjvp(rule)
         return result(moving, closed, known, b)
 
-    def linear_solution(self, moving: Any, closed: Any, known: Any, b: Any) -> Any:
+    def linear_solution(
+        self, moving: Sequence[PyTree], closed: Sequence[PyTree], known: PyTree, b: PyTree
+    ) -> PyTree:
         """Return the solution without auxiliary data, as a transposable linear function of `b`."""
 
-        def solve(moving: object, closed: object, known: object, b: object) -> PyTree:
+        def solve(
+            moving: Sequence[PyTree], closed: Sequence[PyTree], known: PyTree, b: PyTree
+        ) -> PyTree:
             out = self.solution(moving, closed, known, b)
             return out[0] if self.has_aux else out
 
-        def ahead(moving: object, closed: object, known: object, b: object) -> PyTree:
+        def ahead(
+            moving: Sequence[PyTree], closed: Sequence[PyTree], known: PyTree, b: PyTree
+        ) -> PyTree:
             x = solve(moving, closed, known, b)
             return x, (moving, closed, known, x)
 
-        def backward(kept: Any, cotangent: PyTree) -> Any:
+        def backward(kept: PyTree, cotangent: PyTree) -> PyTree:
             moving, closed, known, x = kept
             if self.transpose_method is None:
                 raise DifferentiateError(
@@ -207,12 +214,12 @@ class _LinearSystem:
 
 
 def _transpose_function(function: EquationFunction, like: object) -> EquationFunction:
-    def apply_transpose(y: object) -> Any:
+    def apply_transpose(y: object) -> PyTree:
         (result,) = linear_transpose(function, like)(y)
         return result
 
     return apply_transpose
 
 
-def _zero_tangents(aux: object) -> Any:
+def _zero_tangents(aux: object) -> PyTree:
     return tree.map(lambda _: None, aux)

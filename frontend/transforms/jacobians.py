@@ -7,7 +7,6 @@ those of the results in reverse mode.
 from collections.abc import Callable, Sequence
 from functools import wraps
 from math import prod
-from typing import Any
 
 from shardir.errors import DifferentiateError
 from shardir.frontend.argument_checks import call_user_function, check_flag
@@ -33,7 +32,7 @@ from shardir.frontend.transforms.vmap import vmap
 from shardir.ir.operation import Varying
 from shardir.ir.types import COMPLEX, INEXACT
 
-InnerFunction = Callable[..., tuple[Any, Any]]
+InnerFunction = Callable[..., tuple[PyTree, PyTree]]
 """A function from the differentiable leaves to results and auxiliary data."""
 
 
@@ -83,13 +82,13 @@ def jacrev(
     The result is that of `jacfwd`; it is cheaper if the result is smaller than the argument.
     """
 
-    def rows(name: str, inner: InnerFunction, leaves: Sequence[Tracer]) -> tuple[Any, Any]:
+    def rows(name: str, inner: InnerFunction, leaves: Sequence[Tracer]) -> tuple[PyTree, PyTree]:
         results, pullback, aux = vjp(inner, *leaves, has_aux=True)
         _check_differentiable("jacrev", name, results, holomorphic)
         outs, structure = tree.flatten(results)
         _check_real("jacrev", name, "result", outs, holomorphic)
         varies, given = varying_axes_of(outs), varying_axes_of(leaves)
-        each: list[list[Any]] = [[]] * len(outs)
+        each: list[list[PyTree]] = [[]] * len(outs)
         for own in dict.fromkeys(varies):
             chosen = [i for i, along in enumerate(varies) if along == own]
             if all(own <= along for along in given):
@@ -112,7 +111,7 @@ def _jacobian_rows(
     structure: tree.PyTreeDef,
     outs: Sequence[Tracer],
     chosen: Sequence[int],
-    basis: Sequence[Any] | None = None,
+    basis: Sequence[PyTree] | None = None,
 ) -> list[list[PyTree]]:
     """Return the rows of the chosen results; `basis` are their unit vectors."""
     parts = [outs[i] for i in chosen]
@@ -216,7 +215,7 @@ def _jacobian(
         labels = [label for i in numbers for label in leaf_labels(parameters.label(i), args[i])]
         active_leaves(what, leaves, labels, parameters.name, holomorphic, False)
 
-        def inner(*moving: Tracer) -> Any:
+        def inner(*moving: Tracer) -> tuple[PyTree, PyTree]:
             whole = list(args)
             filled = tree.unflatten(structure, moving)
             for i, arg in zip(numbers, (filled,) if single else filled, strict=True):

@@ -7,7 +7,6 @@ in other programs.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -85,7 +84,7 @@ def jvp(
 
 
 @traceback_boundary
-def vjp(fun: UserFunction, *primals: PyTree, has_aux: bool = False) -> tuple[Any, ...]:
+def vjp(fun: UserFunction, *primals: PyTree, has_aux: bool = False) -> tuple[PyTree, ...]:
     """Return the results of `fun(*primals)`, and the function from their cotangents to gradients.
 
     That function takes cotangents in the pytree structure of the results, each of the type of its

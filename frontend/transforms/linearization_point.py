@@ -7,7 +7,6 @@ its residuals, so that it can be inlined into any program, any number of times.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from shardir.errors import DifferentiateError
 from shardir.frontend.argument_checks import check_call_signature, check_flag
@@ -41,7 +40,7 @@ from shardir.ir.operation import NOT_VARYING, Varying
 from shardir.ir.types import COMPLEX, INEXACT, TensorType
 
 
-def run_derivative_pass(make: Callable[[], PyTree]) -> Any:
+def run_derivative_pass(make: Callable[[], PyTree]) -> PyTree:
     """Call `make`, which runs a pass, and add the user's line to its errors."""
     try:
         return make()
@@ -178,7 +177,7 @@ class Primals:
         primals: Sequence[PyTree],
         has_aux: bool,
         own: Varying = NOT_VARYING,
-    ) -> Any:
+    ) -> PyTree:
         if not callable(fun):
             raise ArgumentError(with_location(f"{what} takes a function, got {brief(fun)}"))
         parameters = Parameters.of(fun)

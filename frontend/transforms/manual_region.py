@@ -8,7 +8,6 @@ axes remain those of a token (see sharding_tokens.py) until the mesh of the whol
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
 
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.shardings.manual_axes import manual_axes
@@ -24,7 +23,7 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import declare_sharded, varying_axes_of
 from shardir.ir.builder import substitute
 from shardir.ir.module import Block, Value
-from shardir.ir.operation import Varying
+from shardir.ir.operation import Attr, Varying
 from shardir.ir.sharding import Axes
 from shardir.ir.types import TensorType
 from shardir.passes.autodiff.make_varying import remove_explicit_varying
@@ -108,7 +107,7 @@ class ManualRegion:
 
         given = [wrap_value(value) for value in outside]
         whole = [((),) * value.type.rank for value in outside]
-        unchecked: dict[str, Any] = {} if self.checked else {"check_vma": False}
+        unchecked: dict[str, Attr] = {} if self.checked else {"check_vma": False}
         new_values = emit_results(
             "manual_computation",
             *args,

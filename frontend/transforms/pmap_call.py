@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
 
 from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.device_transfer import device_put
@@ -249,7 +248,7 @@ class PmapCall:
             self.mapping.inner[:] = levels[1:]
             return result
 
-    def _trace_on_mesh(self, around: _EnclosingPmap) -> Any:
+    def _trace_on_mesh(self, around: _EnclosingPmap) -> PyTree:
         """Return the results, with the positions along the last used axis of a mesh."""
         mesh, axis = around.mesh, around.mesh.axis_names[around.num_used_axes - 1]
         tracers = list(map(as_tracer, self.leaves))

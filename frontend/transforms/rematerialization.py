@@ -1,8 +1,8 @@
 """Gradient checkpointing (rematerialization): `checkpoint` and its policies."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any
 
 from shardir.frontend.argument_checks import call_user_function, check_flag
 from shardir.frontend.dispatch.eager import public
@@ -119,9 +119,9 @@ def checkpoint(
     fun: UserFunction | None = None,
     *,
     concrete: bool = False,
-    policy: Any = None,
+    policy: object = None,
     prevent_cse: bool = True,
-    static_argnums: Any = (),
+    static_argnums: int | Sequence[int] = (),
 ) -> UserFunction:
     """Return `fun` with a gradient that saves only the arguments and recomputes other residuals.
 
@@ -155,7 +155,7 @@ def checkpoint(
 
     @traceback_boundary
     @wraps(fun)
-    def wrapper(*args: PyTree, **options: PyTree) -> Any:
+    def wrapper(*args: PyTree, **options: PyTree) -> PyTree:
         if current_trace() is None:
             return alone(*args, **options)
         return _trace_checkpoint(fun, known, attrs, args, options)
@@ -172,7 +172,7 @@ def _trace_checkpoint(
     attrs: dict[str, Attr],
     args: tuple[PyTree, ...],
     options: dict[str, PyTree],
-) -> Any:
+) -> PyTree:
     dynamic = tuple(arg for i, arg in enumerate(args) if i not in known.static)
     leaves, structure = tree.flatten((dynamic, options))
     labels = [
@@ -217,7 +217,7 @@ def checkpoint_name(x: object, name: str) -> PyTree:
 
 
 @public(static=("name",), name="checkpoint_name")
-def _name_values(x: object, name: str) -> Any:
+def _name_values(x: object, name: str) -> PyTree:
     def each(leaf: object) -> Tracer:
         tracer = as_tracer(leaf)
         result: Tracer = emit("checkpoint-name", tracer, weak=tracer.weak_type, label=name)

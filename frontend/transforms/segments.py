@@ -1,11 +1,11 @@
 """Segment reductions: combine the rows of an array that belong to the same segment."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.errors import ArgumentError, TracedValueError
 from shardir.frontend.numpy.creation import array_conversion, filling
@@ -104,7 +104,7 @@ def _reduce_segments(
     segment_ids: ArrayLike,
     num_segments: int | None,
     mode: str | None,
-) -> Any:
+) -> PyTree:
     if mode is not None and not (isinstance(mode, str) and mode in UPDATE_MODES):
         raise ArgumentError(
             with_location(f"mode {brief(mode)} is unknown; the modes are {', '.join(UPDATE_MODES)}")
@@ -120,7 +120,7 @@ def _reduce_segments(
     return getattr(whole.at[known], method)(rows, mode=mode or "drop")
 
 
-def _num_segments(ids: Any, given: int | None) -> int:
+def _num_segments(ids: ArrayBase, given: int | None) -> int:
     if given is not None:
         return check_integer("num_segments", given, least=0)
     if current_trace() is not None and isinstance(ids, Tracer):

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection
 from functools import wraps
-from typing import Any
 
 from shardir.frontend.argument_checks import check_call_signature, check_flag
 from shardir.frontend.errors import ArgumentError, ShardingError
@@ -37,7 +36,7 @@ def shard_map(
     check_rep: bool | None = None,
     auto: Collection[str] = frozenset(),
     uneven: str | None = None,
-) -> Any:
+) -> UserFunction:
     """Return a function that runs `f` on every device of `mesh` with its shards of the arguments.
 
     `in_specs` gives the sharding of each positional argument, `out_specs` how the results of the

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.array_types import ArrayLike
@@ -73,10 +72,10 @@ class ShardMapCall:
     names: tuple[str, ...]
     checked: bool
     pads: bool
-    in_specs: Any
+    in_specs: PyTree
     out_specs: object
 
-    def run(self, args: tuple[PyTree, ...], parameters: Parameters) -> Any:
+    def run(self, args: tuple[PyTree, ...], parameters: Parameters) -> PyTree:
         every, structure = tree.flatten(args)
         labels = [
             label for i, arg in enumerate(args) for label in leaf_labels(parameters.label(i), arg)
@@ -357,5 +356,5 @@ def _remove_padding(x: Tracer, shape: tuple[int, ...]) -> Tracer:
     return result
 
 
-def _as_tuple(specs: object) -> Any:
+def _as_tuple(specs: object) -> PyTree:
     return tuple(specs) if type(specs) is list else specs

@@ -1,10 +1,8 @@
 """`smap`: `shard_map` along one mesh axis, with the notation of `vmap`."""
 
-from typing import Any
-
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree_types import UserFunction
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
@@ -21,7 +19,7 @@ def smap(
     in_axes: object = _MISSING,
     out_axes: object,
     axis_name: str,
-) -> Any:
+) -> UserFunction:
     """Return a function that runs `f` on every device along `axis_name` with its shard of the
     arguments.
 
@@ -51,7 +49,7 @@ def smap(
     return decorate if f is None else decorate(f)
 
 
-def _specs_of_axes(axes: object, name: str, word: str) -> Any:
+def _specs_of_axes(axes: object, name: str, word: str) -> PyTree:
     def spec(axis: object) -> PartitionSpec:
         if axis is None:
             return PartitionSpec()

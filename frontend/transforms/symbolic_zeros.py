@@ -1,7 +1,5 @@
 """Helpers of rules with `symbolic_zeros`: plain arguments, and zeros for arguments."""
 
-from typing import Any
-
 import numpy as np
 
 from shardir.frontend.arrays.numpy_conversion import abstract_of
@@ -22,7 +20,7 @@ def custom_vjp_primal_tree_values(tree_of_primals: PyTree) -> PyTree:
     Raises `ArgumentError` if a leaf is not a `CustomVJPPrimal`.
     """
 
-    def value(leaf: object) -> Any:
+    def value(leaf: object) -> PyTree:
         if not isinstance(leaf, CustomVJPPrimal):
             raise ArgumentError(
                 with_location(
