@@ -14,6 +14,7 @@ from typing import NamedTuple
 from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase
 from shardir.backends.cpu.kernels.conv.layout_transform import plan_features_last
+from shardir.backends.cpu.kernels.conv.tuning import MAX_REMAINDERS, MIN_INNERMOST_STEPS
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of, can_widen
 from shardir.backends.cpu.kernels.gemm.matrix_product import (
     ImagePatches,
@@ -28,12 +29,6 @@ from shardir.ops.contraction.convolution_factors import ConvolutionDims, parse_d
 
 MAX_CHECKED_DIMS = 3
 """Maximum number of dimensions that the kernels can check."""
-MAX_REMAINDERS = 1024
-"""Maximum number of products of a convolution of a dilated image. Published networks have at most
-some dozens; beyond the limit the NumPy reference computes the convolution, since compiling takes
-milliseconds per product."""
-MIN_INNERMOST_STEPS = 16
-"""Minimum steps that the innermost K loop should have."""
 
 
 def convolution_rule(

@@ -11,14 +11,12 @@ from shardir.backends.cpu.kernels.conv.depthwise_kernel import (
     encode_depthwise_record,
 )
 from shardir.backends.cpu.kernels.conv.depthwise_tile import MAX_DEPTHWISE_CHECKED_DIMS, LaneLayout
+from shardir.backends.cpu.kernels.conv.tuning import (
+    MAX_LINES_PER_TILE,
+    MIN_TASK_NS,
+    MIN_VECTOR_LANES,
+)
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct, ProductLoop
-
-MIN_DEPTHWISE_TASK_NS = 20_000.0
-"""Minimum duration of a task in nanoseconds."""
-MAX_LINES_PER_TILE = 8
-"""Maximum lines computed together: their addresses must fit the registers."""
-MIN_VECTOR_LANES = 4
-"""Minimum lanes that justify a vector."""
 
 
 def lower_depthwise(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
@@ -42,7 +40,7 @@ def lower_depthwise(work: MatrixProduct, context: LoweringContext, label: str) -
     count, taps = prod(loop.extent for loop in lines), work.sizes[3]
     each = (0.25 * height * width + 2.0) / (height * width)
     cost = count * (taps * vectors * each + 20.0)
-    tasks = max(1, min(int(cost / MIN_DEPTHWISE_TASK_NS), 4 * context.workers))
+    tasks = max(1, min(int(cost / MIN_TASK_NS), 4 * context.workers))
     block = ceil(count / min(tasks, count))
     pieces = min(ceil(tasks / ceil(count / block)), ceil(vectors / width))
     lanes = ceil(vectors / width / pieces) * width * many

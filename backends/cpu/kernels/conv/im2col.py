@@ -19,17 +19,10 @@ from shardir.backends.cpu.codegen.llvm_text import (
     vector_type,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
-from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
-    Arithmetic,
-    load_widened,
-    widen,
-)
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, load_widened, widen
 from shardir.backends.cpu.kernels.gemm.microkernel import lane_mask, masked_load
-from shardir.backends.cpu.kernels.gemm.packing import (
-    PACK_PREFETCH_STEPS,
-    emit_pack_separate_lines,
-    zeros_constant,
-)
+from shardir.backends.cpu.kernels.gemm.packing import emit_pack_separate_lines, zeros_constant
+from shardir.backends.cpu.kernels.gemm.tuning import PACK_PREFETCH_STEPS
 from shardir.ir.types import NUMPY_DTYPES
 
 SECOND_RUN_FUNCTION = "second_run"

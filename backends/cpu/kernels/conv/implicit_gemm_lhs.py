@@ -19,6 +19,11 @@ from shardir.backends.cpu.codegen.llvm_text import (
     vector_type,
 )
 from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+from shardir.backends.cpu.kernels.conv.tuning import (
+    MAX_COLUMN_BYTES,
+    MAX_LINE_DISTANCE_BYTES,
+    MIN_RUN_STEPS,
+)
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct
 from shardir.backends.cpu.kernels.gemm.microkernel import (
@@ -27,13 +32,6 @@ from shardir.backends.cpu.kernels.gemm.microkernel import (
     masked_load,
 )
 from shardir.backends.cpu.kernels.gemm.packing import zeros_constant
-
-MIN_RUN_STEPS = 8
-"""Minimum contiguous steps, since each run has a fixed cost."""
-MAX_LINE_DISTANCE_BYTES = 4096
-"""Maximum bytes between lines; lines further apart would conflict in the L1 cache."""
-MAX_COLUMN_BYTES = 2048
-"""Maximum bytes of columns; more columns amortize packing."""
 
 
 def is_lhs_readable_in_place(work: MatrixProduct) -> bool:

@@ -13,19 +13,17 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase, row_major_strides
 from shardir.backends.cpu.kernels.conv.nchw_layout import POSITION_PITCHES
+from shardir.backends.cpu.kernels.conv.tuning import (
+    MAX_SMALL_IMAGE_POSITIONS,
+    MAX_STRIDED_TRANSFORM_TIME_RATIO,
+    MAX_TRANSFORM_TIME_RATIO,
+    SQUARE_TRANSPOSE_NS_PER_ELEMENT,
+)
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
 from shardir.backends.cpu.kernels.gemm.skinny_dispatch import operations_per_ns
 from shardir.ir.operation import Attr
 from shardir.ir.types import TensorType
 from shardir.ops.contraction.convolution_factors import parse_dims
-
-SQUARE_TRANSPOSE_NS_PER_ELEMENT = 0.12
-"""Nanoseconds per element that is transposed in squares."""
-MAX_TRANSFORM_TIME_RATIO, MAX_STRIDED_TRANSFORM_TIME_RATIO = 0.07, 0.3
-"""Maximum time of the transform relative to the product; the same if positions are not
-contiguous."""
-MAX_SMALL_IMAGE_POSITIONS = 256
-"""Output positions of a small image."""
 
 
 class FeaturesLastConvolution(NamedTuple):

@@ -18,13 +18,12 @@ from shardir.backends.cpu.codegen.llvm_text import (
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
 from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.kernels.conv.tuning import MIN_LOOP_VECTORS
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, widen
 from shardir.backends.cpu.kernels.gemm.microkernel import CACHE_LINE_BYTES, masked_load
 from shardir.ir.types import NUMPY_DTYPES
 
 LAYOUT_FUNCTION = "copy_layout"
-MIN_LOOP_VECTORS = 4
-"""Minimum vectors of a line that justify a separate loop."""
 _HEAD_WORDS, _PLANE_WORDS, _TAP_WORDS = 8, 5, 3
 """Words of the layout in the record: of its head, of a plane and of a tap."""
 

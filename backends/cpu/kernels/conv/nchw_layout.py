@@ -18,13 +18,16 @@ from typing import NamedTuple
 from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import LoweringContext, Phase
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
-from shardir.backends.cpu.kernels.gemm.block_sizes import (
-    MAX_BLOCK_LINES,
-    MAX_PART_STEPS,
-    PACKED_RHS_BYTES,
-    BlockSizes,
-    equal_share_size,
+from shardir.backends.cpu.kernels.conv.tuning import (
+    MAX_STRIDE_REMAINDERS,
+    MIN_AMORTIZING_ROWS,
+    MIN_LINES_PER_PADDING_LINE,
+    MIN_NCHW_BLOCK_COLUMNS,
+    MIN_NCHW_PART_STEPS,
+    MIN_SEPARATE_IMAGE_POSITIONS,
+    MIN_SEPARATE_IMAGE_POSITIONS_FOR_FEW_ROWS,
 )
+from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes, equal_share_size
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of, can_widen
 from shardir.backends.cpu.kernels.gemm.matrix_product import (
     ImagePatches,
@@ -38,24 +41,15 @@ from shardir.backends.cpu.kernels.gemm.product_record import encode_record
 from shardir.backends.cpu.kernels.gemm.record_builder import count_tasks, describe_blocked_product
 from shardir.backends.cpu.kernels.gemm.skinny_dispatch import operations_per_ns
 from shardir.backends.cpu.kernels.gemm.task_grid import choose_task_grid
+from shardir.backends.cpu.kernels.gemm.tuning import (
+    MAX_BLOCK_LINES,
+    MAX_PART_STEPS,
+    PACKED_RHS_BYTES,
+)
 from shardir.ir.types import COMPLEX
 
-MIN_SEPARATE_IMAGE_POSITIONS, MIN_SEPARATE_IMAGE_POSITIONS_FOR_FEW_ROWS, MIN_AMORTIZING_ROWS = (
-    512,
-    64,
-    128,
-)
-"""Minimum output positions of an image that is a product by itself: the first number, or the second
-if there are fewer rows than the third, which would not amortize planes of all taps."""
 POSITION_PITCHES = (1, 2)
 """Supported distances in elements of adjacent output positions of a line."""
-MAX_STRIDE_REMAINDERS = 4
-"""Maximum number of remainders of lines of a stride."""
-MIN_NCHW_PART_STEPS, MIN_NCHW_BLOCK_COLUMNS = 128, 256
-"""Minimum K steps of a part, so that rereading the result pays off, and minimum columns of a
-block."""
-MIN_LINES_PER_PADDING_LINE = 8
-"""Minimum lines of a block for each padding line."""
 UNBOUNDED_LINES = 1 << 40
 """Number of lines of an image if there is one image."""
 

@@ -20,12 +20,13 @@ from shardir.backends.cpu.kernels.conv.nchw_layout import (
     inside_range,
 )
 from shardir.backends.cpu.kernels.conv.padded_nhwc_kernel import ColumnTiles, padded_nhwc_kernel
-from shardir.backends.cpu.kernels.gemm.block_sizes import (
-    MAX_BLOCK_LINES,
-    MAX_PART_STEPS,
-    PACKED_LHS_BYTES,
-    BlockSizes,
+from shardir.backends.cpu.kernels.conv.tuning import (
+    MAX_FILTER_BYTES,
+    MIN_IN_PLACE_FEATURES,
+    MIN_LINE_POSITIONS,
+    MIN_TASK_NS,
 )
+from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of, can_widen
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct, ProductLoop
 from shardir.backends.cpu.kernels.gemm.microkernel import CACHE_LINE_BYTES
@@ -33,16 +34,12 @@ from shardir.backends.cpu.kernels.gemm.product_record import encode_record
 from shardir.backends.cpu.kernels.gemm.record_builder import count_tasks, describe_product
 from shardir.backends.cpu.kernels.gemm.skinny_dispatch import operations_per_ns
 from shardir.backends.cpu.kernels.gemm.task_grid import TaskGrid
+from shardir.backends.cpu.kernels.gemm.tuning import (
+    MAX_BLOCK_LINES,
+    MAX_PART_STEPS,
+    PACKED_LHS_BYTES,
+)
 from shardir.ir.types import COMPLEX
-
-MIN_LINE_POSITIONS = 4
-"""Minimum output positions of a line."""
-MIN_IN_PLACE_FEATURES = 25
-"""Minimum number of features for which tiles read the image in place instead."""
-MAX_FILTER_BYTES = 128 << 10
-"""Maximum bytes of a filter, which is reread for each tile."""
-MIN_NHWC_TASK_NS = 20_000.0
-"""Minimum duration of a task in nanoseconds."""
 
 
 class PaddedNhwcProduct(NamedTuple):
@@ -80,7 +77,7 @@ def lower_padded_nhwc(work: MatrixProduct, context: LoweringContext, label: str)
     if not most:
         return []
     cost = 2.0 * prod(work.sizes) / operations_per_ns(arith.plane_bytes, work.machine)
-    wanted = max(1, min(int(cost / MIN_NHWC_TASK_NS), 4 * context.workers))
+    wanted = max(1, min(int(cost / MIN_TASK_NS), 4 * context.workers))
     products = ceil(batch / min(batch, wanted))
     lines = min(most, ceil(found.line.extent / ceil(wanted / ceil(batch / products))))
     lines = ceil(found.line.extent / ceil(found.line.extent / lines))

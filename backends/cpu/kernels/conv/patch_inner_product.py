@@ -7,22 +7,18 @@ from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import (
     find_run_dim,
     is_lhs_readable_in_place,
 )
-from shardir.backends.cpu.kernels.conv.patch_inner_product_kernel import (
+from shardir.backends.cpu.kernels.conv.patch_inner_product_kernel import patch_inner_product_kernel
+from shardir.backends.cpu.kernels.conv.tuning import (
+    MAX_COLUMN_LANE_FRACTION,
+    MAX_COPIED_LINE_BYTES,
     MAX_RUN_STEPS,
     MAX_RUNS,
-    patch_inner_product_kernel,
+    MAX_TILE_ROWS,
 )
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct
 from shardir.backends.cpu.kernels.gemm.operand_copies import vector_arithmetic_of, with_rhs_copy
 from shardir.backends.cpu.kernels.gemm.skinny_dispatch import unpacked_phases
-
-MAX_COLUMN_LANE_FRACTION = 0.75
-"""Maximum number of columns, as a fraction of the lanes of a vector."""
-MAX_COPIED_LINE_BYTES = 1 << 20
-"""Maximum bytes of copies of lines that are partly outside the image."""
-MAX_TILE_ROWS = 8
-"""Maximum rows of a tile: each row needs a register for its address."""
 
 
 def lower_patch_inner_product(

@@ -15,7 +15,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
 )
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, Kernel
 from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import emit_starts, starts_per_panel
-from shardir.backends.cpu.kernels.gemm.block_sizes import MAX_BLOCK_LINES
+from shardir.backends.cpu.kernels.conv.tuning import MAX_RUN_STEPS, MAX_RUNS, MAX_UNROLLED_VECTORS
 from shardir.backends.cpu.kernels.gemm.inner_product import store_sums
 from shardir.backends.cpu.kernels.gemm.offset_tables import (
     OFFSETS_FUNCTION,
@@ -23,12 +23,8 @@ from shardir.backends.cpu.kernels.gemm.offset_tables import (
     emit_segments,
 )
 from shardir.backends.cpu.kernels.gemm.product_record import OutputBlock, RecordReader
+from shardir.backends.cpu.kernels.gemm.tuning import MAX_BLOCK_LINES
 from shardir.backends.cpu.kernels.gemm.vector_arithmetic import VectorArithmetic
-
-MAX_RUN_STEPS, MAX_RUNS = 2048, 2048
-"""Maximum steps of a run, and maximum number of runs."""
-MAX_UNROLLED_VECTORS = 4
-"""Vectors of a run up to which the loop is unrolled."""
 
 
 @cache

@@ -9,15 +9,14 @@ from typing import NamedTuple
 from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic
 from shardir.backends.cpu.kernels.gemm.microkernel import RegisterTile, tile_for
-
-MAX_BLOCK_LINES = 2048
-"""Maximum rows, and maximum columns, of a block."""
-MAX_PART_STEPS = 512
-"""Maximum K steps of a part; larger parts would not reduce the traffic of results."""
-PART_STEP_MULTIPLE = 64
-"""K steps of a part are a multiple of this, except in the last part."""
-PACKED_LHS_BYTES, PACKED_RHS_BYTES, STAGING_BYTES = 384 << 10, 2 << 20, 1 << 20
-"""Scratch bytes for packed rows, for packed columns, and for staged results."""
+from shardir.backends.cpu.kernels.gemm.tuning import (
+    MAX_BLOCK_LINES,
+    MAX_PART_STEPS,
+    PACKED_LHS_BYTES,
+    PACKED_RHS_BYTES,
+    PART_STEP_MULTIPLE,
+    STAGING_BYTES,
+)
 
 
 class BlockSizes(NamedTuple):

@@ -24,10 +24,8 @@ from shardir.backends.cpu.kernels.gemm.product_record import (
     RecordReader,
     emit_while_fits,
 )
+from shardir.backends.cpu.kernels.gemm.tuning import MIN_ACCUMULATION_CHAINS
 from shardir.backends.cpu.kernels.gemm.vector_arithmetic import VectorArithmetic
-
-MIN_ACCUMULATION_CHAINS = 8
-"""Minimum number of independent accumulation chains, which hide the latency of additions."""
 
 
 @cache

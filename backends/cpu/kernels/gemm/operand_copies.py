@@ -6,17 +6,16 @@ from math import prod
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase, row_major_strides
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct, ProductLoop, merge_loops
+from shardir.backends.cpu.kernels.gemm.tuning import (
+    MAX_COPIED_COLUMN_BYTES,
+    MIN_TRANSPOSED_VECTORS,
+    SKINNY_ROWS,
+)
 from shardir.backends.cpu.kernels.gemm.vector_arithmetic import VectorArithmetic
 from shardir.ir.types import TensorType
 
 LoweringStrategy = Callable[[MatrixProduct, LoweringContext, str], list[Phase]]
 """Returns the phases of a product, none if the strategy does not support it."""
-
-SKINNY_ROWS = 8
-MIN_TRANSPOSED_VECTORS = 4
-"""Minimum vectors of rows for which the transposed result is computed and copied."""
-MAX_COPIED_COLUMN_BYTES = 512
-"""Maximum bytes of columns that are copied rather than packed if they are not contiguous."""
 
 
 def vector_arithmetic_of(work: MatrixProduct) -> VectorArithmetic:

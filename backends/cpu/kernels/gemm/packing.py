@@ -18,23 +18,18 @@ from shardir.backends.cpu.codegen.llvm_text import (
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
 from shardir.backends.cpu.codegen.target import host_machine
-from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
-    Arithmetic,
-    load_widened,
-    widen,
-)
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, load_widened, widen
 from shardir.backends.cpu.kernels.gemm.microkernel import CACHE_LINE_BYTES, lane_mask, masked_load
+from shardir.backends.cpu.kernels.gemm.tuning import (
+    MAX_INTERLEAVED_PANELS,
+    PACK_PREFETCH_STEPS,
+    STEPS_PER_LINE,
+)
 from shardir.ir.types import NUMPY_DTYPES
 
 SEGMENT_ENTRY_BYTES = 16
 """Bytes of an entry of the segment table: offset and length."""
 
-MAX_INTERLEAVED_PANELS = 4
-"""Maximum number of panels that are packed together."""
-STEPS_PER_LINE = 64
-"""Steps of some lines that are packed before steps of the next lines."""
-PACK_PREFETCH_STEPS = 16
-"""Prefetch distance in steps for contiguous lines."""
 CONTIGUOUS_FUNCTION = "neighbours"
 
 

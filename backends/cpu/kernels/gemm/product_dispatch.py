@@ -19,7 +19,7 @@ from shardir.backends.cpu.kernels.conv.nchw_layout import find_nchw_layout, lowe
 from shardir.backends.cpu.kernels.conv.padded_nhwc import lower_padded_nhwc
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
 from shardir.backends.cpu.kernels.conv.patch_inner_product import lower_patch_inner_product
-from shardir.backends.cpu.kernels.gemm.block_sizes import MAX_PART_STEPS, BlockSizes
+from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, arithmetic_of
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct, ProductLoop, merge_loops
 from shardir.backends.cpu.kernels.gemm.packed_kernel import packed_gemm_kernel
@@ -37,31 +37,25 @@ from shardir.backends.cpu.kernels.gemm.skinny_dispatch import (
 )
 from shardir.backends.cpu.kernels.gemm.split_k import split_k_sum_kernel
 from shardir.backends.cpu.kernels.gemm.task_grid import TaskGrid, choose_task_grid
-
-MIN_COLUMN_RUN_BYTES = 128
-"""Minimum bytes of a run of result columns for which outer column loops become batch loops."""
-PACK_TASK_BYTES = 256 << 10
-"""Bytes that a packing task packs for later tasks."""
-MAX_PACKED_OPERAND_BYTES = 128 << 20
-"""Maximum bytes of a right operand that is packed as a whole."""
-MIN_STREAMED_MATRIX_BYTES, STREAMED_PARTS, MIN_STREAMED_LINES = 4 << 20, 4, 16
-"""A matrix of at least the first number of bytes is split into this many parts along K, of at least
-this many lines each."""
-MIN_SPLIT_K_STEPS = 16384
-"""Minimum K steps for split-K with a small result."""
-MAX_SPLIT_K_RESULT_ELEMENTS = 4096
-"""Maximum elements of a small result."""
-MIN_UNCACHED_SPLIT_K_STEPS, MAX_UNCACHED_RESULT_ELEMENTS = 65536, 65536
-"""Minimum K steps and maximum elements for split-K of sums so long that no cache holds an operand:
-the operands are read once instead of once for each block of the result."""
-MIN_PACKED_SPLIT_K_STEPS, MIN_PACKED_SPLIT_K_EXTENT, MIN_STEPS_PER_PART = 8192, 64, 2048
-"""Minimum K steps, minimum rows and columns, and K steps per part for split-K of products whose
-operands are both packed: each task packs parts that fit the caches."""
-MAX_SPLIT_K_PARTS = 32
-PARTIAL_SUM_BYTES_PER_NS = 8.0
-"""Bytes of partial sums that are added per nanosecond."""
-MIN_PARTIAL_SUM_TASK_NS = 20_000.0
-"""Minimum duration of a task in nanoseconds."""
+from shardir.backends.cpu.kernels.gemm.tuning import (
+    MAX_PACKED_OPERAND_BYTES,
+    MAX_PART_STEPS,
+    MAX_SPLIT_K_PARTS,
+    MAX_SPLIT_K_RESULT_ELEMENTS,
+    MAX_UNCACHED_RESULT_ELEMENTS,
+    MIN_COLUMN_RUN_BYTES,
+    MIN_PACKED_SPLIT_K_EXTENT,
+    MIN_PACKED_SPLIT_K_STEPS,
+    MIN_SPLIT_K_STEPS,
+    MIN_STEPS_PER_PART,
+    MIN_STREAMED_LINES,
+    MIN_STREAMED_MATRIX_BYTES,
+    MIN_TASK_NS,
+    MIN_UNCACHED_SPLIT_K_STEPS,
+    PACK_TASK_BYTES,
+    PARTIAL_SUM_BYTES_PER_NS,
+    STREAMED_PARTS,
+)
 
 
 def lower_product(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
@@ -141,7 +135,7 @@ def _lower_split_k(
     lines = merge_loops(loop._replace(rhs=0, position_strides=()) for loop in work.columns)
     plain = work._replace(lhs=place, columns=lines, inner=(), patches=None)
     cost = each * (count + 1) / PARTIAL_SUM_BYTES_PER_NS
-    block = -(-rows // max(1, min(int(cost / MIN_PARTIAL_SUM_TASK_NS), context.workers)))
+    block = -(-rows // max(1, min(int(cost / MIN_TASK_NS), context.workers)))
     fields, lists = describe_product(plain, TaskGrid(block, columns, False, cost))
     fields["inner"] = count + bool(rest)
     added = Phase(

@@ -3,11 +3,7 @@
 from collections.abc import Sequence
 
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
-from shardir.backends.cpu.kernels.gemm.block_sizes import (
-    PART_STEP_MULTIPLE,
-    BlockSizes,
-    equal_share_size,
-)
+from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes, equal_share_size
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of
 from shardir.backends.cpu.kernels.gemm.matrix_product import (
     ImagePatches,
@@ -15,6 +11,7 @@ from shardir.backends.cpu.kernels.gemm.matrix_product import (
     ProductLoop,
 )
 from shardir.backends.cpu.kernels.gemm.task_grid import TaskGrid
+from shardir.backends.cpu.kernels.gemm.tuning import PART_STEP_MULTIPLE
 
 PANELS_PER_GROUP = 2
 """Panels of columns that are packed at a time."""

@@ -13,7 +13,6 @@ from shardir.backends.cpu.kernels.gemm.inner_product import inner_product_kernel
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct
 from shardir.backends.cpu.kernels.gemm.microkernel import CACHE_LINE_BYTES
 from shardir.backends.cpu.kernels.gemm.operand_copies import (
-    SKINNY_ROWS,
     lower_with_result_copy,
     lower_with_rhs_copy,
     order_for_few_columns,
@@ -25,47 +24,34 @@ from shardir.backends.cpu.kernels.gemm.product_record import encode_record
 from shardir.backends.cpu.kernels.gemm.record_builder import count_tasks, describe_product, round_up
 from shardir.backends.cpu.kernels.gemm.skinny_gemm import skinny_gemm_kernel
 from shardir.backends.cpu.kernels.gemm.task_grid import TaskGrid
-from shardir.backends.cpu.kernels.gemm.unpacked_gemm import unpacked_gemm_kernel
-from shardir.backends.cpu.kernels.gemm.unrolled_batched import (
+from shardir.backends.cpu.kernels.gemm.tuning import (
+    CACHED_RHS_BYTES,
+    L1_WAYS,
+    L2_WAYS,
+    MAX_CACHED_RHS_BYTES,
+    MAX_INNER_PRODUCT_COLUMNS,
     MAX_LHS_ELEMENTS,
+    MAX_PREFETCHED_ROW_BYTES,
+    MAX_REWIDENED_RHS_BYTES,
+    MAX_UNPACKED_ROWS,
     MAX_UNROLLED_STEPS,
-    unrolled_batched_kernel,
+    MIN_INNER_PRODUCT_STEPS,
+    MIN_MEMORY_RHS_BYTES,
+    MIN_READ_BYTES,
+    MIN_READ_PIECES,
+    MIN_STREAMED_RHS_BYTES,
+    MIN_TASK_NS,
+    MIN_UNROLLED_PRODUCTS,
+    READ_BYTES,
+    RELATIVE_COST_BY_WIDTH,
+    SKINNY_ROWS,
+    STRIDED_LHS_CACHED_RHS_BYTES,
 )
+from shardir.backends.cpu.kernels.gemm.unpacked_gemm import unpacked_gemm_kernel
+from shardir.backends.cpu.kernels.gemm.unrolled_batched import unrolled_batched_kernel
 from shardir.ir.dtypes import NARROW_FLOATS
 
-CACHED_RHS_BYTES, MAX_CACHED_RHS_BYTES = 384 << 10, 1 << 20
-"""Maximum bytes of a right operand that stays in cache while rows are computed. The limit is three
-quarters of the L2 cache, clamped to these two values, if many rows amortize the first read and
-steps are less than a page apart; otherwise it is the first value."""
 PAGE_BYTES = 4096
-STRIDED_LHS_CACHED_RHS_BYTES = 128 << 10
-"""Maximum bytes of the right operand if the K steps of the left operand are not contiguous."""
-MAX_PREFETCHED_ROW_BYTES = 640
-"""Maximum bytes of columns for which rows are computed so fast that they must be prefetched."""
-L1_WAYS = 8
-"""Associativity of the L1 cache."""
-L2_WAYS = 16
-"""Associativity of the L2 cache."""
-MIN_STREAMED_RHS_BYTES = 768 << 10
-"""Minimum bytes of a right operand that does not fit the L2 cache."""
-MIN_MEMORY_RHS_BYTES = 12 << 20
-"""Minimum bytes of a right operand that is read from memory: several rows are computed per pass."""
-READ_BYTES, MIN_READ_BYTES, MIN_READ_PIECES = 16384, 1024, 4
-"""Target and minimum bytes of a contiguous read; the number of pieces to split columns into."""
-MAX_REWIDENED_RHS_BYTES = 16 << 10
-"""Maximum bytes of a right operand whose elements are widened again for each few rows."""
-MIN_INNER_PRODUCT_STEPS = 4
-"""Minimum K steps of an inner product that are accumulated in vectors."""
-MIN_UNROLLED_PRODUCTS = 64
-"""Minimum number of products that justify a kernel for their exact size."""
-MAX_UNPACKED_ROWS = 128
-"""Maximum rows that do not amortize packing a right operand."""
-MAX_INNER_PRODUCT_COLUMNS = 12
-RELATIVE_COST_BY_WIDTH = {1: 1.2, 2: 1.02, 3: 1.0}
-"""Vectors of columns per tile, and the relative cost of each: a loaded element of the left operand
-is used for all of them."""
-MIN_UNPACKED_TASK_NS = 20_000.0
-"""Minimum duration of a task in nanoseconds."""
 
 
 def lower_skinny(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
@@ -307,7 +293,7 @@ def unpacked_phases(
     flops = 2.0 * batch * rows * columns * inner / operations_per_ns(item, work.machine)
     touched = batch * item * (inner * (rows + columns) + rows * columns) / 20.0
     cost = max(flops, touched) + 20.0 * batch
-    wanted = max(1, min(int(cost / MIN_UNPACKED_TASK_NS), 4 * context.workers))
+    wanted = max(1, min(int(cost / MIN_TASK_NS), 4 * context.workers))
     products = -(-batch // min(batch, wanted))
     wanted = -(-wanted // -(-batch // products))
     grid = TaskGrid(rows, columns, False, cost, products)

@@ -18,10 +18,8 @@ from shardir.backends.cpu.kernels.gemm.product_record import (
     RecordReader,
     emit_while_fits,
 )
+from shardir.backends.cpu.kernels.gemm.tuning import MAX_ROWS_PER_SWEEP
 from shardir.backends.cpu.kernels.gemm.vector_arithmetic import VectorArithmetic
-
-MAX_ROWS_PER_SWEEP = 4
-"""Rows of the result that are computed together; the L1 cache has few ways."""
 
 
 @cache

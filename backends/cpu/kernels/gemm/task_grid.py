@@ -4,22 +4,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shardir.backends.cpu.kernels.gemm.block_sizes import MAX_BLOCK_LINES, BlockSizes
+from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
 from shardir.backends.cpu.kernels.gemm.microkernel import tile_variants
-
-PACK_NS_PER_BYTE = 0.075
-"""Nanoseconds that packing one byte takes."""
-PACKED_READ_COST_RATIO = 0.2
-"""Cost of reading a packed element, relative to packing it."""
-PACK_PHASE_COST_RATIO = 1.5
-"""Cost of packing a whole operand in a separate phase, through memory, relative to packing it in
-place."""
-TASK_OVERHEAD_NS, PHASE_OVERHEAD_NS = 500.0, 5_000.0
-MIN_GRID_TASK_NS = 20_000.0
-"""Minimum duration of a task in nanoseconds."""
-IDLE_FRACTION = 0.1
-"""Mean fraction of a task during which workers wait for other workers."""
-SPLIT_COUNTS = (*range(1, 17), 20, 24, 32, 48, 64)
+from shardir.backends.cpu.kernels.gemm.tuning import (
+    IDLE_FRACTION,
+    MAX_BLOCK_LINES,
+    MIN_TASK_NS,
+    PACK_NS_PER_BYTE,
+    PACK_PHASE_COST_RATIO,
+    PACKED_READ_COST_RATIO,
+    PHASE_OVERHEAD_NS,
+    SPLIT_COUNTS,
+    TASK_OVERHEAD_NS,
+)
 
 
 class TaskGrid(NamedTuple):
@@ -64,7 +61,7 @@ def choose_task_grid(
     one = multiply + left + right * (passes * PACKED_READ_COST_RATIO + ~packed) + TASK_OVERHEAD_NS
     # Several small products are computed by one task.
     products_per_task = np.clip(
-        (MIN_GRID_TASK_NS / one).astype(np.int64), 1, max(1, -(-batch // (4 * workers)))
+        (MIN_TASK_NS / one).astype(np.int64), 1, max(1, -(-batch // (4 * workers)))
     )
     tasks = -(-batch // products_per_task) * row_blocks * column_blocks
     task = products_per_task * one

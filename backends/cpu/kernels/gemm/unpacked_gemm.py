@@ -20,10 +20,8 @@ from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.gemm.microkernel import CACHE_LINE_BYTES
 from shardir.backends.cpu.kernels.gemm.product_record import OutputBlock, RecordReader
+from shardir.backends.cpu.kernels.gemm.tuning import RHS_PREFETCH_STEPS
 from shardir.backends.cpu.kernels.gemm.vector_arithmetic import VectorArithmetic
-
-RHS_PREFETCH_STEPS = 12
-"""Prefetch distance in steps of the right operand."""
 
 
 @cache

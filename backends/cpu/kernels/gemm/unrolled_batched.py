@@ -12,11 +12,6 @@ from shardir.backends.cpu.kernels.gemm.inner_product import store_sums
 from shardir.backends.cpu.kernels.gemm.product_record import OutputBlock, RecordReader
 from shardir.backends.cpu.kernels.gemm.vector_arithmetic import VectorArithmetic
 
-MAX_LHS_ELEMENTS = 64
-"""Maximum elements of the left operand, which is the number of multiplied vectors."""
-MAX_UNROLLED_STEPS = 16
-"""Maximum K steps, whose vectors are held in registers."""
-
 
 @cache
 def unrolled_batched_kernel(

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from shardir.backends.cpu.kernel_api import BufferView, row_major_strides
 from shardir.backends.cpu.kernels.conv.convolution import convolution_products
 from shardir.backends.cpu.kernels.conv.nchw_layout import ImageLayout, find_nchw_layout
-from shardir.backends.cpu.kernels.gemm.block_sizes import (
+from shardir.backends.cpu.kernels.gemm.tuning import (
     MAX_BLOCK_LINES,
     MAX_PART_STEPS,
     PACKED_RHS_BYTES,

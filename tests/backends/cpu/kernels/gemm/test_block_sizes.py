@@ -6,21 +6,21 @@ import pytest
 
 from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, BufferView
-from shardir.backends.cpu.kernels.gemm.block_sizes import (
-    MAX_BLOCK_LINES,
-    PACKED_LHS_BYTES,
-    PACKED_RHS_BYTES,
-    STAGING_BYTES,
-    BlockSizes,
-)
+from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct, matrix_product_of
 from shardir.backends.cpu.kernels.gemm.skinny_dispatch import (
-    CACHED_RHS_BYTES,
     max_cached_rhs_bytes,
     should_prefetch_rows,
 )
 from shardir.backends.cpu.kernels.gemm.task_grid import TaskGrid, choose_task_grid
+from shardir.backends.cpu.kernels.gemm.tuning import (
+    CACHED_RHS_BYTES,
+    MAX_BLOCK_LINES,
+    PACKED_LHS_BYTES,
+    PACKED_RHS_BYTES,
+    STAGING_BYTES,
+)
 from tests.backends.cpu.machine_descriptions import ZEN_5
 
 

@@ -1,0 +1,81 @@
+"""Limits and costs that select the kernels of convolutions, by the file that uses them.
+
+`docs/cpu_kernels.md` states the measured gain of each kernel. Costs are of one worker of an EPYC
+(Zen 3, AVX2).
+"""
+
+MIN_TASK_NS = 20_000.0
+"""Minimum duration of a task in nanoseconds."""
+
+# convolution.py
+MAX_REMAINDERS = 1024
+"""Maximum number of products of a convolution of a dilated image. Published networks have at most
+some dozens; beyond the limit the NumPy reference computes the convolution, since compiling takes
+milliseconds per product."""
+MIN_INNERMOST_STEPS = 16
+"""Minimum steps that the innermost K loop should have."""
+
+# depthwise.py
+MAX_LINES_PER_TILE = 8
+"""Maximum lines computed together: their addresses must fit the registers."""
+MIN_VECTOR_LANES = 4
+"""Minimum lanes that justify a vector."""
+
+# implicit_gemm_lhs.py
+MIN_RUN_STEPS = 8
+"""Minimum contiguous steps, since each run has a fixed cost."""
+MAX_LINE_DISTANCE_BYTES = 4096
+"""Maximum bytes between lines; lines further apart would conflict in the L1 cache."""
+MAX_COLUMN_BYTES = 2048
+"""Maximum bytes of columns; more columns amortize packing."""
+
+# layout_transform.py
+SQUARE_TRANSPOSE_NS_PER_ELEMENT = 0.12
+"""Nanoseconds per element that is transposed in squares."""
+MAX_TRANSFORM_TIME_RATIO, MAX_STRIDED_TRANSFORM_TIME_RATIO = 0.07, 0.3
+"""Maximum time of the transform relative to the product; the same if positions are not
+contiguous."""
+MAX_SMALL_IMAGE_POSITIONS = 256
+"""Output positions of a small image."""
+
+# line_copy.py
+MIN_LOOP_VECTORS = 4
+"""Minimum vectors of a line that justify a separate loop."""
+
+# nchw_layout.py
+MIN_SEPARATE_IMAGE_POSITIONS, MIN_SEPARATE_IMAGE_POSITIONS_FOR_FEW_ROWS, MIN_AMORTIZING_ROWS = (
+    512,
+    64,
+    128,
+)
+"""Minimum output positions of an image that is a product by itself: the first number, or the second
+if there are fewer rows than the third, which would not amortize planes of all taps."""
+MAX_STRIDE_REMAINDERS = 4
+"""Maximum number of remainders of lines of a stride."""
+MIN_NCHW_PART_STEPS, MIN_NCHW_BLOCK_COLUMNS = 128, 256
+"""Minimum K steps of a part, so that rereading the result pays off, and minimum columns of a
+block."""
+MIN_LINES_PER_PADDING_LINE = 8
+"""Minimum lines of a block for each padding line."""
+
+# padded_nhwc.py
+MIN_LINE_POSITIONS = 4
+"""Minimum output positions of a line."""
+MIN_IN_PLACE_FEATURES = 25
+"""Minimum number of features for which tiles read the image in place instead."""
+MAX_FILTER_BYTES = 128 << 10
+"""Maximum bytes of a filter, which is reread for each tile."""
+
+# patch_inner_product.py
+MAX_COLUMN_LANE_FRACTION = 0.75
+"""Maximum number of columns, as a fraction of the lanes of a vector."""
+MAX_COPIED_LINE_BYTES = 1 << 20
+"""Maximum bytes of copies of lines that are partly outside the image."""
+MAX_TILE_ROWS = 8
+"""Maximum rows of a tile: each row needs a register for its address."""
+
+# patch_inner_product_kernel.py
+MAX_RUN_STEPS, MAX_RUNS = 2048, 2048
+"""Maximum steps of a run, and maximum number of runs."""
+MAX_UNROLLED_VECTORS = 4
+"""Vectors of a run up to which the loop is unrolled."""
