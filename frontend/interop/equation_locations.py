@@ -11,9 +11,9 @@ import sysconfig
 from collections.abc import Sequence
 from functools import cache
 from types import CodeType, FrameType
-from typing import Any
 
 import jax
+from jax.extend import core
 
 from shardir.frontend.source_locations import (
     CallSite,
@@ -58,7 +58,7 @@ class EquationLocations:
         self._frame = sys._getframe() if location is None else location.frame
         self._calls: dict[tuple[int, int], object] = {}
 
-    def locate(self, equation: Any) -> UserPosition | None:
+    def locate(self, equation: core.JaxprEqn) -> UserPosition | None:
         """Return the location of an equation, or `None` if JAX recorded none."""
         if equation.source_info.traceback is None:
             return None

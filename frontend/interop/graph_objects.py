@@ -7,11 +7,11 @@ stay shared, new Variables are added, removed ones are deleted.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,11 @@ import numpy as np
 
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.config import config
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.random.keys import key_data
+
+if TYPE_CHECKING:
+    from flax import nnx
 
 _CONTEXT = "shardir.from_jax"
 """The tag of the update contexts of calls of imported functions."""
@@ -36,7 +40,7 @@ def is_graph_object(x: object) -> bool:
     return nnx is not None and bool(nnx.graphlib.is_graph_node(x))
 
 
-def objects_within(root: object) -> list[Any]:
+def objects_within(root: object) -> list[object]:
     """Return the nnx objects and Variables that `root`, an nnx object, consists of."""
     nnx = nnx_module()
     assert nnx is not None
@@ -51,7 +55,7 @@ class SplitObject:
 
     __slots__ = ("graphdef", "state")
 
-    def __init__(self, graphdef: object, state: object) -> None:
+    def __init__(self, graphdef: "nnx.GraphDef", state: object) -> None:
         self.graphdef, self.state = graphdef, state
 
 
@@ -65,7 +69,11 @@ class _ObjectPath:
         return self.text
 
 
-def _with_keys(x: SplitObject) -> tuple[Any, Any]:
+SplitStructure: TypeAlias = tuple["nnx.GraphDef", jax.tree_util.PyTreeDef]
+"""The structure of a `SplitObject`: the graph definition, and the structure of its state."""
+
+
+def _with_keys(x: SplitObject) -> tuple[list[tuple[_ObjectPath, object]], SplitStructure]:
     pairs, structure = jax.tree_util.tree_flatten_with_path(x.state)
     named = []
     for path, leaf in pairs:
@@ -74,12 +82,12 @@ def _with_keys(x: SplitObject) -> tuple[Any, Any]:
     return named, (x.graphdef, structure)
 
 
-def _flatten(x: SplitObject) -> tuple[Any, Any]:
+def _flatten(x: SplitObject) -> tuple[list[object], SplitStructure]:
     leaves, structure = jax.tree_util.tree_flatten(x.state)
     return leaves, (x.graphdef, structure)
 
 
-def _unflatten(definition: Any, leaves: Any) -> SplitObject:
+def _unflatten(definition: SplitStructure, leaves: Sequence[object]) -> SplitObject:
     graphdef, structure = definition
     return SplitObject(graphdef, structure.unflatten(leaves))
 
@@ -87,7 +95,7 @@ def _unflatten(definition: Any, leaves: Any) -> SplitObject:
 jax.tree_util.register_pytree_with_keys(SplitObject, _with_keys, _unflatten, _flatten)
 
 
-def is_split_object(x: Any) -> bool:
+def is_split_object(x: object) -> TypeGuard[SplitObject]:
     """Return whether `x` is a `SplitObject`."""
     return isinstance(x, SplitObject)
 
@@ -108,8 +116,8 @@ class UpdatedObjects:
     """
 
     changed: bool
-    objects: Any
-    result: Any
+    objects: PyTree
+    result: PyTree
 
 
 jax.tree_util.register_dataclass(
@@ -133,15 +141,15 @@ def is_nnx_function(function: object) -> bool:
     return type(function).__module__.startswith("flax.nnx.")
 
 
-def update_context() -> AbstractContextManager[Any]:
+def update_context() -> AbstractContextManager[object]:
     """Return the context in which nnx tracks the caller's objects during one call."""
     nnx = nnx_module()
     assert nnx is not None
-    context: AbstractContextManager[Any] = nnx.update_context(_CONTEXT)
+    context: AbstractContextManager[object] = nnx.update_context(_CONTEXT)
     return context
 
 
-def split_objects(arguments: object, states_too: bool = False) -> Any:
+def split_objects(arguments: object, states_too: bool = False) -> PyTree:
     """Replace each nnx object in the arguments by a `SplitObject`."""
     nnx = nnx_module()
     assert nnx is not None
@@ -153,7 +161,7 @@ def split_objects(arguments: object, states_too: bool = False) -> Any:
         )
 
 
-def merge_objects(split: object, inner: bool) -> Any:
+def merge_objects(split: object, inner: bool) -> PyTree:
     """Undo `split_objects`: return new objects if `inner`, else the updated ones."""
     nnx = nnx_module()
     assert nnx is not None
@@ -166,7 +174,7 @@ def merge_objects(split: object, inner: bool) -> Any:
 
 
 def call_with_merged_objects(
-    function: Callable[[Any], Any], split: object, states_too: bool
+    function: UserFunction, split: object, states_too: bool
 ) -> UpdatedObjects:
     """Call a traced function with the arguments of `split_objects`; return its `UpdatedObjects`."""
     before = [x for x in jax.tree_util.tree_leaves(split, is_leaf=is_split_object)
@@ -190,7 +198,7 @@ def call_with_merged_objects(
     return UpdatedObjects(changed, after, out)
 
 
-def update_caller_objects(written: UpdatedObjects, split: object) -> Any:
+def update_caller_objects(written: UpdatedObjects, split: object) -> PyTree:
     """Update the caller's objects from the results of a function; return its result.
 
     Arrays on one device become JAX arrays again, so that JAX functions accept the objects; an array
@@ -198,7 +206,7 @@ def update_caller_objects(written: UpdatedObjects, split: object) -> Any:
     """
     leaves = jax.tree_util.tree_leaves(split)
 
-    def restore(leaf: object) -> Any:
+    def restore(leaf: object) -> object:
         if isinstance(leaf, Unchanged):
             return leaves[leaf.index]
         return as_jax_array(leaf) if isinstance(leaf, Array) else leaf
@@ -208,7 +216,7 @@ def update_caller_objects(written: UpdatedObjects, split: object) -> Any:
     return out
 
 
-def as_jax_array(x: Array) -> Any:
+def as_jax_array(x: Array) -> Array | jax.Array:
     """Return `x` as a JAX array, or `x` itself if it is sharded over several devices."""
     if len(x.sharding.device_set) > 1:
         return x
@@ -218,12 +226,12 @@ def as_jax_array(x: Array) -> Any:
         return jnp.asarray(np.asarray(x))
 
 
-def _leaves(tree: object, states_too: bool) -> list[Any]:
-    result: list[Any] = jax.tree_util.tree_leaves(tree, is_leaf=_is_leaf(states_too))
+def _leaves(tree: object, states_too: bool) -> list[object]:
+    result: list[object] = jax.tree_util.tree_leaves(tree, is_leaf=_is_leaf(states_too))
     return result
 
 
-def _is_leaf(states_too: bool) -> Callable[[Any], bool]:
+def _is_leaf(states_too: bool) -> Callable[[object], bool]:
     nnx = nnx_module()
     assert nnx is not None
     return lambda x: is_graph_object(x) or (not states_too and isinstance(x, nnx.State))

@@ -4,10 +4,10 @@ JAX traces the function once per signature; its jaxpr is cached, and read into t
 call outside of a trace compiles the function as `jit` does.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import update_wrapper
 from types import MethodType
-from typing import Any, final
+from typing import TypeAlias, final
 
 import jax
 import numpy as np
@@ -41,7 +41,7 @@ from shardir.frontend.interop.jax_containers import (
 )
 from shardir.frontend.interop.jax_shardings import convert_array
 from shardir.frontend.interop.jax_tracing import jax_struct_of, trace_to_jaxpr
-from shardir.frontend.interop.jaxpr_reader import JaxprReader
+from shardir.frontend.interop.jaxpr_reader import Constants, JaxprReader
 from shardir.frontend.interop.mutation_checks import ArgumentContainers
 from shardir.frontend.interop.primitive_rules import (
     collectives,
@@ -57,11 +57,15 @@ from shardir.frontend.interop.primitive_rules import (
     shapes,
     sparse,
 )
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import trace_boundary, with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Parameters, function_name
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
+
+Arguments: TypeAlias = tuple[PyTree, ...]
+Keywords: TypeAlias = dict[str, PyTree]
 
 RULE_MODULES = (
     collectives,
@@ -81,7 +85,7 @@ RULE_MODULES = (
 
 
 def from_jax(
-    fun: Callable[..., Any],
+    fun: UserFunction,
     *,
     static_argnums: int | tuple[int, ...] = (),
     static_argnames: str | tuple[str, ...] = (),
@@ -114,22 +118,22 @@ class ImportedFunction:
     """A function written for JAX, as `from_jax` returns it."""
 
     __name__: str
-    __wrapped__: Callable[..., Any]
+    __wrapped__: UserFunction
 
-    def __init__(self, fun: Callable[..., Any], parameters: Parameters) -> None:
+    def __init__(self, fun: UserFunction, parameters: Parameters) -> None:
         update_wrapper(self, fun)
         self.__name__ = function_name(fun)
         self._fun, self._parameters = fun, parameters
         self._states_too = is_nnx_function(fun)
-        self._programs: dict[Any, _TracedJaxpr] = {}
-        self._constants: dict[int, tuple[Any, Array]] = {}
+        self._programs: dict[Hashable, _TracedJaxpr] = {}
+        self._constants: Constants = {}
 
-        def within(*args: object, **options: Any) -> Any:
+        def within(*args: object, **options: PyTree) -> PyTree:
             return self._call_in_trace(*args, **options)
 
         self._jitted = JitFunction(update_wrapper(within, fun), Parameters.of(fun), None, None)
 
-    def __call__(self, *args: object, **options: Any) -> Any:
+    def __call__(self, *args: object, **options: PyTree) -> PyTree:
         """Return the function's result; nnx objects among the arguments are updated."""
         if not contains_objects((args, options), self._states_too):
             return self._call_pure(args, options)
@@ -155,13 +159,13 @@ class ImportedFunction:
                 )
             )
 
-    def _call_pure(self, args: Any, options: Any) -> Any:
+    def _call_pure(self, args: Arguments, options: Keywords) -> PyTree:
         if current_trace() is not None:
             return unwrap_static_parts(self._call_in_trace(*args, **options))
         given, named = self._mark_arguments(args, options)
         return unwrap_static_parts(self._jitted(*given, **named))
 
-    def lower(self, *args: Any, **options: Any) -> Lowered:
+    def lower(self, *args: PyTree, **options: PyTree) -> Lowered:
         """Trace for these arguments without running anything; see `jit`.
 
         nnx objects are not changed; the program takes and returns their arrays.
@@ -173,23 +177,25 @@ class ImportedFunction:
             given, named = self._mark_arguments(*split_objects((args, options), self._states_too))
             return self._jitted.lower(*given, **named)
 
-    def eval_shape(self, *args: object, **options: Any) -> Any:
+    def eval_shape(self, *args: object, **options: PyTree) -> PyTree:
         """Return the containers of the result with a `ShapeDtypeStruct` for each array."""
         info = self.lower(*args, **options).out_info
         return info.result if isinstance(info, UpdatedObjects) else info
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
+    def __get__(
+        self, instance: object, owner: type | None = None
+    ) -> "ImportedFunction | MethodType":
         return self if instance is None else MethodType(self, instance)
 
     def __repr__(self) -> str:
         return f"<{self.__name__} from JAX>"
 
-    def _mark_arguments(self, args: Any, options: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _mark_arguments(self, args: Arguments, options: Keywords) -> tuple[Arguments, Keywords]:
         """Convert the arguments of an outside call: arrays, and static parts as
         `StaticArguments`."""
         known = self._parameters
 
-        def each(x: object, static: bool) -> Any:
+        def each(x: object, static: bool) -> PyTree:
             if static:
                 return x if isinstance(x, Static) else Static(x)
             return jax.tree_util.tree_map(convert_array, mark_static_parts(x, is_array))
@@ -198,7 +204,7 @@ class ImportedFunction:
         return given, {key: each(x, key in known.static_names) for key, x in options.items()}
 
     @trace_boundary
-    def _call_in_trace(self, *args: Any, **options: Any) -> Any:
+    def _call_in_trace(self, *args: PyTree, **options: PyTree) -> PyTree:
         """Return the function's result in the current trace; `StaticArguments` parts stay
         wrapped."""
         given, named = self._mark_arguments(args, options)
@@ -216,7 +222,9 @@ class ImportedFunction:
         found = JaxprReader(self._constants).read(program.closed, tracers)
         return program.fill_result(found)
 
-    def run_traced(self, arguments: Any) -> tuple[Any, Callable[[], None]]:
+    def run_traced(
+        self, arguments: tuple[Arguments, Keywords]
+    ) -> tuple[PyTree, Callable[[], None]]:
         """Run the function inside of a JAX trace on (positional, named) arguments.
 
         Return the result, and a function to call after the trace, which raises `LostUpdateError` if
@@ -224,7 +232,7 @@ class ImportedFunction:
         """
         checks: list[Callable[[], None]] = []
 
-        def run(arguments: Any) -> Any:
+        def run(arguments: tuple[Arguments, Keywords]) -> PyTree:
             containers = ArgumentContainers(arguments)
             args, options = arguments
             result = self._fun(*args, **options)
@@ -237,7 +245,7 @@ class ImportedFunction:
         return run(arguments), checks[-1]
 
 
-def is_array(x: Any) -> bool:
+def is_array(x: object) -> bool:
     """Return whether a leaf is an array for shardir or JAX; Python scalars are not."""
     if isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic):
         return False
@@ -251,7 +259,7 @@ class _TracedJaxpr:
         self,
         function: ImportedFunction,
         structure: object,
-        leaves: list[Any],
+        leaves: list[object],
         chosen: list[int],
         tracers: list[Tracer],
     ) -> None:
@@ -259,7 +267,7 @@ class _TracedJaxpr:
         self._numbers = _static_numbers(structure, leaves)
         self._check: Callable[[], None]
 
-        def flat(*arrays: object) -> list[Any]:
+        def flat(*arrays: object) -> list[PyTree]:
             filled = list(leaves)
             for i, x in zip(chosen, arrays, strict=True):
                 filled[i] = x
@@ -284,12 +292,12 @@ class _TracedJaxpr:
         self._check()
         del self._check
 
-    def _results(self, out: object) -> list[Any]:
+    def _results(self, out: object) -> list[PyTree]:
         """Return the arrays of a result; other leaves are stored as static."""
         leaves, self._structure = jax.tree_util.tree_flatten(out)
         paths = leaf_paths(self._structure)
-        arrays: list[Any] = []
-        self._leaves: list[Any] = []
+        arrays: list[PyTree] = []
+        self._leaves: list[object] = []
         self._dynamic: list[int] = []
         for i, (leaf, path) in enumerate(zip(leaves, paths, strict=True)):
             if isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
@@ -312,7 +320,7 @@ class _TracedJaxpr:
             self._leaves.append(None if dynamic else Static(leaf))
         return arrays
 
-    def fill_result(self, arrays: list[Tracer]) -> Any:
+    def fill_result(self, arrays: list[Tracer]) -> PyTree:
         """Return the result in its containers."""
         leaves = list(self._leaves)
         for i, x in zip(self._dynamic, arrays, strict=True):
@@ -320,7 +328,7 @@ class _TracedJaxpr:
         return jax.tree_util.tree_unflatten(self._structure, leaves)
 
 
-def _static_numbers(structure: object, leaves: list[Any]) -> frozenset[Any]:
+def _static_numbers(structure: object, leaves: list[object]) -> frozenset[tuple[str, type, object]]:
     """Return the static Python numbers with the last component of their path."""
     return frozenset(
         (path.rpartition(".")[2], type(leaf.value), leaf.value)

@@ -7,14 +7,14 @@ first occurs in place of a leaf. JAX flattens and unflattens the object.
 
 import sys
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable
 
 import jax
 
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.interop.graph_objects import is_graph_object, objects_within
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.parameters import UnhashableError, static_key
@@ -25,7 +25,7 @@ MAX_CACHED_STRUCTURES = 4096
 """The maximum number of structures for which the leaf paths are cached."""
 
 _registered_classes: set[type] = set()
-_path_cache: dict[Any, tuple[str, ...]] = {}
+_path_cache: dict[jax.tree_util.PyTreeDef, tuple[str, ...]] = {}
 
 
 def is_jax_container(x: object) -> bool:
@@ -44,12 +44,14 @@ def _register_class(x: object) -> bool:
     return True
 
 
-def _flatten_container(x: object) -> tuple[Any, ...]:
+def _flatten_container(
+    x: object,
+) -> tuple[PyTree, ...]:
     leaves, structure = jax.tree_util.tree_flatten(x)
     return leaves, structure, leaf_paths(structure)
 
 
-def _unflatten_container(structure: Any, leaves: Any) -> Any:
+def _unflatten_container(structure: jax.tree_util.PyTreeDef, leaves: Iterable[object]) -> PyTree:
     result = structure.unflatten(leaves)
     trace = current_trace()
     if trace is not None and is_graph_object(result):
@@ -59,7 +61,7 @@ def _unflatten_container(structure: Any, leaves: Any) -> Any:
     return result
 
 
-_copies_by_program: weakref.WeakKeyDictionary[TracedProgram, dict[int, Any]] = (
+_copies_by_program: weakref.WeakKeyDictionary[TracedProgram, dict[int, object]] = (
     weakref.WeakKeyDictionary()
 )
 """For each program in tracing, the nnx objects that were created as copies of the caller's, by
@@ -73,7 +75,7 @@ def is_object_copy(x: object) -> bool:
     return any(id(x) in copies for copies in _copies_by_program.values())
 
 
-def leaf_paths(structure: Any) -> tuple[str, ...]:
+def leaf_paths(structure: jax.tree_util.PyTreeDef) -> tuple[str, ...]:
     """Return the paths of the leaves of JAX's `structure`: `layers.0.weight`."""
     result = _cached_paths(structure)
     if result is None:
@@ -87,7 +89,7 @@ def leaf_paths(structure: Any) -> tuple[str, ...]:
     return result
 
 
-def _cached_paths(structure: Any) -> tuple[str, ...] | None:
+def _cached_paths(structure: jax.tree_util.PyTreeDef) -> tuple[str, ...] | None:
     return _path_cache.get(structure) if _is_hashable(structure) else None
 
 
@@ -116,7 +118,7 @@ class Static:
     def __hash__(self) -> int:
         return hash(self._key())
 
-    def _key(self) -> Any:
+    def _key(self) -> Hashable:
         try:
             return static_key(self.value)
         except UnhashableError:
@@ -139,7 +141,7 @@ def is_python_number(x: object) -> bool:
     return isinstance(x, (int, float, complex)) and not isinstance(x, bool)
 
 
-def mark_static_parts(x: object, is_array: Callable[[Any], bool]) -> Any:
+def mark_static_parts(x: object, is_array: Callable[[object], bool]) -> PyTree:
     """Wrap the leaves of `x` that are not arrays in `StaticArguments`.
 
     Python numbers are traced, as by `jax.jit`, except inside of an Equinox module: there a number
@@ -147,10 +149,10 @@ def mark_static_parts(x: object, is_array: Callable[[Any], bool]) -> Any:
     """
     is_module = _equinox_module_predicate()
 
-    def inside(leaf: object) -> Any:
+    def inside(leaf: object) -> object:
         return leaf if isinstance(leaf, Static) or is_array(leaf) else Static(leaf)
 
-    def mark(part: object) -> Any:
+    def mark(part: object) -> PyTree:
         if is_module(part):
             return jax.tree_util.tree_map(inside, part)
         return part if is_python_number(part) else inside(part)
@@ -158,13 +160,13 @@ def mark_static_parts(x: object, is_array: Callable[[Any], bool]) -> Any:
     return jax.tree_util.tree_map(mark, x, is_leaf=is_module)
 
 
-def _equinox_module_predicate() -> Callable[[Any], bool]:
+def _equinox_module_predicate() -> Callable[[object], bool]:
     """Return a predicate for Equinox modules, which is always false if Equinox is not imported."""
     equinox = sys.modules.get("equinox")
     module = getattr(equinox, "Module", None)
     return lambda x: module is not None and isinstance(x, module)
 
 
-def unwrap_static_parts(x: object) -> Any:
+def unwrap_static_parts(x: object) -> PyTree:
     """Replace the `StaticArguments` parts of `x` by their values."""
     return jax.tree_util.tree_map(lambda leaf: leaf.value if isinstance(leaf, Static) else leaf, x)

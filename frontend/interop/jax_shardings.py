@@ -1,6 +1,6 @@
 """Conversion of JAX's meshes, partition specs, shardings, and arrays with their named shardings."""
 
-from typing import Any
+from collections.abc import Collection
 
 import jax
 import numpy as np
@@ -19,7 +19,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
 
 
-def convert_mesh(mesh: Any) -> Mesh:
+def convert_mesh(mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh) -> Mesh:
     """Return the mesh of shardir for a JAX mesh.
 
     This is the current mesh (`with mesh:`) if it has the same axes, or the same axis names if it is
@@ -34,7 +34,7 @@ def convert_mesh(mesh: Any) -> Mesh:
     return current if fits else _make_mesh(mesh, shape)
 
 
-def _make_mesh(mesh: Any, shape: dict[str, int]) -> Mesh:
+def _make_mesh(mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh, shape: dict[str, int]) -> Mesh:
     names, sizes = tuple(shape), tuple(shape.values())
     known = {device.id: device for device in all_devices()}
     numbers = getattr(mesh, "device_ids", None) if isinstance(mesh, jax.sharding.Mesh) else None
@@ -53,13 +53,15 @@ def _size_product(sizes: tuple[int, ...]) -> int:
     return count
 
 
-def convert_spec(spec: Any) -> PartitionSpec:
+def convert_spec(spec: jax.sharding.PartitionSpec) -> PartitionSpec:
     """Return the partition spec of shardir for one of JAX."""
     free = jax.sharding.PartitionSpec.UNCONSTRAINED
     return PartitionSpec(*(UNCONSTRAINED if entry is free else entry for entry in spec))
 
 
-def convert_sharding(sharding: Any, unconstrained: Any = ()) -> NamedSharding | None:
+def convert_sharding(
+    sharding: jax.sharding.Sharding | None, unconstrained: Collection[int] = ()
+) -> NamedSharding | None:
     """Return the sharding of shardir for one of JAX; `None` if it states nothing.
 
     The dimensions in `unconstrained` are unconstrained. Raise `ShardingError` for shardings over
@@ -88,7 +90,9 @@ def convert_sharding(sharding: Any, unconstrained: Any = ()) -> NamedSharding | 
     )
 
 
-def constrain_as_jax(value: Tracer, sharding: Any, unconstrained: Any = ()) -> Tracer:
+def constrain_as_jax(
+    value: Tracer, sharding: jax.sharding.Sharding | None, unconstrained: Collection[int] = ()
+) -> Tracer:
     """Constrain a value to a JAX sharding."""
     found = convert_sharding(sharding, unconstrained)
     return value if found is None else constrain(value, found)
@@ -105,7 +109,7 @@ def constrain_to_typed_sharding(value: Tracer, sharding: object) -> Tracer:
     return constrain_as_jax(value, sharding) if explicit in sharding.mesh.axis_types else value
 
 
-def convert_array(x: object) -> Any:
+def convert_array(x: object) -> object:
     """Convert a JAX array; return any other object unchanged.
 
     An array with a named sharding over several devices keeps the sharding if enough devices exist.

@@ -1,13 +1,14 @@
 """Tracing of functions by JAX under the settings of shardir."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import jax
 import numpy as np
+from jax.extend import core
 
 from shardir.frontend.config import config
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.mesh import Mesh, current_mesh
 from shardir.frontend.tracing.tracer import Tracer
 
@@ -32,7 +33,7 @@ def apply_settings_to_jax() -> Iterator[None]:
         yield
 
 
-def trace_to_jaxpr(fun: Callable[..., Any], structs: Sequence[Any]) -> tuple[Any, Any]:
+def trace_to_jaxpr(fun: UserFunction, structs: Sequence[PyTree]) -> tuple[core.ClosedJaxpr, PyTree]:
     """Return the jaxpr of `fun` for arguments like `structs`, and the structs of its results.
 
     JAX requires that a mesh in a program equals the current mesh, including the kind of its
@@ -57,12 +58,12 @@ def trace_to_jaxpr(fun: Callable[..., Any], structs: Sequence[Any]) -> tuple[Any
         raise refused
 
 
-def _make_jaxpr(fun: Callable[..., Any], structs: Sequence[Any]) -> tuple[Any, Any]:
+def _make_jaxpr(fun: UserFunction, structs: Sequence[PyTree]) -> tuple[core.ClosedJaxpr, PyTree]:
     program, results = jax.make_jaxpr(fun, return_shape=True)(*structs)
     return program, results
 
 
-def _mesh_variants(mesh: Any) -> Iterator[Any]:
+def _mesh_variants(mesh: jax.sharding.AbstractMesh) -> Iterator[jax.sharding.AbstractMesh]:
     """Yield the mesh with the device kind of this JAX, and an empty mesh."""
     one = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("one",)).abstract_mesh
     device = getattr(one, "abstract_device", None)
@@ -73,7 +74,7 @@ def _mesh_variants(mesh: Any) -> Iterator[Any]:
     yield jax.sharding.AbstractMesh((), ())
 
 
-def jax_struct_of(x: Tracer) -> Any:
+def jax_struct_of(x: Tracer) -> jax.ShapeDtypeStruct:
     """Return the `ShapeDtypeStruct` with which JAX traces in place of `x`."""
     if x.value.type.dtype == "key":
         return jax.ShapeDtypeStruct(x.shape, jax.random.key(0).dtype)

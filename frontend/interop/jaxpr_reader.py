@@ -5,8 +5,9 @@ functions (differentiation, batching, partitioning) apply to them.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeAlias
 
+import jax
 import numpy as np
 from jax.extend import core
 
@@ -22,40 +23,48 @@ from shardir.frontend.interop.primitive_rules.registry import (
     ImportedProgramError,
     LiteralScalar,
     NestedJaxprReader,
+    Operand,
+    RuleResult,
     UnknownPrimitiveError,
     dtype_name_of,
 )
 from shardir.frontend.interop.refused_primitives import reason_for_refusal
 from shardir.frontend.lax.control_flow.body_tracing import set_weak_types
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import override_position, with_location
 from shardir.frontend.tracing.operands import MAX_CONSTANT_BYTES, as_tracer
 from shardir.frontend.tracing.trace import use_trace
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import TensorType
 
-ClosedJaxpr = Any
-"""A `ClosedJaxpr`: a jaxpr and its constants."""
+Constants: TypeAlias = dict[int, tuple[jax.typing.ArrayLike, Array]]
+"""Constants of jaxprs as arrays, by identity; the constant itself keeps its identity unique."""
 
 
 class JaxprReader(NestedJaxprReader):
     """An evaluator of the jaxprs of one call."""
 
-    def __init__(self, constants: dict[int, tuple[Any, Array]] | None = None) -> None:
+    def __init__(
+        self, constants: dict[int, tuple[jax.typing.ArrayLike, Array]] | None = None
+    ) -> None:
         self._places = EquationLocations()
         self._constants = {} if constants is None else constants
 
-    def read(self, closed: ClosedJaxpr, args: Sequence[Tracer | LiteralScalar]) -> list[Tracer]:
+    def read(self, closed: core.ClosedJaxpr, args: Sequence[Operand]) -> list[Tracer]:
         return self.read_open(closed.jaxpr, closed.consts, args)
 
     def read_open(
-        self, jaxpr: Any, consts: Sequence[Any], args: Sequence[Tracer | LiteralScalar]
+        self,
+        jaxpr: core.Jaxpr,
+        consts: Sequence[jax.typing.ArrayLike],
+        args: Sequence[Operand],
     ) -> list[Tracer]:
-        values: dict[Any, Tracer | LiteralScalar] = {}
+        values: dict[core.Var, Tracer | LiteralScalar] = {}
         for variable, const in zip(jaxpr.constvars, consts, strict=True):
             values[variable] = self.constant(const)
         values.update(zip(jaxpr.invars, args, strict=True))
 
-        def value_of(atom: Any) -> Tracer | LiteralScalar:
+        def value_of(atom: core.Var | core.Literal) -> Tracer | LiteralScalar:
             return self.literal(atom) if isinstance(atom, core.Literal) else values[atom]
 
         for equation in jaxpr.eqns:
@@ -65,7 +74,7 @@ class JaxprReader(NestedJaxprReader):
         found = [value_of(atom) for atom in jaxpr.outvars]
         return [x.tracer() if isinstance(x, LiteralScalar) else x for x in found]
 
-    def literal(self, literal: Any) -> Tracer | LiteralScalar:
+    def literal(self, literal: core.Literal) -> Tracer | LiteralScalar:
         """Return the value of a literal operand."""
         value, aval = literal.val, literal.aval
         if aval.shape or aval.dtype == FLOAT0:
@@ -74,7 +83,7 @@ class JaxprReader(NestedJaxprReader):
             np.asarray(value).item(), dtype_name_of(aval.dtype), bool(aval.weak_type)
         )
 
-    def constant(self, value: Any) -> Tracer:
+    def constant(self, value: jax.typing.ArrayLike) -> Tracer:
         """Return an array constant of a jaxpr as a tracer."""
         if isinstance(value, Tracer):
             return value
@@ -92,7 +101,7 @@ class JaxprReader(NestedJaxprReader):
             known = self._constants[id(value)] = value, array
         return as_tracer(known[1])
 
-    def _apply(self, equation: Any, operands: list[Tracer | LiteralScalar]) -> list[Tracer]:
+    def _apply(self, equation: core.JaxprEqn, operands: list[Operand]) -> list[Tracer]:
         name = canonical_name(equation.primitive.name)
         avals = [variable.aval for variable in equation.outvars]
         params = {key: _to_python_integers(value) for key, value in equation.params.items()}
@@ -106,7 +115,7 @@ class JaxprReader(NestedJaxprReader):
         return set_weak_types(tracers, [bool(getattr(aval, "weak_type", False)) for aval in avals])
 
 
-def _apply_rule(equation: Equation) -> Any:
+def _apply_rule(equation: Equation) -> RuleResult:
     """Return the result of the rule of an equation, or of the operations to which JAX lowers it.
 
     Raise `UnknownPrimitiveError` if it has neither.
@@ -130,14 +139,14 @@ def _apply_rule(equation: Equation) -> Any:
     )
 
 
-def _to_python_integers(param: Any) -> Any:
+def _to_python_integers(param: PyTree) -> PyTree:
     """Replace NumPy integers in a parameter by Python integers."""
     if type(param) in (tuple, list):
         return type(param)(map(_to_python_integers, param))
     return int(param) if isinstance(param, np.integer) else param
 
 
-def _check_result_type(name: str, tracer: Tracer, aval: Any) -> None:
+def _check_result_type(name: str, tracer: Tracer, aval: jax.core.ShapedArray) -> None:
     """Raise `ImportedProgramError` if a result has another type than in JAX."""
     expected = TensorType(tuple(aval.shape), dtype_name_of(aval.dtype))
     if tracer.value.type != expected:

@@ -9,7 +9,6 @@ import builtins
 import warnings
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
 
 import jax
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from shardir.frontend.errors import LostUpdateError
 from shardir.frontend.interop.graph_objects import is_graph_object, nnx_module
 from shardir.frontend.interop.jax_containers import leaf_paths
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
 
@@ -110,7 +110,7 @@ def _is_equal(one: object, other: object) -> bool:
         return False
 
 
-def _is_subsequence(some: Sequence[Any], all: Sequence[Any]) -> bool:
+def _is_subsequence(some: Sequence[object], all: Sequence[object]) -> bool:
     """Return whether `all` without some of its elements is `some`."""
     rest = iter(all)
     return builtins.all(any(x is each for each in rest) for x in some)
@@ -120,7 +120,7 @@ def is_same_object(one: object, other: object) -> bool:
     return one is other
 
 
-def _flatten(arguments: object) -> tuple[list[Any], Any]:
+def _flatten(arguments: object) -> tuple[list[PyTree], jax.tree_util.PyTreeDef]:
     """Return the leaves and the structure; nnx objects and nnx states are leaves."""
     nnx = nnx_module()
     leaves, structure = jax.tree_util.tree_flatten(

@@ -1,12 +1,15 @@
 """Rules of collectives, `shard_map` and sharding constraints."""
 
-from typing import Any
+from collections.abc import Callable
+
+import jax
 
 from shardir.frontend.errors import ShardingError
 from shardir.frontend.interop.jax_shardings import constrain_as_jax, convert_mesh, convert_spec
-from shardir.frontend.interop.primitive_rules.registry import Equation, register_rule
+from shardir.frontend.interop.primitive_rules.registry import Equation, RuleResult, register_rule
 from shardir.frontend.lax import reductions
 from shardir.frontend.lax.collective_ops import collectives, ragged_exchange
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
@@ -27,7 +30,7 @@ def _apply_reshard(equation: Equation) -> Tracer:
 
 
 @register_rule("shard_map")
-def _apply_shard_map(equation: Equation) -> Any:
+def _apply_shard_map(equation: Equation) -> PyTree:
     params = equation.params
     mesh = convert_mesh(params["mesh"])
     axes = params.get("newly_manual_axes", params.get("manual_axes"))
@@ -36,7 +39,7 @@ def _apply_shard_map(equation: Equation) -> Any:
     names = [name for name in mesh.axis_names if name in axes]
     _check_mesh_sizes(params["mesh"], mesh, names)
 
-    def local(*args: Tracer) -> Any:
+    def local(*args: Tracer) -> tuple[Tracer, ...]:
         return tuple(equation.reader.read_open(params["jaxpr"], (), args))
 
     return shard_map(
@@ -49,7 +52,7 @@ def _apply_shard_map(equation: Equation) -> Any:
     )(*equation.tracers)
 
 
-def _check_mesh_sizes(jax_mesh: Any, mesh: Mesh, names: list[str]) -> None:
+def _check_mesh_sizes(jax_mesh: jax.sharding.Mesh, mesh: Mesh, names: list[str]) -> None:
     """Raise `ShardingError` if the per-device program is written for another mesh."""
     expected = {name: int(jax_mesh.shape[name]) for name in names}
     if any(mesh.shape[name] != size for name, size in expected.items()):
@@ -64,17 +67,20 @@ def _check_mesh_sizes(jax_mesh: Any, mesh: Mesh, names: list[str]) -> None:
         )
 
 
-def _axis_names(equation: Equation, key: str = "axes") -> Any:
-    names = equation.params[key]
+def _axis_names(equation: Equation, key: str = "axes") -> collectives.AxisName:
+    names: collectives.AxisName = equation.params[key]
     return tuple(names) if isinstance(names, (tuple, list)) else names
 
 
-def _axis_groups(equation: Equation) -> Any:
-    return equation.params.get("axis_index_groups")
+def _axis_groups(equation: Equation) -> collectives.Groups:
+    groups: collectives.Groups = equation.params.get("axis_index_groups")
+    return groups
 
 
-def _register_reduction(name: str, reduce_dims: Any, reduce_axes: Any) -> None:
-    def reduce(equation: Equation) -> Any:
+def _register_reduction(
+    name: str, reduce_dims: Callable[..., Tracer], reduce_axes: Callable[..., Tracer]
+) -> None:
+    def reduce(equation: Equation) -> RuleResult:
         """Reduce over dimensions, which JAX's batching produces, and over named axes."""
         axes = _axis_names(equation)
         dims = tuple(axis for axis in axes if isinstance(axis, int))
@@ -94,13 +100,13 @@ _register_reduction("pmin", reductions.reduce_min, collectives.pmin)
 
 
 @register_rule("ppermute")
-def _apply_ppermute(equation: Equation) -> Any:
+def _apply_ppermute(equation: Equation) -> RuleResult:
     axes = _axis_names(equation, "axis_name")
     return [collectives.ppermute(x, axes, equation.params["perm"]) for x in equation.tracers]
 
 
 @register_rule("all_gather", "all_gather_invariant")
-def _apply_all_gather(equation: Equation) -> Any:
+def _apply_all_gather(equation: Equation) -> RuleResult:
     params = equation.params
     return [
         collectives.all_gather(
@@ -115,7 +121,7 @@ def _apply_all_gather(equation: Equation) -> Any:
 
 
 @register_rule("reduce_scatter")
-def _apply_reduce_scatter(equation: Equation) -> Any:
+def _apply_reduce_scatter(equation: Equation) -> RuleResult:
     params = equation.params
     return [
         collectives.psum_scatter(
@@ -130,7 +136,7 @@ def _apply_reduce_scatter(equation: Equation) -> Any:
 
 
 @register_rule("all_to_all")
-def _apply_all_to_all(equation: Equation) -> Any:
+def _apply_all_to_all(equation: Equation) -> RuleResult:
     params = equation.params
     return [
         collectives.all_to_all(
@@ -146,13 +152,13 @@ def _apply_all_to_all(equation: Equation) -> Any:
 
 
 @register_rule("pbroadcast")
-def _apply_pbroadcast(equation: Equation) -> Any:
+def _apply_pbroadcast(equation: Equation) -> RuleResult:
     axes, source = _axis_names(equation, "axis_name"), equation.params["source"]
     return [collectives.pbroadcast(x, axes, source) for x in equation.tracers]
 
 
 @register_rule("ragged_all_to_all")
-def _apply_ragged_all_to_all(equation: Equation) -> Any:
+def _apply_ragged_all_to_all(equation: Equation) -> PyTree:
     return ragged_exchange.ragged_all_to_all(
         *equation.tracers,
         axis_name=_axis_names(equation, "axis_name"),
@@ -166,12 +172,12 @@ def _apply_axis_index(equation: Equation) -> Tracer:
 
 
 @register_rule("pvary")
-def _apply_pvary(equation: Equation) -> Any:
+def _apply_pvary(equation: Equation) -> RuleResult:
     return [collectives.pvary(x, _axis_names(equation)) for x in equation.tracers]
 
 
 @register_rule("pcast")
-def _apply_pcast(equation: Equation) -> Any:
+def _apply_pcast(equation: Equation) -> RuleResult:
     axes = _axis_names(equation, "axes" if "axes" in equation.params else "axis_name")
     return [
         collectives.pcast(x, axes, to=equation.params.get("to", "varying"))

@@ -1,21 +1,22 @@
 """Rules of primitives with inner jaxprs: calls, loops, branches, rematerialization."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from jax.extend import core
 
 from shardir.frontend.interop.jax_shardings import constrain_as_jax
-from shardir.frontend.interop.primitive_rules.registry import Equation, register_rule
+from shardir.frontend.interop.primitive_rules.registry import Equation, RuleResult, register_rule
 from shardir.frontend.lax import data_movement, elementwise, reductions
 from shardir.frontend.lax.control_flow import branches, loops
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.tracing.operands import constant
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.rematerialization import checkpoint, checkpoint_name
 
 
 @register_rule("jit")
-def _apply_jit(equation: Equation) -> Any:
+def _apply_jit(equation: Equation) -> RuleResult:
     """Inline a jitted function into the surrounding program, with its sharding constraints."""
     params = equation.params
     ins = params.get("in_shardings") or (None,) * len(equation.operands)
@@ -44,7 +45,7 @@ for _name in (
 
 
 @register_rule("scan")
-def _apply_scan(equation: Equation) -> Any:
+def _apply_scan(equation: Equation) -> RuleResult:
     params = equation.params
     args, consts, carries = equation.tracers, params["num_consts"], params["num_carry"]
     fixed, init, xs = args[:consts], args[consts : consts + carries], args[consts + carries :]
@@ -62,7 +63,7 @@ def _apply_scan(equation: Equation) -> Any:
 
 
 @register_rule("while")
-def _apply_while(equation: Equation) -> Any:
+def _apply_while(equation: Equation) -> PyTree:
     params, args = equation.params, equation.tracers
     cond_consts, body_consts = params["cond_nconsts"], params["body_nconsts"]
     cond_args, body_args, init = (
@@ -75,7 +76,7 @@ def _apply_while(equation: Equation) -> Any:
         (is_running,) = equation.reader.read(params["cond_jaxpr"], [*cond_args, *carry])
         return is_running
 
-    def condition(carry: Sequence[Tracer]) -> Any:
+    def condition(carry: Sequence[Tracer]) -> Tracer:
         is_running = evaluate_condition(carry)
         return (
             reductions.reduce_or(is_running, tuple(range(is_running.ndim)))
@@ -83,7 +84,7 @@ def _apply_while(equation: Equation) -> Any:
             else is_running
         )
 
-    def body(carry: Sequence[Tracer]) -> Any:
+    def body(carry: Sequence[Tracer]) -> tuple[Tracer, ...]:
         results = equation.reader.read(params["body_jaxpr"], [*body_args, *carry])
         is_running = evaluate_condition(carry) if batched else None
         return tuple(
@@ -107,10 +108,10 @@ def _select_running(is_running: Tracer, new: Tracer, old: Tracer) -> Tracer:
 
 
 @register_rule("cond")
-def _apply_cond(equation: Equation) -> Any:
+def _apply_cond(equation: Equation) -> PyTree:
     index, *args = equation.tracers
 
-    def branch(program: object) -> Any:
+    def branch(program: core.ClosedJaxpr) -> Callable[..., tuple[Tracer, ...]]:
         return lambda *given: tuple(equation.reader.read(program, given))
 
     return branches.switch(index, tuple(map(branch, equation.params["branches"])), *args)
@@ -129,14 +130,14 @@ def _apply_platform_index(equation: Equation) -> Tracer:
 
 
 @register_rule("remat2")
-def _apply_remat(equation: Equation) -> Any:
+def _apply_remat(equation: Equation) -> PyTree:
     """Rematerialize in gradients whatever JAX rematerializes.
 
     If JAX has differentiated the program already, the program itself contains the recomputation.
     """
     params = equation.params
 
-    def run(*args: Tracer) -> Any:
+    def run(*args: Tracer) -> tuple[Tracer, ...]:
         return tuple(equation.reader.read_open(params["jaxpr"], (), args))
 
     if params["differentiated"]:
@@ -146,5 +147,5 @@ def _apply_remat(equation: Equation) -> Any:
 
 
 @register_rule("name")
-def _apply_name(equation: Equation) -> Any:
+def _apply_name(equation: Equation) -> PyTree:
     return checkpoint_name(equation.tracers[0], equation.params["name"])

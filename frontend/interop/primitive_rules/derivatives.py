@@ -7,7 +7,7 @@ any kind and nested rules behave as in JAX.
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 import jax
 import numpy as np
@@ -18,16 +18,23 @@ from shardir.frontend.interop.primitive_rules.registry import (
     FLOAT0,
     Equation,
     ImportedProgramError,
+    Operand,
     register_rule,
 )
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_jvp import SymbolicZero, custom_jvp
 from shardir.frontend.transforms.custom_vjp import CustomVJPPrimal, custom_vjp
 from shardir.ir.types import INEXACT
 
+Moved: TypeAlias = tuple[tuple[Tracer, ...], tuple[Tracer | None, ...]]
+"""Results with their tangents; `None` where there is none."""
+Value = TypeVar("Value")
+"""A value of a variable: a tracer of shardir, or a value of JAX."""
 
-def _variables(atoms: Sequence[Any]) -> list[Any]:
+
+def _variables(atoms: Sequence[core.Var | core.Literal]) -> list[core.Var]:
     """Return the distinct variables among the atoms; tangents of integers have no values."""
     return list(
         dict.fromkeys(
@@ -58,7 +65,7 @@ class IsolatedEquation:
             bool(jax.dtypes.issubdtype(aval.dtype, jax.numpy.inexact)) for aval in equation.results
         ]
 
-    def operands(self, args: Sequence[Any]) -> list[Any]:
+    def operands(self, args: Sequence[Tracer]) -> list[Operand]:
         """Return the operands of the equation for other values of its variables."""
         known = dict(zip(self.variables, args, strict=True))
         return [
@@ -76,12 +83,12 @@ class IsolatedEquation:
         about = getattr(getattr(program, "jaxpr", None), "debug_info", None)
         return getattr(about, "func_name", self.equation.name)
 
-    def all_values(self, args: Sequence[Any]) -> list[Any]:
+    def all_values(self, args: Sequence[Tracer]) -> list[Tracer]:
         """Return the values of all variables for these arguments."""
         return [*args, *self.closed]
 
     @cached_property
-    def as_jax_function(self) -> Callable[..., Any]:
+    def as_jax_function(self) -> Callable[..., Sequence[jax.Array]]:
         """Return the equation as a function of JAX values."""
         source = self.equation.source
         outs = [core.Var(variable.aval) for variable in source.outvars]
@@ -91,38 +98,48 @@ class IsolatedEquation:
         empty = [variable for variable in given if variable not in self.variables]
         program = core.Jaxpr(empty, self.variables, outs, [body], debug_info=about)
         empty_values = [np.zeros(atom.aval.shape, FLOAT0) for atom in empty]
-        function: Callable[..., Any] = core.jaxpr_as_fun(core.ClosedJaxpr(program, empty_values))
+        function: Callable[..., Sequence[jax.Array]] = core.jaxpr_as_fun(
+            core.ClosedJaxpr(program, empty_values)
+        )
         return function
 
     def call_with_replaced(
-        self, args: Sequence[Any], indices: Sequence[int], values: Sequence[Any]
-    ) -> list[Any]:
+        self, args: Sequence[jax.Array], indices: Sequence[int], values: Sequence[jax.Array]
+    ) -> list[jax.Array]:
         """Return all results, with the arguments at the indices `indices` replaced."""
         all_args = list(args)
         for i, x in zip(indices, values, strict=True):
             all_args[i] = x
         return list(self.as_jax_function(*all_args))
 
-    def split_results(self, results: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def split_results(self, results: Sequence[Value]) -> tuple[list[Value], list[Value]]:
         """Split results into those with derivatives and the others."""
         pairs = list(zip(results, self.inexact, strict=True))
         return [y for y, moves in pairs if moves], [y for y, moves in pairs if not moves]
 
-    def join_results(self, moving: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    def join_results(self, moving: Sequence[Value], others: Sequence[Value]) -> list[Value]:
         """Undo `split_results`: return the results in order."""
         first, second = iter(moving), iter(others)
         return [next(first) if moves else next(second) for moves in self.inexact]
 
 
-def apply_with_jax_jvp(alone: IsolatedEquation, primal: Callable[..., Any]) -> Any:
+def apply_with_jax_jvp(
+    alone: IsolatedEquation, primal: Callable[..., tuple[Tracer, ...]]
+) -> PyTree:
     """Return the results of `primal` with JAX's JVP of the equation as derivative."""
     reader = alone.equation.reader
 
-    def jvp(primals: Sequence[Tracer], tangents: Sequence[Any]) -> Any:
-        indices = [i for i in alone.differentiable if not isinstance(tangents[i], SymbolicZero)]
-        nonzero_tangents = [tangents[i] for i in indices]
+    def jvp(primals: Sequence[Tracer], tangents: Sequence[Tracer | SymbolicZero]) -> Moved:
+        nonzero = {
+            i: tangent
+            for i in alone.differentiable
+            if not isinstance(tangent := tangents[i], SymbolicZero)
+        }
+        indices, nonzero_tangents = list(nonzero), list(nonzero.values())
 
-        def function(xs: Sequence[Any], tangents_out: Sequence[Any]) -> Any:
+        def function(
+            xs: Sequence[jax.Array], tangents_out: Sequence[jax.Array]
+        ) -> tuple[list[jax.Array], list[jax.Array]]:
             some = [xs[i] for i in indices]
             results, out = jax.jvp(
                 lambda *some: alone.call_with_replaced(xs, indices, some), some, tangents_out
@@ -145,15 +162,17 @@ def apply_with_jax_jvp(alone: IsolatedEquation, primal: Callable[..., Any]) -> A
     return function(*alone.args)
 
 
-def apply_with_jax_vjp(alone: IsolatedEquation, primal: Callable[..., Any]) -> Any:
+def apply_with_jax_vjp(
+    alone: IsolatedEquation, primal: Callable[..., tuple[Tracer, ...]]
+) -> PyTree:
     """Return the results of `primal` with JAX's VJP of the equation as derivative."""
     reader = alone.equation.reader
-    saved_structures: list[tuple[Any, list[int]]] = []
+    saved_structures: list[tuple[jax.tree_util.PyTreeDef, list[int]]] = []
 
-    def forward(*args: CustomVJPPrimal) -> Any:
+    def forward(*args: CustomVJPPrimal) -> tuple[tuple[Tracer, ...], tuple[Tracer, ...]]:
         indices = [i for i in alone.differentiable if args[i].perturbed]
 
-        def function(*xs: object) -> Any:
+        def function(*xs: jax.Array) -> tuple[list[jax.Array], list[jax.Array]]:
             some = [xs[i] for i in indices]
             moving, backward, others = jax.vjp(
                 lambda *some: alone.split_results(alone.call_with_replaced(xs, indices, some)),
@@ -182,13 +201,15 @@ def apply_with_jax_vjp(alone: IsolatedEquation, primal: Callable[..., Any]) -> A
         count = len(alone.inexact)
         return tuple(result[:count]), tuple(result[count:])
 
-    def backward(residuals: Sequence[Tracer], cotangents: Sequence[Any]) -> Any:
+    def backward(
+        residuals: Sequence[Tracer], cotangents: Sequence[Tracer]
+    ) -> tuple[Tracer | None, ...]:
         given = alone.split_results(cotangents)[0]
         structure, indices = saved_structures[-1]
         if not indices:
             return (None,) * len(alone.args)
 
-        def function(saved: Sequence[Any], cts: Sequence[Any]) -> Any:
+        def function(saved: Sequence[jax.Array], cts: Sequence[jax.Array]) -> PyTree:
             return structure.unflatten(saved)(list(cts))
 
         structs = [[jax_struct_of(x) for x in residuals], [jax_struct_of(x) for x in given]]
@@ -203,34 +224,34 @@ def apply_with_jax_vjp(alone: IsolatedEquation, primal: Callable[..., Any]) -> A
 
 
 @register_rule("custom_jvp_call")
-def _apply_custom_jvp(equation: Equation) -> Any:
+def _apply_custom_jvp(equation: Equation) -> PyTree:
     alone, program = IsolatedEquation(equation), equation.params["call_jaxpr"]
 
-    def primal(*args: Tracer) -> Any:
+    def primal(*args: Tracer) -> tuple[Tracer, ...]:
         return tuple(equation.reader.read(program, alone.operands(alone.all_values(args))))
 
     return apply_with_jax_jvp(alone, primal)
 
 
 @register_rule("custom_vjp_call")
-def _apply_custom_vjp(equation: Equation) -> Any:
+def _apply_custom_vjp(equation: Equation) -> PyTree:
     alone, params = IsolatedEquation(equation), equation.params
     program = params["call_jaxpr"] if "call_jaxpr" in params else params["fun_jaxpr"]
 
-    def primal(*args: Tracer) -> Any:
+    def primal(*args: Tracer) -> tuple[Tracer, ...]:
         return tuple(equation.reader.read(program, alone.operands(alone.all_values(args))))
 
     return apply_with_jax_vjp(alone, primal)
 
 
 @register_rule("custom_linear_solve")
-def _apply_custom_linear_solve(equation: Equation) -> Any:
+def _apply_custom_linear_solve(equation: Equation) -> PyTree:
     """Solve by the equation's own solver; the gradient, a transposed solve, is JAX's."""
     alone, lengths = IsolatedEquation(equation), equation.params["const_lengths"]
     solve = equation.params["jaxprs"].solve
     before = lengths.matvec + lengths.vecmat
 
-    def primal(*args: Tracer) -> Any:
+    def primal(*args: Tracer) -> tuple[Tracer, ...]:
         given = alone.operands(alone.all_values(args))
         consts = given[before : before + lengths.solve]
         return tuple(equation.reader.read(solve, [*consts, *given[sum(lengths) :]]))

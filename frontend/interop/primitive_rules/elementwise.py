@@ -1,16 +1,17 @@
 """Rules of elementwise primitives."""
 
 from collections.abc import Callable
-from typing import Any
 
 from shardir.frontend.interop.jax_shardings import constrain_as_jax
 from shardir.frontend.interop.primitive_rules.registry import (
     Equation,
+    RuleResult,
     register_elementwise,
     register_function,
     register_rule,
 )
 from shardir.frontend.lax import api as lax
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.scipy import special
 from shardir.frontend.tracing.operands import convert, splat
 from shardir.frontend.tracing.trace import emit
@@ -25,7 +26,7 @@ SAME_NAMED_PRIMITIVES = (
 )
 """The primitives whose function in `lax` has the same name."""
 
-RENAMED_PRIMITIVES: dict[str, Callable[..., Any]] = {
+RENAMED_PRIMITIVES: dict[str, Callable[..., Tracer]] = {
     "not": lax.bitwise_not,
     "and": lax.bitwise_and,
     "or": lax.bitwise_or,
@@ -65,7 +66,7 @@ def _apply_erf_inv(equation: Equation) -> Tracer:
 
 
 @register_rule("pow")
-def _apply_pow(equation: Equation) -> Any:
+def _apply_pow(equation: Equation) -> PyTree:
     base, power = equation.broadcast_operands()
     return lax.pow(base, convert(power, base.value.type.dtype))
 
@@ -98,7 +99,7 @@ def _apply_clamp(equation: Equation) -> Tracer:
     return lax.clamp(low, lax.broadcast_in_dim(x, equation.shape(), tuple(range(x.ndim))), high)
 
 
-def _compare_total_order(equation: Equation, function: Any) -> Any:
+def _compare_total_order(equation: Equation, function: Callable[..., Tracer]) -> Tracer:
     """Apply a comparison in the total order -NaN < -inf < ... < -0 < 0 < ... < inf < NaN."""
     x, y = equation.broadcast_operands()
     if x.value.type.dtype not in FLOATS:
@@ -124,7 +125,7 @@ register_rule("eq_to")(lambda equation: _compare_total_order(equation, lax.eq))
 
 
 @register_rule("device_put")
-def _apply_device_put(equation: Equation) -> Any:
+def _apply_device_put(equation: Equation) -> RuleResult:
     """Apply a sharding; the placement is decided when the whole program is compiled."""
     targets = equation.params.get("devices") or (None,) * len(equation.operands)
     return [constrain_as_jax(x, to) for x, to in zip(equation.tracers, targets, strict=True)]

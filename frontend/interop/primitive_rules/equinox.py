@@ -1,15 +1,17 @@
 """Rules of Equinox primitives, with their meaning outside of Equinox's `vmap`."""
 
-from typing import Any
+from collections.abc import Callable
+
+import jax
 
 from shardir.frontend.interop.jax_tracing import jax_struct_of, trace_to_jaxpr
-from shardir.frontend.interop.primitive_rules.registry import Equation, register_rule
+from shardir.frontend.interop.primitive_rules.registry import Equation, RuleResult, register_rule
 from shardir.frontend.lax import elementwise, reductions
 from shardir.frontend.tracing.tracer import Tracer
 
 
-def _register_full_reduction(name: str, function: Any) -> None:
-    def reduce(equation: Equation) -> Any:
+def _register_full_reduction(name: str, function: Callable[..., Tracer]) -> None:
+    def reduce(equation: Equation) -> RuleResult:
         (x,) = equation.tracers
         return function(x, tuple(range(x.ndim)))
 
@@ -37,7 +39,7 @@ def _apply_implementation(equation: Equation) -> list[Tracer]:
     """Trace the implementation of the primitive."""
     primitive, params = equation.source.primitive, equation.params
 
-    def function(*args: object) -> list[Any]:
+    def function(*args: object) -> list[jax.Array]:
         results = primitive.impl(*args, **params)
         return list(results) if primitive.multiple_results else [results]
 

@@ -1,15 +1,21 @@
 """Rules of gathers, scatters and window reductions."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
-from shardir.frontend.interop.primitive_rules.registry import RULES, Equation, register_rule
+from shardir.frontend.interop.primitive_rules.registry import (
+    RULES,
+    Equation,
+    RuleResult,
+    register_rule,
+)
 from shardir.frontend.lax import data_movement, elementwise, gather_scatter
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.linear_transpose import linear_transpose
-from shardir.ir.operation import Symbol
+from shardir.ir.operation import Attr, Symbol
 
 
 def _out_of_bounds_mode(mode: object) -> str:
@@ -39,8 +45,8 @@ def _apply_gather(equation: Equation) -> Tracer:
     )
 
 
-def _register_scatter(name: str, function: Any) -> None:
-    def scatter(equation: Equation) -> Any:
+def _register_scatter(name: str, function: Callable[..., Tracer]) -> None:
+    def scatter(equation: Equation) -> RuleResult:
         numbers = equation.params["dimension_numbers"]
         return function(
             *equation.tracers,
@@ -65,12 +71,12 @@ _register_scatter("scatter-max", gather_scatter.scatter_max)
 
 
 @register_rule("scatter-sub")
-def _apply_scatter_sub(equation: Equation) -> Any:
+def _apply_scatter_sub(equation: Equation) -> RuleResult:
     x, indices, updates = equation.tracers
     return RULES["scatter-add"](replace(equation, operands=[x, indices, elementwise.neg(updates)]))
 
 
-def _window_attributes(equation: Equation, rank: int) -> dict[str, Any]:
+def _window_attributes(equation: Equation, rank: int) -> dict[str, Attr]:
     """Return the window parameters as attributes of an operation."""
     params, ones = equation.params, (1,) * rank
     return {
@@ -109,7 +115,7 @@ def _apply_reduce_window(equation: Equation) -> Tracer:
     return elementwise.mul(result, data_movement.broadcast_in_dim(init, result.shape, ()))
 
 
-def _emit_select_and_scatter(equation: Equation, x: Tracer, source: Any) -> Tracer:
+def _emit_select_and_scatter(equation: Equation, x: Tracer, source: Tracer) -> Tracer:
     """Select one element of `source` per window, added where the window has its extreme."""
     op = {"ge": "max", "le": "min"}[equation.params["select_prim"].name]
     return emit(
@@ -118,13 +124,13 @@ def _emit_select_and_scatter(equation: Equation, x: Tracer, source: Any) -> Trac
 
 
 @register_rule("select_and_scatter_add")
-def _apply_select_and_scatter_add(equation: Equation) -> Any:
+def _apply_select_and_scatter_add(equation: Equation) -> RuleResult:
     source, x = equation.tracers
     return _emit_select_and_scatter(equation, x, source)
 
 
 @register_rule("select_and_gather_add")
-def _apply_select_and_gather_add(equation: Equation) -> Any:
+def _apply_select_and_gather_add(equation: Equation) -> PyTree:
     """Return the elements of the first operand where windows of the second have their extremes."""
     tangents, x = equation.tracers
     like = ShapeDtypeStruct(equation.shape(), equation.results[0].dtype)

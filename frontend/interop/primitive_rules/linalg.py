@@ -1,14 +1,14 @@
 """Rules of matrix decompositions and solvers."""
 
-from typing import Any
-
 from shardir.frontend.interop.primitive_lowering import apply_lowered
 from shardir.frontend.interop.primitive_rules.registry import (
     Equation,
+    RuleResult,
     register_function,
     register_rule,
 )
 from shardir.frontend.lax import linalg
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.tracing.tracer import Tracer
 
 register_function("triangular_solve", linalg.triangular_solve, left_side="left_side", lower="lower",
@@ -27,7 +27,7 @@ def _apply_cholesky(equation: Equation) -> Tracer:
 
 
 @register_rule("qr")
-def _apply_qr(equation: Equation) -> Any:
+def _apply_qr(equation: Equation) -> RuleResult:
     params = equation.params
     if params["pivoting"]:
         return apply_lowered(equation)
@@ -35,7 +35,7 @@ def _apply_qr(equation: Equation) -> Any:
 
 
 @register_rule("svd")
-def _apply_svd(equation: Equation) -> Any:
+def _apply_svd(equation: Equation) -> PyTree:
     params = equation.params
     result = linalg.svd(
         *equation.tracers,
@@ -50,7 +50,7 @@ def _apply_svd(equation: Equation) -> Any:
 
 
 @register_rule("eigh")
-def _apply_eigh(equation: Equation) -> Any:
+def _apply_eigh(equation: Equation) -> RuleResult:
     """Emit eigh on one triangle; JAX has symmetrized the matrix before this primitive."""
     params = equation.params
     return linalg.eigh(
@@ -62,7 +62,7 @@ def _apply_eigh(equation: Equation) -> Any:
 
 
 @register_rule("eig")
-def _apply_eig(equation: Equation) -> Any:
+def _apply_eig(equation: Equation) -> RuleResult:
     params = equation.params
     return linalg.eig(
         *equation.tracers,

@@ -1,8 +1,6 @@
 """Rules of ragged contractions, whose group sizes are data, and of approximate top-k."""
 
-from typing import Any
-
-from shardir.frontend.interop.primitive_rules.registry import Equation, register_rule
+from shardir.frontend.interop.primitive_rules.registry import Equation, RuleResult, register_rule
 from shardir.frontend.lax import contraction, data_movement, elementwise, reductions
 from shardir.frontend.tracing.operands import convert
 from shardir.frontend.tracing.tracer import Tracer
@@ -43,7 +41,7 @@ def _mask_groups(x: Tracer, sizes: Tracer, rows: int) -> Tracer:
 
 
 @register_rule("approx_top_k")
-def _apply_approx_top_k(equation: Equation) -> Any:
+def _apply_approx_top_k(equation: Equation) -> RuleResult:
     """Return the exact largest (or smallest) elements, as JAX does on CPUs."""
     (x,) = equation.tracers
     params = equation.params

@@ -1,9 +1,8 @@
 """Rules of PRNG keys and bits; each remains one operation, which generates the bits of JAX."""
 
-from typing import Any
-
-from shardir.frontend.interop.primitive_rules.registry import Equation, register_rule
+from shardir.frontend.interop.primitive_rules.registry import Equation, RuleResult, register_rule
 from shardir.frontend.lax import data_movement, slicing
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.random import gamma_distributions, keys as random_keys
 from shardir.frontend.random.keys import counter_scheme
 from shardir.frontend.tracing.operands import broadcast, convert
@@ -70,7 +69,7 @@ def _apply_random_fold_in(equation: Equation) -> Tracer:
 
 
 @register_rule("threefry2x32")
-def _apply_threefry(equation: Equation) -> Any:
+def _apply_threefry(equation: Equation) -> RuleResult:
     """Emit the threefry hash of pairs of words under keys of two words."""
     shape = equation.shape()
     first, second, x, y = (broadcast(word, shape) for word in equation.broadcast_operands())
@@ -81,7 +80,7 @@ def _apply_threefry(equation: Equation) -> Any:
 
 
 @register_rule("random_gamma")
-def _apply_random_gamma(equation: Equation) -> Any:
+def _apply_random_gamma(equation: Equation) -> PyTree:
     keys, shape = equation.tracers
     draw = (
         gamma_distributions.loggamma if equation.params["log_space"] else gamma_distributions.gamma

@@ -8,9 +8,10 @@ other versions of JAX.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
+from jax.extend import core
 
 from shardir.errors import ShardirError
 from shardir.frontend.source_locations import with_location
@@ -28,7 +29,10 @@ class ImportedProgramError(ShardirError, TypeError):
     """A program of another library has another meaning in shardir."""
 
 
-Rule = Callable[["Equation"], Any]
+RuleResult: TypeAlias = Tracer | Sequence[Tracer]
+"""The results of an equation; one tracer if there is only one result."""
+
+Rule = Callable[["Equation"], RuleResult]
 RULES: dict[str, Rule] = {}
 """The rule of each primitive by its name in JAX 0.10."""
 
@@ -37,7 +41,7 @@ RULES: dict[str, Rule] = {}
 class LiteralScalar:
     """A scalar literal of a jaxpr, which broadcasts to the shape of the other operands."""
 
-    value: Any
+    value: bool | int | float | complex
     dtype: str
     weak: bool
 
@@ -45,16 +49,22 @@ class LiteralScalar:
         return splat(self.value, TensorType(tuple(shape), self.dtype), self.weak)
 
 
+Operand: TypeAlias = Tracer | LiteralScalar
+
+
 class NestedJaxprReader(ABC):
     """The reader of an equation, as rules of primitives with nested jaxprs use it."""
 
     @abstractmethod
-    def read(self, closed: object, args: Sequence[Tracer | LiteralScalar]) -> list[Tracer]:
+    def read(self, closed: core.ClosedJaxpr, args: Sequence[Operand]) -> list[Tracer]:
         """Return the results of a closed jaxpr for these arguments."""
 
     @abstractmethod
     def read_open(
-        self, jaxpr: object, consts: Sequence[Any], args: Sequence[Tracer | LiteralScalar]
+        self,
+        jaxpr: core.Jaxpr,
+        consts: Sequence[jax.typing.ArrayLike],
+        args: Sequence[Operand],
     ) -> list[Tracer]:
         """Return the results of a jaxpr with separate constants."""
 
@@ -68,10 +78,10 @@ class Equation:
 
     name: str
     params: dict[str, Any]
-    operands: list[Tracer | LiteralScalar]
-    results: list[Any]
+    operands: list[Operand]
+    results: list[jax.core.ShapedArray]
     reader: NestedJaxprReader
-    source: Any
+    source: core.JaxprEqn
 
     @property
     def tracers(self) -> list[Tracer]:
@@ -126,18 +136,18 @@ def register_rule(*names: str) -> Callable[[Rule], Rule]:
     return decorate
 
 
-def register_elementwise(name: str, function: Callable[..., Any]) -> None:
+def register_elementwise(name: str, function: Callable[..., RuleResult]) -> None:
     """Register an elementwise function as the rule of a primitive."""
     register_rule(name)(lambda equation: function(*equation.broadcast_operands()))
 
 
-def register_function(name: str, function: Callable[..., Any], **options: str) -> None:
+def register_function(name: str, function: Callable[..., RuleResult], **options: str) -> None:
     """Register a function as the rule of a primitive.
 
     `options` maps parameters of the function to parameters of the primitive.
     """
 
-    def apply_function(equation: Equation) -> Any:
+    def apply_function(equation: Equation) -> RuleResult:
         keywords = {ours: equation.params[theirs] for ours, theirs in options.items()}
         return function(*equation.tracers, **keywords)
 

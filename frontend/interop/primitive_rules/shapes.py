@@ -1,16 +1,18 @@
 """Rules of primitives that move, concatenate, reduce, sort and contract elements."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from shardir.frontend.interop.jax_shardings import constrain_to_typed_sharding
 from shardir.frontend.interop.primitive_rules.registry import (
     Equation,
     LiteralScalar,
+    RuleResult,
     register_function,
     register_rule,
 )
 from shardir.frontend.lax import api as lax
 from shardir.frontend.lax.control_flow.tree_reduction import reduce_pairwise
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.tracing.operands import convert, splat
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import TensorType
@@ -58,7 +60,7 @@ def _apply_stack(equation: Equation) -> Tracer:
 
 
 @register_rule("unstack")
-def _apply_unstack(equation: Equation) -> Any:
+def _apply_unstack(equation: Equation) -> RuleResult:
     return lax.unstack(equation.tracers[0], equation.params["axis"])
 
 
@@ -88,8 +90,8 @@ def _apply_dynamic_update_slice(equation: Equation) -> Tracer:
     return lax.dynamic_update_slice(x, update, starts)
 
 
-def _register_reduction(name: str, function: Any) -> None:
-    def reduce(equation: Equation) -> Any:
+def _register_reduction(name: str, function: Callable[..., Tracer]) -> None:
+    def reduce(equation: Equation) -> RuleResult:
         return function(*equation.tracers, equation.params["axes"])
 
     register_rule(name)(reduce)
@@ -100,28 +102,28 @@ for _name in ("sum", "prod", "max", "min", "and", "or"):
 
 
 @register_rule("reduce_xor")
-def _apply_reduce_xor(equation: Equation) -> Any:
+def _apply_reduce_xor(equation: Equation) -> PyTree:
     (x,) = equation.tracers
     none = splat(0, x.value.type.with_shape(()))
     return lax.reduce(x, none, lax.bitwise_xor, equation.params["axes"])
 
 
 @register_rule("reduce")
-def _apply_reduce(equation: Equation) -> Any:
+def _apply_reduce(equation: Equation) -> RuleResult:
     """Emit a reduction by a function that JAX traced."""
     count = len(equation.results)
     arrays, firsts = equation.tracers[:count], equation.tracers[count:]
     program = equation.params["jaxpr"]
 
-    def combine(first: Any, second: Any) -> Any:
+    def combine(first: Sequence[Tracer], second: Sequence[Tracer]) -> tuple[Tracer, ...]:
         return tuple(equation.reader.read(program, [*first, *second]))
 
     dims = tuple(equation.params["dimensions"])
     return reduce_pairwise(combine, arrays, firsts, dims, single=False)
 
 
-def _register_arg_extreme(name: str, function: Any) -> None:
-    def position(equation: Equation) -> Any:
+def _register_arg_extreme(name: str, function: Callable[..., Tracer]) -> None:
+    def position(equation: Equation) -> RuleResult:
         (x,) = equation.tracers
         (axis,) = equation.params["axes"]
         return function(x, axis, equation.params["index_dtype"])
@@ -137,7 +139,7 @@ for _name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"):
 
 
 @register_rule("sort")
-def _apply_sort(equation: Equation) -> Any:
+def _apply_sort(equation: Equation) -> PyTree:
     params = equation.params
     return lax.sort(
         tuple(equation.tracers), params["dimension"], params["is_stable"], params["num_keys"]

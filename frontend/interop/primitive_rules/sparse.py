@@ -4,7 +4,8 @@ The other primitives of sparse matrices are read as the operations to which JAX 
 """
 
 from collections.abc import Sequence
-from typing import Any
+
+import jax
 
 from shardir.frontend.interop.jax_tracing import jax_struct_of, trace_to_jaxpr
 from shardir.frontend.interop.primitive_rules.registry import Equation, register_rule
@@ -19,7 +20,9 @@ def _apply_bcsr_dot_general(equation: Equation) -> list[Tracer]:
 
     params = equation.params
 
-    def multiply(data: object, indices: object, indptr: object, other: object) -> Any:
+    def multiply(
+        data: jax.Array, indices: jax.Array, indptr: jax.Array, other: jax.Array
+    ) -> jax.Array:
         matrix = sparse.BCSR((data, indices, indptr), shape=params["lhs_spinfo"].shape)
         return sparse.bcoo_dot_general(
             matrix.to_bcoo(),

@@ -11,13 +11,17 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from shardir.cost.communication import sum_collectives
 from shardir.frontend.interop.xla.source_expressions import SourceRange
 from shardir.hlo.collectives import list_hlo_collectives
 from shardir.hlo.module import HloModule
 from shardir.hlo.parser import parse_hlo
+
+if TYPE_CHECKING:
+    import jax
+    from jaxlib.mlir import ir
 
 _RANGE = re.compile(r'"([^"]+)":(\d+):(\d+)(?: to (?:(\d+))?:(\d+))?')
 _PROPAGATION = (
@@ -71,8 +75,8 @@ class LoweredProgram:
     """A program that JAX has lowered, as MLIR."""
 
     text: str
-    context: Any
-    devices: Sequence[Any]
+    context: "ir.Context"
+    devices: "Sequence[jax.Device]"
     options: Mapping[str, str]
     mesh: str
     compiled: dict[tuple[AddedConstraint, ...], Cost | None] = field(default_factory=dict)
@@ -164,7 +168,7 @@ def _without_native_log() -> Iterator[None]:
         os.close(empty)
 
 
-def open_lowered(lowered: Any, compiled: HloModule) -> LoweredProgram | None:
+def open_lowered(lowered: "jax.stages.Lowered", compiled: HloModule) -> LoweredProgram | None:
     """Return a lowered program for compilations with other constraints.
 
     Returns `None` if jaxlib does not have the names that this module uses, or if it does not
@@ -192,7 +196,7 @@ def open_lowered(lowered: Any, compiled: HloModule) -> LoweredProgram | None:
     return program if cost is not None and cost.sent == sent else None
 
 
-def _walk(operation: Any) -> Iterator[Any]:
+def _walk(operation: "ir.Operation") -> "Iterator[ir.Operation]":
     """Yield the operations in program order, except those in manual computations."""
     for region in operation.regions:
         for block in region.blocks:
@@ -202,7 +206,7 @@ def _walk(operation: Any) -> Iterator[Any]:
                     yield from _walk(each.operation)
 
 
-def _place(operation: Any) -> SourceRange | None:
+def _place(operation: "ir.Operation") -> SourceRange | None:
     """Return the innermost range outside of installed packages."""
     for match in _RANGE.finditer(str(operation.location)):
         if "site-packages" not in match[1] and not match[1].startswith("<"):
@@ -213,10 +217,10 @@ def _place(operation: Any) -> SourceRange | None:
     return None
 
 
-def _values(module: Any) -> Iterator[ProgramValue]:
+def _values(module: "ir.Module") -> Iterator[ProgramValue]:
     from jaxlib.mlir import ir  # An optional dependency.
 
-    parameters: dict[Any, tuple[int, str | None]] = {}
+    parameters: dict[ir.Value, tuple[int, str | None]] = {}
     for op in module.body.operations:
         if op.operation.name == "func.func" and op.operation.attributes["sym_name"].value == "main":
             for number, argument in enumerate(op.operation.regions[0].blocks[0].arguments):
