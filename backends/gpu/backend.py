@@ -14,7 +14,8 @@ from itertools import count
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any, final
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, final
 
 from shardir.backends.base import Array, Shards
 from shardir.backends.device_shards import DeviceBackend, DeviceExecutable, DeviceShards
@@ -26,6 +27,13 @@ from shardir.ir.dtypes import dtype_name
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module, spmd_mesh_of
 from shardir.ir.types import TensorType
+
+if TYPE_CHECKING:
+    import torch
+
+    from shardir.backends.gpu.vendored.comm import Comm
+
+Main = Callable[..., "tuple[torch.Tensor, ...]"]
 
 _HOME = "shardir.backends.gpu.vendored"
 
@@ -77,7 +85,7 @@ class GPUBackend(DeviceBackend):
         ]
         return GPUProgram(main, module, mesh, places)
 
-    def _torch(self) -> Any:
+    def _torch(self) -> ModuleType:
         """Return the module torch; raise `NoGPUError` if it is missing or finds no GPU."""
         try:
             import torch
@@ -94,7 +102,8 @@ class GPUBackend(DeviceBackend):
                 f"torch {torch.__version__}{built} sees no GPU; run on devices of kind 'cpu', or "
                 "emit the program for another machine (shardir emit --target gpu)"
             )
-        return torch
+        module: ModuleType = torch
+        return module
 
 
 BACKEND = GPUBackend()
@@ -105,7 +114,7 @@ class GPUProgram(DeviceExecutable):
     """An imported program, with the device of torch for each position of its mesh."""
 
     def __init__(
-        self, main: Callable[..., Any], module: Module, mesh: Mesh | None, places: Sequence[Any]
+        self, main: Main, module: Module, mesh: Mesh | None, places: "Sequence[torch.device]"
     ) -> None:
         # The package of the module imports torch, an optional dependency.
         from shardir.backends.gpu.vendored.device_mesh import Mesh as Devices
@@ -122,7 +131,7 @@ class GPUProgram(DeviceExecutable):
 
         if isinstance(shards, GPUShards) and shards.places == self._places:
             return shards
-        made: dict[tuple[int, str], Any] = {}
+        made: dict[tuple[int, str], torch.Tensor] = {}
         tensors = []
         for array, place in zip(shards, self._places, strict=True):
             # Devices on one GPU share equal arrays: no program writes into its arguments.
@@ -138,7 +147,7 @@ class GPUProgram(DeviceExecutable):
 
         tensors = [shards.tensors for shards in args if isinstance(shards, GPUShards)]
 
-        def work(comm: Any) -> Any:
+        def work(comm: "Comm") -> "tuple[torch.Tensor, ...]":
             return self._main(comm, *[each[comm.rank] for each in tensors])
 
         with use_full_precision():
@@ -155,8 +164,8 @@ class GPUShards(DeviceShards):
 
     def __init__(
         self,
-        tensors: Sequence[Any],
-        places: Sequence[Any],
+        tensors: "Sequence[torch.Tensor]",
+        places: "Sequence[torch.device]",
         host: list[Array] | None,
         type: TensorType | None = None,
     ) -> None:
@@ -203,7 +212,7 @@ def _write_files(files: Mapping[str, str | bytes], folder: Path) -> Path:
     return text
 
 
-def _import_main(name: str, path: Path) -> Callable[..., Any]:
+def _import_main(name: str, path: Path) -> Main:
     """Import the program's file and return its function `main`."""
     spec = spec_from_file_location(name, path)
     assert spec is not None
@@ -212,7 +221,7 @@ def _import_main(name: str, path: Path) -> Callable[..., Any]:
     sys.modules[name] = module
     with use_full_precision():
         spec.loader.exec_module(module)
-    main: Callable[..., Any] = module.main
+    main: Main = module.main
     return main
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from shardir.backends.gpu.torch_text import number_text
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import Dense
+from shardir.ir.types import NumpyArray
 from shardir.ops.shape.create import constant
 from shardir.ops.shape.rearrangements import broadcast
 
@@ -43,9 +43,9 @@ class ProgramNeeds:
 
     library: dict[str, None] = field(default_factory=dict)
     """Used functions of the library."""
-    constants: dict[str, Any] = field(default_factory=dict)
-    """Constant arrays, keyed by name."""
-    groups: dict[Any, str] = field(default_factory=dict)
+    constants: dict[str, tuple[NumpyArray, str]] = field(default_factory=dict)
+    """Constant arrays and their element types, keyed by name."""
+    groups: dict[object, str] = field(default_factory=dict)
     """Names of the functions of fused operations, keyed by the computation."""
     functions: list[str] = field(default_factory=list)
     """Texts of the functions of fused operations."""
@@ -73,7 +73,7 @@ class FunctionWriter:
         self.lines: list[CodeLine] = []
         self._lower = lower
         self._used: dict[Value, None] = {}
-        self._literals: dict[Value, object] = {}
+        self._literals: dict[Value, NumpyArray] = {}
         self._aliases: dict[Value, Value] = {}
 
     def name(self, value: Value) -> str:
@@ -96,7 +96,7 @@ class FunctionWriter:
         self.needs.library[function] = None
         return f"{function}({', '.join(arguments)})"
 
-    def uniform_number(self, value: Value) -> Any:
+    def uniform_number(self, value: Value) -> NumpyArray | None:
         """Return the number that all elements of a value equal, or `None` if it is not known."""
         return self._literals.get(value)
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from shardir import ops as specs
 from shardir.backends.emission import Emission, EmissionError, ProgramValue
@@ -18,6 +17,7 @@ from shardir.backends.gpu.runtime_files import RUNTIME_FOLDER, program_declarati
 from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module
+from shardir.ir.sharding import Axis
 
 RESERVED_NAMES = (
     "Callable", "F", "INTERPRETED", "PROGRAM", "Path", "Program", "Tensor", "cache", "comm",
@@ -168,7 +168,7 @@ def _sharded_type(boundary: ProgramValue) -> str:
     return f"{boundary.unsharded_type.dtype}[{', '.join(dims)}]"
 
 
-def _axis(axis: Any) -> str:
+def _axis(axis: Axis) -> str:
     return axis.name if axis.pre == 1 else str(axis)
 
 

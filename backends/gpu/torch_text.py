@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from shardir.backends.gpu.dtypes import SIGNED_WORD_DTYPES, TORCH_DTYPES
 from shardir.backends.gpu.runtime_files import axes_text as axis_names
@@ -13,28 +13,28 @@ from shardir.ir.sharding import Axes
 from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES
 
 
-def number_text(number: Any, dtype: str) -> str:
+def number_text(number: npt.ArrayLike, dtype: str) -> str:
     """Return a number of an element type as a Python expression."""
     if dtype == "bool":
-        return str(bool(number))
+        return str(bool(np.asarray(number)))
     if dtype in COMPLEX:
-        value = complex(number)
+        value = complex(np.asarray(number))
         return f"complex({_float_text(value.real)}, {_float_text(value.imag)})"
     if dtype in FLOATS:
         return _float_text(_shortest_decimal(number, dtype))
-    return str(int(number))
+    return str(int(np.asarray(number)))
 
 
-def word_text(number: Any, dtype: str) -> str:
+def word_text(number: npt.ArrayLike, dtype: str) -> str:
     """Return a number as one of the signed type that `WORDS` maps its type to."""
     if dtype not in SIGNED_WORD_DTYPES:
         return number_text(number, dtype)
-    bits = np.asarray(number).dtype.itemsize * 8
-    value = int(number)
+    array = np.asarray(number)
+    bits, value = array.dtype.itemsize * 8, int(array)
     return str(value - (1 << bits) if value >> (bits - 1) else value)
 
 
-def _shortest_decimal(number: Any, dtype: str) -> float:
+def _shortest_decimal(number: npt.ArrayLike, dtype: str) -> float:
     """Return the shortest decimal number that rounds to this one in its element type.
 
     For the largest f32 that decimal exceeds the range that torch accepts; the exact value is used.
@@ -88,7 +88,7 @@ def limit_text(dtype: str, highest: bool) -> str:
     return "math.inf" if highest else "-math.inf"
 
 
-def full_text(shape: Iterable[int], number: object, dtype: str) -> str:
+def full_text(shape: Iterable[int], number: npt.ArrayLike, dtype: str) -> str:
     """Return an expression for a tensor filled with one number."""
     made = f"torch.full({shape_text(shape)}, {word_text(number, dtype)}"
     if dtype in SIGNED_WORD_DTYPES:

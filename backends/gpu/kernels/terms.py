@@ -5,9 +5,9 @@ fusing changes no bits.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from shardir.backends.gpu.dtypes import COMPUTE_TYPES, INFERRED_TYPES
 from shardir.ir.types import FLOATS, NUMPY_DTYPES
@@ -43,12 +43,13 @@ class KernelTerm:
         return f"tl.full((), {self.text}, {COMPUTE_TYPES[self.dtype]})"
 
 
-def number_term(value: Any, dtype: str) -> KernelTerm:
+def number_term(value: npt.ArrayLike, dtype: str) -> KernelTerm:
     """Return a number as a term of an element type."""
+    number = np.asarray(value)
     if dtype not in FLOATS:
-        return KernelTerm(str(bool(value) if dtype == "bool" else int(value)), dtype, True)
+        return KernelTerm(str(bool(number) if dtype == "bool" else int(number)), dtype, True)
     with np.errstate(all="ignore"):
-        exact = round_to(np.asarray(float(value)), NUMPY_DTYPES[dtype])
+        exact = round_to(np.asarray(float(number)), NUMPY_DTYPES[dtype])
     wide = np.float64(exact) if dtype == "f64" else np.float32(exact)
     if np.isfinite(wide):
         # The shortest decimal of the largest f32 is above it, so that Triton would take it for f64.

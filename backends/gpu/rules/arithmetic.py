@@ -6,7 +6,6 @@ more than 8 bits are computed as signed integers of the same width, which wrap a
 
 import math
 from dataclasses import replace
-from typing import Any
 
 from shardir import ops
 from shardir.backends.gpu.dtypes import SIGNED_WORD_DTYPES, TORCH_DTYPES
@@ -15,7 +14,7 @@ from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.torch_text import word_text
 from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS
 from shardir.ir.module import Op, Value
-from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, UNSIGNED
+from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, UNSIGNED, NumpyArray
 
 WRAPPING_OPERATORS = {"add": "+", "sub": "-", "mul": "*"}
 BITWISE_OPERATORS = {"and": "&", "or": "|", "xor": "^"}
@@ -136,7 +135,7 @@ def _div(w: FunctionWriter, op: Op) -> str:
     return f"{w.name(x)} / {w.operand_text(y) if exact else w.name(y)}"
 
 
-def _is_power_of_two(number: Any) -> bool:
+def _is_power_of_two(number: NumpyArray) -> bool:
     wide = abs(float(number))
     return 2**-60 < wide < 2**60 and math.frexp(wide)[0] == 0.5
 

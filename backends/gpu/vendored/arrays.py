@@ -6,16 +6,19 @@ stores unknown types.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from shardir.backends.gpu.vendored.device_mesh import Mesh
 from shardir.backends.gpu.vendored.program_description import Tensor
 from shardir.backends.gpu.vendored.reduction import identity_element, reduce_tensors, view_as_words
 
-DTYPES: dict[str, Any] = {
+Array: TypeAlias = npt.NDArray[Any]
+
+DTYPES: dict[str, torch.dtype] = {
     "bool": torch.bool,
     "i8": torch.int8,
     "i16": torch.int16,
@@ -74,9 +77,9 @@ class DataError(Exception):
     """Raised for arrays that do not match the program's arguments or results."""
 
 
-def to_torch(array: Any, dtype: str) -> Any:
+def to_torch(values: npt.ArrayLike, dtype: str) -> torch.Tensor:
     """Return a NumPy array of the element type `dtype` as a tensor."""
-    array = np.ascontiguousarray(array).reshape(np.shape(array))
+    array = np.ascontiguousarray(values).reshape(np.shape(values))
     if DTYPES[dtype] == torch.uint8 and array.dtype.itemsize == 1:
         array = array.view(np.uint8)
     word = _WORD_DTYPES.get(DTYPES[dtype])
@@ -87,30 +90,29 @@ def to_torch(array: Any, dtype: str) -> Any:
     return torch.from_numpy(array)
 
 
-def to_numpy(tensor: Any) -> Any:
+def to_numpy(tensor: torch.Tensor) -> Array:
     """Return a tensor as a NumPy array on the host; types that NumPy lacks as `V` words."""
     tensor = tensor.detach().cpu().contiguous()
     word = _WORD_DTYPES.get(tensor.dtype)
-    if word is not None:
-        return tensor.view(word).numpy().view(f"V{word.itemsize}")
-    return tensor.numpy()
+    array: Array = (tensor if word is None else tensor.view(word)).numpy()
+    return array if word is None else array.view(f"V{word.itemsize}")
 
 
-def read_array(path: Path, wanted: Tensor, shape: tuple[int, ...]) -> Any:
+def read_array(path: Path, wanted: Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     """Return the tensor in a `.npy` file; raise `DataError` if its type or shape differs."""
     return to_torch(np.asarray(_open_array(path, wanted, shape)), wanted.dtype)
 
 
-def read_shard(path: Path, wanted: Tensor, mesh: Mesh, device: int) -> Any:
+def read_shard(path: Path, wanted: Tensor, mesh: Mesh, device: int) -> torch.Tensor:
     """Return a device's shard of the array in a `.npy` file; only that part is read."""
     whole = _open_array(path, wanted, wanted.shape)
     part = to_torch(np.asarray(whole[wanted.window(mesh, device)]), wanted.dtype)
     return _pad_shard(part, wanted, mesh, device)
 
 
-def _open_array(path: Path, wanted: Tensor, shape: tuple[int, ...]) -> Any:
+def _open_array(path: Path, wanted: Tensor, shape: tuple[int, ...]) -> Array:
     try:
-        array = np.load(path, mmap_mode="r" if np.prod(shape) else None, allow_pickle=False)
+        array: Array = np.load(path, mmap_mode="r" if np.prod(shape) else None, allow_pickle=False)
     except FileNotFoundError:
         raise DataError(f"{wanted} is read from {path}, which does not exist") from None
     except (OSError, ValueError) as error:
@@ -119,7 +121,7 @@ def _open_array(path: Path, wanted: Tensor, shape: tuple[int, ...]) -> Any:
     return array
 
 
-def check_array(array: Any, wanted: Tensor, shape: tuple[int, ...], where: str) -> None:
+def check_array(array: Array, wanted: Tensor, shape: tuple[int, ...], where: str) -> None:
     """Raise `DataError` unless a NumPy array has this element type and shape."""
     of_type = to_numpy(torch.empty(0, dtype=DTYPES[wanted.dtype])).dtype
     fits = array.dtype == of_type
@@ -138,13 +140,13 @@ def check_array(array: Any, wanted: Tensor, shape: tuple[int, ...], where: str) 
         )
 
 
-def write_array(path: Path, tensor: Any) -> None:
+def write_array(path: Path, tensor: torch.Tensor) -> None:
     """Write a tensor to a `.npy` file; create its folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     np.save(path, to_numpy(tensor), allow_pickle=False)
 
 
-def _pad_shard(part: Any, tensor: Tensor, mesh: Mesh, device: int) -> Any:
+def _pad_shard(part: torch.Tensor, tensor: Tensor, mesh: Mesh, device: int) -> torch.Tensor:
     """Return a shard padded to the common length, or the identity element if another
     device has it.
     """
@@ -158,7 +160,7 @@ def _pad_shard(part: Any, tensor: Tensor, mesh: Mesh, device: int) -> Any:
     return part
 
 
-def join_shards(parts: Sequence[Any], tensor: Tensor, mesh: Mesh) -> Any:
+def join_shards(parts: Sequence[torch.Tensor], tensor: Tensor, mesh: Mesh) -> torch.Tensor:
     """Return the global array of all devices' shards, on the first one's device,
     without padding.
     """

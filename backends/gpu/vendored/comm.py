@@ -23,14 +23,13 @@ results are contiguous tensors that share no memory. `comm.device` is the torch 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
+from torch import Tensor
 
 from shardir.backends.gpu.vendored.device_mesh import Axes, Mesh
 from shardir.backends.gpu.vendored.reduction import reduce_tensors, view_as_words
 
-Tensor = Any
 Pairs = Sequence[tuple[int, int]]
 
 
@@ -45,7 +44,7 @@ class Comm(ABC):
     results.
     """
 
-    def __init__(self, mesh: Mesh, rank: int, device: Any) -> None:
+    def __init__(self, mesh: Mesh, rank: int, device: torch.device | str) -> None:
         self.mesh, self.rank, self.device = mesh, rank, torch.device(device)
 
     @abstractmethod

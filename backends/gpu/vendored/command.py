@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 import torch.distributed as dist
@@ -169,7 +169,7 @@ def connect_processes(
     if kind == "cuda":
         device = torch.device("cuda", choose_gpu(launch, torch.cuda.device_count(), backend))
         torch.cuda.set_device(device)
-    bound: dict[str, Any] = {"device_id": device} if backend == "nccl" else {}
+    bound: dict[str, torch.device] = {"device_id": device} if backend == "nccl" else {}
     try:
         dist.init_process_group(
             backend,

@@ -1,18 +1,18 @@
 """CUDA graphs: capture a program's work on a GPU once, and replay it with one call."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
+from torch import Tensor
 
 from shardir.backends.gpu.vendored.comm import Comm, CommError
 from shardir.backends.gpu.vendored.program_description import Program
 from shardir.backends.gpu.vendored.threads import LocalComm
 
-Main = Callable[..., tuple[Any, ...]]
+Main = Callable[..., tuple[Tensor, ...]]
 
 
-def capture_graph(main: Main, comm: Comm, arguments: Sequence[Any], program: Program) -> Main:
+def capture_graph(main: Main, comm: Comm, arguments: Sequence[Tensor], program: Program) -> Main:
     """Return `main` as a graph; raise `CommError` if it cannot be captured.
 
     The graph reads arguments from its own memory, which every call fills, and its results are valid
@@ -36,9 +36,9 @@ def capture_graph(main: Main, comm: Comm, arguments: Sequence[Any], program: Pro
             results = main(comm, *static)
     except RuntimeError as error:
         raise CommError(f"--graph is not possible: {error}") from None
-    filled: list[Any] = [None] * len(static)
+    filled: list[tuple[Tensor, int] | None] = [None] * len(static)
 
-    def replay(_: Comm, *given: Any) -> tuple[Any, ...]:
+    def replay(_: Comm, *given: Tensor) -> tuple[Tensor, ...]:
         for i, (own, x) in enumerate(zip(static, given, strict=True)):
             # An unchanged tensor need not be copied again.
             state = x, x._version
@@ -51,7 +51,7 @@ def capture_graph(main: Main, comm: Comm, arguments: Sequence[Any], program: Pro
     return replay
 
 
-def _is_same(old: tuple[Any, int] | None, new: tuple[Any, int]) -> bool:
+def _is_same(old: tuple[Tensor, int] | None, new: tuple[Tensor, int]) -> bool:
     return old is not None and old[0] is new[0] and old[1] == new[1]
 
 

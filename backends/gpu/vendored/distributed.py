@@ -10,20 +10,18 @@ at every step. That transfers as many bytes.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from shardir.backends.gpu.vendored.comm import Comm, CommError, Pairs, concatenate
 from shardir.backends.gpu.vendored.device_mesh import Axes, Mesh
 from shardir.backends.gpu.vendored.reduction import reduce_tensors, view_as_words
 
-Tensor = Any
-
 # Newer versions of torch rename these functions and warn about the old names.
-_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-_scatter: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 MAX_GATHERED_BYTES = 1 << 15
 """Maximum bytes of a tensor that is all-gathered instead of exchanged in shards."""
@@ -55,13 +53,17 @@ _REDUCE_OPERATORS = {
 class DistComm(Comm):
     """A device that is one process of a `torch.distributed` group."""
 
-    def __init__(self, mesh: Mesh, rank: int, device: Any, groups: Sequence[Axes] = ()) -> None:
+    def __init__(
+        self, mesh: Mesh, rank: int, device: torch.device | str, groups: Sequence[Axes] = ()
+    ) -> None:
         """Create the process groups along each of `groups`; all processes do so in the
         same order.
         """
         super().__init__(mesh, rank, device)
         self.staged = self.device.type == "cuda" and dist.get_backend() != "nccl"
-        self._groups: dict[tuple[int, ...], Any] = {tuple(range(mesh.size)): dist.group.WORLD}
+        self._groups: dict[tuple[int, ...], dist.ProcessGroup] = {
+            tuple(range(mesh.size)): dist.group.WORLD
+        }
         for axes in groups:
             for group in mesh.groups(axes):
                 if len(group) > 1 and tuple(sorted(group)) not in self._groups:
@@ -165,7 +167,7 @@ class DistComm(Comm):
                 f"{str(error).strip().splitlines()[0]}"
             ) from None
 
-    def _process_group(self, group: tuple[int, ...]) -> Any:
+    def _process_group(self, group: tuple[int, ...]) -> dist.ProcessGroup:
         try:
             return self._groups[tuple(sorted(group))]
         except KeyError:
@@ -215,7 +217,9 @@ class DistComm(Comm):
         return torch.stack(found).view(rows.dtype)
 
 
-def _native_reduction(x: Tensor, op: str) -> tuple[Any, Callable[[Tensor], Tensor]] | None:
+def _native_reduction(
+    x: Tensor, op: str
+) -> tuple[dist.ReduceOp, Callable[[Tensor], Tensor]] | None:
     """Return the libraries' reduction operator for `op`, and a view of tensors to reduce.
 
     Returns `None` if the libraries lack it or differ: for example, maxima of floats may drop NaN.

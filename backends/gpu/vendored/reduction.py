@@ -6,11 +6,9 @@ signed type of the same width, and comparisons do so after the highest bits are 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
-
-Tensor = Any
+from torch import Tensor
 
 SIGNED_DTYPES = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 """Signed types of the same width, in which torch computes."""
@@ -71,7 +69,7 @@ _OPERATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-def identity_element(op: str, dtype: Any) -> Any:
+def identity_element(op: str, dtype: torch.dtype) -> bool | int | float:
     """Return the identity element of a reduction."""
     if op in ("add", "or"):
         return 0
@@ -81,7 +79,7 @@ def identity_element(op: str, dtype: Any) -> Any:
         return op in ("and", "min")
     if op == "and":
         return -1
-    info = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
     if dtype.is_floating_point:
         return float("-inf") if op == "max" else float("inf")
-    return info.min if op == "max" else info.max
+    info = torch.iinfo(dtype)
+    return int(info.min if op == "max" else info.max)

@@ -11,16 +11,17 @@ waits at a barrier; work on GPUs still overlaps.
 
 import os
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import contextmanager, nullcontext
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 from shardir.backends.gpu.vendored.comm import Comm, CommError
 from shardir.backends.gpu.vendored.device_mesh import Mesh
 
-Tensor = Any
+Made = TypeVar("Made")
 
 
 class Rendezvous:
@@ -28,8 +29,8 @@ class Rendezvous:
 
     def __init__(self, count: int) -> None:
         self.barrier = threading.Barrier(count)
-        self.published: dict[int, Any] = {}
-        self.read_events: dict[int, Any] = {}
+        self.published: dict[int, tuple[Tensor, str, torch.cuda.Event | None]] = {}
+        self.read_events: dict[int, torch.cuda.Event | None] = {}
 
 
 class ThreadGroup:
@@ -40,8 +41,7 @@ class ThreadGroup:
         self.error: BaseException | None = None
         self._places: dict[tuple[int, ...], Rendezvous] = {}
         self._lock = threading.Lock()
-        self._serial = serial
-        self._turn: Any = threading.Lock() if serial else nullcontext()
+        self._turn = threading.Lock() if serial else None
 
     def rendezvous(self, group: tuple[int, ...]) -> Rendezvous:
         """Return the rendezvous of a group, always the same object."""
@@ -59,29 +59,31 @@ class ThreadGroup:
                 place.barrier.abort()
 
     @contextmanager
-    def hold_turn(self) -> Any:
+    def hold_turn(self) -> Iterator[None]:
         """Hold the turn while a thread runs."""
-        with self._turn:
+        with self._turn or nullcontext():
             yield
 
     def wait(self, barrier: threading.Barrier) -> None:
         """Wait at a barrier while other threads may run; raises `BrokenBarrierError`."""
-        if self._serial:
+        if self._turn is not None:
             self._turn.release()
         try:
             barrier.wait(self.timeout)
         finally:
-            if self._serial:
+            if self._turn is not None:
                 self._turn.acquire()
 
 
 class LocalComm(Comm):
     """A device that is a thread of this process."""
 
-    def __init__(self, mesh: Mesh, rank: int, device: Any, world: ThreadGroup | None) -> None:
+    def __init__(
+        self, mesh: Mesh, rank: int, device: torch.device | str, world: ThreadGroup | None
+    ) -> None:
         """Create a device; a single device needs no `world`."""
         super().__init__(mesh, rank, device)
-        self._world: Any = world
+        self._world = world or ThreadGroup(timeout=0.0, serial=False)
 
     def meet(
         self,
@@ -126,11 +128,11 @@ class LocalComm(Comm):
             self._world.fail(error)
             raise error from None
 
-    def _record_event(self) -> Any:
+    def _record_event(self) -> torch.cuda.Event | None:
         """Record an event after the work submitted so far, on a GPU."""
         return torch.cuda.current_stream(self.device).record_event() if self._on_gpu else None
 
-    def _wait_for_event(self, event: Any) -> None:
+    def _wait_for_event(self, event: torch.cuda.Event | None) -> None:
         """Make later work wait for an event."""
         if event is not None:
             torch.cuda.current_stream(self.device).wait_event(event)
@@ -142,10 +144,10 @@ class LocalComm(Comm):
 
 def run_threads(
     mesh: Mesh,
-    devices: Sequence[Any],
-    work: Callable[[Comm], Any],
+    devices: Sequence[torch.device | str],
+    work: Callable[[Comm], Made],
     timeout: float = 300.0,
-) -> list[Any]:
+) -> list[Made]:
     """Return the results of `work` for all devices of a mesh; `devices` are their torch devices.
 
     Raises the first error of a thread. On GPUs the results are ordered with the caller's current
@@ -156,9 +158,9 @@ def run_threads(
             return [work(LocalComm(mesh, 0, devices[0], None))]
     on_gpu = any(torch.device(device).type == "cuda" for device in devices)
     serial = on_gpu or os.environ.get("TRITON_INTERPRET") == "1"
-    world, results = ThreadGroup(timeout, serial), [None] * mesh.size
+    world, results = ThreadGroup(timeout, serial), dict[int, Made]()
     before = [_record_device_event(device) for device in devices]
-    after: list[Any] = [None] * mesh.size
+    after: list[torch.cuda.Event | None] = [None] * mesh.size
 
     def run(rank: int) -> None:
         comm = LocalComm(mesh, rank, devices[rank], world)
@@ -191,22 +193,22 @@ def run_threads(
         for event in after:
             if event is not None:
                 torch.cuda.current_stream(device).wait_event(event)
-    return results
+    return [results[rank] for rank in range(mesh.size)]
 
 
-def _make_current(device: Any) -> Any:
+def _make_current(device: torch.device | str) -> AbstractContextManager[object]:
     """Make a GPU torch's current device: kernels are launched there, wherever tensors are."""
     is_gpu = torch.device(device).type == "cuda"
     return torch.cuda.device(device) if is_gpu else nullcontext()
 
 
-def _record_device_event(device: Any) -> Any:
+def _record_device_event(device: torch.device | str) -> torch.cuda.Event | None:
     device = torch.device(device)
     return torch.cuda.current_stream(device).record_event() if device.type == "cuda" else None
 
 
 @contextmanager
-def _device_stream(device: Any, rank: int) -> Any:
+def _device_stream(device: torch.device, rank: int) -> Iterator[torch.cuda.Stream | None]:
     """Make the stream of a mesh device current within the context; yield `None` on CPUs."""
     if device.type != "cuda":
         yield None
@@ -219,4 +221,4 @@ def _device_stream(device: Any, rank: int) -> Any:
         yield _STREAMS[key]
 
 
-_STREAMS: dict[tuple[str, int], Any] = {}
+_STREAMS: dict[tuple[str, int], torch.cuda.Stream] = {}

@@ -10,15 +10,16 @@ It does not need shardir, so that emitted programs can contain it.
 import math
 import statistics
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import triton.language as tl
 from triton.language.extra import libdevice
 from triton.runtime import interpreter
 
-Array = Any
-Tensor = Any
+Array: TypeAlias = npt.NDArray[Any]
+Tensor: TypeAlias = tl.tensor
 
 
 def complete_interpreter() -> None:
@@ -33,12 +34,14 @@ def complete_interpreter() -> None:
     interpreter.InterpretedFunction.__call__ = _call
 
 
-def _on_tensors(function: Callable[..., Array], dtype: Any = None) -> Callable[..., Tensor]:
+def _on_tensors(
+    function: Callable[..., Array], dtype: tl.dtype | None = None
+) -> Callable[..., Tensor]:
     """Return an array function as one on Triton's tensors; Python numbers become f32,
     as in Triton.
     """
 
-    def apply(*args: Any) -> Tensor:
+    def apply(*args: Tensor | float) -> Tensor:
         tensors = [interpreter.interpreter_semantic.to_tensor(arg) for arg in args]
         with np.errstate(all="ignore"):
             data = np.asarray(function(*(tensor.handle.data for tensor in tensors)))
@@ -82,7 +85,8 @@ def _clz(x: Array) -> Array:
     for step in (1, 2, 4, 8, 16, 32):
         if step < bits:
             smeared = smeared | (smeared >> smeared.dtype.type(step))
-    return bits - np.bitwise_count(smeared).astype(np.int32)
+    zeros: Array = bits - np.bitwise_count(smeared).astype(np.int32)
+    return zeros
 
 
 def _rz(x: Array) -> Array:
@@ -120,7 +124,7 @@ BINARY: dict[str, Callable[..., Array]] = {
     "fmod": np.fmod,
     "pow": np.power,
 }
-TYPED: dict[str, tuple[Callable[..., Array], Any]] = {
+TYPED: dict[str, tuple[Callable[..., Array], tl.dtype]] = {
     "popc": (lambda x: np.bitwise_count(x.view(f"u{x.dtype.itemsize}")), tl.int32),
     "clz": (_clz, tl.int32),
     "double2float_rz": (_rz, tl.float32),
@@ -131,7 +135,9 @@ TYPED: dict[str, tuple[Callable[..., Array], Any]] = {
 }
 
 
-def _fp_trunc(builder: Any, source: Any, type: Any) -> Any:
+def _fp_trunc(
+    builder: interpreter.InterpreterBuilder, source: interpreter.TensorHandle, type: tl.dtype
+) -> interpreter.TensorHandle:
     """Convert to a narrower float type, rounding to nearest even."""
     if type.scalar != tl.bfloat16:
         with np.errstate(all="ignore"):
@@ -145,18 +151,20 @@ def _fp_trunc(builder: Any, source: Any, type: Any) -> Any:
     return interpreter.TensorHandle(data, tl.bfloat16)
 
 
-def _splat(builder: Any, type: Any, source: Any) -> Any:
+def _splat(
+    builder: interpreter.InterpreterBuilder, type: tl.block_type, source: interpreter.TensorHandle
+) -> interpreter.TensorHandle:
     """Broadcast one number to a tile, in the type of its data."""
     data = np.full(type.shape, np.ravel(source.data)[0])
     return interpreter.TensorHandle(data, source.dtype.scalar)
 
 
-def _call(function: Any, *args: Any, **options: Any) -> Any:
+def _call(function: interpreter.InterpretedFunction, *args: object, **options: object) -> object:
     """Call a helper function of a kernel: the kernel's launch has already patched the language."""
     return function.rewrite()(*args, **options)
 
 
-def _generic_reduce(reduction: Any, tensors: tuple[Tensor, ...]) -> list[Tensor]:
+def _generic_reduce(reduction: interpreter.ReduceOps, tensors: tuple[Tensor, ...]) -> list[Tensor]:
     """Combine halves of the reduced dimension, a power of two, until one element remains."""
     data = [np.moveaxis(tensor.handle.data, reduction.axis, 0) for tensor in tensors]
     while data[0].shape[0] > 1:

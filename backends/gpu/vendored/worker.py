@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -21,7 +20,7 @@ from shardir.backends.gpu.vendored.cuda_graphs import capture_graph
 from shardir.backends.gpu.vendored.program_description import Program, Tensor
 from shardir.backends.gpu.vendored.reduction import view_as_words
 
-Main = Callable[..., tuple[Any, ...]]
+Main = Callable[..., tuple[torch.Tensor, ...]]
 
 
 @dataclass(frozen=True)
@@ -68,13 +67,13 @@ class Worker:
             said += self.write(made, wishes.results)
         return said
 
-    def read(self, folder: Path) -> list[Any]:
+    def read(self, folder: Path) -> list[torch.Tensor]:
         """Return this device's shards of the arguments."""
         return [
             self.read_one(folder, tensor).to(self.comm.device) for tensor in self.program.arguments
         ]
 
-    def read_one(self, folder: Path, tensor: Tensor) -> Any:
+    def read_one(self, folder: Path, tensor: Tensor) -> torch.Tensor:
         mesh, rank = self.program.devices, self.comm.rank
         if tensor.value:
             return read_shard(self.folder / tensor.value, tensor, mesh, rank)
@@ -86,12 +85,12 @@ class Worker:
         """Return the path of this device's shard."""
         return folder / f"{tensor.name}.{self.comm.rank}.npy"
 
-    def copy_donated(self, arguments: Sequence[Any]) -> list[Any]:
+    def copy_donated(self, arguments: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return arguments for one run: donated ones, which the run may overwrite, are copied."""
         stated = zip(arguments, self.program.arguments, strict=True)
         return [array.clone() if tensor.donated else array for array, tensor in stated]
 
-    def compare(self, made: Sequence[Any]) -> list[str]:
+    def compare(self, made: Sequence[torch.Tensor]) -> list[str]:
         """Compare results with the reference; raise `DataError` if they differ."""
         folder = self.folder / "selftest" / "results"
         worst = []
@@ -127,7 +126,7 @@ class Worker:
         found: list[float] = own.tolist()
         return found
 
-    def bench(self, run: Main, arguments: Sequence[Any]) -> list[str]:
+    def bench(self, run: Main, arguments: Sequence[torch.Tensor]) -> list[str]:
         """Measure the duration of runs, each as the maximum over all devices."""
         for _ in range(3):
             run(self.comm, *self.copy_donated(arguments))
@@ -153,7 +152,7 @@ class Worker:
         if self.comm.device.type == "cuda":
             torch.cuda.synchronize(self.comm.device)
 
-    def write(self, made: Sequence[Any], folder: Path) -> list[str]:
+    def write(self, made: Sequence[torch.Tensor], folder: Path) -> list[str]:
         """Write results: one shard per device, or global arrays by the first device."""
         for tensor, part in zip(self.program.results, made, strict=True):
             if self.options.shards:
@@ -170,7 +169,7 @@ class Worker:
         return [f"results are in {folder}"]
 
 
-def relative_error(got: Any, wanted: Any) -> float:
+def relative_error(got: torch.Tensor, wanted: torch.Tensor) -> float:
     """Return the largest difference relative to the largest reference element; for integers 0 or
     inf.
     """
