@@ -1,6 +1,6 @@
 """`custom_jvp`: functions with a custom JVP rule."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -12,7 +12,7 @@ from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import format_structure
-from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_function import CustomFunction, Result

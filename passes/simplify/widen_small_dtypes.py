@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from shardir import ops
 from shardir.errors import OperationTypeError
 from shardir.ir.builder import Builder, UniqueNames, infer_types
 from shardir.ir.dtypes import (
@@ -26,16 +27,16 @@ from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.operation import Dense
 from shardir.op_rules.small_dtype_codes import code_of_number, number_of_code
 from shardir.op_rules.widening import (
-    ASYNCHRONOUS_REDUCTIONS,
-    OPAQUE_OPERATIONS,
     computes_small,
     extension_of,
     finite_range,
+    has_fixed_dtypes,
     result_offset,
     saturates,
     widened_dtype,
     widened_result_type,
 )
+from shardir.ops.communication.async_collectives import is_started
 from shardir.passes.pipeline import Pass
 from shardir.passes.rewriting import all_values, used_names
 
@@ -121,11 +122,11 @@ class _Widener:
         if not any(map(_is_small, op.tensors)) and not op.blocks:
             operands = tuple(map(self.get, op.operands))
             b.append(op if operands == op.operands else replace(op, operands=operands))
-        elif op.name == "constant":
+        elif op.spec is ops.constant:
             self.constant(b, op)
-        elif op.name == "convert":
+        elif op.spec is ops.convert:
             self.convert(b, op)
-        elif op.name in OPAQUE_OPERATIONS:
+        elif has_fixed_dtypes(op):
             self.opaque(b, op)
         elif computes_small(op):
             self.compute(b, op)
@@ -134,7 +135,7 @@ class _Widener:
 
     def move(self, b: Builder, op: Op) -> None:
         """Append an operation that moves elements, or that has blocks, on codes."""
-        if op.name == "bitcast":
+        if op.spec is ops.bitcast:
             (x,), to = map(self.get, op.operands), op.result.type
             if x.type == (to.with_dtype("u8") if _is_small(op.result) else to):
                 self.new[op.result] = x
@@ -186,7 +187,7 @@ class _Widener:
 
     def compute(self, b: Builder, op: Op) -> None:
         """Append an operation on wider operands, and the conversions of its results."""
-        if op.name in ASYNCHRONOUS_REDUCTIONS:
+        if is_started(op):
             raise OperationTypeError(
                 f"{op.name} of {op.result.type} cannot be widened, because it ends in another "
                 "operation; run this program without the pass overlap"

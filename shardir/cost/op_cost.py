@@ -14,17 +14,23 @@ from shardir.ir.sharding import Axes, count_positions
 from shardir.ir.types import COMPLEX
 from shardir.ops.communication.async_collectives import kind_of
 
-_REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
-_DATA_MOVEMENT = (
-    "convert",
-    "data_flow_edge",
-    "propagation_barrier",
-    "reshard",
-    "select",
-    "sharding_constraint",
-    "stop_gradient",
+_REDUCTIONS = frozenset(
+    {
+        ops.sum_,
+        ops.prod,
+        ops.max_,
+        ops.min_,
+        ops.any_,
+        ops.all_,
+        ops.argmax,
+        ops.argmin,
+        ops.cumsum,
+        ops.cumprod,
+        ops.cummax,
+        ops.cummin,
+        ops.cumlogsumexp,
+    }
 )
-"""Elementwise operations without arithmetic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ def flops_of(op: Op) -> int:
     if op.spec is ops.reduce_window:
         window: tuple[int, ...] = op.attrs["window"]
         return op.result.type.size * prod(window)
-    if op.name in _REDUCTIONS or op.name.startswith("cum"):
+    if op.spec in _REDUCTIONS:
         return op.operands[0].type.size
     return op.results[0].type.size if _has_arithmetic(op.spec) else 0
 
@@ -136,7 +142,7 @@ def _contraction_size(op: Op) -> int:
 
 
 def _has_arithmetic(spec: OpSpec) -> bool:
-    return spec.elementwise and spec.name not in _DATA_MOVEMENT
+    return spec.elementwise and spec.arithmetic is not None
 
 
 def _ceil_div(a: int, b: int) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.ir.arithmetic import Extension
 from shardir.ir.dtypes import (
     DTYPE_INFO,
     SIGNED_BY_BITS,
@@ -16,7 +17,6 @@ from shardir.ir.dtypes import (
 from shardir.ir.operation import Op
 from shardir.ir.types import NUMPY_DTYPES, NumpyArray, TensorType, dtype_name
 from shardir.op_rules.widening import (
-    Extension,
     computes_small,
     extension_of,
     finite_range,

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.display.representation import Printed
+from shardir.ir.arithmetic import ORDINARY, Arithmetic, ArithmeticRule
 from shardir.ir.attributes import Attributes
 from shardir.ir.dtypes import NumpyArray
 from shardir.ir.location import Loc
@@ -197,6 +198,10 @@ class OpSpec:
     """
     holomorphic: bool = True
     """False for an elementwise operation that has no complex derivative and is not linear."""
+    arithmetic: Arithmetic | ArithmeticRule | None = ORDINARY
+    """The arithmetic on elements, or a rule that returns it; `None`: the operation only moves
+    elements or, as `convert`, is defined for each dtype. See `shardir.op_rules.widening`.
+    """
     vma: VmaRule | None = None
     """The manual axes along which operands must vary and results vary; `None`: all vary along the
     same axes. See `shardir.op_rules.vma`.

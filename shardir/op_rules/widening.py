@@ -6,77 +6,38 @@ one rounding, integers to i8 or u8 with wrapping. The interpreter follows this d
 pass `widen-small-dtypes` writes it into the program for the backends.
 """
 
-from typing import Literal
-
+from shardir.ir.arithmetic import ORDINARY, Arithmetic, Extension
 from shardir.ir.dtypes import COMPUTE_DTYPES, DTYPE_INFO, NARROW_FLOATS, SMALL_DTYPES, SMALL_FLOATS
 from shardir.ir.operation import Op
 from shardir.ir.types import TensorType
 
-MOVING_OPERATIONS = frozenset(
-    {
-        "all-gather",
-        "all-gather-start",
-        "all-slice",
-        "all-to-all",
-        "all-to-all-start",
-        "bitcast",
-        "broadcast",
-        "checkpoint-name",
-        "collective-permute",
-        "collective-permute-start",
-        "concatenate",
-        "constant",
-        "convert",
-        "data_flow_edge",
-        "done",
-        "dynamic_slice",
-        "dynamic_update_slice",
-        "gather",
-        "inspect-sharding",
-        "optimization_barrier",
-        "pad",
-        "propagation_barrier",
-        "reshape",
-        "reshard",
-        "reverse",
-        "roll",
-        "select",
-        "sharding_constraint",
-        "sharding_group",
-        "slice",
-        "stop_gradient",
-        "transpose",
-        "vary",
-    }
-)
-"""Operations that only move elements or, as `convert`, are defined for each dtype."""
-OPAQUE_OPERATIONS = frozenset({"callback", "custom-partitioning", "pure-callback", "opaque"})
-"""Operations that take arrays of the stated dtypes and cannot run on wider ones."""
-ASYNCHRONOUS_REDUCTIONS = frozenset({"all-reduce-start", "reduce-scatter-start"})
-"""Operations that compute, but whose results another operation completes."""
-
-Extension = Literal["value", "zero", "sign"]
-"""How an operand is widened: to its number, or as an integer whose additional bits are 0 or the
-highest bit."""
-
-_EXTENSIONS: dict[str, Extension] = {
-    "clz": "zero",
-    "popcnt": "zero",
-    "shift_right_logical": "zero",
-    "shift_right_arithmetic": "sign",
-}
-_EXTREMA = frozenset({"max", "min", "cummax", "cummin"})
 _SMALL_DTYPES = frozenset(SMALL_DTYPES)
+
+
+def arithmetic_of(op: Op) -> Arithmetic | None:
+    """Return the arithmetic of an operation; `None` if it only moves elements."""
+    declared = op.spec.arithmetic
+    if declared is None or isinstance(declared, Arithmetic):
+        return declared
+    return declared(**op.rule_arguments)
 
 
 def computes_small(op: Op) -> bool:
     """Return whether an operation computes with elements of a small dtype, so that it must run on
     a wider one."""
-    if op.name in MOVING_OPERATIONS or op.blocks or op.name in OPAQUE_OPERATIONS:
+    if op.blocks or not any(value.type.dtype in _SMALL_DTYPES for value in op.tensors):
         return False
-    if op.name == "scatter" and op.attrs["op"] == "set":
-        return False
-    return any(value.type.dtype in _SMALL_DTYPES for value in op.tensors)
+    arithmetic = arithmetic_of(op)
+    return arithmetic is not None and not arithmetic.has_fixed_dtypes
+
+
+def has_fixed_dtypes(op: Op) -> bool:
+    """Return whether an operation takes arrays of the stated dtypes, and no wider ones."""
+    return _computation_of(op).has_fixed_dtypes
+
+
+def _computation_of(op: Op) -> Arithmetic:
+    return arithmetic_of(op) or ORDINARY
 
 
 def widened_dtype(dtype: str, extension: Extension) -> str:
@@ -88,7 +49,7 @@ def widened_dtype(dtype: str, extension: Extension) -> str:
 
 def widened_result_type(op: Op, type: TensorType) -> TensorType:
     """Return the type of a result of an operation that runs on wider dtypes."""
-    if op.name in ("dot", "convolution"):
+    if _computation_of(op).sums_products:
         # Sums of small floats are f32, also if the result is a 16-bit float.
         operand = widened_type(op.operands[0].type)
         if operand.dtype == "f32" and type.dtype in NARROW_FLOATS:
@@ -106,18 +67,20 @@ def widened_type(type: TensorType, extension: Extension = "value") -> TensorType
 
 def extension_of(op: Op) -> Extension:
     """Return how the operands of an operation are widened."""
-    return _EXTENSIONS.get(op.name, "value")
+    return _computation_of(op).extension
 
 
 def result_offset(op: Op) -> int:
     """Return the number that is subtracted from the results on the wider dtype."""
-    return 8 - DTYPE_INFO[op.result.type.dtype].bits if op.name == "clz" else 0
+    if not _computation_of(op).counts_leading_zeros:
+        return 0
+    return 8 - DTYPE_INFO[op.result.type.dtype].bits
 
 
 def saturates(op: Op) -> bool:
     """Return whether the results are extrema, so that the identity element of the wider dtype
     stands for the one of the small dtype."""
-    return op.name in _EXTREMA or op.attrs.get("op") in ("max", "min")
+    return _computation_of(op).is_extremum
 
 
 def finite_range(dtype: str) -> tuple[float, float] | None:

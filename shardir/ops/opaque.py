@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from shardir.errors import OpaqueOperationError, count_noun
+from shardir.ir.arithmetic import FIXED_DTYPES
 from shardir.ir.module import Loc, Module
 from shardir.ir.operation import Attr, Result, define_op
 from shardir.ir.types import TensorType
@@ -45,7 +46,7 @@ def _factors(
     return pointwise_rule([x.shape for x in xs], [y.shape for y in results])
 
 
-opaque = define_op("opaque", type=_type, factors=_factors, effect=True)
+opaque = define_op("opaque", type=_type, factors=_factors, arithmetic=FIXED_DTYPES, effect=True)
 """An operation of another dialect, named `operation`.
 
 Its text is `head`, `attributes` (except its sharding, which the results have) and `types`; a single

@@ -25,6 +25,7 @@ sharding_constraint = define_op(
     vjp=_constraint_vjp,
     jvp=linear_tangent,
     elementwise=True,
+    arithmetic=None,
 )
 """`x` with the sharding of the result as a constraint, which propagation preserves."""
 
@@ -42,6 +43,7 @@ reshard = define_op(
     vjp=_reshard_vjp,
     jvp=linear_tangent,
     elementwise=True,
+    arithmetic=None,
 )
 """`x` resharded from its sharding to that of the result; propagation does not pass through it."""
 
@@ -90,6 +92,7 @@ optimization_barrier = define_op(
     vjp=_barrier_vjp,
     jvp=_barrier_jvp,
     edges=_barrier_edges,
+    arithmetic=None,
 )
 """The operands; passes move and merge nothing across the barrier."""
 
@@ -108,6 +111,7 @@ sharding_group = define_op(
     vjp=lambda b, g, x, *, group: (None,),
     batch=lambda b, many, x, *, group: b.sharding_group(x, group=group),
     effect=True,
+    arithmetic=None,
 )
 """A constraint that all members of a group have one sharding. It has no result."""
 
@@ -127,6 +131,7 @@ propagation_barrier = define_op(
     reference=lambda x, *, direction, result: x,
     vjp=lambda b, g, x, y, *, direction: (g,),
     elementwise=True,
+    arithmetic=None,
 )
 """`x`; shardings propagate through it only in the given direction."""
 
@@ -144,6 +149,7 @@ data_flow_edge = define_op(
     jvp=linear_tangent,
     edges=_barrier_edges,
     elementwise=True,
+    arithmetic=None,
 )
 """`x` at the entry (`entering`) or exit of a function that was called.
 
@@ -161,5 +167,6 @@ checkpoint_name = define_op(
     vjp=lambda b, g, x, y, *, label: (g,),
     jvp=lambda b, op, tangents: tangents,
     elementwise=True,
+    arithmetic=None,
 )
 """`x` with a name by which a checkpoint policy can select it for saving."""

@@ -25,6 +25,7 @@ def _define_start(spec: OpSpec) -> OpSpec:
         attributes=spec.attributes,
         exchange=spec.exchange,
         vma=spec.vma,
+        arithmetic=spec.arithmetic,
         collective=True,
         spmd=True,
     )
@@ -44,7 +45,9 @@ def _done(x: NumpyArray, *, result: TensorType) -> NumpyArray:
     return np.asarray(x)
 
 
-done = define_op("done", type=_done_type, reference=_done, vma=join_varying, spmd=True)
+done = define_op(
+    "done", type=_done_type, reference=_done, vma=join_varying, arithmetic=None, spmd=True
+)
 """`done(x)`: the result of a started collective."""
 
 

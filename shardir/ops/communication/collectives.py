@@ -10,6 +10,7 @@ from functools import reduce
 
 import numpy as np
 
+from shardir.ir.arithmetic import arithmetic_of_attribute
 from shardir.ir.device_groups import device_groups, device_positions, permute_senders
 from shardir.ir.mesh import Mesh
 from shardir.ir.operation import Result, Varying, Vma, define_op
@@ -160,6 +161,7 @@ all_reduce = define_op(
     vma=reduce_varying,
     collective=True,
     spmd=True,
+    arithmetic=arithmetic_of_attribute,
 )
 """`all-reduce(x, axes, op)`: every device gets the reduction of all operands.
 
@@ -194,6 +196,7 @@ all_gather = define_op(
     vma=exchange_varying,
     collective=True,
     spmd=True,
+    arithmetic=None,
 )
 """`all-gather(x, dim, axes)`: every device gets all shards, concatenated along `dim`."""
 
@@ -229,6 +232,7 @@ all_slice = define_op(
     batch=shift_dims("dim"),
     vma=exchange_varying,
     spmd=True,
+    arithmetic=None,
 )
 """`all-slice(x, dim, axes)`: every device keeps its own shard of a replicated operand."""
 
@@ -260,6 +264,7 @@ reduce_scatter = define_op(
     vma=exchange_varying,
     collective=True,
     spmd=True,
+    arithmetic=arithmetic_of_attribute,
 )
 """`reduce-scatter(x, dim, axes, op)`: every device gets its shard of the reduction."""
 
@@ -296,6 +301,7 @@ all_to_all = define_op(
     vma=exchange_varying,
     collective=True,
     spmd=True,
+    arithmetic=None,
 )
 """`all-to-all(x, split, concat, axes)`: moves the sharding from `concat` to `split`."""
 
@@ -359,6 +365,7 @@ collective_permute = define_op(
     vma=_permute_varying,
     collective=True,
     spmd=True,
+    arithmetic=None,
 )
 """`collective-permute(x, source, target)`: moves the shard at position c along `source` to position
 c along `target`. `collective-permute(x, axes, pairs)`: moves the array between positions along

@@ -9,6 +9,7 @@ from math import prod
 
 import numpy as np
 
+from shardir.ir.arithmetic import Arithmetic
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.operation import Partitioning, define_op
 from shardir.ir.types import TensorType
@@ -166,6 +167,7 @@ convolution = define_op(
     partition=Partitioning(
         partition_convolution, convolution_shardable, lambda **_: "add", convolution_uneven
     ),
+    arithmetic=Arithmetic(sums_products=True),
 )
 """Sums of products of filter and window; see `parse_dims` for `dims`.
 

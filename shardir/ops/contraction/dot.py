@@ -8,6 +8,7 @@ from string import ascii_letters
 
 import numpy as np
 
+from shardir.ir.arithmetic import Arithmetic
 from shardir.ir.builder import Builder
 from shardir.ir.dtypes import SMALL_FLOATS
 from shardir.ir.operation import Cotangents, Value, define_op
@@ -109,6 +110,7 @@ dot = define_op(
     batch=_batch,
     vjp=_vjp,
     jvp=multilinear_tangent,
+    arithmetic=Arithmetic(sums_products=True),
 )
 """Products of elements, summed over the letters that the result lacks.
 

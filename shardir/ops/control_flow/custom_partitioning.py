@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from shardir.errors import PartitionError
+from shardir.ir.arithmetic import FIXED_DTYPES
 from shardir.ir.host_function import host_function_of
 from shardir.ir.module import Block, Op
 from shardir.ir.operation import Partitioning, Result, define_op
@@ -64,6 +65,7 @@ custom_partitioning = define_op(
     type=_type,
     factors=_factors,
     partition=Partitioning(shardable=factors_without_replicated, uneven=_no_uneven_factors),
+    arithmetic=FIXED_DTYPES,
 )
 """Compute `function` of the operands; on a mesh, each device runs the program that `partition`
 returns. `factor_rule` is the text of the factor rule; it is empty until the mesh is known if it

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import InterpretError, VectorizeError
+from shardir.ir.arithmetic import FIXED_DTYPES
 from shardir.ir.builder import Builder
 from shardir.ir.host_function import host_function_of
 from shardir.ir.operation import OPS, OpSpec, Partitioning, Result, Value, define_op
@@ -102,7 +103,14 @@ def _batch(b: Builder, many: BatchedOp, *xs: Value, **_: object) -> Value | tupl
 
 
 def _define(name: str, *, effect: bool = False) -> OpSpec:
-    return define_op(name, type=_type, reference=_call, batch=_batch, effect=effect)
+    return define_op(
+        name,
+        type=_type,
+        reference=_call,
+        batch=_batch,
+        arithmetic=FIXED_DTYPES,
+        effect=effect,
+    )
 
 
 callback = _define("callback", effect=True)
@@ -137,5 +145,6 @@ inspect_sharding = define_op(
     batch=_inspect_batch,
     partition=Partitioning(shardable=all_factors),
     effect=True,
+    arithmetic=None,
 )
 """Call `function` with the sharding of `x` after compilation."""

@@ -156,6 +156,7 @@ vary = define_op(
     vma=make_varying,
     elementwise=True,
     spmd=True,
+    arithmetic=None,
 )
 """The operand, marked as varying along the axes.
 

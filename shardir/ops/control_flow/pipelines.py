@@ -37,6 +37,7 @@ pipeline_stage = define_op(
     vjp=lambda b, g, x, y, *, stage: (g,),
     jvp=linear_tangent,
     elementwise=True,
+    arithmetic=None,
 )
 """`x` in a stage of a pipeline: the stage computes the result, and operations that use it belong to
 this stage or a later one.

@@ -77,6 +77,7 @@ bitcast = define_op(
     reference=_reference,
     batch=shift_dims(),
     vjp=zero_vjp,
+    arithmetic=None,
 )
 """The same bits as another element type.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.ir.arithmetic import ORDINARY, Arithmetic
 from shardir.ir.builder import Builder
 from shardir.ir.operation import (
     Attr,
@@ -85,6 +86,7 @@ def _define_elementwise(
     linear: tuple[tuple[int, ...], ...] | None = None,
     selection: SelectionRule | None = None,
     holomorphic: bool = True,
+    arithmetic: Arithmetic = ORDINARY,
 ) -> OpSpec:
     """Declare an operation on operands of one type, which determines the result type."""
     compute = numerics.compute_in_f32(numpy)
@@ -110,6 +112,7 @@ def _define_elementwise(
         linear=linear,
         selection=selection,
         holomorphic=holomorphic,
+        arithmetic=arithmetic,
         elementwise=True,
     )
 
@@ -184,6 +187,8 @@ def _minimum(g: Term, x: Term, y: Term, z: Term) -> tuple[Term, Term]:
     return g.where(x.lt(y), draw), g.where(y.lt(x), draw)
 
 
+_WITH_ZEROS = Arithmetic("zero")
+
 neg = define_unary("neg", NUMERIC, np.negative, lambda g, x, y: -g, linear=((0,),))
 abs_ = define_unary("abs", NUMERIC, np.abs, _abs, _real_type)
 sign = define_unary("sign", NUMERIC, numerics.sign, _sign, holomorphic=False)
@@ -220,8 +225,10 @@ lgamma = define_unary("lgamma", FLOAT, special.lgamma, lambda g, x, y: g * x.dig
 digamma = define_unary("digamma", FLOAT, special.digamma, lambda g, x, y: g * special.trigamma(x))
 is_finite = define_unary("is_finite", INEXACT, np.isfinite, None, _bool_type)
 not_ = define_unary("not", BITS, np.invert)
-popcnt = define_unary("popcnt", INTEGER, numerics.popcnt)
-clz = define_unary("clz", INTEGER, numerics.clz)
+popcnt = define_unary("popcnt", INTEGER, numerics.popcnt, arithmetic=_WITH_ZEROS)
+clz = define_unary(
+    "clz", INTEGER, numerics.clz, arithmetic=Arithmetic("zero", counts_leading_zeros=True)
+)
 real = define_unary(
     "real", COMPLEX_ONLY, np.real, lambda g, x, y: g.complex(0), _real_type, linear_tangent
 )
@@ -253,9 +260,14 @@ and_ = define_binary("and", BITS, np.bitwise_and, selection=select_extremum("min
 or_ = define_binary("or", BITS, np.bitwise_or, selection=select_extremum("max", only_bool=True))
 xor = define_binary("xor", BITS, np.bitwise_xor)
 shift_left = define_binary("shift_left", INTEGER, numerics.shift_left)
-shift_right_logical = define_binary("shift_right_logical", INTEGER, numerics.shift_right_logical)
+shift_right_logical = define_binary(
+    "shift_right_logical", INTEGER, numerics.shift_right_logical, arithmetic=_WITH_ZEROS
+)
 shift_right_arithmetic = define_binary(
-    "shift_right_arithmetic", INTEGER, numerics.shift_right_arithmetic
+    "shift_right_arithmetic",
+    INTEGER,
+    numerics.shift_right_arithmetic,
+    arithmetic=Arithmetic("sign"),
 )
 complex_ = define_binary(
     "complex",
@@ -346,6 +358,7 @@ select = define_op(
     jvp=linear_tangent,
     selection=select_by_condition,
     elementwise=True,
+    arithmetic=None,
 )
 """`x` where the condition is true, else `y`; the condition may be a scalar."""
 
@@ -414,6 +427,7 @@ convert = define_op(
     vjp=_convert_vjp,
     jvp=linear_tangent,
     elementwise=True,
+    arithmetic=None,
 )
 """The elements converted to another element type; see `numerics.convert`."""
 
@@ -425,5 +439,6 @@ stop_gradient = define_op(
     vjp=zero_vjp,
     linear=((0,),),
     elementwise=True,
+    arithmetic=None,
 )
 """`x` without a cotangent."""

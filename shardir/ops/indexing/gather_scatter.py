@@ -9,6 +9,7 @@ from math import prod
 
 import numpy as np
 
+from shardir.ir.arithmetic import Arithmetic, arithmetic_of_reduction
 from shardir.ir.builder import Builder
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op, Value
@@ -137,6 +138,7 @@ gather = define_op(
     vjp=gather_vjp,
     jvp=linear_tangent,
     partition=Partitioning(partition_gather, gather_shardable, lambda **_: "add", masked=()),
+    arithmetic=None,
 )
 
 _COMBINATIONS = {
@@ -239,6 +241,10 @@ def _combination(*, attributes: ScatterAttributes) -> str:
     return attributes.op
 
 
+def _scatter_arithmetic(*, attributes: ScatterAttributes) -> Arithmetic | None:
+    return None if attributes.op == "set" else arithmetic_of_reduction(attributes.op)
+
+
 scatter = define_op(
     "scatter",
     attributes=ScatterAttributes,
@@ -250,5 +256,6 @@ scatter = define_op(
     jvp=_scatter_jvp,
     linear=lambda *, attributes: ((0, 2),) if attributes.op in ("add", "set") else (),
     partition=Partitioning(partition_scatter, scatter_shardable, _combination, masked=(2,)),
+    arithmetic=_scatter_arithmetic,
 )
 """Updates combined into a copy of `x`; with `op=set`, the last update of an element wins."""

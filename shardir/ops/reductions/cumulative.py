@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from shardir.ir.arithmetic import EXTREMUM, ORDINARY, Arithmetic
 from shardir.ir.builder import Builder
 from shardir.ir.operation import OPS, Cotangents, OpSpec, TangentRule, Value, define_op
 from shardir.ir.rules import CotangentRule
@@ -51,6 +52,7 @@ def _define_scan(
     *,
     nothing: Callable[[str], complex],
     combine: Combine,
+    arithmetic: Arithmetic = ORDINARY,
 ) -> OpSpec:
     def type(x: TensorType, *, attributes: ScanAttributes, result: TensorType | None) -> TensorType:
         takes.check(x)
@@ -75,6 +77,7 @@ def _define_scan(
         vjp=vjp,
         jvp=jvp,
         partition=partition_scan(name, nothing, combine),
+        arithmetic=arithmetic,
     )
 
 
@@ -192,6 +195,7 @@ cummax = _define_scan(
     _doubling_vjp(lambda x: -np.inf, *_step_of_op("maximum")),
     nothing=partial(identity_element, "max"),
     combine=_step_of_op("maximum")[0],
+    arithmetic=EXTREMUM,
 )
 cummin = _define_scan(
     "cummin",
@@ -200,6 +204,7 @@ cummin = _define_scan(
     _doubling_vjp(lambda x: np.inf, *_step_of_op("minimum")),
     nothing=partial(identity_element, "min"),
     combine=_step_of_op("minimum")[0],
+    arithmetic=EXTREMUM,
 )
 cumlogsumexp = _define_scan(
     "cumlogsumexp",

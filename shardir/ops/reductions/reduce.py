@@ -5,6 +5,7 @@ from math import prod as product
 
 import numpy as np
 
+from shardir.ir.arithmetic import arithmetic_of_reduction
 from shardir.ir.builder import Builder
 from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS
 from shardir.ir.operation import Cotangents, OpSpec, SelectionRule, TangentRule, Value, define_op
@@ -80,6 +81,7 @@ def _define_reduction(
         vjp=vjp,
         jvp=jvp,
         selection=selection,
+        arithmetic=arithmetic_of_reduction(combine),
     )
 
 

@@ -10,6 +10,7 @@ from types import EllipsisType
 
 import numpy as np
 
+from shardir.ir.arithmetic import arithmetic_of_attribute
 from shardir.ir.builder import Builder
 from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS
 from shardir.ir.module import Op
@@ -141,6 +142,7 @@ reduce_window = define_op(
     jvp=_reduce_jvp,
     linear=lambda *, attributes: ((0,),) if attributes.op == "add" else (),
     partition=Partitioning(partition_reduce_window, all_factors, uneven=all_factors),
+    arithmetic=arithmetic_of_attribute,
 )
 """The elements of each window reduced by `op`."""
 

@@ -84,6 +84,7 @@ constant = define_op(
     reference=_constant_reference,
     partition=Partitioning(_constant_lower),
     vjp=lambda b, g, y, *, value: (),
+    arithmetic=None,
 )
 """A constant `value`: a number for all elements, or an array of the stated type."""
 

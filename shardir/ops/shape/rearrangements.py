@@ -136,6 +136,7 @@ broadcast = define_op(
     vjp=_broadcast_vjp,
     jvp=linear_tangent,
     selection=select_from_first,
+    arithmetic=None,
 )
 """Dimension i of `x` becomes dimension dims[i]; `x` is repeated along the other dimensions."""
 
@@ -228,6 +229,7 @@ reshape = define_op(
     vjp=lambda b, g, x, y: (b.reshape(g, result=x.type),),
     jvp=linear_tangent,
     selection=select_from_first,
+    arithmetic=None,
 )
 """The same elements in row-major order with another shape."""
 
@@ -258,6 +260,7 @@ transpose = define_op(
     vjp=_transpose_vjp,
     jvp=linear_tangent,
     selection=select_from_first,
+    arithmetic=None,
 )
 """Dimension i of the result is dimension perm[i] of `x`."""
 
@@ -284,6 +287,7 @@ reverse = define_op(
     vjp=lambda b, g, x, y, *, dims: (b.reverse(g, dims=dims),),
     jvp=linear_tangent,
     selection=select_from_first,
+    arithmetic=None,
 )
 """`x` with the order of elements along `dims` reversed."""
 
@@ -330,6 +334,7 @@ concatenate = define_op(
     vjp=_concatenate_vjp,
     jvp=linear_tangent,
     selection=select_from_all,
+    arithmetic=None,
 )
 """The operands concatenated along `dim`."""
 
@@ -362,5 +367,6 @@ roll = define_op(
     batch=shift_dims("dim"),
     vjp=_roll_vjp,
     jvp=linear_tangent,
+    arithmetic=None,
 )
 """Move element i along `dim` to i + `shift`, wrapping around the end."""

@@ -121,6 +121,7 @@ slice_ = define_op(
     vjp=_slice_vjp,
     jvp=linear_tangent,
     selection=select_from_first,
+    arithmetic=None,
 )
 """Every `strides`-th element from `starts` on, as many as the result has."""
 
@@ -197,6 +198,7 @@ pad = define_op(
     batch=pad_batch,
     vjp=_pad_vjp,
     jvp=linear_tangent,
+    arithmetic=None,
 )
 """`x` with `low` copies of the value before it, `high` after it, and `interior` between elements.
 
@@ -265,6 +267,7 @@ dynamic_slice = define_op(
     batch=dynamic_slice_batch,
     vjp=_dynamic_slice_vjp,
     jvp=linear_tangent,
+    arithmetic=None,
 )
 """The slice of `x` at the starts with the result's shape, clamped so that it is in bounds."""
 
@@ -319,5 +322,6 @@ dynamic_update_slice = define_op(
     batch=dynamic_update_slice_batch,
     vjp=_dynamic_update_slice_vjp,
     jvp=linear_tangent,
+    arithmetic=None,
 )
 """`x` with the slice at the starts replaced by the update; see `dynamic_slice`."""
