@@ -1,10 +1,17 @@
 """Validators of settings: each returns the normalized value, or raises `ValueError(must be)`."""
 
 import os
+from typing import TYPE_CHECKING
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.backends.native import FALSE_WORDS
 from shardir.errors import PipelineError
 from shardir.text.decimal_text import parse_natural_number
+
+if TYPE_CHECKING:
+    from shardir.passes import pipeline
+else:
+    pipeline = lazy_import("shardir.passes.pipeline")
 
 
 def as_switch(value: object) -> bool:
@@ -41,13 +48,11 @@ def as_folder(value: object) -> str | None:
 
 
 def as_pipeline(value: object) -> str | None:
-    # Imported late for start-up time: the packages of the passes.
-    from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
-
     if value is None:
         return None
     try:
-        Pipeline.extend(value, Pipeline.parse(DEFAULT_PIPELINE))  # type: ignore[arg-type]
+        default = pipeline.Pipeline.parse(pipeline.DEFAULT_PIPELINE)
+        pipeline.Pipeline.extend(value, default)  # type: ignore[arg-type]
     except PipelineError as error:
         raise ValueError(f"a pipeline such as 'default,overlap', or None: {error}") from None
     return str(value)

@@ -26,14 +26,11 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from shardir.errors import ShardirError
+from shardir.errors import HIDDEN_FRAMES_NOTE, ShardirError
 from shardir.frontend.config import config
 from shardir.frontend.source_locations import is_internal_code
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-HIDDEN_FRAMES_NOTE = "The traceback omits frames of shardir; SHARDIR_TRACEBACK=full shows them."
-"""The note on errors without some of their frames."""
 
 _LIBRARY_PREFIXES = tuple(
     path + os.sep for path in (sysconfig.get_path("stdlib"), os.path.dirname(np.__file__))

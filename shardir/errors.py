@@ -22,6 +22,8 @@ def __dir__() -> list[str]:
     return __all__
 
 
+HIDDEN_FRAMES_NOTE = "The traceback omits frames of shardir; SHARDIR_TRACEBACK=full shows them."
+"""The note on errors without some of their frames."""
 MAX_MESSAGE_CHARACTERS = 8000
 """The maximum length of a message."""
 MAX_LINE_CHARACTERS = 1000

@@ -7,7 +7,9 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
+from typing import TYPE_CHECKING
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.backends.base import Executable, Lower
 from shardir.backends.distributed.communicator import Communicator
 from shardir.backends.distributed.interpreted_program import InterpretedProgram
@@ -16,6 +18,11 @@ from shardir.backends.distributed.process_blocks import process_blocks_of
 from shardir.backends.distributed.world import World
 from shardir.errors import MergeError
 from shardir.ir.module import Module, spmd_mesh_of
+
+if TYPE_CHECKING:
+    from shardir.backends.distributed import compiled_program
+else:
+    compiled_program = lazy_import("shardir.backends.distributed.compiled_program")
 
 
 class Job(World):
@@ -32,11 +39,8 @@ class Job(World):
         if lower is not None and module.main.spmd and self.index in owners:
             blocks = process_blocks_of(spmd_mesh_of(module), owners, self.index)
             if blocks is not None:
-                # The module imports the LLVM code generator, which slows down the start.
-                from shardir.backends.distributed.compiled_program import CompiledProgram
-
                 with suppress(MergeError):
-                    return CompiledProgram(
+                    return compiled_program.CompiledProgram(
                         module, lower, owners, blocks, self, checks_inputs=checks_inputs
                     )
         return InterpretedProgram(module, owners, self, checks_inputs=checks_inputs)

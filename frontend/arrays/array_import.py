@@ -5,9 +5,11 @@ backend reuses. Immutable memory is used without a copy.
 """
 
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.backends.cpu import is_available
 from shardir.backends.storage import Storage, is_storage
 from shardir.frontend.arrays.dlpack import read_dlpack
@@ -17,6 +19,11 @@ from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.source_locations import with_location
 from shardir.ir.dtypes import NumpyArray
 from shardir.ir.types import NumpyDType
+
+if TYPE_CHECKING:
+    from shardir.backends.cpu.threads import pooled_copy
+else:
+    pooled_copy = lazy_import("shardir.backends.cpu.threads.pooled_copy")
 
 MIN_POOLED_BYTES = 1 << 12
 """Minimum size of a copy in pooled memory; NumPy allocates smaller ones faster."""
@@ -37,10 +44,7 @@ def copy_numpy(numbers: NumpyArray, kind: NumpyDType) -> Storage:
             # The result of `astype` of a NumPy scalar does not own memory.
             return Storage.wrap(np.array(numbers, kind, order="C"))
     _prepare_cpu_backend()
-    # Imported late for start-up time: this module imports the code generator.
-    from shardir.backends.cpu.threads.pooled_copy import copy_to_pool
-
-    block = copy_to_pool(numbers, kind)
+    block = pooled_copy.copy_to_pool(numbers, kind)
     return Storage(block.address, block, numbers.shape, kind)
 
 

@@ -1,13 +1,19 @@
 """Import of NumPy arrays as arrays in one native call."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.backends.base import Launch
 from shardir.backends.cpu import is_available
 from shardir.backends.native import native
 from shardir.frontend.arrays.signature import ArraySignature
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.ir.types import NumpyArray, NumpyDType
+
+if TYPE_CHECKING:
+    from shardir.backends.cpu.dispatch import launch
+else:
+    launch = lazy_import("shardir.backends.cpu.dispatch.launch")
 
 MAX_CACHED_IMPORTS = 4096
 """Maximum number of cached launches."""
@@ -44,9 +50,6 @@ def _make_import_launch(
     sharding: Sharding,
     kind: type,
 ) -> Launch | None:
-    # Imported late for start-up time: these modules import the code generator.
-    from shardir.backends.cpu.dispatch import launch
-
     kept = signature.abstract.type.numpy
     return launch.make_launch(
         program=None,

@@ -2,7 +2,9 @@
 
 from functools import lru_cache
 from math import prod
+from typing import TYPE_CHECKING
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.backends.base import Launch
 from shardir.backends.cpu import is_available
 from shardir.frontend.arrays.abstract_value import AbstractValue
@@ -13,6 +15,11 @@ from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_call
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.sharding import SingleDeviceSharding
 from shardir.ir.types import NUMPY_DTYPES, TensorType
+
+if TYPE_CHECKING:
+    from shardir.backends.cpu.dispatch import launch
+else:
+    launch = lazy_import("shardir.backends.cpu.dispatch.launch")
 
 MIN_ZERO_PAGE_ELEMENTS = 1 << 12
 """Minimum number of elements for which this is faster."""
@@ -35,9 +42,6 @@ def allocate_zeros(shape: tuple[int, ...], dtype: str) -> Array | None:
 
 @lru_cache(1 << 10)
 def _zeros_launch(shape: tuple[int, ...], dtype: str, device: Device) -> Launch | None:
-    # Imported late for start-up time: these modules import the code generator.
-    from shardir.backends.cpu.dispatch import launch
-
     kind = NUMPY_DTYPES[dtype]
     signature = signature_of(AbstractValue(TensorType(shape, dtype)), None)
     sharding = SingleDeviceSharding(device)

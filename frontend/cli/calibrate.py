@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.frontend.cli.options import CommandError
 from shardir.machine.alpha_beta import AlphaBetaFit, fit_alpha_beta, group_of_bus_bandwidth
 from shardir.machine.collective_table import read_table
@@ -37,6 +38,13 @@ from shardir.machine.step_fit import (
     list_constants,
 )
 from shardir.machine.toml_text import format_toml
+
+if TYPE_CHECKING:
+    from shardir.frontend.cli import targets
+    from shardir.frontend.profiling import machine_calibration
+else:
+    machine_calibration = lazy_import("shardir.frontend.profiling.machine_calibration")
+    targets = lazy_import("shardir.frontend.cli.targets")
 
 
 def calibrate(
@@ -101,9 +109,6 @@ def describe_fit(fit: AlphaBetaFit, file: Path) -> str:
 
 def calibrate_local(output: Path | None) -> None:
     """Measure this machine and write its description."""
-    # For start-up time.
-    from shardir.frontend.profiling.machine_calibration import measure_local_machine
-
     path = output or local_description_path()
     console = Console(stderr=True)
     with ExitStack() as stack:
@@ -119,7 +124,7 @@ def calibrate_local(output: Path | None) -> None:
 
             show = update
 
-        measurements = measure_local_machine(progress=show)
+        measurements = machine_calibration.measure_local_machine(progress=show)
     comment = f"Written by shardir calibrate --local at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."
     text = format_toml(describe_measurements(measurements), comment)
     _write(path, text)
@@ -157,14 +162,11 @@ def calibrate_steps(
     file: Path, program: str, machine: str, constants: Sequence[str], output: Path | None
 ) -> None:
     """Fit constants of a machine to measured steps, whose programs a function makes."""
-    # For start-up time.
-    from shardir.frontend.cli.targets import as_command_errors, import_object
-
     rows, measured = read_steps(file)
-    _, make_program = import_object(program)
+    _, make_program = targets.import_object(program)
     programs: list[_Program] = []
     for number, row in enumerate(rows, 1):
-        with as_command_errors(f"{program} makes no program for step {number} of {file}"):
+        with targets.as_command_errors(f"{program} makes no program for step {number} of {file}"):
             programs.append(make_program(**row))
     description = read_description(machine)
     base = machine if machine in list_descriptions() else str(Path(description.path).absolute())

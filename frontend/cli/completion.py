@@ -4,13 +4,21 @@ Each function returns the possible continuations of a word, and imports the tabl
 then, so that other completions start without the compiler.
 """
 
+from typing import TYPE_CHECKING
+
+from shardir._imports.lazy_import import lazy_import
+
+if TYPE_CHECKING:
+    from shardir import passes
+    from shardir.backends import emission
+else:
+    passes = lazy_import("shardir.passes")
+    emission = lazy_import("shardir.backends.emission")
+
 
 def complete_pass(incomplete: str) -> list[str]:
     """Return the names of passes that begin with a word."""
-    # For start-up time.
-    from shardir.passes import PASSES
-
-    return [name for name in PASSES.names() if name.startswith(incomplete)]
+    return [name for name in passes.PASSES.names() if name.startswith(incomplete)]
 
 
 def complete_pipeline(incomplete: str) -> list[str]:
@@ -21,7 +29,4 @@ def complete_pipeline(incomplete: str) -> list[str]:
 
 def complete_target(incomplete: str) -> list[str]:
     """Return the names of targets that begin with a word."""
-    # For start-up time.
-    from shardir.backends.emission import TARGETS
-
-    return [name for name in TARGETS.names() if name.startswith(incomplete)]
+    return [name for name in emission.TARGETS.names() if name.startswith(incomplete)]

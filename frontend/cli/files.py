@@ -3,9 +3,11 @@
 import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.errors import bound_message
 from shardir.frontend.cli.options import CommandError, ModuleFormat
 from shardir.hlo.module import HloModule
@@ -15,6 +17,12 @@ from shardir.ops.opaque import unknown_operations
 from shardir.text.definition_locations import DefinitionLocations, find_definition_locations
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
+
+if TYPE_CHECKING:
+    from shardir.stablehlo import bytecode, reader
+else:
+    bytecode = lazy_import("shardir.stablehlo.bytecode")
+    reader = lazy_import("shardir.stablehlo.reader")
 
 STDIN = "<stdin>"
 """The name of standard input in errors."""
@@ -50,9 +58,7 @@ def read_text(file: str) -> tuple[str, str]:
     except (OSError, ValueError) as error:  # A path with a NUL byte raises ValueError.
         reason = getattr(error, "strerror", None) or error
         raise CommandError(f"cannot read {name!r}: {reason}") from None
-    from shardir.stablehlo.bytecode import bytecode_to_text  # For start-up time.
-
-    return bytecode_to_text(data, file), file
+    return bytecode.bytecode_to_text(data, file), file
 
 
 def _unify_line_ends(text: str) -> str:
@@ -105,8 +111,6 @@ def parse_modules(text: str, name: str, form: ModuleFormat | None) -> list[Modul
     if form is ModuleFormat.ir or (form is None and not _is_stablehlo(text, name)):
         modules = [parse(text, name)]
     else:
-        from shardir.stablehlo import reader  # For start-up time.
-
         modules = [reader.read(part, name) for part in reader.split_modules(text)]
         for line in _unknown_operation_warnings(modules):
             typer.echo(line, err=True)

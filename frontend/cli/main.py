@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn, TextIO
 import typer
 from typer.core import TyperGroup
 
-from shardir.errors import ShardirError, bound_message
+from shardir.errors import HIDDEN_FRAMES_NOTE, ShardirError, bound_message
 from shardir.frontend.cli.commands import analysis, planning, programs
 
 
@@ -108,13 +108,7 @@ def main() -> None:
 
 def _notes(error: ShardirError) -> list[str]:
     """Return the notes of an error, without the one on its traceback, which is not shown."""
-    notes = getattr(error, "__notes__", [])
-    if not notes:
-        return []
-    # For start-up time.
-    from shardir.frontend.tracebacks import HIDDEN_FRAMES_NOTE
-
-    return [note for note in notes if note != HIDDEN_FRAMES_NOTE]
+    return [note for note in getattr(error, "__notes__", []) if note != HIDDEN_FRAMES_NOTE]
 
 
 def _show_warning(

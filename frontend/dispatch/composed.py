@@ -12,6 +12,7 @@ from functools import update_wrapper
 from types import MethodType
 from typing import TYPE_CHECKING, TypeVar
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.backends.native import has_call_cache, vectorcall_class
 from shardir.frontend.argument_errors import FOREIGN_ERRORS, raise_argument_error
 from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
@@ -21,6 +22,9 @@ from shardir.frontend.tracing.trace import current_trace
 
 if TYPE_CHECKING:
     from shardir.backends._native import CallCache
+    from shardir.frontend.dispatch import native_call_cache
+else:
+    native_call_cache = lazy_import("shardir.frontend.dispatch.native_call_cache")
 
 Function = TypeVar("Function", bound=UserFunction)
 
@@ -73,15 +77,11 @@ class ComposedFunction:
     def _insert(
         self, made: object, did: RecordedCall, args: tuple[PyTree, ...], options: dict[str, PyTree]
     ) -> None:
-        # Imported late for start-up time: the call cache imports the code generator.
-        from shardir.frontend.dispatch.native_call_cache import (
-            call_cache_of,
-            insert_composed_call,
-        )
-
-        cache = call_cache_of(self, None)
+        cache = native_call_cache.call_cache_of(self, None)
         if cache is not None:
-            insert_composed_call(cache, made, did, args, options, self._unused, self._blind)
+            native_call_cache.insert_composed_call(
+                cache, made, did, args, options, self._unused, self._blind
+            )
 
     def share_call_cache(self, operator: object, swapped: bool) -> bool:
         """Let `operator`, which calls this function, use the native call cache of this function.
@@ -89,10 +89,10 @@ class ComposedFunction:
         `swapped` exchanges the two arguments. Return whether it was possible.
         """
         assert self.call_cache is not None
-        # Imported late for start-up time: the call cache imports the code generator.
-        from shardir.frontend.dispatch.native_call_cache import call_cache_of
-
-        return call_cache_of(operator, None, self.call_cache.table, swapped) is not None
+        return (
+            native_call_cache.call_cache_of(operator, None, self.call_cache.table, swapped)
+            is not None
+        )
 
     def __get__(
         self, instance: object, owner: type | None = None

@@ -16,6 +16,7 @@ from functools import update_wrapper
 from types import MethodType
 from typing import TYPE_CHECKING, TypeVar
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.backends.native import native, vectorcall_class
 from shardir.frontend.argument_errors import (
     FOREIGN_ERRORS,
@@ -34,6 +35,9 @@ from shardir.frontend.tracing.trace import current_trace
 
 if TYPE_CHECKING:
     from shardir.backends._native import CallCache
+    from shardir.frontend.dispatch import native_call_cache
+else:
+    native_call_cache = lazy_import("shardir.frontend.dispatch.native_call_cache")
 
 Function = TypeVar("Function", bound=UserFunction)
 
@@ -126,11 +130,8 @@ class PublicFunction:
         `swapped` exchanges the two arguments. Return whether it was possible.
         """
         assert self.call_cache is not None
-        # Imported late for start-up time: the call cache imports the code generator.
-        from shardir.frontend.dispatch.native_call_cache import call_cache_of
-
         static, table = (self.eager.static_positions, self.eager.static), self.call_cache.table
-        return call_cache_of(operator, static, table, swapped) is not None
+        return native_call_cache.call_cache_of(operator, static, table, swapped) is not None
 
     def __get__(self, instance: object, owner: type | None = None) -> "PublicFunction | MethodType":
         return self if instance is None else MethodType(self, instance)

@@ -6,9 +6,11 @@ place of the arrays, lowers and compiles it.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.backends.native import native
 from shardir.frontend.argument_checks import parameter_names
 from shardir.frontend.arrays.array import Array, fits_dtype, from_numpy, signature_of_numpy
@@ -42,6 +44,11 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.parameters import UnhashableError, static_key
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import NumpyArray
+
+if TYPE_CHECKING:
+    from shardir.frontend.dispatch import native_call_cache
+else:
+    native_call_cache = lazy_import("shardir.frontend.dispatch.native_call_cache")
 
 MAX_LIST_ELEMENTS = 1024
 """Maximum number of elements in a list that an eager call accepts.
@@ -137,11 +144,10 @@ def call_eagerly(
                 call = CompiledCall(program, structure, launch, context)
                 eager.calls.add(signatures, call)
             return made
-        # Imported late for start-up time: the call cache imports the code generator.
-        from shardir.frontend.dispatch.native_call_cache import insert_call
-
         static = eager.static_positions, eager.static
-        insert_call(eager.public_function, static, launch, structure, *given, leaves)
+        native_call_cache.insert_call(
+            eager.public_function, static, launch, structure, *given, leaves
+        )
     return made
 
 

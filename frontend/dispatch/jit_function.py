@@ -10,6 +10,7 @@ from time import perf_counter
 from types import MethodType
 from typing import TYPE_CHECKING, Protocol, final
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.backends.base import Launch
 from shardir.backends.native import native, vectorcall_class
 from shardir.frontend.argument_checks import check_call_signature
@@ -81,6 +82,9 @@ from shardir.frontend.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
     from shardir.backends._native import CallCache
+    from shardir.frontend.dispatch import native_call_cache
+else:
+    native_call_cache = lazy_import("shardir.frontend.dispatch.native_call_cache")
 
 
 def _flatten_positional_arrays(
@@ -292,15 +296,9 @@ class JitFunction:
             if program.donated and any(x is not y for x, y in zip(given, placed, strict=True)):
                 return
         if not program.donated:
-            # Imported late for start-up time: the call cache imports the code generator.
-            from shardir.frontend.dispatch.native_call_cache import (
-                insert_call,
-                with_distinct_arrays,
-            )
-
             static = self._parameters.static, self._parameters.static_names
-            distinct = with_distinct_arrays(args, options, given)
-            insert_call(self, static, launch, structure, *distinct)
+            distinct = native_call_cache.with_distinct_arrays(args, options, given)
+            native_call_cache.insert_call(self, static, launch, structure, *distinct)
         leaves, key = self._flatten_arrays(args, options)
         if key is not None and all(type(x) is Array for x in leaves):
             self._calls.add(key, call)

@@ -23,13 +23,12 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function, Module, Op
 from shardir.ir.types import NumpyArray
 from shardir.ops.control_flow.host_callbacks import pure_callback
-from shardir.ops.control_flow.pipelines import staged_pipeline
+from shardir.ops.control_flow.pipelines import has_pipelines, staged_pipeline
 from shardir.passes.pipeline_parallelism.actions import Action, ActionKind
 from shardir.passes.pipeline_parallelism.lanes import lanes_of
 from shardir.passes.pipeline_parallelism.program import (
     FragmentKey,
     StagedPipeline,
-    has_pipelines,
     rewrite_pipelines,
     staged_pipelines,
 )

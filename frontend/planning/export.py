@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
@@ -13,6 +14,11 @@ from shardir.ir.module import Module, Value
 from shardir.ir.sharding import OPEN_DIM, Sharding
 from shardir.text.literals import format_name
 from shardir.text.printer import Printer, print_module
+
+if TYPE_CHECKING:
+    from shardir.stablehlo import printer
+else:
+    printer = lazy_import("shardir.stablehlo.printer")
 
 LINE_WIDTH = 88
 """The number of characters of a line of code for JAX."""
@@ -111,10 +117,7 @@ def ir_text(module: Module) -> str:
 
 def sdy_text(module: Module) -> str:
     """Return the text of a module in the dialects `stablehlo` and `sdy`."""
-    # For start-up time.
-    from shardir.stablehlo.printer import show
-
-    return show(module)
+    return printer.show(module)
 
 
 def _format(node: object, indent: int, column: int) -> str:

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.errors import ShardirError
 from shardir.frontend.stories.story_syntax import UPDATE_VARIABLE, has_heading
 
 if TYPE_CHECKING:
+    from shardir.frontend.stories import story_files
     from shardir.frontend.stories.story_files import StoryStep
+else:
+    story_files = lazy_import("shardir.frontend.stories.story_files")
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -58,13 +62,10 @@ class StoryFile(pytest.File):
     """A story file; each of its steps is a test."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        # Imported late for start-up time: this import loads the passes and NumPy.
-        from shardir.frontend.stories.story_files import read_story, update_story
-
         path = _short_path(self.path)
         if self.config.getoption("--update-stories"):
-            update_story(path)
-        for step in read_story(path).steps:
+            story_files.update_story(path)
+        for step in story_files.read_story(path).steps:
             yield StepItem.from_parent(self, name=step.pipeline, step=step)
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:

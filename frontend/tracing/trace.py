@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.errors import OperationTypeError
 from shardir.frontend import source_locations
 from shardir.frontend.arrays.abstract_value import AbstractValue
@@ -27,6 +29,11 @@ from shardir.ir.builder import infer_types
 from shardir.ir.module import Block, Function, Op, Value
 from shardir.ir.operation import OPS, Attr, OpSpec, Result, Varying
 from shardir.ir.sharding import Sharding
+
+if TYPE_CHECKING:
+    from shardir.frontend.tracing import sharding_types
+else:
+    sharding_types = lazy_import("shardir.frontend.tracing.sharding_types")
 
 Origin = Value | Varying
 """A value that determines the varying manual axes of another, or these axes themselves."""
@@ -93,11 +100,8 @@ class Trace:
 def require_sharding_types(program: TracedProgram, sharding: object) -> ProgramTypes:
     """Return the sharding types of a program; `sharding` is on a mesh with Explicit axes."""
     if program.sharding_types is None:
-        # Imported late for start-up time: few programs use meshes with Explicit axes.
-        from shardir.frontend.tracing.sharding_types import ShardingTypes
-
         assert isinstance(sharding, NamedSharding)
-        program.sharding_types = ShardingTypes(program, sharding.mesh)
+        program.sharding_types = sharding_types.ShardingTypes(program, sharding.mesh)
     return program.sharding_types
 
 

@@ -18,7 +18,10 @@ with `explanation.py` and `history.py`.
 
 from shardir.passes.explain import report_text as report_text
 from shardir.passes.explain.collective_causes import explain_collective as explain_collective
-from shardir.passes.explain.communication import communication as communication
+from shardir.passes.explain.communication import (
+    communication as communication,
+    tabulate_collectives as tabulate_collectives,
+)
 from shardir.passes.explain.conflicts import conflicts as conflicts
 from shardir.passes.explain.coverage import coverage as coverage
 from shardir.passes.explain.explanation import explain as explain, summarize as summarize

@@ -10,7 +10,7 @@ from typing import Any
 from shardir.ir.builder import UniqueNames, copy_op
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.operation import OpSpec
-from shardir.ops.control_flow.pipelines import pipeline, staged_pipeline
+from shardir.ops.control_flow.pipelines import staged_pipeline
 from shardir.passes.pipeline_parallelism.actions import ActionKind, parse_action
 from shardir.passes.rewriting import all_values
 
@@ -152,11 +152,6 @@ _ORDER = (
     ActionKind.INPUT_GRADIENT,
     ActionKind.WEIGHT_GRADIENT,
 )
-
-
-def has_pipelines(module: Module) -> bool:
-    """Return whether the entry point of a module has pipelines."""
-    return any(op.spec in (pipeline, staged_pipeline) for op in module.main.body.ops)
 
 
 def rewrite_pipelines(

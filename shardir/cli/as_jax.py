@@ -3,13 +3,21 @@
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.errors import ShardirError
 from shardir.frontend.cli.main import app as app
 from shardir.frontend.cli.options import CommandError, with_load
+
+if TYPE_CHECKING:
+    from shardir.frontend.distributed import initialize
+    from shardir.interop import in_place_of_jax
+else:
+    initialize = lazy_import("shardir.frontend.distributed.initialize")
+    in_place_of_jax = lazy_import("shardir.interop.in_place_of_jax")
 
 
 @app.command(
@@ -33,16 +41,12 @@ def as_jax(
 
     The redirection also applies to modules in the script's folder, and to no other modules.
     """
-    # For start-up time.
-    from shardir.frontend.distributed.initialize import is_initialized
-    from shardir.interop.in_place_of_jax import run_script
-
     if not script.is_file():
         raise CommandError(f"there is no file {script}")
     try:
-        run_script(script, context.args)
+        in_place_of_jax.run_script(script, context.args)
     except Exception as error:
-        if isinstance(error, ShardirError) and not is_initialized():
+        if isinstance(error, ShardirError) and not initialize.is_initialized():
             raise
         _print_traceback(error, str(script))
         raise SystemExit(1) from None

@@ -3,12 +3,20 @@
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.frontend.cli.main import app
 from shardir.frontend.cli.options import CommandError
+
+if TYPE_CHECKING:
+    from shardir.frontend.cli import process_launcher as process_launcher
+    from shardir.frontend.distributed import connect
+else:
+    process_launcher = lazy_import("shardir.frontend.cli.process_launcher")
+    connect = lazy_import("shardir.frontend.distributed.connect")
 
 
 @app.command(
@@ -55,14 +63,10 @@ def launch(
         raise CommandError("several hosts need --coordinator, the host and a port of host 0")
     if host_index >= hosts:
         raise CommandError(f"--host-index is {host_index}; it must be from 0 to {hosts - 1}")
-    # For start-up time.
-    from shardir.frontend.cli.launch import launch as launch_processes
-    from shardir.frontend.distributed.connect import parse_address
-
     if coordinator is not None:
-        parse_address(coordinator, "--coordinator")
+        connect.parse_address(coordinator, "--coordinator")
     first, size = host_index * processes, hosts * processes
-    code = launch_processes(
+    code = process_launcher.launch(
         [*_command(program, module), *context.args], processes, coordinator or "", first, size
     )
     raise SystemExit(code)

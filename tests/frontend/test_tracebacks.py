@@ -14,11 +14,10 @@ import pytest
 
 import shardir
 import shardir.numpy as jnp
-from shardir.errors import ShardirError
+from shardir.errors import HIDDEN_FRAMES_NOTE, ShardirError
 from shardir.frontend.dispatch import jit_function as jit_module
 from shardir.frontend.errors import ArgumentError, SettingError, ShapeError
 from shardir.frontend.source_locations import is_internal_code
-from shardir.frontend.tracebacks import HIDDEN_FRAMES_NOTE
 from shardir.sharding import PartitionSpec as P
 
 PROGRAM = """\

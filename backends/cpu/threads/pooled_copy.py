@@ -1,15 +1,22 @@
 """Copies of arrays into blocks of the memory pool."""
 
 from ctypes import memmove
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.backends.cpu.codegen.memory_hints import should_stream_stores
 from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.threads.memory import allocate
 from shardir.backends.cpu.threads.memory_pool import Block
 from shardir.ir.dtypes import NumpyArray
 from shardir.ir.types import NumpyDType
+
+if TYPE_CHECKING:
+    from shardir.backends.cpu.threads import bulk_copy
+else:
+    bulk_copy = lazy_import("shardir.backends.cpu.threads.bulk_copy")
 
 
 def copy_to_pool(numbers: NumpyArray, kind: NumpyDType) -> Block:
@@ -23,10 +30,7 @@ def copy_to_pool(numbers: NumpyArray, kind: NumpyDType) -> Block:
         return block
     source = numbers.__array_interface__["data"][0]
     if should_stream_stores(nbytes, nbytes, host_machine()):
-        # Imported late for start-up time: most copies do not need it.
-        from shardir.backends.cpu.threads.bulk_copy import bulk_copy
-
-        bulk_copy(nbytes)(source, block.address)
+        bulk_copy.bulk_copy(nbytes)(source, block.address)
     else:
         memmove(block.address, source, nbytes)
     return block

@@ -1,7 +1,9 @@
 """Observers of the passes of a program: dumps, numeric checks, progress, inspected shardings."""
 
 from itertools import count
+from typing import TYPE_CHECKING
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.display.compilation_progress import has_listener, report
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.programs.lowering import LoweredProgram
@@ -11,6 +13,11 @@ from shardir.ir.module import Module
 from shardir.ops.control_flow.host_callbacks import inspect_sharding
 from shardir.passes.dump import warning_dump
 from shardir.passes.pipeline import Pass, PassObserver, Pipeline, combine_observers
+
+if TYPE_CHECKING:
+    from shardir.passes import numerics_check
+else:
+    numerics_check = lazy_import("shardir.passes.numerics_check")
 
 INSPECTED_PASS = "partition"
 """The pass before which all shardings are final and still attached to values."""
@@ -22,10 +29,7 @@ def settings_observer(name: str) -> PassObserver | None:
     if config.dump_dir is not None and process_index() == 0:
         chosen.append(warning_dump(config.dump_dir, name))
     if config.verify:
-        # Imported late for start-up time: this module imports the interpreter.
-        from shardir.passes.numerics_check import NumericsCheck
-
-        chosen.append(NumericsCheck())
+        chosen.append(numerics_check.NumericsCheck())
     return combine_observers(*chosen)
 
 

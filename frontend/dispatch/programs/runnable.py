@@ -6,10 +6,11 @@ signature of each result.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.backends.base import (
     Executable,
     InputCheck,
@@ -63,6 +64,13 @@ from shardir.passes.pipeline import (
 )
 from shardir.text.printer import print_module
 
+if TYPE_CHECKING:
+    from shardir.frontend.dispatch.programs import nan_check
+    from shardir.frontend.pipelines import pipeline_compilation
+else:
+    pipeline_compilation = lazy_import("shardir.frontend.pipelines.pipeline_compilation")
+    nan_check = lazy_import("shardir.frontend.dispatch.programs.nan_check")
+
 
 def default_pipeline(plan: LoweredProgram | None = None) -> Pipeline:
     """Return the default passes with the options of `plan`."""
@@ -93,10 +101,7 @@ def _compile_pipelines(plan: LoweredProgram) -> Module:
     """Return the lowered module with calls of compiled pipelines."""
     if not _has_pipelines(plan):
         return plan.module
-    # Imported late for start-up time: few programs have pipelines.
-    from shardir.frontend.pipelines.compile import compile_pipelines
-
-    return compile_pipelines(plan.module, plan.devices)
+    return pipeline_compilation.compile_pipelines(plan.module, plan.devices)
 
 
 class AbstractExecutable(Executable):
@@ -269,14 +274,11 @@ class Runnable:
 
     def _run_with_nan_check(self, leaves: list[object]) -> list[Array]:
         """Run, and raise `NanError` if a result has NaN."""
-        # Imported late for start-up time: this module imports the interpreter.
-        from shardir.frontend.dispatch.programs.nan_check import check_results, read_arguments
-
         main = self.plan.module.main
         captured = list(self._nan_captures)[: len(main.body.params) - len(leaves)]
-        arguments = read_arguments([*leaves, *captured], main)
+        arguments = nan_check.read_arguments([*leaves, *captured], main)
         results = self(leaves, nans_checked=True)
-        check_results(results, main, arguments)
+        nan_check.check_results(results, main, arguments)
         return results
 
     @locate_errors

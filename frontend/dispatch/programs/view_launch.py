@@ -6,16 +6,22 @@ memory alive, so a small part of a large argument is copied instead.
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from shardir import ops
+from shardir._imports.lazy_import import lazy_import
 from shardir.backends.base import Launch
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.signature import ArraySignature
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.ir.module import Function, Op, Value
+
+if TYPE_CHECKING:
+    from shardir.backends.cpu.dispatch import launch
+else:
+    launch = lazy_import("shardir.backends.cpu.dispatch.launch")
 
 MAX_RETAINED_BYTES = 1 << 12
 """Maximum size in bytes of an argument that any view may keep alive."""
@@ -58,9 +64,6 @@ def view_launch(
             and 0 < seen * MAX_RETAINED_RATIO < value.type.size
         ):
             return None
-    # Imported late for start-up time: these modules import the code generator.
-    from shardir.backends.cpu.dispatch import launch
-
     types = [value.type for value in body.params]
     return launch.make_launch(
         program=None,
@@ -122,9 +125,6 @@ def _contiguous_offset(op: Op) -> int | None:
 def bytes_view_launch(given: bytes, made: Array) -> Launch | None:
     """Return a launch that makes an array like `made` from other bytes, or `None` if `made` is no
     view."""
-    # Imported late for start-up time: these modules import the code generator.
-    from shardir.backends.cpu.dispatch import launch
-
     storage = made.storage
     begin = storage.address - np.frombuffer(given, np.uint8).__array_interface__["data"][0]
     if not 0 <= begin <= len(given) - made.type.nbytes:

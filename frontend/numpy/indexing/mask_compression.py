@@ -7,14 +7,14 @@ native code gathers the elements, or NumPy if native code is not available.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from math import prod
-from types import ModuleType
 from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.backends.cpu import is_available
 from shardir.backends.storage import Storage
 from shardir.frontend.arrays.abstract_value import AbstractValue
@@ -27,6 +27,9 @@ from shardir.ir.types import NumpyArray, TensorType
 
 if TYPE_CHECKING:
     from shardir.backends.cpu.dispatch.memory_block import MemoryBlock
+    from shardir.backends.cpu.kernels.selection import mask_compaction
+else:
+    mask_compaction = lazy_import("shardir.backends.cpu.kernels.selection.mask_compaction")
 
 Mask = Array | npt.NDArray[np.bool_]
 
@@ -124,7 +127,7 @@ def _align_mask(
     head, rest = shape[:axis], shape[end:]
     outer, size, row = prod(head), prod(marks), prod(rest) * kind.numpy.itemsize
     find = (
-        _masks().compile_row_selection(size, row, outer)
+        mask_compaction.compile_row_selection(size, row, outer)
         if is_available() and outer * size * row
         else None
     )
@@ -149,7 +152,7 @@ def true_indices(mask: Mask) -> Storage:
     if not is_available() or not mask.size:
         return Storage.of(np.flatnonzero(np.asarray(mask)).astype(np.int32))
     flags, kept = _mask_address(mask)
-    count, block = _masks().true_indices(flags, mask.size)
+    count, block = mask_compaction.true_indices(flags, mask.size)
     del kept
     return Storage(block.address, block, (count,), np.dtype(np.int32))
 
@@ -165,11 +168,3 @@ def _mask_address(mask: Mask) -> tuple[int, object]:
     own = mask if type(mask) is Array else from_numpy(mask)
     storage = own.held if type(own.held) is Storage else own.storage
     return storage.address, storage
-
-
-@cache
-def _masks() -> ModuleType:
-    # Imported late for start-up time: the module imports the code generator.
-    from shardir.backends.cpu.kernels.selection import mask_compaction
-
-    return mask_compaction

@@ -212,7 +212,7 @@ def _i1_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
 
 
 @public()
-def i0e(x: Tracer) -> Tracer:
+def i0e(x: ArrayLike) -> Tracer:
     """Return exp(-|x|) times the modified Bessel function of order 0, elementwise."""
     return _i0e(*promote_args_inexact(*require_real("i0e", x)))
 

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from shardir.errors import DifferentiateError, VectorizeError
 from shardir.ir.builder import Builder
-from shardir.ir.module import Block, Op, Value
+from shardir.ir.module import Block, Module, Op, Value
 from shardir.ir.operation import Attr, Result, define_op
 from shardir.ir.types import INEXACT, TensorType
 from shardir.op_rules.batching import BatchedOp
@@ -201,3 +201,8 @@ sent: `forward` names the values that each stage sends to the next one, `backwar
 cotangents each stage but the first sends to the stage before. The cotangent of `h` is taken as
 `cotangent h` and given as `sent cotangent h`.
 """
+
+
+def has_pipelines(module: Module) -> bool:
+    """Return whether the entry point of a module has pipelines."""
+    return any(op.spec in (pipeline, staged_pipeline) for op in module.main.body.ops)

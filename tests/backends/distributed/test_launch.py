@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shardir.frontend.cli.launch import find_free_port
 from shardir.frontend.cli.options import CommandError
+from shardir.frontend.cli.process_launcher import find_free_port
 from tests.backends.distributed.launched_job import LIMIT_SECONDS, ROOT, launch_job
 
 PROGRAM = """
@@ -91,7 +91,7 @@ def test_a_signal_ends_the_launcher_and_all_descendants(tmp_path: Path) -> None:
 
 
 def test_a_program_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
-    from shardir.frontend.cli.launch import launch
+    from shardir.frontend.cli.process_launcher import launch
 
     program = tmp_path / "program"
     program.write_bytes(b"")

@@ -13,7 +13,7 @@ import pytest
 from shardir.backends.distributed.sockets.rendezvous import JobAddress, _is_loopback, join
 from shardir.backends.distributed.sockets.socket_communicator import SocketCommunicator
 from shardir.errors import DistributedError
-from shardir.frontend.cli.launch import find_free_port
+from shardir.frontend.cli.process_launcher import find_free_port
 
 HOST = "127.0.0.1"
 PATIENCE_SECONDS = 60

@@ -1,0 +1,93 @@
+"""The backend `cpu`: loads a compiled program from disk, or compiles it."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from shardir._imports.lazy_import import lazy_import
+from shardir.backends.base import Backend, UnshardedExecutable
+from shardir.backends.cpu.errors import MissingKernelCodeError
+from shardir.backends.cpu.pipeline import MERGED_PIPELINE
+from shardir.ir.module import Module
+
+if TYPE_CHECKING:
+    from shardir.backends.cpu import executable
+    from shardir.backends.cpu.codegen import llvm_threads
+    from shardir.backends.cpu.executable import FunctionSchedule
+    from shardir.backends.cpu.schedule import build, schedule_cache
+    from shardir.backends.cpu.schedule.python_steps import OutsideExecutor
+    from shardir.backends.cpu.threads import workers
+else:
+    llvm_threads = lazy_import("shardir.backends.cpu.codegen.llvm_threads")
+    workers = lazy_import("shardir.backends.cpu.threads.workers")
+    executable = lazy_import("shardir.backends.cpu.executable")
+    schedule_cache = lazy_import("shardir.backends.cpu.schedule.schedule_cache")
+    build = lazy_import("shardir.backends.cpu.schedule.build")
+
+
+class NativeBackend(Backend):
+    """Compile a program over unsharded arrays for the threads of this process."""
+
+    name = "cpu"
+    pipeline = f"{MERGED_PIPELINE},fuse"
+
+    def prepare(self) -> None:
+        """Start to load the runtime on another thread."""
+        _start_runtime()
+
+    def compile(
+        self, module: Module, outside: "OutsideExecutor | None" = None
+    ) -> UnshardedExecutable:
+        """Compile a module; `outside` returns the implementation of operations that involve other
+        processes."""
+        compiled = _compile_schedule(module)
+        return executable.NativeExecutable(compiled[1], lambda: compiled, outside)
+
+    def load_or_compile(self, module: Module, lowered: Callable[[], Module]) -> UnshardedExecutable:
+        """Load the schedule of a module from disk, or lower and compile it and save its
+        schedule."""
+        key = schedule_cache.schedule_key(module, workers.worker_count())
+        cached = schedule_cache.load_schedule(key)
+        if cached is not None:
+            with suppress(MissingKernelCodeError):
+                return executable.NativeExecutable(
+                    cached, cache(lambda: _compile_schedule(lowered()))
+                )
+        compiled = _compile_schedule(lowered())
+        program = executable.NativeExecutable(compiled[1], lambda: compiled)
+        schedule_cache.save_schedule(key, compiled[1])
+        return program
+
+
+def _compile_schedule(module: Module) -> "FunctionSchedule":
+    return module.main, build.compile_schedule(module.main)
+
+
+@cache
+def _start_runtime() -> None:
+    """Compile or load the runtime on another thread, mostly without the interpreter lock.
+
+    If its code is not on disk, import the modules that compile it meanwhile.
+    """
+    # This thread imports the modules: a child that is forked now would lose a module whose import
+    # is running on another thread.
+    is_cached = workers.is_code_on_disk()
+    # The next access to the pool raises any error again, and Python waits for the thread.
+    llvm_threads.try_start_thread(
+        Thread(target=_suppress_errors, args=(workers.worker_pool,), name="shardir-prepare")
+    )
+    import_module("shardir.backends.cpu.executable")
+    import_module("shardir.backends.cpu.schedule.schedule_cache").source_fingerprint()
+    if not is_cached:
+        import_module("shardir.backends.cpu.schedule.build")
+
+
+def _suppress_errors(make: Callable[[], object]) -> None:
+    with suppress(Exception):
+        make()
+
+
+BACKEND = NativeBackend()
