@@ -7,14 +7,16 @@ passed as one NumPy array per device, in row-major order of the module's mesh.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shardir.backends.storage import Storage as Storage
-from shardir.cost.memory import MemoryEstimate
 from shardir.errors import ShardirError
 from shardir.ir.module import Module
 from shardir.ir.types import NumpyArray
 from shardir.plugins.registry import Registry
+
+if TYPE_CHECKING:
+    from shardir.cost.memory import MemoryEstimate
 
 Array = NumpyArray
 Launch = Callable[[list[Any]], list[Any] | None]
@@ -78,7 +80,7 @@ class Executable(ABC):
         bytes."""
         return {}
 
-    def memory(self) -> MemoryEstimate | None:
+    def memory(self) -> "MemoryEstimate | None":
         """Return the bytes that a run holds for all devices together, or None if they are
         unknown."""
         return None
@@ -125,7 +127,7 @@ class UnshardedExecutable(ABC):
         return {}
 
     @abstractmethod
-    def memory(self) -> MemoryEstimate:
+    def memory(self) -> "MemoryEstimate":
         """Return the bytes that a run holds for all devices together without donation."""
 
     @abstractmethod

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shardir.frontend import config
 from shardir.frontend.dispatch import execution_context
-from shardir.frontend.dispatch.programs.runnable import Runnable
 from shardir.frontend.pytree import tree
 from shardir.frontend.shardings import mesh
 from shardir.frontend.tracing import trace
 from shardir.op_rules import custom_rules
 
 if TYPE_CHECKING:
+    from shardir.frontend.dispatch.programs.runnable import Runnable
     from shardir.frontend.shardings.mesh import Mesh
 
 MAX_CACHED_PROGRAMS = 4096
@@ -99,7 +99,7 @@ class CompiledCall(NamedTuple):
     `Launch` in entries for the signatures of arrays, and `None` in entries for a whole signature.
     """
 
-    program: Runnable
+    program: "Runnable"
     structure: tree.PyTreeDef | None
     launch: Any
     context: ContextObjects

@@ -16,7 +16,6 @@ from shardir._imports.lazy_import import lazy_import
 from shardir.errors import OperationTypeError
 from shardir.frontend import source_locations
 from shardir.frontend.arrays.abstract_value import AbstractValue
-from shardir.frontend.arrays.array import Array
 from shardir.frontend.errors import OutsideTraceError
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
@@ -31,6 +30,7 @@ from shardir.ir.operation import OPS, Attr, OpSpec, Result, Varying
 from shardir.ir.sharding import Sharding
 
 if TYPE_CHECKING:
+    from shardir.frontend.arrays.array import Array
     from shardir.frontend.tracing import sharding_types
 else:
     sharding_types = lazy_import("shardir.frontend.tracing.sharding_types")
@@ -238,7 +238,7 @@ def _defined_values(block: Block) -> Iterator[Value]:
             yield from _defined_values(inner)
 
 
-def capture_array(array: Array) -> Tracer:
+def capture_array(array: "Array") -> Tracer:
     """Return the parameter of the outermost trace for a captured array, one per array."""
     trace = require_trace("an array is captured")
     program = trace.program
@@ -288,7 +288,7 @@ class TracedFunction:
     function: Function
     params: tuple[AbstractValue, ...]
     results: tuple[AbstractValue, ...]
-    captured: tuple[Array, ...]
+    captured: tuple["Array", ...]
     requested_shardings: tuple[tuple[UserSharding, int], ...]
     typed_results: tuple[NamedSharding | None, ...] | None = None
     """The shardings in the types of the results; `None` without Explicit axes."""

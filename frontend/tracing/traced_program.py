@@ -7,18 +7,20 @@ ends. Values are unnamed objects until then.
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from shardir.errors import ShardirError
 from shardir.frontend.arrays.abstract_value import AbstractValue
-from shardir.frontend.arrays.array import Array
 from shardir.frontend.errors import ShardingTypeError
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
-from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.builder import UniqueNames
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import Varying
+
+if TYPE_CHECKING:
+    from shardir.frontend.arrays.array import Array
+    from shardir.frontend.tracing.tracer import Tracer
 
 
 class ProgramTypes(Protocol):

@@ -15,15 +15,18 @@ dimensions.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import dropwhile, takewhile
+from typing import TYPE_CHECKING
 
 from shardir import ops
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Op, Value
 from shardir.ir.sharding import Axes, Axis, DimSharding, Sharding
 from shardir.ops.control_flow.manual_computation import ManualDimAxes
-from shardir.passes.propagation.draft import FunctionDraft
 from shardir.passes.propagation.finish import sharding_axes
-from shardir.passes.propagation.step import ShardingTable
+
+if TYPE_CHECKING:
+    from shardir.passes.propagation.draft import FunctionDraft
+    from shardir.passes.propagation.step import ShardingTable
 
 
 @dataclass(slots=True)
@@ -35,7 +38,7 @@ class BoundaryConversion:
     parameters.
     """
 
-    shardings: ShardingTable
+    shardings: "ShardingTable"
     global_sharding: Sharding
     dim_axes: ManualDimAxes
     axes: Axes
@@ -123,9 +126,9 @@ def boundary_values(op: Op) -> list[tuple[Value, ManualDimAxes, bool]]:
 
 
 def state_boundary_shardings(
-    draft: FunctionDraft,
+    draft: "FunctionDraft",
     said: dict[Value, Sharding],
-    shardings: ShardingTable,
+    shardings: "ShardingTable",
     *,
     units: bool = False,
 ) -> dict[Value, BoundaryConversion]:

@@ -9,11 +9,14 @@ events serve all operations with equal rules and shardings.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from shardir.ir.module import DataFlowEdge, Function, Op, Value
 from shardir.ir.sharding import Axes, Axis, Sharding
 from shardir.op_rules.factors import FactorRule
-from shardir.passes.propagation.priorities import FactorDirections
+
+if TYPE_CHECKING:
+    from shardir.passes.propagation.priorities import FactorDirections
 
 
 class RefusalReason(Enum):
@@ -93,7 +96,7 @@ class PropagationStep:
     priority: int
     round: int
     rule: FactorRule
-    directions: FactorDirections
+    directions: "FactorDirections"
     tensors: tuple[Value, ...]
     cells: tuple[int, ...]
     before: tuple[Sharding | None, ...]

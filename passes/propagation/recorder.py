@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from shardir.ir.module import Op, Value
 from shardir.ir.sharding import REPLICATED_DIM, Sharding
@@ -16,7 +16,6 @@ from shardir.passes.propagation.priorities import (
     PropagationDirection,
     round_directions,
 )
-from shardir.passes.propagation.propagation_levels import PropagationRun, PropagationState
 from shardir.passes.propagation.propagation_network import (
     NetworkNode,
     PropagationNetwork,
@@ -33,6 +32,9 @@ from shardir.passes.propagation.record import (
 )
 from shardir.passes.propagation.sharding_groups import ShardingGroup
 from shardir.passes.propagation.step import ShardingTable, StepOutcome
+
+if TYPE_CHECKING:
+    from shardir.passes.propagation.propagation_levels import PropagationRun, PropagationState
 
 
 class GroupTie(NamedTuple):
@@ -74,7 +76,7 @@ class PropagationRecorder:
         said: Mapping[Value, Sharding],
         spoken: AnnotationSources,
         groups: Sequence[ShardingGroup],
-        state: PropagationState,
+        state: "PropagationState",
     ) -> None:
         """Create a recorder.
 
@@ -145,7 +147,7 @@ class PropagationRecorder:
         )  # fmt: skip
 
     def finish(
-        self, state: PropagationState, run: PropagationRun, written: Mapping[Value, Value]
+        self, state: "PropagationState", run: "PropagationRun", written: Mapping[Value, Value]
     ) -> None:
         """Record the refusals in the final state when all directions are allowed, and the final
         values."""

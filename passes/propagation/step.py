@@ -8,13 +8,13 @@ key a tuple of small integers and a repeated step a dictionary lookup.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module
 from shardir.ir.sharding import Axis, Sharding
 from shardir.ir.sub_axes import is_prefix
 from shardir.op_rules.factors import FactorRule
-from shardir.passes.propagation.aggressive import PropagationStrategy
 from shardir.passes.propagation.factor_projection import (
     ProjectedTensor,
     project_to_dims,
@@ -22,6 +22,9 @@ from shardir.passes.propagation.factor_projection import (
 )
 from shardir.passes.propagation.priorities import FactorDirections, PropagationDirection
 from shardir.passes.propagation.record import Gain, Refusal, RefusalReason, Refuse
+
+if TYPE_CHECKING:
+    from shardir.passes.propagation.aggressive import PropagationStrategy
 
 NO_SHARDING = 0
 """Number of "no sharding" among the shardings."""
@@ -97,12 +100,12 @@ class RuleStepper:
         self._sizes = tuple(factor.size for factor in rule.factors)
         self._memos: dict[tuple[PropagationStrategy, FactorDirections], StepMemo] = {}
 
-    def memo(self, propagate: PropagationStrategy, directions: FactorDirections) -> StepMemo:
+    def memo(self, propagate: "PropagationStrategy", directions: FactorDirections) -> StepMemo:
         """Return the memoized outcomes of a strategy and directions."""
         return self._memos.setdefault((propagate, directions), {})
 
     def step(
-        self, propagate: PropagationStrategy, directions: FactorDirections, state: tuple[int, ...]
+        self, propagate: "PropagationStrategy", directions: FactorDirections, state: tuple[int, ...]
     ) -> StepOutcome:
         """Return the outcome for tensors whose shardings have the numbers in `state`."""
         memo = self.memo(propagate, directions)
@@ -112,7 +115,7 @@ class RuleStepper:
         return outcome
 
     def _compute(
-        self, propagate: PropagationStrategy, directions: FactorDirections, state: tuple[int, ...]
+        self, propagate: "PropagationStrategy", directions: FactorDirections, state: tuple[int, ...]
     ) -> StepOutcome:
         before = [self._shardings[number] for number in state]
         mesh = self._shardings.common_mesh(before)

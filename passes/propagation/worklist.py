@@ -7,20 +7,23 @@ conflict: `lifo` is the order of MLIR and Shardy, `fifo` visits the program in w
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from shardir.passes.propagation.aggressive import PropagationStrategy
 from shardir.passes.propagation.priorities import FactorDirections
-from shardir.passes.propagation.propagation_network import PropagationNetwork
 from shardir.passes.propagation.step import StepMemo, StepOutcome
+
+if TYPE_CHECKING:
+    from shardir.passes.propagation.aggressive import PropagationStrategy
+    from shardir.passes.propagation.propagation_network import PropagationNetwork
 
 StepObserver = Callable[[int, tuple[int, ...], StepOutcome], None]
 """Called with a node, the previous shardings of its tensors, and the changes."""
 
 
 def run_worklist(
-    network: PropagationNetwork,
+    network: "PropagationNetwork",
     states: list[int],
-    propagate: PropagationStrategy,
+    propagate: "PropagationStrategy",
     directions: Sequence[FactorDirections],
     *,
     order: str,

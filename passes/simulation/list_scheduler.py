@@ -10,12 +10,15 @@ commute: neither the order of independent computations nor the place of a `done`
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from shardir.cost.memory import used_by
 from shardir.ir.module import Block, Op, Value
 from shardir.passes.rewriting import has_nested_effect
-from shardir.passes.simulation.work import Work
+
+if TYPE_CHECKING:
+    from shardir.passes.simulation.work import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,7 @@ class Event:
     """One operation in a schedule; the times are picoseconds from the begin of its block."""
 
     op: Op
-    work: Work
+    work: "Work"
     start: int
 
     @property
@@ -31,7 +34,7 @@ class Event:
         return self.start + self.work.duration
 
 
-def schedule_block(block: Block, works: Sequence[Work]) -> list[Event]:
+def schedule_block(block: Block, works: Sequence["Work"]) -> list[Event]:
     """Return the events of a block, whose operations have the given work, by their start."""
     starts = _ListScheduler(block, works).run()
     events = [Event(*each) for each in zip(block.ops, works, starts, strict=True)]
@@ -44,7 +47,7 @@ class _ListScheduler:
     """Scheduler of one block. Operations are identified by their index in the block."""
 
     block: Block
-    works: Sequence[Work]
+    works: Sequence["Work"]
     users: list[list[int]] = field(default_factory=list)
     dependences: list[list[int]] = field(default_factory=list)
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from shardir._imports.lazy_import import lazy_import
 from shardir.display.compilation_progress import has_listener, report
 from shardir.frontend.config import config
-from shardir.frontend.dispatch.programs.lowering import LoweredProgram
 from shardir.frontend.distributed.processes import process_index
 from shardir.ir.host_function import host_function_of
 from shardir.ir.module import Module
@@ -15,6 +14,7 @@ from shardir.passes.dump import warning_dump
 from shardir.passes.pipeline import Pass, PassObserver, Pipeline, combine_observers
 
 if TYPE_CHECKING:
+    from shardir.frontend.dispatch.programs.lowering import LoweredProgram
     from shardir.passes import numerics_check
 else:
     numerics_check = lazy_import("shardir.passes.numerics_check")
@@ -45,7 +45,7 @@ def progress_observer(steps: Pipeline) -> PassObserver | None:
     return report_pass
 
 
-def sharding_observer(plan: LoweredProgram) -> PassObserver | None:
+def sharding_observer(plan: "LoweredProgram") -> PassObserver | None:
     """Return an observer that calls the callbacks of `debug.inspect_array_sharding` in a program.
 
     The function leaves an operation in the program. After propagation and resharding the callback

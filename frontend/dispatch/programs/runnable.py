@@ -39,7 +39,6 @@ from shardir.frontend.config import config
 from shardir.frontend.dispatch.programs import view_launch
 from shardir.frontend.dispatch.programs.compilation import backend_pipeline, compile_module
 from shardir.frontend.dispatch.programs.donation import reusable_parameters
-from shardir.frontend.dispatch.programs.lowering import LoweredProgram
 from shardir.frontend.dispatch.programs.pass_observers import (
     progress_observer,
     settings_observer,
@@ -66,13 +65,14 @@ from shardir.text.printer import print_module
 
 if TYPE_CHECKING:
     from shardir.frontend.dispatch.programs import nan_check
+    from shardir.frontend.dispatch.programs.lowering import LoweredProgram
     from shardir.frontend.pipelines import pipeline_compilation
 else:
     pipeline_compilation = lazy_import("shardir.frontend.pipelines.pipeline_compilation")
     nan_check = lazy_import("shardir.frontend.dispatch.programs.nan_check")
 
 
-def default_pipeline(plan: LoweredProgram | None = None) -> Pipeline:
+def default_pipeline(plan: "LoweredProgram | None" = None) -> Pipeline:
     """Return the default passes with the options of `plan`."""
     exact = config.shardy_exact if plan is None else plan.shardy_exact
     text = SHARDY_PIPELINE if exact else DEFAULT_PIPELINE
@@ -93,11 +93,11 @@ def default_pipeline(plan: LoweredProgram | None = None) -> Pipeline:
     return Pipeline(tuple(chosen))
 
 
-def _has_pipelines(plan: LoweredProgram) -> bool:
+def _has_pipelines(plan: "LoweredProgram") -> bool:
     return any(op.spec is pipeline for op in plan.module.main.body.walk())
 
 
-def _compile_pipelines(plan: LoweredProgram) -> Module:
+def _compile_pipelines(plan: "LoweredProgram") -> Module:
     """Return the lowered module with calls of compiled pipelines."""
     if not _has_pipelines(plan):
         return plan.module
@@ -119,7 +119,7 @@ class Runnable:
     """A compiled program that is called with arrays, one for each visible parameter."""
 
     def __init__(
-        self, plan: LoweredProgram, abstracts: Sequence[AbstractValue], captured: Sequence[Array]
+        self, plan: "LoweredProgram", abstracts: Sequence[AbstractValue], captured: Sequence[Array]
     ) -> None:
         """Compile `plan`; `abstracts` are its results, `captured` its last arguments."""
         self.plan = plan
@@ -208,7 +208,7 @@ class Runnable:
                 Array, self._result_signatures, self._captured_storage, numbers
             )
 
-    def _compile(self, plan: LoweredProgram) -> None:
+    def _compile(self, plan: "LoweredProgram") -> None:
         steps = default_pipeline(plan)
         watching = (
             settings_observer(plan.module.main.name),
