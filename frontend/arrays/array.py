@@ -253,7 +253,7 @@ class Array(ArrayFields, Convertible):
             self._whole.flags.writeable = False
         return self.to_numpy_view()
 
-    def __iter__(self) -> "Iterator[Any]":
+    def __iter__(self) -> "Iterator[Array]":
         if not self.shape:
             raise ArgumentError(with_location("an array of rank 0 cannot be iterated over"))
         if self.sharding.num_devices > 1 or not self.is_fully_addressable:
@@ -299,7 +299,7 @@ class Array(ArrayFields, Convertible):
     def __deepcopy__(self, memo: dict[int, object]) -> "Array":
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return from_numpy, (self.to_numpy_view(), self.weak_type, self.type.dtype)
 
     def __str__(self) -> str:

@@ -1,7 +1,5 @@
 """Transfers of arrays to devices and to the host."""
 
-from typing import Any
-
 import numpy as np
 
 from shardir.backends.native import native
@@ -127,7 +125,7 @@ def device_get(x: object) -> PyTree:
     )
 
 
-def copy_to_host_async(x: object) -> Any:
+def copy_to_host_async(x: object) -> PyTree:
     """Start copying all arrays in `x` to the host, and return `x`."""
     for leaf in tree.leaves(x):
         tell = getattr(leaf, "copy_to_host_async", None)

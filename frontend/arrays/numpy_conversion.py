@@ -1,7 +1,7 @@
 """Conversion of numbers and arrays of other libraries to NumPy arrays and abstract values."""
 
 from collections.abc import Callable
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def is_number(x: object) -> TypeGuard[complex]:
     return type(x) in PYTHON_NUMBER_TYPES
 
 
-def abstract_of(x: Any, name: str = "") -> AbstractValue:
+def abstract_of(x: PyTree, name: str = "") -> AbstractValue:
     """Return the abstract value of an operand; raises `NotAnArrayError` that mentions `name`."""
     result = getattr(x, "abstract", None)
     if isinstance(result, AbstractValue):
@@ -44,7 +44,7 @@ def abstract_of(x: Any, name: str = "") -> AbstractValue:
     return AbstractValue(TensorType(array.shape, _dtype_of(array, x, name)))
 
 
-def to_numpy(x: Any, name: str = "") -> NumpyArray:
+def to_numpy(x: object, name: str = "") -> NumpyArray:
     """Return a NumPy array of a canonical element type.
 
     Typed keys become 64-bit words. Raises `NotAnArrayError` and `NumberRangeError` that mention

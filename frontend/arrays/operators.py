@@ -16,12 +16,14 @@ import numpy as np
 from shardir.backends.native import has_call_cache, vectorcall_class
 from shardir.errors import suggest_name
 from shardir.frontend.arrays.abstract_value import ArrayBase
-from shardir.frontend.arrays.array_types import ArrayLike, ShapeLike
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.errors import ImmutableError, NotAnArrayError, UnknownMethod
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
 from shardir.frontend.tracing.promotion import DType
+from shardir.ir.types import NumpyArray
 
 _NUMBER_TYPES = (bool, int, float, complex, np.ndarray, np.generic)
 
@@ -39,7 +41,7 @@ _SYMBOLS = {
 """Python's symbols of the operators, except `==` and `!=`, which accept any operand."""
 
 
-def _unsupported_error(function: str, x: Any, y: Any, swapped: bool) -> NotAnArrayError:
+def _unsupported_error(function: str, x: object, y: object, swapped: bool) -> NotAnArrayError:
     """Return Python's error for such operands, with the user's line and a suggestion."""
     names = " and ".join(repr(type(z).__name__) for z in ((y, x) if swapped else (x, y)))
     symbol = _SYMBOLS[function]
@@ -53,8 +55,8 @@ def _unsupported_error(function: str, x: Any, y: Any, swapped: bool) -> NotAnArr
 
 
 @cache
-def _namespace_function(name: str) -> Callable[..., Any]:
-    function: Callable[..., Any] = getattr(import_module("shardir.frontend.numpy.api"), name)
+def _namespace_function(name: str) -> UserFunction:
+    function: UserFunction = getattr(import_module("shardir.frontend.numpy.api"), name)
     return function
 
 
@@ -63,9 +65,9 @@ _INDEXING_MODULES = {"At": "indexing.at", "view": "shaping.views"}
 
 
 @cache
-def _indexing_function(name: str) -> Callable[..., Any]:
+def _indexing_function(name: str) -> UserFunction:
     module = _INDEXING_MODULES.get(name, "indexing.getitem")
-    function: Callable[..., Any] = getattr(import_module(f"shardir.frontend.numpy.{module}"), name)
+    function: UserFunction = getattr(import_module(f"shardir.frontend.numpy.{module}"), name)
     return function
 
 
@@ -125,13 +127,17 @@ class NamespaceOperator:
     call_cache: Any
 
     def __init__(
-        self, fun: Any, name: str, swapped: bool = False, function: Any = _namespace_function
+        self,
+        fun: UserFunction,
+        name: str,
+        swapped: bool = False,
+        function: Callable[[str], UserFunction] = _namespace_function,
     ) -> None:
         update_wrapper(self, fun)
         self._fun, self._name, self._swapped, self._function = fun, name, swapped, function
         self._can_share_cache = True
 
-    def __call__(self, *args: Any, **options: Any) -> object:
+    def __call__(self, *args: PyTree, **options: PyTree) -> object:
         try:
             result = self._fun(*args, **options)
         except Exception as error:
@@ -251,7 +257,9 @@ class Operators(ArrayBase):
         def __index__(self) -> int: ...
         def __len__(self) -> int: ...
         def __iter__(self) -> Iterator[Self]: ...
-        def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any: ...
+        def __array__(
+            self, dtype: DTypeLike | None = None, copy: bool | None = None
+        ) -> NumpyArray: ...
 
     @traceback_boundary
     def __delitem__(self, index: object) -> None:
@@ -279,15 +287,17 @@ class Operators(ArrayBase):
         result: Self = rounded.astype(int) if digits is None else rounded
         return result
 
-    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+    def __array_namespace__(self, *, api_version: str | None = None) -> object:
         """Return the functions of the Array API standard; raises `ArgumentError` for other
         versions."""
         return import_module("shardir.frontend.numpy.array_api_info").array_namespace(api_version)
 
     @traceback_boundary
-    def to_device(self, device: object, /, *, stream: object = None) -> Any:
+    def to_device(self, device: object, /, *, stream: object = None) -> Self:
         """Return this array on a device or with a sharding; streams are not supported."""
-        return import_module("shardir.frontend.arrays.device_transfer").device_put(self, device)
+        device_transfer = import_module("shardir.frontend.arrays.device_transfer")
+        result: Self = device_transfer.device_put(self, device)
+        return result
 
     @property
     def at(self) -> Any:
@@ -324,7 +334,7 @@ class Operators(ArrayBase):
         result: Self = _namespace_function("ravel")(self)
         return result
 
-    def astype(self, dtype: Any) -> Self:
+    def astype(self, dtype: DTypeLike | None) -> Self:
         """Return this array with another element type."""
         try:
             result: Self = _namespace_function("astype")(self, dtype)
@@ -333,7 +343,7 @@ class Operators(ArrayBase):
             hide_own_frames(error)
             raise
 
-    def view(self, dtype: Any = None, *more: object) -> Self:
+    def view(self, dtype: object = None, *more: object) -> Self:
         """Return the bits of this array as another element type."""
         result: Self = _indexing_function("view")(self, (dtype, *more) if more else dtype)
         return result

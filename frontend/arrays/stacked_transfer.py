@@ -1,7 +1,6 @@
 """`device_put_sharded` and `device_put_replicated`: arrays with one row per device."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,19 +12,20 @@ from shardir.frontend.arrays.signature import signature_of
 from shardir.frontend.distributed.shard_exchange import check_equal_across_processes
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.mesh import Mesh, as_device_array
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import with_location
-from shardir.ir.types import TensorType
+from shardir.ir.types import NumpyArray, TensorType
 
 STACKED_AXIS_NAME = "pmap"
 """The name of the mesh axis along which shards are stacked."""
 
 
 @locate_errors
-def device_put_sharded(shards: Sequence[object], devices: Sequence[Device]) -> Any:
+def device_put_sharded(shards: Sequence[object], devices: Sequence[Device]) -> PyTree:
     """Stack `shards` along a new first axis, with each shard on the corresponding device.
 
     `shards` are arrays, or pytrees of the same structure; there is one for each device. The result
@@ -71,7 +71,7 @@ def _stack_shards(shards: Sequence[object], sharding: NamedSharding) -> Array:
 
 
 @locate_errors
-def device_put_replicated(x: object, devices: Sequence[Device]) -> Any:
+def device_put_replicated(x: object, devices: Sequence[Device]) -> PyTree:
     """Return arrays with a new first axis along which `x` repeats, once on each device.
 
     `x` is an array or a pytree of arrays.
@@ -92,11 +92,13 @@ def _stacked_sharding(devices: Sequence[Device], what: str) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(STACKED_AXIS_NAME))
 
 
-def _copy_elements(leaf: object) -> Any:
+def _copy_elements(leaf: object) -> NumpyArray:
     return np.array(leaf.to_numpy_view() if isinstance(leaf, Array) else to_numpy(leaf))
 
 
-def _make_stacked_array(parts: list[Any], one: AbstractValue, sharding: NamedSharding) -> Array:
+def _make_stacked_array(
+    parts: list[NumpyArray], one: AbstractValue, sharding: NamedSharding
+) -> Array:
     whole = TensorType((len(parts), *one.type.shape), one.type.dtype)
     kept = [parts[place] for place in sharding.local_positions]
     return Array(signature_of(AbstractValue(whole, False), sharding), sharding, kept)
