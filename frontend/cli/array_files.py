@@ -1,17 +1,20 @@
 """Array files that commands read and write."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from shardir.errors import count_noun
 from shardir.frontend.cli.options import CommandError
 from shardir.interpret.random_arguments import parameter_types
 from shardir.ir.module import Module
+from shardir.ir.types import NumpyArray
 
 
-def load_arguments(module: Module, inputs: list[Path], count: int | None = None) -> list[Any]:
+def load_arguments(
+    module: Module, inputs: list[Path], count: int | None = None
+) -> list[NumpyArray]:
     """Return the arrays of `.npy` files for the parameters of the main function, or the first
     `count`."""
     types = parameter_types(module)[:count]
@@ -50,7 +53,7 @@ def make_folder(folder: Path) -> None:
         raise CommandError(f"cannot make the folder {str(folder)!r}: {error.strerror}") from None
 
 
-def save_array(path: Path, array: Any) -> None:
+def save_array(path: Path, array: npt.ArrayLike) -> None:
     """Write an array to a `.npy` file."""
     try:
         np.save(path, array)

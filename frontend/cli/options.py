@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import wraps
 from inspect import Parameter, signature
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -90,7 +90,7 @@ def with_load(command: Callable[..., None]) -> Callable[..., None]:
     """Return the command with the option `--load`."""
 
     @wraps(command)
-    def loading(*args: object, load: list[str] | None = None, **options: Any) -> None:
+    def loading(*args: object, load: list[str] | None = None, **options: object) -> None:
         for plugin in load or ():
             load_plugin(plugin)
         command(*args, **options)

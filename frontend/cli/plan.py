@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import typer
 from rich.console import Console
@@ -75,7 +74,7 @@ def plan_function(
     if export is not None:
         typer.echo(_export(best, export), nl=False)
         return
-    parts: list[Any] = [best]
+    parts: list[object] = [best]
     if len(plans) > 1:
         ranked = sorted(
             plans.items(), key=lambda each: each[1].evaluation.key(each[1].memory_limit)

@@ -1,7 +1,6 @@
 """`shardir run` executes a program on all devices of its mesh."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import typer
@@ -14,7 +13,7 @@ from shardir.interpret.random_arguments import random_arguments
 from shardir.interpret.shards import assemble_shards, slice_shard
 from shardir.ir.module import Module, spmd_mesh_of
 from shardir.ir.sharding import Sharding
-from shardir.ir.types import TensorType
+from shardir.ir.types import NumpyArray, TensorType
 from shardir.ops.opaque import check_no_opaque_operations
 from shardir.passes import Pipeline
 from shardir.passes.pipeline import DEFAULT_PIPELINE
@@ -64,8 +63,8 @@ def run_program(
 
 
 def _run_on_devices(
-    module: Module, args: list[Any]
-) -> list[tuple[TensorType, Sharding | None, Any]]:
+    module: Module, args: list[NumpyArray]
+) -> list[tuple[TensorType, Sharding | None, NumpyArray]]:
     main = module.main
     program = BACKEND.compile(module)
     if main.spmd is None:

@@ -11,7 +11,7 @@ A function is treated as one of JAX if its module refers to no object of shardir
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -39,6 +39,7 @@ from shardir.frontend.dispatch.programs.runnable import default_pipeline
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief, quote_message
 from shardir.frontend.shardings.mesh import AbstractMesh, Mesh, make_mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
@@ -51,6 +52,7 @@ from shardir.frontend.source_locations import (
 )
 from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Loc, Module
+from shardir.ir.types import NumpyArray
 from shardir.passes.pipeline import Pipeline
 from shardir.text.decimal_text import parse_natural_number
 
@@ -70,7 +72,7 @@ class CommandTarget:
     module: Module
     locations: Mapping[tuple[str, str], Loc] | None
     lowered: Lowered | None = None
-    arguments: tuple[Any, ...] = ()
+    arguments: tuple[NumpyArray | None, ...] = ()
     name: str = ""
     text: str | None = None
 
@@ -83,7 +85,7 @@ class CommandTarget:
         default = default_pipeline()
         return str(default if passes is None else Pipeline.extend(passes, default))
 
-    def fill_arguments(self, given: Sequence[Any]) -> list[Any]:
+    def fill_arguments(self, given: Sequence[NumpyArray]) -> list[NumpyArray]:
         """Return the arguments of the program: those that it determines, else the given ones."""
         known = self.arguments or (None,) * len(given)
         return [x if value is None else value for x, value in zip(given, known, strict=True)]
@@ -95,7 +97,7 @@ class _NamedObject:
 
     module: ModuleType
     name: str
-    value: Any
+    value: PyTree
 
     @contextmanager
     def errors_at_definition(self) -> Iterator[None]:
@@ -108,7 +110,7 @@ class _NamedObject:
             refresh_working_directory()
             raise CommandError(f"{error}\n{underline(*place)}") from error
 
-    def call(self, failure: str) -> Any:
+    def call(self, failure: str) -> PyTree:
         """Return the object, or its result if it is a function; errors begin with `failure`."""
         if not callable(self.value):
             return self.value
@@ -189,7 +191,7 @@ def load_call(
     args: str | None,
     specs: str | None,
     seed: int,
-) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+) -> tuple[UserFunction, tuple[PyTree, ...]]:
     """Return the function that `target` names, and its arguments on virtual CPU devices.
 
     Arguments of which the example has a shape only are random. The mesh and the settings of JAX are
@@ -234,8 +236,8 @@ class _OpenedFunction:
 
     module: ModuleType
     traced: Any
-    given: tuple[Any, ...]
-    placed: tuple[Any, ...]
+    given: tuple[PyTree, ...]
+    placed: tuple[PyTree, ...]
 
 
 def _open_function(
@@ -268,7 +270,7 @@ def _open_function(
 
         stack.enter_context(apply_settings_to_jax())
     example = known.call(f"the example arguments of {target} cannot be made")
-    given: tuple[Any, ...] = example if isinstance(example, tuple) else (example,)
+    given: tuple[PyTree, ...] = example if isinstance(example, tuple) else (example,)
     stated = _option_object(specs, module, SPECS)
     placed = given
     if (
@@ -282,7 +284,7 @@ def _open_function(
     return _OpenedFunction(module, _traceable(function, of_jax), given, placed)
 
 
-def _known_elements(lowered: Lowered, given: tuple[Any, ...]) -> tuple[Any, ...]:
+def _known_elements(lowered: Lowered, given: tuple[PyTree, ...]) -> tuple[NumpyArray | None, ...]:
     """Return the elements of each parameter, or `None` where the example has a shape only."""
     params = lowered.module.main.body.params
     captured = [array.read() for array in lowered.captured]
@@ -376,7 +378,7 @@ def _option_object(named: str | None, module: ModuleType, usual: str) -> _NamedO
     return _NamedObject(module, usual, getattr(module, usual)) if hasattr(module, usual) else None
 
 
-def _traceable(function: Callable[..., Any], of_jax: bool) -> Any:
+def _traceable(function: UserFunction, of_jax: bool) -> Any:
     """Return the function with a method `lower`."""
     if of_jax:
         # JAX is an optional dependency.
@@ -386,7 +388,7 @@ def _traceable(function: Callable[..., Any], of_jax: bool) -> Any:
     return function if hasattr(function, "lower") else jit(function)
 
 
-def _is_jax_function(function: Callable[..., Any], module: ModuleType) -> bool:
+def _is_jax_function(function: UserFunction, module: ModuleType) -> bool:
     """Return whether JAX is installed and the module of a function refers to no object of
     shardir."""
     kind = type(function).__module__.partition(".")[0]
@@ -404,7 +406,7 @@ def _has_jax() -> bool:
     return find_spec("jax") is not None
 
 
-def _shard_arguments(args: tuple[Any, ...], specs: object, mesh: Mesh) -> tuple[Any, ...]:
+def _shard_arguments(args: tuple[PyTree, ...], specs: object, mesh: Mesh) -> tuple[PyTree, ...]:
     """Return structs of the arguments, with shardings on the mesh by the specs."""
     leaves, structure = tree.flatten(args)
 
@@ -427,7 +429,7 @@ def _is_jax_spec(spec: object) -> bool:
     return type(spec).__module__.partition(".")[0] == "jax"
 
 
-def _sharded_struct(x: Any, spec: Any, mesh: Mesh) -> Any:
+def _sharded_struct(x: PyTree, spec: PyTree, mesh: Mesh) -> PyTree:
     if spec is None or not hasattr(x, "shape"):
         return x
     if _is_jax_spec(spec):
