@@ -6,9 +6,7 @@ arguments results may overwrite.
 
 from collections.abc import Mapping, Sequence
 from sys import getrefcount
-from typing import Any, final
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, final
 
 from shardir.backends.base import Array, Shards
 from shardir.backends.device_shards import DeviceBackend, DeviceExecutable, DeviceShards
@@ -25,6 +23,10 @@ from shardir.backends.pjrt.runtime import (
 )
 from shardir.cost.memory import MemoryEstimate
 from shardir.ir.module import Module
+from shardir.ir.types import NumpyDType
+
+if TYPE_CHECKING:
+    import jax
 
 
 @final
@@ -61,9 +63,9 @@ class PJRTShards(DeviceShards):
 
     def __init__(
         self,
-        array: Any,
-        devices: tuple[Any, ...],
-        dtype: np.dtype[Any],
+        array: "jax.Array",
+        devices: "tuple[jax.Device, ...]",
+        dtype: NumpyDType,
         host: Sequence[Array | None] | None = None,
     ) -> None:
         """Keep the shards of `devices`; `host` are copies in host memory."""
@@ -134,7 +136,7 @@ class PJRTProgram(DeviceExecutable):
             for array, type in zip(self._load().run(arrays), self._results, strict=True)
         ]
 
-    def _argument(self, args: Sequence[DeviceShards], number: int) -> Any:
+    def _argument(self, args: Sequence[DeviceShards], number: int) -> "jax.Array":
         """Return an argument, or a copy if a result overwrites it and other arrays share it."""
         is_shared = getrefcount(args[number]) > SOLE_REFERENCES
         shards = args[number]

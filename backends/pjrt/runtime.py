@@ -13,13 +13,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock
-from typing import Any, Final, TypeVar, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import numpy as np
+import numpy.typing as npt
 
 from shardir.backends.base import Array
 from shardir.errors import ShardirError, count_noun
-from shardir.ir.types import TensorType
+from shardir.ir.types import NumpyDType, TensorType
+
+if TYPE_CHECKING:
+    import jax
+    from jaxlib import _jax
 
 TESTED_VERSIONS: Final = {"0.10.1": ("cpu",), "0.10.2": ("cpu",)}
 """The tested versions of jaxlib, and the platforms on which they were tested."""
@@ -41,7 +46,7 @@ class PJRTExecutionError(PJRTError):
     has_started = True
 
 
-def list_devices() -> list[Any]:
+def list_devices() -> "list[jax.Device]":
     """Return the devices of this process; raise `PJRTError` if there are none."""
     return list(_load_devices())
 
@@ -53,7 +58,7 @@ def _owner_process() -> int:
 
 
 @cache
-def _load_devices() -> tuple[Any, ...]:
+def _load_devices() -> "tuple[jax.Device, ...]":
     try:
         import jax
     except ModuleNotFoundError as error:
@@ -70,7 +75,7 @@ def _load_devices() -> tuple[Any, ...]:
         raise PJRTError(f"JAX has no devices: {error}") from None
 
 
-def choose_devices(ids: Sequence[int]) -> list[Any]:
+def choose_devices(ids: Sequence[int]) -> "list[jax.Device]":
     """Return the devices at these positions of `list_devices`; raise `PJRTError` if one is
     missing."""
     there, needed = list_devices(), max(ids) + 1
@@ -93,7 +98,9 @@ def how_to_add_devices(count: int) -> str:
     )
 
 
-def put_shards(shards: Sequence[Any], devices: Sequence[Any]) -> Any:
+def put_shards(
+    shards: "Sequence[npt.ArrayLike | jax.Array]", devices: "Sequence[jax.Device]"
+) -> "jax.Array":
     """Return a new array of JAX whose part on each device is a copy of a shard."""
     import jax
 
@@ -109,13 +116,13 @@ def put_shards(shards: Sequence[Any], devices: Sequence[Any]) -> Any:
         )
 
 
-def copy_shards(array: Any, devices: Sequence[Any]) -> Any:
+def copy_shards(array: "jax.Array", devices: "Sequence[jax.Device]") -> "jax.Array":
     """Return a copy of an array of JAX on its devices."""
     parts = {shard.device: shard.data for shard in array.addressable_shards}
     return put_shards([parts[device] for device in devices], devices)
 
 
-def fetch_shard(array: Any, device: Any, dtype: np.dtype[Any]) -> Array:
+def fetch_shard(array: "jax.Array", device: "jax.Device", dtype: NumpyDType) -> Array:
     """Return the part of an array of JAX on a device, in host memory."""
     with _as_own_errors(PJRTExecutionError, "the program failed"):
         (part,) = (shard.data for shard in array.addressable_shards if shard.device == device)
@@ -123,7 +130,7 @@ def fetch_shard(array: Any, device: Any, dtype: np.dtype[Any]) -> Array:
     return elements if elements.dtype == dtype else elements.view(dtype)
 
 
-def wait_for_array(array: Any) -> None:
+def wait_for_array(array: "jax.Array") -> None:
     """Wait until an array of JAX is computed."""
     with _as_own_errors(PJRTExecutionError, "the program failed"):
         array.block_until_ready()
@@ -134,7 +141,7 @@ class LoadedProgram:
     """A program that XLA compiled for some devices, as one replica for each."""
 
     def __init__(
-        self, name: str, text: str, devices: Sequence[Any], results: Sequence[TensorType]
+        self, name: str, text: str, devices: "Sequence[jax.Device]", results: Sequence[TensorType]
     ) -> None:
         """Compile StableHLO text; `results` are the types of its results on one device."""
         self.name = name
@@ -143,7 +150,7 @@ class LoadedProgram:
             self._program = _explain_versions(lambda: _compile(text, devices))
             self._handlers = _explain_versions(lambda: _result_handlers(results, devices))
 
-    def run(self, arguments: Sequence[Any]) -> list[Any]:
+    def run(self, arguments: "Sequence[jax.Array]") -> "list[jax.Array]":
         """Run on arrays of JAX; on several devices of a CPU, wait until the results are
         computed."""
         with _as_own_errors(PJRTExecutionError, f"the program {self.name} failed"):
@@ -155,7 +162,7 @@ class LoadedProgram:
                     result.block_until_ready()
             return results
 
-    def _launch(self, arguments: Sequence[Any]) -> list[Any]:
+    def _launch(self, arguments: "Sequence[jax.Array]") -> "list[jax.Array]":
         made = self._program.execute_sharded(list(arguments))
         return list(made.consume_with_handlers(self._handlers))
 
@@ -175,7 +182,7 @@ class LoadedProgram:
         )
 
 
-def _compile(text: str, devices: Sequence[Any]) -> Any:
+def _compile(text: str, devices: "Sequence[jax.Device]") -> "_jax.LoadedExecutable":
     from jaxlib import _jax, xla_client
 
     options = _jax.CompileOptions()
@@ -186,7 +193,9 @@ def _compile(text: str, devices: Sequence[Any]) -> Any:
     return client.compile_and_load(text, _jax.DeviceList(tuple(devices)), options)
 
 
-def _result_handlers(results: Sequence[TensorType], devices: Sequence[Any]) -> list[Any]:
+def _result_handlers(
+    results: Sequence[TensorType], devices: "Sequence[jax.Device]"
+) -> "list[_jax.ResultHandler]":
     """Return for each result the function that makes an array of JAX from buffers."""
     from jax.core import ShapedArray
     from jaxlib import xla_client
@@ -200,7 +209,7 @@ def _result_handlers(results: Sequence[TensorType], devices: Sequence[Any]) -> l
 
 
 @cache
-def _sharding(devices: tuple[Any, ...]) -> Any:
+def _sharding(devices: "tuple[jax.Device, ...]") -> "jax.sharding.NamedSharding":
     import jax
 
     mesh = jax.sharding.Mesh(np.array(devices), ("devices",))
