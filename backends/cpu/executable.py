@@ -15,7 +15,7 @@ from shardir.backends.base import Launch, UnshardedExecutable
 from shardir.backends.cpu.codegen import kernel_table
 from shardir.backends.cpu.dispatch import control_interpreter, launch as launching
 from shardir.backends.cpu.dispatch.memory_block import MemoryBlock
-from shardir.backends.cpu.dispatch.program_table import load_program, program_address
+from shardir.backends.cpu.dispatch.program_table import RunProgram, load_program, program_address
 from shardir.backends.cpu.schedule.arena import BufferKind, align_up, match_pairs
 from shardir.backends.cpu.schedule.instructions import (
     InstructionWriter,
@@ -105,11 +105,11 @@ class NativeExecutable(UnshardedExecutable):
 
         return (step,)
 
-    def _build_entry(self, items: Sequence[Item], entry: str = "entry") -> Any:
+    def _build_entry(self, items: Sequence[Item], entry: str = "entry") -> RunProgram:
         """Return a native function of base addresses for items without a NumPy call."""
         if len(items) == 1 and isinstance(items[0], Segment):
             return self._load(items[0])
-        loaded: list[Any] = []
+        loaded: list[RunProgram] = []
 
         def address(segment: Segment) -> int:
             loaded.append(self._load(segment))
@@ -122,7 +122,7 @@ class NativeExecutable(UnshardedExecutable):
             code, writer.written, writer.registers, slots, loaded
         )
 
-    def _load(self, segment: Segment) -> Any:
+    def _load(self, segment: Segment) -> RunProgram:
         index = next(i for i, each in enumerate(self._segments) if each is segment)
         causes = segment.causes or (lambda: self._causes(index))
         return load_program(segment.phases, self.schedule.slots, causes=causes)

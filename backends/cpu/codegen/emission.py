@@ -29,7 +29,7 @@ from shardir.backends.cpu.threads.address_space import MAX_COMPILE_BYTES, is_too
 from shardir.display.byte_sizes import show_bytes
 
 
-def make_target_machine(machine: MachineDescription, level: int = 1) -> Any:
+def make_target_machine(machine: MachineDescription, level: int = 1) -> binding.TargetMachine:
     """Return LLVM's target machine for a host at an optimization level.
 
     Level 2 takes a sixth more time than level 1, and its kernels run as long. Level 0 takes a third
@@ -44,7 +44,7 @@ def make_target_machine(machine: MachineDescription, level: int = 1) -> Any:
     )
 
 
-_open_contexts: dict[int, Any] = {}
+_open_contexts: dict[int, binding.ContextRef] = {}
 """The contexts of open modules by identity: comparing them would run Python code, during which
 other threads may change the dictionary. If an error abandons a module, the garbage collector closes
 it, and would close its context in any order, which the module still needs."""
@@ -94,7 +94,7 @@ class CompilationUnit:
             self._module.close()
             del _open_contexts[id(self._context)]
 
-    def _parse(self, text: str) -> Any:
+    def _parse(self, text: str) -> binding.ModuleRef:
         module = binding.parse_assembly(text, self._context)
         module.triple = host_machine().triple
         module.data_layout = str(self._target.target_data)

@@ -5,7 +5,7 @@ The vector math library is imported when the first kernel needs a function that 
 
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Any
+from types import ModuleType
 
 from shardir.backends.cpu.codegen.compiler import (
     is_on_disk,
@@ -62,5 +62,5 @@ def _load_symbol(symbol: str) -> int | None:
     return _symbol_addresses[symbol]
 
 
-def _math_library() -> Any:
+def _math_library() -> ModuleType:
     return import_module("shardir.backends.cpu.kernels.math.library")

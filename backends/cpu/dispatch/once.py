@@ -6,7 +6,7 @@ calls `functools.cache` keeps the later result and drops the earlier one.
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TypeVar
 
 Result = TypeVar("Result")
 
@@ -17,7 +17,7 @@ def memoize_once(make: Callable[..., Result]) -> Callable[..., Result]:
     Threads may run it concurrently: there is no lock that a fork or a signal handler could leave
     held.
     """
-    results: dict[tuple[Any, ...], Result] = {}
+    results: dict[tuple[int, ...], Result] = {}
 
     @wraps(make)
     def call_once(*given: int) -> Result:

@@ -111,11 +111,11 @@ def _reference_kernel(op: Op) -> Callable[..., Any]:
     return kernel_of(op)
 
 
-def _interpret_block(block: Block) -> Callable[..., list[Any]]:
+def _interpret_block(block: Block) -> Callable[..., list[NumpyArray]]:
     """Return a block of operations without control flow as a function of arrays."""
     steps = [(op, _reference_kernel(op)) for op in block.ops]
 
-    def compute(*arrays: NumpyArray) -> list[Any]:
+    def compute(*arrays: NumpyArray) -> list[NumpyArray]:
         values = dict(zip(block.params, arrays, strict=True))
         for op, kernel in steps:
             computed = kernel(*(values[value] for value in op.operands))
@@ -203,5 +203,5 @@ class _ArrayInterface:
 
     __slots__ = ("__array_interface__",)
 
-    def __init__(self, described: dict[str, Any]) -> None:
+    def __init__(self, described: dict[str, object]) -> None:
         self.__array_interface__ = described

@@ -8,7 +8,6 @@ import ctypes
 import mmap
 import sys
 from functools import cache
-from typing import Any
 
 HUGE_PAGE_BYTES = 2 << 20
 _MMAP_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
@@ -18,7 +17,7 @@ _FAILED = ctypes.c_void_p(-1).value
 
 
 @cache
-def _libc() -> Any:
+def _libc() -> ctypes.CDLL:
     library = ctypes.CDLL(None, use_errno=True)
     library.mmap.restype = ctypes.c_void_p
     number = ctypes.c_int

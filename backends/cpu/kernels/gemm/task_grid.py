@@ -1,6 +1,6 @@
 """Splits a product into tasks: a cost model chooses the grid of blocks."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from shardir.backends.cpu.kernels.gemm.tuning import (
     SPLIT_COUNTS,
     TASK_OVERHEAD_NS,
 )
+from shardir.ir.types import NumpyArray
+
+
+Extent = TypeVar("Extent", int, NumpyArray)
 
 
 class TaskGrid(NamedTuple):
@@ -85,6 +89,6 @@ def _block_size_candidates(extent: int, step: int, most: int) -> list[int]:
     return sorted({min(size, most) for size in sizes} | {min(most, max(extent, 1))})
 
 
-def _round_up_extents(extent: Any, step: int) -> Any:
+def _round_up_extents(extent: Extent, step: int) -> Extent:
     """Round an extent, or an array of extents, up to a multiple of `step`."""
     return -(-extent // step) * step
