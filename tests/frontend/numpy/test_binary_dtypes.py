@@ -30,12 +30,13 @@ UNORDERED = {
     "clip", "max", "min",
 }  # fmt: skip
 """Functions that refuse complex numbers, which have no order."""
-REAL = {"boxcox", "boxcox1p"}
+REAL = {"boxcox", "boxcox1p", "owens_t"}
 """Functions that refuse complex numbers as SciPy does, where JAX computes a value."""
 STATIC = {"roll", "take", "unravel_index", "dot", "select_n"}
 """Functions that refuse operands which JAX converts to integers or ignores, or sums of bools."""
-OTHER = {"histogram", "histogram_bin_edges"}
-"""Functions whose vector of edges keeps its own float dtype; JAX uses that of the data."""
+OTHER = {"histogram", "histogram_bin_edges", "owens_t"}
+"""Functions with another float dtype: edges keep their own one where JAX uses that of the data, and
+`owens_t` promotes its operands like all functions where JAX uses the default float type."""
 
 
 def functions() -> Iterator[tuple[str, Callable[..., Any], Callable[..., Any]]]:
