@@ -19,7 +19,6 @@ from shardir.backends.cpu.kernels.gemm.tuning import (
 )
 from shardir.ir.types import NumpyArray
 
-
 Extent = TypeVar("Extent", int, NumpyArray)
 
 
