@@ -6,18 +6,12 @@ function returns arrays, which have the same operators and methods.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, SupportsIndex, TypeAlias, cast
+from typing import SupportsIndex, TypeAlias
 
 import numpy.typing as npt
 
 from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.tracing.promotion import KeyType
-from shardir.ir.types import NumpyArray
-
-if TYPE_CHECKING:
-    from shardir.frontend.arrays.array import Array
-    from shardir.frontend.arrays.operators import Operators
-    from shardir.frontend.tracing.tracer import Tracer
 
 ArrayLike: TypeAlias = ArrayBase | npt.ArrayLike | Sequence["ArrayLike"]
 """Arrays, tracers, everything that NumPy converts to an array, and nested lists of these."""
@@ -25,16 +19,8 @@ ArrayLike: TypeAlias = ArrayBase | npt.ArrayLike | Sequence["ArrayLike"]
 DTypeLike: TypeAlias = npt.DTypeLike | KeyType
 """Element types: names, NumPy's and Python's types, the type of random keys."""
 
-ArraySequence: TypeAlias = "Sequence[ArrayLike] | Operators | NumpyArray"
-"""Several arrays; one array is the sequence of its slices along the first dimension."""
-
 ShapeLike: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 """A shape; one integer is a shape of one dimension."""
 
 AxisLike: TypeAlias = SupportsIndex | Sequence[SupportsIndex] | None
 """One or several axes; `None` is all axes."""
-
-
-def as_result(array: "Array") -> "Tracer":
-    """Return `array`, with the type that results of a function have inside of a trace."""
-    return cast("Tracer", array)

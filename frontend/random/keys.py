@@ -6,8 +6,9 @@ import numpy as np
 
 from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.array import from_numpy
-from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, as_result
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.arrays.traced_types import as_result
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import KeyImplementationError, NumberRangeError, RandomError

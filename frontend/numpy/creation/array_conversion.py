@@ -7,8 +7,9 @@ import numpy as np
 
 from shardir.frontend.argument_checks import MAX_RANK, check_flag, check_integer, is_one_of
 from shardir.frontend.arrays.array import Array, from_numpy
-from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, as_result
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.numpy_conversion import is_number, narrow_array
+from shardir.frontend.arrays.traced_types import as_result
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.scalar_arguments import NUMBER_TYPES
 from shardir.frontend.errors import ArgumentError

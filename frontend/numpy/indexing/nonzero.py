@@ -16,7 +16,8 @@ from shardir.frontend.argument_checks import canonicalize_shape, check_not_in_pl
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
-from shardir.frontend.arrays.array_types import ArrayLike, ArraySequence, ShapeLike, as_result
+from shardir.frontend.arrays.array_types import ArrayLike, ShapeLike
+from shardir.frontend.arrays.traced_types import ArraySequence, as_result
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError, TracedValueError

@@ -9,7 +9,8 @@ import numpy as np
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import check_not_in_place, is_one_of
 from shardir.frontend.argument_errors import with_argument_errors
-from shardir.frontend.arrays.array_types import ArrayLike, ArraySequence
+from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.arrays.traced_types import ArraySequence
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError
 from shardir.frontend.numpy.elementwise import arithmetic, selection

@@ -8,9 +8,10 @@ import numpy as np
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import check_flag, check_integer
-from shardir.frontend.arrays.array_types import ArrayLike, ArraySequence
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
 from shardir.frontend.arrays.operators import Operators
+from shardir.frontend.arrays.traced_types import ArraySequence
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, TracedValueError
 from shardir.frontend.numpy.creation import array_conversion, filling, grids

@@ -1,0 +1,18 @@
+"""Types of public functions that name tracers or the operators of arrays."""
+
+from collections.abc import Sequence
+from typing import TypeAlias, cast
+
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.arrays.operators import Operators
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.types import NumpyArray
+
+ArraySequence: TypeAlias = Sequence[ArrayLike] | Operators | NumpyArray
+"""Several arrays; one array is the sequence of its slices along the first dimension."""
+
+
+def as_result(array: Array) -> Tracer:
+    """Return `array`, with the type that results of a function have inside of a trace."""
+    return cast(Tracer, array)
