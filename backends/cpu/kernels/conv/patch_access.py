@@ -1,4 +1,4 @@
-"""How the packed GEMM kernel reads operands of patches, a parameter of its text."""
+"""Parameters of the text of the packed GEMM kernel that describe an operand made of patches."""
 
 from typing import NamedTuple
 
