@@ -91,7 +91,7 @@ def call_eagerly(
     placed: dict[int, NumpyArray] = {}
     if eager.cached and any(type(x) is np.ndarray for x in args):
         args, placed = _import_arguments(args, eager.static_positions)
-        if placed and not all(x.flags.c_contiguous for x in placed.values()):
+        if not all(x.flags.c_contiguous for x in placed.values()):
             # The native call cache cannot read the original arguments, but it reads these.
             return eager.public_function(*args, **options)
     wrapped = (
@@ -254,7 +254,7 @@ def _compile_call(
         base = (
             eager.positional[i] if positional else f"{eager.variadic}.{i - len(eager.positional)}"
         )
-        if not (positional and i in eager.static_positions):
+        if i not in eager.static_positions:
             labels.extend(_array_labels(base, arg))
     for key, option in options.items():
         if key not in eager.static:

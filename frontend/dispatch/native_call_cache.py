@@ -303,7 +303,7 @@ def _keep_key_objects(x: object, kept: list[object]) -> None:
 
 def _result_builder(structure: tree.PyTreeDef | None) -> Callable[[list[PyTree]], PyTree] | None:
     """Return the function that makes a pytree from a list of results, or `None` for one array."""
-    if structure is None or structure.is_leaf():
+    if structure is None:
         return None
     flat = tree.unflatten(structure, range(structure.num_leaves))
     if type(flat) in (tuple, list) and list(flat) == list(range(structure.num_leaves)):

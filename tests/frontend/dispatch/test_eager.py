@@ -29,6 +29,7 @@ from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.tracing.operands import align, as_tracer
 from shardir.frontend.tracing.parameters import UnhashableError, static_key
 from shardir.frontend.tracing.trace import emit
+from tests.error_assertions import assert_raises_exactly
 from tests.native_tier import needs_native
 
 MESH = make_mesh((4, 2), ("a", "b"))
@@ -57,6 +58,17 @@ def applied(function: Any, *xs: Any) -> Any:
 @public()
 def both(pair: Any) -> Any:
     return {"sum": plus(pair[0], pair[1]), "first": pair[0], "none": None}
+
+
+@pytest.mark.parametrize("number", [1.0, np.float32(1)], ids=["python", "numpy"])
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_long_lists_of_numbers_are_errors(kind: Any, number: Any) -> None:
+    assert_raises_exactly(
+        lambda: plus(kind([number] * 1025), 1),
+        NotAnArrayError,
+        f"argument x of plus is a {kind.__name__} of 1025 numbers, and at most 1024 are accepted; "
+        "make it one array with snp.array",
+    )
 
 
 def test_a_call_makes_an_array() -> None:
