@@ -16,7 +16,7 @@ PIPELINE = "inline,widen-small-dtypes,dce"
 
 _NO_HOST_FUNCTION = "PJRT programs call no functions of Python"
 _NO_DECOMPOSITION = "StableHLO has no such decomposition"
-_UNKNOWN = "shardir knows only the text of this operation"
+_UNKNOWN = "the reader preserves this operation as text only"
 UNSUPPORTED_OPERATIONS = {
     **{OPS[name]: _NO_HOST_FUNCTION for name in ("callback", "pure-callback", "inspect-sharding")},
     **{OPS[name]: _NO_DECOMPOSITION for name in CUSTOM_CALL_OPERATIONS},
@@ -52,4 +52,4 @@ def write_program(module: Module, overwritten: Mapping[int, int]) -> str:
     check_operations(module)
     main = replace(module.main, name="main")  # The name that XLA requires.
     alone = replace(module, functions=(main,))
-    return show(alone, locations=True, own_words=True, overwritten=overwritten)
+    return show(alone, locations=True, for_xla=True, overwritten=overwritten)

@@ -27,12 +27,12 @@ def show(
     module: Module,
     *,
     locations: bool = False,
-    own_words: bool = False,
+    for_xla: bool = False,
     overwritten: Mapping[int, int] | None = None,
 ) -> str:
     """Return the module as MLIR text.
 
-    With `own_words`, the text has the same meaning in XLA: random bits are StableHLO operations
+    With `for_xla`, the text has the same meaning in XLA: random bits are StableHLO operations
     instead of custom calls, and products state full precision. A per-device program has as many
     replicas as its mesh has devices: replica i is the device at position i. `overwritten`
     has for parameters of the first function the results that may overwrite them. Raises
@@ -47,7 +47,7 @@ def show(
             raise ExportError(
                 f"@{module.main.name} and @{function.name} are not both programs of each device"
             )
-        writer = MlirWriter(meshes, locations=locations, mesh=mesh, own_words=own_words)
+        writer = MlirWriter(meshes, locations=locations, mesh=mesh, for_xla=for_xla)
         results = overwritten if function is module.main and overwritten else {}
         lines += _function(function, writer, results)
     attrs = "" if mesh is None else f" attributes {{mhlo.num_replicas = {mesh.size} : i32}}"

@@ -1,4 +1,4 @@
-"""Text with `own_words`, which has the same meaning in XLA."""
+"""Text with `for_xla`, which has the same meaning in XLA."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ scatter_dims=[1, 0]) : f32[4, 6]
 @pytest.mark.parametrize("sample", SCATTERS, ids=lambda sample: sample.id)
 def test_scatters_compute_the_same(sample: Sample) -> None:
     module = sample.module()
-    again = read(show(module, own_words=True))
+    again = read(show(module, for_xla=True))
     for got, want in zip(run(again, sample.arrays()), run(module, sample.arrays()), strict=True):
         np.testing.assert_array_equal(got, want)
 
@@ -37,7 +37,7 @@ def test_scatters_compute_the_same(sample: Sample) -> None:
 @pytest.mark.parametrize("dtype", ["i8", "u8", "i32", "u32", "i64", "u64"])
 def test_each_element_of_a_window_has_an_index(dtype: str) -> None:
     module = parse(PARTLY_OUT_OF_BOUNDS.format(dtype=dtype))
-    text = show(module, own_words=True)
+    text = show(module, for_xla=True)
     assert "update_window_dims = [], inserted_window_dims = [0, 1]" in text
 
     numpy = module.main.body.params[1].type.numpy
@@ -59,7 +59,7 @@ scatter_dims=[]) : f32[]
   return %y
 }
 """)
-    text = show(module, own_words=True)
+    text = show(module, for_xla=True)
     assert "scatter_dims_to_operand_dims = [0]" in text
     args: list[Any] = [np.float32(1), np.zeros((3, 0), "i4"), np.arange(3, dtype="f4")]
     assert run(read(text), args)[0] == run(module, args)[0] == 4
@@ -77,9 +77,9 @@ func @f(
 
 def test_products_have_full_precision() -> None:
     module, full = parse(PRODUCT), "precision_config = [#stablehlo<precision HIGHEST>, "
-    assert full in show(module, own_words=True)
+    assert full in show(module, for_xla=True)
     assert full not in show(module)
-    assert str(read(show(module, own_words=True))) == PRODUCT
+    assert str(read(show(module, for_xla=True))) == PRODUCT
 
 
 def test_parameters_state_the_results_that_may_overwrite_them() -> None:

@@ -76,7 +76,7 @@ class XLA:
         position = sorted(range(mesh.size), key=list(order).__getitem__)
         text = print_module(module)
         if sharded:
-            text = show(module, own_words=True).replace(f"@{module.main.name}(", "@main(", 1)
+            text = show(module, for_xla=True).replace(f"@{module.main.name}(", "@main(", 1)
         parts = [
             [slice_shard(arg, sharding, mesh, place) for place in position]
             for arg, (_, sharding) in zip(args, outer, strict=False)

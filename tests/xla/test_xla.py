@@ -227,7 +227,7 @@ def test_the_original_random_scheme_has_no_stablehlo_text() -> None:
     module = parse(PROGRAMS["random numbers"].replace("=partitionable", "=original"))
     assert "shardir.random_bits" in show(module)
     with pytest.raises(ExportError) as caught:
-        show(module, own_words=True)
+        show(module, for_xla=True)
     assert str(caught.value) == (
         "%1 uses scheme=original, which StableHLO operations cannot express; use "
         "scheme=partitionable"

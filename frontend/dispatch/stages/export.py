@@ -186,7 +186,7 @@ def export(
             tuple(ShapeDtypeStruct(x.shape, x.dtype) for x in tree.leaves(lowered.out_info)),
             (default_backend(),) if platforms is None else tuple(platforms),
             1 if mesh is None else mesh.size,
-            show(module, own_words=True),
+            show(module, for_xla=True),
             fun_jit,
         )
 

@@ -42,7 +42,9 @@ MAX_LISTED_DEVICES = 65_536
 
 def _mesh(w: MlirWriter) -> Mesh:
     if w.mesh is None:
-        raise ExportError("a collective outside of programs of each device has no devices")
+        raise ExportError(
+            "a collective is valid only in a per-device program; partition the program first"
+        )
     if w.mesh.size > MAX_LISTED_DEVICES:
         raise ExportError(
             f"StableHLO lists the devices of every collective, and mesh @{w.mesh.name} has "
@@ -92,7 +94,7 @@ def _register_collective(name: str, rule: WritingRule) -> None:
 def _all_reduce(w: MlirWriter, op: Op) -> None:
     attrs = {"replica_groups": _groups(w, op.attrs["axes"]), **_channel(w)}
     combine, type = str(op.attrs["op"]), op.result.type
-    if w.own_words and combine == "add" and type.dtype in COMPLEX:
+    if w.for_xla and combine == "add" and type.dtype in COMPLEX:
         _add_parts(w, op, attrs)
     else:
         _reduce(w, op, "stablehlo.all_reduce", attrs)
@@ -101,7 +103,7 @@ def _all_reduce(w: MlirWriter, op: Op) -> None:
 def _reduce(w: MlirWriter, op: Op, name: str, attrs: Attrs) -> None:
     """Write a collective that combines elements; for XLA, NaN is their maximum or minimum."""
     combine, type = str(op.attrs["op"]), op.result.type
-    if not (w.own_words and combine in ("max", "min") and type.dtype in FLOATS):
+    if not (w.for_xla and combine in ("max", "min") and type.dtype in FLOATS):
         w.write_op(op, name, attrs, regions=[combination_region(w, combine, type.dtype)])
         return
     key = to_integers(w, w.typed_name(op.operands[0]), combine)

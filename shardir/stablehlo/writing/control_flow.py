@@ -17,7 +17,7 @@ def _while(w: MlirWriter, op: Op) -> None:
     body = op.blocks[1]
     still = any(x is y for x, y in zip(body.params, body.returns, strict=True))
     regions = [_block(w, block) for block in op.blocks]
-    w.write_op(op, "stablehlo.while", regions=regions, annotate=not (w.own_words and still))
+    w.write_op(op, "stablehlo.while", regions=regions, annotate=not (w.for_xla and still))
 
 
 @WRITERS.rule(OPS["case"])

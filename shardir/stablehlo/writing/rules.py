@@ -216,7 +216,7 @@ def _gather(w: MlirWriter, op: Op) -> None:
 @WRITERS.rule(OPS["top_k"])
 def _top_k(w: MlirWriter, op: Op) -> None:
     count = op.results[0].type.shape[-1]
-    if w.own_words:
+    if w.for_xla:
         w.write_op(op, "chlo.top_k", {"k": format_integer(count)})
         return
     attrs = {
@@ -233,7 +233,7 @@ def _top_k(w: MlirWriter, op: Op) -> None:
 @WRITERS.rule(OPS["random_bits"], OPS["random_split"], OPS["random_fold_in"], OPS["random_hash"])
 def _random(w: MlirWriter, op: Op) -> None:
     """Write a custom call with the operation's name and scheme; consumers choose the generator."""
-    if w.own_words:
+    if w.for_xla:
         write_threefry(w, op)
         return
     scheme = op.attrs.get("scheme", "")

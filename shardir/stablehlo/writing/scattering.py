@@ -1,7 +1,7 @@
 """Writing of scatters.
 
 A scatter of this IR drops the elements of a window that are out of bounds; one of XLA drops the
-whole window. With `own_words`, the text computes the same in XLA: the dimensions of a window that
+whole window. With `for_xla`, the text computes the same in XLA: the dimensions of a window that
 can be partly out of bounds become dimensions of the indices.
 """
 
@@ -60,7 +60,7 @@ def _scatter(w: MlirWriter, op: Op) -> None:
         op.attrs.get("indices_batching_dims", ()),
         op.attrs["scatter_dims"],
     )
-    if w.own_words:
+    if w.for_xla:
         if not updates[1].size:
             w.alias(op.result, operand[0])
             return

@@ -39,7 +39,7 @@ class MlirWriter:
     """The lines of one function.
 
     `mesh` is the mesh whose devices run the program, as `replicas`, or as partitions in a manual
-    computation. With `own_words`, the text is for XLA: it has no custom calls of shardir, and
+    computation. With `for_xla`, the text is for XLA: it has no custom calls of shardir, and
     states everything in which XLA would differ.
     """
 
@@ -49,11 +49,11 @@ class MlirWriter:
         *,
         locations: bool,
         mesh: Mesh | None = None,
-        own_words: bool = False,
+        for_xla: bool = False,
     ) -> None:
         self.meshes = dict(meshes)
         self.locations = locations
-        self.mesh, self.replicas, self.own_words = mesh, mesh is not None, own_words
+        self.mesh, self.replicas, self.for_xla = mesh, mesh is not None, for_xla
         self._channels = 0
         self.lines: list[str] = []
         self._names = UniqueNames()
@@ -155,7 +155,7 @@ class MlirWriter:
 
         By default, XLA rounds f32 operands to fewer bits on TPUs and GPUs.
         """
-        if not self.own_words:
+        if not self.for_xla:
             return {}
         each = "#stablehlo<precision HIGHEST>"
         return {"precision_config": f"[{each}, {each}]"}
