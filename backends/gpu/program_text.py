@@ -93,7 +93,7 @@ def _header(emission: Emission) -> str:
     axes = ", ".join(f"{name}={size}" for name, size in mesh.axes)
     devices = f"{mesh.size} device{'s' * (mesh.size != 1)}"
     where = (
-        f"Each device of the mesh [{axes}] runs it on its part:"
+        f"Each device of the mesh [{axes}] runs it on its shards:"
         if axes
         else "It takes and returns:"
     )
@@ -134,7 +134,7 @@ def _commands(file: str, emission: Emission) -> list[str]:
 
 
 def _table(what: str, boundaries: Sequence[ProgramValue], devices: int) -> list[str]:
-    rows = [[what, "whole", "on each device"] if devices > 1 else [what, "type"]]
+    rows = [[what, "global", "on each device"] if devices > 1 else [what, "type"]]
     notes = [""]
     for boundary in boundaries:
         part = [str(boundary.shard_type)] if devices > 1 else []

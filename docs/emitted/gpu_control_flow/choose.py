@@ -1,12 +1,12 @@
 """choose on 4 devices, in torch and Triton.
 
-Each device of the mesh [data=2, model=2] runs it on its part:
+Each device of the mesh [data=2, model=2] runs it on its shards:
 
-    argument  whole                 on each device
+    argument  global                on each device
     x         f32[4@data, 6@model]  f32[2, 3]
     choice    i32[]                 i32[]
 
-    result      whole                 on each device
+    result      global                on each device
     result.0    f32[4@data, 6@model]  f32[2, 3]
     result.1.0  i32[]                 i32[]
     result.1.1  f32[4@data, 6@model]  f32[2, 3]

@@ -1,8 +1,8 @@
 """mlp_step on 4 devices, in torch and Triton.
 
-Each device of the mesh [data=2, model=2] runs it on its part:
+Each device of the mesh [data=2, model=2] runs it on its shards:
 
-    argument   whole              on each device
+    argument   global             on each device
     params.b1  f32[32@model]      f32[16]
     params.b2  f32[8]             f32[8]
     params.w1  f32[16, 32@model]  f32[16, 16]
@@ -10,7 +10,7 @@ Each device of the mesh [data=2, model=2] runs it on its part:
     x          f32[8@data, 16]    f32[4, 16]
     y          f32[8@data, 8]     f32[4, 8]
 
-    result       whole              on each device
+    result       global             on each device
     result.0.b1  f32[32@model]      f32[16]
     result.0.b2  f32[8]             f32[8]
     result.0.w1  f32[16, 32@model]  f32[16, 16]

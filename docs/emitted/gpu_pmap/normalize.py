@@ -1,11 +1,11 @@
 """normalize on 4 devices, in torch and Triton.
 
-Each device of the mesh [i=4] runs it on its part:
+Each device of the mesh [i=4] runs it on its shards:
 
-    argument  whole        on each device
+    argument  global       on each device
     x         f32[4@i, 6]  f32[1, 6]
 
-    result    whole        on each device
+    result    global       on each device
     result.0  f32[4@i, 6]  f32[1, 6]
     result.1  f32[4@i, 6]  f32[1, 6]
     result.2  i32[4@i]     i32[1]

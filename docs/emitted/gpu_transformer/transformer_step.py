@@ -1,8 +1,8 @@
 """transformer_step on 4 devices, in torch and Triton.
 
-Each device of the mesh [data=2, model=2] runs it on its part:
+Each device of the mesh [data=2, model=2] runs it on its shards:
 
-    argument      whole               on each device
+    argument      global              on each device
     params.down   f32[16@model, 8]    f32[8, 8]
     params.embed  f32[16, 8]          f32[16, 8]
     params.k      f32[8, 4@model, 4]  f32[8, 2, 4]
@@ -14,7 +14,7 @@ Each device of the mesh [data=2, model=2] runs it on its part:
     tokens        i32[4@data, 6]      i32[2, 6]
     targets       i32[4@data, 6]      i32[2, 6]
 
-    result          whole               on each device
+    result          global              on each device
     result.0.down   f32[16@model, 8]    f32[8, 8]
     result.0.embed  f32[16, 8]          f32[16, 8]
     result.0.k      f32[8, 4@model, 4]  f32[8, 2, 4]
