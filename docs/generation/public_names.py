@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
+from types import GenericAlias, ModuleType
 from typing import Any
 
 import shardir
@@ -47,6 +47,8 @@ def documentation(module: str, name: str) -> str | None:
     below its assignment, else the docstring of its class if that is one of shardir's.
     """
     value = getattr(import_module(module), name)
+    if value is Any or isinstance(value, GenericAlias):  # Its docstring is that of Python.
+        return _assigned_documentation(module, name)
     if isinstance(value, ModuleType | type) or inspect.isroutine(value):
         return inspect.getdoc(value) or _assigned_documentation(module, name)
     own = getattr(value, "__dict__", {}).get("__doc__")

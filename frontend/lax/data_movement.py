@@ -288,7 +288,7 @@ def _fill(shape: Sequence[int], value: ArrayLike, name: str | None) -> Tracer:
 
 @public()
 def optimization_barrier(operand: PyTree) -> PyTree:
-    """Return the same values; no operation is moved across. Accepts containers."""
+    """Return the same values; no pass moves an operation across the barrier. Accepts containers."""
     leaves, structure = tree.flatten(operand)
     if not leaves:
         return operand

@@ -34,27 +34,27 @@ def _document_public(name: str, meaning: str, function: UserFunction) -> UserFun
     return public(static=tuple(signature(function).parameters)[1:])(function)
 
 
-def _define_reduction(name: str, core: str) -> UserFunction:
+def _define_reduction(name: str, core: str, meaning: str) -> UserFunction:
     def reduce(
         operand: ArrayLike, axes: AxisLike, *, out_sharding: ShardingRequest = None
     ) -> Tracer:
         x = as_tracer(operand)
         return emit(core, x, dims=canonicalize_axes(axes, x.ndim), weak=x.weak_type)
 
-    return _document_public(name, f"Return the `{core}` of the elements along `axes`.", reduce)
+    return _document_public(name, f"Return the {meaning} of the elements along `axes`.", reduce)
 
 
 reduce_sum, reduce_prod = (
-    _define_reduction("reduce_sum", "sum"),
-    _define_reduction("reduce_prod", "prod"),
+    _define_reduction("reduce_sum", "sum", "sum"),
+    _define_reduction("reduce_prod", "prod", "product"),
 )
 reduce_max, reduce_min = (
-    _define_reduction("reduce_max", "max"),
-    _define_reduction("reduce_min", "min"),
+    _define_reduction("reduce_max", "max", "maximum"),
+    _define_reduction("reduce_min", "min", "minimum"),
 )
 reduce_and, reduce_or = (
-    _define_reduction("reduce_and", "all"),
-    _define_reduction("reduce_or", "any"),
+    _define_reduction("reduce_and", "all", "logical and"),
+    _define_reduction("reduce_or", "any", "logical or"),
 )
 
 
@@ -73,23 +73,26 @@ def _define_arg_extreme(name: str) -> UserFunction:
 argmax, argmin = _define_arg_extreme("argmax"), _define_arg_extreme("argmin")
 
 
-def _define_cumulative(name: str) -> UserFunction:
+def _define_cumulative(name: str, meaning: str) -> UserFunction:
     def cumulate(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Tracer:
         x = as_tracer(operand)
         dim = canonicalize_axis(axis, x.ndim)
         return emit(name, x, dim=dim, reverse=bool(reverse), weak=x.weak_type)
 
     return _document_public(
-        name, f"Return the `{name}` along `axis`, from its end if `reverse`.", cumulate
+        name, f"Return the cumulative {meaning} along `axis`, from its end if `reverse`.", cumulate
     )
 
 
 cumsum, cumprod, cummax = (
-    _define_cumulative("cumsum"),
-    _define_cumulative("cumprod"),
-    _define_cumulative("cummax"),
+    _define_cumulative("cumsum", "sum"),
+    _define_cumulative("cumprod", "product"),
+    _define_cumulative("cummax", "maximum"),
 )
-cummin, cumlogsumexp = _define_cumulative("cummin"), _define_cumulative("cumlogsumexp")
+cummin, cumlogsumexp = (
+    _define_cumulative("cummin", "minimum"),
+    _define_cumulative("cumlogsumexp", "logarithm of the sum of exponentials"),
+)
 
 
 @public(static=("dimension", "is_stable", "num_keys"))

@@ -68,6 +68,7 @@ class FlattenedIndexKey:
 KeyEntry = Any
 """One of the keys above, or a key that a class registered with keys returns."""
 KeyPath = tuple[KeyEntry, ...]
+"""The keys from the root of a pytree to a leaf."""
 
 
 class CustomKeyEntry(optree.PyTreeEntry):

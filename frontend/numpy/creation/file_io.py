@@ -29,7 +29,16 @@ _DTYPE_OF_BYTES = {np.dtype("V2"): NUMPY_DTYPES["bf16"]}
 
 get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions
 printoptions = np.printoptions
-array_repr, array_str = repr, str
+
+
+def array_repr(arr: object) -> str:
+    """Return the text of an array as `repr` does."""
+    return repr(arr)
+
+
+def array_str(a: object) -> str:
+    """Return the text of an array as `str` does."""
+    return str(a)
 
 
 def _define_reader(name: str, what: str) -> UserFunction:
