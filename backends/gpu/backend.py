@@ -99,7 +99,7 @@ class GPUBackend(DeviceBackend):
         if self.kind == "cuda" and not torch.cuda.is_available():
             built = "" if torch.version.cuda else ", which is built for CPUs alone,"
             raise NoGPUError(
-                f"torch {torch.__version__}{built} sees no GPU; run on devices of kind 'cpu', or "
+                f"torch {torch.__version__}{built} finds no GPU; run on devices of kind 'cpu', or "
                 "emit the program for another machine (shardir emit --target gpu)"
             )
         module: ModuleType = torch

@@ -65,7 +65,7 @@ REFUSED_OPERATIONS: dict[str, tuple[str, str]] = {
         ("manual_computation", "custom-partitioning"),
         (
             "its body is not yet the program of one device",
-            "partition the program first: the default pipeline takes it apart",
+            "partition the program first: the default pipeline does this",
         ),
     ),
     **dict.fromkeys(

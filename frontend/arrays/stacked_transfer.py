@@ -63,7 +63,7 @@ def _stack_shards(shards: Sequence[object], sharding: NamedSharding) -> Array:
             raise ShapeError(
                 with_location(
                     f"shard {i} of device_put_sharded is {type}, and shard 0 is {first.type}; "
-                    "shards of one array are of one type"
+                    "all shards of an array need one type"
                 )
             )
         parts.append(_copy_elements(shard)[None])

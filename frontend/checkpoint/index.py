@@ -186,9 +186,9 @@ def _read_index(path: Path, index: object) -> CheckpointIndex:
         entries[name] = entry = _read_entry(what, found, has_checksums)
         if not do_boxes_tile([part.box for part in entry.parts], entry.shape):
             raise CheckpointError(
-                f"{quote_path(path)} is damaged: the parts that it names of {quote_text(name)} "
-                "are not "
-                f"all of an array {quote_text(str(entry.type))[1:-1]}"
+                f"{quote_path(path)} is damaged: the parts that it lists of {quote_text(name)} "
+                f"do not cover {quote_text(str(entry.type))[1:-1]} exactly once; load an earlier "
+                "checkpoint"
             )
     is_intact = not has_checksums or index.pop("crc32") == _checksum(index)
     return CheckpointIndex(entries, is_intact)

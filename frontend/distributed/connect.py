@@ -143,7 +143,7 @@ def _connect_by_mpi(found: LauncherInfo, seconds: float, patience: float) -> Pro
     if (world.size, world.index) != (found.size, found.rank):
         own = os.path.join(os.path.dirname(sys.executable), "mpiexec")
         raise DistributedError(
-            f"{found.by} started {found.size} processes, and the MPI that mpi4py loads sees "
+            f"{found.by} started {found.size} processes, and the MPI that mpi4py loads counts "
             f"{world.size}: they belong to different MPIs; start the program with the mpiexec of "
             f"the MPI that mpi4py uses, such as {own}"
         )

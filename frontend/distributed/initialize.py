@@ -171,7 +171,7 @@ def _check_launcher_arguments(
         if claimed is not None and claimed != said:
             if not alone:
                 raise DistributedError(
-                    f"{name} is {claimed!r}, and {found.by} says {said}; omit {name}"
+                    f"{name} is {claimed!r}, and {found.by} states {said}; omit {name}"
                 )
             least = max(2, (index if isinstance(index, int) else 0) + 1)
             shown = count if isinstance(count, int) and count > 1 else least

@@ -75,7 +75,8 @@ def check_is_leaf(is_leaf: object) -> None:
     if is_leaf is not None and not callable(is_leaf):
         raise StructureError(
             with_location(
-                f"is_leaf must be a function that says which containers are leaves, got {is_leaf!r}"
+                f"is_leaf must be a function that states which containers are leaves, got "
+                f"{is_leaf!r}"
             )
         )
 

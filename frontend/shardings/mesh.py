@@ -99,7 +99,9 @@ class Mesh(metaclass=_InternedMeta):
             if not isinstance(name, str) or not name:
                 raise MeshError(f"an axis of a Mesh is named {name!r}; a name is a nonempty string")
         if len(set(names)) != len(names):
-            raise MeshError(f"the axes of a Mesh are {names}; every name can occur once")
+            raise MeshError(
+                f"the axes of a Mesh are {names}; every name may occur only once; rename one axis"
+            )
         if array.ndim != len(names):
             raise MeshError(
                 f"the devices of a Mesh are arranged in {array.ndim} dimensions "

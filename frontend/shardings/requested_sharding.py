@@ -60,7 +60,7 @@ def resolve_sharding(request: object, word: str) -> Sharding | None:
     if mesh is None:
         raise NoMeshError(
             with_location(
-                f"{word} has {request}, which does not say on which devices; "
+                f"{word} has {request}, which names no devices; "
                 f"write NamedSharding(mesh, {request}), or call it inside `with mesh:`"
             )
         )

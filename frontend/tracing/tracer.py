@@ -175,8 +175,8 @@ class Tracer(Operators):
     def sharding(self) -> Any:
         self._refuse(
             "sharding",
-            "it is decided when the program is compiled; look at the result's .sharding, or ask "
-            "for one with lax.with_sharding_constraint",
+            "it is decided when the program is compiled; look at the result's .sharding, or "
+            "request one with lax.with_sharding_constraint",
             TracedShardingError,
         )
 

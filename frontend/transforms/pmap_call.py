@@ -177,7 +177,8 @@ class PmapCall:
         if mine is not None and len(levels) == 1 and len(mine) < wanted:
             raise BatchError(
                 with_location(
-                    f"pmap of {name} maps {wanted} positions, and its devices are {len(mine)}; "
+                    f"pmap of {name} maps {wanted} positions, and the number of its devices "
+                    f"is {len(mine)}; "
                     "give one device for each"
                 )
             )
@@ -241,7 +242,8 @@ class PmapCall:
                 raise BatchError(
                     with_location(
                         f"pmap of {self.mapping.name} maps {prod(size for _, size in levels)} "
-                        f"positions, and its devices are {len(self.mapping.devices or ())}; give "
+                        f"positions, and the number of its devices is "
+                        f"{len(self.mapping.devices or ())}; give "
                         "one device for each"
                     )
                 )

@@ -182,8 +182,8 @@ class _UniformControlRewriter:
                 if inner.spec.effect:
                     raise MergeError(
                         f"{inner.name} is executed by some devices only, because the decision of "
-                        f"{op.name} differs between devices, and here all devices execute "
-                        f"everything; move it out of the {op.name}"
+                        f"{op.name} differs between devices, and devices of this target execute "
+                        f"all branches; move it out of the {op.name}"
                         + (f" ({inner.loc})" if inner.loc else "")
                     )
 

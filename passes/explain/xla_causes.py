@@ -123,8 +123,8 @@ def _cause(surroundings: "_Surroundings", collective: Instruction, kind: str) ->
             return XlaCause(
                 XlaCauseKind.RESULT,
                 name,
-                "the function returns this array whole on every device; a dimension is sharded in "
-                "results only if its size is divisible by the number of shards",
+                "the function returns this array replicated on every device; a dimension is "
+                "sharded in results only if its size is divisible by the number of shards",
             )
         if is_sliced and not computing and not name.startswith("reduce_window"):
             return XlaCause(

@@ -95,7 +95,8 @@ def search_schedule(
     needed = max((each.input_gradient for each in all_memory), default=0)
     if memory_limit < needed:
         raise PipelineScheduleError(
-            f"memory_limit is {float(memory_limit):g}, and one microbatch needs {float(needed):g}"
+            f"memory_limit is {float(memory_limit):g}, and one microbatch needs {float(needed):g}; "
+            "use a larger limit"
         )
 
     def simulate(schedule: PipelineSchedule) -> PipelineSimulation:

@@ -43,8 +43,7 @@ from shardir.passes.rewriting import all_values, used_names
 
 @dataclass(frozen=True)
 class WidenSmallDtypes(Pass, name="widen-small-dtypes"):
-    """Write operations on floats of at most 8 bits and integers of 4 or 2 bits as operations on
-    bytes and wider dtypes."""
+    """Compute floats of at most 8 bits and integers of at most 4 bits in wider dtypes."""
 
     def __call__(self, module: Module) -> Module:
         functions = tuple(map(_widen_function, module.functions))

@@ -63,7 +63,11 @@ def _dispatch_by_level(near: MergeRule | None) -> MergeRule:
         if not merger.atoms.levels.near_parts(axes):
             return [_append_between_processes(merger, op)]
         if synchronous_spec(op) is not ops.collective_permute:
-            raise merge_error(op, "goes through two levels; run hierarchical-collectives before")
+            raise merge_error(
+                op,
+                "has axes inside of processes and between them; run "
+                "hierarchical-collectives before",
+            )
         return [_append_mixed_permute(merger, op)]
 
     return rule
@@ -115,7 +119,7 @@ def _append_mixed_permute(merger: DeviceMerger, op: Op) -> BatchedValue:
     if len(op.attrs["pairs"]) == count * process_count:
         result = permute_rows(b, counted, [stays.get(i, i) for i in range(count)])
     elif op.result.type.dtype == "key":
-        raise merge_error(op, "leaves devices without a key")
+        raise merge_error(op, "leaves some devices without a random key")
     else:
         result = permute_rows(b, counted, [stays.get(i) for i in range(count)])
     for leaving, routes in _group_rows_by_processes(moves, stays).items():

@@ -56,8 +56,8 @@ def launch(
 ) -> None:
     """Run a program that calls shardir.distributed.initialize() in several processes.
 
-    It needs no MPI. When a process fails, the others are ended, and the exit code is that of the
-    process.
+    It needs no MPI. If a process fails, the command ends the others, and exits with the exit code
+    of that process.
     """
     if hosts > 1 and coordinator is None:
         raise CommandError("several hosts need --coordinator, the host and a port of host 0")

@@ -72,7 +72,7 @@ class _Reader:
                 self._fail("expected a computation, such as `%add (x: f32[], y: f32[]) -> f32[] {`")
         if not entry:
             self.number = len(self.lines) - 1
-            self._fail("the module has no ENTRY computation; the text may be cut off")
+            self._fail("the module has no ENTRY computation; the text may be truncated")
         return HloModule(name, attributes, self.computations, entry)
 
     def _read_header(self) -> tuple[str, Mapping[str, str]]:
@@ -113,7 +113,7 @@ class _Reader:
                 root = instruction.name if is_root else root
             self.number += 1
         self.number = len(self.lines) - 1
-        self._fail(f"the computation {name} has no end; the text may be cut off")
+        self._fail(f"the computation {name} has no end; the text may be truncated")
 
     def _read_instruction(self) -> tuple[Instruction, bool]:
         """Read the instruction that starts at the current line, and stop at its last line."""

@@ -69,8 +69,8 @@ def register_rule(
     old_rule = _process.get(name, rule)
     if old_rule != rule and not replace:
         raise RuleError(
-            f"{name!r} has the rule {str(old_rule)!r} already; pass replace=True, or state the "
-            "other one for a while in a block of shardir.rules"
+            f"{name!r} has the rule {str(old_rule)!r} already; pass replace=True, or use the "
+            "new rule in a block of shardir.rules"
         )
     _process[name] = rule
 
@@ -92,7 +92,7 @@ def rules(stated: Mapping[str, str | ShardingRule]) -> Iterator[None]:
 
 def _check(name: str, rule: object) -> None:
     if not isinstance(name, str):
-        raise RuleError(f"a rule is for the operation of a name, got {name!r}")
+        raise RuleError(f"a rule is stated for the name of an operation, got {name!r}")
     if not isinstance(rule, ShardingRule):
         raise RuleError(f"the rule of {name!r} is a text such as 'i j -> j i', got {rule!r}")
     if (spec := OPS.get(name)) and spec.blocks and spec.edges:

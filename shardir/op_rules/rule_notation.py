@@ -174,7 +174,7 @@ def _parse_tensors(side: str, rule: str) -> tuple[DimFactorNames, ...]:
             wrong = side[at:].strip().split()[0]
             raise RuleError(
                 f"{wrong!r} in the rule {rule!r} is not a factor name; names begin with a "
-                "letter, and what else a rule has is ( ) , -> and ..."
+                "letter, and the other symbols of a rule are ( ) , -> and ..."
             )
         name, dots, mark = match.groups()
         at = match.end()

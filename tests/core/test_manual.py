@@ -86,7 +86,7 @@ def test_different_shardings_are_unequal() -> None:
         ("%a: f32[8, 4]", "%a: f32[7, 4]",
          "in_axes splits dimension 0 of f32[7, 4] into 2 shards, which do not divide it"),
         ("%q: f32[8]", "%q: f32[4]",
-         "its body takes (f32[4, 4], f32[4]), wanted (f32[4, 4], f32[8])"),
+         "its body takes (f32[4, 4], f32[4]), expected (f32[4, 4], f32[8])"),
         ("axes=[x], in", "axes=[x, x], in", "axes=[x:(1)2, x:(1)2] uses a part of 'x' twice"),
     ],
 )  # fmt: skip

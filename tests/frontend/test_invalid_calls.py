@@ -107,9 +107,9 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (lambda: sd.tree.unflatten(raw(3), [1]), StructureError, "tree.unflatten takes what "
      "tree.structure returns, got 3"),
     (lambda: sd.tree.leaves(1, is_leaf=raw(3)), StructureError, "is_leaf must be a function that "
-     "says which containers are leaves, got 3"),
+     "states which containers are leaves, got 3"),
     (lambda: sd.tree.map(same, [1], is_leaf=raw(3)), StructureError, "is_leaf must be a function "
-     "that says which containers are leaves, got 3"),
+     "that states which containers are leaves, got 3"),
     (lambda: sd.tree.map(raw(3), A), StructureError, "tree.map takes a function, got 3"),
     (lambda: sd.tree.reduce(raw(3), [1, 2]), StructureError, "tree.reduce takes a function, got 3"),
     (lambda: sd.tree.reduce(max, []), StructureError, "there are no leaves to combine; give an "

@@ -32,7 +32,7 @@ def _scatter(w: FunctionWriter, op: Op, x: str, indices: str, updates: str) -> s
     if combine == "mul" and op.result.type.dtype in COMPLEX:
         raise EmissionError.of(
             op,
-            f"torch multiplies no {op.result.type.dtype} into places that tensors name",
+            f"torch cannot multiply {op.result.type.dtype} into elements at indices of a tensor",
             "scatter real and imaginary parts of logarithms, or multiply in a loop",
         )
     rank = len(op.operands[2].type.shape)

@@ -87,7 +87,9 @@ def explain(
     rule: RuleTexts = None,
     program: Annotated[
         str | None,
-        typer.Option(help="the program that XLA received, to compare XLA's collectives with ours"),
+        typer.Option(
+            help="the program that XLA received, to compare XLA's collectives with those of shardir"
+        ),
     ] = None,
     html: Annotated[
         str | None, typer.Option(help="write a page with all stages and explanations to this file")

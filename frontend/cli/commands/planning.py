@@ -97,7 +97,7 @@ def solve(
 
     The format is that of the IOPDDL contest. The engine `exact` is HiGHS (extra `exact`), and the
     engine `search` combines message passing and local search; `auto` runs both at the same time,
-    or `search` alone without HiGHS. All print a lower bound that no solution can be below. Ctrl-C
+    or `search` alone without HiGHS. All print a proven lower bound of the cost. Ctrl-C
     ends the search with the best solution so far.
     """
 

@@ -43,8 +43,8 @@ def check_groups(
     if sorted(position for group in result for position in group) != list(range(axis.size)):
         raise ArgumentError(
             with_location(
-                f"axis_index_groups of {what} is {groups!r}; it has every position along "
-                f"{axis.name}, 0 to {axis.size - 1}, once"
+                f"axis_index_groups of {what} is {groups!r}; it must contain every position "
+                f"along {axis.name}, 0 to {axis.size - 1}, exactly once"
             )
         )
     if even and len(set(map(len, result))) > 1:

@@ -412,7 +412,7 @@ def pcast(x: PyTree, axis_name: AxisName | None = None, *, to: str) -> PyTree:
     """Return `x` as a value that varies along the axes (`to="varying"`); see `pvary`."""
     if not isinstance(to, str) or to != "varying" or axis_name is None:
         raise ArgumentError(
-            with_location(f"pcast is to 'varying' along axes that are named, got to={to!r}")
+            with_location(f"pcast takes to='varying' and the names of axes, got to={to!r}")
         )
     return pvary(x, axis_name)
 

@@ -169,7 +169,7 @@ def platform_dependent(
         known = ", ".join(sorted(per_platform)) or "none"
         raise ControlFlowError(
             with_location(
-                f"platform_dependent has functions for {known} and is to run on {platform}; "
+                f"platform_dependent has functions for {known}, and the platform is {platform}; "
                 "give it a default"
             )
         )

@@ -224,8 +224,8 @@ def while_loop(
     if returned_types != ["bool[]"]:
         raise ControlFlowError(
             with_location(
-                "the condition of while_loop must return one bool[], it returned "
-                f"{', '.join(returned_types) or 'nothing'}"
+                "the condition of while_loop must return one bool[], and it returned "
+                f"{', '.join(returned_types) or 'nothing'}; return a comparison, such as x > 0"
             )
         )
     results = emit_results("while", *carried, blocks=(condition.block, body.block))

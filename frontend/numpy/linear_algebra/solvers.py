@@ -264,8 +264,8 @@ def tensorinv(a: ArrayLike, ind: int = 2) -> Tracer:
     x = as_tracer(a)
     if ind <= 0 or prod(x.shape[:ind]) != prod(x.shape[ind:]):
         raise ShapeError(
-            with_location(f"tensorinv with ind={ind} takes as many elements before it as behind, "
-                  f"got shape {x.shape}")
+            with_location(f"tensorinv with ind={ind} needs equal numbers of elements before and "
+                  f"from axis {ind} on, got shape {x.shape}")
         )  # fmt: skip
     size = prod(x.shape[:ind])
     return reshape(as_tracer(inv(reshape(x, (size, size)))), (*x.shape[ind:], *x.shape[:ind]))

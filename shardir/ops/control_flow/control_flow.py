@@ -22,7 +22,7 @@ Types = tuple[TensorType, ...]
 def _check_types(what: str, values: Sequence[Value], expected: Sequence[TensorType]) -> None:
     types = [value.type for value in values]
     if types != list(expected):
-        raise TypeError(f"{what} ({_format_types(types)}), wanted ({_format_types(expected)})")
+        raise TypeError(f"{what} ({_format_types(types)}), expected ({_format_types(expected)})")
 
 
 def _format_types(types: Sequence[TensorType]) -> str:

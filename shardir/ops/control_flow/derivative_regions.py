@@ -24,14 +24,14 @@ def _primal_types(operands: Types, blocks: tuple[Block, ...]) -> Types:
     takes = tuple(value.type for value in blocks[0].params)
     if takes != operands:
         raise TypeError(
-            f"its block takes ({_format_types(takes)}), wanted ({_format_types(operands)})"
+            f"its block takes ({_format_types(takes)}), expected ({_format_types(operands)})"
         )
     return tuple(value.type for value in blocks[0].returns)
 
 
 def _check_types(what: str, values: tuple[TensorType, ...], expected: Types) -> None:
     if values != expected:
-        raise TypeError(f"{what} ({_format_types(values)}), wanted ({_format_types(expected)})")
+        raise TypeError(f"{what} ({_format_types(values)}), expected ({_format_types(expected)})")
 
 
 def _checkpoint_type(

@@ -262,7 +262,7 @@ def _fused_type(*operands: TensorType, result: object, blocks: tuple[Block, ...]
     takes = tuple(value.type for value in block.params)
     if takes != operands:
         expected, got = (", ".join(map(str, types)) for types in (operands, takes))
-        raise TypeError(f"its block takes ({got}), wanted ({expected})")
+        raise TypeError(f"its block takes ({got}), expected ({expected})")
     if not block.returns:
         raise TypeError("its block yields nothing; it has at least one result")
     build_loop_nest(block)

@@ -64,14 +64,14 @@ def _check_results(name: str, results: Any, types: tuple[TensorType, ...]) -> tu
     result_list = () if not types else tuple(results)
     if len(result_list) != len(types):
         raise InterpretError(
-            f"{name} returned {len(result_list)} arrays, and it is to return {len(types)}"
+            f"{name} returned {len(result_list)} arrays, and {len(types)} are declared"
         )
     arrays = tuple(np.asarray(x) for x in result_list)
     for array, type in zip(arrays, types, strict=True):
         if array.shape != type.shape or array.dtype != type.numpy:
             raise InterpretError(
-                f"{name} returned {array.dtype}{list(array.shape)}, and it is to return {type}; "
-                "convert it, or declare what it returns"
+                f"{name} returned {array.dtype}{list(array.shape)}, and {type} is declared; "
+                "convert the result, or declare its type"
             )
     return arrays
 

@@ -97,7 +97,7 @@ def _type(
     params = [param.type for param in body.params]
     if params != expected:
         raise TypeError(
-            f"its body takes ({_format_types(params)}), wanted ({_format_types(expected)})"
+            f"its body takes ({_format_types(params)}), expected ({_format_types(expected)})"
         )
     returned = (value.type for value in body.returns)
     return tuple(

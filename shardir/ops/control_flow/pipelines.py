@@ -100,12 +100,12 @@ def _pipeline_type(
     (block,) = blocks
     expected = block_operand_types(operands, microbatches, batched)
     if (types := tuple(value.type for value in block.params)) != expected:
-        raise TypeError(f"its block takes ({_text(types)}), wanted ({_text(expected)})")
+        raise TypeError(f"its block takes ({_text(types)}), expected ({_text(expected)})")
     if block.captures():
         raise TypeError(f"its block captures %{block.captures()[0].name}; pass it as an operand")
     if len(block.returns) != 1 or block.returns[0].type.shape:
         types = tuple(value.type for value in block.returns)
-        raise TypeError(f"its block returns ({_text(types)}), wanted one scalar")
+        raise TypeError(f"its block returns ({_text(types)}), expected one scalar")
     return _result_types(operands, block.returns[0].type, wrt)
 
 

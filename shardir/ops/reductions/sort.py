@@ -49,9 +49,11 @@ def _sort_type(
             f"keys={keys} of {len(xs)} operands cannot be compared; name 1 to {len(xs)}"
         )
     if any(not 0 <= position < xs[0].shape[dim] for position in wanted):
-        raise TypeError(f"wanted={list(wanted)} has places that dimension {dim} of {xs[0]} lacks")
+        raise TypeError(
+            f"wanted={list(wanted)} has positions that dimension {dim} of {xs[0]} lacks"
+        )
     if order is not None and not (keys <= order < len(xs) and xs[order].dtype == "i32"):
-        raise TypeError(f"order={order} names no operand of places, in i32 and behind the keys")
+        raise TypeError(f"order={order} must name an i32 operand of positions after the keys")
     if any(x.dtype == "key" for x in xs[:keys]):
         raise TypeError("random keys have no order; sort by another operand")
     return xs

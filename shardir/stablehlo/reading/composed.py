@@ -173,7 +173,7 @@ def _constant_like(call: OperationReader) -> Values:
     try:
         number = int(text) if dtype in INTEGERS else float(text)
     except ValueError:
-        raise UnsupportedOperation("its number has an unknown form") from None
+        raise UnsupportedOperation("its constant has an unknown form") from None
     return call.emit("constant", value=number)
 
 
@@ -244,7 +244,7 @@ def _numbers(call: OperationReader, value: Value) -> tuple[int, ...]:
     if isinstance(constant, Dense):
         return tuple(int(number) for number in constant.array.reshape(-1))
     if constant is None:
-        raise UnsupportedOperation("its numbers are known only at run time")
+        raise UnsupportedOperation("its operand is not a constant")
     return (int(constant),) * value.type.size
 
 

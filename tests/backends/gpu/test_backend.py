@@ -211,8 +211,8 @@ def test_a_missing_gpu_raises_an_error_with_a_fix(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(NoGPUError) as caught:
         sd.devices("gpu")
     assert str(caught.value).startswith(
-        f"torch {torch.__version__}, which is built for CPUs alone, sees no GPU; run on devices of "
-        "kind 'cpu', or emit the program for another machine (shardir emit --target gpu)"
+        f"torch {torch.__version__}, which is built for CPUs alone, finds no GPU; run on "
+        "devices of kind 'cpu', or emit the program for another machine (shardir emit --target gpu)"
     )
     with pytest.raises(NoGPUError):
         sd.jit(lambda x: x, backend="gpu")(small_integers(3))

@@ -210,7 +210,7 @@ op="mul") : c64[4]
 """)
         )
     assert str(caught.value) == (
-        "scatter %z: torch multiplies no c64 into places that tensors name; "
+        "scatter %z: torch cannot multiply c64 into elements at indices of a tensor; "
         "scatter real and imaginary parts of logarithms, or multiply in a loop"
     )
 

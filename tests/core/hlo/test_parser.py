@@ -97,7 +97,7 @@ expected `HloModule NAME`; write the text with --xla_dump_hlo_as_text
         (
             "HloModule m\n\nENTRY main {\n  x = f32[8] parameter(0)\n",
             """\
-the computation main has no end; the text may be cut off
+the computation main has no end; the text may be truncated
  --> f.txt:5:1
   |
 5 | 
@@ -106,7 +106,7 @@ the computation main has no end; the text may be cut off
         (
             "HloModule m\n\nadd {\n  x = f32[8] parameter(0)\n}",
             """\
-the module has no ENTRY computation; the text may be cut off
+the module has no ENTRY computation; the text may be truncated
  --> f.txt:5:1
   |
 5 | }

@@ -73,7 +73,7 @@ INVALID: list[tuple[str, str, Any, str]] = [
         "sort",
         "wanted",
         (8,),
-        "wanted=[8] has places that dimension 1 of f32[4, 8] lacks",
+        "wanted=[8] has positions that dimension 1 of f32[4, 8] lacks",
     ),
     (
         "gather",

@@ -187,7 +187,7 @@ def test_block_signatures_match_their_operation() -> None:
     scan = Op(OPS["scan"], (x,), (result,), {"carries": 1, "length": 2}, (block,))
     two = replace(scan, blocks=(block, block))
     for op, message in (
-        (scan, "scan: its body takes (), wanted (f32[8])"),
+        (scan, "scan: its body takes (), expected (f32[8])"),
         (two, "scan: takes 1 block, got 2"),
     ):
         body = Block((x,), (op,), (result,))

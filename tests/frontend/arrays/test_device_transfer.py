@@ -85,7 +85,7 @@ def test_a_sharding_must_fit_the_rank() -> None:
 def test_a_spec_refers_to_the_entered_mesh() -> None:
     with MESH:
         assert device_put(NUMBERS, P("a")).sharding == NamedSharding(MESH, P("a"))
-    with pytest.raises(ArgumentError, match=r"does not say on which devices; write NamedSharding"):
+    with pytest.raises(ArgumentError, match=r"names no devices; write NamedSharding"):
         device_put(NUMBERS, P("a"))
 
 

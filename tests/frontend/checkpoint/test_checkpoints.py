@@ -210,7 +210,8 @@ def test_an_inconsistent_index_is_an_error(tmp_path: Path) -> None:
 
     parts = good["arrays"]["w"]["parts"]
     lacking = (
-        f"{path} is damaged: the parts that it names of 'w' are not all of an array f32[8, 12]"
+        f"{path} is damaged: the parts that it lists of 'w' do not cover f32[8, 12] exactly "
+        "once; load an earlier checkpoint"
     )
     assert told(parts=parts[1:]) == lacking
     assert told(parts=[*parts[1:], parts[1]]) == lacking

@@ -137,7 +137,7 @@ def test_a_truncated_module_is_refused_with_its_line(
     dump: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("cut.txt").write_text(AFTER.rpartition("  ROOT")[0], encoding="utf-8")
-    assert "the computation main.1_spmd has no end; the text may be cut off" in error_of(
+    assert "the computation main.1_spmd has no end; the text may be truncated" in error_of(
         capsys, "cut.txt"
     )
 

@@ -20,8 +20,8 @@ def test_a_result_of_an_undeclared_type_is_an_error(made: str) -> None:
     with pytest.raises(InterpretError) as caught:
         sd.pure_callback(lambda x: np.ones(3, made), declared, X)
     assert str(caught.value) == (
-        f"lambda returned {made}[3], and it is to return {declared.abstract.type}; "
-        "convert it, or declare what it returns"
+        f"lambda returned {made}[3], and {declared.abstract.type} is declared; "
+        "convert the result, or declare its type"
     )
 
 

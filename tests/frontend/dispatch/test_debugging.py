@@ -122,8 +122,7 @@ def test_results_of_callbacks_are_checked() -> None:
     with pytest.raises(ShardirError) as error:
         jit(lambda x: pure_callback(lambda x: np.ones(2), NUMBER, x))(1.0)
     assert str(error.value) == (
-        "lambda returned float32[2], and it is to return f32[]; "
-        "convert it, or declare what it returns"
+        "lambda returned float32[2], and f32[] is declared; convert the result, or declare its type"
     )
     with pytest.raises(ShardirError) as error:
         pure_callback(np.sin, "f32", 1.0)

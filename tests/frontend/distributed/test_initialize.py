@@ -168,7 +168,8 @@ def test_child_processes_do_not_join(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_launcher_of_another_mpi_is_an_error() -> None:
     told = error_of_initialize(OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_RANK="2")
     assert (
-        "Open MPI's mpiexec started 4 processes, and the MPI that mpi4py loads sees 1: they belong "
+        "Open MPI's mpiexec started 4 processes, and the MPI that mpi4py loads counts 1: they "
+        "belong "
         "to different MPIs; start the program with the mpiexec of the MPI that mpi4py uses, such "
         "as "
     ) in told

@@ -275,9 +275,11 @@ FAULTS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: lax.scan(lambda c, r: (c, "no"), 0.0, x),
      "the body of scan returned 'no' of type str, which is not an array"),
     (lambda x: lax.while_loop(lambda c: c, lambda c: c, x),
-     "the condition of while_loop must return one bool[], it returned f32[4, 3]"),
+     "the condition of while_loop must return one bool[], and it returned f32[4, 3]; "
+     "return a comparison, such as x > 0"),
     (lambda x: lax.while_loop(lambda c: (), lambda c: c, x),
-     "the condition of while_loop must return one bool[], it returned nothing"),
+     "the condition of while_loop must return one bool[], and it returned nothing; "
+     "return a comparison, such as x > 0"),
     (lambda x: lax.while_loop(lambda c: True, lambda c: (c, c), x),
      "the body of while_loop must return containers like its carry *, got (*, *)"),
     (lambda x: lax.while_loop(lambda c: True, lambda c: c, ()),

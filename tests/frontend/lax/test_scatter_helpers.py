@@ -167,7 +167,7 @@ def test_functions_for_platforms_and_with_names() -> None:
     with pytest.raises(ControlFlowError) as caught:
         lax.platform_dependent(3, cuda=lambda x: x + 1)
     assert str(caught.value).splitlines()[0] == (
-        "platform_dependent has functions for cuda and is to run on cpu; give it a default"
+        "platform_dependent has functions for cuda, and the platform is cpu; give it a default"
     )
     named = lax.composite(lambda x, *, power: x**power, "my.power")
     np.testing.assert_allclose(named(snp.asarray(X), power=2), X**2)

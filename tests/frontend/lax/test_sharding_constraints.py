@@ -69,7 +69,7 @@ def test_dimensions_inside_jit_may_be_indivisible() -> None:
 
 FAULTS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: lax.with_sharding_constraint(x, P("x")), ArgumentError,
-     "with_sharding_constraint has PartitionSpec('x',), which does not say on which devices; "
+     "with_sharding_constraint has PartitionSpec('x',), which names no devices; "
      "write NamedSharding(mesh, PartitionSpec('x',)), or call it inside `with mesh:`"),
     (lambda x: lax.with_sharding_constraint(x, "x"), ArgumentError,
      "with_sharding_constraint has 'x' of type str, which is not a sharding; write "

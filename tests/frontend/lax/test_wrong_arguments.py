@@ -199,8 +199,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.pcast(X, "i", to=X),
         ArgumentError,
-        "pcast is to 'varying' along axes that are named, got to=array([1., 1., 1.], "
-        "dtype=float32)",
+        "pcast takes to='varying' and the names of axes, got to=array([1., 1., 1.], dtype=float32)",
     ),
     (
         lambda: lax.fori_loop(0, 3, len, X, unroll=int),

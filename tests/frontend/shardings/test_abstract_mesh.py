@@ -85,7 +85,8 @@ def double(x: Any) -> Any:
          "a mesh has shape (2, 0); every size must be an integer above 0"),
         ((2,), ("a", "b"),
          "an AbstractMesh has sizes (2,) and axes ('a', 'b'); name every dimension"),
-        ((2, 2), ("a", "a"), "the axes of a Mesh are ('a', 'a'); every name can occur once"),
+        ((2, 2), ("a", "a"),
+         "the axes of a Mesh are ('a', 'a'); every name may occur only once; rename one axis"),
     ],
 )  # fmt: skip
 def test_invalid_abstract_meshes_are_errors(sizes: Any, names: Any, message: str) -> None:

@@ -196,7 +196,7 @@ def test_invalid_layouts_are_errors() -> None:
     with pytest.raises(NoMeshError) as caught:
         reshard(A, P("x"))
     assert str(caught.value).startswith(
-        "out_shardings of reshard has PartitionSpec('x',), which does not say on which devices; "
+        "out_shardings of reshard has PartitionSpec('x',), which names no devices; "
         "write NamedSharding(mesh, PartitionSpec('x',)), or call it inside `with mesh:`"
     )
     with pytest.raises(ArgumentError, match=r"^out_sharding "):

@@ -137,7 +137,7 @@ def test_invalid_names_are_errors() -> None:
         "and 2 axes are named ('a', 'b'); name every dimension"
     )
     assert message(lambda: make_mesh((4, 2), ("a", "a"))) == (
-        "the axes of a Mesh are ('a', 'a'); every name can occur once"
+        "the axes of a Mesh are ('a', 'a'); every name may occur only once; rename one axis"
     )
     assert message(lambda: Mesh(devices(), ("",))) == (
         "an axis of a Mesh is named ''; a name is a nonempty string"

@@ -165,7 +165,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: sd.register_rule([1], "i j -> j i"),
         RuleError,
-        "a rule is for the operation of a name, got [1]",
+        "a rule is stated for the name of an operation, got [1]",
     ),
     (
         lambda: sd.register_rule("transpose", X),

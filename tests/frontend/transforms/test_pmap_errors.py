@@ -56,10 +56,10 @@ def test_mismatched_sizes_are_errors() -> None:
         "with in_axes, or None for arguments that all devices share"
     )
     assert error_line(BatchError, lambda: pmap(f, devices=devices()[:4])(X)) == (
-        "pmap of f maps 8 positions, and its devices are 4; give one device for each"
+        "pmap of f maps 8 positions, and the number of its devices is 4; give one device for each"
     )
     assert error_line(BatchError, lambda: pmap(f, devices=devices())(X[:4])) == (
-        "pmap of f maps 4 positions, and its devices are 8; give one device for each"
+        "pmap of f maps 4 positions, and the number of its devices is 8; give one device for each"
     )
     with pytest.raises(ValueError, match="maps 16 positions"):
         pmap(f)(np.ones(16))
@@ -113,8 +113,8 @@ def test_mismatched_shards_are_errors() -> None:
         "device_put_sharded got 2 shards for 8 devices; pass one each"
     )
     assert error_line(ShapeError, lambda: device_put_sharded([X, X[:1]], devices()[:2])) == (
-        "shard 1 of device_put_sharded is f32[1, 3], and shard 0 is f32[8, 3]; shards of one array "
-        "are of one type"
+        "shard 1 of device_put_sharded is f32[1, 3], and shard 0 is f32[8, 3]; all shards of an "
+        "array need one type"
     )
     assert error_line(
         ArgumentError, lambda: device_put_sharded([{"a": X}, {"b": X}], devices()[:2])

@@ -204,12 +204,12 @@ def test_a_checkpoint_with_unknown_saved_values_is_an_error() -> None:
         (
             "(%c: f32[3], %c.tangent: f32[3])",
             "(%c: f32[3], %c.tangent: f32[2])",
-            "custom-jvp: its rule takes (f32[3], f32[2]), wanted (f32[3], f32[3])",
+            "custom-jvp: its rule takes (f32[3], f32[2]), expected (f32[3], f32[3])",
         ),
         (
             "yield %d, %h",
             "yield %d",
-            "custom-jvp: its rule gives (f32[3]), wanted (f32[3], f32[3])",
+            "custom-jvp: its rule gives (f32[3]), expected (f32[3], f32[3])",
         ),
     ],
 )

@@ -218,7 +218,7 @@ def test_effects_in_divergent_control_flow_are_errors() -> None:
         uniform(program(text))
     assert str(caught.value) == (
         "callback is executed by some devices only, because the decision of case differs between "
-        "devices, and here all devices execute everything; move it out of the case"
+        "devices, and devices of this target execute all branches; move it out of the case"
     )
 
 

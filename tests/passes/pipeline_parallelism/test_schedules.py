@@ -262,7 +262,9 @@ def test_the_search_respects_any_limit() -> None:
         assert max(found.peaks) <= limit
     with pytest.raises(PipelineScheduleError) as caught:
         search_schedule(ranks=3, microbatches=5, memory_limit=0.5)
-    assert str(caught.value) == "memory_limit is 0.5, and one microbatch needs 1"
+    assert str(caught.value) == (
+        "memory_limit is 0.5, and one microbatch needs 1; use a larger limit"
+    )
 
 
 def test_transfers_are_inserted_once() -> None:

@@ -61,7 +61,9 @@ func @main(%x: i32[99]) -> (i32[{count}]) {{
 
 def test_positions_are_in_bounds() -> None:
     text = "func @main(%x: i32[9]) -> (i32[9]) {\n  %0 = sort(%x, dim=0, wanted=[9]) : i32[9]\n"
-    with pytest.raises(ShardirError, match=r"wanted=\[9\] has places that dimension 0 of i32\[9\]"):
+    with pytest.raises(
+        ShardirError, match=r"wanted=\[9\] has positions that dimension 0 of " r"i32\[9\]"
+    ):
         verify(parse(f"{text}  return %0\n}}\n"))
 
 
@@ -89,7 +91,7 @@ func @main(%x: f32[9, 40]) -> (i32[9, 40], i32[9, 40], i32[9, 40]) {
 
 def test_an_order_follows_the_keys() -> None:
     text = "func @main(%x: i32[9]) -> (i32[9]) {\n  %0 = sort(%x, dim=0, order=0) : i32[9]\n"
-    message = r"order=0 names no operand of places, in i32 and behind the keys"
+    message = r"order=0 must name an i32 operand of positions after the keys"
     with pytest.raises(ShardirError, match=message):
         verify(parse(f"{text}  return %0\n}}\n"))
 

@@ -176,7 +176,8 @@ def test_hierarchical_collectives_run_before() -> None:
     with pytest.raises(MergeError) as caught:
         Pipeline.parse("merge-devices{across=x:2}")(parse(text))
     assert str(caught.value) == (
-        "%before = all-reduce goes through two levels; run hierarchical-collectives before"
+        "%before = all-reduce has axes inside of processes and between them; run "
+        "hierarchical-collectives before"
     )
 
 

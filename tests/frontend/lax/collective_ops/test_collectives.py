@@ -223,8 +223,8 @@ def test_invalid_groups_are_errors() -> None:
         )
 
     assert groups([0, 1], [2]) == (
-        "axis_index_groups of all_gather is [[0, 1], [2]]; it has every position along 'rows', 0 "
-        "to 3, once"
+        "axis_index_groups of all_gather is [[0, 1], [2]]; it must contain every position along "
+        "'rows', 0 to 3, exactly once"
     )
     assert groups([0, 1, 2], [3]) == (
         "axis_index_groups of all_gather has groups of different sizes, [[0, 1, 2], [3]]; make "

@@ -188,7 +188,8 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: snp.linalg.lstsq(x, x.T), ShapeError,
      "lstsq takes one row of b for each of a, got shapes (2, 3) and (3, 2)"),
     (lambda x: snp.linalg.tensorinv(x), ShapeError,
-     "tensorinv with ind=2 takes as many elements before it as behind, got shape (2, 3)"),
+     "tensorinv with ind=2 needs equal numbers of elements before and from axis 2 on, got "
+     "shape (2, 3)"),
 ]  # fmt: skip
 
 
