@@ -8,10 +8,10 @@ from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
-from shardir.frontend.arrays.traced_types import as_result
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import KeyImplementationError, NumberRangeError, RandomError
+from shardir.frontend.numpy.tracer_helpers.array_annotations import as_result
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, constant, convert
 from shardir.frontend.tracing.promotion import KEY, KeyType

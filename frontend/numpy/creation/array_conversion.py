@@ -9,11 +9,11 @@ from shardir.frontend.argument_checks import MAX_RANK, check_flag, check_integer
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.numpy_conversion import is_number, narrow_array
-from shardir.frontend.arrays.traced_types import as_result
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.scalar_arguments import NUMBER_TYPES
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation.placement import choose_placement, put_on_device
+from shardir.frontend.numpy.tracer_helpers.array_annotations import as_result
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.pytree_types import PyTree

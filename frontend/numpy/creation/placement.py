@@ -6,8 +6,8 @@ uncommitted.
 
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
-from shardir.frontend.arrays.traced_types import as_result
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.numpy.tracer_helpers.array_annotations import as_result
 from shardir.frontend.shardings.requested_sharding import ShardingRequest, resolve_sharding
 from shardir.frontend.shardings.sharding import Sharding, complete_spec
 from shardir.frontend.source_locations import with_location

@@ -20,7 +20,7 @@ from shardir.backends.storage import Storage
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, default_sharding, from_numpy, signature_of_numpy
 from shardir.frontend.arrays.signature import ArraySignature, signature_of
-from shardir.frontend.arrays.traced_types import as_result
+from shardir.frontend.numpy.tracer_helpers.array_annotations import as_result
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import NumpyArray, TensorType

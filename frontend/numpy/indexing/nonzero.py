@@ -17,7 +17,6 @@ from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
 from shardir.frontend.arrays.array_types import ArrayLike, ShapeLike
-from shardir.frontend.arrays.traced_types import ArraySequence, as_result
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError, TracedValueError
@@ -29,6 +28,7 @@ from shardir.frontend.numpy.indexing.updates import convert_lossless
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import concatenation, reshaping
 from shardir.frontend.numpy.shaping.reshaping import ravel
+from shardir.frontend.numpy.tracer_helpers.array_annotations import ArraySequence, as_result
 from shardir.frontend.numpy.tracer_helpers.axis_slices import prefix_sums
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, to_concrete_array
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_bool

@@ -10,7 +10,6 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import check_not_in_place, is_one_of
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
-from shardir.frontend.arrays.traced_types import ArraySequence
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError
 from shardir.frontend.numpy.elementwise import arithmetic, selection
@@ -25,6 +24,7 @@ from shardir.frontend.numpy.indexing.take import (
 )
 from shardir.frontend.numpy.indexing.updates import convert_lossless
 from shardir.frontend.numpy.shaping import concatenation, reshaping, tiling
+from shardir.frontend.numpy.tracer_helpers.array_annotations import ArraySequence
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.concrete_values import (
     is_concrete,

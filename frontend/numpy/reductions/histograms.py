@@ -11,7 +11,6 @@ from shardir.frontend.argument_checks import check_flag, check_integer
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
 from shardir.frontend.arrays.operators import Operators
-from shardir.frontend.arrays.traced_types import ArraySequence
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, TracedValueError
 from shardir.frontend.numpy.creation import array_conversion, filling, grids
@@ -19,6 +18,7 @@ from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import concatenation, reshaping
 from shardir.frontend.numpy.sorting.searching import searchsorted
+from shardir.frontend.numpy.tracer_helpers.array_annotations import ArraySequence
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, to_concrete_array
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_operands, inexact_kind
 from shardir.frontend.quoting import brief

@@ -9,9 +9,9 @@ import numpy as np
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
-from shardir.frontend.arrays.traced_types import ArraySequence
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.shaping.reshaping import atleast_3d
+from shardir.frontend.numpy.tracer_helpers.array_annotations import ArraySequence
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import concatenate_parts, slice_dim
 from shardir.frontend.numpy.tracer_helpers.concrete_values import to_hashable

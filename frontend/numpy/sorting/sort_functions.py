@@ -5,9 +5,9 @@ import numpy as np
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.operators import Operators
-from shardir.frontend.arrays.traced_types import ArraySequence
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy import dtypes
+from shardir.frontend.numpy.tracer_helpers.array_annotations import ArraySequence
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_indices, as_tracer, convert, reshape

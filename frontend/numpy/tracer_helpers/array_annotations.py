@@ -1,4 +1,6 @@
-"""Types of public functions that name tracers or the operators of arrays."""
+"""Annotations of functions of the namespaces whose arguments are sequences of arrays, and whose
+results are arrays; see `frontend/arrays/array_types.py`.
+"""
 
 from collections.abc import Sequence
 from typing import TypeAlias, cast
