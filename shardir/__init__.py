@@ -47,12 +47,11 @@ TABLE = {
     "shardir.frontend.dispatch.inspection": (
         "ensure_compile_time_eval",
         "eval_shape",
-        "make_ir",
         "named_call",
         "named_scope",
     ),
     "shardir.frontend.transforms.jacobians": ("hessian", "jacfwd", "jacobian", "jacrev"),
-    "shardir.frontend.dispatch.jit": ("Compiled", "Lowered", "clear_caches", "jit"),
+    "shardir.frontend.dispatch.jit": ("Compiled", "Lowered", "clear_caches", "jit", "make_ir"),
     "shardir.frontend.transforms.linear_transpose": ("closure_convert", "linear_transpose"),
     "shardir.frontend.transforms.smap": ("smap",),
     "shardir.frontend.shardings.mesh": ("Mesh", "create_device_mesh", "make_mesh"),
@@ -199,7 +198,6 @@ if TYPE_CHECKING:
     from shardir.frontend.dispatch.inspection import (
         ensure_compile_time_eval as ensure_compile_time_eval,
         eval_shape as eval_shape,
-        make_ir as make_ir,
         named_call as named_call,
         named_scope as named_scope,
     )
@@ -208,6 +206,7 @@ if TYPE_CHECKING:
         Lowered as Lowered,
         clear_caches as clear_caches,
         jit as jit,
+        make_ir as make_ir,
     )
     from shardir.frontend.distributed.array_assembly import (
         make_array_from_callback as make_array_from_callback,

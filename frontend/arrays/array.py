@@ -124,6 +124,11 @@ class Array(ArrayFields, Convertible):
         return user_dtype(self.signature.abstract.type.dtype)
 
     @property
+    def aval(self) -> ShapeDtypeStruct:
+        """The abstract value: shape, element type, weakness."""
+        return ShapeDtypeStruct(self.shape, self.dtype, weak_type=self.weak_type)
+
+    @property
     def weak_type(self) -> bool:
         """True if the array is computed from Python numbers alone, so that its type is weak."""
         return self.signature.abstract.weak

@@ -17,7 +17,6 @@ from shardir.backends.native import has_call_cache, vectorcall_class
 from shardir.errors import suggest_name
 from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
-from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.errors import ImmutableError, NotAnArrayError, UnknownMethod
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
@@ -196,11 +195,6 @@ class Operators(ArrayBase):
     def dtype(self) -> DType:
         """The element type."""
         raise NotImplementedError
-
-    @property
-    def aval(self) -> ShapeDtypeStruct:
-        """The abstract value: shape, element type, weakness."""
-        return ShapeDtypeStruct(self.shape, self.dtype, weak_type=self.abstract.weak)
 
     @property
     def __numpy_dtype__(self) -> DType:

@@ -1,15 +1,13 @@
-"""Inspection of functions without running them: `make_ir`, `eval_shape`, and scopes."""
+"""Inspection of functions without running them: `eval_shape`, and scopes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import wraps
 
 from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
-from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.traced_calls import (
     ArgumentLeaf,
     is_array_like,
@@ -25,36 +23,11 @@ from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
-from shardir.frontend.tracing.parameters import ArgNames, ArgNums, Parameters, leaf_labels
+from shardir.frontend.tracing.parameters import Parameters, leaf_labels
 from shardir.frontend.tracing.promotion import user_dtype
 from shardir.frontend.tracing.trace import current_trace, trace_block, use_trace
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import find_explicit_sharding
-
-
-@traceback_boundary
-def make_ir(
-    fun: UserFunction,
-    static_argnums: ArgNums | None = None,
-    *,
-    static_argnames: ArgNames | None = None,
-    return_shape: bool = False,
-) -> UserFunction:
-    """Return a function that returns the program that `jit` of `fun` would make for its arguments.
-
-    Arguments are arrays or `ShapeDtypeStruct`s. The program is a `Module`; `str` of it is its text.
-    With `return_shape` the result is `(module, shapes of the results)`.
-    """
-    check_function("make_ir", fun)
-    compiled = jit(fun, static_argnums=static_argnums, static_argnames=static_argnames)
-
-    @traceback_boundary
-    @wraps(fun)
-    def program(*args: PyTree, **options: PyTree) -> PyTree:
-        lowered = compiled.lower(*args, **options)
-        return (lowered.module, lowered.out_info) if return_shape else lowered.module
-
-    return program
 
 
 @traceback_boundary

@@ -1,7 +1,9 @@
-"""`jit`: functions that are traced once for each signature of the arguments, and run compiled."""
+"""`jit`: functions that are traced once for each signature of the arguments, and run compiled;
+`make_ir`: the programs of such functions."""
 
 import gc
 from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any, TypedDict, Unpack, overload
 
 from shardir.frontend.config import resolve_pipeline, resolve_uneven_mode
@@ -11,7 +13,8 @@ from shardir.frontend.dispatch.traced_calls import check_traceable
 from shardir.frontend.errors import (
     ArgumentError,
 )
-from shardir.frontend.pytree_types import UserFunction
+from shardir.frontend.pytree.tree_checks import check_function
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.requested_sharding import (
     check_sharding_requests,
@@ -136,6 +139,31 @@ def jit(
         )
 
     return decorate if fun is None else decorate(fun)
+
+
+@traceback_boundary
+def make_ir(
+    fun: UserFunction,
+    static_argnums: ArgNums | None = None,
+    *,
+    static_argnames: ArgNames | None = None,
+    return_shape: bool = False,
+) -> UserFunction:
+    """Return a function that returns the program that `jit` of `fun` would make for its arguments.
+
+    Arguments are arrays or `ShapeDtypeStruct`s. The program is a `Module`; `str` of it is its text.
+    With `return_shape` the result is `(module, shapes of the results)`.
+    """
+    check_function("make_ir", fun)
+    compiled = jit(fun, static_argnums=static_argnums, static_argnames=static_argnames)
+
+    @traceback_boundary
+    @wraps(fun)
+    def program(*args: PyTree, **options: PyTree) -> PyTree:
+        lowered = compiled.lower(*args, **options)
+        return (lowered.module, lowered.out_info) if return_shape else lowered.module
+
+    return program
 
 
 def clear_caches() -> None:

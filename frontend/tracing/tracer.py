@@ -10,6 +10,7 @@ from typing import Any, NoReturn, Protocol, final
 
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.operators import Operators
+from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.errors import (
     LeakedTracerError,
     TracedArrayError,
@@ -71,6 +72,11 @@ class Tracer(Operators):
     @property
     def dtype(self) -> DType:
         return user_dtype(self.value.type.dtype)
+
+    @property
+    def aval(self) -> ShapeDtypeStruct:
+        """The abstract value: shape, element type, weakness."""
+        return ShapeDtypeStruct(self.shape, self.dtype, weak_type=self.weak_type)
 
     @property
     def abstract(self) -> AbstractValue:
