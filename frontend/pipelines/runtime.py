@@ -191,7 +191,7 @@ class _RowRun:
 
     def _argument(self, number: int, part: Action) -> Storage:
         array = self.arrays[number]
-        if number in self.runtime.pipeline.batched:
+        if number in self.runtime.pipeline.batched_operands:
             assert part.microbatch is not None
             size = len(array) // self.runtime.pipeline.microbatches
             array = array[part.microbatch * size : (part.microbatch + 1) * size]

@@ -95,7 +95,7 @@ def _final_sharding(
     cell = step.cells[tensor]
     if cell < 0:
         return history.result_sharding(-1 - cell)
-    return history.decided[step.tensors[tensor]]
+    return history.decided_shardings[step.tensors[tensor]]
 
 
 def _operation_shardings(

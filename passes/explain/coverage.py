@@ -48,7 +48,7 @@ def coverage_of(run: PropagatedProgram) -> Coverage:
 
 
 def _without_rule(history: FunctionHistory, op: Op) -> UnruledOperation:
-    shardings = [history.decided[value] for value in op.tensors]
+    shardings = [history.decided_shardings[value] for value in op.tensors]
     axes = [
         history.axis(axis, history.mesh(sharding))
         for sharding in shardings

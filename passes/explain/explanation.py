@@ -115,7 +115,7 @@ def chains_of(history: FunctionHistory, explained: ExplainedValue) -> list[Chain
 
 def origins_of_value(history: FunctionHistory, value: Value) -> Iterator[AxisOrigin]:
     """Yield the axes of a value with the annotations that they come from, without the paths."""
-    sharding = history.decided[value]
+    sharding = history.decided_shardings[value]
     cell = history.story.cells[value]
     for dim, cut in enumerate(sharding.dims if sharding else ()):
         for axis in cut.axes:

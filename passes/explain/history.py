@@ -139,7 +139,7 @@ class FunctionHistory:
         return None if sharding is None else self._interned.setdefault(sharding, sharding)
 
     @cached_property
-    def decided(self) -> dict[Value, Sharding | None]:
+    def decided_shardings(self) -> dict[Value, Sharding | None]:
         """The sharding of each value of the prepared function in the program that is
         partitioned."""
         made, written = self.made, self.story.written
@@ -157,7 +157,7 @@ class FunctionHistory:
         return self.intern(self.function.result_shardings[number])
 
     def explained_value(self, value: Value) -> ExplainedValue:
-        name, sharding = value_text(value), self.decided[value]
+        name, sharding = value_text(value), self.decided_shardings[value]
         changes = self.changes_of(value.name)
         propagated = changes[0].before if changes else sharding
         return ExplainedValue(name, value, self.story.cells[value], sharding, propagated)

@@ -130,7 +130,7 @@ class StagedPipeline:
         return tuple(self.op.attrs.get("wrt", ()))
 
     @property
-    def batched(self) -> tuple[int, ...]:
+    def batched_operands(self) -> tuple[int, ...]:
         """The operands that are divided into microbatches."""
         return tuple(self.op.attrs.get("batched", ()))
 

@@ -15,16 +15,16 @@ def memory_of_stages(pipeline: StagedPipeline) -> tuple[PassMemory, ...]:
 
 def _memory_of(pipeline: StagedPipeline, stage: int) -> PassMemory:
     passes = {kind: pipeline.fragments.get((stage, kind)) for kind in (F, B, I, W)}
-    needed = {kind: set(_received(passes[kind])) for kind in (B, I, W)}
-    produced = _given(passes[F]) | _received(passes[F])
+    needed = {kind: set(_operand_bytes(passes[kind])) for kind in (B, I, W)}
+    produced = _result_bytes(passes[F]) | _operand_bytes(passes[F])
     until_input = needed[B] | needed[I] | needed[W]
     whole = sum(size for name, size in produced.items() if name in until_input)
-    available = produced | _given(passes[I])
+    available = produced | _result_bytes(passes[I])
     weights = sum(available[name] for name in needed[W] if name in available)
     return PassMemory(whole, weights)
 
 
-def _received(fragment: Fragment | None) -> dict[str, int]:
+def _operand_bytes(fragment: Fragment | None) -> dict[str, int]:
     """Return the bytes of the values that a fragment takes, without operands of the pipeline."""
     if fragment is None:
         return {}
@@ -34,7 +34,7 @@ def _received(fragment: Fragment | None) -> dict[str, int]:
     }
 
 
-def _given(fragment: Fragment | None) -> dict[str, int]:
+def _result_bytes(fragment: Fragment | None) -> dict[str, int]:
     """Return the bytes of the values that a fragment gives."""
     if fragment is None:
         return {}

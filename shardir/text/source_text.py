@@ -52,9 +52,9 @@ class SourceText:
             expected = error.allowed
             position = base + (error.pos_in_stream or 0)
             found = self.text[position]
-        return self.unexpected(found, position, expected)
+        return self.unexpected_text(found, position, expected)
 
-    def unexpected(self, found: str, position: int, expected: Collection[str]) -> ParseError:
+    def unexpected_text(self, found: str, position: int, expected: Collection[str]) -> ParseError:
         """Return the error for text that the grammar does not allow; empty text is the end.
 
         An unclosed bracket or quote is the cause where there is one.

@@ -274,7 +274,7 @@ class IrSource(source_text.SourceText):
     def grammar() -> Lark:
         return _grammar()
 
-    def unexpected(self, found: str, position: int, expected: Collection[str]) -> ParseError:
+    def unexpected_text(self, found: str, position: int, expected: Collection[str]) -> ParseError:
         """Return the error for text that the grammar does not allow.
 
         A type is one token; where it has an error, its own rule finds the place.
@@ -284,7 +284,7 @@ class IrSource(source_text.SourceText):
                 self.parse("tensor", self.text[position:], position)
             except ParseError as error:
                 return error
-        return super().unexpected(found, position, expected)
+        return super().unexpected_text(found, position, expected)
 
     def module(self) -> ModuleSyntax:
         """Return the syntax of the module; raise `ParseError` for a syntax error."""
