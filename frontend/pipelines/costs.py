@@ -278,12 +278,6 @@ def costs_of_pipelines(module: Module) -> list[PipelineCosts]:
     return [PipelineCosts(call.inspected, op) for op, call in calls.items()]
 
 
-def list_program_collectives(module: Module) -> list[Collective]:
-    """Return the collectives of a per-device program and of the pipelines that it calls."""
-    inner = (each for costs in costs_of_pipelines(module) for each in costs.collectives())
-    return [*list_collectives(module), *inner]
-
-
 def simulate_with_pipelines(
     module: Module,
     traced: Module | None,

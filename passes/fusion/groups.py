@@ -57,10 +57,6 @@ class FusionGroup:
     merged_into: "FusionGroup | None" = None
     """Group that this group was merged into."""
 
-    @property
-    def kept_shape(self) -> Shape:
-        return tuple(n for i, n in enumerate(self.shape) if i not in self.reduced)
-
 
 @dataclass(frozen=True)
 class FusionGroups:

@@ -2,6 +2,5 @@
 
 Input: a per-device program; output: a program over global arrays in which collectives are sums,
 transposes and slices. Start with `merge_devices` (the pass) and `merger` (one block); the other
-files hold the rules of operations. `collective_origins` maps collectives to the operations that
-they became.
+files hold the rules of operations.
 """

@@ -19,14 +19,13 @@ from shardir.backends.gpu.kernels.value_names import identifier, make_unused_nam
 from shardir.ir.module import Op
 from shardir.ir.types import NUMPY_DTYPES
 
-RANDOM_OPERATIONS = ("random_bits", "random_bits_at", "random_split", "random_split_at")
 _OWN_NAMES = ("at", "mask", "place", "which", "high", "low", "device", "tl", "torch", "triton")
 
 
 def write_random_kernel(
     op: Op, name: str, sizes: TileSizes | None = None
 ) -> KernelText | KernelRefusal:
-    """Return the kernel of an operation of `MADE`; keys are tensors of `torch.uint64`.
+    """Return the kernel of an operation that draws bits; keys are tensors of `torch.uint64`.
 
     Names are as in `write_kernel`: the launch names the operands and the result after the values.
     """

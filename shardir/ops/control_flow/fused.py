@@ -67,11 +67,6 @@ class FusedLoopNest:
     mappings: Mapping[Value, LoopMapping]
     """The loops of each value of the block."""
 
-    @property
-    def kept_loops(self) -> tuple[int, ...]:
-        """The loops that no reduction removes."""
-        return tuple(axis for axis in range(len(self.extents)) if axis not in self.reduced_loops)
-
 
 def is_pointwise(spec: OpSpec) -> bool:
     """Return whether an operation computes each element only from elements of its operands."""

@@ -2,9 +2,9 @@
 
 import re
 
-from shardir.backends.ipu import documented_calls
 from shardir.backends.ipu.helpers.helper_table import HELPERS, helper_texts
 from shardir.backends.ipu.program import SDK_HEADERS
+from tests.backends.ipu import documented_calls
 from tests.backends.ipu.collective_programs import collective_cases
 from tests.backends.ipu.operation_cases import emittable_samples
 from tests.backends.ipu.training_steps import perceptron_cases, transformer_cases

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 import pytest
 
 import shardir as sd
+from shardir import ops
 from shardir.backends.gpu.kernels import KernelText, write_kernel, write_random_kernel
 from shardir.backends.gpu.kernels.compiling import compile_ahead
-from shardir.backends.gpu.kernels.random_kernel import RANDOM_OPERATIONS
 from shardir.ops.control_flow.fused import fused
 from tests.backends.gpu.programs import PROGRAMS
 
 DEFAULT_PROGRAMS = ("mlp_dp_tp", "random_numbers")
+RANDOM_OPERATIONS = (ops.random_bits, ops.random_bits_at, ops.random_split, ops.random_split_at)
 CAPABILITIES = (80, 90, 100)
 
 
@@ -21,7 +22,7 @@ def kernels(name: str) -> Iterator[KernelText]:
     with sd.cpu_devices(4):
         module = PROGRAMS[name]().emission("gpu").module
     for op in module.main.body.walk():
-        if op.spec is fused or op.name in RANDOM_OPERATIONS:
+        if op.spec is fused or op.spec in RANDOM_OPERATIONS:
             write = write_kernel if op.spec is fused else write_random_kernel
             kernel = write(op, f"compute_{len(known)}")
             if isinstance(kernel, KernelText) and kernel.text not in known:
