@@ -11,6 +11,7 @@ from math import prod
 
 import numpy as np
 
+from shardir import ops
 from shardir.backends.base import Array
 from shardir.backends.distributed.deadlock_detector import ExecutionPoint
 from shardir.backends.distributed.device_ownership import DeviceClasses
@@ -19,7 +20,7 @@ from shardir.backends.distributed.input_check import Links
 from shardir.backends.distributed.messages import MessageChannel, MessageHeaders, PostedMessages
 from shardir.ir.device_groups import device_groups, permute_senders
 from shardir.ir.module import Op
-from shardir.ops.communication.async_collectives import kind_of
+from shardir.ops.communication.async_collectives import synchronous_spec
 from shardir.ops.communication.collectives import reduce_arrays, split_array
 
 FinishCollective = Callable[[], list[Array]]
@@ -159,7 +160,8 @@ class GatherAllRoute(GroupRoute):
 
     def _places(self, out: Array | None) -> dict[int, Array]:
         """Return the buffer in `out` of each gathered class, if these are contiguous."""
-        if out is None or kind_of(self.op) != "all-gather" or not out.flags.c_contiguous:
+        is_gather = synchronous_spec(self.op) is ops.all_gather
+        if out is None or not is_gather or not out.flags.c_contiguous:
             return {}
         dim: int = self.op.attrs["dim"]
         (device,) = self.places.local_devices
@@ -169,11 +171,11 @@ class GatherAllRoute(GroupRoute):
         return dict(zip(numbers, split_array(out, dim, len(numbers)), strict=True))
 
     def _combine(self, arrays: list[Array]) -> Sequence[Array]:
-        kind, attrs = kind_of(self.op), self.op.attrs
-        if kind == "all-gather":
+        spec, attrs = synchronous_spec(self.op), self.op.attrs
+        if spec is ops.all_gather:
             return [np.concatenate(arrays, attrs["dim"])] * len(arrays)
         whole = reduce_arrays(arrays, attrs["op"])
-        if kind == "reduce-scatter":
+        if spec is ops.reduce_scatter:
             return split_array(whole, attrs["dim"], len(arrays))
         return [whole] * len(arrays)
 

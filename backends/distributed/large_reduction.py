@@ -14,6 +14,7 @@ from math import prod
 
 import numpy as np
 
+from shardir import ops
 from shardir.backends.base import Array
 from shardir.backends.distributed.collective_routes import (
     CollectiveCall,
@@ -26,7 +27,7 @@ from shardir.backends.distributed.input_check import Links
 from shardir.backends.distributed.messages import PostedMessages
 from shardir.ir.module import Op
 from shardir.ir.types import NumpyDType
-from shardir.ops.communication.async_collectives import kind_of
+from shardir.ops.communication.async_collectives import synchronous_spec
 from shardir.ops.communication.collectives import REDUCTIONS, reduce_arrays, split_array
 from shardir.ops.elementwise.numerics import is_narrow_float
 
@@ -49,7 +50,7 @@ class LargeReductionRoute(GroupRoute):
 
     def __init__(self, op: Op, classes: DeviceClasses) -> None:
         super().__init__(op, classes)
-        self.scatters = kind_of(op) == "reduce-scatter"
+        self.scatters = synchronous_spec(op) is ops.reduce_scatter
         self.function = REDUCTIONS[op.attrs["op"]][0]
         self.result = op.results[0].type
         # Groups with equal data on the same processes are one team.

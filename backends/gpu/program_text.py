@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from shardir import ops as specs
+from shardir import ops, ops as specs
 from shardir.backends.emission import Emission, EmissionError, ProgramValue
 from shardir.backends.gpu import rules as rules
 from shardir.backends.gpu.constants import constant_files, constants_text
@@ -26,7 +26,15 @@ RESERVED_NAMES = (
 """Names that the program itself uses; no value may have one of them."""
 PRECISIONS = ("ieee", "tf32")
 """Precision of f32 products on GPUs: full f32, or operands rounded to TF32 (10-bit mantissa)."""
-HOST_READING_OPERATIONS = ("while", "case", "eig", "eigh", "svd", "pinv", "least_squares")
+HOST_READING_OPERATIONS = (
+    ops.while_,
+    ops.case,
+    ops.eig,
+    ops.eigh,
+    ops.svd,
+    ops.pinv,
+    ops.least_squares,
+)
 """Operations for which the host reads a result of the device, such as a convergence flag."""
 
 MISSING_PACKAGE_HANDLER = f"""\
@@ -81,7 +89,7 @@ def write_program(
 def why_no_graph(module: Module) -> str:
     """Return the reason why no CUDA graph can contain the program, or "" if one can."""
     for op in module.main.body.walk():
-        if op.name in HOST_READING_OPERATIONS:
+        if op.spec in HOST_READING_OPERATIONS:
             what = f"%{op.results[0].name}" if op.results else "it"
             return f"{op.name} ({what}) makes the host read what the device has computed"
     return ""

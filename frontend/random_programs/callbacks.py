@@ -1,6 +1,6 @@
 """Samplers of operations with derivative rules, callbacks and fused groups."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from string import ascii_lowercase
 from typing import Any
 
@@ -14,8 +14,17 @@ from shardir.ir.types import TensorType
 from shardir.ops.control_flow.custom_partitioning import DeviceProgram
 
 
-@sampler("checkpoint", "custom-jvp", "custom-vjp")
+@sampler("checkpoint")
 def _(s: Scope, name: str) -> None:
+    _append_region(s, name)
+
+
+@sampler("custom-jvp", "custom-vjp")
+def _(s: Scope, name: str) -> None:
+    _append_region(s, name, ("f", "layer.rule"))
+
+
+def _append_region(s: Scope, name: str, rules: Sequence[str] = ()) -> None:
     operands = [s.tensor() for _ in range(s.integer(0, 2))]
 
     def body(inner: Scope, values: list[Any]) -> list[Any]:
@@ -23,8 +32,8 @@ def _(s: Scope, name: str) -> None:
         return [inner.tensor() for _ in range(inner.integer(0, 2))]
 
     block = s.block([x.type for x in operands], body)
-    said = {} if name == "checkpoint" else {"rule": s.choose("f", "layer.rule")}
-    s.emit(name, *operands, blocks=(block,), **said)
+    attrs = {"rule": s.choose(*rules)} if rules else {}
+    s.emit(name, *operands, blocks=(block,), **attrs)
 
 
 @sampler("checkpoint-name")

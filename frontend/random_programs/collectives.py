@@ -14,7 +14,7 @@ from shardir.frontend.random_programs.scope import (
     sampler,
 )
 from shardir.ir.module import Op, Value
-from shardir.ir.operation import OPS, Symbol
+from shardir.ir.operation import OpSpec, Symbol
 from shardir.ir.sharding import Axes
 from shardir.ops.communication.async_collectives import START_OPS, done
 
@@ -91,10 +91,19 @@ def _(s: Scope, name: str) -> None:
     s.emit(name, axes=s.axes())
 
 
-@sampler("done", *(spec.name for spec in START_OPS.values()))
+@sampler("done")
 def _(s: Scope, name: str) -> None:
+    _append_asynchronous(s, s.choose(*START_OPS))
+
+
+@sampler(*(spec.name for spec in START_OPS.values()))
+def _(s: Scope, name: str) -> None:
+    (whole,) = (spec for spec, start in START_OPS.items() if start.name == name)
+    _append_asynchronous(s, whole)
+
+
+def _append_asynchronous(s: Scope, whole: OpSpec) -> None:
     """Append the start and the end of an asynchronous collective."""
-    whole = s.choose(*START_OPS) if name == "done" else OPS[name.removesuffix("-start")]
     SAMPLERS[whole.name](s)
     op = s.b.ops.pop()
     (result,) = op.results

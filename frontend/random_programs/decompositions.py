@@ -43,10 +43,15 @@ def _choose_sizes(s: Scope) -> tuple[int, int]:
     return s.choose(*SIZES), s.choose(*SIZES)
 
 
-@sampler("cholesky", "lu")
+@sampler("cholesky")
 def _(s: Scope, name: str) -> None:
-    rows, columns = _choose_sizes(s)
-    s.emit(name, _diagonal_dominant(s, rows, columns if name == "lu" else rows))
+    rows, _ = _choose_sizes(s)
+    s.emit(name, _diagonal_dominant(s, rows, rows))
+
+
+@sampler("lu")
+def _(s: Scope, name: str) -> None:
+    s.emit(name, _diagonal_dominant(s, *_choose_sizes(s)))
 
 
 @sampler("triangular_solve")
@@ -68,11 +73,17 @@ def _(s: Scope, name: str) -> None:
     s.emit(name, _diagonal_dominant(s, *_choose_sizes(s)), full=s.flag(), vectors=s.flag())
 
 
-@sampler("eigh", "eig")
+@sampler("eigh")
 def _(s: Scope, name: str) -> None:
     rows, _ = _choose_sizes(s)
-    # The sign of a vector of `eig` turns with the last bit of the matrix.
-    s.emit(name, _diagonal_dominant(s, rows, rows), vectors=name == "eigh" and s.flag())
+    s.emit(name, _diagonal_dominant(s, rows, rows), vectors=s.flag())
+
+
+@sampler("eig")
+def _(s: Scope, name: str) -> None:
+    rows, _ = _choose_sizes(s)
+    # The sign of a vector turns with the last bit of the matrix.
+    s.emit(name, _diagonal_dominant(s, rows, rows), vectors=False)
 
 
 @sampler("pinv")

@@ -1,5 +1,6 @@
 """Samplers of pointwise operations."""
 
+from shardir import ops
 from shardir.frontend.random_programs.scope import ARITHMETIC, DTYPES, NUMBERS, REAL, Scope, sampler
 from shardir.ir.operation import OPS, OpSpec, Symbol
 from shardir.ir.types import COMPLEX, TensorType
@@ -15,23 +16,23 @@ def _takes(spec: OpSpec, arity: int, dtype: str) -> bool:
 
 
 _OTHER_OPERATIONS = (
-    "clamp",
-    "convert",
-    "data_flow_edge",
-    "propagation_barrier",
-    "random_fold_in",
-    "random_hash",
-    "reshard",
-    "select",
-    "sharding_constraint",
-    "stop_gradient",
-    "vary",
+    ops.clamp,
+    ops.convert,
+    ops.data_flow_edge,
+    ops.propagation_barrier,
+    ops.random_fold_in,
+    ops.random_hash,
+    ops.reshard,
+    ops.select,
+    ops.sharding_constraint,
+    ops.stop_gradient,
+    ops.vary,
 )
 
 
 def accepted_operands(spec: OpSpec) -> tuple[tuple[int, str], ...]:
     """Return the operand counts and the element types that a pointwise operation accepts."""
-    if not spec.elementwise or spec.name in _OTHER_OPERATIONS:
+    if not spec.elementwise or spec in _OTHER_OPERATIONS:
         return ()
     return tuple((n, dtype) for n in (1, 2) for dtype in DTYPES if _takes(spec, n, dtype))
 

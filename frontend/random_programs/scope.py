@@ -146,20 +146,20 @@ SAMPLERS: dict[str, Sampler] = {}
 
 
 SPECIAL_OPERATIONS = (
-    "manual_computation",
-    "opaque",
-    "callback",
-    "pure-callback",
-    "inspect-sharding",
-    "checkpoint",
-    "checkpoint-name",
-    "custom-jvp",
-    "custom-partitioning",
-    "custom-vjp",
-    "fused",
-    "pipeline",
-    "pipeline-stage",
-    "staged-pipeline",
+    ops.manual_computation,
+    ops.opaque,
+    ops.callback,
+    ops.pure_callback,
+    ops.inspect_sharding,
+    ops.checkpoint,
+    ops.checkpoint_name,
+    ops.custom_jvp,
+    ops.custom_partitioning,
+    ops.custom_vjp,
+    ops.fused,
+    ops.pipeline,
+    ops.pipeline_stage,
+    ops.staged_pipeline,
 )
 """Operations that random programs contain on request only: they depend on devices, have no defined
 meaning, call Python, or are removed before a program is partitioned."""
@@ -167,7 +167,7 @@ meaning, call Python, or are removed before a program is partitioned."""
 
 def runnable_operations(*, spmd: bool) -> list[str]:
     """Return the operations for per-device programs, or those for all programs, that can run."""
-    known = [name for name in SAMPLERS if name in OPS and name not in SPECIAL_OPERATIONS]
+    known = [name for name in SAMPLERS if name in OPS and OPS[name] not in SPECIAL_OPERATIONS]
     return [name for name in known if OPS[name].spmd is spmd]
 
 

@@ -19,18 +19,18 @@ from shardir.ops.control_flow.fused import fused
 
 VIEW_OPS = frozenset(
     {
-        "broadcast",
-        "transpose",
-        "reshape",
-        "slice",
-        "reverse",
-        "bitcast",
-        "stop_gradient",
-        "sharding_constraint",
-        "optimization_barrier",
-        "data_flow_edge",
-        "propagation_barrier",
-        "checkpoint-name",
+        ops.broadcast,
+        ops.transpose,
+        ops.reshape,
+        ops.slice_,
+        ops.reverse,
+        ops.bitcast,
+        ops.stop_gradient,
+        ops.sharding_constraint,
+        ops.optimization_barrier,
+        ops.data_flow_edge,
+        ops.propagation_barrier,
+        ops.checkpoint_name,
     }
 )
 """Operations whose results are views of their operands if strides permit."""
@@ -43,7 +43,7 @@ def is_view_op(op: Op) -> bool:
     """
     if op.spec is ops.convert:
         return op.operands[0].type.dtype == "bool" and op.results[0].type.dtype in ("i8", "u8")
-    return op.name in VIEW_OPS
+    return op.spec in VIEW_OPS
 
 
 def view_results(op: Op, views: Sequence[BufferView]) -> tuple[BufferView, ...] | None:
@@ -190,7 +190,7 @@ def is_row_major(view: BufferView) -> bool:
     return True
 
 
-IN_PLACE_OPS = frozenset({"dynamic_update_slice", "scatter"})
+IN_PLACE_OPS = frozenset({ops.dynamic_update_slice, ops.scatter})
 """Operations that keep most of their first operand, and can update it in place."""
 
 
@@ -205,7 +205,7 @@ def find_in_place_chain(block: Block, param: Value, last_value: Value) -> Sequen
     value = last_value
     while value is not param:
         op = makers.get(value)
-        if op is None or op.name not in IN_PLACE_OPS:
+        if op is None or op.spec not in IN_PLACE_OPS:
             return None
         chain.insert(0, value)
         value = op.operands[0]

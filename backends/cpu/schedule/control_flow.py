@@ -23,9 +23,6 @@ from shardir.ir.module import Block, Op, Value
 
 ControlFlowLowering = Callable[[LoweringState, Op], Sequence[Item]]
 
-WRITES_INTO_TARGETS = frozenset({"case"})
-"""Operations with blocks that can write their results into given targets."""
-
 
 def _plan_carried_values(
     lowering: LoweringState, block: Block, inits: Sequence[Value], items: list[Item]

@@ -40,8 +40,8 @@ def is_elementwise(op: Op) -> bool:
     """
     if op.spec is not ops.fused:
         return op.spec.elementwise
-    flat = ("broadcast", "reshape", "iota", "constant", "bitcast")
-    return all(inner.spec.elementwise or inner.name in flat for inner in op.blocks[0].ops)
+    flat = (ops.broadcast, ops.reshape, ops.iota, ops.constant, ops.bitcast)
+    return all(inner.spec.elementwise or inner.spec in flat for inner in op.blocks[0].ops)
 
 
 class Lowered(NamedTuple):
@@ -148,8 +148,7 @@ class FunctionLowering(LoweringState):
             strides, value = input_strides, op.operands[0]
             op = makers.get(value)
         can_write = op is not None and (
-            op.name not in control_flow.CONTROL_FLOW_LOWERINGS
-            or op.name in control_flow.WRITES_INTO_TARGETS
+            op.name not in control_flow.CONTROL_FLOW_LOWERINGS or op.spec is ops.case
         )
         if not can_write or strides is None:
             return None
@@ -201,7 +200,7 @@ class FunctionLowering(LoweringState):
         items.append(WorkItem(op, operands, results))
         if is_elementwise(op):
             self._record_in_place_pairs(operands, results)
-        elif op.name in IN_PLACE_OPS and all(v.slot != operands[0].slot for v in operands[1:]):
+        elif op.spec in IN_PLACE_OPS and all(v.slot != operands[0].slot for v in operands[1:]):
             self._record_in_place_pairs(operands[:1], results)
 
     def _record_in_place_pairs(

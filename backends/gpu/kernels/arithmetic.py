@@ -33,8 +33,8 @@ UNFUSED_OPERATIONS = "+".join(sorted((*REFUSAL_REASONS, "bitcast")))
 The option `without` of the pass `fuse` takes this text.
 """
 EXACT_NARROW_OPERATIONS = (
-    *("neg", "abs", "sign", "floor", "ceil", "round", "rem", "maximum", "minimum"),
-    *("select", "clamp", "convert", "stop_gradient", "max", "min"),
+    *(ops.neg, ops.abs_, ops.sign, ops.floor, ops.ceil, ops.round_, ops.rem, ops.maximum),
+    *(ops.minimum, ops.select, ops.clamp, ops.convert, ops.stop_gradient, ops.max_, ops.min_),
 )
 """Operations whose results for 16-bit floats are exact and need no rounding."""
 
@@ -63,7 +63,7 @@ def round_text(text: str, dtype: str) -> str:
 
 def needs_rounding(op: Op) -> bool:
     """Return whether the operation is computed in more bits than its result has."""
-    return op.result.type.dtype in NARROW_FLOATS and op.name not in EXACT_NARROW_OPERATIONS
+    return op.result.type.dtype in NARROW_FLOATS and op.spec not in EXACT_NARROW_OPERATIONS
 
 
 def _libdevice_rule(name: str) -> Rule:

@@ -7,7 +7,8 @@ from shardir.backends.gpu.function_writer import FunctionWriter
 from shardir.backends.gpu.lowering import lowers
 from shardir.backends.gpu.torch_text import axes_text, shape_text
 from shardir.ir.module import Op
-from shardir.ops.communication.async_collectives import START_SUFFIX, kind_of
+from shardir.ir.operation import OPS
+from shardir.ops.communication.async_collectives import START_OPS, kind_of
 
 COLLECTIVE_ARGUMENTS = {
     "all-reduce": ("op", "axes"),
@@ -17,7 +18,7 @@ COLLECTIVE_ARGUMENTS = {
     "all-to-all": ("split", "concat", "axes"),
 }
 STARTED_COLLECTIVES = [
-    f"{name}{START_SUFFIX}" for name in COLLECTIVE_ARGUMENTS if name != "all-slice"
+    START_OPS[OPS[name]].name for name in COLLECTIVE_ARGUMENTS if OPS[name] in START_OPS
 ]
 
 

@@ -50,7 +50,7 @@ LIBRARY_FUNCTIONS = {
     "erfc": "complementary_error",
     "erf_inv": "inverse_error",
 }
-EXACT_NARROW_FUNCTIONS = ("floor", "ceil", "round", "is_finite", "sqrt")
+EXACT_NARROW_FUNCTIONS = (ops.floor, ops.ceil, ops.round_, ops.is_finite, ops.sqrt)
 """Functions that torch computes exactly for 16-bit floats, without widening."""
 
 
@@ -59,7 +59,7 @@ def _function(w: FunctionWriter, op: Op, x: str) -> str:
     dtype = op.operands[0].type.dtype
     if dtype in COMPLEX and op.name in COMPLEX_FUNCTIONS:
         return w.call_library(COMPLEX_FUNCTIONS[op.name], x)
-    narrow = dtype in NARROW_FLOATS and op.name not in EXACT_NARROW_FUNCTIONS
+    narrow = dtype in NARROW_FLOATS and op.spec not in EXACT_NARROW_FUNCTIONS
     wide = f"{x}.float()" if narrow else x
     if op.name in LIBRARY_FUNCTIONS:
         as_xla = op.attrs.get("as_xla") and dtype != "f64"

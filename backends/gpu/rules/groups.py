@@ -6,6 +6,7 @@ Groups with the same computation on tensors of the same types share their functi
 import re
 from collections.abc import Sequence
 
+from shardir import ops
 from shardir.backends.gpu.function_writer import MAX_LINE_CHARACTERS, FunctionWriter
 from shardir.backends.gpu.identifiers import FunctionNames, make_identifier
 from shardir.backends.gpu.kernels import KernelText, write_kernel
@@ -14,7 +15,7 @@ from shardir.backends.gpu.lowering import lower_operation, lowers
 from shardir.backends.gpu.rules.control import inline_block
 from shardir.ir.module import Op, Value
 
-FREE_OPERATIONS = ("broadcast", "reshape", "iota", "constant")
+FREE_OPERATIONS = (ops.broadcast, ops.reshape, ops.iota, ops.constant)
 """Operations that cost nothing within a kernel and do not justify one."""
 
 
@@ -24,7 +25,7 @@ def _fused_group(w: FunctionWriter, op: Op) -> str | None:
     it.
     """
     (block,) = op.blocks
-    if not op.operands or sum(step.name not in FREE_OPERATIONS for step in block.ops) < 2:
+    if not op.operands or sum(step.spec not in FREE_OPERATIONS for step in block.ops) < 2:
         inline_block(w, op, op.blocks[0])
         return None
     function = w.needs.groups.get(key := _group_key(op))

@@ -184,7 +184,7 @@ class ExpressionGroup:
         return propagate_nan(made, operands) if self._propagates_nan(op) else made
 
     def _propagates_nan(self, op: Op) -> bool:
-        return self.e.keeps_nan and op.name in EXTREME_OPERATIONS and op.result.type.dtype in FLOATS
+        return self.e.keeps_nan and op.spec in EXTREME_OPERATIONS and op.result.type.dtype in FLOATS
 
     def _make_store(self, op: Op) -> Callable[[Node], Node]:
         """Return a function that stores a part of an operation's expression."""

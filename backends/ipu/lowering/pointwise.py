@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shardir import ops
 from shardir.backends.ipu.codegen.expressions import (
     ApplyNode,
     Node,
@@ -89,7 +90,7 @@ def where(condition: Node, yes: Node, no: Node) -> Node:
     return ApplyNode("Select", (yes, no, condition), yes.dtype)
 
 
-EXTREME_OPERATIONS = ("maximum", "minimum", "clamp")
+EXTREME_OPERATIONS = (ops.maximum, ops.minimum, ops.clamp)
 
 
 def propagate_nan(made: Node, operands: Sequence[Node]) -> Node:

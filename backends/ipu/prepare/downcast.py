@@ -20,12 +20,12 @@ from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType
 Casts = Mapping[str, str]
 
 _BITWIDTH_OPERATIONS = (
-    "bitcast",
-    "random_bits",
-    "random_bits_at",
-    "clz",
-    "popcnt",
-    "shift_right_logical",
+    ops.bitcast,
+    ops.random_bits,
+    ops.random_bits_at,
+    ops.clz,
+    ops.popcnt,
+    ops.shift_right_logical,
 )
 """Operations whose result depends on the bit width of their element types."""
 
@@ -140,7 +140,7 @@ class _Recaster:
 
     def _op(self, op: Op) -> Op:
         attrs = op.attrs
-        if op.name in _BITWIDTH_OPERATIONS:
+        if op.spec in _BITWIDTH_OPERATIONS:
             self._check_bits(op)
         if op.spec is ops.constant and op.result.type.dtype in self.casts:
             attrs = {**attrs, "value": self._constant(op)}

@@ -15,7 +15,14 @@ from shardir.ir.builder import Builder, UniqueNames
 from shardir.ir.module import Block, Function, Op, Value
 from shardir.ir.operation import OPS
 
-_DATA_MOVEMENT = ("broadcast", "reshape", "transpose", "slice", "reverse", "roll")
+_DATA_MOVEMENT = (
+    specs.broadcast,
+    specs.reshape,
+    specs.transpose,
+    specs.slice_,
+    specs.reverse,
+    specs.roll,
+)
 
 
 def rewrite_types(emission: Emission) -> Emission:
@@ -56,7 +63,7 @@ class _Rewriter:
             self._write_group(b, op)
         elif op.blocks:
             b.append(replace(op, blocks=tuple(map(self.block, op.blocks))))
-        elif source is not None and op.name in _DATA_MOVEMENT and _widens(source):
+        elif source is not None and op.spec in _DATA_MOVEMENT and _widens(source):
             single = self._single(op.result)
             b.append(replace(op, operands=source.operands, results=(single,)))
             b.append(replace(source, operands=(single,), results=op.results))

@@ -4,6 +4,8 @@
 size 1; `where` is a mask of the elements that are included; `initial` is the start value.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from shardir.errors import OperationTypeError
@@ -124,6 +126,7 @@ def prod(
 
 def _emit_extreme(
     name: str,
+    identity: Callable[[Tracer], ArrayLike],
     a: ArrayLike,
     axis: AxisLike,
     out: object,
@@ -131,6 +134,7 @@ def _emit_extreme(
     initial: ArrayLike | None,
     where: ArrayLike | None,
 ) -> Tracer:
+    """Emit the reduction `name`, to which elements that `where` excludes contribute `identity`."""
     check_no_out(name, out)
     x = as_tracer(a)
     dims = canonicalize_axes(axis, x.ndim)
@@ -139,7 +143,7 @@ def _emit_extreme(
     if where is not None:
         if initial is None:
             raise OperationTypeError(with_location(f"{name} with where= needs initial="))
-        x = mask_elements(x, where, lowest_of_dtype(x) if name == "max" else highest_of_dtype(x))
+        x = mask_elements(x, where, identity(x))
     result = emit_reduction(name, x, dims, keepdims)
     return result if initial is None else combine_with_initial(f"{name}imum", result, initial)
 
@@ -174,7 +178,7 @@ def max(
 
     Raise `ShapeError` for an empty reduction without `initial`.
     """
-    return _emit_extreme("max", a, axis, out, keepdims, initial, where)
+    return _emit_extreme("max", lowest_of_dtype, a, axis, out, keepdims, initial, where)
 
 
 @public(static=("axis", "out", "keepdims"))
@@ -186,7 +190,7 @@ def min(
 
     Raise `ShapeError` for an empty reduction without `initial`.
     """
-    return _emit_extreme("min", a, axis, out, keepdims, initial, where)
+    return _emit_extreme("min", highest_of_dtype, a, axis, out, keepdims, initial, where)
 
 
 amax, amin = max, min

@@ -17,6 +17,7 @@ from shardir.ir.module import Block, Loc, Op, Value
 from shardir.ir.operation import OPS, Attr
 from shardir.ir.sharding import Axes, Sharding
 from shardir.ir.types import TensorType
+from shardir.ops.opaque import opaque
 from shardir.stablehlo.reading import records
 from shardir.stablehlo.reading.module_symbols import ModuleSymbols
 
@@ -113,9 +114,10 @@ class FunctionState(ABC):
         loc: Token | None,
     ) -> Op:
         op_loc = self.module.resolve_location(loc) or self.call_location
-        if op_loc is None and name == "opaque":
+        spec = OPS[name]
+        if op_loc is None and spec is opaque:
             op_loc = self.position_in_text()
-        op = Op(OPS[name], operands, results, attrs, blocks, op_loc)
+        op = Op(spec, operands, results, attrs, blocks, op_loc)
         self.ops.append(op)
         self.makers.update(dict.fromkeys(results, op))
         return op

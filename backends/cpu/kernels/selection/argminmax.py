@@ -10,6 +10,7 @@ all workers, and the extreme of the parts is selected.
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from shardir import ops
 from shardir.backends.cpu.kernel_api import (
     BufferView,
     LoweringContext,
@@ -29,6 +30,7 @@ from shardir.backends.cpu.kernels.selection.argminmax_bodies import (
     VECTORS_PER_CHUNK,
 )
 from shardir.ir.module import Op
+from shardir.ir.operation import OpSpec
 from shardir.ir.types import TensorType
 
 CHUNKED_DTYPES = ("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64")
@@ -57,12 +59,12 @@ def argminmax_rule(
     )
     contiguous = step == x.itemsize and x.dtype in CHUNKED_DTYPES
     if contiguous and y.size < MIN_UNSPLIT_LINES and steps * step >= 2 * PART_BYTES:
-        return _split_line_phases(op.name, lines, y, steps, context)
-    return [_phase(op.name, lines, y, steps, step, context)]
+        return _split_line_phases(op.spec, lines, y, steps, context)
+    return [_phase(op.spec, lines, y, steps, step, context)]
 
 
 def _phase(
-    name: str, x: BufferView, y: BufferView, steps: int, step: int, context: LoweringContext
+    spec: OpSpec, x: BufferView, y: BufferView, steps: int, step: int, context: LoweringContext
 ) -> Phase:
     """Return the phase that writes the index of the extreme of each line; `x` views line starts."""
     found = loop_nest_of([x, y])
@@ -101,18 +103,18 @@ def _phase(
         "pieces": bodies.scan_chunks,
     }
     kernel = grid_kernel(
-        f"{name}_{variant}_{x.dtype}_{y.dtype}",
+        f"{spec.name}_{variant}_{x.dtype}_{y.dtype}",
         KernelForm(2, extras=2),
-        partial(bodies_by_variant[variant], name == "argmax", x.dtype, y.dtype),
+        partial(bodies_by_variant[variant], spec is ops.argmax, x.dtype, y.dtype),
     )
     elements = y.size * steps
     cost = elements * size / (40 if variant in ("first", "pieces") else 16)
     cost = elements * 1.5 if variant == "items" else cost
-    return grid.phase(kernel, cost, context.workers, name, (steps, step))
+    return grid.phase(kernel, cost, context.workers, spec.name, (steps, step))
 
 
 def _split_line_phases(
-    name: str, x: BufferView, y: BufferView, steps: int, context: LoweringContext
+    spec: OpSpec, x: BufferView, y: BufferView, steps: int, context: LoweringContext
 ) -> list[Phase]:
     """Return the phases for the extreme of each part of lines of `steps` elements, then of each
     line."""
@@ -124,20 +126,20 @@ def _split_line_phases(
     type = TensorType((*x.shape, count), "i32")
     indices = BufferView(slot, 0, type.shape, row_major_strides(type), type.dtype)
     parts = x._replace(shape=(*x.shape, whole), strides=(*x.strides, PART_BYTES))
-    made = [_phase(name, parts, indices._replace(shape=parts.shape), part, size, context)]
+    made = [_phase(spec, parts, indices._replace(shape=parts.shape), part, size, context)]
     first = indices._replace(shape=x.shape, strides=indices.strides[:-1])
     if rest:
         last = x._replace(offset=x.offset + whole * PART_BYTES)
         to = first._replace(offset=4 * whole)
-        made.append(_phase(name, last, to, rest, size, context))
+        made.append(_phase(spec, last, to, rest, size, context))
     views = [x, first, y]
     grid = block_grid_of(views, loop_nest_of(views), None, None, 1, 1)
     kernel = grid_kernel(
-        f"{name}_parts_{x.dtype}_{y.dtype}",
+        f"{spec.name}_parts_{x.dtype}_{y.dtype}",
         KernelForm(3, extras=2),
-        partial(bodies.select_part, name == "argmax", x.dtype, y.dtype),
+        partial(bodies.select_part, spec is ops.argmax, x.dtype, y.dtype),
     )
-    return [*made, grid.phase(kernel, 20.0 * count * y.size, 1, name, (count, part))]
+    return [*made, grid.phase(kernel, 20.0 * count * y.size, 1, spec.name, (count, part))]
 
 
 RULES: dict[str, Rule] = {"argmax": argminmax_rule, "argmin": argminmax_rule}

@@ -50,7 +50,7 @@ def _task_bytes(size: int) -> int:
 def _is_any_of_and(op: Op) -> bool:
     """Return whether a fused group computes `any(a & b)`."""
     (block,) = op.blocks
-    if [each.name for each in block.ops] != ["and", "any"]:
+    if [each.spec for each in block.ops] != [ops.and_, ops.any_]:
         return False
     both, some = block.ops
     return (

@@ -170,7 +170,7 @@ class ShadowExecution:
             self.read(value, view, reader)
             for result in self.written_views(item):
                 in_place = function_lowering.is_elementwise(op) or (
-                    op.name in IN_PLACE_OPS and not number
+                    op.spec in IN_PLACE_OPS and not number
                 )
                 if not (
                     in_place and self.has_equal_addresses(view, result)
