@@ -11,13 +11,15 @@ from dataclasses import replace
 from shardir.ir.builder import Builder, substitute
 from shardir.ir.module import Block, Op, Value
 from shardir.ops.control_flow.derivative_regions import custom_jvp, custom_vjp
+from shardir.ops.control_flow.pipelines import PipelineAttributes
 from shardir.passes.autodiff.activity import active_values
 from shardir.passes.autodiff.pullback import Cotangents, Handler, Pullback, error
 from shardir.passes.autodiff.regions import instantiate_rule
 
 
 def _pull_pipeline(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
-    if op.attrs.get("wrt"):
+    attributes = PipelineAttributes.of(op)
+    if attributes.wrt:
         raise error(
             f"%{op.results[0].name} = pipeline has no second derivative; differentiate the loss "
             "without sd.pipeline",
@@ -25,7 +27,7 @@ def _pull_pipeline(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
         )
     wrt = tuple(i for i, x in enumerate(op.operands) if x in outer.active)
     for i in wrt:
-        if i in op.attrs.get("batched", ()):
+        if i in attributes.batched:
             raise error(
                 f"%{op.results[0].name} = pipeline has no gradient with respect to "
                 f"%{op.operands[i].name}, which is divided into microbatches; differentiate with "

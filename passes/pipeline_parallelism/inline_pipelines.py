@@ -17,6 +17,7 @@ from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ops.control_flow.pipelines import (
     microbatch_type,
     pipeline,
+    pipeline_attributes,
     pipeline_stage,
     staged_pipeline,
 )
@@ -80,13 +81,13 @@ class _Inliner:
 
     def __init__(self, b: Builder, op: Op) -> None:
         self.b, self.op = b, op
-        self.wrt = tuple(op.attrs.get("wrt", ()))
+        self.attributes = pipeline_attributes(op)
         self.sums: dict[str, Value] = {}
 
     def results(self) -> list[Value]:
         """Emit all microbatches; return the loss and the gradients."""
         b = self.b
-        for number in range(self.op.attrs["microbatches"]):
+        for number in range(self.attributes.microbatches):
             operands = [self._part(i, number) for i in range(len(self.op.operands))]
             terms = (
                 self._whole(operands)
@@ -96,23 +97,19 @@ class _Inliner:
             for name, term in terms:
                 known = self.sums.get(name)
                 self.sums[name] = term if known is None else b.add(known, term)
-        scale = self._scale()
+        scale = self.attributes.loss_scale
         loss = b.mul(self.sums[LOSS], b.full(scale, self.sums[LOSS].type))
         gradients = []
-        for i, result in zip(self.wrt, self.op.results[1:], strict=True):
+        for i, result in zip(self.attributes.wrt, self.op.results[1:], strict=True):
             total = self.sums.get(gradient_slot(i))
             gradients.append(b.full(0, result.type) if total is None else total)
         return [loss, *gradients]
 
-    def _scale(self) -> float:
-        is_sum = self.op.attrs.get("reduction", "mean") == "sum"
-        return 1.0 if is_sum else 1 / self.op.attrs["microbatches"]
-
     def _part(self, number: int, microbatch: int) -> Value:
         value = self.op.operands[number]
-        if number not in self.op.attrs.get("batched", ()):
+        if number not in self.attributes.batched:
             return value
-        type = microbatch_type(value.type, self.op.attrs["microbatches"])
+        type = microbatch_type(value.type, self.attributes.microbatches)
         part: Value = self.b.slice(
             value,
             result=type,
@@ -126,22 +123,22 @@ class _Inliner:
         """Return the terms of one microbatch of a `pipeline`."""
         (block,) = self.op.blocks
         block = _without_marks(block)
-        if not self.wrt:
+        if not self.attributes.wrt:
             function = Function("loss", block, (None,))
             (loss,) = inline(self.b, inline_regions(function).body, operands)
             return [(LOSS, loss)]
-        gradient = inline_regions(vjp(Function("loss", block, (None,)), self.wrt)).body
-        factor = self.b.full(self._scale(), block.returns[0].type)
+        gradient = inline_regions(vjp(Function("loss", block, (None,)), self.attributes.wrt)).body
+        factor = self.b.full(self.attributes.loss_scale, block.returns[0].type)
         loss, *terms = inline(self.b, gradient, [*operands, factor])
         return [
             (LOSS, loss),
-            *((gradient_slot(i), x) for i, x in zip(self.wrt, terms, strict=True)),
+            *((gradient_slot(i), x) for i, x in zip(self.attributes.wrt, terms, strict=True)),
         ]
 
     def _inline_staged(self, staged: StagedPipeline, operands: Sequence[Value]
                 ) -> list[tuple[str, Value]]:  # fmt: skip
         """Return the terms of one microbatch of a `staged-pipeline`."""
-        if self.wrt and all(kind is ActionKind.FORWARD for _, kind in staged.fragments):
+        if self.attributes.wrt and all(kind is ActionKind.FORWARD for _, kind in staged.fragments):
             staged = add_backward(staged, "whole")
         values: list[dict[str, Value]] = [{} for _ in range(staged.stage_count)]
         terms: list[tuple[str, Value]] = []

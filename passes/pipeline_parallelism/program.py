@@ -10,7 +10,11 @@ from typing import Any
 from shardir.ir.builder import UniqueNames, copy_op
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.operation import OpSpec
-from shardir.ops.control_flow.pipelines import staged_pipeline
+from shardir.ops.control_flow.pipelines import (
+    PipelineAttributes,
+    pipeline_attributes,
+    staged_pipeline,
+)
 from shardir.passes.pipeline_parallelism.actions import ActionKind, parse_action
 from shardir.passes.rewriting import all_values
 
@@ -125,25 +129,29 @@ class StagedPipeline:
         return 1 + max(stage for stage, _ in self.fragments)
 
     @property
+    def attributes(self) -> PipelineAttributes:
+        """The attributes of the operation."""
+        return pipeline_attributes(self.op)
+
+    @property
     def wrt(self) -> tuple[int, ...]:
         """The operands whose gradients the pipeline returns."""
-        return tuple(self.op.attrs.get("wrt", ()))
+        return self.attributes.wrt
 
     @property
     def batched_operands(self) -> tuple[int, ...]:
         """The operands that are divided into microbatches."""
-        return tuple(self.op.attrs.get("batched", ()))
+        return self.attributes.batched
 
     @property
     def microbatches(self) -> int:
         """The number of microbatches."""
-        count: int = self.op.attrs["microbatches"]
-        return count
+        return self.attributes.microbatches
 
     @property
     def loss_scale(self) -> float:
         """The factor of the loss of each microbatch in the loss of the pipeline."""
-        return 1.0 if self.op.attrs.get("reduction", "mean") == "sum" else 1 / self.microbatches
+        return self.attributes.loss_scale
 
 
 _ORDER = (

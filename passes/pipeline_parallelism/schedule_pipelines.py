@@ -137,7 +137,7 @@ def _search(pipeline: StagedPipeline, ranks: int) -> PipelineSchedule:
         key: each for key, each in pipeline.fragments.items() if key[1] is not ActionKind.BACKWARD
     }
     memory = memory_of_stages(replace(pipeline, fragments=halves))
-    limit: int = pipeline.op.attrs.get("memory", 0)
+    limit = pipeline.attributes.memory
     for stage, each in enumerate(memory):
         if each.input_gradient > limit:
             raise PipelineScheduleError(

@@ -13,7 +13,7 @@ from shardir.ir.builder import UniqueNames, copy_op, substitute
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.sharding import Axis
 from shardir.ops.control_flow.manual_computation import manual_computation
-from shardir.ops.control_flow.pipelines import pipeline, pipeline_stage
+from shardir.ops.control_flow.pipelines import PipelineAttributes, pipeline, pipeline_stage
 from shardir.passes.autodiff.residuals import eliminate_dead_operations
 from shardir.passes.pipeline import Pass
 from shardir.passes.pipeline_parallelism.actions import ActionKind
@@ -140,7 +140,8 @@ def _mentions(attribute: object, axis: str) -> bool:
 
 def _choose_stages(block: Block, op: Op) -> tuple[dict[Op, int | None], int]:
     """Return the stage of each operation and the number of stages."""
-    wanted = op.attrs.get("stages", 0)
+    attributes = PipelineAttributes.of(op)
+    wanted = attributes.stages
     if not wanted:
         stages = assign_stages(block)
         return stages, count_stages(block, stages, op)
@@ -151,7 +152,7 @@ def _choose_stages(block: Block, op: Op) -> tuple[dict[Op, int | None], int]:
             "without marks; leave one of them out",
             marked,
         )
-    batched = [block.params[i] for i in op.attrs.get("batched", ())]
+    batched = [block.params[i] for i in attributes.batched]
     stages = balance_stages(block, batched, wanted)
     count = len({stage for stage in stages.values() if stage is not None})
     if count < wanted:

@@ -5,10 +5,12 @@ are known; shardings do not propagate through it unless it is declared pointwise
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from shardir.errors import OpaqueOperationError, count_noun
 from shardir.ir.arithmetic import FIXED_DTYPES
+from shardir.ir.attributes import Attributes
 from shardir.ir.module import Loc, Module
 from shardir.ir.operation import Attr, Result, define_op
 from shardir.ir.types import TensorType
@@ -16,37 +18,45 @@ from shardir.op_rules.factor_rule_text import parse_rule, show_shardy
 from shardir.op_rules.factors import FactorRule, pointwise_rule
 
 
-def _type(
-    *xs: TensorType,
-    result: Result,
-    operation: str,
-    head: str,
-    attributes: str,
-    types: str,
-    reason: str = "",
-    pointwise: bool = False,
-    rule: str = "",
-) -> object:
-    if rule:
-        parse_rule(rule)
+@dataclass(frozen=True, slots=True)
+class OpaqueAttributes(Attributes):
+    """The attributes of `opaque`."""
+
+    operation: str
+    head: str
+    attributes: str
+    types: str
+    reason: str = ""
+    pointwise: bool = False
+    rule: str = ""
+
+
+def _type(*xs: TensorType, result: Result, attributes: OpaqueAttributes) -> object:
+    if attributes.rule:
+        parse_rule(attributes.rule)
     if result is None:
         raise TypeError("its result types are not determined; state them with result=")
     return result
 
 
-def _factors(
-    *xs: TensorType, result: Result, pointwise: bool = False, rule: str = "", **_: object
-) -> FactorRule | None:
-    if rule:
-        return parse_rule(rule)
+def _factors(*xs: TensorType, result: Result, attributes: OpaqueAttributes) -> FactorRule | None:
+    if attributes.rule:
+        return parse_rule(attributes.rule)
     results = (result,) if isinstance(result, TensorType) else tuple(result)
     shapes = {type.shape for type in (*xs, *results) if type.rank}
-    if not pointwise or len(shapes) != 1 or not results:
+    if not attributes.pointwise or len(shapes) != 1 or not results:
         return None
     return pointwise_rule([x.shape for x in xs], [y.shape for y in results])
 
 
-opaque = define_op("opaque", type=_type, factors=_factors, arithmetic=FIXED_DTYPES, effect=True)
+opaque = define_op(
+    "opaque",
+    attributes=OpaqueAttributes,
+    type=_type,
+    factors=_factors,
+    arithmetic=FIXED_DTYPES,
+    effect=True,
+)
 """An operation of another dialect, named `operation`.
 
 Its text is `head`, `attributes` (except its sharding, which the results have) and `types`; a single
@@ -93,9 +103,10 @@ def _opaque_operations(module: Module) -> Iterator[OpaqueOperation]:
     for function in module.functions:
         for op in function.body.walk():
             if op.spec is opaque:
-                attrs = op.attrs
-                reason, is_pointwise = attrs.get("reason", ""), attrs.get("pointwise", False)
-                yield OpaqueOperation(attrs["operation"], reason, op.loc, is_pointwise)
+                attributes = OpaqueAttributes.of(op)
+                yield OpaqueOperation(
+                    attributes.operation, attributes.reason, op.loc, attributes.pointwise
+                )
 
 
 def check_no_opaque_operations(module: Module) -> None:

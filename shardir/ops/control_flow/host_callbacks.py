@@ -4,6 +4,7 @@ Text contains only the name of such a function, so a program that was parsed fro
 it. With `batch` leading dimensions, a function is called once per position along them.
 """
 
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from shardir.errors import InterpretError, VectorizeError
 from shardir.ir.arithmetic import FIXED_DTYPES
+from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
 from shardir.ir.host_function import host_function_of
 from shardir.ir.operation import OPS, OpSpec, Partitioning, Result, Value, define_op
@@ -26,9 +28,17 @@ They do not apply to devices: `merge-devices` increments `batch` whatever the me
 """
 
 
-def _type(
-    *xs: TensorType, result: Result, function: str, batch: int = 0, method: str = "sequential"
-) -> object:
+@dataclass(frozen=True, slots=True)
+class CallbackAttributes(Attributes):
+    """The attributes of a call: `method` is the one of `VMAP_METHODS`."""
+
+    function: str
+    batch: int = 0
+    method: str = "sequential"
+
+
+def _type(*xs: TensorType, result: Result, attributes: CallbackAttributes) -> object:
+    method, batch = attributes.method, attributes.batch
     if method not in VMAP_METHODS:
         raise TypeError(f"method={method} is not one of {', '.join(VMAP_METHODS)}")
     for x in xs:
@@ -37,9 +47,8 @@ def _type(
     return () if result is None else result
 
 
-def _call(
-    *arrays: Any, result: Result, function: str, batch: int = 0, method: str = "sequential"
-) -> Any:
+def _call(*arrays: Any, result: Result, attributes: CallbackAttributes) -> Any:
+    function, batch = attributes.function, attributes.batch
     called = host_function_of(function)
     if called is None:
         raise InterpretError(
@@ -76,12 +85,13 @@ def _check_results(name: str, results: Any, types: tuple[TensorType, ...]) -> tu
     return arrays
 
 
-def _batch(b: Builder, many: BatchedOp, *xs: Value, **_: object) -> Value | tuple[Value, ...]:
-    attrs = dict(many.op.attrs)
-    method = attrs.get("method", "sequential")
+def _batch(
+    b: Builder, many: BatchedOp, *xs: Value, attributes: CallbackAttributes
+) -> Value | tuple[Value, ...]:
+    method = attributes.method
     if method == "none":
         raise VectorizeError(
-            f"{attrs['function']} is called with one example at a time; state with vmap_method= "
+            f"{attributes.function} is called with one example at a time; state with vmap_method= "
             "how it is to be called: 'sequential', 'expand_dims' or 'broadcast_all'"
         )
     if method == "expand_dims":
@@ -95,9 +105,9 @@ def _batch(b: Builder, many: BatchedOp, *xs: Value, **_: object) -> Value | tupl
     else:
         operands = list(many.batch_all(b, xs))
     if method == "sequential":
-        attrs["batch"] = attrs.get("batch", 0) + 1
+        attributes = replace(attributes, batch=attributes.batch + 1)
     made: Value | tuple[Value, ...] = b.emit(
-        many.op.spec, *operands, result=many.emit_result, **attrs
+        many.op.spec, *operands, result=many.emit_result, **attributes.to_attrs()
     )
     return made
 
@@ -105,6 +115,7 @@ def _batch(b: Builder, many: BatchedOp, *xs: Value, **_: object) -> Value | tupl
 def _define(name: str, *, effect: bool = False) -> OpSpec:
     return define_op(
         name,
+        attributes=CallbackAttributes,
         type=_type,
         reference=_call,
         batch=_batch,

@@ -6,12 +6,14 @@ Passes turn it into a `staged-pipeline`, which has one block for each pass of ea
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
 from shardir.errors import DifferentiateError, VectorizeError
+from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
 from shardir.ir.module import Block, Module, Op, Value
-from shardir.ir.operation import Attr, Result, define_op
+from shardir.ir.operation import Result, define_op
 from shardir.ir.types import INEXACT, TensorType
 from shardir.op_rules.batching import BatchedOp
 from shardir.op_rules.factors import pointwise_rule
@@ -63,14 +65,35 @@ def _result_types(operands: Types, loss: TensorType, wrt: Sequence[int]) -> Type
     return (loss, *(operands[i] for i in wrt))
 
 
-def _check_attributes(operands: Types, microbatches: int, batched: Sequence[int], reduction: str
-                      ) -> None:  # fmt: skip
-    if microbatches < 1:
-        raise TypeError(f"microbatches={microbatches} must be at least 1")
-    if reduction not in LOSS_REDUCTIONS:
-        raise TypeError(f"reduction={reduction} is not one of {', '.join(LOSS_REDUCTIONS)}")
-    if any(not 0 <= i < len(operands) for i in batched):
-        raise TypeError(f"batched={list(batched)} contains no operand of {len(operands)}")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineAttributes(Attributes):
+    """The attributes of a pipeline."""
+
+    microbatches: int
+    schedule: str
+    axis: str
+    batched: tuple[int, ...] = ()
+    wrt: tuple[int, ...] = ()
+    reduction: str = "mean"
+    stages: int = 0
+    stages_per_rank: int = 0
+    memory: int = 0
+
+    @property
+    def loss_scale(self) -> float:
+        """The factor of the loss of each microbatch in the loss of the pipeline."""
+        return 1.0 if self.reduction == "sum" else 1 / self.microbatches
+
+    def check(self, operands: Types) -> None:
+        """Raise `TypeError` if the attributes do not fit the operands."""
+        if self.microbatches < 1:
+            raise TypeError(f"microbatches={self.microbatches} must be at least 1")
+        if self.reduction not in LOSS_REDUCTIONS:
+            raise TypeError(
+                f"reduction={self.reduction} is not one of {', '.join(LOSS_REDUCTIONS)}"
+            )
+        if any(not 0 <= i < len(operands) for i in self.batched):
+            raise TypeError(f"batched={list(self.batched)} contains no operand of {len(operands)}")
 
 
 def block_operand_types(operands: Types, microbatches: int, batched: Sequence[int]) -> Types:
@@ -84,21 +107,13 @@ def _pipeline_type(
     *operands: TensorType,
     result: Result,
     blocks: tuple[Block, ...],
-    microbatches: int,
-    schedule: str,
-    axis: str,
-    batched: tuple[int, ...] = (),
-    wrt: tuple[int, ...] = (),
-    reduction: str = "mean",
-    stages: int = 0,
-    stages_per_rank: int = 0,
-    memory: int = 0,
+    attributes: PipelineAttributes,
 ) -> Types:
     if len(blocks) != 1:
         raise TypeError(f"has one block, got {len(blocks)}")
-    _check_attributes(operands, microbatches, batched, reduction)
+    attributes.check(operands)
     (block,) = blocks
-    expected = block_operand_types(operands, microbatches, batched)
+    expected = block_operand_types(operands, attributes.microbatches, attributes.batched)
     if (types := tuple(value.type for value in block.params)) != expected:
         raise TypeError(f"its block takes ({_text(types)}), expected ({_text(expected)})")
     if block.captures():
@@ -106,7 +121,7 @@ def _pipeline_type(
     if len(block.returns) != 1 or block.returns[0].type.shape:
         types = tuple(value.type for value in block.returns)
         raise TypeError(f"its block returns ({_text(types)}), expected one scalar")
-    return _result_types(operands, block.returns[0].type, wrt)
+    return _result_types(operands, block.returns[0].type, attributes.wrt)
 
 
 def _text(types: Types) -> str:
@@ -117,7 +132,9 @@ def _place(op: Op) -> str:
     return f"\n --> {op.loc}" if op.loc else ""
 
 
-def _refuse_batch(b: Builder, many: BatchedOp, *operands: Value, **attrs: Attr) -> NoReturn:
+def _refuse_batch(
+    b: Builder, many: BatchedOp, *operands: Value, attributes: PipelineAttributes
+) -> NoReturn:
     raise VectorizeError(
         f"%{many.op.results[0].name} = pipeline cannot be vectorized; call vmap inside of the loss "
         f"of sd.pipeline instead{_place(many.op)}"
@@ -132,7 +149,12 @@ def _refuse_tangents(b: Builder, op: Op, tangents: Sequence[Value | None]) -> No
 
 
 pipeline = define_op(
-    "pipeline", type=_pipeline_type, blocks=1, batch=_refuse_batch, jvp=_refuse_tangents
+    "pipeline",
+    attributes=PipelineAttributes,
+    type=_pipeline_type,
+    blocks=1,
+    batch=_refuse_batch,
+    jvp=_refuse_tangents,
 )
 """The loss over all microbatches, and its gradients with respect to the operands `wrt`.
 
@@ -148,26 +170,25 @@ stages.
 Names = tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedPipelineAttributes(PipelineAttributes):
+    """The attributes of a pipeline whose stages are blocks."""
+
+    fragments: Names
+    takes: tuple[Names, ...]
+    gives: tuple[Names, ...]
+    forward: tuple[Names, ...] = ()
+    backward: tuple[Names, ...] = ()
+
+
 def _staged_type(
     *operands: TensorType,
     result: Result,
     blocks: tuple[Block, ...],
-    microbatches: int,
-    schedule: str,
-    axis: str,
-    fragments: Names,
-    takes: tuple[Names, ...],
-    gives: tuple[Names, ...],
-    forward: tuple[Names, ...] = (),
-    backward: tuple[Names, ...] = (),
-    batched: tuple[int, ...] = (),
-    wrt: tuple[int, ...] = (),
-    reduction: str = "mean",
-    stages: int = 0,
-    stages_per_rank: int = 0,
-    memory: int = 0,
+    attributes: StagedPipelineAttributes,
 ) -> Types:
-    _check_attributes(operands, microbatches, batched, reduction)
+    attributes.check(operands)
+    fragments, takes, gives = attributes.fragments, attributes.takes, attributes.gives
     if not len(blocks) == len(fragments) == len(takes) == len(gives):
         raise TypeError(
             f"has {len(blocks)} blocks, {len(fragments)} fragments, {len(takes)} takes and "
@@ -187,10 +208,12 @@ def _staged_type(
                 loss = value.type
     if loss is None:
         raise TypeError('has no fragment that returns the "loss"')
-    return _result_types(operands, loss, wrt)
+    return _result_types(operands, loss, attributes.wrt)
 
 
-staged_pipeline = define_op("staged-pipeline", type=_staged_type, blocks=-1)
+staged_pipeline = define_op(
+    "staged-pipeline", attributes=StagedPipelineAttributes, type=_staged_type, blocks=-1
+)
 """A `pipeline` whose stages are separate blocks.
 
 `fragments` names the pass of each block: `2F` is the forward pass of stage 2, `2B` the backward
@@ -206,3 +229,8 @@ cotangents each stage but the first sends to the stage before. The cotangent of 
 def has_pipelines(module: Module) -> bool:
     """Return whether the entry point of a module has pipelines."""
     return any(op.spec in (pipeline, staged_pipeline) for op in module.main.body.ops)
+
+
+def pipeline_attributes(op: Op) -> PipelineAttributes:
+    """Return the attributes of a pipeline in either form."""
+    return (StagedPipelineAttributes if op.spec is staged_pipeline else PipelineAttributes).of(op)

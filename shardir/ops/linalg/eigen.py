@@ -5,11 +5,13 @@ a rotation. Derivatives are those of functions that do not depend on this choice
 not contribute to the derivatives of each other's vectors.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from shardir.errors import DifferentiateError
+from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder, as_values
 from shardir.ir.operation import OPS, Cotangents, Result, Value, define_op
 from shardir.ir.types import COMPLEX_OF, REAL_OF, TensorType
@@ -41,20 +43,30 @@ def _divide_by_gaps(inner: Matrix, values: Any) -> Matrix:
     return inner.full(0).where(equal, inner / gap.full(1).where(equal, gap))
 
 
-def _svd_type(x: TensorType, *, full: bool, vectors: bool, result: Result) -> object:
+@dataclass(frozen=True, slots=True)
+class SingularValueAttributes(Attributes):
+    """The attributes of `svd`."""
+
+    full: bool
+    vectors: bool
+
+
+def _svd_type(x: TensorType, *, attributes: SingularValueAttributes, result: Result) -> object:
     rows, columns = matrix_shape(x)
     size, outer = min(rows, columns), x.shape[:-2]
     values = TensorType((*outer, size), REAL_OF.get(x.dtype, x.dtype))
-    if not vectors:
+    if not attributes.vectors:
         return values
-    left, right = (rows, columns) if full else (size, size)
+    left, right = (rows, columns) if attributes.full else (size, size)
     return x.with_shape((*outer, rows, left)), values, x.with_shape((*outer, right, columns))
 
 
-def _svd_factors(x: TensorType, *, full: bool, vectors: bool, result: Result) -> FactorRule:
+def _svd_factors(
+    x: TensorType, *, attributes: SingularValueAttributes, result: Result
+) -> FactorRule:
     row, column = x.rank - 2, x.rank - 1
     builder = batch_factors(x, *_as_tuple(result))
-    if not vectors:
+    if not attributes.vectors:
         builder.add([row], [None], x.shape[row], FactorKind.REPLICATE)
         builder.add([column], [None], x.shape[column], FactorKind.REPLICATE)
         return builder.add([None], [row], result.shape[row], FactorKind.REPLICATE).build()
@@ -67,23 +79,24 @@ def _svd_factors(x: TensorType, *, full: bool, vectors: bool, result: Result) ->
 
 
 def _svd_reference(
-    x: Array, *, full: bool, vectors: bool, result: Result
+    x: Array, *, attributes: SingularValueAttributes, result: Result
 ) -> Array | tuple[Array, ...]:
     def decompose(matrix: Array) -> Array | tuple[Array, ...]:
-        if vectors:
-            return tuple(np.linalg.svd(matrix, full))
+        if attributes.vectors:
+            return tuple(np.linalg.svd(matrix, attributes.full))
         return np.linalg.svd(matrix, compute_uv=False)
 
-    return _drop_vectors(apply_per_matrix(decompose, x, _as_tuple(result)), vectors)
+    return _drop_vectors(apply_per_matrix(decompose, x, _as_tuple(result)), attributes.vectors)
 
 
 def _svd_vjp(
-    b: Builder, g: Any, x: Value, *results: Value, full: bool, vectors: bool
+    b: Builder, g: Any, x: Value, *results: Value, attributes: SingularValueAttributes
 ) -> Cotangents:
     """Return the cotangent.
 
     Source: J. Townsend, "Differentiating the singular value decomposition" (2016).
     """
+    full, vectors = attributes.full, attributes.vectors
     rows, columns = x.type.shape[-2:]
     cotangents = g if vectors else (None, g, None)
     plain = cotangents[0] is None and cotangents[2] is None
@@ -143,6 +156,7 @@ def _zeros_to_ones(x: Matrix) -> Matrix:
 
 svd = define_op(
     "svd",
+    attributes=SingularValueAttributes,
     type=_svd_type,
     factors=_svd_factors,
     reference=_svd_reference,

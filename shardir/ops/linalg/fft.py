@@ -5,10 +5,12 @@ by N, as StableHLO's `fft` does.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
+from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Cotangents, Symbol, Value, define_op
 from shardir.ir.types import COMPLEX_OF, REAL_OF, NumpyArray, TensorType
@@ -27,7 +29,16 @@ _COMPLEX = DtypeDomain("c64 or c128", tuple(REAL_OF))
 _REAL = DtypeDomain("f32 or f64", tuple(COMPLEX_OF))
 
 
-def _type(x: TensorType, *, kind: str, rank: int, result: TensorType | None) -> TensorType:
+@dataclass(frozen=True, slots=True)
+class FourierAttributes(Attributes):
+    """The attributes of `fft`."""
+
+    kind: str
+    rank: int
+
+
+def _type(x: TensorType, *, attributes: FourierAttributes, result: TensorType | None) -> TensorType:
+    kind, rank = attributes.kind, attributes.rank
     if kind not in TRANSFORMS:
         raise TypeError(f"kind={kind} is not one of {', '.join(TRANSFORMS)}")
     if not isinstance(rank, int) or not 1 <= rank <= 3:
@@ -53,10 +64,10 @@ def _type(x: TensorType, *, kind: str, rank: int, result: TensorType | None) -> 
     return result_type
 
 
-def _factors(x: TensorType, *, kind: str, rank: int, result: TensorType) -> FactorRule:
+def _factors(x: TensorType, *, attributes: FourierAttributes, result: TensorType) -> FactorRule:
     builder = RuleBuilder([x.shape], [result.shape])
     for d, size in enumerate(x.shape):
-        batch = d < x.rank - rank
+        batch = d < x.rank - attributes.rank
         changed = d == x.rank - 1 and size != result.shape[d]
         builder.add(
             [d], [d], size, FactorKind.PASS if batch else FactorKind.REPLICATE, blocked=changed
@@ -64,8 +75,9 @@ def _factors(x: TensorType, *, kind: str, rank: int, result: TensorType) -> Fact
     return builder.build()
 
 
-def _reference(x: NumpyArray, *, kind: str, rank: int, result: TensorType) -> NumpyArray:
+def _reference(x: NumpyArray, *, attributes: FourierAttributes, result: TensorType) -> NumpyArray:
     """Compute in f64 and c128 and round once."""
+    kind, rank = attributes.kind, attributes.rank
     if not result.size or not x.size:
         return np.zeros(result.shape, result.numpy)
     axes = tuple(range(x.ndim - rank, x.ndim))
@@ -75,12 +87,13 @@ def _reference(x: NumpyArray, *, kind: str, rank: int, result: TensorType) -> Nu
         return np.asarray(TRANSFORMS[kind](wide, sizes, axes), result.numpy)
 
 
-def _vjp(b: Builder, g: Value, x: Value, y: Value, *, kind: str, rank: int) -> Cotangents:
+def _vjp(b: Builder, g: Value, x: Value, y: Value, *, attributes: FourierAttributes) -> Cotangents:
     """Return the cotangent; the matrix of a transform is symmetric.
 
     A real transform stores half of the spectrum: in its vjp the missing half has no cotangent, and
     in the vjp of the inverse it counts twice.
     """
+    kind, rank = attributes.kind, attributes.rank
     if kind in ("fft", "ifft"):
         return (b.fft(g, kind=kind, rank=rank),)
     if kind == "rfft":
@@ -103,6 +116,7 @@ def _vjp(b: Builder, g: Value, x: Value, y: Value, *, kind: str, rank: int) -> C
 
 fft = define_op(
     "fft",
+    attributes=FourierAttributes,
     type=_type,
     factors=_factors,
     reference=_reference,
