@@ -457,20 +457,18 @@ def test_explicit_axes_enters_the_mode() -> None:
 
 
 def test_decorators_of_modes_accept_options_alone() -> None:
-    @auto_axes(axes="x", out_sharding=P("x", "y"))
     def double(a: Any) -> Any:
+        types.append(str(sd.typeof(a)))
         return a * 2
 
-    assert types_of(double, XY) == "float32[8@x,16@y]"
-    mesh = sd.make_mesh((4, 2), ("x", "y"))
-
-    @explicit_axes(in_sharding=(NamedSharding(mesh, P("x")),))
-    def triple(a: Any) -> Any:
-        assert str(sd.typeof(a)) == "float32[8@x,16]"
-        return a * 3
-
-    made = triple(np.ones((8, 16), np.float32))
-    assert made.sharding.is_equivalent_to(NamedSharding(mesh, P("x")), 2)
+    types: list[str] = []
+    assert (
+        types_of(auto_axes(axes="x", out_sharding=P("x", "y"))(double), XY) == "float32[8@x,16@y]"
+    )
+    placed = NamedSharding(sd.make_mesh((4, 2), ("x", "y")), P("x"))
+    made = explicit_axes(in_sharding=(placed,))(double)(np.ones((8, 16), np.float32))
+    assert made.sharding.is_equivalent_to(placed, 2)
+    assert types == ["float32[8,16@y]", "float32[8@x,16]"]
 
 
 def test_the_inside_of_shard_map_is_not_typed() -> None:
