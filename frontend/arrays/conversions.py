@@ -1,16 +1,18 @@
 """Conversions of a concrete array to Python numbers, NumPy arrays and arrays of other libraries."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shardir.frontend.arrays.dlpack import export_dlpack
 from shardir.frontend.arrays.operators import Operators
-from shardir.frontend.arrays.shard_buffers import Buffer
 from shardir.frontend.errors import ArgumentError, IndexingError, ShapeError, TracedValueError
 from shardir.frontend.source_locations import with_location
 from shardir.ir.types import COMPLEX, INTEGERS, NumpyArray, TensorType
+
+if TYPE_CHECKING:
+    from shardir.frontend.arrays.shard_buffers import Buffer
 
 
 class Convertible(Operators):
@@ -24,10 +26,10 @@ class Convertible(Operators):
         """Element type and shape."""
 
     @abstractmethod
-    def read(self) -> Buffer:
+    def read(self) -> "Buffer":
         """Return all elements in one NumPy array, which must not be written into."""
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Buffer:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> "Buffer":
         if self.type.dtype == "key":
             raise TracedValueError(
                 with_location(
