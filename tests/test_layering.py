@@ -1,9 +1,13 @@
-"""Import rules: the core imports no other package, and passes and backends stay separate."""
+"""Import rules: the core imports no other package, and passes and backends stay separate; imports
+have no cycles, short chains, and are at the start of modules; names of files state their concepts.
+"""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import networkx as nx
 import pytest
@@ -139,25 +143,117 @@ def module_of_file(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def import_graph() -> nx.DiGraph:
-    """Return the graph of all imports, those inside of functions and for type checkers included."""
-    modules = {module_of_file(path): path for path in FILES}
-    graph = nx.DiGraph()
-    for module, path in modules.items():
-        for node in ast.walk(parse_file(path)):
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                base = node.module or ""
-                names = [f"{base}.{alias.name}" for alias in node.names]
-                names = [name if name in modules else base for name in names]
-            else:
-                continue
-            graph.add_edges_from((module, n) for n in names if n in modules and n != module)
-    return graph
+MODULES = {module_of_file(path): path for path in FILES}
+
+
+class Import(NamedTuple):
+    """An import of a module of the library by another one."""
+
+    importer: str
+    imported: str
+    kind: str
+    """`top` at the start of the importer, `function`, or `typing` for type checkers alone."""
+
+
+def imports_of(importer: str, node: ast.AST, kind: str = "top") -> Iterator[Import]:
+    """Yield the imports below a node of the syntax tree of a module."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            names = [alias.name for alias in child.names]
+        elif isinstance(child, ast.ImportFrom):
+            base = child.module or ""
+            names = [f"{base}.{alias.name}" for alias in child.names]
+            names = [name if name in MODULES else base for name in names]
+        else:
+            names = []
+        yield from (Import(importer, n, kind) for n in names if n in MODULES and n != importer)
+        inner = kind
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            inner = "typing"
+        elif isinstance(child, ast.FunctionDef) and kind == "top":
+            inner = "function"
+        yield from imports_of(importer, child, inner)
+
+
+@cache
+def all_imports() -> tuple[Import, ...]:
+    return tuple(
+        each for module, path in MODULES.items() for each in imports_of(module, parse_file(path))
+    )
 
 
 def test_imports_have_no_cycles() -> None:
     """Imports inside of functions and for type checkers count too."""
-    cycles = [cycle for cycle in nx.strongly_connected_components(import_graph()) if len(cycle) > 1]
+    graph = nx.DiGraph((each.importer, each.imported) for each in all_imports())
+    cycles = [cycle for cycle in nx.strongly_connected_components(graph) if len(cycle) > 1]
     assert [sorted(cycle) for cycle in cycles] == []
+
+
+MAX_IMPORT_CHAIN = 28
+"""The maximum number of modules in a chain of imports at the start of modules.
+
+The longest chain has five parts, each of which uses names of the part before at run time: the IR
+(5 modules: representation, mesh, rules, operation, module), the interface of backends (2), devices,
+shardings and arrays (6: devices, mesh, sharding, signature, array, donation), the dispatch of eager
+functions (4: runnable, temporary_programs, eager_call, eager), and the namespaces, in which
+functions call simpler ones (10: array_conversion, dtypes, six of special functions, distributions,
+`scipy.stats`).
+"""
+
+
+def test_import_chains_are_short() -> None:
+    graph = nx.DiGraph((e.importer, e.imported) for e in all_imports() if e.kind == "top")
+    chain = nx.dag_longest_path(graph)
+    assert len(chain) <= MAX_IMPORT_CHAIN, "\n".join(chain)
+
+
+FUNCTION_LEVEL_IMPORTS = {
+    "shardir.backends.gpu.backend": "torch is an optional dependency",
+    "shardir.backends.numpy.profiling": "llvmlite is an optional dependency",
+    "shardir.backends.numpy.threads": "llvmlite is an optional dependency",
+    "shardir.display.representation": "the module is below all others, and few programs need HTML",
+    "shardir.frontend.cli.targets": "JAX is an optional dependency",
+    "shardir.frontend.distributed.connect": "mpi4py is an optional dependency",
+}
+"""The modules whose functions import others, and the reasons. Modules that few programs need are
+imported lazily (`shardir/_imports/lazy_import.py`)."""
+
+
+def test_functions_import_optional_dependencies_alone() -> None:
+    found = {each for each in all_imports() if each.kind == "function"}
+    assert {each.importer for each in found} == set(FUNCTION_LEVEL_IMPORTS)
+    assert len(found) <= 15
+
+
+def test_lazy_imports_agree_with_those_of_type_checkers() -> None:
+    typed = {(e.importer, e.imported) for e in all_imports() if e.kind == "typing"}
+    lazy = {
+        (module, node.args[0].value)
+        for module, path in MODULES.items()
+        for node in ast.walk(parse_file(path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "lazy_import"
+        and isinstance(node.args[0], ast.Constant)
+    }
+    assert lazy
+    assert lazy <= typed
+
+
+FAMILY_FILE_NAMES = {
+    "arithmetic.py", "collectives.py", "contraction.py", "control_flow.py",
+    "custom_partitioning.py", "decompositions.py", "dtypes.py", "linalg.py", "random.py",
+    "random_bits.py", "regions.py", "special.py",
+}  # fmt: skip
+"""File names of a family of operations or of a public namespace. They denote the same family in
+each folder, whose name states what the file does with it: `shardir/ops/communication/collectives`
+declares the operations, `stablehlo/reading/collectives` reads them, `ipu/lowering/collectives`
+lowers them. Public namespaces have the names of JAX (`numpy/linalg`, `scipy/special`)."""
+ROLE_FILE_NAMES = {"__init__.py", "api.py", "rules.py"}
+"""File names of a role, which each folder can have once."""
+
+
+def test_file_names_that_repeat_denote_families_or_roles() -> None:
+    counts = Counter(path.name for path in FILES)
+    repeated = {name for name, count in counts.items() if count >= 4}
+    assert repeated == FAMILY_FILE_NAMES | ROLE_FILE_NAMES
