@@ -257,3 +257,25 @@ def test_file_names_that_repeat_denote_families_or_roles() -> None:
     counts = Counter(path.name for path in FILES)
     repeated = {name for name, count in counts.items() if count >= 4}
     assert repeated == FAMILY_FILE_NAMES | ROLE_FILE_NAMES
+
+
+def start_up_graph() -> nx.DiGraph:
+    """Return the graph of the imports that run when a module is imported.
+
+    An import runs the packages around a module too, except those that run already.
+    """
+    graph = nx.DiGraph()
+    for module, path in MODULES.items():
+        body = parse_file(path).body
+        imports = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+        for name in imported_modules(ast.Module([*imports], [])):
+            parts = name.split(".")
+            names = {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
+            around = (each for each in names if not f"{module}.".startswith(f"{each}."))
+            graph.add_edges_from((module, each) for each in around)
+    return graph
+
+
+def test_every_module_can_be_imported_first() -> None:
+    cycles = nx.strongly_connected_components(start_up_graph())
+    assert [sorted(cycle) for cycle in cycles if len(cycle) > 1] == []

@@ -4,6 +4,7 @@
 """
 
 from functools import singledispatch
+from importlib import import_module
 
 MAX_LINES = 60
 """Maximum number of lines of a representation."""
@@ -53,9 +54,13 @@ def ir_text(item: object, *, locations: bool = False) -> str:
     """Return a part of the IR as text; with `locations`, including origins and reasons.
 
     `shardir.text.printer` registers an implementation for each class, because the text form is
-    defined above the IR.
+    defined above the IR. The first call imports it: if the IR imported it, most modules below the
+    IR could not be the first one that a program imports.
     """
-    raise NotImplementedError(type(item).__name__)
+    import_module("shardir.text.printer")
+    if ir_text.dispatch(type(item)) is ir_text.dispatch(object):
+        raise NotImplementedError(type(item).__name__)
+    return ir_text(item, locations=locations)
 
 
 class Printed:

@@ -9,7 +9,6 @@ checks from type rules, `equality` compares modules, `sub_axes`, `device_groups`
 
 from typing import TYPE_CHECKING
 
-import shardir.text.printer  # noqa: F401  It registers the text form.
 from shardir._imports.lazy_names import lazy_names
 
 TABLE = {"shardir.ir.module": ("Block", "Function", "Loc", "Module", "Op", "Value")}
