@@ -1,11 +1,12 @@
 """HTML for notebooks: elements with escaped text, and the style sheet that all outputs share.
 
-Outputs are self-contained: they need no network, no script and no font. Colors follow the light or
-dark preference of the browser. An output has its own background, because the theme of a notebook
-may differ from this preference. No color stands alone: a label states the name of its axis.
+Outputs are self-contained: they need no network, no script and no font. Colors follow the theme of
+JupyterLab, VS Code, Colab and Sphinx's themes, and elsewhere the light or dark preference of the
+browser. An output has its own background, because the theme of another notebook may differ from
+this preference. No color stands alone: a label states the name of its axis.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from html import escape
 
 from shardir.display.axis_colors import DARK_BACKGROUNDS, LIGHT_BACKGROUNDS, NUM_COLORS
@@ -77,13 +78,32 @@ def _colors(backgrounds: Iterable[str]) -> str:
     return "".join(f"--sd{number}:{color};" for number, color in enumerate(backgrounds))
 
 
+_LIGHT = (
+    f"{_colors(LIGHT_BACKGROUNDS)}--sd-page:#ffffff;--sd-text:#1b1f24;--sd-dim:#59636e;"
+    "--sd-line:#c4ccd4;--sd-key:#0550ae"
+)
+_DARK = (
+    f"{_colors(DARK_BACKGROUNDS)}--sd-page:#12161b;--sd-text:#e6edf3;--sd-dim:#9da7b3;"
+    "--sd-line:#4a535d;--sd-key:#79c0ff"
+)
+
+
+def _theme_rules() -> Iterator[str]:
+    """Yield the rules for the elements by which pages state a light or a dark theme."""
+    for name, is_light, colors in (("light", "true", _LIGHT), ("dark", "false", _DARK)):
+        pages = (
+            f"[data-jp-theme-light={is_light}]",  # JupyterLab, and pages that nbconvert writes.
+            f".vscode-{name}",
+            f"html[theme={name}]",  # Colab.
+            f"[data-theme={name}]",  # Furo and other themes of Sphinx.
+        )
+        yield f"{','.join(f'{page} .sd' for page in pages)}{{{colors}}}"
+
+
 STYLE = (
-    f".sd{{{_colors(LIGHT_BACKGROUNDS)}--sd-page:#ffffff;--sd-text:#1b1f24;--sd-dim:#59636e;"
-    "--sd-line:#c4ccd4;"
-    "--sd-key:#0550ae;color:var(--sd-text);background:var(--sd-page);padding:4px;font-size:13px;overflow-x:auto;line-height:1.45}"
-    f"@media (prefers-color-scheme:dark){{.sd{{{_colors(DARK_BACKGROUNDS)}--sd-page:#12161b;"
-    "--sd-text:#e6edf3;"
-    "--sd-dim:#9da7b3;--sd-line:#4a535d;--sd-key:#79c0ff}}"
+    f".sd{{{_LIGHT};color:var(--sd-text);background:var(--sd-page);padding:4px;font-size:13px;"
+    "overflow-x:auto;line-height:1.45}"
+    f"@media (prefers-color-scheme:dark){{.sd{{{_DARK}}}}}{''.join(_theme_rules())}"
     ".sd pre,.sd .sd-code{font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;"
     "font-size:12px;white-space:pre;margin:0;background:none;color:inherit;text-align:left}"
     ".sd .sd-code,.sd pre{overflow:auto;max-height:42em}"
@@ -96,6 +116,8 @@ STYLE = (
     + "".join(f".sd .sd-c{n}{{background:var(--sd{n})}}" for n in range(NUM_COLORS))
     + ".sd table{border-collapse:collapse;margin:4px 0;color:inherit;background:none;"
     "font-size:inherit}"
+    # The rows of notebooks have backgrounds of the notebook's theme.
+    ".sd tr{background:none!important}"
     ".sd th,.sd td{padding:2px 8px;text-align:right;border:0;border-bottom:1px solid "
     "var(--sd-line);background:none;white-space:nowrap;color:inherit}"
     ".sd th{font-weight:600}.sd .sd-l{text-align:left}"
