@@ -8,7 +8,7 @@ import builtins
 from enum import Enum, IntEnum
 from typing import Any, TypeAlias
 
-from shardir.errors import OperationTypeError
+from shardir.errors import OperationTypeError, suggest_name
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
@@ -24,9 +24,12 @@ from shardir.frontend.tracing.operands import (
     splat,
 )
 from shardir.frontend.tracing.promotion import dtype_of
-from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.operation import OPS
+from shardir.ir.signature import signature_of
 from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, TensorType
+from shardir.plugins.entry_points import PluginError
 
 
 def _align_one_dtype(name: str, *xs: object) -> tuple[Tracer, ...]:
@@ -79,16 +82,22 @@ def elementwise_function(name: str, description: str) -> UserFunction:
 def operation_function(name: str, description: str) -> UserFunction:
     """Return the function on arrays of an operation, which takes its attributes by keyword.
 
-    The operands must have the types that the operation accepts. `description` completes the
-    docstring "Return ...".
+    The operands must have the types that the operation accepts; several results are a tuple.
+    `description` completes the docstring "Return ...". Raises `PluginError` if the operation
+    is not defined.
     """
+    spec = OPS.find(name)
+    if spec is None:
+        hint = suggest_name(name, OPS.names()) or "define it before with define_op"
+        raise PluginError(f"no operation is called {name!r}; {hint}")
 
-    def function(*xs: PyTree, **attributes: Any) -> Tracer:
-        return emit(name, *map(as_tracer, xs), **attributes)
+    def function(*xs: PyTree, **attributes: Any) -> Tracer | tuple[Tracer, ...]:
+        results = emit_results(spec, *map(as_tracer, xs), **attributes)
+        return results[0] if len(results) == 1 else results
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Return {description}."
-    return public()(function)
+    return public(static=signature_of(spec).attrs or ())(function)
 
 
 def _document_public(name: str, meaning: str, function: UserFunction) -> UserFunction:

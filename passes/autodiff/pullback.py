@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from shardir.errors import DifferentiateError
 from shardir.ir.builder import Builder
 from shardir.ir.module import Op, Value
+from shardir.ir.operation import missing_rule_hint
 from shardir.passes.autodiff.phases import GRADIENT_WHY
 
 Cotangents = tuple[Value | None, ...]
@@ -83,7 +84,8 @@ class Pullback:
         if op.name in self.handlers:
             return self.handlers[op.name](self, op, cotangents)
         if op.spec.vjp is None:
-            raise error(f"%{op.results[0].name} = {op.name} has no derivative", op)
+            hint = missing_rule_hint(op.spec, "vjp")
+            raise error(f"%{op.results[0].name} = {op.name} has no derivative{hint}", op)
         g = cotangents[0] if len(op.results) == 1 else cotangents
         cotangents_of_operands = op.spec.vjp(
             self.b, g, *op.operands, *op.results, **op.rule_arguments

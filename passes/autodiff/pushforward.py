@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from shardir.ir.builder import Builder
 from shardir.ir.module import Block, Op, Value
-from shardir.ir.operation import Tangents
+from shardir.ir.operation import Tangents, missing_rule_hint
 from shardir.ir.types import INEXACT
 from shardir.op_rules.tangents import diagonal_tangent
 from shardir.ops.elementwise.elementwise import zero_vjp
@@ -117,7 +117,8 @@ class Pushforward:
     def _transpose_vjp(self, op: Op, tangents: Tangents) -> Tangents:
         """Return the tangents of the results by transposing the vjp."""
         if op.spec.vjp is None:
-            raise error(f"%{op.results[0].name} = {op.name} has no derivative", op)
+            hint = missing_rule_hint(op.spec, "vjp")
+            raise error(f"%{op.results[0].name} = {op.name} has no derivative{hint}", op)
         b = self.b.inner()
         b.why = self.b.why
         stand_ins = [

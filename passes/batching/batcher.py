@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from shardir.errors import VectorizeError
 from shardir.ir.builder import Builder, as_values, copy_op
 from shardir.ir.module import Op, Value
+from shardir.ir.operation import missing_rule_hint
 from shardir.ir.sharding import Axes, Axis
 from shardir.op_rules.batching import BatchedOp, batch_elementwise, broadcast_over_batch
 
@@ -105,7 +106,8 @@ class Batcher:
         rule = op.spec.batch or (batch_elementwise if op.spec.elementwise else None)
         if rule is None:
             what = f"%{op.results[0].name} = {op.name}" if op.results else op.name
-            raise error(f"{what} has no batching rule", op)
+            hint = missing_rule_hint(op.spec, "batch")
+            raise error(f"{what} has no batching rule{hint}", op)
         many = BatchedOp(op, self.size, tuple(map(self.is_batched, op.operands)))
         result = rule(self.b, many, *map(self.get, op.operands), **op.rule_arguments)
         return as_values(result)

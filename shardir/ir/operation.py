@@ -8,7 +8,7 @@ captured values are loop-invariant. Each value has one definition in its functio
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -20,6 +20,7 @@ from shardir.ir.arithmetic import ORDINARY, Arithmetic, ArithmeticRule
 from shardir.ir.attributes import Attributes
 from shardir.ir.dtypes import NumpyArray
 from shardir.ir.location import Loc
+from shardir.ir.rule_checks import check_declaration, with_checks
 from shardir.ir.rules import (
     BatchRule,
     CotangentRule,
@@ -35,6 +36,7 @@ from shardir.ir.rules import (
 from shardir.ir.sharding import Axis, Sharding
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorRule
+from shardir.plugins.entry_points import OWN_ORIGIN, is_extension
 from shardir.plugins.registry import Registry
 
 Varying = frozenset[Axis]
@@ -244,10 +246,24 @@ OPS: Registry[OpSpec] = Registry(
 
 
 def define_op(name: str, **rules: Any) -> OpSpec:
-    """Declare an operation with all its target-independent rules."""
+    """Declare an operation with all its target-independent rules, which are the fields of `OpSpec`.
+
+    The rules of other packages are checked when they run. Raises `RuleError` for an unknown rule or
+    a missing rule `type`, and `PluginError` if the name is taken.
+    """
+    known = tuple(field.name for field in fields(OpSpec) if field.name != "name")
+    check_declaration(name, rules, known)
+    if is_extension():
+        rules = with_checks(name, rules)
     spec = OpSpec(name, **rules)
     OPS.register(name, spec)
     return spec
+
+
+def missing_rule_hint(spec: OpSpec, rule: str) -> str:
+    """Return how to add a rule to an operation of another package; empty for other operations."""
+    is_own = OPS.origin(spec.name) == OWN_ORIGIN
+    return "" if is_own else f"; add the rule: define_op({spec.name!r}, ..., {rule}=f)"
 
 
 @lru_cache(maxsize=1 << 16)

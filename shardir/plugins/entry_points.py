@@ -98,6 +98,11 @@ def current_origin(entry: object) -> str:
     return _origins_being_loaded[-1] if _origins_being_loaded else f"module {module}"
 
 
+def is_extension() -> bool:
+    """Return whether another package or file is being imported, or calls this function."""
+    return _importing_module().partition(".")[0] != OWN_ORIGIN
+
+
 def _importing_module() -> str:
     """Return the name of the module whose import calls this function."""
     frame: FrameType | None = sys._getframe(1)

@@ -19,7 +19,9 @@ from shardir.backends.cpu.schedule.instructions import has_only_native_items
 from shardir.backends.cpu.schedule.items import BranchItem, Item, NumPyCall, ScanItem, WhileItem
 from shardir.backends.numpy.kernel_table import kernel_of
 from shardir.backends.numpy.marks import record_mark
+from shardir.errors import RuleError
 from shardir.ir.module import Block, Op
+from shardir.ir.operation import missing_rule_hint
 from shardir.ir.types import NumpyArray, TensorType
 
 BaseAddresses = list[int]
@@ -107,7 +109,9 @@ def _make_numpy_call(item: NumPyCall) -> RunStep:
 
 def _reference_kernel(op: Op) -> Callable[..., Any]:
     """Return an operation on one device as a function of arrays."""
-    assert op.spec.reference is not None, f"{op.name} has no kernel for a single device"
+    if op.spec.reference is None:
+        hint = missing_rule_hint(op.spec, "reference")
+        raise RuleError(f"{op.name} has neither a kernel of CPUs nor reference semantics{hint}")
     return kernel_of(op)
 
 

@@ -1,9 +1,10 @@
 """Elementwise operations, declared in tables.
 
 Each row has the name, the accepted operands, the NumPy function, and the cotangents of the operands
-as a formula over the cotangent, the operands and the result (without a formula, the derivative is
-zero). Cotangents of complex values follow JAX: the cotangent g of z pairs with dz as Re(g * dz), so
-that a holomorphic function multiplies by its derivative without conjugation.
+as a formula over the cotangent, the operands and the result. Without a formula, an operation on
+floating-point numbers has no derivative. Cotangents of complex values follow JAX: the cotangent g
+of z pairs with dz as Re(g * dz), so that a holomorphic function multiplies by its derivative
+without conjugation.
 """
 
 from collections.abc import Callable
@@ -75,6 +76,11 @@ def zero_vjp(b: Builder, g: Value, *values: Value, **attrs: Attr) -> Cotangents:
     return (None,) * (len(values) - 1)
 
 
+def zero_cotangent(g: Term, *values: Term) -> tuple[None, ...]:
+    """Return no cotangents: the formula of a piecewise constant operation."""
+    return (None,) * (len(values) - 1)
+
+
 def _define_elementwise(
     arity: int,
     name: str,
@@ -101,7 +107,9 @@ def _define_elementwise(
         with np.errstate(all="ignore"):
             return numerics.round_to(compute(*operands), result.numpy)
 
-    vjp = vjp_from_formula(cotangents) if cotangents else zero_vjp
+    vjp = vjp_from_formula(cotangents) if cotangents else None
+    if vjp is None and (to is _bool_type or set(takes.dtypes).isdisjoint(INEXACT.dtypes)):
+        vjp = zero_vjp
     return define_op(
         name,
         type=type,
@@ -117,24 +125,42 @@ def _define_elementwise(
     )
 
 
-def define_unary(name: str, *row: Any, **more: Any) -> OpSpec:
+def define_unary(
+    name: str,
+    takes: DtypeDomain,
+    numpy: Callable[..., Any],
+    cotangents: Callable[..., Any] | None = None,
+    to: Callable[[TensorType], TensorType] = _same_type,
+    jvp: TangentRule | None = None,
+    **more: Any,
+) -> OpSpec:
     """Declare an elementwise operation with one operand.
 
-    The row states the element types that it takes, the NumPy function, and optionally the formula
-    of the cotangents, the function from the operand's type to the result's, the tangent rule, and
-    the operands in which it is linear.
+    `takes` is the set of element types, `numpy` the function on arrays, `cotangents` a formula over
+    the cotangent of the result, the operand and the result, `to` the function from the
+    operand's type to the result's, `jvp` the tangent rule. Without a formula, an operation on
+    floating-point numbers has no derivative.
     """
-    return _define_elementwise(1, name, *row, **more)
+    return _define_elementwise(1, name, takes, numpy, cotangents, to, jvp, **more)
 
 
-def define_binary(name: str, *row: Any, **more: Any) -> OpSpec:
+def define_binary(
+    name: str,
+    takes: DtypeDomain,
+    numpy: Callable[..., Any],
+    cotangents: Callable[..., Any] | None = None,
+    to: Callable[[TensorType], TensorType] = _same_type,
+    jvp: TangentRule | None = None,
+    **more: Any,
+) -> OpSpec:
     """Declare an elementwise operation with two operands.
 
-    The row states the element types that it takes, the NumPy function, and optionally the formula
-    of the cotangents, the function from the operand's type to the result's, the tangent rule, and
-    the operands in which it is linear.
+    `takes` is the set of element types, `numpy` the function on arrays, `cotangents` a formula over
+    the cotangent of the result, the operands and the result, `to` the function from the
+    operand's type to the result's, `jvp` the tangent rule. Without a formula, an operation on
+    floating-point numbers has no derivative.
     """
-    return _define_elementwise(2, name, *row, **more)
+    return _define_elementwise(2, name, takes, numpy, cotangents, to, jvp, **more)
 
 
 def _is_complex(x: Term) -> bool:
@@ -192,9 +218,9 @@ _WITH_ZEROS = Arithmetic("zero")
 neg = define_unary("neg", NUMERIC, np.negative, lambda g, x, y: -g, linear=((0,),))
 abs_ = define_unary("abs", NUMERIC, np.abs, _abs, _real_type)
 sign = define_unary("sign", NUMERIC, numerics.sign, _sign, holomorphic=False)
-floor = define_unary("floor", FLOAT, np.floor)
-ceil = define_unary("ceil", FLOAT, np.ceil)
-round_ = define_unary("round", FLOAT, np.rint)
+floor = define_unary("floor", FLOAT, np.floor, zero_cotangent)
+ceil = define_unary("ceil", FLOAT, np.ceil, zero_cotangent)
+round_ = define_unary("round", FLOAT, np.rint, zero_cotangent)
 exp = define_unary("exp", INEXACT, np.exp, lambda g, x, y: g * y)
 exp2 = define_unary("exp2", INEXACT, np.exp2, lambda g, x, y: g * (y * LN2))
 expm1 = define_unary("expm1", INEXACT, numerics.expm1, lambda g, x, y: g * (y + 1))
