@@ -3,10 +3,11 @@
 // in views that a URL fragment names. All text enters the page as text nodes.
 
 const ROW = 20; // Height of a line of a text list, in pixels.
+const GRID = 390; // Width of the picture of the devices, in pixels.
 const LONG_PATH = 12; // Paths with more steps are shown without their middle.
 const TABS = [["stages", "Stages"], ["communication", "Communication"],
   ["findings", "Conflicts and coverage"], ["schedule", "Schedule and memory"], ["source", "Source"]];
-const KEYS = [["1 ... 5", "show a view"], ["j k", "next and previous line or row"],
+const KEYS = [["1 ... 5, arrows", "show a view"], ["j k", "next and previous line or row"],
   ["[ ]", "previous and next stage"], ["/", "search in the stage"], ["n N", "next and previous match"],
   ["Enter", "select the value of the line, or open the row"], ["d", "show or hide the difference"],
   ["f", "fold or unfold repeated lines"], ["+ - arrows", "zoom and move the schedule"],
@@ -194,7 +195,8 @@ function selectValue(fn, name, more) { go({fn, value: name, ...more}); }
 
 // Page
 
-function render() {
+function render() { keepFocus(renderState); }
+function renderState() {
   readState();
   renderTabs();
   const identity = JSON.stringify([state.view, state.stage, state.base, state.diff, state.only, state.all]);
@@ -209,9 +211,29 @@ function render() {
 
 function renderTabs() {
   $("tabs").replaceChildren(...TABS.map(([id, label]) => h("button", {
-    type: "button", role: "tab", id: `tab-${id}`, "aria-selected": String(id === state.view), "aria-controls": "view", onclick: () => go({view: id}),
+    type: "button", role: "tab", id: `tab-${id}`, "aria-selected": String(id === state.view), "aria-controls": "view",
+    tabIndex: id === state.view ? 0 : -1, onclick: () => go({view: id}),
   }, label)));
   $("view").setAttribute("aria-labelledby", `tab-${state.view}`);
+}
+function moveTab(e) { // Arrows move between tabs, as in all tab lists.
+  const at = TABS.findIndex(([id]) => id === state.view);
+  const to = {ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: TABS.length - 1}[e.key];
+  if (to === undefined) return;
+  e.preventDefault();
+  const [id] = TABS[(to + TABS.length) % TABS.length];
+  go({view: id});
+  addEventListener("hashchange", () => $(`tab-${id}`).focus(), {once: true});
+}
+
+// Draw, and return the focus to the element that replaces the one that had it.
+function keepFocus(draw) {
+  const had = document.activeElement, box = had?.closest("#tabs, #view, #inspector");
+  const key = (e) => e.getAttribute("aria-label") ?? e.textContent;
+  draw();
+  if (!box || had.isConnected) return;
+  const same = [...box.querySelectorAll(had.tagName)].find((e) => key(e) === key(had));
+  (same ?? $("view")).focus({preventScroll: true});
 }
 
 function renderFacts() {
@@ -238,7 +260,9 @@ function virtualList(label, rows, make) {
   const draw = (force) => {
     const first = Math.max(0, Math.floor(list.scrollTop / ROW) - 15);
     const last = Math.min(rows.length, Math.ceil((list.scrollTop + list.clientHeight) / ROW) + 15);
-    if (!force && first === shown[0] && last === shown[1]) return;
+    if (force || first !== shown[0] || last !== shown[1]) drawRows(first, last);
+  };
+  const drawRows = (first, last) => {
     shown = [first, last];
     const made = [];
     for (let i = first; i < last; i++) {
@@ -262,7 +286,7 @@ function virtualList(label, rows, make) {
   };
   list.addEventListener("scroll", () => draw(false), {passive: true});
   new ResizeObserver(() => draw(false)).observe(list);
-  return {list, draw: () => draw(true), setRows, show, rows: () => rows};
+  return {list, draw: () => draw(true), drawAll: () => drawRows(0, rows.length), setRows, show, rows: () => rows};
 }
 
 // Stages
@@ -579,7 +603,8 @@ function deviceGrid(value) {
     if (!holders.has(key)) holders.set(key, []);
     holders.get(key).push(device);
   }
-  const shownRows = Math.min(rows, 8), shownColumns = Math.min(columns, 8);
+  const longest = Math.max(...[...holders.values()].map((devices) => ranges(devices, 2).length));
+  const shownRows = Math.min(rows, 8), shownColumns = Math.min(columns, 8, Math.max(1, Math.floor(GRID / (7 * longest + 8))));
   const cells = [];
   for (let i = 0; i < shownRows; i++) for (let j = 0; j < shownColumns; j++) {
     const devices = holders.get(`${i},${j}`) ?? [];
@@ -645,8 +670,7 @@ function table(heads, rows, options = {}) {
     h("th", {className: kind === "n" ? "n" : "", scope: "col", "aria-sort": sort && key === sort.key ? (sort.up ? "ascending" : "descending") : undefined},
       key && sort ? h("button", {type: "button", onclick: () => sort.by(key)}, label, key === sort.key ? (sort.up ? " ^" : " v") : "") : label)))), body);
 }
-function pickRows(rows, pick) { // j and k move through `rows`, Enter calls `pick` with the chosen one.
-  let at = -1;
+function pickRows(rows, pick, at = -1) { // j and k move through `rows`, Enter calls `pick` with the chosen one.
   moveCursor = (by) => {
     at = Math.min(Math.max(at + by, 0), rows.length - 1);
     rows[at]?.focus();
@@ -701,12 +725,13 @@ function renderCommunication(view, same) {
   const top = same ? view.querySelector(".page")?.scrollTop ?? 0 : 0;
   const page = h("div", {className: "page"},
     h("h2", {}, num(plural(R.total.count, "collective")), ", ", num(bytes(R.total.sent)), " sent by each device"),
-    chosen >= 0 ? collectiveCard(chosen) : h("p", {className: "faint"}, "Choose a collective to see its cause and the more expensive alternatives."),
+    chosen >= 0 ? collectiveCard(chosen) : h("p", {className: "faint"}, "Choose a collective to see its cause and the more expensive alternatives.",
+      groups.size < R.collectives.length ? " Sizes are those of one collective; the order by sent bytes adds up the collectives of a row." : ""),
     table([["value", "", "order"], ["kind", "", "kind"], ["over", "", "axes"], ["devices", "n"], ["result", "n", "nbytes"], ["sent", "n", "sent"], [""], ["line", "", "line"], ["why"]], list, {sort, label: "Collectives"}),
     h("div", {className: "sums"}, totals("by kind", R.by_kind), totals("over", R.by_axes), totals("by line", R.by_line)));
   view.replaceChildren(page);
   page.scrollTop = chosen >= 0 ? 0 : top;
-  pickRows(list, (i) => go({row: picked[i]}));
+  pickRows(list, (i) => go({row: picked[i]}), picked.indexOf(chosen));
 }
 const chip1 = (axes) => h("span", {}, axes.replace(/^\(|\)$/g, "").split(", ").map((a) => [chip(a), " "]));
 
@@ -898,11 +923,12 @@ function prepare(canvas, range) {
 }
 function drawTicks({g, range, width, height, color, x}) {
   const step = 10 ** Math.floor(Math.log10((range[1] - range[0]) / 4));
-  const wide = [1, 2, 5, 10].map((m) => m * step).find((m) => (range[1] - range[0]) / m <= 8) ?? step * 10;
+  const wide = [1, 2, 5, 10].map((m) => m * step).find((m) => (range[1] - range[0]) / m <= Math.min(8, (width - LEFT) / 70)) ?? step * 10;
   g.fillStyle = color("--faint");
   g.strokeStyle = color("--line");
   for (let t = Math.ceil(range[0] / wide) * wide; t <= range[1]; t += wide) {
-    g.fillText(time(Math.round(t)), x(t) + 3, 13);
+    const label = time(Math.round(t));
+    if (x(t) + 3 + g.measureText(label).width < width) g.fillText(label, x(t) + 3, 13);
     g.beginPath(); g.moveTo(x(t), 4); g.lineTo(x(t), height); g.stroke();
   }
   g.clearRect(0, 0, LEFT - 1, height);
@@ -1004,9 +1030,10 @@ function renderSource(view) {
     state.line ? lineCard(file, state.line) : "",
     table([["line", "n"], ["flops", "n"], [""], ["bytes", "n"], ["sent", "n"], ["at the peak", "n"], ["text"]], rows, {className: "source", label: "Source with costs of one run on each device"}));
   view.replaceChildren(page);
-  if (state.line) page.querySelector(`[data-line="${state.line}"]`)?.scrollIntoView({block: "center"});
   const hot = rows.filter((r) => r.classList.contains("hot"));
-  pickRows(hot, (i) => go({file, line: Number(hot[i].dataset.line)}));
+  const chosen = rows.find((r) => Number(r.dataset.line) === state.line);
+  (chosen ?? hot[0])?.scrollIntoView({block: "center"});
+  pickRows(hot, (i) => go({file, line: Number(hot[i].dataset.line)}), hot.indexOf(chosen));
 }
 function lineCard(file, line) {
   const here = (loc) => loc && loc[0] === file && loc[1] === line;
@@ -1056,6 +1083,9 @@ async function start() {
   index = makeIndex();
   renderFacts();
   $("keys").addEventListener("click", showHelp);
+  $("tabs").addEventListener("keydown", moveTab);
+  addEventListener("beforeprint", () => { if (state.view === "stages") text.list.drawAll(); });
+  addEventListener("afterprint", () => { if (state.view === "stages") text.list.draw(); });
   addEventListener("hashchange", render);
   render();
   document.body.dataset.ready = "1";

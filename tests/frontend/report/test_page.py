@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -19,13 +20,14 @@ from tests.frontend.report.programs import (
     profiled_report,
     report_of_text,
 )
-from tests.passes.explain.programs import MLP
+from tests.passes.explain.programs import CONFLICT, FRAGILE, MLP
 
 pytestmark = pytest.mark.skipif(
     find_browser() is None,
     reason="there is no Chromium; on Debian, install chromium-headless-shell",
 )
 _QUANTITY = re.compile(r"[\d.]+(?: (?:[KMGTP]iB|[KMGTP]|B|ns|us|ms|s)\b)?")
+_WITH_UNIT = re.compile(r"[\d.]+ (?:[KMGTP]iB|[KMGTP]|B|ns|us|ms|s)\b")
 VIEWS = ("stages", "communication", "findings", "schedule", "source")
 DETAILS = (
     "view=stages&diff=1",
@@ -34,6 +36,9 @@ DETAILS = (
     "view=source&file=0&line=5",
 )
 """Fragments that show more than a view."""
+TEXT_OF_PAGE = """\
+[...document.querySelectorAll("header, #view, #inspector")].map((e) => e.innerText).join("\\n")
+"""
 AXE_VIOLATIONS = """\
 axe.run(document).then((found) => found.violations.flatMap((each) =>
   each.nodes.map((node) => [each.id, node.html, node.failureSummary])))
@@ -91,29 +96,33 @@ def numbers_of(page: Page) -> list[str]:
     return page.texts(".num")
 
 
-def test_every_number_is_in_the_text(page: Page, tmp_path: Path) -> None:
-    report = mlp_report()
+def visit(page: Page, report: ProgramReport) -> Iterator[str]:
+    """Show every view, collective and value of a report; yield the fragment of each."""
+    values = [f"view=schedule&fn={v.function}&value={quote(v.name)}" for v in report.data.values]
+    rows = [f"view=communication&row={i}" for i in range(len(report.data.collectives))]
+    for fragment in (*(f"view={view}" for view in VIEWS), *rows, *values):
+        page.run(f"location.hash = '#{fragment}'")
+        page.settle()
+        yield fragment
+
+
+@pytest.mark.parametrize("text", [MLP, CONFLICT, FRAGILE], ids=["mlp", "conflict", "fragile"])
+def test_every_number_is_in_the_text(page: Page, tmp_path: Path, text: str) -> None:
+    report = report_of_text(text)
     path = show(page, report, tmp_path)
-    text = report.to_text()
-    shown: list[str] = []
-    for view in VIEWS:
-        page.run(f"location.hash = '#view={view}'")
-        page.settle()
-        shown += numbers_of(page)
-    for i in range(len(report.data.collectives)):
-        page.run(f"location.hash = '#view=communication&row={i}'")
-        page.settle()
-        shown += numbers_of(page)
-    for value in report.data.values:
-        name = value.name.replace("%", "%25")
-        page.run(f"location.hash = '#view=schedule&fn=mlp&value={name}'")
-        page.settle()
-        shown += numbers_of(page)
-    assert len(shown) > 200
+    numbers: list[str] = []
+    with_units: set[str] = set()
+    for _ in visit(page, report):
+        numbers += numbers_of(page)
+        with_units |= set(_WITH_UNIT.findall(page.run(TEXT_OF_PAGE)))
+    assert len(numbers) > 100
     # The sizes of groups of equal rows are those of the page.
-    own = [each for each in shown if not each.startswith("x ")]
+    own = [each for each in numbers if not each.startswith("x ")]
     quantities = {found for each in own for found in _QUANTITY.findall(each)}
-    assert quantities - set(_QUANTITY.findall(text)) == set()
+    assert quantities - set(_QUANTITY.findall(report.to_text())) == set()
+    # Quantities with a unit are found wherever a view states them, for example in causes.
+    assert with_units
+    assert with_units - set(_WITH_UNIT.findall(report.to_text())) == set()
     check(page, path)
 
 
@@ -159,6 +168,31 @@ def test_the_keyboard_reaches_everything(page: Page, tmp_path: Path) -> None:
     assert page.run("!!document.getElementById('collective')")
     page.press("?")
     assert page.run("document.getElementById('help').open")
+    check(page, path)
+
+
+def test_the_focus_stays_when_a_view_is_drawn_again(page: Page, tmp_path: Path) -> None:
+    path = show(page, mlp_report(), tmp_path)
+    page.run("document.getElementById('tab-stages').focus()")
+    page.press("ArrowRight")
+    assert page.run("document.activeElement.id") == "tab-communication"
+    page.press("j")
+    page.press("Enter")
+    assert page.run("document.activeElement.matches('tr.pick.chosen')")
+    check(page, path)
+
+
+def test_a_print_contains_the_whole_view(page: Page, tmp_path: Path) -> None:
+    path = show(page, report_of_text(deep_text(60)), tmp_path, "#all=1")
+    page.call("Emulation.setEmulatedMedia", media="print")
+    page.run("dispatchEvent(new Event('beforeprint'))")
+    rows = page.texts(".row")
+    assert rows[-1].endswith("}")
+    assert len(rows) > 240
+    assert page.run("document.documentElement.scrollHeight") > 20 * len(rows)
+    page.call("Emulation.setEmulatedMedia", media="")
+    page.run("dispatchEvent(new Event('afterprint'))")
+    assert len(page.texts(".row")) < 150
     check(page, path)
 
 

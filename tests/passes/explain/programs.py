@@ -59,3 +59,11 @@ func @f(
   return %m
 }
 """
+
+CONFLICT = """
+mesh @m = [x=2, y=4]
+func @f(%a: f32[64@x, 8], %b: f32[64@y, 8]) -> (f32[64, 8]) {
+  %c = add(%a, %b) : f32[64, 8]
+  return %c
+}
+"""

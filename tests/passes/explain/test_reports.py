@@ -19,7 +19,7 @@ from shardir.passes.explain import (
 from shardir.passes.explain.reports import Verdict
 from shardir.text.definition_locations import find_definition_locations
 from shardir.text.parser import parse
-from tests.passes.explain.programs import FRAGILE, LOOP, MLP, SORTED
+from tests.passes.explain.programs import CONFLICT, FRAGILE, LOOP, MLP, SORTED
 
 
 def explain_text(text: str, ask: Callable[..., object], *arguments: object) -> str:
@@ -242,13 +242,6 @@ communication: 32.0 KiB in 2 collectives
     )
 
 
-CONFLICT = """
-mesh @m = [x=2, y=4]
-func @f(%a: f32[64@x, 8], %b: f32[64@y, 8]) -> (f32[64, 8]) {
-  %c = add(%a, %b) : f32[64, 8]
-  return %c
-}
-"""
 PROPAGATION_ONLY = "propagate,reshard,partition"
 
 
