@@ -14,6 +14,7 @@ from typing import ClassVar, Self, get_type_hints
 
 from shardir.errors import PipelineError, ShardirError, suggest_name
 from shardir.ir.module import Module
+from shardir.passes.garbage_collection import paused_garbage_collection
 from shardir.passes.pass_aliases import FORMER_NAMES, current_name
 from shardir.plugins.registry import Registry
 
@@ -138,15 +139,16 @@ class Pipeline:
 
     def __call__(self, module: Module, watch: PassObserver | None = None) -> Module:
         """Run every pass in turn; `watch` observes the module before and after each."""
-        for step in self.passes:
-            before, start = module, perf_counter()
-            try:
-                module = _run_pass(step, before)
-                if watch:
-                    watch(step, before, module, perf_counter() - start)
-            except Exception as error:
-                error.add_note(f"while running {str(step)!r} of the pipeline {str(self)!r}")
-                raise
+        with paused_garbage_collection():
+            for step in self.passes:
+                before, start = module, perf_counter()
+                try:
+                    module = _run_pass(step, before)
+                    if watch:
+                        watch(step, before, module, perf_counter() - start)
+                except Exception as error:
+                    error.add_note(f"while running {str(step)!r} of the pipeline {str(self)!r}")
+                    raise
         return module
 
     def through(self, stage: str) -> Self:

@@ -1,10 +1,7 @@
 """`ProgramReport`: the report of a program, which can be written, read, and shown as text."""
 
-import gc
 import html
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -18,6 +15,7 @@ from shardir.frontend.report.records_json import ReportError, from_json, to_json
 from shardir.frontend.report.text import format_report
 from shardir.frontend.report.trace_events import to_trace_events
 from shardir.frontend.report.writer import json_of_page, to_html
+from shardir.passes.garbage_collection import paused_garbage_collection
 
 MAX_NOTEBOOK_CHARACTERS = 1_000_000
 """Maximum length of the page of a report that a notebook shows, in characters."""
@@ -92,29 +90,8 @@ class ProgramReport:
 
 def report(given: ReportInput) -> ProgramReport:
     """Return the report of a program."""
-    with _paused_garbage_collection():
+    with paused_garbage_collection():
         return ProgramReport(build_report(given))
-
-
-@contextmanager
-def _paused_garbage_collection() -> Iterator[None]:
-    """Do not search for reference cycles in this context.
-
-    The stages of a large program consist of millions of objects that are alive until the end, and
-    that each search visits again: a fifth of the time of a report.
-    """
-    is_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if is_enabled:
-            if not gc.get_freeze_count():
-                # Both move all objects to the oldest generation, so that the next allocation does
-                # not start a search among those of the report.
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
 
 
 def load(path: str | os.PathLike[str]) -> ProgramReport:
