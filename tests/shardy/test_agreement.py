@@ -6,12 +6,11 @@ pytest.importorskip("jaxlib")
 
 from shardir.ir.module import Module
 from shardir.passes import Propagate
-from shardir.passes.propagation.priorities import ROUND_COUNT
 from shardir.text.parser import parse
 from tests.shardy.compare import agrees
 from tests.shardy.fuzz import drawn
 from tests.shardy.oracle import NoAnswer, number_ops, ours, run, whole_is_nothing
-from tests.shardy.random_programs.program_builder import KINDS, Options
+from tests.shardy.random_programs.program_builder import Options
 from tests.shardy.random_programs.programs import program
 
 PROGRAMS = {
@@ -86,13 +85,16 @@ def test_shardings_of_parameters_and_results_agree_with_the_full_pipeline(kind: 
     """The full pipeline shards more operations than propagation, so that operations are not
     compared.
     """
+    rejected = 0
     for module in map(number_ops, programs(kind)):
         try:
             want = whole_is_nothing(run(module, "sdy-propagation-pipeline"))
         except NoAnswer:
+            rejected += 1
             continue
         got = whole_is_nothing(ours(Propagate()(module)))
         assert (got.params, got.results) == (want.params, want.results), str(module)
+    assert rejected < COUNT // 10
 
 
 def test_some_programs_depend_on_the_order_of_the_work_list() -> None:
@@ -103,5 +105,3 @@ def test_some_programs_depend_on_the_order_of_the_work_list() -> None:
         for m in modules
     )
     assert different > COUNT // 20
-    assert len(KINDS) >= 25
-    assert ROUND_COUNT == 5

@@ -126,10 +126,8 @@ def test_conversions_match_the_reference(source: str) -> None:
         assert same.all(), (to, x[~same], out[~same], wanted[~same])
 
 
-@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != "bool"])
+@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype not in ("bool", "key")])
 def test_iota_matches_the_reference(dtype: str) -> None:
-    if dtype == "key":
-        return
     for shape in ((300,), (1, 5), (5, 1), (7, 33), (33, 7)):
         for dim in range(len(shape)):
             op = make_op(OPS["iota"], dim=dim, result=TensorType(shape, dtype))
