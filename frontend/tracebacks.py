@@ -36,6 +36,8 @@ _LIBRARY_PREFIXES = tuple(
     path + os.sep for path in (sysconfig.get_path("stdlib"), os.path.dirname(np.__file__))
 )
 
+_boundary_codes: set[CodeType] = set()
+
 
 def hide_own_frames(error: Exception) -> None:
     """Remove the frames of this package from the tracebacks of an error, its cause and its context.
@@ -43,8 +45,12 @@ def hide_own_frames(error: Exception) -> None:
     The function changes nothing if the error is a bug of this package, or if the setting
     `traceback` is `"full"`.
     """
-    if error.__traceback__ is None or config.traceback == "full" or _is_own_bug(error):
+    if error.__traceback__ is None or _is_own_bug(error):
         return
+    # An invalid environment variable is an error of every setting.
+    with suppress(ShardirError):
+        if config.traceback == "full":
+            return
     is_changed = [_filter_traceback(each) for each in _chain(error)]
     if any(is_changed) and HIDDEN_FRAMES_NOTE not in getattr(error, "__notes__", ()):
         error.add_note(HIDDEN_FRAMES_NOTE)
@@ -64,6 +70,7 @@ def traceback_boundary(function: Function) -> Function:
             hide_own_frames(error)
             raise
 
+    _boundary_codes.add(wrapper.__code__)
     return cast(Function, wrapper)
 
 
@@ -114,9 +121,7 @@ def _filter_uncaught(error: BaseException, place: TracebackType | None) -> Trace
     """Return the traceback of an uncaught exception without the frames of this package."""
     if not isinstance(error, Exception) or error.__traceback__ is not place:
         return place
-    # An invalid environment variable is an error of every setting; the exception is still shown.
-    with suppress(ShardirError):
-        hide_own_frames(error)
+    hide_own_frames(error)
     return error.__traceback__
 
 
@@ -128,7 +133,9 @@ def _is_own_bug(error: Exception) -> bool:
     is_own = False
     for frame, _ in walk_tb(error.__traceback__):
         is_own = _is_hidden(frame.f_code, is_own)
-    return is_own
+        code = frame.f_code
+    # A call with arguments that the function does not have fails in the boundary.
+    return is_own and code not in _boundary_codes
 
 
 def _is_hidden(code: CodeType, is_caller_hidden: bool) -> bool:

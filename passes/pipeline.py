@@ -260,7 +260,7 @@ def _build_pass(name: str, options: str) -> Pass:
         except (ValueError, KeyError):
             raise PipelineError(
                 f"option {key!r} of pass {name!r} cannot be {text!r}; "
-                f"it is a {getattr(types[key], '__name__', types[key])}"
+                f"its type is {getattr(types[key], '__name__', types[key])}"
             ) from None
     return kind(**chosen)
 

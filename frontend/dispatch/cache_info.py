@@ -11,6 +11,7 @@ from types import CodeType
 from weakref import WeakKeyDictionary
 
 from shardir.display.representation import abbreviate
+from shardir.errors import count_noun
 from shardir.frontend.arrays.signature import ArraySignature
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.call_table import TraceContext
@@ -75,7 +76,8 @@ class CacheInfo:
 
     def __str__(self) -> str:
         count = len(self.compilations)
-        lines = [f"{self.name}: {count} compilations, {self.currsize} programs in the cache"]
+        programs = count_noun(self.currsize, "program")
+        lines = [f"{self.name}: {count_noun(count, 'compilation')}, {programs} in the cache"]
         for number, each in enumerate(self.compilations, 1):
             lines.append(f"{number}  {each.seconds * 1e3:.0f} ms  ({each.call!r})")
             lines.append(f"   {each.reason}")

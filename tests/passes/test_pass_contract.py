@@ -93,7 +93,7 @@ class Postponed(Pass, name="postponed"):
     exec(compile(code, "mypass.py", "exec", dont_inherit=True), {"__name__": "shardir.passes"})
     assert str(Pipeline.parse("postponed{limit=4}")) == "postponed{limit=4}"
     assert message("postponed{limit=x}") == (
-        "option 'limit' of pass 'postponed' cannot be 'x'; it is a int"
+        "option 'limit' of pass 'postponed' cannot be 'x'; its type is int"
     )
 
 

@@ -82,7 +82,7 @@ class Lowered(InspectedProgram):
     @traceback_boundary
     def with_passes(self, passes: str) -> "Lowered":
         """Return the program with another pipeline, as the keyword `passes` of `jit` states it."""
-        plan = replace(self._plan, passes=resolve_pipeline(passes, "with_passes"))
+        plan = replace(self._plan, passes=resolve_pipeline(passes, "compile"))
         return Lowered(
             plan,
             self._traced,
