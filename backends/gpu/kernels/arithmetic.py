@@ -184,21 +184,13 @@ def _div(op: Op, args: Sequence[KernelTerm]) -> str:
     return f"{name}({x.tensor}, {y.tensor})"
 
 
-@triton_rule("rem")
-def _rem(op: Op, args: Sequence[KernelTerm]) -> str:
+@triton_rule("rem", "pow")
+def _remainder_or_power(op: Op, args: Sequence[KernelTerm]) -> str:
     x, y = args
+    of_floats, of_integers = ("fmod", "remainder") if op.spec is ops.rem else ("pow", "power")
     if x.dtype in FLOATS:
-        return f"libdevice.fmod({x.typed_text}, {y.typed_text})"
-    name = "remainder_unsigned" if x.dtype in UNSIGNED else "remainder"
-    return f"{name}({x.tensor}, {y.tensor})"
-
-
-@triton_rule("pow")
-def _pow(op: Op, args: Sequence[KernelTerm]) -> str:
-    x, y = args
-    if x.dtype in FLOATS:
-        return f"libdevice.pow({x.typed_text}, {y.typed_text})"
-    name = "power_unsigned" if x.dtype in UNSIGNED else "power"
+        return f"libdevice.{of_floats}({x.typed_text}, {y.typed_text})"
+    name = f"{of_integers}_unsigned" if x.dtype in UNSIGNED else of_integers
     return f"{name}({x.tensor}, {y.tensor})"
 
 

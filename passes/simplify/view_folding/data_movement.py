@@ -1,6 +1,6 @@
 """View folding of data movement: views, or slices, pads and concatenations of bases."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import Attr
@@ -162,14 +162,26 @@ def _rewrite_along_dims(
     if split is None:
         return None
     view, at = split
+    materialized = [folder.materialize(other) for other in others]
+    return emit_along_dims(folder, op, split, materialized, attrs(at, view.base.type.rank))
+
+
+def emit_along_dims(
+    folder: ViewFolder,
+    op: Op,
+    split: tuple[View, BaseDims],
+    others: Sequence[Value],
+    attrs: Mapping[str, Attr],
+) -> Sequence[View]:
+    """Emit an operation on the base of a view with separate dimensions, which changes their
+    sizes."""
+    view, at = split
     shape = list(view.base.type.shape)
-    for d in dims:
+    for d in at:
         shape[at[d]] = op.result.type.shape[d]
-    operands = [view.base, *(folder.materialize(other) for other in others)]
-    type = op.result.type.with_shape(shape)
-    value = folder.emit(op, operands, type, attrs(at, len(shape)))
+    value = folder.emit(op, [view.base, *others], op.result.type.with_shape(shape), attrs)
     result = list(view.dims)
-    for d in dims:
+    for d in at:
         result[d] = (ViewPiece(at[d], 1, shape[at[d]]),) if shape[at[d]] != 1 else ()
     return [View(value, tuple(result))]
 

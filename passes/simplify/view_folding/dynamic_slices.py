@@ -9,9 +9,13 @@ from collections.abc import Sequence
 from shardir.ir.module import Op, Value
 from shardir.ir.types import TensorType
 from shardir.passes.simplify.view_folding import views
-from shardir.passes.simplify.view_folding.data_movement import BaseDims, separate_dims
+from shardir.passes.simplify.view_folding.data_movement import (
+    BaseDims,
+    emit_along_dims,
+    separate_dims,
+)
 from shardir.passes.simplify.view_folding.folder import FoldingRule, ViewFolder
-from shardir.passes.simplify.view_folding.views import View, ViewDims, ViewPiece
+from shardir.passes.simplify.view_folding.views import View, ViewDims
 
 
 def _dynamic_slice(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
@@ -23,15 +27,8 @@ def _dynamic_slice(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequ
     if split is None:
         return None
     view, at = split
-    shape = list(view.base.type.shape)
-    for d in moving:
-        shape[at[d]] = op.result.type.shape[d]
-    values = [view.base, *_starts(folder, op.operands[1:], starts, at, len(shape))]
-    value = folder.emit(op, values, op.result.type.with_shape(shape), op.attrs)
-    dims = list(view.dims)
-    for d in moving:
-        dims[d] = (ViewPiece(at[d], 1, shape[at[d]]),) if shape[at[d]] != 1 else ()
-    return [View(value, tuple(dims))]
+    values = _starts(folder, op.operands[1:], starts, at, view.base.type.rank)
+    return emit_along_dims(folder, op, split, values, op.attrs)
 
 
 def _dynamic_update_slice(
