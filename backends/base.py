@@ -249,12 +249,7 @@ BACKENDS: Registry[Backend] = Registry(
 
 def get_backend(name: str) -> Backend:
     """Return the backend called `name`; raise `UnknownBackendError` if there is none."""
-    backend = BACKENDS.find(name)
-    if backend is None:
-        raise UnknownBackendError(
-            f"no backend is called {name!r}; the backends are {', '.join(BACKENDS.names())}"
-        )
-    return backend
+    return BACKENDS.lookup(name, UnknownBackendError)
 
 
 def register_backend(backend: Backend) -> Backend:

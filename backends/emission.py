@@ -179,12 +179,7 @@ TARGETS: Registry[Target] = Registry(
 
 def get_target(name: str) -> Target:
     """Return the target called `name`; raise `EmissionError` if there is none."""
-    target = TARGETS.find(name)
-    if target is None:
-        raise EmissionError(
-            f"no target is called {name!r}; the targets are {', '.join(TARGETS.names())}"
-        )
-    return target
+    return TARGETS.lookup(name, EmissionError)
 
 
 def register_target(target: Target) -> Target:

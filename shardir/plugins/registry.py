@@ -87,6 +87,14 @@ class Registry(dict[str, Entry]):
         except KeyError:
             return None
 
+    def lookup(self, name: str, error: type[Exception]) -> Entry:
+        """Return the entry of this name; raise `error`, which lists the names, without one."""
+        entry = self.find(name)
+        if entry is None:
+            names = ", ".join(self.names())
+            raise error(f"no {self.noun} is called {name!r}; the {self.noun}s are {names}")
+        return entry
+
     def register(self, name: str, entry: Entry) -> None:
         """Add an entry; raise `PluginError` if the name is taken or the object is another kind."""
         origin = current_origin(entry)

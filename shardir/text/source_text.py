@@ -13,6 +13,13 @@ from shardir.text.unclosed_brackets import CLOSING, find_unclosed
 _WORD = re.compile(r"->|[%@]?[\w.-]*\w|\S")
 
 
+PUNCTUATION_NAMES = {
+    "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'", "LBRACE": "'{'", "RBRACE": "'}'",
+    "COLON": "':'", "COMMA": "','", "EQUAL": "'='", "OPEN": "'?'",
+}  # fmt: skip
+"""Descriptions of terminals that both languages have."""
+
+
 class SourceText:
     """A named text; each language is a subclass with a grammar.
 

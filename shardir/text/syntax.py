@@ -257,9 +257,10 @@ _TERMINAL_NAMES = {
     "FLOAT": "a number",
     "STRING": "a string",
     "PRIORITY": "a priority such as p1",
-    "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'", "LBRACE": "'{'", "RBRACE": "'}'",
-    "COLON": "':'", "COMMA": "','", "EQUAL": "'='", "AT": "'@'", "MINUS": "'-'", "OPEN": "'?'",
-}  # fmt: skip
+    "AT": "'@'",
+    "MINUS": "'-'",
+    **source_text.PUNCTUATION_NAMES,
+}
 
 _TYPE_START = re.compile(r"[A-Za-z]\w*\[")
 

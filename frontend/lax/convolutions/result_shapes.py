@@ -52,10 +52,9 @@ def conv_general_shape_tuple(
     dimension_numbers: object,
 ) -> ShapeTuple:
     """Return the shape of the result of `conv_general_dilated`."""
-    operand, filter = _check_shapes("conv_general_shape_tuple", lhs_shape, rhs_shape)
-    numbers = conv_dimension_numbers(operand, filter, dimension_numbers)
-    x = tuple(operand[d] for d in numbers.lhs_spec)
-    w = tuple(filter[d] for d in numbers.rhs_spec)
+    x, w, numbers = _ordered_shapes(
+        "conv_general_shape_tuple", lhs_shape, rhs_shape, dimension_numbers
+    )
     return _order_dims(conv_shape_tuple(x, w, window_strides, padding), numbers)
 
 
@@ -67,10 +66,9 @@ def conv_transpose_shape_tuple(
     dimension_numbers: object,
 ) -> ShapeTuple:
     """Return the shape of the result of `conv_transpose`."""
-    operand, filter = _check_shapes("conv_transpose_shape_tuple", lhs_shape, rhs_shape)
-    numbers = conv_dimension_numbers(operand, filter, dimension_numbers)
-    batch, _, *sizes = (operand[d] for d in numbers.lhs_spec)
-    out, _, *window = (filter[d] for d in numbers.rhs_spec)
+    (batch, _, *sizes), (out, _, *window), numbers = _ordered_shapes(
+        "conv_transpose_shape_tuple", lhs_shape, rhs_shape, dimension_numbers
+    )
     steps = check_positive_integers("window_strides", window_strides, len(window))
     if isinstance(padding, str) and padding in ("SAME", "VALID"):
         padding = [transpose_padding(k, s, padding) for k, s in zip(window, steps, strict=True)]
@@ -104,6 +102,16 @@ def reduce_window_shape_tuple(
         max((n + low + high - k) // s + 1, 0)
         for n, k, s, (low, high) in zip(dilated, reach, strides, pads, strict=True)
     )
+
+
+def _ordered_shapes(
+    what: str, lhs_shape: object, rhs_shape: object, dimension_numbers: object
+) -> tuple[ShapeTuple, ShapeTuple, ConvDimensionNumbers]:
+    """Return the shapes with batch and feature dimensions first, and the dimension numbers."""
+    operand, filter = _check_shapes(what, lhs_shape, rhs_shape)
+    numbers = conv_dimension_numbers(operand, filter, dimension_numbers)
+    x = tuple(operand[d] for d in numbers.lhs_spec)
+    return x, tuple(filter[d] for d in numbers.rhs_spec), numbers
 
 
 def _check_shapes(what: str, lhs_shape: object, rhs_shape: object) -> tuple[ShapeTuple, ShapeTuple]:

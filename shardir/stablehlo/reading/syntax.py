@@ -246,10 +246,10 @@ _TERMINAL_NAMES = {
     "PRIORITY": "a priority such as p1",
     "HASH": "an attribute such as #sdy.sharding<...>",
     "ANGLE": "an attribute in <...>",
-    "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'", "LBRACE": "'{'",
-    "RBRACE": "'}'", "COLON": "':'", "COMMA": "','", "EQUAL": "'='", "OPEN": "'?'",
-    "MORETHAN": "'>'", "LESSTHAN": "'<'",
-}  # fmt: skip
+    "MORETHAN": "'>'",
+    "LESSTHAN": "'<'",
+    **source_text.PUNCTUATION_NAMES,
+}
 
 
 class MlirSource(source_text.SourceText):
