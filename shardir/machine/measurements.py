@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, log
 from statistics import mean, median
-from typing import Any
 
 from shardir.machine.collective_table import CollectiveTable
 
@@ -39,7 +38,7 @@ def describe_measurements(measurements: Measurements) -> dict[str, object]:
     launch = measurements.launch_seconds
     by = f"measured by shardir calibrate --local on {measurements.processor}"
 
-    def rate(points: Points, name: str) -> dict[str, Any]:
+    def rate(points: Points, name: str) -> dict[str, object]:
         work = [(size, max(seconds - launch, SHORTEST_SECONDS)) for size, seconds in points]
         peak, efficiency = peak_and_efficiency(work)
         return {

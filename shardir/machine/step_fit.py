@@ -11,7 +11,6 @@ determine.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, inf, log
-from typing import Any
 
 import numpy as np
 
@@ -244,7 +243,7 @@ def describe_constants(
     def note(constant: str, source: str) -> str:
         return f"{source}; {notes[constant]}"
 
-    def rate(constant: str, each: Rate) -> dict[str, Any]:
+    def rate(constant: str, each: Rate) -> dict[str, object]:
         pairs = [list(pair) for pair in each.efficiency]
         return {"efficiency": pairs, "source": note(constant, each.source)}
 
@@ -283,7 +282,7 @@ def describe_constants(
 def _describe_collective(
     kind: str, group: int, fit: AlphaBeta | CollectiveTable, source: str
 ) -> dict[str, object]:
-    entry: dict[str, Any] = {"kind": kind, "group": group}
+    entry: dict[str, object] = {"kind": kind, "group": group}
     if isinstance(fit, AlphaBeta):
         entry |= {"latency": fit.latency, "bandwidth": fit.bandwidth}
     else:

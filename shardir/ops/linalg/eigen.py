@@ -36,7 +36,7 @@ def _drop_vectors(results: tuple[Array, ...], vectors: bool) -> Array | tuple[Ar
     return results if vectors else results[0]
 
 
-def _divide_by_gaps(inner: Matrix, values: Any) -> Matrix:
+def _divide_by_gaps(inner: Matrix, values: Value) -> Matrix:
     """Return each element divided by its column's value minus its row's value; 0 where equal."""
     gap = inner.broadcast_along(values, -1) - inner.broadcast_along(values, -2)
     equal = gap.eq(0)
@@ -122,7 +122,7 @@ def _svd_vjp(
     return ((u @ inner @ vh).conjugate().value,)
 
 
-def _svd_inner(b: Builder, cotangents: Any, u: Matrix, vh: Matrix, values: Value) -> Matrix:
+def _svd_inner(b: Builder, cotangents: Cotangents, u: Matrix, vh: Matrix, values: Value) -> Matrix:
     """Return the inner factor of the cotangent between U and V^H."""
     core = Matrix(b, b.full(0, u.type.with_shape((*values.type.shape, values.type.shape[-1]))))
     inner = core
@@ -145,7 +145,7 @@ def _svd_inner(b: Builder, cotangents: Any, u: Matrix, vh: Matrix, values: Value
     return inner
 
 
-def _cotangent_or_zero(b: Builder, grad: Any, like: Matrix) -> Matrix:
+def _cotangent_or_zero(b: Builder, grad: Value | None, like: Matrix) -> Matrix:
     return like.full(0) if grad is None else Matrix(b, grad).conjugate()
 
 
