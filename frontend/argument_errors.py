@@ -8,17 +8,18 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from traceback import walk_tb
-from typing import Any, NoReturn, TypeVar, cast
+from typing import NoReturn, TypeVar, cast
 
 from shardir.errors import OutOfMemoryError, ShardirError
 from shardir.frontend.argument_checks import check_call_signature, parameter_names
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree.tree_checks import check_acyclic
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import has_location, is_internal_code, with_location
 from shardir.frontend.tracebacks import hide_own_frames
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=UserFunction)
 
 FOREIGN_ERRORS = (
     TypeError,
@@ -38,7 +39,7 @@ def raise_argument_error(
     fun: Callable[..., object],
     name: str,
     args: tuple[object, ...],
-    options: dict[str, Any],
+    options: dict[str, PyTree],
     error: Exception,
 ) -> None:
     """Raise `ArgumentError` if the arguments of a call of `fun` caused `error`.

@@ -17,7 +17,7 @@ import os
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import wraps
 from traceback import walk_tb
@@ -28,9 +28,10 @@ import numpy as np
 
 from shardir.errors import HIDDEN_FRAMES_NOTE, ShardirError
 from shardir.frontend.config import config
+from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.source_locations import is_internal_code
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=UserFunction)
 
 _LIBRARY_PREFIXES = tuple(
     path + os.sep for path in (sysconfig.get_path("stdlib"), os.path.dirname(np.__file__))

@@ -261,7 +261,7 @@ def _read_part(what: str, found: Any, dtype: str, has_checksums: bool) -> Stored
     return StoredPart(file, result, checksums)
 
 
-def _is_size(size: Any) -> bool:
+def _is_size(size: object) -> bool:
     return type(size) is int and 0 <= size <= MAX_ARRAY_BYTES  # A boolean is an int.
 
 
@@ -331,6 +331,6 @@ def _sum_to_one(boxes: Sequence[Box], shape: tuple[int, ...]) -> bool:
     return not any(left.values())
 
 
-def _checksum(index: Mapping[str, Any]) -> str:
+def _checksum(index: Mapping[str, object]) -> str:
     text = json.dumps(index, sort_keys=True, separators=(",", ":"))
     return f"{crc32(text.encode()):08x}"

@@ -186,7 +186,7 @@ def _write_error_text(target: Path, by: str, error: Exception) -> str:
     return f"{quote_path(target)} cannot be written{by}: {quote_message(reason)}"
 
 
-def named_leaves(arrays: object) -> dict[str, Any]:
+def named_leaves(arrays: object) -> dict[str, PyTree]:
     """Return the leaves of a pytree by their paths: `layers/0/w`."""
     try:
         leaves, structure = tree.flatten(arrays)

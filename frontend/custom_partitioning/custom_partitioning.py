@@ -20,7 +20,7 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_function import CustomFunction
 from shardir.frontend.transforms.custom_rules import CustomCall, Primal, nondiff_positions
 
-PartitionFunction = Callable[..., Any]
+PartitionFunction = UserFunction
 
 
 @final

@@ -1,7 +1,6 @@
 """Public functions that gather distributed arrays and make them from process-local data."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,11 +14,12 @@ from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.distributed.shard_exchange import gather_elements
 from shardir.frontend.errors import DistributedError
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.sharding import Index, Sharding
 from shardir.frontend.source_locations import with_location
 
 
-def gather_to_all(x: object) -> Any:
+def gather_to_all(x: object) -> PyTree:
     """Gather a pytree of arrays and return it as global NumPy arrays, in every process.
 
     Every process must call it. Elements that are in local memory are not sent. An uncommitted array
@@ -28,7 +28,7 @@ def gather_to_all(x: object) -> Any:
     return tree.map(lambda leaf: _gather_leaf(leaf, None), x)
 
 
-def gather_to_root(x: object, root: int = 0) -> Any:
+def gather_to_root(x: object, root: int = 0) -> PyTree:
     """Gather as `gather_to_all` does, in the process `root` alone; the other processes get `None`.
 
     Every process must call it, as the `gather` of MPI. Raises `DistributedError` when there is no

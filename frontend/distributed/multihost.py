@@ -4,7 +4,6 @@ Every process must call them in the same order; with one process they need no co
 """
 
 import pickle
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.ir.types import TensorType
 
 
-def process_allgather(in_tree: PyTree, tiled: bool = False) -> Any:
+def process_allgather(in_tree: PyTree, tiled: bool = False) -> PyTree:
     """Gather a pytree of arrays from all processes and return it as NumPy arrays, in every process.
 
     Values that are local to each process are stacked along a new first dimension, or with `tiled`
@@ -38,7 +37,7 @@ def process_allgather(in_tree: PyTree, tiled: bool = False) -> Any:
     return tree.map(lambda leaf: _allgather_leaf(leaf, tiled), in_tree)
 
 
-def _allgather_leaf(leaf: object, tiled: bool) -> Any:
+def _allgather_leaf(leaf: object, tiled: bool) -> PyTree:
     if isinstance(leaf, Array) and not leaf.is_fully_addressable:
         if not tiled:
             raise DistributedError(
@@ -54,7 +53,7 @@ def _allgather_leaf(leaf: object, tiled: bool) -> Any:
     return np.concatenate([np.atleast_1d(part) for part in parts])
 
 
-def broadcast_one_to_all(in_tree: object, is_source: bool | None = None) -> Any:
+def broadcast_one_to_all(in_tree: object, is_source: bool | None = None) -> PyTree:
     """Return the pytree of the process with `is_source` (by default the first), in every
     process."""
     flag = "is_source of broadcast_one_to_all"
@@ -78,7 +77,7 @@ def sync_global_devices(name: str) -> None:
 
 def host_local_array_to_global_array(
     local_inputs: object, global_mesh: Mesh, pspecs: object
-) -> Any:
+) -> PyTree:
     """Return global arrays, sharded on a mesh by the specs, from the data of each process."""
     leaves, structure = tree.flatten(local_inputs)
     specs = broadcast_sharding_requests(
@@ -93,7 +92,7 @@ def host_local_array_to_global_array(
 
 def global_array_to_host_local_array(
     global_inputs: object, global_mesh: Mesh, pspecs: object
-) -> Any:
+) -> PyTree:
     """Return the data of this process's devices for arrays sharded on a mesh by the specs.
 
     The result has one local array for each of `global_inputs`. Raises `DistributedError` when the
@@ -165,7 +164,7 @@ def _compared_elements(leaf: object) -> Buffer:
     return np.asarray(leaf)
 
 
-def _gather_objects(value: object, word: str) -> list[Any]:
+def _gather_objects(value: object, word: str) -> list[PyTree]:
     link = process_group().link
     if link is None:
         return [value]

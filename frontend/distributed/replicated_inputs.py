@@ -14,7 +14,7 @@ call with zeros and a digest that differs from all others. All processes then ra
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha1
-from typing import Any, NoReturn
+from typing import NoReturn
 from weakref import ref
 
 import numpy as np
@@ -28,6 +28,7 @@ from shardir.frontend.config import config
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.distributed.shard_exchange import Box, box_size, process_boxes
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
@@ -67,7 +68,7 @@ class ReplicatedInputs:
     exchanges: dict[bool, bool] = field(default_factory=dict)
     """Maps whether this process has replicated inputs to whether any process has."""
 
-    def check(self, arguments: list[Any], hidden: Sequence[object]) -> InputCheck | None:
+    def check(self, arguments: list[PyTree], hidden: Sequence[object]) -> InputCheck | None:
         """Return the comparison that the processes make for a call with these arguments, or `None`.
 
         `hidden` are the captured arrays. There is no exchange if no process has a replicated input,
@@ -99,7 +100,7 @@ class ReplicatedInputs:
         own = joined if error is None else joined + str(process_group().index).encode()
         return InputCheck(_compute_digest(own), lambda: self._raise_difference(joined, error))
 
-    def _replace_failing(self, arguments: list[Any]) -> tuple[list[bytes], ShardirError | None]:
+    def _replace_failing(self, arguments: list[PyTree]) -> tuple[list[bytes], ShardirError | None]:
         """Replace the arguments that cannot be converted by zeros.
 
         Return the digests of the arguments, and the first error of a conversion.

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import final
 
 from shardir.frontend.dispatch.stages.step_simulation import (
     MachineLike,
@@ -198,7 +198,7 @@ class PipelineCall(ABC):
         self.inspected = inspected
 
     @abstractmethod
-    def __call__(self, *arrays: NumpyArray) -> list[Any]:
+    def __call__(self, *arrays: NumpyArray) -> list[NumpyArray]:
         """Return the loss and the gradients of the pipeline for its operands."""
 
 
@@ -206,7 +206,7 @@ class PipelineCall(ABC):
 class DescribedPipeline(PipelineCall):
     """Stands for a pipeline in a program that is simulated or that has abstract devices."""
 
-    def __call__(self, *arrays: NumpyArray) -> list[Any]:
+    def __call__(self, *arrays: NumpyArray) -> list[NumpyArray]:
         raise AssertionError("a program with abstract devices does not run")
 
 

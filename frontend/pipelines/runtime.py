@@ -7,7 +7,7 @@ action of its microbatch that needs it.
 
 from collections.abc import Mapping, Sequence
 from time import perf_counter
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
@@ -59,12 +59,12 @@ class PipelineRuntime(PipelineCall):
         self.group = PipelineProcesses(self.wiring, processes)
         self._rows = {rank: row_with_lifetimes(self.wiring, rank) for rank in self.group.ranks}
 
-    def __call__(self, *arrays: NumpyArray) -> list[Any]:
+    def __call__(self, *arrays: NumpyArray) -> list[NumpyArray]:
         """Return the loss and the gradients of the pipeline for its operands."""
         with self.group.report_actions() as state_action:
             return self._run(arrays, state_action)
 
-    def _run(self, arrays: Sequence[NumpyArray], state_action: StateAction) -> list[Any]:
+    def _run(self, arrays: Sequence[NumpyArray], state_action: StateAction) -> list[NumpyArray]:
         transport = self.group.transport()
         sums: Sums = {}
         runs = [_RowRun(self, rank, row, arrays, transport, sums, state_action)
@@ -77,11 +77,13 @@ class PipelineRuntime(PipelineCall):
         count = self.pipeline.microbatches
         return self._results(self.group.share({key: sums[key].total(count) for key in sums}))
 
-    def _results(self, totals: Mapping[tuple[int, str], NumpyArray]) -> list[Any]:
+    def _results(self, totals: Mapping[tuple[int, str], NumpyArray]) -> list[NumpyArray]:
         results = self.pipeline.op.results
         stages = range(self.pipeline.stage_count)
         loss = totals[self.pipeline.stage_count - 1, LOSS]
-        outs: list[Any] = [np.asarray(loss * np.asarray(self.pipeline.loss_scale, loss.dtype))]
+        outs: list[NumpyArray] = [
+            np.asarray(loss * np.asarray(self.pipeline.loss_scale, loss.dtype))
+        ]
         for number, result in zip(self.pipeline.wrt, results[1:], strict=True):
             # A weight of several stages: its gradient is summed once, in the order of the stages.
             slot = gradient_slot(number)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from types import TracebackType
-from typing import Any, final
+from typing import final
 
 from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.dispatch.traced_calls import is_array_like
@@ -33,7 +33,7 @@ class Stage(AbstractContextManager["Stage"]):
         check_function("stage", fun)
 
         @wraps(fun)
-        def wrapper(*args: PyTree, **options: PyTree) -> Any:
+        def wrapper(*args: PyTree, **options: PyTree) -> PyTree:
             if current_trace() is None:
                 return fun(*args, **options)
             with self:
@@ -41,8 +41,8 @@ class Stage(AbstractContextManager["Stage"]):
 
         return wrapper
 
-    def _mark(self, values: PyTree) -> Any:
-        def each(leaf: object) -> Any:
+    def _mark(self, values: PyTree) -> PyTree:
+        def each(leaf: object) -> PyTree:
             if not is_array_like(leaf):
                 return leaf
             tracer = as_tracer(leaf)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardir._imports.lazy_import import lazy_import
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.source_locations import with_location
@@ -26,7 +27,7 @@ LINE_WIDTH = 88
 
 def jax_code(
     mesh: Mesh,
-    in_specs: tuple[Any, ...],
+    in_specs: tuple[PyTree, ...],
     out_specs: object,
     constraints: Mapping[str, PartitionSpec],
     rows: Sequence[tuple[str, str, str]],

@@ -13,6 +13,7 @@ from shardir.frontend.planning import export
 from shardir.frontend.planning.planned_shardings import PlannedShardings
 from shardir.frontend.planning.request import spec_of_axes
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
@@ -193,29 +194,29 @@ class Plan(Report):
         ]
 
     @cached_property
-    def in_specs(self) -> tuple[Any, ...]:
+    def in_specs(self) -> tuple[PyTree, ...]:
         """The pytree of arguments with a `PartitionSpec` for each array."""
-        positional: tuple[Any, ...] = tree.unflatten(self._lowered.in_tree, self._specs())[0]
+        positional: tuple[PyTree, ...] = tree.unflatten(self._lowered.in_tree, self._specs())[0]
         return tuple(positional)
 
     @cached_property
-    def out_specs(self) -> Any:
+    def out_specs(self) -> PyTree:
         """The pytree of results with a `PartitionSpec` for each array that is the next value of an
         argument, and `None` for others, whose sharding propagation determines."""
         return tree.unflatten(self._lowered.out_tree, self._result_specs())
 
     @property
-    def in_shardings(self) -> tuple[Any, ...]:
+    def in_shardings(self) -> tuple[PyTree, ...]:
         """The shardings of the arguments, for `jit`."""
-        found: tuple[Any, ...] = self._with_mesh(self.in_specs)
+        found: tuple[PyTree, ...] = self._with_mesh(self.in_specs)
         return found
 
     @property
-    def out_shardings(self) -> Any:
+    def out_shardings(self) -> PyTree:
         """The shardings of the results, for `jit`."""
         return self._with_mesh(self.out_specs)
 
-    def _with_mesh(self, specs: object) -> Any:
+    def _with_mesh(self, specs: object) -> PyTree:
         return tree.map(
             lambda spec: None if spec is None else NamedSharding(self.mesh, spec),
             specs,

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from numbers import Integral
-from typing import Any
 
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.dispatch.jit import jit
@@ -23,6 +22,7 @@ from shardir.frontend.planning.request import (
     stated_axes,
 )
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.source_locations import with_location
@@ -41,8 +41,8 @@ number."""
 
 @traceback_boundary
 def plan(
-    fun: Callable[..., Any],
-    args: Sequence[Any],
+    fun: UserFunction,
+    args: Sequence[PyTree],
     mesh: Mesh,
     machine: MachineLike | None = None,
     memory: int | str | None = None,
@@ -129,7 +129,7 @@ def plan(
     return Plan(request, plan_program(request, notify), lowered, mesh, function)
 
 
-def _lower_unsharded(function: JitFunction, args: Sequence[Any]) -> Lowered:
+def _lower_unsharded(function: JitFunction, args: Sequence[PyTree]) -> Lowered:
     """Trace a function for arguments without shardings."""
     lowered: Lowered = function.with_shardings(None, None).lower(
         *tree.map(_remove_sharding, tuple(args))
@@ -137,7 +137,7 @@ def _lower_unsharded(function: JitFunction, args: Sequence[Any]) -> Lowered:
     return lowered
 
 
-def _remove_sharding(leaf: object) -> Any:
+def _remove_sharding(leaf: object) -> object:
     """Return the struct of an array without its sharding; other arguments unchanged."""
     if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
         return leaf
@@ -145,14 +145,14 @@ def _remove_sharding(leaf: object) -> Any:
     return ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=weak)
 
 
-def _stated_axes(leaf: Any, mesh: Mesh) -> DimAxes | None:
+def _stated_axes(leaf: PyTree, mesh: Mesh) -> DimAxes | None:
     """Return the axes of each dimension by the sharding of an argument, `None` without one."""
     sharding = getattr(leaf, "sharding", None) if getattr(leaf, "committed", True) else None
     return None if sharding is None else stated_axes(sharding, len(leaf.shape), mesh, "plan")
 
 
 def _batch_numbers(
-    batch: str | int | Sequence[str | int], lowered: Lowered, args: Sequence[Any]
+    batch: str | int | Sequence[str | int], lowered: Lowered, args: Sequence[PyTree]
 ) -> tuple[int, ...]:
     """Return the indices of the parameters in the arguments that `batch` states."""
     if not isinstance(batch, (str, int, list, tuple, set, frozenset)):

@@ -1,10 +1,9 @@
 """Resolution of requested shardings: a sharding, a device, or a spec on the entered mesh."""
 
-from typing import Any
-
 from shardir.frontend.errors import ArgumentError, NoMeshError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.deferred_sharding import DeferredSharding
 from shardir.frontend.shardings.devices import Device
@@ -38,7 +37,7 @@ def _invalid_sharding_error(request: object, word: str) -> ArgumentError:
     )
 
 
-def broadcast_sharding_requests(requests: object, values: object, word: str) -> list[Any]:
+def broadcast_sharding_requests(requests: object, values: object, word: str) -> list[PyTree]:
     """Return the sharding request of each leaf of `values`, from a pytree prefix."""
     check_sharding_requests(requests, word)
     return broadcast_prefix(requests, values, is_sharding_request, word)

@@ -7,7 +7,7 @@ shardings in the types of the results.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -75,7 +75,7 @@ def _permit_conflicts(out_sharding: object) -> AbstractContextManager[object]:
     return config(explicit_sharding="lenient")
 
 
-def apply_shardings(xs: object, shardings: object, word: str) -> Any:
+def apply_shardings(xs: object, shardings: object, word: str) -> PyTree:
     """Return the arrays `xs` with `shardings`, a pytree prefix; errors begin with `word`."""
     leaves, structure = tree.flatten(xs)
     requests = broadcast_sharding_requests(shardings, xs, word)

@@ -2,7 +2,6 @@
 
 import difflib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from shardir.interpret.numeric_comparison import (
 )
 from shardir.interpret.random_arguments import parameter_types, random_arguments
 from shardir.ir.module import Module
+from shardir.ir.types import NumpyArray
 from shardir.ops.opaque import check_no_opaque_operations
 from shardir.passes.pipeline import Pipeline
 from shardir.text.parser import parse
@@ -47,7 +47,9 @@ def text_difference(wanted: Module, made: Module, from_name: str, to_name: str) 
     return "\n".join(lines)
 
 
-def result_difference(first: Module, second: Module, arguments: Sequence[Any] | None = None) -> str:
+def result_difference(
+    first: Module, second: Module, arguments: Sequence[NumpyArray] | None = None
+) -> str:
     """Return how the results of two programs differ, or an empty text.
 
     `arguments` are random by default.
@@ -75,9 +77,9 @@ def result_difference(first: Module, second: Module, arguments: Sequence[Any] | 
     return f"result {index} differs{f' ({by})' if by else ''}"
 
 
-def _types(arrays: Sequence[Any]) -> list[tuple[str, tuple[int, ...]]]:
+def _types(arrays: Sequence[NumpyArray]) -> list[tuple[str, tuple[int, ...]]]:
     return [(str(array.dtype), array.shape) for array in arrays]
 
 
-def _show_types(arrays: Sequence[Any]) -> str:
+def _show_types(arrays: Sequence[NumpyArray]) -> str:
     return ", ".join(f"{dtype}{list(shape)}" for dtype, shape in _types(arrays)) or "()"

@@ -170,7 +170,7 @@ class Tracer(Operators):
             raise TracedValueError(with_location("a traced array of rank 0 has no len()"))
         return self.shape[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> "Iterator[Tracer]":
         if not self.shape:
             raise TracedValueError(
                 with_location("a traced array of rank 0 cannot be iterated over")
