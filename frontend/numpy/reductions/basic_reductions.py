@@ -126,7 +126,7 @@ def prod(
 
 def _emit_extreme(
     name: str,
-    identity: Callable[[Tracer], ArrayLike],
+    identity: Callable[[Tracer], float],
     a: ArrayLike,
     axis: AxisLike,
     out: object,
