@@ -63,7 +63,6 @@ def traceback_boundary(function: Function) -> Function:
     The functions on the path of compiled calls contain this `try` statement themselves.
     """
 
-    @wraps(function)
     def wrapper(*args: object, **options: object) -> object:
         try:
             return function(*args, **options)
@@ -72,7 +71,7 @@ def traceback_boundary(function: Function) -> Function:
             raise
 
     _boundary_codes.add(wrapper.__code__)
-    return cast(Function, wrapper)
+    return cast(Function, wraps(function)(wrapper))
 
 
 def install_exception_hooks() -> None:
