@@ -239,7 +239,7 @@ def test_before_and_after(before: str, after: str) -> None:
     assert are_close(run(module, arguments), run(made, arguments), tolerance_of(module))
 
 
-@settings(max_examples=max(settings().max_examples // 4, 25))
+@settings(max_examples=settings().max_examples // 5)
 @given(cases())
 def test_random_programs_of_many_devices(case: Case) -> None:
     assume(compare_merged(case, FOLDING))
