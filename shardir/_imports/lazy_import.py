@@ -20,6 +20,9 @@ class _LazilyImportedModule:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
+        # Tools such as pytest look for private marks of each object of a module.
+        if name.startswith("_"):
+            raise AttributeError(f"{self!r} has no attribute {name!r} of its own")
         return getattr(import_module(self._name), name)
 
     def __repr__(self) -> str:

@@ -241,6 +241,7 @@ OPS: Registry[OpSpec] = Registry(
     expected="a result of shardir.ir.operation.define_op",
     accepts=lambda entry: isinstance(entry, OpSpec),
     name_of=lambda spec: spec.name,
+    package="shardir.ops",
 )
 """The operations by name. Installed packages and loaded files add theirs (`shardir.plugins`)."""
 

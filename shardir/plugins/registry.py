@@ -42,8 +42,9 @@ class Registry(dict[str, Entry]):
 
     `noun` names an entry in errors, `group` is the group of entry points, `expected` states the
     kind of object in errors and `accepts` checks it. `own` has the module and the attribute of
-    each entry of shardir that is imported on demand. `name_of` returns the name of an entry;
-    without it, an entry has the name of its entry point.
+    each entry of shardir that is imported on demand, `package` is the package of shardir whose
+    import registers all of its entries. `name_of` returns the name of an entry; without it, an
+    entry has the name of its entry point.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Registry(dict[str, Entry]):
         accepts: Callable[[Any], bool],
         name_of: Callable[[Any], str] | None = None,
         own: Mapping[str, tuple[str, str]] = MappingProxyType({}),
+        package: str | None = None,
     ) -> None:
         super().__init__()
         self.noun = noun
@@ -63,6 +65,7 @@ class Registry(dict[str, Entry]):
         self._accepts = accepts
         self._name_of = name_of
         self._own = own
+        self._package = package
         self._origins: dict[str, str] = {}
         self.has_extensions = False
         """True if an entry of another package or file is registered."""
@@ -73,6 +76,10 @@ class Registry(dict[str, Entry]):
             module, attribute = self._own[name]
             self[name] = getattr(import_module(module), attribute)
             return self[name]
+        if self._package is not None:
+            import_module(self._package)
+            if name in self:
+                return self[name]
         load_environment_plugins()
         if name not in self and (point := self._points().get(name)) is not None:
             self._load(point)

@@ -175,8 +175,8 @@ def test_a_rule_registered_for_the_process() -> None:
     with pytest.raises(RuleError) as raised:
         shardir.register_rule("mine", "i j, j k -> i k")
     assert str(raised.value) == (
-        "'mine' has the rule 'i j, j k -> i k reduction={j}' already; pass replace=True, or state "
-        "the other one for a while in a block of shardir.rules"
+        "'mine' has the rule 'i j, j k -> i k reduction={j}' already; pass replace=True, or use "
+        "the new rule in a block of shardir.rules"
     )
     shardir.register_rule("mine", "i j, j k -> i l", replace=True)
     assert result(Propagate()(parse(BEFORE))) == "f32[8@a, 4@-]"

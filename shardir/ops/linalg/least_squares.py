@@ -9,7 +9,7 @@ from shardir.ir.operation import Cotangents, Result, Value, define_op
 from shardir.ir.types import REAL_OF, TensorType
 from shardir.op_rules.batching import shift_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
-from shardir.ops.linalg.eigen import svd
+from shardir.ops.linalg.eigen import SingularValueAttributes, svd
 from shardir.ops.linalg.matrices import Array, Matrix, matrix_shape, widen
 from shardir.ops.linalg.pinv import pinv
 
@@ -73,7 +73,8 @@ def _vjp(
         of_y = (Matrix(b, inverse).T @ cotangent).value
         of_a, _ = pinv.vjp(b, (cotangent @ Matrix(b, y).T).value, a, cutoff, inverse)
     if g[1] is not None:
-        (more,) = svd.vjp(b, g[1], a, values, full=False, vectors=False)
+        attributes = SingularValueAttributes(full=False, vectors=False)
+        (more,) = svd.vjp(b, g[1], a, values, attributes=attributes)
         of_a = more if of_a is None else b.add(of_a, more)
     return of_a, of_y, None
 

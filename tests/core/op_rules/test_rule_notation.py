@@ -78,8 +78,8 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "i 2 -> i", {},
-        "'2' in the rule 'i 2 -> i' is not a factor name; names begin with a letter, and what "
-        "else a rule has is ( ) , -> and ...",
+        "'2' in the rule 'i 2 -> i' is not a factor name; names begin with a letter, and the "
+        "other symbols of a rule are ( ) , -> and ...",
     ),
     ("i ... -> i", {}, "'...' in the rule 'i ... -> i' is not in front of a tensor"),
     ("(i (j k)) -> i", {}, "the brackets of the rule '(i (j k)) -> i' do not match; they are not "

@@ -199,8 +199,8 @@ def test_boxes_tile_their_array(saved: Path) -> None:
         return load_error(saved)
 
     lacking = (
-        f"{saved / 'index.json'} is damaged: the parts that it names of 'w' are not all of an "
-        "array f32[8, 12]"
+        f"{saved / 'index.json'} is damaged: the parts that it lists of 'w' do not cover "
+        "f32[8, 12] exactly once; load an earlier checkpoint"
     )
     assert (
         changed(0, boxes[1]) == lacking

@@ -9,7 +9,7 @@ PROGRAM = """
 import threading
 import numpy as np
 import shardir as sd
-from shardir.backends import cpu
+from shardir.backends.cpu import backend
 from shardir.backends.cpu.threads import workers
 thread_names = []
 make = workers.WorkerPool.__init__
@@ -30,7 +30,7 @@ print(sd.jit(f)(x), sd.jit(lambda x: x - 1)(x), thread_names)
 REFUSE_THREADS = """
 def refuse_start(self):
     raise RuntimeError("can't start new thread")
-cpu.Thread = type("RefusingThread", (threading.Thread,), {"start": refuse_start})
+backend.Thread = type("RefusingThread", (threading.Thread,), {"start": refuse_start})
 """
 
 
