@@ -15,6 +15,6 @@ def process_pipeline(across: str, at: str, small: int) -> str:
     """Return the passes that make the fused program of one process of several; see
     `hierarchical-collectives`."""
     levels = f"across={across},at={at}"
-    merged = re.sub(r"\b(cse|dce)\b", r"\1{keep=collectives}", _MERGED_PASSES)
+    merged = re.sub(r"\b(cse|dce|simplify)\b", r"\1{keep=collectives}", _MERGED_PASSES)
     split = f"hierarchical-collectives{{{levels},small={small}}}"
     return f"{split},merge-devices{{{levels}}},{merged},fuse"

@@ -9,31 +9,43 @@ the same sharding; data movement operations are merged only if no sharding has b
 them. Unused values remain for `dce`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from shardir.ir.dtypes import DTYPE_INFO, SMALL_FLOATS
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.op_rules.widening import computes_small
 from shardir.passes.pipeline import Pass
+from shardir.passes.rewriting import KEEP_CHOICES, has_effect
 from shardir.passes.simplify import own_shard as own_shard  # registers its rules
 from shardir.passes.simplify.identities import SIMPLIFICATION_RULES, ValueFacts, fold_constants
 
 
 @dataclass(frozen=True)
 class Simplify(Pass, name="simplify"):
-    """Apply algebraic identities that are exact."""
+    """Apply algebraic identities that are exact; with `keep=collectives`, not to collectives.
+
+    The option is for the program of one process, in which other values are constant than in those
+    of other processes: all processes must execute the same collectives.
+    """
+
+    keep: str = ""
+    choices: ClassVar[dict[str, Sequence[str]]] = KEEP_CHOICES
 
     def __call__(self, module: Module) -> Module:
-        return replace(module, functions=tuple(map(_simplify_function, module.functions)))
+        return replace(module, functions=tuple(map(self._function, module.functions)))
 
-
-def _simplify_function(function: Function) -> Function:
-    simplifier = _Simplifier(function.body)
-    return replace(function, body=simplifier.block(function.body))
+    def _function(self, function: Function) -> Function:
+        simplifier = _Simplifier(function.body, self.keep == "collectives")
+        return replace(function, body=simplifier.block(function.body))
 
 
 class _Simplifier:
-    def __init__(self, body: Block) -> None:
+    """Walks blocks with the facts about values so far; `keeps` preserves collectives."""
+
+    def __init__(self, body: Block, keeps: bool) -> None:
+        self.keeps = keeps
         self.known = ValueFacts()
         self.new: dict[Value, Value] = {}
         for op in body.walk():
@@ -47,7 +59,7 @@ class _Simplifier:
         for op in block.ops:
             op = self.substitute_operands(op)
             while True:
-                simpler = _apply(op, self.known)
+                simpler = self.simplify(op)
                 if not isinstance(simpler, Op):
                     break
                 op = simpler
@@ -58,6 +70,12 @@ class _Simplifier:
             ops.append(op)
         returns = tuple(self.new.get(v, v) for v in block.returns)
         return Block(block.params, tuple(ops), returns)
+
+    def simplify(self, op: Op) -> Value | Op | None:
+        """Return a value that equals the only result, or a simpler operation; `None` if no rule
+        applies."""
+        simpler = None if has_effect(op, self.keeps) else _apply(op, self.known)
+        return None if isinstance(simpler, Op) and has_effect(simpler, self.keeps) else simpler
 
     def substitute_operands(self, op: Op) -> Op:
         """Return the operation with replaced operands."""

@@ -65,6 +65,18 @@ def test_a_slice_along_other_axes_stays(axes: str, dim: int, type: str) -> None:
     assert [op.name for op in module.main.body.ops] == ["all-gather", "all-slice"]
 
 
+def test_a_kept_gather_is_not_replaced_by_a_smaller_one() -> None:
+    text = ALL_SLICE.format(
+        axes="d", dim=0, type="f32[4, 4]", results="f32[4, 4] of f32[4, 4]", returned="%y"
+    )
+    for passes, names in (
+        ("simplify,dce", ["all-gather"]),
+        ("simplify{keep=collectives},dce{keep=collectives}", ["all-gather", "all-slice"]),
+    ):
+        module = Pipeline.parse(passes)(parse(text))
+        assert [op.name for op in module.main.body.ops] == names
+
+
 def test_a_gather_with_other_uses_is_not_repeated() -> None:
     text = ALL_SLICE.format(
         axes="d",

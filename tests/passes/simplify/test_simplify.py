@@ -286,6 +286,8 @@ spmd func @f() -> (RESULT of RESULT) {
 """.replace("RESULT", result).replace("EXCHANGE", exchange)
     simpler = str(Simplify()(parse(text.replace("NUMBER", "0.0"))))
     assert f"  %y = constant(value=0.0) : {result}" in simpler
+    kept = Simplify(keep="collectives")(parse(text.replace("NUMBER", "0.0")))
+    assert f"%y = {exchange}" in str(kept)
     for number in ("-0.0", "1.0"):
         assert f"%y = {exchange}" in str(Simplify()(parse(text.replace("NUMBER", number))))
 

@@ -152,6 +152,30 @@ spmd func @main(
     assert counts == [1, 1]
 
 
+def test_communication_of_zeros_is_kept() -> None:
+    """The second process adds zeros, and the first process adds the values of its device."""
+    text = """\
+mesh @m = [x=2]
+
+spmd func @main(
+  %x: bool[1] of bool[2@x],
+) -> (bool[1] of bool[1@-]) {
+  %i = axis-index(axes=[x]) : i32[]
+  %0 = constant(value=0) : i32[]
+  %first = eq(%i, %0) : bool[]
+  %all = broadcast(%first, dims=[]) : bool[1]
+  %none = constant(value=0) : bool[1]
+  %own = select(%all, %x, %none) : bool[1]
+  %y = all-reduce(%own, axes=[x], op=add) : bool[1]
+  return %y
+}
+"""
+    program = parse(text)
+    same(program, "x:2")
+    second = Pipeline.parse(process_pipeline("x:2", "x:1", 0))(program)
+    assert [op.name for op in second.main.body.ops] == ["constant", "all-reduce"]
+
+
 def test_unreduced_sums() -> None:
     text = """\
 mesh @m = [x=4]
