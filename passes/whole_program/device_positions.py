@@ -95,7 +95,21 @@ def _slice_windows(
     """Return the window of each position, dimension by dimension."""
     for dim, ((numbers, atoms), size) in enumerate(zip(starts, shape, strict=True)):
         spread = _slice_window(merger, spread, dim, *drop_constant_axes(numbers, atoms), size)
-    return spread
+    return _widen_in_processes(merger, spread, starts)
+
+
+def _widen_in_processes(
+    merger: DeviceMerger, spread: BatchedValue, offsets: Sequence[tuple[Array, Axes]]
+) -> BatchedValue:
+    """Return the value with all sub-axes of the offsets in the program of one process.
+
+    Along a sub-axis, the offsets of one process can be equal and those of another differ, but
+    collectives between processes need values of the same shape.
+    """
+    if merger.atoms.levels.position_of_process is None:
+        return spread
+    own = merger.atoms.union(spread.atoms, *(atoms for _, atoms in offsets))
+    return BatchedValue(merger.widen(spread, own), own)
 
 
 def drop_constant_axes(numbers: Array, atoms: Axes) -> tuple[Array, Axes]:
@@ -196,7 +210,7 @@ def _random(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
         spread = _slice_window(
             merger, spread, outer + dim, *drop_constant_axes(numbers, atoms), size
         )
-    return [spread]
+    return [_widen_in_processes(merger, spread, offsets)]
 
 
 def _extend_by_repetition(
@@ -231,7 +245,8 @@ def _update(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     atoms = merger.atoms.union(*(atoms for _, atoms in places))
     if prod(axis_sizes(atoms)) > MAX_WINDOWS:
         return batch_by_sub_axis(merger, op)
-    own = merger.atoms.union(merger.union([x, update]), atoms)
+    alike = merger.atoms.levels.position_of_process is not None
+    own = merger.atoms.union(merger.union(op.operands if alike else [x, update]), atoms)
     values = [merger.broadcast_to(x, own), merger.broadcast_to(update, own)]
     return [_update_each_position(merger, values, own, places, atoms)]
 

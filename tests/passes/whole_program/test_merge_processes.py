@@ -176,6 +176,39 @@ spmd func @main(
     assert [op.name for op in second.main.body.ops] == ["constant", "all-reduce"]
 
 
+@pytest.mark.parametrize(
+    "window",
+    [
+        "dynamic_slice(%x, %i) : f32[4]",
+        "dynamic_update_slice(%x, %update, %i) : f32[4]",
+    ],
+)
+def test_collectives_of_windows_have_the_same_shape_in_all_processes(window: str) -> None:
+    """The starts of both devices of the second process are clamped to the same number."""
+    size = 4 if "update" in window else 6
+    program = parse(
+        f"""\
+mesh @m = [x=4]
+
+spmd func @main(
+  %x: f32[{size}] of f32[{size}@-],
+  %update: f32[2] of f32[2@-],
+) -> (f32[4] of f32[16@x]) {{
+  %i = axis-index(axes=[x]) : i32[]
+  %w = {window}
+  %y = all-reduce(%w, axes=[x:(1)2], op=add) : f32[4]
+  return %y
+}}
+"""
+    )
+    same(program, "x:2")
+    types = set()
+    for at in ("x:0", "x:1"):
+        made = Pipeline.parse(process_pipeline("x:2", at, 0))(program)
+        types |= {op.result.type for op in made.main.body.ops if op.spec.collective}
+    assert len(types) == 1
+
+
 def test_unreduced_sums() -> None:
     text = """\
 mesh @m = [x=4]
