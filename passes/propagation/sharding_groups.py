@@ -1,10 +1,11 @@
-"""Sharding groups: values that always have the same sharding.
+"""Sharding groups: values that have the same sharding during propagation.
 
 `sharding_group(%x, group=3)` puts a value into a group. Groups that share a value are merged.
 Before propagation begins, the members are made equal: if all stated shardings agree, all members
 take them. If they conflict, an open constraint is inserted behind each member, which takes its
 place in the group and is used by all its users. From then on a change of one member is set on the
-others, whatever sharding they had (`groups` of `propagation_network`).
+others, whatever sharding they had (`groups` of `propagation_network`). Only trimming at boundaries
+(`finish`) makes members differ again.
 
 before: `%x: f32[8@a]`, `%y: f32[8@b]`, both in group 0
 after:  `%x.1 = sharding_constraint(%x) : f32[8@?]`, `%y.1 = sharding_constraint(%y) : f32[8@?]`,

@@ -75,6 +75,58 @@ func @f(
     )
 
 
+def test_a_trimmed_member_conflicts_in_the_next_run() -> None:
+    """Axes that do not divide a parameter are trimmed, and its group contains other shardings.
+
+    The next run inserts a constraint behind each member, and further runs change nothing.
+    """
+    once = propagate("""\
+func @f(
+  %a: f32[3],
+) -> (f32[3@x]) {
+  %b = neg(%a) : f32[3]
+  sharding_group(%a, group=0)
+  sharding_group(%b, group=0)
+  %c = exp(%a) : f32[3]
+  return %c
+}
+""")
+    assert (
+        str(once)
+        == MESH
+        + """\
+func @f(
+  %a: f32[3@-],
+) -> (f32[3@-]) {
+  %b = neg(%a) : f32[3@x]
+  sharding_group(%a, group=0)
+  sharding_group(%b, group=0)
+  %c = exp(%a) : f32[3@x]
+  return %c
+}
+"""
+    )
+    twice = propagate(str(once))
+    assert (
+        str(twice)
+        == MESH
+        + """\
+func @f(
+  %a: f32[3@-],
+) -> (f32[3@-]) {
+  %a.1 = sharding_constraint(%a) : f32[3@x]
+  %b = neg(%a.1) : f32[3@x]
+  %b.1 = sharding_constraint(%b) : f32[3@x]
+  sharding_group(%a.1, group=0)
+  sharding_group(%b.1, group=0)
+  %c = exp(%a.1) : f32[3@x]
+  return %c
+}
+"""
+    )
+    assert str(propagate(str(twice))) == str(twice)
+
+
 def test_groups_with_a_common_value_are_merged() -> None:
     types = types_by_name("""\
 func @f(

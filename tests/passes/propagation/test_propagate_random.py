@@ -5,9 +5,11 @@ from hypothesis import assume, given, strategies as st
 from shardir import ops
 from shardir.interpret.interpreter import run
 from shardir.interpret.random_arguments import random_arguments
-from shardir.ir.module import Module, Op
+from shardir.ir.module import Function, Module, Op
 from shardir.passes import Propagate
+from shardir.passes.propagation.draft import FunctionDraft
 from shardir.passes.propagation.propagation_levels import PROPAGATION_LEVELS, WORKLIST_ORDERS
+from shardir.passes.propagation.sharding_groups import merge_groups
 from shardir.verify.verifier import verify
 from tests.passes.sharded_evaluation import annotate_randomly
 from tests.programs.strategies import modules, sharded_modules
@@ -34,6 +36,9 @@ def test_propagating_again_changes_nothing(module: Module, propagate: Propagate)
     # data-flow edge of a scalar becomes a constraint, which applies to its operand the second time.
     assume(not any(_is_constrained_scalar(op) for f in module.functions for op in f.body.walk()))
     once = propagate(module)
+    # A boundary has even shards. Trimming it can make the members of a sharding group differ, and
+    # the second run treats them as members with conflicting annotations: it inserts constraints.
+    assume(not any(_has_trimmed_member(function) for function in once.functions))
     assert str(propagate(once)) == str(once)
 
 
@@ -43,6 +48,20 @@ def _is_constrained_scalar(op: Op) -> bool:
         return False
     stated = (op.operands[0].sharding, op.result.sharding)
     return any(each is not None and (each.replicated or each.unreduced) for each in stated)
+
+
+def _has_trimmed_member(function: Function) -> bool:
+    """Return whether members of a group differ, of which only those at boundaries may differ."""
+    boundary = set(function.body.params)
+    for op in function.body.walk():
+        if op.spec is ops.manual_computation:
+            boundary.update(op.blocks[0].params, op.results)
+    for group in merge_groups(FunctionDraft(function)):
+        shardings = {value.sharding for value in group.members}
+        inner = {value.sharding for value in group.members if value not in boundary}
+        if len(inner) < 2 <= len(shardings):
+            return True
+    return False
 
 
 @given(modules(), st.data())
