@@ -290,3 +290,20 @@ func @f(
     text = print_module(module, locations=True)
     assert text.count("why") == 1
     assert [op.why for op in parse(text).main.body.ops] == [first.why, second.why]
+
+
+def test_the_next_run_puts_other_scalar_results_on_a_single_device() -> None:
+    """A replicated scalar has no sharding in the text: its sibling decides the next time."""
+    once = propagate("""\
+mesh @m = [x=8]
+mesh @one = [] devices=[3]
+
+func @main(%0: bool[], %1: bool[]) -> (bool[], bool[]) {
+  %2, %3 = optimization_barrier(%0, %1) : bool[] replicated(x), bool[] on @one
+  return %2, %3
+}
+""")
+    twice = propagate(str(once))
+    assert "optimization_barrier(%0, %1) : bool[], bool[] on @one\n" in str(once)
+    assert "optimization_barrier(%0, %1) : bool[] on @one, bool[] on @one\n" in str(twice)
+    assert str(propagate(str(twice))) == str(twice)
