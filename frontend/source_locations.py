@@ -24,6 +24,7 @@ import optree
 
 from shardir import errors
 from shardir.ir.location import Loc
+from shardir.ir.notebook_cells import is_cell, name_cell
 
 
 def _internal_folders() -> tuple[str, ...]:
@@ -62,7 +63,7 @@ def find_definition(function: Callable[..., object]) -> Loc | None:
     code = getattr(inspect.unwrap(function), "__code__", None)
     refresh_working_directory()
     return (
-        Loc(_relative_path(code.co_filename), code.co_firstlineno, 1)
+        Loc(_shown_path(code.co_filename), code.co_firstlineno, 1)
         if isinstance(code, CodeType)
         else None
     )
@@ -124,7 +125,9 @@ def refresh_working_directory() -> None:
         _working_directory = folder
 
 
-def _relative_path(file: str) -> str:
+def _shown_path(file: str) -> str:
+    """Return the name of a cell of a notebook, or the path relative to the working directory."""
+    file = name_cell(file)
     return (
         file[len(_working_directory) :]
         if _working_directory and file.startswith(_working_directory)
@@ -135,7 +138,7 @@ def _relative_path(file: str) -> str:
 def _make_site(code: CodeType, steps: list[dis.Instruction], number: int) -> CallSite:
     line, end, column, last = steps[number].positions or (None, None, None, None)
     width = (last or 0) - (column or 0) if end == line else 1
-    loc = Loc(_relative_path(code.co_filename), line or code.co_firstlineno, (column or 0) + 1)
+    loc = Loc(_shown_path(code.co_filename), line or code.co_firstlineno, (column or 0) + 1)
     names, returned = _store_targets(steps, number + 1)
     return CallSite(loc, max(width, 1), names, returned)
 
@@ -297,7 +300,7 @@ def format_error_location(error: BaseException) -> str:
             _INTERNAL_PREFIXES
         )
         if own and step.lineno:
-            loc = Loc(_relative_path(step.filename), step.lineno, (step.colno or 0) + 1)
+            loc = Loc(_shown_path(step.filename), step.lineno, (step.colno or 0) + 1)
             same = step.end_lineno == step.lineno and step.end_colno is not None
             return "\n" + underline(loc, (step.end_colno or 0) - loc.column + 1 if same else 1)
     return ""
@@ -314,12 +317,11 @@ _ARROW = "--> "
 def underline(loc: Loc, width: int = 1) -> str:
     """Return the source line of `loc`, with carets below the first `width` characters."""
     gutter = " " * len(str(loc.line))
-    arrow = f"{gutter}{_ARROW}{loc.file}:{loc.line}:{loc.column}"
-    file = (
-        loc.file
-        if os.path.isabs(loc.file) or loc.file.startswith("<")
-        else _working_directory + loc.file
-    )
+    is_named = is_cell(loc.file)
+    place = f"Cell {loc.file}, line {loc.line}" if is_named else f"{loc}:{loc.column}"
+    arrow = f"{gutter}{_ARROW}{place}"
+    is_complete = is_named or os.path.isabs(loc.file) or loc.file.startswith("<")
+    file = loc.file if is_complete else _working_directory + loc.file
     source = linecache.getline(file, loc.line).rstrip()
     if not source:
         return arrow

@@ -30,6 +30,7 @@ from shardir.errors import HIDDEN_FRAMES_NOTE, ShardirError
 from shardir.frontend.config import config
 from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.source_locations import is_internal_code
+from shardir.ir.notebook_cells import running_ipython
 
 Function = TypeVar("Function", bound=UserFunction)
 
@@ -99,8 +100,7 @@ def install_in_ipython() -> None:
     They call no hook of Python. The function changes nothing outside of IPython, or if the user has
     installed a handler of exceptions.
     """
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
+    shell = running_ipython()
     if shell is not None and not shell.custom_exceptions:
         shell.set_custom_exc((Exception,), _show_in_ipython)
 

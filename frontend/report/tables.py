@@ -1,11 +1,13 @@
 """Tables of a report: records that others refer to by index, and source files."""
 
+import linecache
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from shardir.frontend.report.records import AnnotationRecord, FileRecord, Location
 from shardir.ir.module import Loc
+from shardir.ir.notebook_cells import is_cell
 from shardir.passes.explain.reports import Annotation
 
 Item = TypeVar("Item", bound=Hashable)
@@ -73,6 +75,8 @@ class ReportTables:
     def _read(self, file: str) -> str:
         if file in self.sources:
             return self.sources[file]
+        if is_cell(file):
+            return "".join(linecache.getlines(file))
         try:
             return Path(file).read_text(encoding="utf-8")
         except (OSError, ValueError):

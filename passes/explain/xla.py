@@ -15,6 +15,7 @@ from shardir.errors import count_noun
 from shardir.hlo.collectives import list_hlo_collectives
 from shardir.hlo.module import HloModule
 from shardir.ir.module import Block, Loc, Module, Value
+from shardir.ir.notebook_cells import name_cell
 from shardir.ir.sharding import Sharding
 from shardir.passes.collectives.combine import CombineCollectives
 from shardir.passes.explain.communication import Communication, communication, tabulate
@@ -217,16 +218,16 @@ def _line_text(loc: Loc | None) -> str:
 
 
 def line_text(file: str, line: int) -> str:
-    """Return a line with its file relative to the current folder, or else with an absolute path,
-    because XLA and JAX show the same file differently."""
+    """Return a line with its cell of a notebook, with its file relative to the current folder, or
+    else with an absolute path, because XLA and JAX show the same file differently."""
     return str(_relative_to_folder(Loc(file, line, 1)))
 
 
 def _relative_to_folder(loc: Loc | None) -> Loc | None:
-    folder = Path.cwd()
-    if loc is None or not Path(loc.file).is_relative_to(folder):
-        return loc
-    return replace(loc, file=str(Path(loc.file).relative_to(folder)))
+    if loc is None:
+        return None
+    folder, file = Path.cwd(), Path(name_cell(loc.file))
+    return replace(loc, file=str(file.relative_to(folder) if file.is_relative_to(folder) else file))
 
 
 def _constraints_by_line(module: Module) -> dict[str, list[Constraint]]:

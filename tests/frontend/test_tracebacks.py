@@ -126,10 +126,20 @@ shell.run_cell("import shardir, shardir.numpy as jnp\\nx = jnp.arange(6.0)")
 shell.run_cell("jnp.split(x, 4)")
 shell.run_cell("1 / 0")
 shell.run_cell("shardir.config.update('traceback', 'full'); jnp.split(x, 4)")
+print("-" * 75)
+shell.execution_count = 2
+for cell in (
+    "def f(x):\\n    y = x + 1\\n    return y @ x[1:]",
+    "lowered = shardir.jit(lambda x: x + 1).lower(x)",
+    "print(lowered.as_text(locations=True)); print(lowered.report())",
+    "print(lowered.report().data.files)",
+    "try: f(x)\\nexcept shardir.ShardirError as error: print(error)",
+):
+    shell.run_cell(cell, store_history=True)
 """
 
 
-def test_ipython_shows_the_frames_of_the_user(tmp_path: Path) -> None:
+def test_ipython_shows_the_frames_and_cells_of_the_user(tmp_path: Path) -> None:
     pytest.importorskip("IPython")
     done = subprocess.run(
         [sys.executable, "-c", IN_IPYTHON],
@@ -137,13 +147,19 @@ def test_ipython_shows_the_frames_of_the_user(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    _, hidden, divided, full = done.stdout.split(f"{75 * '-'}\n")
+    _, hidden, divided, full, cells = done.stdout.split(f"{75 * '-'}\n")
     assert "concatenation.py" not in hidden
     assert "jnp.split(x, 4)" in hidden
     assert f"{HIDDEN_FRAMES_NOTE}\n" in hidden
     assert "ZeroDivisionError: division by zero" in divided
     assert "interactiveshell.py" not in done.stdout
     assert "concatenation.py" in full
+    assert 'loc("In[3]":1:33)' in cells
+    assert "\nIn[3]:1  6 " in cells
+    lines = "'lowered = shardir.jit(lambda x: x + 1).lower(x)\\n'"
+    assert f"FileRecord(name='In[3]', text={lines})" in cells
+    assert (" --> Cell In[2], line 3\n  |\n3 | return y @ x[1:]\n  |        ^^^^^^^^^\n") in cells
+    assert "ipython-input" not in cells
 
 
 def test_uncaught_errors_have_all_frames_if_the_setting_is_full() -> None:
