@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from types import NoneType
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Never, final
 
 from shardir._imports.lazy_import import lazy_import
 from shardir.cost.communication import Collective, list_collectives
@@ -114,6 +114,15 @@ class Compiled:
 
     def __init__(self, lowered: Lowered, program: Runnable) -> None:
         self._lowered, self._program = lowered, program
+
+    if not TYPE_CHECKING:  # Type checkers would accept any attribute.
+
+        def __getattr__(self, name: str) -> Never:
+            """Raise `AttributeError`, which names `lowered` if that has the attribute."""
+            message = f"'Compiled' object has no attribute {name!r}"
+            if not name.startswith("_") and hasattr(Lowered, name):
+                message += f"; use .lowered.{name} of this object"
+            raise AttributeError(message, name=name, obj=self)
 
     def __str__(self) -> str:
         return self.as_text()

@@ -270,7 +270,16 @@ func @f(
     with pytest.raises(PipelineError, match="has no pass called 'propogate'"):
         lowered.as_text(stage="propogate")
     assert lowered.out_info == ShapeDtypeStruct((8, 6), np.float32)
-    assert "spmd func @f" in lowered.compile().as_text()
+    compiled = lowered.compile()
+    assert "spmd func @f" in compiled.as_text()
+    with pytest.raises(AttributeError) as caught:
+        compiled.coverage()  # type: ignore[attr-defined]
+    assert str(caught.value) == (
+        "'Compiled' object has no attribute 'coverage'; use .lowered.coverage of this object"
+    )
+    with pytest.raises(AttributeError) as caught:
+        compiled.covrage()  # type: ignore[attr-defined]
+    assert str(caught.value) == "'Compiled' object has no attribute 'covrage'"
 
 
 def test_a_compiled_program_knows_its_shardings() -> None:
