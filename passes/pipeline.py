@@ -126,7 +126,7 @@ class Pipeline:
         position = 0
         for step in _split_steps(text):
             side, colon, name = step.partition(":")
-            if step == "default":
+            if step == _DEFAULT_STEP:
                 passes[position:position] = default.passes
                 position += len(default.passes)
             elif colon and side in ("before", "after"):
@@ -184,6 +184,7 @@ def _run_pass(step: Pass, module: Module) -> Module:
 
 
 _PASS_PATTERN = re.compile(r"([\w-]+)(?:\{([^{}]*)\})?\s*(?:,\s*|$)")
+_DEFAULT_STEP = "default"
 _OPTION_PARSERS: dict[object, Callable[[str], object]] = {
     str: str,
     int: int,
@@ -227,11 +228,7 @@ def option_types(kind: type[Pass]) -> dict[str, object]:
 def _build_pass(name: str, options: str) -> Pass:
     kind = PASSES.find(name)
     if kind is None:
-        names = PASSES.names()
-        raise PipelineError(
-            f"no pass is called {name!r}; "
-            + (suggest_name(name, names) or f"the passes are {', '.join(names)}")
-        )
+        raise PipelineError(_unknown_pass_message(name, options))
     if isabstract(kind):
         raise PipelineError(
             f"pass {name!r} does not define __call__; define it as a function from a module to a "
@@ -263,6 +260,23 @@ def _build_pass(name: str, options: str) -> Pass:
                 f"its type is {getattr(types[key], '__name__', types[key])}"
             ) from None
     return kind(**chosen)
+
+
+def _unknown_pass_message(name: str, options: str) -> str:
+    if name == _DEFAULT_STEP:
+        return (
+            f"the default pipeline has no options, got {options!r}; write the pass with its "
+            "options before or after the step default"
+            if options
+            else "the step default is not available in this pipeline; write the passes of the "
+            f"default pipeline: {DEFAULT_PIPELINE}"
+        )
+    names = PASSES.names()
+    hint = suggest_name(name, names) or (
+        "--load mypass.py or shardir.extend.load_plugin loads the passes of a file; the passes "
+        f"are {', '.join(names)}"
+    )
+    return f"no pass is called {name!r}; {hint}"
 
 
 def combine_observers(*each: PassObserver) -> PassObserver | None:

@@ -33,7 +33,9 @@ def list_passes(name: str | None) -> None:
     chosen = current_name(name)
     kind = PASSES.find(chosen)
     if kind is None:
-        hint = suggest_name(name, PASSES.names()) or "`shardir passes` lists all"
+        hint = suggest_name(name, PASSES.names()) or (
+            "`shardir passes` lists all, and --load mypass.py loads the passes of a file"
+        )
         raise CommandError(f"no pass is called {name!r}; {hint}")
     typer.echo(f"{chosen}: {getdoc(kind)}{_origin(chosen)}")
     if options := list(_options(kind)):

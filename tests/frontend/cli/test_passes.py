@@ -56,6 +56,12 @@ def test_unknown_pass_is_refused_with_a_suggestion() -> None:
     with pytest.raises(ShardirError) as caught:
         CliRunner().invoke(app, ["passes", "reshardd"], catch_exceptions=False)
     assert str(caught.value) == "no pass is called 'reshardd'; did you mean 'reshard'?"
+    with pytest.raises(ShardirError) as caught:
+        CliRunner().invoke(app, ["passes", "double-negation"], catch_exceptions=False)
+    assert str(caught.value) == (
+        "no pass is called 'double-negation'; `shardir passes` lists all, and --load mypass.py "
+        "loads the passes of a file"
+    )
 
 
 def test_version_is_that_of_the_installed_package() -> None:

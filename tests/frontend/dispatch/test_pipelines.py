@@ -9,7 +9,7 @@ import shardir as sd
 import shardir.numpy as snp
 from shardir.errors import PipelineError
 from shardir.frontend.errors import SettingError
-from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
+from shardir.passes.pipeline import DEFAULT_PIPELINE, PASSES, Pipeline
 from shardir.sharding import NamedSharding, PartitionSpec as P
 
 PIPELINES = [
@@ -77,6 +77,15 @@ def test_programs_of_different_pipelines_are_cached_separately(arguments: Any) -
     assert function.lower(*arguments).compile().as_text() == plain
 
 
+def test_the_default_step_without_a_default_pipeline() -> None:
+    with pytest.raises(PipelineError) as caught:
+        Pipeline.parse("default,overlap")
+    assert str(caught.value) == (
+        "the step default is not available in this pipeline; write the passes of the default "
+        f"pipeline: {DEFAULT_PIPELINE}"
+    )
+
+
 def test_positions_extend_the_default_pipeline() -> None:
     default = Pipeline.parse("propagate,partition,cse,dce")
 
@@ -99,6 +108,11 @@ def test_positions_extend_the_default_pipeline() -> None:
     ("passes", "reason"),
     [
         ("default,overlapp", "no pass is called 'overlapp'; did you mean 'overlap'?"),
+        ("default{x=1}", "the default pipeline has no options, got 'x=1'; write the pass with its "
+         "options before or after the step default"),
+        ("double-negation", "no pass is called 'double-negation'; --load mypass.py or "
+         "shardir.extend.load_plugin loads the passes of a file; the passes are "
+         + ", ".join(PASSES.names())),
         (
             "default,after:nope,cse",
             "after:nope is not a position: no earlier step is called 'nope'; the earlier steps are "
