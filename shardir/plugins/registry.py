@@ -223,10 +223,20 @@ def load_plugin(plugin: str) -> None:
             return
     raise PluginError(
         bound_message(
-            f"cannot load {plugin!r}: it is {plugin_object!r}; name a pass, an operation, a "
-            "target or a backend"
+            f"cannot load {plugin!r}: it is {_describe_object(plugin_object)}; name a pass, an "
+            "operation, a target or a backend"
         )
     )
+
+
+def _describe_object(found: object) -> str:
+    """Return the kind and name of a function or class, the kind of an object whose `repr` is an
+    address, or the `repr`."""
+    name, kind = getattr(found, "__qualname__", None), type(found).__name__
+    if isinstance(name, str):
+        return f"the {'class' if isinstance(found, type) else kind} {name}"
+    text = repr(found)
+    return f"an object of type {kind}" if " at 0x" in text else text
 
 
 @cache

@@ -317,6 +317,25 @@ def test_what_cannot_be_loaded(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("simplify", "the function simplify"),
+        ("Simplify", "the class Simplify"),
+        ("instance", "an object of type Simplify"),
+    ],
+)
+def test_what_cannot_be_loaded_has_no_address(packages: Packages, name: str, kind: str) -> None:
+    (packages.folder / "plugin_s.py").write_text(
+        "def simplify(module): return module\nclass Simplify: pass\ninstance = Simplify()\n",
+        encoding="utf-8",
+    )
+    assert message(f"plugin_s:{name}") == (
+        f"cannot load 'plugin_s:{name}': it is {kind}; name a pass, an operation, a target or a "
+        "backend"
+    )
+
+
 def test_an_object_of_a_module_is_registered(packages: Packages) -> None:
     (packages.folder / "plugin_t.py").write_text(TARGET, encoding="utf-8")
     load_plugin("plugin_t:TARGET")
