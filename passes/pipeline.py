@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import ClassVar, Self, get_type_hints
 
 from shardir.errors import PipelineError, ShardirError, suggest_name
+from shardir.ir.exception_places import exception_place
 from shardir.ir.module import Module
 from shardir.passes.garbage_collection import paused_garbage_collection
 from shardir.passes.pass_aliases import FORMER_NAMES, current_name
@@ -175,7 +176,9 @@ def _run_pass(step: Pass, module: Module) -> Module:
     except ShardirError:
         raise
     except Exception as error:
-        raise PipelineError(f"pass {step.name!r} raised {type(error).__name__}: {error}") from error
+        raise PipelineError(
+            f"pass {step.name!r} raised {type(error).__name__}{exception_place(error)}: {error}"
+        ) from error
     if not isinstance(result, Module):
         raise PipelineError(
             f"pass {step.name!r} returned a {type(result).__name__}, and a pass returns a module"

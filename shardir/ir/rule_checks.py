@@ -9,12 +9,12 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from traceback import walk_tb
 from typing import Any, Final
 
 import numpy as np
 
 from shardir.errors import RuleError, ShardirError, bound_message, count_noun, suggest_name
+from shardir.ir.exception_places import exception_place
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorRule
 
@@ -57,7 +57,7 @@ def _with_check(name: str, key: str, rule: Rule, check: Check) -> Rule:
         except Exception as error:
             if key == "type" and isinstance(error, TypeError):
                 raise  # The sentence of a type rule about the operands.
-            message = f"raised {type(error).__name__}{_place(error)}: {error}"
+            message = f"raised {type(error).__name__}{exception_place(error)}: {error}"
             raise _rule_error(name, key, message) from error
         if wrong := check(returned, args, options):
             raise _rule_error(name, key, wrong)
@@ -68,15 +68,6 @@ def _with_check(name: str, key: str, rule: Rule, check: Check) -> Rule:
 
 def _rule_error(name: str, key: str, wrong: str) -> RuleError:
     return RuleError(bound_message(f"the rule {key!r} of operation {name!r} {wrong}"))
-
-
-def _place(error: Exception) -> str:
-    """Return the last line of an extension in a traceback."""
-    place = ""
-    for frame, line in walk_tb(error.__traceback__):
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in ("shardir", "numpy"):
-            place = f" at {frame.f_code.co_filename}:{line}"
-    return place
 
 
 def _check_type(returned: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> str:

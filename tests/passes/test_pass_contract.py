@@ -115,7 +115,10 @@ def test_the_error_of_a_pass_that_raises_names_it() -> None:
         def __call__(self, module: Module) -> Module:
             raise ZeroDivisionError("by nothing")
 
-    assert message("divides") == "pass 'divides' raised ZeroDivisionError: by nothing"
+    line = Divides.__call__.__code__.co_firstlineno + 1
+    assert message("divides") == (
+        f"pass 'divides' raised ZeroDivisionError at {__file__}:{line}: by nothing"
+    )
 
 
 def test_a_pass_that_removes_a_used_definition_is_an_error() -> None:

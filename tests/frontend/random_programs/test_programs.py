@@ -76,9 +76,10 @@ def test_a_pass_that_raises_is_found() -> None:
 
     with pytest.raises(PassError) as caught:
         assert_pass_equivalent("refuses", seeds=[0])
+    line = Refuses.__call__.__code__.co_firstlineno + 1
     assert str(caught.value).splitlines()[0] == (
-        "'refuses' raises PipelineError: pass 'refuses' raised ZeroDivisionError: no reason (seed "
-        "0) on the program"
+        "'refuses' raises PipelineError: pass 'refuses' raised ZeroDivisionError at "
+        f"{__file__}:{line}: no reason (seed 0) on the program"
     )
 
 
