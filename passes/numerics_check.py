@@ -31,6 +31,14 @@ from shardir.text.printer import Printer, unique_names
 from shardir.verify.verifier import verify
 
 
+def verify_result(step: Pass, before: Module, after: Module, seconds: float) -> None:
+    """Raise `NumbersError` that names the pass if its result is invalid; a `PassObserver`."""
+    try:
+        verify(after)
+    except VerifyError as error:
+        raise NumbersError(f"pass {step.name!r} returned an invalid module: {error}") from error
+
+
 @final
 class NumericsCheck:
     """Raises `NumbersError` that names the pass, the result, its deviation, and the operation."""
@@ -40,10 +48,7 @@ class NumericsCheck:
         self._last: tuple[Module, list[Array]] | None = None
 
     def __call__(self, step: Pass, before: Module, after: Module, seconds: float) -> None:
-        try:
-            verify(after)
-        except VerifyError as error:
-            raise NumbersError(f"pass {step.name!r} returned an invalid module: {error}") from error
+        verify_result(step, before, after, seconds)
         check_runnable(before)
         check_runnable(after)
         arguments = random_arguments(before, self._seed, whole=True)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import typer
 
+from shardir.errors import VerifyError
 from shardir.frontend.cli.files import parse_modules, read_text
 from shardir.frontend.cli.options import (
     CommandError,
@@ -14,7 +15,7 @@ from shardir.frontend.cli.targets import check_file_options, is_function_name, l
 from shardir.op_rules.custom_rules import rules
 from shardir.passes import Pipeline
 from shardir.passes.dump import Dump
-from shardir.passes.numerics_check import NumericsCheck
+from shardir.passes.numerics_check import NumericsCheck, verify_result
 from shardir.passes.pipeline import DEFAULT_PIPELINE, PassObserver, combine_observers
 from shardir.stablehlo.printer import show as show_stablehlo
 from shardir.text.printer import print_module
@@ -54,7 +55,11 @@ def run_passes(
             chosen.append(NumericsCheck())
         with rules(parse_rules(rule or ())):
             result = pipeline(module, combine_observers(*chosen))
-        verify(result)
+            try:
+                verify(result)
+            except VerifyError:
+                pipeline(module, verify_result)  # Raises an error that names the pass.
+                raise
         if to is ModuleFormat.stablehlo:
             printed.append(show_stablehlo(result, locations=locations))
         else:

@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -13,8 +14,10 @@ import pytest
 from shardir.frontend.cli.commands import analysis, planning, programs
 from shardir.frontend.cli.commands.declaration import Command
 from shardir.frontend.dispatch.stages.emission import MAX_SELFTEST_SECONDS
+from shardir.ir.module import Module
 from shardir.passes import Pipeline
 from shardir.passes.pipeline import DEFAULT_PIPELINE, STAGING_PIPELINE
+from shardir.passes.simplify.dce import DeadCodeElimination
 from shardir.text.parser import parse
 from tests.frontend.cli.command import run
 
@@ -54,6 +57,20 @@ def test_opt_prints_the_program_of_each_device_as_stablehlo(
     out = capsys.readouterr().out
     assert out.startswith("module attributes {mhlo.num_replicas = 2 : i32} {\n")
     assert "%a: tensor<2x3xf32>" in out
+
+
+def test_opt_names_the_pass_that_returns_an_invalid_module(
+    file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def drop(step: DeadCodeElimination, module: Module) -> Module:
+        body = replace(module.main.body, ops=())
+        return replace(module, functions=(replace(module.main, body=body),))
+
+    monkeypatch.setattr(DeadCodeElimination, "__call__", drop)
+    assert run("opt", file, "--passes", "dce,cse") == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: pass 'dce' returned an invalid module: ")
+    assert error.endswith("while running 'dce' of the pipeline 'dce,cse'\n")
 
 
 def test_opt_prints_the_result_of_the_passes(file: str, capsys: pytest.CaptureFixture[str]) -> None:
