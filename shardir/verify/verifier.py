@@ -159,6 +159,17 @@ class _FunctionChecker:
                     "attrs",
                     attr,
                 )
+        for i, value in enumerate(op.results):
+            mesh = self.meshes.get(value.sharding.mesh) if value.sharding is not None else None
+            if mesh is None or mesh.is_maximal:
+                continue
+            for axis in mesh_axes(op.attrs.get("axes")):
+                if axis.name not in mesh.sizes:
+                    self.found.add_at_op(
+                        f"the sharding of {self.found.name_of(value)} is on the mesh "
+                        f"@{mesh.name}, which lacks the manual axis {axis.name!r}",
+                        op, "types", i, value,
+                    )  # fmt: skip
         self.manual.append(op)
         for i, block in enumerate(op.blocks):
             for value in block.captures():

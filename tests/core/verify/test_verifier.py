@@ -345,6 +345,25 @@ def test_collectives_require_per_device_programs() -> None:
     ]
 
 
+def test_results_of_manual_computations_are_on_a_mesh_with_the_manual_axes() -> None:
+    text = """\
+mesh @m = [x=8]
+mesh @other = [a=2]
+
+func @main(%0: i8[4]) -> (i8[4]) {
+  %1 = manual_computation(%0, axes=[x], in_axes=[[[]]], out_axes=[[[]]]) : i8[4@a] on @other {
+    (%2: i8[4]) =>
+    yield %2
+  }
+  return %1
+}
+"""
+
+    assert messages(parse(text)) == [
+        "the sharding of %1 is on the mesh @other, which lacks the manual axis 'x'"
+    ]
+
+
 def test_shardings_in_per_device_programs_are_errors() -> None:
     text = SPMD.replace("all-reduce(%a, axes=[y], op=add) : f32[2]", "reshard(%a) : f32[2@y]")
 
