@@ -6,7 +6,11 @@ from typing import final
 
 from shardir.display.byte_sizes import parse_bytes
 from shardir.frontend.config import config
-from shardir.frontend.dispatch.stages.step_simulation import MachineLike, resolve_machine
+from shardir.frontend.dispatch.stages.step_simulation import (
+    MachineLike,
+    check_machine,
+    resolve_machine,
+)
 from shardir.frontend.errors import ArgumentError, NoMeshError
 from shardir.frontend.planning.request import (
     check_stated_axes,
@@ -56,6 +60,8 @@ class AutoSharding(DeferredSharding):
             raise ArgumentError(
                 with_location(f"the mesh of AUTO is {brief(mesh)}, which is not a mesh")
             )
+        if machine is not None:
+            check_machine(machine, "AUTO")
         if memory is not None:
             parse_bytes(memory)
         return AutoSharding(mesh, machine, memory)

@@ -12,6 +12,7 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.ir.module import Module
 from shardir.machine import Machine, load_machine
+from shardir.machine.description_files import read_description
 from shardir.passes.explain.history import SourceLocations
 from shardir.passes.simulation import MachineModel, Simulation, simulate
 from shardir.passes.simulation.host_calls import CallCosts
@@ -47,6 +48,20 @@ def simulate_step(
     )
 
 
+def check_machine(machine: MachineLike, word: str) -> None:
+    """Raise an error if `machine`, an argument of the public function `word`, is no machine, or if
+    its description cannot be read."""
+    if isinstance(machine, (str, PathLike)):
+        read_description(machine if isinstance(machine, str) else Path(machine))
+    elif not hasattr(machine, "collective_seconds"):
+        raise ArgumentError(
+            with_location(
+                f"the machine of {word} is a name, a path, or a result of "
+                f"shardir.machine.load_machine, not {brief(machine)}"
+            )
+        )
+
+
 def resolve_machine(
     machine: MachineLike, axes: Mapping[str, int], links: Mapping[str, str] | None, word: str
 ) -> MachineModel:
@@ -55,18 +70,12 @@ def resolve_machine(
         found: MachineModel = load_machine(
             machine if isinstance(machine, str) else Path(machine), axes=axes, links=links
         )
-    elif not hasattr(machine, "collective_seconds"):
-        raise ArgumentError(
-            with_location(
-                f"the machine of {word} is a name, a path, or a result of "
-                f"shardir.machine.load_machine, not {brief(machine)}"
-            )
-        )
-    elif links is not None:
-        raise ArgumentError(
-            with_location(f"links of {word} are for a machine given by its name or path")
-        )
     else:
+        check_machine(machine, word)
+        if links is not None:
+            raise ArgumentError(
+                with_location(f"links of {word} are for a machine given by its name or path")
+            )
         found = machine
     if isinstance(found, Machine) and (wrong := _differing_axis(found, axes)) is not None:
         raise MachineError(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import shardir as sd
+from shardir.errors import MachineError
 from shardir.frontend.errors import ArgumentError, NoMeshError, ShardingError
 from shardir.nn import relu
 from shardir.passes.planning.problem import PlanningError
@@ -211,12 +212,14 @@ def test_a_limit_that_no_plan_satisfies_is_an_error() -> None:
         ),
     ],
 )
-def test_invalid_options_are_errors(options: dict[str, Any], message: str) -> None:
-    def call() -> Any:
-        request = sd.AUTO(**{"mesh": mesh_of(2), **options})
-        return sd.jit(step, in_shardings=request)(*arguments())
+def test_invalid_options_are_errors_before_a_call(options: dict[str, Any], message: str) -> None:
+    fails(ArgumentError, message, lambda: sd.AUTO(**options))
 
-    fails(ArgumentError, message, call)
+
+def test_the_name_of_a_machine_is_checked_before_a_call() -> None:
+    with pytest.raises(MachineError) as caught:
+        sd.AUTO(machine="a100x9")
+    assert str(caught.value).startswith("there is no machine 'a100x9'; did you mean 'a100x8'?")
 
 
 def test_auto_is_no_sharding_elsewhere() -> None:
