@@ -13,6 +13,7 @@ All devices run the same order. A collective without overlapping computation is 
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
+from shardir.cost.device_rates import DeviceRates
 from shardir.cost.op_cost import cost_of
 from shardir.errors import PipelineError
 from shardir.ir.builder import UniqueNames
@@ -31,9 +32,9 @@ class Overlap(Pass, name="overlap"):
     their ratios matter.
     """
 
-    flops: float = 1e13
-    memory: float = 1e12
-    network: float = 5e10
+    flops: float = DeviceRates.flops
+    memory: float = DeviceRates.memory
+    network: float = DeviceRates.network
     latency: float = 1e-5
 
     def __call__(self, module: Module) -> Module:
@@ -59,7 +60,7 @@ class Overlap(Pass, name="overlap"):
         cost = cost_of(op)
         if op.spec in START_OPS:
             return self.latency + cost.sent / self.network
-        return max(cost.flops / self.flops, cost.memory / self.memory) + cost.sent / self.network
+        return DeviceRates(self.flops, self.memory, self.network).seconds(cost)
 
 
 ScheduledEvent = tuple[Op, bool]

@@ -61,6 +61,42 @@ def memory_use(
     return _MemoryCounter(module, donated, places or {}, calls or {}).count()
 
 
+def share_memory(body: Block, donated: Sequence[int] = ()) -> dict[Value, Value]:
+    """Return, for the values of a body that have no memory of their own, the value whose memory
+    they share: views share that of their operands, carried values that of results, and results that
+    of a donated argument of their type, one for each."""
+    storage: dict[Value, Value] = {}
+    _share_views(body, storage)
+    free = [body.params[number] for number in donated]
+    inside = {value for op in body.ops for value in op.results}
+    reused: dict[Value, Value] = {}
+    for value in body.returns:
+        root = storage.get(value, value)
+        if root not in inside or root in reused:
+            continue
+        argument = next((x for x in free if x.type == root.type), None)
+        if argument is not None:
+            free.remove(argument)
+            reused[root] = argument
+    storage.update({v: reused[root] for v, root in storage.items() if root in reused})
+    storage.update(reused)
+    return storage
+
+
+def _share_views(block: Block, storage: dict[Value, Value]) -> None:
+    for op in block.ops:
+        if op.spec in VIEWS:
+            for operand, result in zip(op.operands, op.results, strict=True):
+                storage[result] = storage.get(operand, operand)
+        if op.spec in (ops.scan, ops.while_):
+            count = op.attrs.get("carries", len(op.results))
+            for inner in op.blocks:
+                storage.update(zip(inner.params[:count], op.results, strict=False))
+        if op.spec is not fused:
+            for inner in op.blocks:
+                _share_views(inner, storage)
+
+
 class _MemoryCounter:
     def __init__(
         self,
@@ -73,42 +109,11 @@ class _MemoryCounter:
         body = module.main.body
         found = ((op, cost_of_call(op, calls)) for op in body.ops)
         self.calls = {op: cost for op, cost in found if cost is not None}
-        self.storage: dict[Value, Value] = {}
-        self._share_views(body)
-        self._share_donated(body, donated)
+        self.storage = share_memory(body, donated)
         self.kinds = kinds_of_arguments(module.main)
         self.kinds.update(dict.fromkeys(self._activations(body), MemoryKind.ACTIVATIONS))
         results = (self.storage.get(value, value) for value in body.returns)
         self.kinds.update({x: MemoryKind.RESULTS for x in results if x not in self.kinds})
-
-    def _share_views(self, block: Block) -> None:
-        """Let views share the memory of their operands, and carried values that of results."""
-        for op in block.ops:
-            if op.spec in VIEWS:
-                for operand, result in zip(op.operands, op.results, strict=True):
-                    self.storage[result] = self.storage.get(operand, operand)
-            if op.spec in (ops.scan, ops.while_):
-                count = op.attrs.get("carries", len(op.results))
-                for inner in op.blocks:
-                    self.storage.update(zip(inner.params[:count], op.results, strict=False))
-            if op.spec is not fused:
-                for inner in op.blocks:
-                    self._share_views(inner)
-
-    def _share_donated(self, body: Block, donated: Sequence[int]) -> None:
-        free = [body.params[number] for number in donated]
-        inside = {value for op in body.ops for value in op.results}
-        reused: dict[Value, Value] = {}
-        for value in body.returns:
-            root = self.storage.get(value, value)
-            if root not in inside or root in reused:
-                continue
-            argument = next((x for x in free if x.type == root.type), None)
-            if argument is not None:
-                free.remove(argument)
-                reused[root] = argument
-        self.storage.update({v: reused[root] for v, root in self.storage.items() if root in reused})
-        self.storage.update(reused)
 
     def _activations(self, block: Block) -> Iterator[Value]:
         """Yield the activations of a block and of its blocks: values of the forward computation

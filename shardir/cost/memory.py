@@ -118,12 +118,16 @@ def _live_bytes(block: Block, storage: Storage, inside: BytesInside) -> list[int
     result: list[int] = []
     for i, op in enumerate(block.ops):
         alive += sum(value.type.nbytes for value in op.results if value in defined)
-        # A fused operation is one loop nest, which has no intermediate arrays.
-        blocks = () if op.spec.is_loop_nest else op.blocks
-        nested = max((_peak_bytes_of_nested(inner, storage) for inner in blocks), default=0)
-        result.append(alive + nested + inside.get(op, 0))
+        result.append(alive + nested_bytes(op, storage) + inside.get(op, 0))
         alive -= sum(value.type.nbytes for value in ending.get(i, ()))
     return result
+
+
+def nested_bytes(op: Op, storage: Storage) -> int:
+    """Return the bytes that the blocks of an operation hold while it runs."""
+    # A fused operation is one loop nest, which has no intermediate arrays.
+    blocks = () if op.spec.is_loop_nest else op.blocks
+    return max((_peak_bytes_of_nested(inner, storage) for inner in blocks), default=0)
 
 
 def _peak_bytes_of_nested(block: Block, storage: Storage) -> int:

@@ -29,6 +29,6 @@ def parse_bytes(size: int | str) -> int:
     if isinstance(size, Integral) and not isinstance(size, bool) and size > 0:
         return int(size)
     match = _SIZE.fullmatch(size) if isinstance(size, str) else None
-    if match is None or match[2] not in _UNITS or float(match[1]) == 0:
+    if match is None or match[2] not in _UNITS or not 0 < float(match[1]) < float("inf"):
         raise MachineError(f"{size!r} is not a memory size; write it as 80GiB, 80GB or 80e9")
     return round(float(match[1]) * _UNITS[match[2]])

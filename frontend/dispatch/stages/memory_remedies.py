@@ -2,9 +2,9 @@
 
 Each candidate changes the lowered program, which is partitioned and simulated again: the predicted
 time and peak are those of the user's program with this change. Candidates are the donation of
-arguments, and the sharding of state along one more mesh axis: optimizer state alone (ZeRO stage 1),
-parameters, both (ZeRO stage 3, FSDP), or one large argument. ZeRO: Rajbhandari et al., SC 2020;
-FSDP: Zhao et al., VLDB 2023.
+arguments, the recomputation of values (the pass `remat`), and the sharding of state along one more
+mesh axis: optimizer state alone (ZeRO stage 1), parameters, both (ZeRO stage 3, FSDP), or one large
+argument. ZeRO: Rajbhandari et al., SC 2020; FSDP: Zhao et al., VLDB 2023.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,25 +21,30 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module, Value
 from shardir.ir.sharding import Axis, Sharding, count_positions
 from shardir.passes.planning.programs.state_pairs import find_state_pairs
+from shardir.passes.rematerialization.remat import Remat
 from shardir.passes.simulation import Simulation
 from shardir.passes.simulation.argument_kinds import MemoryKind, kinds_of_arguments
 from shardir.passes.simulation.remedy import Remedy, rank_remedies
 
 MAX_SINGLE_CHANGES = 8
-"""The maximum number of candidates that donate arguments or shard state, but not both."""
+"""The maximum number of candidates with one change: a donation, a sharding, or recomputation."""
 MAX_COMBINED_CHANGES = 2
-"""The maximum number of candidates that do both, which are evaluated if no other fits."""
+"""The maximum number of candidates that donate arguments and change something else, which are
+evaluated if no other fits."""
 
-Simulate = Callable[[Module, Sequence[int]], Simulation]
-"""Partitions and simulates a traced program with donated leaves of its arguments."""
+Simulate = Callable[[Module, Sequence[int], str], Simulation]
+"""Partitions and simulates a traced program with donated leaves of its arguments, and with passes
+after the other ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A change of a program: new shardings of parameters, and donated positional arguments."""
+    """A change of a program: new shardings of parameters, donated positional arguments, and
+    recomputation of values."""
 
     shardings: tuple[tuple[int, Sharding], ...] = ()
     donated: tuple[int, ...] = ()
+    recomputes: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ class RemedySearch:
     `partitioned` is the program of each device before any change. `labels` are the names of the
     leaves of the arguments, `in_tree` is their structure, and `static` are the indices of static
     arguments, which are not in it. `donated` are the leaves that are donated already.
+    `memory_bytes` is the memory into which the program must fit.
     """
 
     plan: LoweredProgram
@@ -57,12 +63,16 @@ class RemedySearch:
     in_tree: tree.PyTreeDef
     static: frozenset[int]
     donated: Sequence[int]
+    memory_bytes: int
     simulate: Simulate
 
     def find(self, before: Simulation) -> tuple[tuple[Remedy, ...], int]:
         """Return the remedies, best first, and the number of simulated changes."""
         donation = self._donation()
         single = [] if donation is None else [donation]
+        arguments = sum(value.type.nbytes for value in self.partitioned.main.body.params)
+        if arguments < self.memory_bytes:
+            single.append(_Change(recomputes=True))
         single += islice(self._further_shardings(), MAX_SINGLE_CHANGES - len(single))
         found = {change: self._evaluate(change) for change in single}
         if donation is not None and not any(each and each.fits for each in found.values()):
@@ -86,7 +96,9 @@ class RemedySearch:
         leaves = [leaf for number in change.donated for leaf in self._positional[number]]
         module = self._with_shardings(dict(change.shardings))
         try:
-            simulation = self.simulate(module, sorted({*self.donated, *leaves}))
+            donated = sorted({*self.donated, *leaves})
+            passes = self._remat(bool(donated)) if change.recomputes else ""
+            simulation = self.simulate(module, donated, passes)
         except ShardirError:
             return None
         return Remedy(
@@ -95,6 +107,10 @@ class RemedySearch:
             simulation.memory.peak,
             bool(simulation.fits),
         )
+
+    def _remat(self, donated: bool) -> str:
+        """Return the pass that computes values again, as text."""
+        return str(Remat(str(self.memory_bytes), donated=donated))
 
     @cached_property
     def _positional(self) -> dict[int, list[int]]:
@@ -230,6 +246,9 @@ class RemedySearch:
                 if leaves and set(leaves) <= set(self.donated)
             ]
             yield f"donate_argnums={tuple(sorted({*before, *change.donated}))}"
+        if change.recomputes:
+            passes = self.plan.passes or "default"
+            yield f'passes="{passes},{self._remat(bool(self.donated or change.donated))}"'
         for number, sharding in change.shardings:
             results = self._next_values.get(number, ())
             names = " and ".join([self.labels[number], *(f"result {each}" for each in results)])

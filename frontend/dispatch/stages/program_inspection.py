@@ -239,9 +239,14 @@ class InspectedProgram:
             )
 
         found = simulate(partitioned, self._donated)
-        if found.fits is not False:
+        if found.memory_capacity is None or found.fits:
             return found
         steps = default_pipeline(self._plan)
+
+        def simulate_change(module: Module, donated: Sequence[int], passes: str) -> "Simulation":
+            partitioned = steps(inspection.describe_pipelines(module))
+            return simulate(Pipeline.parse(passes)(partitioned), donated)
+
         search = memory_remedies.RemedySearch(
             self._plan,
             partitioned,
@@ -249,7 +254,8 @@ class InspectedProgram:
             self.in_tree,
             self._static,
             self._donated,
-            lambda module, donated: simulate(steps(inspection.describe_pipelines(module)), donated),
+            found.memory_capacity,
+            simulate_change,
         )
         remedies, count = search.find(found)
         return replace(found, remedies=remedies, evaluated_changes=count)

@@ -41,7 +41,7 @@ source = "an example"
 MESH = AbstractMesh((4, 2), ("data", "model"))
 
 FITTING = """\
-remedies, of 5 simulated changes  time  peak  fits
+remedies, of 6 simulated changes  time  peak  fits
   w: P('data', 'model'), m: P('data', 'model')  409.5 us  176.0 KiB  yes
   w: P('data', 'model')  475.1 us  304.0 KiB  yes
   m: P('data', 'model')  523.2 us  304.0 KiB  yes
@@ -152,6 +152,27 @@ def test_a_program_without_changes_to_simulate_has_no_table(machine: str) -> Non
     simulation = lowered.simulate(machine, memory=1)
     assert (simulation.fits, simulation.remedies, simulation.evaluated_changes) == (False, (), 0)
     assert "remedies, of" not in str(simulation)
+
+
+def layers(ws: list[shardir.Array], x: shardir.Array) -> shardir.Array:
+    for w in ws:
+        x = jnp.tanh(x @ w)
+    return jnp.mean(x**2)
+
+
+def test_values_are_computed_again_if_activations_need_the_memory(machine: str) -> None:
+    function = shardir.jit(shardir.grad(layers))
+    args = [struct((16, 16), P())] * 8, struct((512, 16), P("data"))
+    before = function.lower(*args).simulate(machine)
+    memory = before.memory.peak * 3 // 4
+    simulation = function.lower(*args).simulate(machine, memory=memory)
+    passes = f"default,remat{{budget={memory}}}"
+    found = {remedy.changes: remedy for remedy in simulation.remedies}
+    remedy = found[f'passes="{passes}"',]
+    after = shardir.jit(shardir.grad(layers), passes=passes).lower(*args).simulate(machine)
+    assert (remedy.step_seconds, remedy.peak) == (after.step_seconds, after.memory.peak)
+    assert remedy.fits
+    assert remedy.step_seconds > before.step_seconds
 
 
 def test_a_program_that_fits_has_no_remedies(machine: str) -> None:

@@ -1,0 +1,153 @@
+"""Compute values again instead of keeping them: less memory for more computation.
+
+before: `%h = dot(%x, %w)`, used by the forward pass and, much later, by the backward pass in
+        `%g = dot(%h, %d)`
+after:  `%x.1 = optimization-barrier(%x)`, `%h.1 = dot(%x.1, %w)`, `%g = dot(%h.1, %d)`, and `%h` is
+        not live in between
+
+The budget compares with the peak that `simulate` reports for fused operations.
+`passes.rematerialization.eviction` states the algorithm. Loops and branches are never repeated, and
+the values inside of them are not considered; use `checkpoint` in the body of a loop. Run the pass
+after `cse`, at the end of the pipeline.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from shardir.cost.device_rates import DeviceRates
+from shardir.cost.op_cost import cost_of
+from shardir.display.byte_sizes import parse_bytes, show_bytes
+from shardir.errors import MachineError, PipelineError
+from shardir.ir.module import Module, Op
+from shardir.machine import load_machine
+from shardir.passes.fusion.fuse import Fuse
+from shardir.passes.pipeline import Pass
+from shardir.passes.rematerialization.eviction import rematerialize_block
+from shardir.passes.rewriting import used_names
+from shardir.passes.simplify.cse import CommonSubexpressionElimination
+from shardir.passes.simplify.inline import Inline
+from shardir.passes.simulation.memory_use import MemoryUse, memory_use, share_memory
+from shardir.passes.simulation.work import PICOSECONDS, WorkModel
+
+MOST_ATTEMPTS = 3
+"""The most limits that are tried, each lower by the bytes by which the last result exceeds the
+budget: the fusion of repeated operations may differ from that of the first ones."""
+SEARCH_STEPS = 4
+"""Bisections of the interval in which the lowest possible budget is, for the error message."""
+
+
+@dataclass(frozen=True)
+class Remat(Pass, name="remat"):
+    """Compute values again where their memory is needed, until the program fits into `budget`.
+
+    `budget` is a size in bytes for each device, such as `2GiB`. `machine` is the name of a machine
+    whose times decide what is computed again; without it, typical rates of accelerators do. With
+    `donated`, results reuse the memory of arguments of their type.
+    """
+
+    budget: str = ""
+    machine: str = ""
+    donated: bool = False
+
+    def __call__(self, module: Module) -> Module:
+        budget = self._parse_budget()
+        kernels = form_kernels(module)
+        donated = range(len(kernels.main.body.params)) if self.donated else ()
+        before = memory_use(kernels, donated)
+        if before.peak <= budget:
+            return module
+        search = _Search(kernels, donated, self._seconds_of(module))
+        result, reached = search.fit(budget)
+        if result is not None:
+            return result
+        possible, found = search.find_possible_budget(budget, before, reached)
+        raise PipelineError(
+            f"remat cannot fit @{module.main.name} into a budget of {show_bytes(budget)} on each "
+            f"device; it needs {show_bytes(before.peak)} without this pass, and "
+            f"{show_bytes(found.peak)} with it, at {found.position}; choose a budget of at least "
+            f"{possible} bytes, or shard the values of that line further"
+        )
+
+    def _parse_budget(self) -> int:
+        if not self.budget:
+            raise PipelineError("remat needs a budget; write remat{budget=2GiB}")
+        try:
+            return parse_bytes(self.budget)
+        except MachineError:
+            raise PipelineError(
+                f"the budget of remat is {self.budget!r}, which is not a memory size; write "
+                "remat{budget=2GiB}"
+            ) from None
+
+    def _seconds_of(self, module: Module) -> Callable[[Op], float]:
+        if not self.machine:
+            rates = DeviceRates()
+            return lambda op: rates.seconds(cost_of(op))
+        axes = {name: size for mesh in module.meshes for name, size in mesh.axes}
+        model = WorkModel(load_machine(self.machine, axes=axes), module.meshes)
+        return lambda op: model.work_of(op).duration / PICOSECONDS
+
+
+def form_kernels(module: Module) -> Module:
+    """Return the module with fused operations, which determine the values that need memory."""
+    return Fuse()(Inline()(module))
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The search of operations to repeat in a module of kernels, for one budget or several."""
+
+    kernels: Module
+    donated: Sequence[int]
+    seconds_of: Callable[[Op], float]
+
+    def fit(self, budget: int) -> tuple[Module | None, MemoryUse | None]:
+        """Return a module that fits into a budget, if one is found, and the lowest memory that was
+        reached."""
+        lowest: MemoryUse | None = None
+        limit = budget
+        for _ in range(MOST_ATTEMPTS):
+            result = self._rematerialize(limit)
+            if result is None:
+                break
+            found = memory_use(form_kernels(result), self.donated)
+            if lowest is None or found.peak < lowest.peak:
+                lowest = found
+            if found.peak <= budget:
+                return result, lowest
+            limit -= found.peak - budget
+        return None, lowest
+
+    def find_possible_budget(
+        self, impossible: int, before: MemoryUse, reached: MemoryUse | None
+    ) -> tuple[int, MemoryUse]:
+        """Return a budget for which a module is found, and its memory, by bisection between an
+        impossible one and the memory without repetitions."""
+        possible, found = before.peak, before
+        budget = (impossible + possible) // 2 if reached is None else reached.peak
+        for _ in range(SEARCH_STEPS):
+            result, reached = self.fit(budget)
+            if result is None or reached is None:
+                impossible = budget
+            else:
+                possible, found = budget, reached
+            budget = (impossible + possible) // 2
+        return possible, found
+
+    def _rematerialize(self, limit: int) -> Module | None:
+        """Return a module with values computed again, without fused operations; `None` if too many
+        operations would be repeated."""
+        main = self.kernels.main
+        arguments = sum(value.type.nbytes for value in main.body.params)
+        storage = share_memory(main.body, self.donated)
+        body = rematerialize_block(
+            main.body, storage, limit - arguments, self.seconds_of, used_names(main)
+        )
+        if body is None:
+            return None
+        functions = tuple(
+            replace(each, body=body) if each is main else each for each in self.kernels.functions
+        )
+        # The inlined operations include those that fusion duplicated.
+        inlined = Inline()(replace(self.kernels, functions=functions))
+        return CommonSubexpressionElimination()(inlined)

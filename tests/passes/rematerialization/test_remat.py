@@ -1,0 +1,174 @@
+"""`remat`: values are computed again so that a program fits into a memory budget."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import shardir as sd
+import shardir.numpy as jnp
+from shardir.errors import PipelineError
+from shardir.ir.module import Module
+from shardir.passes import Pipeline, Remat
+from shardir.passes.autodiff.phases import is_recomputed
+from shardir.passes.rematerialization.remat import form_kernels
+from shardir.passes.simulation.memory_use import memory_use
+from shardir.sharding import NamedSharding, PartitionSpec as P
+from shardir.text.parser import parse
+from shardir.verify.verifier import verify
+from tests.programs.bit_exact_programs import must_be_exact
+from tests.programs.strategies import modules
+
+HEAD = """\
+mesh @m = [x=2]
+
+spmd func @f(
+  %x: f32[8, 4] of f32[16@x, 4@-],
+  %w: f32[4, 16] of f32[4@-, 16@-],
+) -> (f32[8, 16] of f32[16@x, 16@-]) {
+"""
+LINES = """\
+  %h = dot(%x, %w, dims="bi,ih->bh") : f32[8, 16] loc("model.py":2:7)
+  %c = dot(%h, %h, dims="bh,ch->bc") : f32[8, 8] loc("model.py":3:7)
+  %d = dot(%c, %c, dims="bc,de->bcde") : f32[8, 8, 8, 8] loc("model.py":4:7)
+  %e = dot(%d, %c, dims="bcde,de->bc") : f32[8, 8] loc("model.py":5:7)
+  %g = dot(%e, %h, dims="bc,ch->bh") : f32[8, 16] loc("model.py":6:7)
+  return %g
+"""
+PEAK = 17792
+POSSIBLE = 17280
+"""The bytes of the program above: of its arguments (384), %d (16384), and %c and %e (512); and 512
+of %h if it is not computed again."""
+
+
+def program(lines: str = LINES) -> Module:
+    return parse(f"{HEAD}{lines}}}\n")
+
+
+def peak_of(module: Module) -> int:
+    return memory_use(form_kernels(module)).peak
+
+
+def layers(ws: list[jnp.ndarray], x: jnp.ndarray) -> jnp.ndarray:
+    for w in ws:
+        x = x + jnp.tanh(x @ w)
+    return jnp.mean(x * x)
+
+
+def test_a_program_that_fits_is_unchanged() -> None:
+    module = program()
+    assert peak_of(module) == PEAK
+    assert Remat(str(PEAK))(module) is module
+
+
+def test_a_freed_value_is_computed_again_before_its_next_use() -> None:
+    module = Remat(str(POSSIBLE))(program())
+    verify(module)
+    assert peak_of(module) == POSSIBLE
+    assert [op.name for op in module.main.body.ops[-3:]] == ["optimization_barrier", "dot", "dot"]
+    assert str(Pipeline.parse("cse,dce,simplify")(module)) == str(module)
+    copy = module.main.body.ops[-2]
+    assert copy.why == "%h is recomputed, which was freed to save memory"
+
+
+def test_the_error_states_a_possible_budget_and_the_line_of_the_peak() -> None:
+    with pytest.raises(PipelineError) as caught:
+        Remat("16KiB")(program())
+    assert str(caught.value) == (
+        "remat cannot fit @f into a budget of 16.0 KiB on each device; it needs 17.4 KiB without "
+        "this pass, and 16.9 KiB with it, at %e = dot, model.py:5; choose a budget of at least "
+        "17280 bytes, or shard the values of that line further"
+    )
+    assert peak_of(Remat("17280")(program())) <= 17280
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("remat", "remat needs a budget; write remat{budget=2GiB}"),
+        *(
+            (
+                f"remat{{budget={budget}}}",
+                f"the budget of remat is {budget!r}, which is not a memory size; write "
+                "remat{budget=2GiB}",
+            )
+            for budget in ("2GB/s", "-1", "0", "nan", "1e999")
+        ),
+    ],
+)
+def test_invalid_budgets_are_errors(text: str, message: str) -> None:
+    with pytest.raises(PipelineError) as caught:
+        Pipeline.parse(text)(program())
+    assert str(caught.value) == message
+
+
+def test_collectives_are_repeated_with_their_reason() -> None:
+    module = Remat(str(POSSIBLE))(
+        program(
+            LINES.replace(
+                '%h = dot(%x, %w, dims="bi,ih->bh")',
+                '%p = dot(%x, %w, dims="bi,ih->bh") : f32[8, 16]\n'
+                "  %h = all-reduce(%p, axes=[x], op=add)",
+            ).replace('f32[8, 16] loc("model.py":2:7)', 'f32[8, 16] why("partial sums")')
+        )
+    )
+    repeated = [op for op in module.main.body.ops if "recomputed" in op.why]
+    assert [op.name for op in repeated][-1] == "all-reduce"
+    assert repeated[-1].why == ("%h is recomputed, which was freed to save memory; partial sums")
+
+
+def test_operations_with_effects_and_loops_are_not_repeated() -> None:
+    lines = LINES.replace(
+        '%h = dot(%x, %w, dims="bi,ih->bh")',
+        '%k = dot(%x, %w, dims="bi,ih->bh") : f32[8, 16]\n  %h = pure-callback(%k, function="f")',
+    )
+    with pytest.raises(PipelineError, match="cannot fit @f into a budget of"):
+        Remat(str(POSSIBLE))(program(lines))
+
+
+@given(modules())
+def test_results_of_random_programs_are_bitwise_equal(module: Module) -> None:
+    peak = peak_of(module)
+    try:
+        result = Remat(str(max(peak * 3 // 4, 1)))(module)
+    except PipelineError:
+        return
+    verify(result)
+    assert peak_of(result) <= max(peak * 3 // 4, 1) or not peak
+    must_be_exact(module, result)
+
+
+@pytest.mark.parametrize("machine", ["", ",machine=a100x8"])
+@pytest.mark.parametrize("devices", [1, 2])
+def test_the_executed_peak_decreases_with_the_budget(devices: int, machine: str) -> None:
+    rng = np.random.default_rng(0)
+    ws = [rng.standard_normal((16, 16), np.float32) for _ in range(8)]
+    mesh = sd.make_mesh((devices,), ("data",))
+    x = rng.standard_normal((512, 16), np.float32)
+    x = sd.device_put(x, NamedSharding(mesh, P("data")))
+    lowered = sd.jit(sd.grad(layers)).lower(ws, x)
+    compiled = lowered.compile()
+    peak = peak_of(compiled.module)
+    budget = peak * 6 // 10
+    smaller = lowered.compile(passes=f"default,remat{{budget={budget}{machine}}}")
+    assert any(map(is_recomputed, smaller.module.main.body.ops))
+    before, after = (
+        each.memory_analysis().host_peak_memory_in_bytes for each in (compiled, smaller)
+    )
+    assert before - after >= devices * (peak - budget)
+    for left, right in zip(smaller(ws, x), compiled(ws, x), strict=True):
+        np.testing.assert_array_equal(np.asarray(left), np.asarray(right))
+
+
+def test_donated_state_reuses_the_memory_of_arguments() -> None:
+    def step(ws: list[jnp.ndarray], x: jnp.ndarray) -> list[jnp.ndarray]:
+        return [w - g for w, g in zip(ws, sd.grad(layers)(ws, x), strict=True)]
+
+    mesh = sd.make_mesh((1,), ("data",))
+    ws = [sd.ShapeDtypeStruct((64, 64), np.float32)] * 4
+    x = sd.ShapeDtypeStruct((8, 64), np.float32, sharding=NamedSharding(mesh, P()))
+    module = sd.jit(step).lower(ws, x).compile().module
+    peak = memory_use(form_kernels(module), range(5)).peak
+    assert peak < peak_of(module)
+    assert Remat(str(peak), donated=True)(module) is module
+    with pytest.raises(PipelineError, match=r"budget of 132\.0 KiB"):
+        Remat(str(peak))(module)
