@@ -1,9 +1,10 @@
 """Compute values again instead of keeping them: less memory for more computation.
 
-before: `%h = dot(%x, %w)`, used by the forward pass and, much later, by the backward pass in
-        `%g = dot(%h, %d)`
-after:  `%x.1 = optimization-barrier(%x)`, `%h.1 = dot(%x.1, %w)`, `%g = dot(%h.1, %d)`, and `%h` is
-        not live in between
+before: `%h = dot(%x, %w, dims="bi,ih->bh")`, and after operations that need much memory
+        `%g = dot(%e, %h, dims="bc,ch->bh")`
+after:  `%h = dot(%x, %w, dims="bi,ih->bh")`, and after these operations
+        `%x.1, %w.1 = optimization_barrier(%x, %w)`, `%h.1 = dot(%x.1, %w.1, dims="bi,ih->bh")`,
+        `%g = dot(%e, %h.1, dims="bc,ch->bh")`
 
 The budget compares with the peak that `simulate` reports for fused operations.
 `passes.rematerialization.eviction` states the algorithm. Loops and branches are never repeated, and
