@@ -51,8 +51,7 @@ def as_pipeline(value: object) -> str | None:
     if value is None:
         return None
     try:
-        default = pipeline.Pipeline.parse(pipeline.DEFAULT_PIPELINE)
-        pipeline.Pipeline.extend(value, default)  # type: ignore[arg-type]
+        pipeline.Pipeline.parse(value)  # type: ignore[arg-type]
     except PipelineError as error:
         raise ValueError(f"a pipeline such as 'default,overlap', or None: {error}") from None
     return str(value)

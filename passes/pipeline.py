@@ -1,7 +1,8 @@
 """Passes, and their composition to pipelines.
 
 A pipeline is text: `propagate{level=aggressive},partition`. Options are the fields of the pass, so
-`str(Pipeline.parse(text)) == text` for any pipeline that states no default.
+`str(Pipeline.parse(text)) == text` for any pipeline that states neither the step `default` nor the
+default value of an option.
 """
 
 import re
@@ -91,51 +92,38 @@ class Pipeline:
     """The passes, in the order in which they run."""
 
     @classmethod
-    def parse(cls, text: str) -> Self:
-        """Parse a pipeline.
+    def parse(cls, text: str, default: "Pipeline | None" = None) -> Self:
+        """Parse a pipeline in which the step `default` stands for the passes of `default`.
 
-        Raises `PipelineError` that names the unknown pass or option and lists the known ones.
-        Former names of passes cause a `DeprecationWarning`.
+        By default, these are the passes of `DEFAULT_PIPELINE`. Passes before or after that step run
+        before or after them. The steps `before:PASS` and `after:PASS` set the position of the
+        passes that follow them: `default,after:partition,collective-matmul,after:dce,overlap`.
+        Raises `PipelineError` that names the unknown pass, option or position and lists the known
+        ones. Former names of passes cause a `DeprecationWarning`.
         """
         if not isinstance(text, str):
             raise PipelineError(f"a pipeline is a string, got {text!r}")
-        steps, at = [], 0
+        passes: list[Pass] = []
+        position = at = 0
         text = text.strip()
         while at < len(text):
-            match = _PASS_PATTERN.match(text, at)
+            match = _STEP_PATTERN.match(text, at)
             if match is None:
                 raise PipelineError(
                     f"cannot read the pipeline at {text[at:]!r}; "
                     "write it as pass,pass{option=value,option=value}"
                 )
-            steps.append(_build_pass(current_name(match[1]), match[2] or ""))
+            side, anchor, name, options = match.groups()
             at = match.end()
-        return cls(tuple(steps))
-
-    @classmethod
-    def extend(cls, text: str, default: "Pipeline") -> "Pipeline":
-        """Parse a pipeline in which the step `default` stands for the passes of `default`.
-
-        Passes before or after that step run before or after the default ones. The steps
-        `before:PASS` and `after:PASS` set the position of the passes that follow them:
-        `default,after:partition,collective-matmul,after:dce,overlap`. Raises `PipelineError` as
-        `parse`, and for a position that the pipeline does not have.
-        """
-        if not isinstance(text, str):
-            raise PipelineError(f"a pipeline is a string, got {text!r}")
-        passes: list[Pass] = []
-        position = 0
-        for step in _split_steps(text):
-            side, colon, name = step.partition(":")
-            if step == _DEFAULT_STEP:
-                passes[position:position] = default.passes
-                position += len(default.passes)
-            elif colon and side in ("before", "after"):
-                position = _position_of(current_name(name), passes, side)
+            if side:
+                position = _position_of(current_name(anchor), passes, side)
+                continue
+            if name == DEFAULT_STEP and not options:
+                added = (cls.parse(DEFAULT_PIPELINE) if default is None else default).passes
             else:
-                (new_pass,) = cls.parse(step).passes
-                passes.insert(position, new_pass)
-                position += 1
+                added = (_build_pass(current_name(name), options or ""),)
+            passes[position:position] = added
+            position += len(added)
         return cls(tuple(passes))
 
     def __call__(self, module: Module, watch: PassObserver | None = None) -> Module:
@@ -186,19 +174,15 @@ def _run_pass(step: Pass, module: Module) -> Module:
     return result
 
 
-_PASS_PATTERN = re.compile(r"([\w-]+)(?:\{([^{}]*)\})?\s*(?:,\s*|$)")
-_DEFAULT_STEP = "default"
+DEFAULT_STEP = "default"
+"""The step that stands for the passes of the default pipeline."""
+_STEP_PATTERN = re.compile(r"(?:(before|after):([\w-]+)|([\w-]+)(?:\{([^{}]*)\})?)\s*(?:,\s*|$)")
 _OPTION_PARSERS: dict[object, Callable[[str], object]] = {
     str: str,
     int: int,
     float: float,
     bool: {"true": True, "false": False}.__getitem__,
 }
-
-
-def _split_steps(text: str) -> list[str]:
-    """Return the steps of a pipeline; commas in braces separate options."""
-    return [step.strip() for step in re.split(r",(?![^{]*\})", text) if step.strip()]
 
 
 def _position_of(name: str, passes: Sequence[Pass], side: str) -> int:
@@ -266,13 +250,10 @@ def _build_pass(name: str, options: str) -> Pass:
 
 
 def _unknown_pass_message(name: str, options: str) -> str:
-    if name == _DEFAULT_STEP:
+    if name == DEFAULT_STEP:
         return (
             f"the default pipeline has no options, got {options!r}; write the pass with its "
             "options before or after the step default"
-            if options
-            else "the step default is not available in this pipeline; write the passes of the "
-            f"default pipeline: {DEFAULT_PIPELINE}"
         )
     names = PASSES.names()
     hint = suggest_name(name, names) or (

@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING
 from shardir._imports.lazy_import import lazy_import
 
 if TYPE_CHECKING:
-    from shardir import passes
     from shardir.backends import emission
+    from shardir.passes import pipeline
 else:
-    passes = lazy_import("shardir.passes")
+    pipeline = lazy_import("shardir.passes.pipeline")
     emission = lazy_import("shardir.backends.emission")
 
 
 def complete_pass(incomplete: str) -> list[str]:
     """Return the names of passes that begin with a word."""
-    return [name for name in passes.PASSES.names() if name.startswith(incomplete)]
+    return [name for name in pipeline.PASSES.names() if name.startswith(incomplete)]
 
 
 def complete_pipeline(incomplete: str) -> list[str]:
     """Return the pipelines that continue the last pass of a pipeline."""
     before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in complete_pass(last)]
+    names = [pipeline.DEFAULT_STEP, *pipeline.PASSES.names()]
+    return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
 
 
 def complete_target(incomplete: str) -> list[str]:

@@ -7,7 +7,7 @@ import typer
 from shardir.frontend.cli.options import CommandError
 from shardir.frontend.cli.targets import load_target
 from shardir.graph import to_dot, to_svg
-from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
+from shardir.passes.pipeline import Pipeline
 
 
 def draw_program(
@@ -21,9 +21,10 @@ def draw_program(
     """Draw the first function of a program into a file, or print it as DOT."""
     if out is not None and out.suffix not in (".dot", ".svg"):
         raise CommandError(f"cannot draw into {str(out)!r}; name a .dot or .svg file")
-    module = load_target(file, mesh, args, specs).module
+    program = load_target(file, mesh, args, specs)
+    module = program.module
     if passes is not None:
-        module = Pipeline.extend(passes, Pipeline.parse(DEFAULT_PIPELINE))(module)
+        module = Pipeline.parse(program.pipeline(passes))(module)
     if out is None:
         typer.echo(to_dot(module), nl=False)
         return

@@ -16,7 +16,7 @@ from shardir.frontend.dispatch.stages.emission import (
 )
 from shardir.frontend.pytree import tree
 from shardir.ops.opaque import check_no_opaque_operations
-from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
+from shardir.passes.pipeline import Pipeline
 
 
 def emit_program(
@@ -40,11 +40,10 @@ def emit_program(
     lowered = program.lowered
     if lowered is None:
         given = load_arguments(program.module, inputs) if inputs else None
-        default = Pipeline.parse(DEFAULT_PIPELINE)
         emission = make_emission(
             program.module,
             target,
-            pipeline=None if passes is None else Pipeline.extend(passes, default),
+            pipeline=None if passes is None else Pipeline.parse(passes),
             samples=selftest or given is not None,
             seed=seed,
             arguments=given,

@@ -133,7 +133,7 @@ def _explained_pipeline(target: CommandTarget, passes: str | None) -> str:
     """Return the pipeline that the option --passes states, with all its passes."""
     if passes is None:
         return target.pipeline(None)
-    steps = Pipeline.extend(passes, Pipeline(())).passes if "default" not in passes else ()
+    steps = Pipeline.parse(passes).passes
     if len(steps) == 1 and isinstance(steps[0], Propagate):
         # The propagation pass alone stands for the default pipeline with this pass.
         return str(ExplainedPipeline.divide(target.pipeline(None), steps[0]).whole)

@@ -11,12 +11,17 @@ from shardir.frontend.cli.options import (
     ModuleFormat,
     parse_rules,
 )
-from shardir.frontend.cli.targets import check_file_options, is_function_name, load_target
+from shardir.frontend.cli.targets import (
+    CommandTarget,
+    check_file_options,
+    is_function_name,
+    load_target,
+)
 from shardir.op_rules.custom_rules import rules
 from shardir.passes import Pipeline
 from shardir.passes.dump import Dump
 from shardir.passes.numerics_check import NumericsCheck, verify_result
-from shardir.passes.pipeline import DEFAULT_PIPELINE, PassObserver, combine_observers
+from shardir.passes.pipeline import PassObserver, combine_observers
 from shardir.stablehlo.printer import show as show_stablehlo
 from shardir.text.printer import print_module
 from shardir.verify.verifier import verify
@@ -36,25 +41,25 @@ def run_passes(
     specs: str | None,
 ) -> None:
     """Run passes on a module and print the result."""
-    text = DEFAULT_PIPELINE if passes is None else passes
-    pipeline = Pipeline.parse("" if text == "none" else text)
+    chosen = "" if passes == "none" else passes
     if is_function_name(file):
         if from_ is not None:
             raise CommandError(f"--from is for files, and {file!r} is a function")
-        modules = [load_target(file, mesh, args, specs).module]
+        programs = [load_target(file, mesh, args, specs)]
     else:
         check_file_options(file, mesh, args, specs)
-        modules = parse_modules(*read_text(file), from_)
+        programs = [CommandTarget(each, None) for each in parse_modules(*read_text(file), from_)]
     printed = []
-    for number, module in enumerate(modules):
-        chosen: list[PassObserver] = []
+    for number, program in enumerate(programs):
+        module, pipeline = program.module, Pipeline.parse(program.pipeline(chosen))
+        observers: list[PassObserver] = []
         if dump_dir is not None:
-            folder = dump_dir if len(modules) == 1 else dump_dir / str(number)
-            chosen.append(Dump(folder, module))
+            folder = dump_dir if len(programs) == 1 else dump_dir / str(number)
+            observers.append(Dump(folder, module))
         if verify_numbers:
-            chosen.append(NumericsCheck())
+            observers.append(NumericsCheck())
         with rules(parse_rules(rule or ())):
-            result = pipeline(module, combine_observers(*chosen))
+            result = pipeline(module, combine_observers(*observers))
             try:
                 verify(result)
             except VerifyError:

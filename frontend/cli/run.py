@@ -16,7 +16,6 @@ from shardir.ir.sharding import Sharding
 from shardir.ir.types import NumpyArray, TensorType
 from shardir.ops.opaque import check_no_opaque_operations
 from shardir.passes import Pipeline
-from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.passes.pipeline_parallelism.inline_pipelines import InlinePipelines
 from shardir.text.printer import Printer
 from shardir.verify.verifier import verify
@@ -49,7 +48,7 @@ def run_program(
     if passes is None:
         module = InlinePipelines()(module)
     if module.main.spmd is None and (module.meshes or passes is not None):
-        module = Pipeline.parse(DEFAULT_PIPELINE if passes is None else passes)(module)
+        module = Pipeline.parse(program.pipeline(passes))(module)
         # Devices run a pipeline that the passes leave as the operations of all microbatches.
         module = InlinePipelines()(module)
         verify(module)

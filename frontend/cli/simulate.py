@@ -9,7 +9,7 @@ from shardir.frontend.pipelines.costs import simulate_with_pipelines
 from shardir.frontend.pipelines.inspection import describe_pipelines
 from shardir.frontend.report.simulated_schedule import simulation_trace_events
 from shardir.ops.opaque import check_no_opaque_operations
-from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
+from shardir.passes.pipeline import DEFAULT_STEP, Pipeline
 from shardir.passes.simulation import Simulation
 
 
@@ -28,8 +28,7 @@ def simulate_program(
 ) -> None:
     """Print the simulation of a program."""
     links = _parse_links(link or ())
-    default = Pipeline.parse(DEFAULT_PIPELINE)
-    pipeline = str(default if passes is None else Pipeline.extend(passes, default))
+    pipeline = str(Pipeline.parse(DEFAULT_STEP if passes is None else passes))
     program = load_target(file, mesh, args, specs)
     check_no_opaque_operations(program.module)
     if program.lowered is not None:

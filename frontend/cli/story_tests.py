@@ -19,7 +19,7 @@ from shardir.frontend.stories.story_files import (
 )
 from shardir.frontend.stories.story_syntax import HEADING_EXAMPLE
 from shardir.interpret.random_arguments import random_arguments
-from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
+from shardir.passes.pipeline import Pipeline
 from shardir.verify.verifier import verify
 
 
@@ -50,8 +50,7 @@ def _check_function(
 ) -> None:
     """Print whether the pipeline keeps the results of a function; exit with 1 if not."""
     program = load_target(target, mesh, args, specs)
-    default = Pipeline.parse(DEFAULT_PIPELINE)
-    pipeline = default if passes is None else Pipeline.extend(passes, default)
+    pipeline = Pipeline.parse(program.pipeline(passes))
     made = pipeline(program.module)
     verify(made)
     given = program.fill_arguments(random_arguments(program.module))

@@ -53,7 +53,7 @@ from shardir.frontend.source_locations import (
 from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Loc, Module
 from shardir.ir.types import NumpyArray
-from shardir.passes.pipeline import Pipeline
+from shardir.passes.pipeline import DEFAULT_STEP, Pipeline
 from shardir.text.decimal_text import parse_natural_number
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -79,11 +79,12 @@ class CommandTarget:
     def pipeline(self, passes: str | None) -> str:
         """Return the pipeline that the option `--passes` states, by default the one with which the
         program is compiled."""
+        if passes is not None:
+            Pipeline.parse(passes)  # Its errors are those of all commands.
         if self.lowered is not None:
             lowered = self.lowered if passes is None else self.lowered.with_passes(passes)
             return lowered.pipeline
-        default = default_pipeline()
-        return str(default if passes is None else Pipeline.extend(passes, default))
+        return str(Pipeline.parse(DEFAULT_STEP if passes is None else passes, default_pipeline()))
 
     def fill_arguments(self, given: Sequence[NumpyArray]) -> list[NumpyArray]:
         """Return the arguments of the program: those that it determines, else the given ones."""

@@ -18,7 +18,7 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.operation import OPS
 from shardir.ir.sharding import Sharding
-from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
+from shardir.passes.pipeline import Pipeline
 from shardir.verify.verifier import verify
 
 DEFAULT_OPERATIONS = 6
@@ -87,7 +87,7 @@ def assert_pass_equivalent(
     Raises `PassError` with the seed and the smallest part of the program on which the pipeline
     fails in the same way.
     """
-    passes = Pipeline.extend(pipeline, Pipeline.parse(DEFAULT_PIPELINE))
+    passes = Pipeline.parse(pipeline)
     for seed in seeds:
         module = random_program(seed, size=size, operations=operations, mesh=mesh)
         found = _find_failure(passes, module)

@@ -37,7 +37,7 @@ def opt(
     passes: Annotated[
         str | None,
         typer.Option(
-            help="the pipeline as text; `none` only verifies and prints "
+            help="the pipeline, such as default,overlap; `none` only verifies and prints "
             "(default: the default pipeline, which `shardir passes` prints)",
             autocompletion=complete_pipeline,
         ),
@@ -110,7 +110,11 @@ def run(
         ),
     ] = None,
     passes: Annotated[
-        str | None, typer.Option(help="the pipeline as text", autocompletion=complete_pipeline)
+        str | None,
+        typer.Option(
+            help="the pipeline, such as default,overlap (default: the default pipeline)",
+            autocompletion=complete_pipeline,
+        ),
     ] = None,
     seed: Seed = 0,
     save: Annotated[Path | None, typer.Option(help="folder for the results as .npy files")] = None,

@@ -57,7 +57,7 @@ class LoweredProgram:
     requested shardings. `uneven` is the treatment of dimensions that do not divide.
     `has_uneven_arguments` states whether an argument has such a dimension, `shardy_exact` whether
     values are resharded exactly as Shardy does. `on_fallback` is the treatment of sharded
-    operations without a factor rule, `passes` the pipeline (see `Pipeline.extend`).
+    operations without a factor rule, `passes` the pipeline (see `Pipeline.parse`).
     """
 
     module: Module

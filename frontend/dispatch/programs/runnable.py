@@ -81,9 +81,9 @@ def default_pipeline(plan: "LoweredProgram | None" = None) -> Pipeline:
         text = f"{STAGING_PIPELINE},inline-pipelines,{text}"
     steps = Pipeline.parse(text)
     if plan is None:
-        return steps if config.passes is None else Pipeline.extend(config.passes, steps)
+        return steps if config.passes is None else Pipeline.parse(config.passes, steps)
     if plan.passes is not None:
-        steps = Pipeline.extend(plan.passes, steps)
+        steps = Pipeline.parse(plan.passes, steps)
     options: dict[str, dict[str, str]] = {"reshard": {"on_fallback": plan.on_fallback}}
     if plan.uneven == "pad" or plan.has_uneven_arguments:
         options["propagate"] = {"border": "uneven" if plan.uneven == "pad" else "stated"}

@@ -45,6 +45,7 @@ CASES = [
     (["shardir", "opt", "f.ir", "--ver"], ["--verify"]),
     (["shardir", "passes", "resh"], ["reshard"]),
     (["shardir", "opt", "f.ir", "--passes", "cse,resh"], ["cse,reshard"]),
+    (["shardir", "opt", "f.ir", "--passes", "def"], ["default"]),
     (["shardir", "opt", "f.ir", "--to", "st"], ["stablehlo"]),
     (["shardir", "emit", "f.ir", "--target", ""], ["gpu", "ipu"]),
 ]

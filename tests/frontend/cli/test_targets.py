@@ -283,6 +283,28 @@ func @total(
 
 
 @pytest.mark.usefixtures("called")
+def test_commands_use_the_pipeline_of_jit_and_accept_default(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Path("called.py").open("a", encoding="utf-8") as file:
+        file.write('import shardir as sd\n\ncut = sd.jit(total, passes="propagate,reshard")\n')
+    words = ("called:cut", "--mesh", "data=8")
+    assert run("opt", *words) == 0
+    reduced = capsys.readouterr().out
+    assert "reshard" in reduced
+    assert "spmd" not in reduced
+    assert run("opt", *words, "--passes", "default,dce") == 0
+    assert "spmd func @total" in capsys.readouterr().out
+    assert run("run", *words, "--passes", "default,cse") == 0
+    assert capsys.readouterr().out == "result 0: f32[] on @mesh\n192.\n"
+    assert run("test", *words, "--passes", "before:cse") == 1
+    assert capsys.readouterr().err == (
+        "error: before:cse is not a position: no earlier step is called 'cse'; write the step "
+        "default before it: default,before:cse\n"
+    )
+
+
+@pytest.mark.usefixtures("called")
 def test_run_takes_the_example_arguments_and_the_captured_arrays(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -77,20 +77,16 @@ def test_programs_of_different_pipelines_are_cached_separately(arguments: Any) -
     assert function.lower(*arguments).compile().as_text() == plain
 
 
-def test_the_default_step_without_a_default_pipeline() -> None:
-    with pytest.raises(PipelineError) as caught:
-        Pipeline.parse("default,overlap")
-    assert str(caught.value) == (
-        "the step default is not available in this pipeline; write the passes of the default "
-        f"pipeline: {DEFAULT_PIPELINE}"
-    )
+def test_the_default_step_stands_for_the_default_pipeline() -> None:
+    assert str(Pipeline.parse("default,overlap")) == f"{DEFAULT_PIPELINE},overlap"
+    assert str(Pipeline.parse("inline,default", Pipeline(()))) == "inline"
 
 
 def test_positions_extend_the_default_pipeline() -> None:
     default = Pipeline.parse("propagate,partition,cse,dce")
 
     def extend(text: str) -> str:
-        return str(Pipeline.extend(text, default))
+        return str(Pipeline.parse(text, default))
 
     assert extend("default") == "propagate,partition,cse,dce"
     assert extend("inline,default,overlap") == "inline,propagate,partition,cse,dce,overlap"
