@@ -51,7 +51,7 @@ def abbreviate_items(items: tuple[object, ...] | list[object]) -> str:
 
 @singledispatch
 def ir_text(item: object, *, locations: bool = False) -> str:
-    """Return a part of the IR as text; with `locations`, including origins and reasons.
+    """Return a program, or a part of one, as text; with `locations`, with origins and reasons.
 
     `shardir.text.printer` registers an implementation for each class, because the text form is
     defined above the IR. The first call imports it: if the IR imported it, most modules below the
@@ -64,7 +64,7 @@ def ir_text(item: object, *, locations: bool = False) -> str:
 
 
 class Printed:
-    """Base class of the classes of the IR: their representation is their abbreviated text."""
+    """Base class of objects whose representation is the abbreviated text that `ir_text` returns."""
 
     __slots__ = ()
 

@@ -6,15 +6,14 @@ The modules of these analyses are imported at first use, because few programs ne
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardir._imports.lazy_import import lazy_import
 from shardir.cost.communication import Collective
-from shardir.display.program_html import program_html
-from shardir.display.representation import abbreviate
+from shardir.display.representation import Printed
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.dispatch.programs.donation import reusable_parameters
@@ -64,32 +63,20 @@ else:
     program_report = lazy_import("shardir.frontend.report.program_report")
 
 
-class InspectedProgram:
+@dataclass(eq=False, repr=False)
+class InspectedProgram(Printed):
     """A traced program, with the methods of `Lowered` that do not compile it."""
 
-    def __init__(
-        self,
-        plan: LoweredProgram,
-        traced: TracedFunction,
-        in_tree: tree.PyTreeDef,
-        out_tree: tree.PyTreeDef,
-        labels: list[str],
-        defined: Loc | None = None,
-        donated: Sequence[int] = (),
-        static: frozenset[int] = frozenset(),
-    ) -> None:
-        self._plan, self._traced, self._labels = plan, traced, labels
-        self._defined, self._donated, self._static = defined, donated, static
-        self.in_tree, self.out_tree = in_tree, out_tree
-
-    def __str__(self) -> str:
-        return self.as_text()
-
-    def __repr__(self) -> str:
-        return abbreviate(str(self), comment="// ")
-
-    def _repr_html_(self) -> str:
-        return program_html(self.as_text(locations=True))
+    _plan: LoweredProgram
+    _traced: TracedFunction
+    in_tree: tree.PyTreeDef
+    """The structure of the arguments, (positional, named)."""
+    out_tree: tree.PyTreeDef
+    """The structure of the result."""
+    _labels: list[str]
+    _defined: Loc | None = None
+    _donated: Sequence[int] = ()
+    _static: frozenset[int] = frozenset()
 
     @property
     def module(self) -> Module:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Never, final
 from shardir._imports.lazy_import import lazy_import
 from shardir.cost.communication import Collective, list_collectives
 from shardir.cost.op_cost import Cost
-from shardir.display.program_html import program_html
-from shardir.display.representation import abbreviate
+from shardir.display.representation import Printed, ir_text
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.config import resolve_pipeline
 from shardir.frontend.dispatch.programs.donation import run_with_donation
@@ -53,10 +52,7 @@ else:
 
 @final
 class Lowered(InspectedProgram):
-    """A function traced for given arguments.
-
-    `in_tree` is the structure of its arguments, (positional, named); `out_tree` of its result.
-    """
+    """A function traced for given arguments."""
 
     @property
     def out_info(self) -> PyTree:
@@ -83,16 +79,7 @@ class Lowered(InspectedProgram):
     def with_passes(self, passes: str) -> "Lowered":
         """Return the program with another pipeline, as the keyword `passes` of `jit` states it."""
         plan = replace(self._plan, passes=resolve_pipeline(passes, "compile"))
-        return Lowered(
-            plan,
-            self._traced,
-            self.in_tree,
-            self.out_tree,
-            self._labels,
-            self._defined,
-            self._donated,
-            self._static,
-        )
+        return replace(self, _plan=plan)
 
     def make_program(self) -> tuple[Runnable, tree.PyTreeDef]:
         """Return the program as `jit` caches it, and the structure of its result."""
@@ -109,7 +96,7 @@ class Lowered(InspectedProgram):
 
 
 @final
-class Compiled:
+class Compiled(Printed):
     """A function compiled for given arguments. Call it with such arguments."""
 
     def __init__(self, lowered: Lowered, program: Runnable) -> None:
@@ -123,15 +110,6 @@ class Compiled:
             if not name.startswith("_") and hasattr(Lowered, name):
                 message += f"; use .lowered.{name} of this object"
             raise AttributeError(message, name=name, obj=self)
-
-    def __str__(self) -> str:
-        return self.as_text()
-
-    def __repr__(self) -> str:
-        return abbreviate(str(self), comment="// ")
-
-    def _repr_html_(self) -> str:
-        return program_html(self.as_text(locations=True))
 
     @property
     def lowered(self) -> Lowered:
@@ -308,3 +286,9 @@ class Compiled:
         except Exception as error:
             hide_own_frames(error)
             raise
+
+
+@ir_text.register(Lowered)
+@ir_text.register(Compiled)
+def _program_text(program: Lowered | Compiled, *, locations: bool = False) -> str:
+    return program.as_text(locations=locations)
