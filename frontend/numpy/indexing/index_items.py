@@ -23,7 +23,8 @@ IndexItem: TypeAlias = IndexArray | slice | int | EllipsisType | None
 """One part of a canonical index; `True` and `False` are masks of rank 0."""
 
 Index: TypeAlias = ArrayLike | slice | EllipsisType | Sequence["Index"] | None
-"""What the user writes in brackets; a tuple has one entry for each part."""
+"""An index expression before canonicalization; a tuple has one entry for each indexed dimension,
+`...`, new axis or mask."""
 
 
 def canonicalize_item(item: Any) -> IndexItem:
