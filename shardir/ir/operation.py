@@ -246,15 +246,18 @@ OPS: Registry[OpSpec] = Registry(
 """The operations by name. Installed packages and loaded files add theirs (`shardir.plugins`)."""
 
 
+_RULE_KINDS = {field.name: field.type for field in fields(OpSpec) if field.name != "name"}
+
+
 def define_op(name: str, **rules: Any) -> OpSpec:
     """Declare an operation with all its target-independent rules, which are the fields of `OpSpec`.
 
-    The rules of other packages are checked when they run. Raises `RuleError` for an unknown rule or
-    a missing rule `type`, and `PluginError` if the name is taken.
+    The rules of other packages are checked here and when they run. Raises `RuleError` for an
+    unknown rule, a rule of another kind, or a missing rule `type`, and `PluginError` if the name is
+    taken.
     """
-    known = tuple(field.name for field in fields(OpSpec) if field.name != "name")
-    check_declaration(name, rules, known)
     if is_extension():
+        check_declaration(name, rules, _RULE_KINDS)
         rules = with_checks(name, rules)
     spec = OpSpec(name, **rules)
     OPS.register(name, spec)

@@ -7,15 +7,18 @@ The rules of this package are tested, so they run without these checks.
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, Final
+from types import NoneType, UnionType
+from typing import Any, Final, Union, get_args, get_origin
 
 import numpy as np
 
 from shardir.errors import RuleError, ShardirError, bound_message, count_noun, suggest_name
+from shardir.ir.arithmetic import Arithmetic
+from shardir.ir.dtypes import NARROW_FLOATS, NUMPY_DTYPES, SMALL_DTYPES, SMALL_FLOATS
 from shardir.ir.exception_places import exception_place
-from shardir.ir.types import TensorType
+from shardir.ir.types import TOKEN, TensorType
 from shardir.op_rules.factors import FactorRule
 
 Rule = Callable[..., Any]
@@ -23,26 +26,62 @@ Check = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], str]
 """(returned object, positional arguments, keyword arguments) -> what is wrong with it, or ""."""
 
 
-def check_declaration(name: str, rules: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Raise `RuleError` if the name, the rules or their kinds are not those of an operation."""
-    if not re.fullmatch(r"[a-zA-Z_]\w*([-.]\w+)*", name):
-        raise RuleError(f"no operation can have the name {name!r}; use letters, digits, _ and -")
+def check_declaration(name: str, rules: Mapping[str, Any], kinds: Mapping[str, object]) -> None:
+    """Raise `RuleError` if the name or the rules are not those of an operation.
+
+    `kinds` are the types of all rules; functions are only checked to be callable.
+    """
+    if not (isinstance(name, str) and re.fullmatch(r"[a-zA-Z_]\w*([-.]\w+)*", name)):
+        raise RuleError(
+            f"no operation can have the name {name!r}; use letters, digits, _ and -, with a letter "
+            "at the beginning"
+        )
     for rule in rules:
-        if rule not in known:
-            hint = suggest_name(rule, known) or f"the rules are {', '.join(known)}"
+        if rule not in kinds:
+            hint = suggest_name(rule, kinds) or f"the rules are {', '.join(kinds)}"
             raise RuleError(f"define_op has no rule {rule!r} for operation {name!r}; {hint}")
-    for rule in ("type", *RULES):
-        if not (callable(rules.get(rule)) or (rules.get(rule) is None and rule != "type")):
+    for rule, given in {"type": None, **rules}.items():
+        if not any(_is_of_kind(given, kind) for kind in _alternatives(kinds[rule])):
+            names = " or ".join(map(_kind_name, _alternatives(kinds[rule])))
             raise RuleError(
-                f"the rule {rule!r} of operation {name!r} is {rules.get(rule)!r}; "
-                f"define_op({name!r}, {rule}=f) takes a function"
+                bound_message(
+                    f"the rule {rule!r} of operation {name!r} is {given!r}; "
+                    f"define_op({name!r}, {rule}=...) takes {names}"
+                )
             )
+
+
+def _alternatives(kind: object) -> tuple[object, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _is_function_kind(kind: object) -> bool:
+    origin = get_origin(kind) or kind
+    return origin is Callable or getattr(origin, "_is_protocol", False)
+
+
+def _is_of_kind(given: object, kind: object) -> bool:
+    if _is_function_kind(kind):
+        return callable(given)
+    if get_origin(kind) is type:
+        return isinstance(given, type) and issubclass(given, get_args(kind))
+    return isinstance(given, get_origin(kind) or kind)  # type: ignore[arg-type]
+
+
+def _kind_name(kind: object) -> str:
+    if _is_function_kind(kind):
+        return "a function"
+    if kind is NoneType:
+        return "None"
+    if get_origin(kind) is type:
+        return f"a subclass of {get_args(kind)[0].__name__}"
+    return f"an object of type {getattr(get_origin(kind) or kind, '__name__', kind)}"
 
 
 def with_checks(name: str, rules: Mapping[str, Any]) -> dict[str, Any]:
     """Return the rules of an operation with checks of what they return and raise."""
     return {
-        key: _with_check(name, key, rule, RULES[key]) if key in RULES and rule else rule
+        key: _with_check(name, key, rule, RULES[key]) if key in RULES and callable(rule) else rule
         for key, rule in rules.items()
     }
 
@@ -51,7 +90,8 @@ def _with_check(name: str, key: str, rule: Rule, check: Check) -> Rule:
     @wraps(rule)
     def checked(*args: Any, **options: Any) -> Any:
         try:
-            returned = rule(*args, **options)
+            given = map(_as_read_only, args) if key == "reference" else args
+            returned = rule(*given, **options)
         except ShardirError:
             raise
         except Exception as error:
@@ -66,15 +106,28 @@ def _with_check(name: str, key: str, rule: Rule, check: Check) -> Rule:
     return checked
 
 
+def _as_read_only(operand: object) -> object:
+    """Return a view of an array that the rule cannot write into."""
+    if not isinstance(operand, np.ndarray):
+        return operand
+    view = operand.view()
+    view.flags.writeable = False
+    return view
+
+
 def _rule_error(name: str, key: str, wrong: str) -> RuleError:
     return RuleError(bound_message(f"the rule {key!r} of operation {name!r} {wrong}"))
 
 
 def _check_type(returned: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> str:
     types = returned if isinstance(returned, tuple | list) else (returned,)
-    if all(isinstance(each, TensorType) for each in types):
-        return ""
-    return f"returned {returned!r}; return a TensorType, or a tuple of them"
+    if not all(isinstance(each, TensorType) for each in types):
+        return f"returned {returned!r}; return a TensorType, or a tuple of them"
+    unknown = [each.dtype for each in types if each.dtype not in (*NUMPY_DTYPES, TOKEN)]
+    if unknown:
+        hint = suggest_name(unknown[0], NUMPY_DTYPES) or f"they are {', '.join(NUMPY_DTYPES)}"
+        return f"returned the element type {unknown[0]!r}, which does not exist; {hint}"
+    return ""
 
 
 def _check_factors(returned: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> str:
@@ -117,9 +170,25 @@ def _check_reference(returned: Any, args: tuple[Any, ...], options: Mapping[str,
 
 
 def _check_array(array: Any, stated: TensorType | None, which: str) -> str:
-    if stated is None or np.shape(array) == stated.shape:
+    if stated is None:
         return ""
-    return f"returned an array of shape {np.shape(array)}{which} for {stated}"
+    try:
+        found = np.asarray(array)
+    except ValueError as error:
+        return f"returned no array{which} for {stated}: {error}"
+    if found.shape != stated.shape:
+        return f"returned an array of shape {found.shape}{which} for {stated}"
+    # NumPy permits each conversion to the types of other packages, such as from complex numbers.
+    numeric = _WIDE_DTYPES.get(stated.dtype, stated.numpy)
+    if found.dtype != stated.numpy and not np.can_cast(found.dtype, numeric, "same_kind"):
+        return f"returned an array of {found.dtype}{which} for {stated}; convert it with astype"
+    return ""
+
+
+_WIDE_DTYPES = {
+    **dict.fromkeys(SMALL_DTYPES, np.dtype(np.int64)),
+    **dict.fromkeys((*SMALL_FLOATS, *NARROW_FLOATS), np.dtype(np.float64)),
+}
 
 
 def _check_vjp(returned: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> str:
@@ -137,6 +206,12 @@ def _check_vjp(returned: Any, args: tuple[Any, ...], options: Mapping[str, Any])
     return ""
 
 
+def _check_arithmetic(returned: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> str:
+    if returned is None or isinstance(returned, Arithmetic):
+        return ""
+    return f"returned {returned!r}; return an Arithmetic, or None if it only moves elements"
+
+
 def _accept(returned: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> str:
     return ""
 
@@ -148,5 +223,6 @@ RULES: Final[Mapping[str, Check]] = {
     "vjp": _check_vjp,
     "jvp": _accept,
     "batch": _accept,
+    "arithmetic": _check_arithmetic,
 }
 """The check of what each rule returns."""

@@ -74,6 +74,28 @@ def test_a_function_takes_attributes_and_returns_several_results_outside_of_jit(
             "the rule 'reference' of operation 'extremes' returned an array of shape (1, 3) as "
             "result 1 for f32[1]",
         ),
+        (
+            {"reference": lambda x, *, result, dim: (x.min(dim), x.max(dim) + 0j)},
+            "the rule 'reference' of operation 'extremes' returned an array of complex64 as result "
+            "1 for f32[1]; convert it with astype",
+        ),
+        (
+            {"reference": lambda x, *, result, dim: (x.min(dim), [[1], [2, 3]])},
+            "the rule 'reference' of operation 'extremes' returned no array as result 1 for "
+            "f32[1]: setting an array element with a sequence. The requested array has an "
+            "inhomogeneous shape after 1 dimensions. The detected shape was (2,) + inhomogeneous "
+            "part.",
+        ),
+        (
+            {"reference": lambda x, *, result, dim: (np.negative(x, out=x), x)},
+            r"the rule 'reference' of operation 'extremes' raised ValueError at \S+:\d+: output "
+            "array is read-only",
+        ),
+        (
+            {"type": lambda x, *, result, dim: (x.with_dtype("f31"),) * 2},
+            "the rule 'type' of operation 'extremes' returned the element type 'f31', which does "
+            "not exist; did you mean 'f32'?",
+        ),
     ],
 )
 def test_a_wrong_rule_is_named(rules: dict[str, Any], message: str) -> None:
@@ -94,17 +116,42 @@ def test_a_wrong_rule_is_named(rules: dict[str, Any], message: str) -> None:
         (
             "extremes",
             {},
-            "the rule 'type' of operation 'extremes' is None; define_op('extremes', type=f) takes "
-            "a function",
+            "the rule 'type' of operation 'extremes' is None; define_op('extremes', type=...) "
+            "takes a function",
+        ),
+        (
+            "extremes",
+            {**RULES, "elementwise": "yes"},
+            "the rule 'elementwise' of operation 'extremes' is 'yes'; define_op('extremes', "
+            "elementwise=...) takes an object of type bool",
+        ),
+        (
+            "extremes",
+            {**RULES, "attributes": int},
+            "the rule 'attributes' of operation 'extremes' is <class 'int'>; define_op('extremes', "
+            "attributes=...) takes a subclass of Attributes or None",
+        ),
+        (
+            "extremes",
+            {**RULES, "arithmetic": "none"},
+            "the rule 'arithmetic' of operation 'extremes' is 'none'; define_op('extremes', "
+            "arithmetic=...) takes an object of type Arithmetic or a function or None",
         ),
         (
             "my extremes",
             RULES,
-            "no operation can have the name 'my extremes'; use letters, digits, _ and -",
+            "no operation can have the name 'my extremes'; use letters, digits, _ and -, with a "
+            "letter at the beginning",
+        ),
+        (
+            5,
+            RULES,
+            "no operation can have the name 5; use letters, digits, _ and -, with a letter at the "
+            "beginning",
         ),
     ],
 )
-def test_a_wrong_declaration_is_refused(name: str, rules: dict[str, Any], message: str) -> None:
+def test_a_wrong_declaration_is_refused(name: Any, rules: dict[str, Any], message: str) -> None:
     with pytest.raises(RuleError) as caught:
         define_op(name, **rules)
     assert str(caught.value) == message
