@@ -88,7 +88,8 @@ def operation_function(name: str, description: str) -> UserFunction:
     """
     spec = OPS.find(name)
     if spec is None:
-        hint = suggest_name(name, OPS.names()) or "define it before with define_op"
+        similar = suggest_name(name, OPS.names()) if isinstance(name, str) else ""
+        hint = similar or "define it before with define_op"
         raise PluginError(f"no operation is called {name!r}; {hint}")
 
     def function(*xs: PyTree, **attributes: Any) -> Tracer | tuple[Tracer, ...]:

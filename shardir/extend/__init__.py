@@ -21,6 +21,7 @@ TABLE = {
     "shardir.backends.gpu.lowering": ("gpu_rule",),
     "shardir.backends.ipu.lowering.fused_groups": ("ipu_rule",),
     "shardir.frontend.lax.elementwise": ("elementwise_function", "operation_function"),
+    "shardir.ir.arithmetic": ("Arithmetic",),
     "shardir.ir.attributes": ("Attributes",),
     "shardir.ir.builder": ("Builder",),
     "shardir.ir.operation": ("define_op",),
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         elementwise_function as elementwise_function,
         operation_function as operation_function,
     )
+    from shardir.ir.arithmetic import Arithmetic as Arithmetic
     from shardir.ir.attributes import Attributes as Attributes
     from shardir.ir.builder import Builder as Builder
     from shardir.ir.operation import define_op as define_op

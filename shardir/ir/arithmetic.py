@@ -4,7 +4,9 @@ A declaration states it in `OpSpec.arithmetic`; `shardir.op_rules.widening` appl
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
+
+from shardir.errors import RuleError
 
 Extension = Literal["value", "zero", "sign"]
 """How an operand is widened: to its number, or as an integer whose additional bits are 0 or the
@@ -27,6 +29,13 @@ class Arithmetic:
     of the small dtype."""
     has_fixed_dtypes: bool = False
     """True if the operation takes arrays of the stated dtypes and cannot run on wider ones."""
+
+    def __post_init__(self) -> None:
+        if self.extension not in get_args(Extension):
+            raise RuleError(
+                f"the extension of operands is {self.extension!r}; it must be one of "
+                f"{', '.join(get_args(Extension))}"
+            )
 
 
 class ArithmeticRule(Protocol):

@@ -257,7 +257,7 @@ def define_op(name: str, **rules: Any) -> OpSpec:
     taken.
     """
     if is_extension():
-        check_declaration(name, rules, _RULE_KINDS)
+        check_declaration("define_op", name, {"type": None, **rules}, _RULE_KINDS)
         rules = with_checks(name, rules)
     spec = OpSpec(name, **rules)
     OPS.register(name, spec)

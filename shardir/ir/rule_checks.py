@@ -26,10 +26,13 @@ Check = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], str]
 """(returned object, positional arguments, keyword arguments) -> what is wrong with it, or ""."""
 
 
-def check_declaration(name: str, rules: Mapping[str, Any], kinds: Mapping[str, object]) -> None:
+def check_declaration(
+    function: str, name: str, rules: Mapping[str, Any], kinds: Mapping[str, object]
+) -> None:
     """Raise `RuleError` if the name or the rules are not those of an operation.
 
-    `kinds` are the types of all rules; functions are only checked to be callable.
+    `function` declares the operation, and takes rules of the types `kinds`. Functions are only
+    checked to be callable.
     """
     if not (isinstance(name, str) and re.fullmatch(r"[a-zA-Z_]\w*([-.]\w+)*", name)):
         raise RuleError(
@@ -39,14 +42,14 @@ def check_declaration(name: str, rules: Mapping[str, Any], kinds: Mapping[str, o
     for rule in rules:
         if rule not in kinds:
             hint = suggest_name(rule, kinds) or f"the rules are {', '.join(kinds)}"
-            raise RuleError(f"define_op has no rule {rule!r} for operation {name!r}; {hint}")
-    for rule, given in {"type": None, **rules}.items():
+            raise RuleError(f"{function} has no rule {rule!r} for operation {name!r}; {hint}")
+    for rule, given in rules.items():
         if not any(_is_of_kind(given, kind) for kind in _alternatives(kinds[rule])):
             names = " or ".join(map(_kind_name, _alternatives(kinds[rule])))
             raise RuleError(
                 bound_message(
                     f"the rule {rule!r} of operation {name!r} is {given!r}; "
-                    f"define_op({name!r}, {rule}=...) takes {names}"
+                    f"{function}({name!r}, {rule}=...) takes {names}"
                 )
             )
 

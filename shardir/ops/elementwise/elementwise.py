@@ -24,6 +24,7 @@ from shardir.ir.operation import (
     Value,
     define_op,
 )
+from shardir.ir.rule_checks import check_declaration
 from shardir.ir.types import COMPLEX, COMPLEX_OF, REAL_OF, NumpyArray, TensorType
 from shardir.op_rules.factors import FactorRule, pointwise_rule
 from shardir.op_rules.linearity import select_by_condition, select_extremum
@@ -47,6 +48,7 @@ from shardir.ops.type_checks import (
     common_type,
     require_result_type,
 )
+from shardir.plugins.entry_points import is_extension
 
 LN2 = log_of(2)
 
@@ -92,7 +94,7 @@ def _define_elementwise(
     linear: tuple[tuple[int, ...], ...] | None = None,
     selection: SelectionRule | None = None,
     holomorphic: bool = True,
-    arithmetic: Arithmetic = ORDINARY,
+    arithmetic: Arithmetic | None = ORDINARY,
 ) -> OpSpec:
     """Declare an operation on operands of one type, which determines the result type."""
     compute = numerics.compute_in_f32(numpy)
@@ -125,6 +127,19 @@ def _define_elementwise(
     )
 
 
+_ELEMENTWISE_KINDS = {
+    rule: kind
+    for rule, kind in _define_elementwise.__annotations__.items()
+    if rule not in ("arity", "name", "return")
+}
+
+
+def _declare(function: str, arity: int, name: str, **rules: Any) -> OpSpec:
+    if is_extension():
+        check_declaration(function, name, rules, _ELEMENTWISE_KINDS)
+    return _define_elementwise(arity, name, **rules)
+
+
 def define_unary(
     name: str,
     takes: DtypeDomain,
@@ -141,7 +156,17 @@ def define_unary(
     operand's type to the result's, `jvp` the tangent rule. Without a formula, an operation on
     floating-point numbers has no derivative.
     """
-    return _define_elementwise(1, name, takes, numpy, cotangents, to, jvp, **more)
+    return _declare(
+        "define_unary",
+        1,
+        name,
+        takes=takes,
+        numpy=numpy,
+        cotangents=cotangents,
+        to=to,
+        jvp=jvp,
+        **more,
+    )
 
 
 def define_binary(
@@ -160,7 +185,17 @@ def define_binary(
     operand's type to the result's, `jvp` the tangent rule. Without a formula, an operation on
     floating-point numbers has no derivative.
     """
-    return _define_elementwise(2, name, takes, numpy, cotangents, to, jvp, **more)
+    return _declare(
+        "define_binary",
+        2,
+        name,
+        takes=takes,
+        numpy=numpy,
+        cotangents=cotangents,
+        to=to,
+        jvp=jvp,
+        **more,
+    )
 
 
 def _is_complex(x: Term) -> bool:

@@ -235,7 +235,11 @@ def convert(x: Array, to: TensorType) -> Array:
 
 
 def round_to(x: Array, dtype: NumpyDType) -> Array:
-    """Return the elements as another type, rounded once."""
+    """Return the elements as another type, rounded once; raise `TypeError` for complex elements of
+    a real type.
+    """
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        raise TypeError(f"the elements are {x.dtype}, which {dtype} cannot represent")
     if dtype in _EXTENSION_FLOATS and x.dtype.itemsize > 2:
         return _round_to_odd_f32(x).astype(dtype)
     if x.dtype.itemsize == dtype.itemsize == 1 and x.dtype != dtype:

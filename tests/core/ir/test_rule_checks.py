@@ -212,9 +212,40 @@ def test_a_pointwise_operation_without_a_formula_has_no_derivative() -> None:
         sd.grad(lambda x: snp.sum(thrice(x)))(X)
 
 
-def test_the_function_of_an_unknown_operation_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        (
+            {"takes": "float"},
+            "the rule 'takes' of operation 'thrice' is 'float'; define_unary('thrice', takes=...) "
+            "takes an object of type DtypeDomain",
+        ),
+        (
+            {"formula": None},
+            "define_unary has no rule 'formula' for operation 'thrice'; the rules are takes, "
+            "numpy, cotangents, to, jvp, linear, selection, holomorphic, arithmetic",
+        ),
+        (
+            {"numpy": lambda x: x.astype(complex)},
+            "the rule 'reference' of operation 'thrice' raised TypeError: the elements are "
+            "complex128, which float32 cannot represent",
+        ),
+    ],
+)
+def test_a_wrong_pointwise_operation_is_refused(rules: dict[str, Any], message: str) -> None:
+    def run() -> None:
+        define_unary("thrice", **{"takes": FLOAT, "numpy": lambda x: 3 * x, **rules})
+        operation_function("thrice", "3 x")(X)
+
+    with pytest.raises(RuleError) as caught:
+        run()
+    assert str(caught.value).split("\n")[0] == message
+
+
+@pytest.mark.parametrize("name", ["extremse", 5])
+def test_the_function_of_an_unknown_operation_is_refused(name: Any) -> None:
     with pytest.raises(PluginError) as caught:
-        operation_function("extremse", "")
+        operation_function(name, "")
     assert str(caught.value) == (
-        "no operation is called 'extremse'; define it before with define_op"
+        f"no operation is called {name!r}; define it before with define_op"
     )
