@@ -37,7 +37,7 @@ def emit_program(
     options = _parse_options(option or ())
     program = load_target(file, mesh, args, specs)
     check_no_opaque_operations(program.module)
-    lowered = program.lowered
+    lowered = program.lowered_with(passes)
     if lowered is None:
         given = load_arguments(program.module, inputs) if inputs else None
         emission = make_emission(
@@ -50,8 +50,6 @@ def emit_program(
             seconds=MAX_SELFTEST_SECONDS if selftest_seconds is None else selftest_seconds,
         )
     else:
-        if passes is not None:
-            lowered = lowered.with_passes(passes)
         count = lowered.in_tree.num_leaves
         args_, keywords = None, None
         if inputs:

@@ -31,8 +31,7 @@ def simulate_program(
     pipeline = str(Pipeline.parse(DEFAULT_STEP if passes is None else passes))
     program = load_target(file, mesh, args, specs)
     check_no_opaque_operations(program.module)
-    if program.lowered is not None:
-        lowered = program.lowered if passes is None else program.lowered.with_passes(passes)
+    if (lowered := program.lowered_with(passes)) is not None:
         simulation: Simulation = lowered.simulate(
             machine, links=links or None, target=target, memory=memory
         )

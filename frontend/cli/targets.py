@@ -79,12 +79,18 @@ class CommandTarget:
     def pipeline(self, passes: str | None) -> str:
         """Return the pipeline that the option `--passes` states, by default the one with which the
         program is compiled."""
-        if passes is not None:
-            Pipeline.parse(passes)  # Its errors are those of all commands.
-        if self.lowered is not None:
-            lowered = self.lowered if passes is None else self.lowered.with_passes(passes)
+        lowered = self.lowered_with(passes)
+        if lowered is not None:
             return lowered.pipeline
         return str(Pipeline.parse(DEFAULT_STEP if passes is None else passes, default_pipeline()))
+
+    def lowered_with(self, passes: str | None) -> Lowered | None:
+        """Return the lowered function with the pipeline that the option `--passes` states; `None`
+        for a file."""
+        if passes is None or self.lowered is None:
+            return self.lowered
+        Pipeline.parse(passes)  # Raises an error that names no function of Python.
+        return self.lowered.with_passes(passes)
 
     def fill_arguments(self, given: Sequence[NumpyArray]) -> list[NumpyArray]:
         """Return the arguments of the program: those that it determines, else the given ones."""

@@ -69,7 +69,7 @@ class Lowered(InspectedProgram):
     def compile(self, *, passes: str | None = None) -> "Compiled":
         """Return the compiled program; `passes` is its pipeline, by default that of `jit`."""
         if passes is not None:
-            return self.with_passes(passes).compile()
+            return self._with_pipeline(resolve_pipeline(passes, "compile")).compile()
         runnable, _ = self.make_program()
         if self._donated:
             runnable.donate(self._donated)
@@ -78,8 +78,10 @@ class Lowered(InspectedProgram):
     @traceback_boundary
     def with_passes(self, passes: str) -> "Lowered":
         """Return the program with another pipeline, as the keyword `passes` of `jit` states it."""
-        plan = replace(self._plan, passes=resolve_pipeline(passes, "compile"))
-        return replace(self, _plan=plan)
+        return self._with_pipeline(resolve_pipeline(passes, "with_passes"))
+
+    def _with_pipeline(self, passes: str | None) -> "Lowered":
+        return replace(self, _plan=replace(self._plan, passes=passes))
 
     def make_program(self) -> tuple[Runnable, tree.PyTreeDef]:
         """Return the program as `jit` caches it, and the structure of its result."""

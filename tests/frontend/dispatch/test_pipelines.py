@@ -128,6 +128,18 @@ def test_wrong_pipelines_are_refused_before_tracing(passes: Any, reason: str) ->
     )
 
 
+@pytest.mark.parametrize("method", ["compile", "with_passes"])
+def test_the_method_with_a_wrong_pipeline_is_named(method: str) -> None:
+    lowered = sd.jit(snp.sin).lower(1.0)
+    with pytest.raises(SettingError) as caught:
+        getattr(lowered, method)(passes="default,nope{")
+    assert str(caught.value) == (
+        f"passes of {method} is 'default,nope{{'; it must be a pipeline such as 'default,overlap', "
+        "or None: cannot read the pipeline at 'nope{'; write it as "
+        "pass,pass{option=value,option=value}"
+    )
+
+
 def test_a_pipeline_must_partition_the_program(arguments: Any) -> None:
     with pytest.raises(PipelineError) as caught:
         sd.jit(step, passes="propagate")(*arguments)
