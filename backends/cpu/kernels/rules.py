@@ -9,7 +9,7 @@ from importlib import import_module
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Order, Phase, Rule
 from shardir.backends.cpu.kernels import elementwise
 from shardir.backends.cpu.kernels.conv.convolution import convolution_order, convolution_rule
-from shardir.backends.cpu.kernels.gemm.dot import dot_order, dot_rule
+from shardir.backends.cpu.kernels.gemm.product_dispatch import dot_order, dot_rule
 from shardir.backends.cpu.kernels.selection.bool_search import DECIDING_BYTE, with_search
 from shardir.ir.module import Op
 

@@ -1,4 +1,4 @@
-"""Dispatch of products: selects a kernel and the number of tasks.
+"""The rule of `dot`, and the dispatch of products: selects a kernel and the number of tasks.
 
 Large products are packed (`packed_kernel`). Small products and those with few rows or columns read
 their operands in place (`unpacked_gemm`, `inner_product`). A long sum with a small result is split
@@ -20,8 +20,17 @@ from shardir.backends.cpu.kernels.conv.padded_nhwc import lower_padded_nhwc
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
 from shardir.backends.cpu.kernels.conv.patch_inner_product import lower_patch_inner_product
 from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
-from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, arithmetic_of
-from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct, ProductLoop, merge_loops
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
+    Arithmetic,
+    arithmetic_of,
+    can_widen,
+)
+from shardir.backends.cpu.kernels.gemm.matrix_product import (
+    MatrixProduct,
+    ProductLoop,
+    matrix_product_of,
+    merge_loops,
+)
 from shardir.backends.cpu.kernels.gemm.packed_kernel import packed_gemm_kernel
 from shardir.backends.cpu.kernels.gemm.product_record import encode_record
 from shardir.backends.cpu.kernels.gemm.record_builder import (
@@ -56,6 +65,39 @@ from shardir.backends.cpu.kernels.gemm.tuning import (
     PARTIAL_SUM_BYTES_PER_NS,
     STREAMED_PARTS,
 )
+from shardir.ir.module import Op
+
+
+def dot_rule(
+    op: Op, operands: Sequence[BufferView], results: Sequence[BufferView], context: LoweringContext
+) -> Sequence[Phase] | None:
+    """Lower a batched matrix product; return None if an operand cannot be widened to the result
+    type."""
+    lhs, rhs = operands
+    (out,) = results
+    if not all(can_widen(view.dtype, arithmetic_of(out.dtype)) for view in operands):
+        return None
+    work = matrix_product_of(op.attrs["dims"], lhs, rhs, out, context.machine)
+    return lower_product(work, context, "dot")
+
+
+def dot_order(op: Op, operands: Sequence[BufferView]) -> Sequence[int]:
+    """Return the layout of the result: batch dimensions, then dimensions of the left operand, then
+    of the right one, each in the order of their strides."""
+    left, right = op.attrs["dims"].partition("->")[0].split(",")
+    output = op.attrs["dims"].partition("->")[2]
+    lhs, rhs = (
+        dict(zip(term, view.strides, strict=True))
+        for term, view in zip((left, right), operands, strict=True)
+    )
+
+    def place(dim: int) -> tuple[int, int]:
+        letter = output[dim]
+        if letter in lhs:
+            return (0 if letter in rhs else 1), -abs(lhs[letter])
+        return 2, -abs(rhs[letter])
+
+    return sorted(range(len(output)), key=place)
 
 
 def lower_product(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
