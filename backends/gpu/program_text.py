@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from shardir import ops, ops as specs
+from shardir import ops
 from shardir.backends.emission import Emission, EmissionError, ProgramValue
 from shardir.backends.gpu import rules as rules
 from shardir.backends.gpu.constants import constant_files, constants_text
@@ -225,8 +225,12 @@ def _imports(emission: Emission, needs: ProgramNeeds, main: str, precision: str)
 
 def _multiplies_narrow_floats(module: Module) -> bool:
     """Return whether 16-bit floats are summed, for which torch may use a 16-bit accumulator."""
-    ops = (op for op in module.main.body.walk() if op.spec in (specs.dot, specs.convolution))
-    return any(value.type.dtype in NARROW_FLOATS for op in ops for value in op.operands)
+    return any(
+        value.type.dtype in NARROW_FLOATS
+        for op in module.main.body.walk()
+        if op.spec in (ops.dot, ops.convolution)
+        for value in op.operands
+    )
 
 
 def _import_key(line: str) -> tuple[bool, str]:

@@ -62,7 +62,7 @@ func @main(%x: i32[99]) -> (i32[{count}]) {{
 def test_positions_are_in_bounds() -> None:
     text = "func @main(%x: i32[9]) -> (i32[9]) {\n  %0 = sort(%x, dim=0, wanted=[9]) : i32[9]\n"
     with pytest.raises(
-        ShardirError, match=r"wanted=\[9\] has positions that dimension 0 of " r"i32\[9\]"
+        ShardirError, match=r"wanted=\[9\] has positions that dimension 0 of i32\[9\]"
     ):
         verify(parse(f"{text}  return %0\n}}\n"))
 

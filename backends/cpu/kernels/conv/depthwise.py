@@ -11,12 +11,9 @@ from shardir.backends.cpu.kernels.conv.depthwise_kernel import (
     encode_depthwise_record,
 )
 from shardir.backends.cpu.kernels.conv.depthwise_tile import MAX_DEPTHWISE_CHECKED_DIMS, LaneLayout
-from shardir.backends.cpu.kernels.conv.tuning import (
-    MAX_LINES_PER_TILE,
-    MIN_TASK_NS,
-    MIN_VECTOR_LANES,
-)
+from shardir.backends.cpu.kernels.conv.tuning import MAX_LINES_PER_TILE, MIN_VECTOR_LANES
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct, ProductLoop
+from shardir.backends.cpu.kernels.gemm.tuning import MIN_TASK_NS
 
 
 def lower_depthwise(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:

@@ -24,7 +24,6 @@ from shardir.backends.cpu.kernels.conv.tuning import (
     MAX_FILTER_BYTES,
     MIN_IN_PLACE_FEATURES,
     MIN_LINE_POSITIONS,
-    MIN_TASK_NS,
 )
 from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of, can_widen
@@ -37,6 +36,7 @@ from shardir.backends.cpu.kernels.gemm.task_grid import TaskGrid
 from shardir.backends.cpu.kernels.gemm.tuning import (
     MAX_BLOCK_LINES,
     MAX_PART_STEPS,
+    MIN_TASK_NS,
     PACKED_LHS_BYTES,
 )
 from shardir.ir.types import COMPLEX

@@ -4,9 +4,6 @@
 (Zen 3, AVX2).
 """
 
-MIN_TASK_NS = 20_000.0
-"""Minimum duration of a task in nanoseconds."""
-
 # convolution.py
 MAX_REMAINDERS = 1024
 """Maximum number of products of a convolution of a dilated image. Published networks have at most
