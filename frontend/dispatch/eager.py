@@ -8,7 +8,8 @@ the compiled program. Sharding rules, errors and results are those of `jit`, bec
 same path.
 
 The native call cache (`CallCache`) repeats a call with arrays, numbers and static arguments
-that were seen before without running Python code.
+that were seen before without running Python code. Without it, the Python tier repeats a call with
+arrays and numbers.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,6 +27,7 @@ from shardir.frontend.argument_errors import (
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch.call_table import is_current
 from shardir.frontend.dispatch.eager_call import EagerFunction, call_eagerly
+from shardir.frontend.dispatch.scalar_arguments import NUMBER_TYPES, number_as_array
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.pytree_types import PyTree, UserFunction
@@ -89,12 +91,13 @@ class PublicFunction:
             try:
                 # The Python tier; with the native tier such calls do not get here.
                 if native is None and not options:
-                    key = tuple([x.signature if type(x) is Array else None for x in args])
+                    leaves = [number_as_array(x) if type(x) in NUMBER_TYPES else x for x in args]
+                    key = tuple([x.signature if type(x) is Array else None for x in leaves])
                     known = self.eager.calls.get(key)
                     if known is not None:
                         _, structure, launch, context = known
                         if is_current(context):
-                            made = launch(args)
+                            made = launch(leaves)
                             if made is not None:
                                 return (
                                     made[0]

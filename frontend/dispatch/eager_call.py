@@ -143,7 +143,7 @@ def call_eagerly(
         done.append(RecordedCall((*given[0], *given[1].values()), launch, leaves, structure, made))
     elif launch is not None:
         if native is None:
-            if not options and all(type(x) is Array for x in given[0]):
+            if not options and all(type(x) is Array for x in args):
                 call = CompiledCall(program, structure, launch, context)
                 eager.calls.add(signatures, call)
             return made

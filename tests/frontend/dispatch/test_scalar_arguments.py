@@ -10,7 +10,6 @@ import shardir.numpy as snp
 from shardir.frontend.dispatch import scalar_arguments
 from shardir.frontend.dispatch.programs.runnable import Runnable
 from shardir.frontend.errors import NumberRangeError
-from tests.native_tier import needs_native
 
 NUMBERS = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -48,7 +47,6 @@ def test_out_of_range_scalars_are_errors() -> None:
     assert (snp.asarray(np.int32(1)) + 3).dtype == np.int32
 
 
-@needs_native
 def test_the_second_call_takes_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
     x = snp.asarray(NUMBERS)
     for number in (1.5, 2.5):
