@@ -19,6 +19,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import user_position
+from shardir.frontend.tracing.parameters import static_value
 
 MAX_DIFFERENCES = 3
 """Maximum number of differences that a reason lists."""
@@ -123,7 +124,7 @@ class CompilationLog:
             _compiled_codes[code] = self
         if self.entries:
             return _reason_of_difference(call, self.entries, self._was_cleared)
-        if before is not None and before is not self:
+        if before is not None:
             return (
                 "first call of this jitted function, and another one with the same code was "
                 "compiled before; call jit once, outside of loops and functions"
@@ -146,7 +147,7 @@ def _reason_of_difference(call: CallKey, earlier: Sequence[Compilation], cleared
 
 def _differences(new: CallKey, old: CallKey) -> Iterator[str]:
     """Yield a sentence for each difference of two calls."""
-    if new.labels != old.labels or new.structure != old.structure:
+    if new.structure != old.structure:
         added = [label for label in new.labels if label not in old.labels]
         removed = [label for label in old.labels if label not in new.labels]
         yield from (f"argument {label} is new" for label in added)
@@ -155,7 +156,7 @@ def _differences(new: CallKey, old: CallKey) -> Iterator[str]:
             yield "the arguments have another pytree structure"
     before = dict(zip(old.labels, old.signatures, strict=True))
     for label, signature in zip(new.labels, new.signatures, strict=True):
-        if (known := before.get(label)) is not None and known is not signature:
+        if (known := before.get(label)) is not None:
             yield from _signature_differences(label, signature, known)
     known_static = dict(old.static)
     for label, value in new.static:
@@ -200,5 +201,4 @@ def _context_differences(new: TraceContext, old: TraceContext) -> Iterator[str]:
 
 def _static_text(key: PyTree) -> str:
     """Return the value of a static argument from its cache key as short text."""
-    is_pair = isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], type)
-    return brief(key[1] if is_pair else key)
+    return brief(static_value(key))

@@ -248,11 +248,28 @@ def static_key(value: PyTree) -> Hashable:
     if kind is dict:
         return (dict, *((key, static_key(each)) for key, each in value.items()))
     if isinstance(value, float) and (value == 0 or value != value):
-        return kind, repr(value)
-    if isinstance(value, np.ndarray):
+        return kind, float.__repr__(value)
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return kind, value.shape, value.dtype, value.tobytes()
     try:
         hash(value)
     except TypeError as error:
         raise UnhashableError(f"{value!r} cannot be hashed") from error
     return kind, value
+
+
+def static_value(key: PyTree) -> PyTree:
+    """Return the static argument with this cache key."""
+    if type(key) is not tuple:
+        return key
+    kind, *parts = key
+    if kind is tuple or kind is list or kind is slice:
+        values = map(static_value, parts)
+        return slice(*values) if kind is slice else kind(values)
+    if kind is dict:
+        return {name: static_value(each) for name, each in parts}
+    if issubclass(kind, np.ndarray):
+        shape, dtype, data = parts
+        return np.frombuffer(data, dtype).reshape(shape)
+    (value,) = parts
+    return float(value) if issubclass(kind, float) and type(value) is str else value

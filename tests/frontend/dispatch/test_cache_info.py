@@ -1,6 +1,7 @@
 """The reasons for which functions are compiled again, in `cache_info` and in the log."""
 
 import logging
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -140,3 +141,28 @@ def test_pmap_has_the_same_information() -> None:
     f = shardir.pmap(lambda x: x + 7)
     f(jnp.ones((2, 3)))
     assert f.cache_info().currsize == 1
+
+
+def test_a_container_of_another_class() -> None:
+    f = shardir.jit(lambda x: x[0])
+    f([jnp.ones(4)])
+    f((jnp.ones(4),))
+    assert reasons(f)[1:] == ["the arguments have another pytree structure"]
+
+
+def test_an_absent_argument() -> None:
+    f = shardir.jit(lambda x, y=2.0: x * y)
+    f(jnp.ones(4), 1.0)
+    f(jnp.ones(4))
+    assert reasons(f)[1:] == ["argument y is absent"]
+
+
+def test_static_values_are_shown_as_they_were_passed() -> None:
+    f = shardir.jit(lambda x, n: x, static_argnums=1)
+    values = [(3,), (3, (4, "a")), (), 0.0, -0.0, (-0.0,), int, "int", None]
+    for value in values:
+        f(jnp.ones(4), value)
+    texts = [repr(value) for value in values]
+    assert reasons(f)[1:] == [
+        f"static argument n is {new}, not {old}" for old, new in pairwise(texts)
+    ]

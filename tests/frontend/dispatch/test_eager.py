@@ -27,7 +27,7 @@ from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import P
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.tracing.operands import align, as_tracer
-from shardir.frontend.tracing.parameters import UnhashableError, static_key
+from shardir.frontend.tracing.parameters import UnhashableError, static_key, static_value
 from shardir.frontend.tracing.trace import emit
 from tests.error_assertions import assert_raises_exactly
 from tests.native_tier import needs_native
@@ -104,8 +104,18 @@ def test_equal_numbers_of_different_types_have_different_signatures() -> None:
     keys = [static_key(x) for x in (1, 1.0, True, 0.0, -0.0)]
     assert len(set(keys)) == 5
     assert static_key((1, [2, slice(3)])) == static_key((1, [2, slice(3)]))
-    with pytest.raises(UnhashableError):
-        static_key({1, 2})
+    for value in ({1, 2}, np.array([[]], object)):
+        with pytest.raises(UnhashableError):
+            static_key(value)
+
+
+def test_a_static_argument_follows_from_its_key() -> None:
+    for value in (1, [1, (2.5, "a")], slice(1, None), {"a": (-0.0,)}, None, int, -0.0):
+        assert repr(static_value(static_key(value))) == repr(value)
+    array = np.arange(6, dtype=np.int8).reshape(2, 3)
+    made = static_value(static_key(array))
+    assert made.dtype == np.int8
+    np.testing.assert_array_equal(made, array)
 
 
 def test_static_arguments_shape_the_program() -> None:
