@@ -49,8 +49,6 @@ class CallbackCaller:
         leaves = [fixed[i] if i in fixed else next(rest) for i in range(self.structure.num_leaves)]
         args, options = tree.unflatten(self.structure, leaves)
         made = self.function(*args, **options)
-        if not self.types:
-            return []
         outs = tree.leaves(made)
         if len(outs) != len(self.types):
             return outs
@@ -89,12 +87,13 @@ def emit_callback(
     **attrs: Attr,
 ) -> list[PyTree]:
     """Emit the operation that calls a function, in the current trace or in a temporary one."""
-    check_call_signature(function, name or function_name(function), args, options)
+    name = name or function_name(function)
+    check_call_signature(function, name, args, options)
     leaves, structure = tree.flatten((args, options))
     fixed = tuple((i, leaf) for i, leaf in enumerate(leaves) if not is_array_like(leaf))
     chosen = [leaf for leaf in leaves if is_array_like(leaf)]
     caller = CallbackCaller(function, structure, fixed, tuple(result), not config.enable_x64)
-    hosted = HostFunction(name or function_name(function), caller)
+    hosted = HostFunction(name, caller)
     stated = result[0] if len(result) == 1 else tuple(result)
 
     def emit_call(*tracers: Tracer) -> list[Tracer]:
@@ -103,7 +102,7 @@ def emit_callback(
     if current_trace() is not None:
         return emit_call(*map(as_tracer, chosen))
     labels = [f"arg{i}" for i in range(len(chosen))]
-    made: list[PyTree] = run_temporary(emit_call, function_name(function), chosen, labels)
+    made: list[PyTree] = run_temporary(emit_call, name, chosen, labels)
     return made
 
 

@@ -92,18 +92,12 @@ def call_eagerly(
     """Call a public function outside of a trace."""
     given = args, options
     placed: dict[int, NumpyArray] = {}
-    if eager.cached and any(type(x) is np.ndarray for x in args):
+    if eager.cached:
         args, placed = _import_arguments(args, eager.static_positions)
         if not all(x.flags.c_contiguous for x in placed.values()):
             # The native call cache cannot read the original arguments, but it reads these.
             return eager.public_function(*args, **options)
-    wrapped = (
-        numbers_as_arrays(args, options, eager.static_positions, eager.static)
-        if eager.cached
-        else None
-    )
-    if wrapped is not None:
-        args, options = wrapped
+        args, options = numbers_as_arrays(args, options, eager.static_positions, eager.static)
     leaves: list[PyTree] = []
     shape: list[object] = []
     try:
@@ -229,10 +223,8 @@ def _check_list_length(arg: object) -> None:
 
 def _insert_tracers(arg: object, static: bool, tracers: Iterator[Tracer]) -> object:
     """Return the argument with tracers in place of its arrays."""
-    if static or arg is None or is_wide_int(arg):
+    if static:
         return arg
-    if is_array_like(arg):
-        return next(tracers)
     parts, structure = tree.flatten(arg)
     return tree.unflatten(
         structure, [next(tracers) if _is_argument(part) else part for part in parts]
@@ -316,10 +308,6 @@ def _restore_original(error: NotAnArrayError, rebuilt: PyTree, given: PyTree) ->
 
 def _array_labels(base: str, arg: PyTree) -> list[str]:
     """Return names for the arrays of an argument."""
-    if arg is None or is_wide_int(arg):
-        return []
-    if is_array_like(arg):
-        return [base]
     parts, structure = tree.flatten(arg)
     return [
         ".".join(map(str, (base, *path)))

@@ -77,8 +77,6 @@ def eval_shape(fun: UserFunction, *args: PyTree, **options: PyTree) -> PyTree:
 
 
 def _to_struct(leaf: object, label: str) -> ShapeDtypeStruct:
-    if isinstance(leaf, ShapeDtypeStruct):
-        return leaf
     if is_array_like(leaf):
         abstract = abstract_of(leaf, label)
         return _abstract_to_struct(replace(abstract, sharding=find_explicit_sharding(leaf)))

@@ -150,9 +150,9 @@ def with_distinct_arrays(
 ) -> tuple[tuple[PyTree, ...], dict[str, PyTree], Sequence[PyTree]]:
     """Return an equivalent call with a distinct array for each leaf, to identify the arguments.
 
-    The call itself is returned where no array occurs twice, or where not all leaves are arrays.
+    The call itself is returned where no leaf occurs twice. Leaves of other types are not copied.
     """
-    if len(set(map(id, leaves))) == len(leaves) or any(type(x) is not Array for x in leaves):
+    if len(set(map(id, leaves))) == len(leaves):
         return args, options, leaves
     others = _copy_arrays(args), _copy_arrays(options)
     found, _ = tree.flatten(others)

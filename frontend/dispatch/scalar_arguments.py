@@ -20,21 +20,20 @@ def numbers_as_arrays(
     options: dict[str, PyTree],
     static_positions: frozenset[int],
     static: frozenset[str],
-) -> tuple[tuple[PyTree, ...], dict[str, PyTree]] | None:
-    """Return the arguments with dynamic numbers replaced by arrays, or `None` if there are none.
+) -> tuple[tuple[PyTree, ...], dict[str, PyTree]]:
+    """Return the arguments with dynamic numbers replaced by arrays.
 
     A number that does not fit its element type is not replaced.
     """
-    changed = [
-        i for i, x in enumerate(args) if type(x) in NUMBER_TYPES and i not in static_positions
+    positional = [
+        number_as_array(x) if type(x) in NUMBER_TYPES and i not in static_positions else x
+        for i, x in enumerate(args)
     ]
-    named = [key for key, x in options.items() if type(x) in NUMBER_TYPES and key not in static]
-    if not changed and not named:
-        return None
-    positional = list(args)
-    for i in changed:
-        positional[i] = number_as_array(args[i])
-    return tuple(positional), {**options, **{key: number_as_array(options[key]) for key in named}}
+    named = {
+        key: number_as_array(x) if type(x) in NUMBER_TYPES and key not in static else x
+        for key, x in options.items()
+    }
+    return tuple(positional), named
 
 
 def is_wide_int(x: object) -> bool:

@@ -67,8 +67,6 @@ def signature_of_leaf(leaf: object, name: str = "") -> ArraySignature:
         leaf.check(None)
     if isinstance(leaf, ShapeDtypeStruct):
         return leaf.signature
-    if isinstance(leaf, ShapedArray):
-        return signature_of(leaf.abstract, None)
     return signature_of(abstract_of(leaf, name), None)
 
 

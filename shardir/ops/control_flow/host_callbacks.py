@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from shardir.errors import InterpretError, VectorizeError
+from shardir.errors import InterpretError, VectorizeError, count_noun
 from shardir.ir.arithmetic import FIXED_DTYPES
 from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
@@ -73,7 +73,8 @@ def _check_results(name: str, results: Any, types: tuple[TensorType, ...]) -> tu
     result_list = () if not types else tuple(results)
     if len(result_list) != len(types):
         raise InterpretError(
-            f"{name} returned {len(result_list)} arrays, and {len(types)} are declared"
+            f"{name} returned {count_noun(len(result_list), 'array')}, and {len(types)} "
+            f"{'is' if len(types) == 1 else 'are'} declared"
         )
     arrays = tuple(np.asarray(x) for x in result_list)
     for array, type in zip(arrays, types, strict=True):

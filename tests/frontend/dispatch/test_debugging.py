@@ -24,10 +24,11 @@ from shardir import (
     vmap,
 )
 from shardir.errors import ShardirError
+from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.numpy import api as snp
 from shardir.interpret.interpreter import run
 from shardir.text.parser import parse
-from tests.error_assertions import first_line
+from tests.error_assertions import assert_raises_exactly, first_line, raw
 
 NUMBER = ShapeDtypeStruct((), np.float32)
 
@@ -209,3 +210,19 @@ def test_breakpoint_raises_an_error() -> None:
         "there is no debugger inside of a program; print values with debug.print or "
         "debug.callback, or run the function without jit under Python's own breakpoint()"
     )
+
+
+def test_errors_of_arguments() -> None:
+    def ignore(_: object) -> None:
+        pass
+
+    assert_raises_exactly(
+        lambda: debug.print(raw(3)), ArgumentError, "debug.print takes a format first, got 3"
+    )
+    for call in (
+        lambda: debug.inspect_array_sharding(3.0, callback=ignore),
+        lambda: jit(lambda x: debug.inspect_array_sharding(3.0, callback=ignore))(1.0),
+    ):
+        assert_raises_exactly(
+            call, NotAnArrayError, "inspect_array_sharding takes an array, got 3.0 of type float"
+        )

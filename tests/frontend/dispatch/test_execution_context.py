@@ -15,6 +15,7 @@ from shardir.frontend.dispatch.execution_context import (
 )
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.shardings.devices import devices
+from tests.error_assertions import raw
 
 
 def test_uncommitted_arrays_are_on_the_default_device() -> None:
@@ -109,3 +110,20 @@ def test_arguments_that_are_not_functions_are_errors() -> None:
     assert message(staticmethod(abs)) == (
         "jit takes a function, got a staticmethod; write @staticmethod above @jit"
     )
+
+
+def test_compiler_options_are_a_dictionary() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        jit(lambda x: x + 1, compiler_options=raw(["optimization_level"]))(1)
+    assert str(caught.value).partition("\n")[0] == (
+        "compiler_options of lambda are a dictionary, got ['optimization_level']"
+    )
+    assert jit(jit(lambda x: x + 1, compiler_options={}))(1) == 2
+
+
+def test_a_backend_determines_the_device_of_programs_without_shardings() -> None:
+    double = jit(lambda x: x * 2, backend="cpu")
+    with default_device(devices()[3]):
+        assert double(1.0).devices() == {devices()[0]}
+        placed = device_put(snp.ones(3), devices()[2])
+        assert double(placed).devices() == {devices()[2]}

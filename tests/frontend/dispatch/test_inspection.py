@@ -17,7 +17,9 @@ from shardir import (
     named_scope,
 )
 from shardir.errors import DifferentiateError
+from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.numpy import api as snp
+from tests.error_assertions import assert_raises_exactly, raw
 
 ROW = ShapeDtypeStruct((3,), np.float32)
 
@@ -75,3 +77,23 @@ def test_concrete_values_while_tracing() -> None:
             return x * count
 
     assert float(f(2.0)) == 12
+
+
+def test_errors_of_names_and_of_objects_without_a_dtype() -> None:
+    class Shaped:
+        shape = (2, 3)
+
+        def __repr__(self) -> str:
+            return "Shaped()"
+
+    assert_raises_exactly(
+        lambda: eval_shape(snp.sum, Shaped()),
+        NotAnArrayError,
+        "argument a of sum is Shaped() of type Shaped, which has no shape and dtype",
+    )
+
+    def enter() -> None:
+        with named_scope(raw(3)):
+            pass
+
+    assert_raises_exactly(enter, ArgumentError, "the name of a scope is a string, got 3")

@@ -12,6 +12,7 @@ from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.pytree import tree
+from shardir.frontend.transforms.grad import grad
 
 REPEATS = 3
 M = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -143,3 +144,51 @@ def test_captured_arrays_of_views_are_not_arguments() -> None:
         one, other = fun(X)
         assert np.array_equal(one, M.reshape(3, 2))
         assert np.array_equal(other, NY.reshape(6))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, snp.asarray])
+def test_arguments_that_were_equal_in_the_first_call_keep_their_names(kind: Any) -> None:
+    def difference(a: Any, b: Any) -> Any:
+        return a - b
+
+    high, low = kind(np.full(3, 5, np.float32)), kind(np.full(3, 2, np.float32))
+    f, g = jit(difference), jit(lambda t: difference(**t))
+    for first, second in 4 * [(low, low)] + [(high, low), (low, high)]:
+        wanted = np.asarray(first) - np.asarray(second)
+        np.testing.assert_array_equal(f(b=second, a=first), wanted)
+        np.testing.assert_array_equal(g({"b": second, "a": first}), wanted)
+        clipped = snp.clip(high * 2, max=first, min=second)
+        np.testing.assert_array_equal(clipped, first)
+
+
+def test_bytes_of_bool_arrays_other_than_one_are_true() -> None:
+    x = np.frombuffer(b"\x00\x02\x01\xff", np.bool_)
+    wanted = np.array([False, True, True, True])
+    functions: list[Any] = [
+        lambda x: x,
+        lambda x: x & x,
+        lambda x: x.reshape(2, 2),
+        lambda x: x | False,
+    ]
+    calls: list[Any] = [*map(jit, functions), snp.logical_not, snp.sum, snp.ravel, snp.asarray]
+    for call in 4 * calls:
+        assert np.asarray(call(x)).tobytes() == np.asarray(call(wanted)).tobytes()
+
+
+def test_functions_of_the_user_are_called_again() -> None:
+    state = [1.0]
+
+    def scale(x: Any) -> Any:
+        return x * state[0]
+
+    for state[0] in (1.0, 2.0, 3.0, 0.0, -0.0):
+        made = snp.apply_along_axis(scale, 0, np.ones((2, 3), np.float32))
+        np.testing.assert_array_equal(made, np.full((2, 3), state[0]))
+        np.testing.assert_array_equal(np.signbit(made), np.signbit(np.full((2, 3), state[0])))
+
+
+def test_arguments_without_tangents_are_zeros() -> None:
+    tangents = grad(lambda x, n: x * n, argnums=(0, 1), allow_int=True)(2.0, 3)
+    f = jit(lambda tangents: tangents[0] * 2)
+    for _ in range(3):
+        assert f(tangents) == 6

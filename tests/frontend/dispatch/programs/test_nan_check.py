@@ -114,3 +114,11 @@ def test_programs_compiled_before_are_not_used() -> None:
         f(X)
     with shardir.config(debug_nans=False):
         assert np.isnan(f(X))
+
+
+def test_one_of_several_results() -> None:
+    def f(x: Any) -> Any:
+        return jnp.arange(2), x, jnp.asarray([1, 2], "int4"), x - x, x > 1
+
+    with pytest.raises(NanError, match=r"^result 3 of f has NaN; the first operation that makes"):
+        shardir.jit(f)(np.array([1.0, np.inf], np.float32))

@@ -1,0 +1,90 @@
+"""The shardings and the mesh of a lowered program."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir.frontend.dispatch.programs.lowering import split_used_axes
+from shardir.frontend.errors import ArgumentError, IndivisibleError, ShardingError
+from shardir.frontend.shardings.sharding import NamedSharding
+from shardir.sharding import AbstractMesh, PartitionSpec as P
+from tests.error_assertions import assert_raises_exactly
+
+DEVICES = sd.devices()
+FIRST = sd.Mesh(np.array(DEVICES[:2]), ("a",))
+SECOND = sd.Mesh(np.array(DEVICES[2:4]), ("a",))
+
+
+def test_an_axis_is_split_only_where_its_parts_divide_each_other() -> None:
+    mesh = AbstractMesh((12,), ("a",))
+    assert split_used_axes((("a", 12),), [(NamedSharding(mesh, P("a")), 1)]) == (("a", 12),)
+
+
+def test_an_argument_on_other_devices_than_requested_is_an_error() -> None:
+    x = sd.device_put(np.ones(4, np.float32), NamedSharding(SECOND, P("a")))
+    f = sd.jit(lambda x: x, in_shardings=NamedSharding(FIRST, P("a")))
+    with pytest.raises(ShardingError, match=r"^argument x of lambda is placed as NamedSharding"):
+        f(x)
+    f(sd.device_put(x, NamedSharding(FIRST, P("a"))))
+
+
+def test_an_uncommitted_argument_must_divide() -> None:
+    f = sd.jit(lambda x: x * 2, in_shardings=NamedSharding(FIRST, P("a")))
+    for x in (snp.ones(3), np.ones(3, np.float32)):
+        with pytest.raises(IndivisibleError, match=r"^argument x of lambda: "):
+            f(x)
+    padded = sd.jit(lambda x: x * 2, in_shardings=NamedSharding(FIRST, P("a")), uneven="pad")
+    for x in (snp.ones(3), np.ones(3, np.float32)):
+        np.testing.assert_array_equal(padded(x), np.full(3, 2))
+
+
+def test_a_compiled_program_refuses_arguments_on_other_devices() -> None:
+    whole, first, second = (
+        sd.device_put(np.ones(4, np.float32), place)
+        for place in (
+            DEVICES[0],
+            NamedSharding(FIRST, P("a")),
+            NamedSharding(SECOND, P("a")),
+        )
+    )
+    compiled = sd.jit(lambda x: x * 2).lower(first).compile()
+    np.testing.assert_array_equal(compiled(first), np.full(4, 2))
+    np.testing.assert_array_equal(compiled(np.ones(4, np.float32)), np.full(4, 2))
+    spec = "NamedSharding(mesh=Mesh('a': 2), spec=PartitionSpec('a',))"
+    other = spec.replace("2)", "2, device_ids=[2, 3])")
+    assert_raises_exactly(
+        lambda: compiled(second),
+        ArgumentError,
+        f"argument x of lambda is f32[4] placed as {other}, and it was compiled for "
+        f"f32[4] placed as {spec}; lower it for such arguments",
+    )
+    for x in (whole, sd.device_put(first, NamedSharding(FIRST, P()))):
+        with pytest.raises(ArgumentError, match=r"^argument x of lambda is f32.4. placed as "):
+            compiled(x)
+    unplaced = sd.jit(lambda x: x * 2).lower(np.ones(4, np.float32)).compile()
+    with pytest.raises(ArgumentError, match=r"^argument x of lambda is f32.4. placed as "):
+        unplaced(first)
+
+
+def test_auto_is_one_request_for_all_arguments() -> None:
+    with pytest.raises(ArgumentError, match="in_shardings of lambda has AUTO, and lambda is calle"):
+        sd.jit(lambda x: sd.jit(lambda x: x, in_shardings=sd.AUTO)(x))(1.0)
+
+
+@pytest.mark.parametrize("stage", ["nothing", 3])
+def test_an_unknown_stage_is_an_error(stage: Any) -> None:
+    compiled = sd.jit(lambda x: x * 2).lower(1.0).compile()
+    with pytest.raises(sd.errors.PipelineError, match=f"^no stage is named {stage!r}; the stages"):
+        compiled.as_text(stage)
+
+
+def test_a_struct_has_no_elements() -> None:
+    f = sd.jit(lambda x: x * 2)
+    struct: Any = sd.ShapeDtypeStruct((), np.float32)
+    for call in (partial(f, struct), partial(snp.sin, struct)):
+        with pytest.raises(TypeError, match="which has no elements; pass an array, or inspect"):
+            call()
