@@ -18,7 +18,7 @@ from shardir.ir.exception_places import exception_place
 from shardir.ir.module import Module
 from shardir.passes.garbage_collection import paused_garbage_collection
 from shardir.passes.pass_aliases import FORMER_NAMES, current_name
-from shardir.plugins.registry import Registry
+from shardir.plugins.registry import Registry, load_environment_plugins
 
 PASSES: Registry[type["Pass"]] = Registry(
     "pass",
@@ -103,6 +103,8 @@ class Pipeline:
         """
         if not isinstance(text, str):
             raise PipelineError(f"a pipeline is a string, got {text!r}")
+        # An extension that cannot be loaded is an error even if no step has an unknown name.
+        load_environment_plugins()
         passes: list[Pass] = []
         position = at = 0
         text = text.strip()

@@ -370,6 +370,20 @@ def test_the_environment_names_files(tmp_path: Path) -> None:
     assert done.stdout == "idle\n"
 
 
+def test_a_file_that_the_environment_names_in_vain_is_an_error_of_every_pipeline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("f.ir").write_text(PROGRAM.replace("double", "exp"), encoding="utf-8")
+    monkeypatch.setenv("SHARDIR_LOAD", "missing.py")
+    assert run("opt", "f.ir", "--passes", "dce") == 1
+    assert capsys.readouterr() == (
+        "",
+        "error: cannot load 'missing.py': there is no such file\n"
+        "named in the environment variable SHARDIR_LOAD\n",
+    )
+
+
 def test_start_up_reads_no_entry_points() -> None:
     code = """
 import importlib.metadata, sys
