@@ -27,6 +27,7 @@ pytestmark = pytest.mark.skipif(
     reason="there is no Chromium; on Debian, install chromium-headless-shell",
 )
 _QUANTITY = re.compile(r"[\d.]+(?: (?:[KMGTP]iB|[KMGTP]|B|ns|us|ms|s)\b)?")
+_PLAIN_INTEGER = re.compile(r"(?<![\w.%@:-])\d+(?![\w.:@])")
 _WITH_UNIT = re.compile(r"[\d.]+ (?:[KMGTP]iB|[KMGTP]|B|ns|us|ms|s)\b")
 VIEWS = ("stages", "communication", "findings", "schedule", "source")
 DETAILS = (
@@ -39,6 +40,19 @@ DETAILS = (
 TEXT_OF_PAGE = """\
 [...document.querySelectorAll("header, #view, #inspector")].map((e) => e.innerText).join("\\n")
 """
+TEXT_BESIDE_LISTINGS = """\
+[...document.querySelectorAll("header, #view, #inspector")].map((part) => {
+  const nodes = document.createTreeWalker(part, NodeFilter.SHOW_TEXT), words = [];
+  while (nodes.nextNode()) {
+    const node = nodes.currentNode;
+    if (!node.parentElement.closest(".space, .code, td.faint, .grid, .chain, .link, .legend"))
+      words.push(node.data);
+  }
+  return words.join("\\n");
+}).join("\\n")
+"""
+"""The text beside programs, line numbers and the pictures of devices. The paths of axes, which
+`explain` prints, have their own test."""
 AXE_VIOLATIONS = """\
 axe.run(document).then((found) => found.violations.flatMap((each) =>
   each.nodes.map((node) => [each.id, node.html, node.failureSummary])))
@@ -112,8 +126,10 @@ def test_every_number_is_in_the_text(page: Page, tmp_path: Path, text: str) -> N
     path = show(page, report, tmp_path)
     numbers: list[str] = []
     with_units: set[str] = set()
+    integers: set[str] = set()
     for _ in visit(page, report):
         numbers += numbers_of(page)
+        integers |= set(_PLAIN_INTEGER.findall(page.run(TEXT_BESIDE_LISTINGS)))
         with_units |= set(_WITH_UNIT.findall(page.run(TEXT_OF_PAGE)))
     assert len(numbers) > 100
     # The sizes of groups of equal rows are those of the page.
@@ -123,6 +139,8 @@ def test_every_number_is_in_the_text(page: Page, tmp_path: Path, text: str) -> N
     # Quantities with a unit are found wherever a view states them, for example in causes.
     assert with_units
     assert with_units - set(_WITH_UNIT.findall(report.to_text())) == set()
+    assert integers
+    assert integers - set(re.findall(r"\d+", report.to_text())) == set()
     check(page, path)
 
 
