@@ -1075,7 +1075,25 @@ document.addEventListener("keydown", (e) => {
   if (act && act() !== false) e.preventDefault();
 });
 
+// Notebooks and pages of Sphinx state their theme in attributes, which may differ from the preference of the browser.
+function followTheme() {
+  const frame = window.frameElement; // null outside of a frame, and in a page of another origin.
+  if (!frame) return;
+  const dark = [...document.styleSheets[0].cssRules].find((rule) => rule.media?.mediaText.includes("color-scheme"));
+  const preference = dark.media.mediaText;
+  const update = () => {
+    const theme = ["dark", "light"].find((name) => frame.closest(`[data-jp-theme-light="${name === "light"}"], .vscode-${name}, html[theme=${name}], [data-theme=${name}]`));
+    dark.media.mediaText = theme ? (theme === "dark" ? "all" : "not all") : preference;
+    document.documentElement.style.colorScheme = theme ?? "";
+    if (R) render();
+  };
+  update();
+  const page = frame.ownerDocument, attributes = {attributeFilter: ["data-jp-theme-light", "class", "theme", "data-theme"]};
+  for (const e of [page.documentElement, page.body]) new MutationObserver(update).observe(e, attributes);
+}
+
 async function start() {
+  followTheme();
   const packed = Uint8Array.from(atob($("shardir-report").textContent), (c) => c.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   R = await new Response(stream).json();

@@ -276,6 +276,12 @@ def test_notebooks_show_the_page(page: Page, tmp_path: Path) -> None:
     page.wait(f"document.querySelector('iframe') && {inside}.body?.dataset.ready === '1'")
     page.run(f"[...{inside}.querySelectorAll('#tabs button')].at(-1).click()")
     page.wait(f"{inside}.querySelector('table.source')")
+    background = f"getComputedStyle({inside}.body).backgroundColor"
+    assert page.run(background) == "rgb(255, 255, 255)"
+    page.run("document.body.dataset.jpThemeLight = 'false'")
+    page.wait(f"{background} === 'rgb(20, 23, 28)'")
+    page.run("document.body.dataset.jpThemeLight = 'true'")
+    page.wait(f"{background} === 'rgb(255, 255, 255)'")
     assert page.errors == []
 
 
