@@ -1,4 +1,4 @@
-"""Completion of words by a shell: passes, pipelines and targets.
+"""Completion of words by a shell: passes, pipelines, targets and machines.
 
 Each function returns the possible continuations of a word, and imports the table of the names only
 then, so that other completions start without the compiler.
@@ -10,10 +10,12 @@ from shardir._imports.lazy_import import lazy_import
 
 if TYPE_CHECKING:
     from shardir.backends import emission
+    from shardir.machine import description_files
     from shardir.passes import pipeline
 else:
     pipeline = lazy_import("shardir.passes.pipeline")
     emission = lazy_import("shardir.backends.emission")
+    description_files = lazy_import("shardir.machine.description_files")
 
 
 def complete_pass(incomplete: str) -> list[str]:
@@ -31,3 +33,9 @@ def complete_pipeline(incomplete: str) -> list[str]:
 def complete_target(incomplete: str) -> list[str]:
     """Return the names of targets that begin with a word."""
     return [name for name in emission.TARGETS.names() if name.startswith(incomplete)]
+
+
+def complete_machine(incomplete: str) -> list[str]:
+    """Return the names of machine descriptions that begin with a word."""
+    names = [*description_files.list_descriptions(), description_files.LOCAL]
+    return [name for name in names if name.startswith(incomplete)]

@@ -17,6 +17,9 @@ from typer.core import TyperGroup
 from shardir.errors import HIDDEN_FRAMES_NOTE, ShardirError, bound_message
 from shardir.frontend.cli.commands import analysis, planning, programs
 
+COMPLETION_VARIABLE = "_SHARDIR_COMPLETE"
+"""The environment variable that Typer's completion scripts set."""
+
 
 class _CommandGroup(TyperGroup):
     """The commands.
@@ -86,6 +89,9 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if COMPLETION_VARIABLE in os.environ:
+        # Typer wraps help texts to the terminal, and fish reads each line as another completion.
+        os.environ["COLUMNS"] = "1000"
     try:
         with warnings.catch_warnings():
             # Python hides deprecations outside of scripts; a pipeline in an option has no script.

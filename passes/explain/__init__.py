@@ -19,6 +19,7 @@ with `explanation.py` and `history.py`.
 from shardir.passes.explain import report_text as report_text
 from shardir.passes.explain.collective_causes import explain_collective as explain_collective
 from shardir.passes.explain.communication import (
+    CollectiveList as CollectiveList,
     communication as communication,
     tabulate_collectives as tabulate_collectives,
 )

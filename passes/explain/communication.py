@@ -11,6 +11,8 @@ from shardir.cost.communication import (
     sum_by,
     sum_collectives,
 )
+from shardir.display.program_html import report_html
+from shardir.display.representation import abbreviate
 from shardir.ir.module import Module
 from shardir.passes.explain.history import SourceLocations, find_place
 from shardir.passes.explain.reports import Report
@@ -30,6 +32,18 @@ class Communication(Report):
     by_axes: tuple[tuple[str, CommunicationTotal], ...]
     by_line: tuple[tuple[str, CommunicationTotal], ...]
     total: CommunicationTotal
+
+
+class CollectiveList(list[Collective]):
+    """Collectives in program order. A REPL and a notebook show their tables."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return abbreviate(str(tabulate(self)))
+
+    def _repr_html_(self) -> str:
+        return report_html(str(tabulate(self)))
 
 
 def communication(module: Module, *, places: SourceLocations | None = None) -> Communication:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shardir.frontend.cli.commands.declaration import command
-from shardir.frontend.cli.completion import complete_pipeline
+from shardir.frontend.cli.completion import complete_machine, complete_pipeline
 from shardir.frontend.cli.options import (
     Arguments,
     FileOrFunction,
@@ -142,7 +142,11 @@ def profile(
 def simulate(
     file: FileOrFunction,
     machine: Annotated[
-        str, typer.Option(help="name of a machine description, or a file that ends in .toml")
+        str,
+        typer.Option(
+            help="name of a machine description, or a file that ends in .toml",
+            autocompletion=complete_machine,
+        ),
     ],
     mesh: MeshSizes = None,
     args: Arguments = None,
@@ -203,7 +207,10 @@ def calibrate(
         str | None, typer.Option(help="module:function that makes the program of a step")
     ] = None,
     machine: Annotated[
-        str | None, typer.Option(help="description whose constants are fitted to steps")
+        str | None,
+        typer.Option(
+            help="description whose constants are fitted to steps", autocompletion=complete_machine
+        ),
     ] = None,
     fit: Annotated[str, typer.Option(help="constants that are fitted to steps")] = "matmul,memory",
     output: Annotated[Path | None, typer.Option(help="file that receives the description")] = None,

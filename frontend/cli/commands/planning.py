@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from shardir.frontend.cli.commands.declaration import command
+from shardir.frontend.cli.completion import complete_machine
 from shardir.frontend.cli.options import Arguments, PlanFormat, Specs
 
 
@@ -31,7 +32,10 @@ def plan(
     ] = None,
     machine: Annotated[
         str | None,
-        typer.Option(help="name of a machine description, or a file that ends in .toml"),
+        typer.Option(
+            help="name of a machine description, or a file that ends in .toml",
+            autocompletion=complete_machine,
+        ),
     ] = None,
     memory: Annotated[
         str | None,

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from shardir.frontend.report.program_report import ProgramReport
     from shardir.passes import explain
     from shardir.passes.explain.collective_causes import CollectiveCause
-    from shardir.passes.explain.communication import Communication
+    from shardir.passes.explain.communication import CollectiveList, Communication
     from shardir.passes.simulation import Simulation
 else:
     costs = lazy_import("shardir.frontend.pipelines.costs")
@@ -133,13 +133,13 @@ class Compiled(Printed):
             return print_module(self.module, locations=locations)
         return self._program.as_text(stage, locations=locations)
 
-    def collectives(self) -> list[Collective]:
+    def collectives(self) -> "CollectiveList":
         """Return every collective of one run: kind, axes, bytes on one device, source line.
 
         Those of a pipeline are the collectives of all stages, and the sends between them.
         """
         inner = (each for costs in self._pipeline_costs() for each in costs.collectives())
-        return [*list_collectives(self.module), *inner]
+        return explain.CollectiveList([*list_collectives(self.module), *inner])
 
     def communication(self) -> "Communication":
         """Return tables of the collectives of one run: by kind, by axes, by line of the program."""

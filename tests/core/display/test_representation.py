@@ -164,6 +164,7 @@ LARGE: dict[str, Callable[[], object]] = {
     "struct": lambda: ShapeDtypeStruct((1000, 1000), np.float32),
     "interface": lambda: lowered().compile().module.main.spmd,
     "collectives": lambda: [*map(check_is_collective, lowered().compile().collectives())],
+    "table of collectives": lambda: lowered().compile().collectives(),
     "communication": lambda: lowered().compile().communication(),
     "cause": lambda: lowered().compile().explain(lowered().compile().collectives()[0]),
     "explanation": lambda: lowered().explain("x"),
@@ -188,6 +189,14 @@ def test_a_representation_is_bounded(name: str) -> None:
     assert " object at 0x" not in text
     assert len(text.splitlines()) <= MAX_LINES + 2
     assert len(text) < 8000
+
+
+def test_collectives_show_their_tables() -> None:
+    compiled = lowered().compile()
+    found = compiled.collectives()
+    assert repr(found) == repr(compiled.communication())
+    assert found == list(found)
+    assert found._repr_html_() == compiled.communication()._repr_html_()
 
 
 def test_dir_lists_public_names_alone() -> None:

@@ -48,6 +48,7 @@ CASES = [
     (["shardir", "opt", "f.ir", "--passes", "def"], ["default"]),
     (["shardir", "opt", "f.ir", "--to", "st"], ["stablehlo"]),
     (["shardir", "emit", "f.ir", "--target", ""], ["gpu", "ipu"]),
+    (["shardir", "simulate", "f.ir", "--machine", "h100x"], ["h100x8"]),
 ]
 
 
@@ -102,3 +103,10 @@ def test_words_that_no_command_defines_are_files() -> None:
 
     action = {"_TYPER_COMPLETE_FISH_ACTION": "is-args"}
     assert completed({"_SHARDIR_COMPLETE": "complete_fish", **action, **words}) == ([], 1)
+
+
+def test_the_help_of_an_option_is_one_line() -> None:
+    words = {"_TYPER_COMPLETE_ARGS": "shardir opt --pas", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    lines, status = completed({"_SHARDIR_COMPLETE": "complete_fish", **words})
+    assert [line.partition("\t")[0] for line in lines] == ["--passes"]
+    assert status == 0
