@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 FORMAT = "shardir-report"
-VERSION = 3
+VERSION = 4
 """The version of the structure; it changes when a field changes or disappears."""
 
 Location = tuple[int, int, int]
@@ -395,11 +395,13 @@ class TableRecord:
 
 @dataclass(frozen=True)
 class SimulationRecord:
-    """The simulated time and memory of a step: a title, tables, and sentences."""
+    """The simulated time and memory of a step: a title, tables, and sentences. `lanes` are the
+    schedules of pipelines as text, with a line for each rank."""
 
     title: str
     tables: tuple[TableRecord, ...]
     sentences: tuple[str, ...]
+    lanes: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -879,7 +879,8 @@ function renderSchedule(view) {
 function renderSimulation(simulation) {
   const tables = simulation.tables.map((t) => table(t.head.map((word) => [word]),
     t.rows.map((row) => h("tr", {}, row.map((cell) => h("td", {}, cell)))), {label: t.head[0]}));
-  return [h("h2", {}, "Simulation: ", simulation.title), tables, simulation.sentences.map((s) => h("p", {}, s))];
+  return [h("h2", {}, "Simulation: ", simulation.title), tables, simulation.sentences.map((s) => h("p", {}, s)),
+    simulation.lanes.map((text) => h("pre", {className: "mono lanes", tabIndex: 0, "aria-label": "Schedule of a pipeline, with a line for each rank"}, text))];
 }
 
 // The lanes of a measured run, one for each worker, and the time that each was busy.

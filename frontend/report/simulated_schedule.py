@@ -34,6 +34,7 @@ def simulation_record(simulation: Simulation) -> SimulationRecord:
             for each in tables
         ),
         tuple(sentence for sentence in sentences if sentence),
+        simulation.lanes,
     )
 
 

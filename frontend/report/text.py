@@ -278,6 +278,8 @@ def _simulation(simulation: SimulationRecord) -> Iterator[str]:
     for table in simulation.tables:
         yield from _table(table.head, table.rows)
     yield from simulation.sentences
+    for lanes in simulation.lanes:
+        yield from lanes.splitlines()
 
 
 def _run(run: RunRecord) -> Iterator[str]:

@@ -9,6 +9,7 @@ import shardir as sd
 from shardir import testing
 from shardir.frontend.pipelines.costs import PipelineCosts, costs_of_pipelines
 from shardir.frontend.pipelines.recording import record_pipelines
+from shardir.frontend.report.simulated_schedule import simulation_record
 from shardir.machine import load_machine
 from shardir.passes.simulation.argument_kinds import MemoryKind
 from shardir.sharding import AbstractMesh
@@ -146,6 +147,7 @@ def test_the_step_takes_the_time_of_the_schedule_and_the_rest() -> None:
     (lanes,) = simulation.lanes
     assert [line.split(":")[0] for line in lanes.splitlines()] == ["rank 0", "rank 1"]
     assert lanes in str(simulation) + "\n"
+    assert simulation_record(simulation).lanes == (lanes,)
 
 
 @pytest.mark.parametrize("schedule", ["interleaved-1f1b", "zbv", "dualpipev"])
