@@ -4,10 +4,17 @@ The steps are written as Megatron does: f16 with Adam in f32, tensor parallelism
 data parallelism, and accumulation of gradients over microbatches. The file has one row per
 measured step in the format of vTrain (VIA-Research/vTrain, data/ground_truth_*.csv):
 
-    python benchmarks/simulation.py ground_truth_single.csv --machine a100x8
-    python benchmarks/simulation.py ground_truth_multi.csv --machine a100x8-800g --recompute
+    python benchmarks/simulation.py ground_truth_single.csv --machine a100x8-eager
+    python benchmarks/simulation.py ground_truth_multi.csv --machine a100x8-megatron --recompute
+    python benchmarks/simulation.py benchmarks/published_steps.csv --machine a100x8-megatron \
+        --recompute
 
-Rows with pipeline parallelism are omitted.
+`published_steps.csv` has the steps without pipeline parallelism of Narayanan et al. (2021,
+arXiv:2104.04473, table 1: their TFLOP/s, with the paper's formula for the flops of a step) and of
+Korthikanti et al. (2022, arXiv:2205.05198, table 5: 22B with full recomputation).
+
+Rows with pipeline parallelism are omitted. `make_recomputed_step` makes the program of a row for
+`shardir calibrate FILE --program simulation:make_recomputed_step`.
 """
 
 import argparse
@@ -153,10 +160,20 @@ def arguments(given: Measurement, mesh: AbstractMesh) -> tuple[Any, ...]:
     return weights("float16"), state, words, words
 
 
-def simulate(given: Measurement, machine: str, recompute: bool, target: str | None) -> Simulation:
+def lower_step(given: Measurement, recompute: bool) -> sd.stages.Lowered:
     mesh = AbstractMesh((given.data, given.tensor), ("data", "model"))
-    lowered = make_step(recompute).lower(*arguments(given, mesh))
-    simulation: Simulation = lowered.simulate(machine, target=target)
+    lowered: sd.stages.Lowered = make_step(recompute).lower(*arguments(given, mesh))
+    return lowered
+
+
+def make_recomputed_step(**columns: float) -> sd.stages.Lowered:
+    """Return the program of a row, from the columns of the file other than the time."""
+    row = [str(value) for value in columns.values()]
+    return lower_step(Measurement.parse([*row, "nan"]), recompute=True)
+
+
+def simulate(given: Measurement, machine: str, recompute: bool, target: str | None) -> Simulation:
+    simulation: Simulation = lower_step(given, recompute).simulate(machine, target=target)
     return simulation
 
 
