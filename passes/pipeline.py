@@ -37,6 +37,8 @@ DEFAULT_PIPELINE = (
     "sink-reshards,share-reshards,partition,cse,dce"
 )
 """The pipeline from a traced program to the program that each device runs."""
+DEFAULT_STEP = "default"
+"""The step that stands for the passes of the default pipeline."""
 STAGING_PIPELINE = "split-stages,split-backward,schedule-pipelines"
 """The pipeline that splits `pipeline` operations into stages and schedules them."""
 SHARDY_PIPELINE = (
@@ -63,6 +65,11 @@ class Pass(ABC):
             raise TypeError(
                 f"the pass class {cls.__name__} has no name; write class "
                 f'{cls.__name__}(Pass, name="a-name")'
+            )
+        if not _PASS_NAME.fullmatch(name) or name == DEFAULT_STEP:
+            raise ValueError(
+                f"pass {name!r} cannot be defined: pipelines cannot name it; use letters, digits, "
+                f"_ and -, and another name than {DEFAULT_STEP!r}"
             )
         if name in FORMER_NAMES:
             raise ValueError(
@@ -176,8 +183,7 @@ def _run_pass(step: Pass, module: Module) -> Module:
     return result
 
 
-DEFAULT_STEP = "default"
-"""The step that stands for the passes of the default pipeline."""
+_PASS_NAME = re.compile(r"[\w-]+")
 _STEP_PATTERN = re.compile(r"(?:(before|after):([\w-]+)|([\w-]+)(?:\{([^{}]*)\})?)\s*(?:,\s*|$)")
 _OPTION_PARSERS: dict[object, Callable[[str], object]] = {
     str: str,

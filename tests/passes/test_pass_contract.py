@@ -77,6 +77,16 @@ def test_a_pass_without_a_name() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["default", "my pass", "a,b", ""])
+def test_a_pass_that_no_pipeline_can_name(name: str) -> None:
+    with pytest.raises(ValueError, match=r"^pass '.*' cannot be defined: ") as caught:
+        type("Unnamed", (Pass,), {}, name=name)
+    assert str(caught.value) == (
+        f"pass {name!r} cannot be defined: pipelines cannot name it; use letters, digits, _ and -, "
+        "and another name than 'default'"
+    )
+
+
 def test_options_of_a_module_with_postponed_annotations() -> None:
     code = """
 from __future__ import annotations
