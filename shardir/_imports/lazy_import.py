@@ -7,6 +7,7 @@ dependencies, whose absence the function handles.
 """
 
 from importlib import import_module
+from types import ModuleType
 from typing import Any, final
 
 
@@ -14,16 +15,19 @@ from typing import Any, final
 class _LazilyImportedModule:
     """A module that is imported at the first access to one of its names."""
 
-    __slots__ = ("_name",)
+    __slots__ = ("_module", "_name")
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._module: ModuleType | None = None
 
     def __getattr__(self, name: str) -> Any:
         # Tools such as pytest look for private marks of each object of a module.
         if name.startswith("_"):
             raise AttributeError(f"{self!r} has no attribute {name!r} of its own")
-        return getattr(import_module(self._name), name)
+        if self._module is None:
+            self._module = import_module(self._name)
+        return getattr(self._module, name)
 
     def __repr__(self) -> str:
         return f"<lazily imported module {self._name}>"
