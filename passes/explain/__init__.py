@@ -16,7 +16,10 @@ with `explanation.py` and `history.py`.
     compare_with_xla(hlo, program)    the same collectives beside those of shardir's plan
 """
 
-from shardir.passes.explain import report_text as report_text
+from shardir.passes.explain import (
+    report_text as report_text,
+    xla_report_text as xla_report_text,
+)
 from shardir.passes.explain.collective_causes import explain_collective as explain_collective
 from shardir.passes.explain.communication import (
     CollectiveList as CollectiveList,

@@ -8,12 +8,10 @@ from shardir.cost.communication import (
     Collective,
     CommunicationTotal,
     format_axes,
-    sum_collectives,
 )
 from shardir.display.byte_sizes import show_bytes
 from shardir.display.text_tables import align_columns
 from shardir.errors import count_noun
-from shardir.ir.module import Loc
 from shardir.passes.explain.collective_causes import (
     CollectiveCause,
     ReshardAlternative,
@@ -21,6 +19,14 @@ from shardir.passes.explain.collective_causes import (
 )
 from shardir.passes.explain.communication import Communication
 from shardir.passes.explain.repetitions import find_repetitions
+from shardir.passes.explain.report_rows import (
+    MAX_ROWS,
+    amount_cells,
+    first_rows,
+    location_text,
+    omitted_rows,
+    with_location,
+)
 from shardir.passes.explain.reports import (
     Absence,
     Annotation,
@@ -42,21 +48,11 @@ from shardir.passes.explain.row_folding import (
     without_names,
     without_numbers,
 )
-from shardir.passes.explain.xla import (
-    LineComparison,
-    XlaCommunication,
-    XlaComparison,
-    line_text,
-)
-from shardir.passes.explain.xla_causes import XlaCause, XlaCauseKind
-
-MAX_ROWS = 20
-"""Maximum number of table rows that are shown."""
 
 
 @report_text.register
 def _(report: Explanation) -> str:
-    lines = [_with_location(f"{report.value}: {report.type}", report.loc)]
+    lines = [with_location(f"{report.value}: {report.type}", report.loc)]
     if not report.chains and not report.revisions:
         lines += ["", "no axis shards it"]
     for chain in report.chains:
@@ -80,14 +76,14 @@ def _(report: Explanation) -> str:
 
 def _chain(chain: Chain) -> Iterator[str]:
     yield f"{chain.axis} shards dimension {chain.dim}"
-    yield _with_location(f"  stated by {chain.annotation}", chain.annotation.loc)
+    yield with_location(f"  stated by {chain.annotation}", chain.annotation.loc)
     rows = [
         (
             f"  {link.source} -> {link.target}",
             f"{link.way} through {link.op}",
             f"along {link.loop}",
             _round_text(link.priority, link.round),
-            _location_text(link.loc),
+            location_text(link.loc),
         )
         for link in chain.links
     ]
@@ -114,7 +110,7 @@ def _absence(absence: Absence) -> Iterator[str]:
     yield f"  {dim}{far}{absence.reason.value}"
     if absence.op:
         where = f"{absence.tensor} at {absence.op}" if absence.tensor else absence.op
-        yield _with_location(f"    {where}", absence.loc)
+        yield with_location(f"    {where}", absence.loc)
     if absence.detail:
         yield f"    {absence.detail}"
 
@@ -140,14 +136,14 @@ def _(report: Conflicts) -> str:
         for row, group in folded
     ]
     head = ("operation", "factor", "kept", "given up", "because", "to receive")
-    lines = [*align_columns(_first_rows(rows), head), *_omitted_rows(rows)]
+    lines = [*align_columns(first_rows(rows), head), *omitted_rows(rows)]
     for row, group in folded[:MAX_ROWS]:
         notes = [row.detail] if row.detail else []
         for request in (row.kept, row.given_up):
-            notes += [_with_location(f"{request.value}: {a}", a.loc) for a in request.annotations]
+            notes += [with_location(f"{request.value}: {a}", a.loc) for a in request.annotations]
         lines += [
             "",
-            _with_location(row.op + format_times(group), row.loc),
+            with_location(row.op + format_times(group), row.loc),
             *(f"  {note}" for note in dict.fromkeys(notes)),
         ]
     return "\n".join(lines)
@@ -184,9 +180,9 @@ def _(report: Difference) -> str:
         lines += [
             "",
             f"{count_noun(len(rows), 'value')} sharded differently",
-            *align_columns(_first_rows(rows)),
+            *align_columns(first_rows(rows)),
         ]
-        lines += _omitted_rows(rows)
+        lines += omitted_rows(rows)
     else:
         lines += ["", "every value is sharded as before"]
     return "\n".join([*lines, "", *_traffic(report.before, report.after)])
@@ -221,8 +217,8 @@ def _(report: OrderSensitivity) -> str:
     behind = dict.fromkeys(a for row in report.rows for a in row.annotations)
     return "\n".join([
         f"{count_noun(len(rows), 'value')} sharded differently in another order",
-        *align_columns(_first_rows(rows), ("value", "lifo", "fifo")),
-        *_omitted_rows(rows),
+        *align_columns(first_rows(rows), ("value", "lifo", "fifo")),
+        *omitted_rows(rows),
         "",
         "because of",
         *_annotations(behind),
@@ -233,7 +229,7 @@ def _(report: OrderSensitivity) -> str:
 def _(report: Coverage) -> str:
     lines = [f"{count_noun(len(report.unruled), 'operation')} without a factor rule"]
     lines += align_columns(
-        [(f"  {op.op}", f"stops {', '.join(op.axes) or 'nothing'}", _location_text(op.loc))
+        [(f"  {op.op}", f"stops {', '.join(op.axes) or 'nothing'}", location_text(op.loc))
          for op in report.unruled]
     )  # fmt: skip
     folded = fold_rows(
@@ -250,7 +246,7 @@ def _(report: Coverage) -> str:
     ]
     dims = count_noun(len(report.whole), "dimension")
     lines += ["", f"{dims} unsharded although an axis is free"]
-    lines += [*align_columns(_first_rows(all_rows)), *_omitted_rows(all_rows)]
+    lines += [*align_columns(first_rows(all_rows)), *omitted_rows(all_rows)]
     lines += ["", f"{count_noun(len(report.idle), 'annotation')} without effect"]
     return "\n".join([*lines, *_annotations(report.idle)])
 
@@ -283,11 +279,11 @@ def _(report: Communication) -> str:
         ("by kind", report.by_kind), ("over", report.by_axes), ("by line", report.by_line)
     )  # fmt: skip
     for title, table in groups:
-        rows = [(f"  {word or '(no line)'}", *_numbers(group)) for word, group in table]
+        rows = [(f"  {word or '(no line)'}", *amount_cells(group)) for word, group in table]
         lines += [
             "",
-            *align_columns(_first_rows(rows), (title, "count", "result", "sent")),
-            *_omitted_rows(rows),
+            *align_columns(first_rows(rows), (title, "count", "result", "sent")),
+            *omitted_rows(rows),
         ]
     listed = [
         _collective(each, group)
@@ -297,160 +293,9 @@ def _(report: Communication) -> str:
     ]
     lines += [
         "",
-        *align_columns(_first_rows(listed), ("value", "collective", "", "result", "why", "line")),
+        *align_columns(first_rows(listed), ("value", "collective", "", "result", "why", "line")),
     ]
-    return "\n".join([*lines, *_omitted_rows(listed)])
-
-
-@report_text.register
-def _(report: XlaCommunication) -> str:
-    text = report_text(report.communication)
-    if report.arrays > report.communication.total.count:
-        first, *rest = text.split("\n")
-        noun = count_noun(report.arrays, "array")
-        text = "\n".join([f"{first}; XLA combined {noun} into them", *rest])
-    first, *rest = f"{report.module}, partitioned by XLA: {text}".split("\n")
-    lines = [first]
-    if report.inserted is not None:
-        stages = [
-            ("  after partitioning", *_numbers(report.inserted)),
-            ("  after optimizations", *_numbers(report.communication.total)),
-        ]
-        lines += ["", *align_columns(stages, ("", "count", "result", "sent"))]
-    lines += rest
-    by_line: dict[str, list[tuple[Collective, XlaCause]]] = {}
-    for row, cause in zip(report.communication.rows, report.causes, strict=True):
-        line = line_text(row.loc.file, row.loc.line) if row.loc else ""
-        by_line.setdefault(line, []).append((row, cause))
-    if by_line:
-        lines += ["", "causes"]
-    for line, collectives in list(by_line.items())[:MAX_ROWS]:
-        lines += [f"  {line or '(no line)'}"]
-        lines += [f"  {text}" for text in _caused_collectives(collectives)]
-    if len(by_line) > MAX_ROWS:
-        lines += [f"  and {len(by_line) - MAX_ROWS} more lines"]
-    hints = dict.fromkeys(cause.hint for cause in report.causes if cause.hint)
-    lines += [f"  remedy: {hint}" for hint in hints]
-    if report.note:
-        lines += ["", report.note]
-    return "\n".join(lines)
-
-
-@report_text.register
-def _(report: XlaComparison) -> str:
-    xla, planned = report.xla.communication.total, report.planned.total
-    totals = [("  XLA", *_numbers(xla))]
-    if report.xla.arrays > xla.count:
-        of_arrays = replace(xla, count=report.xla.arrays, executions=report.xla.executed_arrays)
-        totals.insert(0, ("  XLA, before combining", *_numbers(of_arrays)))
-    totals += [
-        ("  plan of shardir", *_numbers(planned)),
-        ("  plan of shardir, combined", *_numbers(report.combined)),
-    ]
-    lines = [
-        f"{report.xla.module}: XLA's collectives beside those of shardir's plan",
-        "",
-        *align_columns(totals, ("", "count", "result", "sent")),
-    ]
-    rows = [
-        (f"  {each.line or '(no line)'}", _by_kind(each.xla), _by_kind(each.planned), _extra(each))
-        for each in report.lines
-    ]
-    if rows:
-        head = ("by line", "XLA sends", "the plan sends", "difference")
-        lines += ["", *align_columns(_first_rows(rows), head), *_omitted_rows(rows)]
-    explained = [each for each in report.lines if each.collectives]
-    for each in explained[:MAX_ROWS]:
-        lines += ["", *_explained_line(each, report)]
-    if len(explained) > MAX_ROWS:
-        lines += ["", f"and {len(explained) - MAX_ROWS} more lines"]
-    if not explained:
-        lines += ["", "XLA does not communicate."]
-    if any(each.remedies for each in report.lines):
-        lines += ["", SPEC_NOTE]
-    return "\n".join(lines)
-
-
-SPEC_NOTE = (
-    "P is jax.sharding.PartitionSpec; it needs jax.set_mesh(mesh). Otherwise, write "
-    "NamedSharding(mesh, P(...))."
-)
-
-
-def _by_kind(totals: Sequence[tuple[str, CommunicationTotal]]) -> str:
-    parts = (f"{kind} {show_bytes(total.sent)}" for kind, total in totals)
-    return ", ".join(parts) or "nothing"
-
-
-def _extra(line: LineComparison) -> str:
-    if line.extra == 0:
-        return "equal"
-    return f"{show_bytes(abs(line.extra))} {'more' if line.extra > 0 else 'fewer'}"
-
-
-def _explained_line(line: LineComparison, report: XlaComparison) -> Iterator[str]:
-    """Yield the causes of XLA's collectives on a line, and their remedies."""
-    yield line.line or "collectives without a line"
-    yield from _caused_collectives(line.collectives)
-    if all(cause.kind is XlaCauseKind.REQUEST for _, cause in line.collectives):
-        return
-    if line.remedies:
-        yield from _remedies(line, report.xla.communication.total.sent)
-    elif line.extra <= 0:
-        amount = "as many" if line.extra == 0 else f"{show_bytes(-line.extra)} more"
-        yield f"  not avoidable: the plan sends {amount} bytes on this line"
-    elif report.is_compiled:
-        yield (
-            f"  the plan sends {_by_kind(line.planned)} on this line, but none of the annotations "
-            "that were compiled makes XLA send fewer bytes"
-        )
-    elif line.constraints:
-        yield (
-            f"  the plan sends {_by_kind(line.planned)} on this line, with these shardings (not "
-            "compiled with XLA)"
-        )
-        for each in line.constraints:
-            call = f"jax.lax.with_sharding_constraint(x, {each.spec})"
-            yield f"    {call}  # x is %{each.value}: {each.type}"
-    else:
-        yield f"  the plan sends {_by_kind(line.planned)} on this line, and replicates its values"
-    if not line.remedies:
-        for hint in dict.fromkeys(cause.hint for _, cause in line.collectives if cause.hint):
-            yield f"  remedy: {hint}"
-
-
-def _caused_collectives(collectives: Sequence[tuple[Collective, XlaCause]]) -> Iterator[str]:
-    """Yield the kinds of collectives with their bytes and causes, equal ones together."""
-    groups: dict[tuple[str, str, str], list[Collective]] = {}
-    for row, cause in collectives:
-        groups.setdefault((row.kind, format_axes(row), cause.text), []).append(row)
-    for (kind, axes, text), rows in groups.items():
-        total = sum_collectives(rows)
-        times = "" if total.executions == 1 else (
-            f", {count_noun(total.executions, 'execution')}"
-        )  # fmt: skip
-        unknown = " or more" if any(row.executions is None for row in rows) else ""
-        yield f"  {kind} over {axes}, {show_bytes(total.sent)} sent{times}{unknown}"
-        yield f"    {text}"
-
-
-def _remedies(line: LineComparison, total: int) -> Iterator[str]:
-    sent = line.remedies[0].sent
-    if sent is None:
-        yield (
-            "  avoidable: the plan computes this line on each shard alone; jax.shard_map makes XLA "
-            "do so"
-        )
-    else:
-        yield (
-            f"  avoidable: with this change, compiled by XLA, the program sends {show_bytes(sent)} "
-            f"instead of {show_bytes(total)}"
-        )
-    for each in line.remedies:
-        where = line_text(each.loc.file, each.loc.line)
-        place = "" if where == line.line else f"  # {where}"
-        yield f"    replace {' '.join(each.old.split())}{place}"
-        yield f"    by      {' '.join(each.new.split())}"
+    return "\n".join([*lines, *omitted_rows(listed)])
 
 
 def _reason(row: Collective) -> str:
@@ -463,7 +308,7 @@ def _(report: CollectiveCause) -> str:
     row = report.collective
     times = {None: ", in a while", 1: ""}.get(row.executions, f", {row.executions} times")
     lines = [
-        _with_location(collective_heading(row), row.loc),
+        with_location(collective_heading(row), row.loc),
         f"  {_reason(row)}",
         f"  {count_noun(row.group_size, 'device')} in each group, {show_bytes(row.nbytes)} result, "
         f"{show_bytes(row.sent)} sent by each device{times}",
@@ -493,13 +338,6 @@ def _spent(group: CommunicationTotal) -> str:
     return f"{show_bytes(group.sent)} sent by each device in one run"
 
 
-def _numbers(group: CommunicationTotal) -> tuple[str, str, str]:
-    times = f"{group.count}" if group.count == group.executions else (
-        f"{group.count}, executed {group.executions} times"
-    )  # fmt: skip
-    return times, show_bytes(group.nbytes), show_bytes(group.sent)
-
-
 def _collective(each: Collective, group: Sequence[Collective]) -> tuple[str, ...]:
     times = {None: "in a while", 1: ""}.get(each.executions, f"{each.executions} times")
     return (
@@ -508,7 +346,7 @@ def _collective(each: Collective, group: Sequence[Collective]) -> tuple[str, ...
         times,
         show_bytes(each.nbytes),
         each.why,
-        _location_text(each.loc),
+        location_text(each.loc),
     )
 
 
@@ -516,26 +354,10 @@ def _annotations(annotations: Iterable[Annotation]) -> list[str]:
     return list(
         align_columns(
             [
-                (f"  {annotation}{format_times(group)}", _location_text(annotation.loc))
+                (f"  {annotation}{format_times(group)}", location_text(annotation.loc))
                 for annotation, group in fold_rows(
                     annotations, lambda a: (without_numbers(str(a)), a.loc)
                 )
             ]
         )
     )
-
-
-def _first_rows(rows: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
-    return rows[:MAX_ROWS]
-
-
-def _omitted_rows(rows: Sequence[object]) -> list[str]:
-    return [f"  and {len(rows) - MAX_ROWS} more"] if len(rows) > MAX_ROWS else []
-
-
-def _location_text(loc: Loc | None) -> str:
-    return str(loc) if loc else ""
-
-
-def _with_location(text: str, loc: Loc | None) -> str:
-    return f"{text}  {loc}" if loc else text
