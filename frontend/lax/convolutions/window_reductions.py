@@ -1,6 +1,7 @@
 """Reductions with a binary function: of complete dimensions, and of sliding windows."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,24 +22,32 @@ from shardir.frontend.tracing.operands import as_tracer, broadcast, convert
 from shardir.frontend.tracing.trace import emit, trace_block
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import DTYPE_INFO
-from shardir.ir.operation import Symbol
+from shardir.ir.operation import OpSpec, Symbol
 from shardir.ir.types import INTEGERS, TensorType
 
-_REDUCTION_OF_OP = {
-    "add": "add",
-    "mul": "mul",
-    "maximum": "max",
-    "minimum": "min",
-    "or": "max",
-    "and": "min",
-}
-_FULL_REDUCTION_OF = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
+
+@dataclass(frozen=True)
+class _Reduction:
+    """The reduction with a binary operation: `full` of dimensions, `window` that of windows."""
+
+    binary: OpSpec
+    full: OpSpec
+    window: str
 
 
-def _match_reduction(computation: UserFunction, dtype: str, what: str) -> tuple[str, str] | None:
-    """Return the operation that a binary function emits, and the name of its reduction.
+_REDUCTIONS = (
+    _Reduction(ops.add, ops.sum_, "add"),
+    _Reduction(ops.mul, ops.prod, "mul"),
+    _Reduction(ops.maximum, ops.max_, "max"),
+    _Reduction(ops.minimum, ops.min_, "min"),
+    _Reduction(ops.or_, ops.any_, "max"),
+    _Reduction(ops.and_, ops.all_, "min"),
+)
 
-    Return `None` for every other function.
+
+def _match_reduction(computation: UserFunction, dtype: str, what: str) -> _Reduction | None:
+    """Return the reduction with a binary function, or `None` if the function is no operation of a
+    reduction.
     """
     params = [AbstractValue(TensorType((), dtype))] * 2
     label = f"the computation of {what}"
@@ -47,12 +56,12 @@ def _match_reduction(computation: UserFunction, dtype: str, what: str) -> tuple[
         op = block.ops[0]
         takes_both = set(op.operands) == set(block.params) and block.returns == op.results
         logic = op.spec in (ops.or_, ops.and_)
-        if takes_both and op.spec.name in _REDUCTION_OF_OP and logic == (dtype == "bool"):
-            return op.spec.name, _REDUCTION_OF_OP[op.spec.name]
+        if takes_both and logic == (dtype == "bool"):
+            return next((each for each in _REDUCTIONS if each.binary is op.spec), None)
     return None
 
 
-def _require_reduction(computation: UserFunction, dtype: str, what: str) -> tuple[str, str]:
+def _require_reduction(computation: UserFunction, dtype: str, what: str) -> _Reduction:
     """Return the result of `_match_reduction`; raise `OperationTypeError` for every other
     function.
     """
@@ -101,10 +110,8 @@ def reduce(
     dims = canonicalize_axes(dimensions, x.ndim)
     if (kind := _match_reduction(computation, dtype, "lax.reduce")) is None:
         return reduce_pairwise(computation, [x], [first], dims, single=True)[0]
-    name, op = kind
-    core = {"or": "any", "and": "all"}.get(name) or _FULL_REDUCTION_OF[op]
-    reduced = emit(core, x, dims=dims)
-    return emit(name, reduced, broadcast(convert(first, dtype), reduced.shape))
+    reduced = emit(kind.full, x, dims=dims)
+    return emit(kind.binary, reduced, broadcast(convert(first, dtype), reduced.shape))
 
 
 def reduce_xor(operand: ArrayLike, axes: AxisLike) -> Tracer:
@@ -162,7 +169,7 @@ def _emit_reduce_window(
 ) -> Tracer:
     x = as_tracer(operand)
     dtype = x.value.type.dtype
-    _, op = _require_reduction(computation, dtype, "lax.reduce_window")
+    op = _require_reduction(computation, dtype, "lax.reduce_window").window
     neutral = _identity_of(op, dtype)
     if init != neutral:
         raise OperationTypeError(
