@@ -11,7 +11,9 @@ one additional leading dimension.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from shardir.ir.attributes import Attributes
 from shardir.ir.module import Block, DataFlowEdge, Op, Value
 from shardir.ir.operation import define_op
 from shardir.ir.types import TensorType
@@ -54,14 +56,19 @@ while_ = define_op("while", type=_while_type, edges=_while_edges, blocks=2)
 """Apply the body to the carried values while the condition is true."""
 
 
+@dataclass(frozen=True, slots=True)
+class LoopAttributes(Attributes):
+    """The attributes of a scan."""
+
+    carries: int
+    length: int
+    reverse: bool = False
+
+
 def _scan_type(
-    *operands: TensorType,
-    result: object,
-    blocks: tuple[Block, ...],
-    carries: int,
-    length: int,
-    reverse: bool = False,
+    *operands: TensorType, result: object, blocks: tuple[Block, ...], attributes: LoopAttributes
 ) -> Types:
+    carries, length = attributes.carries, attributes.length
     if len(blocks) != 1:
         raise TypeError(f"has one block, got {len(blocks)}")
     if length < 0:
@@ -87,7 +94,7 @@ def _scan_edges(op: Op) -> tuple[DataFlowEdge, ...]:
     Body parameters own the edges of stacked operands; results own the other edges.
     """
     (body,) = op.blocks
-    n = op.attrs["carries"]
+    n = LoopAttributes.of(op).carries
     carried = [
         DataFlowEdge((op.operands[i], body.returns[i]), (op.results[i], body.params[i]))
         for i in range(n)
@@ -103,7 +110,7 @@ def _scan_edges(op: Op) -> tuple[DataFlowEdge, ...]:
     return (*carried, *taken, *results)
 
 
-scan = define_op("scan", type=_scan_type, edges=_scan_edges, blocks=1)
+scan = define_op("scan", attributes=LoopAttributes, type=_scan_type, edges=_scan_edges, blocks=1)
 """Apply the body `length` times, from the last slice to the first if `reverse`.
 
 The first `carries` operands are carried between iterations; the others are sliced along

@@ -13,6 +13,7 @@ from typing import Any
 
 from shardir.errors import PartitionError
 from shardir.ir.arithmetic import FIXED_DTYPES
+from shardir.ir.attributes import Attributes
 from shardir.ir.host_function import host_function_of
 from shardir.ir.module import Block, Op
 from shardir.ir.operation import Partitioning, Result, define_op
@@ -36,11 +37,18 @@ class DeviceProgram:
     results: tuple[Sharding, ...]
 
 
-def _type(
-    *xs: TensorType, result: Result, function: str, partition: str, factor_rule: str
-) -> object:
-    if factor_rule:
-        parse_rule(factor_rule)
+@dataclass(frozen=True, slots=True)
+class CustomPartitioningAttributes(Attributes):
+    """The names of the host functions of a call, and the text of its factor rule."""
+
+    function: str
+    partition: str
+    factor_rule: str
+
+
+def _type(*xs: TensorType, result: Result, attributes: CustomPartitioningAttributes) -> object:
+    if attributes.factor_rule:
+        parse_rule(attributes.factor_rule)
     if result is None:
         raise TypeError("its result types are not determined; state them with result=")
     return result
@@ -52,8 +60,10 @@ def _complete_rule(rule: str) -> FactorRule:
     return replace(parse_rule(rule), reduction=None)
 
 
-def _factors(*_: TensorType, factor_rule: str, **__: object) -> FactorRule | None:
-    return _complete_rule(factor_rule) if factor_rule else None
+def _factors(
+    *_: TensorType, result: Result, attributes: CustomPartitioningAttributes
+) -> FactorRule | None:
+    return _complete_rule(attributes.factor_rule) if attributes.factor_rule else None
 
 
 def _no_uneven_factors(*_: object, **__: object) -> Iterable[int]:
@@ -62,6 +72,7 @@ def _no_uneven_factors(*_: object, **__: object) -> Iterable[int]:
 
 custom_partitioning = define_op(
     "custom-partitioning",
+    attributes=CustomPartitioningAttributes,
     type=_type,
     factors=_factors,
     partition=Partitioning(shardable=factors_without_replicated, uneven=_no_uneven_factors),

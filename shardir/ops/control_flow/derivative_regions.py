@@ -8,6 +8,9 @@ traced rule is stored in blocks of the operation, which text can also contain.
 The last `closed` operands are values that the first block captured; they have no tangents.
 """
 
+from dataclasses import dataclass
+
+from shardir.ir.attributes import Attributes
 from shardir.ir.module import Block, DataFlowEdge, Op
 from shardir.ir.operation import define_op
 from shardir.ir.types import INEXACT, TensorType
@@ -34,13 +37,28 @@ def _check_types(what: str, values: tuple[TensorType, ...], expected: Types) -> 
         raise TypeError(f"{what} ({_format_types(values)}), expected ({_format_types(expected)})")
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointAttributes(Attributes):
+    """The attributes of a checkpoint."""
+
+    save: tuple[str, ...] = ()
+    barrier: bool = True
+    batching: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CustomDerivativeAttributes(Attributes):
+    """The attributes of a custom JVP or VJP: the name of its rule, and its captured operands."""
+
+    rule: str
+    closed: int = 0
+
+
 def _checkpoint_type(
     *operands: TensorType,
     result: object,
     blocks: tuple[Block, ...],
-    save: tuple[str, ...] = (),
-    barrier: bool = True,
-    batching: str = "",
+    attributes: CheckpointAttributes,
 ) -> Types:
     if len(blocks) != 1:
         raise TypeError(f"has one block, got {len(blocks)}")
@@ -59,7 +77,13 @@ def block_edges(op: Op) -> tuple[DataFlowEdge, ...]:
     return (*param_edges, *results)
 
 
-checkpoint = define_op("checkpoint", type=_checkpoint_type, edges=block_edges, blocks=1)
+checkpoint = define_op(
+    "checkpoint",
+    attributes=CheckpointAttributes,
+    type=_checkpoint_type,
+    edges=block_edges,
+    blocks=1,
+)
 """The block; its gradient recomputes its intermediate values except those that `save` names.
 
 `save` contains `everything`, `dots`, `dots-without-batch`, `name=...` for a name of
@@ -75,7 +99,10 @@ def _differentiable(types: Types) -> Types:
 
 
 def _custom_jvp_type(
-    *operands: TensorType, result: object, blocks: tuple[Block, ...], rule: str, closed: int = 0
+    *operands: TensorType,
+    result: object,
+    blocks: tuple[Block, ...],
+    attributes: CustomDerivativeAttributes,
 ) -> Types:
     if len(blocks) > 2:
         raise TypeError(f"has one block and one for its rule, got {len(blocks)}")
@@ -83,13 +110,19 @@ def _custom_jvp_type(
     if len(blocks) == 2:
         takes = tuple(value.type for value in blocks[1].params)
         gives = tuple(value.type for value in blocks[1].returns)
-        moving = _differentiable(operands[: len(operands) - closed])
+        moving = _differentiable(operands[: len(operands) - attributes.closed])
         _check_types("its rule takes", takes, (*operands, *moving))
         _check_types("its rule gives", gives, (*results, *_differentiable(results)))
     return results
 
 
-custom_jvp = define_op("custom-jvp", type=_custom_jvp_type, edges=block_edges, blocks=-1)
+custom_jvp = define_op(
+    "custom-jvp",
+    attributes=CustomDerivativeAttributes,
+    type=_custom_jvp_type,
+    edges=block_edges,
+    blocks=-1,
+)
 """The first block; the second is (operands..., tangents...) -> (results..., tangents...).
 
 Operands that are not floating-point or complex, or that are captured, have no tangent.
@@ -97,14 +130,17 @@ Operands that are not floating-point or complex, or that are captured, have no t
 
 
 def _custom_vjp_type(
-    *operands: TensorType, result: object, blocks: tuple[Block, ...], rule: str, closed: int = 0
+    *operands: TensorType,
+    result: object,
+    blocks: tuple[Block, ...],
+    attributes: CustomDerivativeAttributes,
 ) -> Types:
     if len(blocks) not in (1, 3):
         raise TypeError(f"has one block and two for its rule, got {len(blocks)}")
     results = _primal_types(operands, blocks)
     if len(blocks) == 3:
         ahead, back = blocks[1:]
-        count = len(operands) - closed
+        count = len(operands) - attributes.closed
         takes = tuple(value.type for value in ahead.params)
         gives = tuple(value.type for value in ahead.returns)
         _check_types("its forward rule takes", takes, operands)
@@ -118,7 +154,13 @@ def _custom_vjp_type(
     return results
 
 
-custom_vjp = define_op("custom-vjp", type=_custom_vjp_type, edges=block_edges, blocks=-1)
+custom_vjp = define_op(
+    "custom-vjp",
+    attributes=CustomDerivativeAttributes,
+    type=_custom_vjp_type,
+    edges=block_edges,
+    blocks=-1,
+)
 """The first block; the second is (operands...) -> (results..., residuals...), and the third is
 (residuals..., cotangents..., closed...) -> (gradients...).
 

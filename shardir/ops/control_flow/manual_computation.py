@@ -10,8 +10,9 @@ use only the free axes.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
 from shardir.ir.module import Block, Value
 from shardir.ir.operation import Cotangents, Symbol, define_op
@@ -70,15 +71,23 @@ def manual_global_type(type: TensorType, dim_axes: ManualDimAxes, axes: Axes) ->
     return type.with_shape([n * count for n, count in zip(type.shape, pieces, strict=True)])
 
 
+@dataclass(frozen=True, slots=True)
+class ManualComputationAttributes(Attributes):
+    """The attributes of a manual computation."""
+
+    axes: Axes
+    in_axes: tuple[ManualDimAxes, ...]
+    out_axes: tuple[ManualDimAxes, ...]
+    check_vma: bool = True
+
+
 def _type(
     *xs: TensorType,
     result: object,
     blocks: tuple[Block, ...],
-    axes: Axes,
-    in_axes: tuple[ManualDimAxes, ...],
-    out_axes: tuple[ManualDimAxes, ...],
-    check_vma: bool = True,
+    attributes: ManualComputationAttributes,
 ) -> tuple[TensorType, ...]:
+    axes, in_axes, out_axes = attributes.axes, attributes.in_axes, attributes.out_axes
     if len(blocks) != 1:
         raise TypeError(f"has one block, got {len(blocks)}")
     for i, axis in enumerate(axes):
@@ -121,7 +130,9 @@ def add_manual_axes(free: Sharding, dim_axes: ManualDimAxes) -> Sharding:
     return replace(free, dims=tuple(dims))
 
 
-manual_computation = define_op("manual_computation", type=_type, blocks=1)
+manual_computation = define_op(
+    "manual_computation", attributes=ManualComputationAttributes, type=_type, blocks=1
+)
 """The body applied to the shards of the operands given by `in_axes` along the manual `axes`; the
 results of the devices are shards of the results given by `out_axes`.
 

@@ -8,10 +8,12 @@ with the start of the shard and the global shape of the elements of one key. `ra
 hash of pairs of counters, for programs with their own counter layout.
 """
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
+from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
 from shardir.ir.dtypes import SMALL_DTYPES
 from shardir.ir.operation import OPS, Partitioning, Symbol, Value, define_op
@@ -30,22 +32,37 @@ WORDS = tuple(name for name in UNSIGNED if name not in SMALL_DTYPES)
 _PARTITIONABLE = SCHEMES[0]
 
 
+@dataclass(frozen=True, slots=True)
+class RandomAttributes(Attributes):
+    """The attributes of random bits and of split keys: the scheme of their counters."""
+
+    scheme: str = _PARTITIONABLE
+
+
+@dataclass(frozen=True, slots=True)
+class RandomShardAttributes(Attributes):
+    """The attributes of a shard: the global shape of the elements of one key, and the scheme."""
+
+    shape: tuple[int, ...]
+    scheme: str = _PARTITIONABLE
+
+
 def _bits_type(
-    keys: TensorType, *, result: TensorType | None, scheme: str = _PARTITIONABLE
+    keys: TensorType, *, result: TensorType | None, attributes: RandomAttributes
 ) -> TensorType:
     result_type = _bits_result(keys, result)
     words = threefry.num_counters(
         prod(result_type.shape[keys.rank :]), result_type.numpy.itemsize * 8
     )
-    _check_scheme(scheme, words)
+    _check_scheme(attributes.scheme, words)
     return result_type
 
 
 def _split_type(
-    keys: TensorType, *, result: TensorType | None, scheme: str = _PARTITIONABLE
+    keys: TensorType, *, result: TensorType | None, attributes: RandomAttributes
 ) -> TensorType:
     result_type = _split_result(keys, result)
-    _check_scheme(scheme, 2 * prod(result_type.shape[keys.rank :]))
+    _check_scheme(attributes.scheme, 2 * prod(result_type.shape[keys.rank :]))
     return result_type
 
 
@@ -53,12 +70,14 @@ def _bits_at_type(
     keys: TensorType,
     *starts: TensorType,
     result: TensorType | None,
-    shape: tuple[int, ...],
-    scheme: str = _PARTITIONABLE,
+    attributes: RandomShardAttributes,
 ) -> TensorType:
     result_type = _bits_result(keys, result)
-    _check_piece(result_type.with_shape(result_type.shape[keys.rank :]), starts, shape)
-    _check_scheme(scheme, threefry.num_counters(prod(shape), result_type.numpy.itemsize * 8))
+    _check_piece(result_type.with_shape(result_type.shape[keys.rank :]), starts, attributes.shape)
+    _check_scheme(
+        attributes.scheme,
+        threefry.num_counters(prod(attributes.shape), result_type.numpy.itemsize * 8),
+    )
     return result_type
 
 
@@ -66,12 +85,11 @@ def _split_at_type(
     keys: TensorType,
     *starts: TensorType,
     result: TensorType | None,
-    shape: tuple[int, ...],
-    scheme: str = _PARTITIONABLE,
+    attributes: RandomShardAttributes,
 ) -> TensorType:
     result_type = _split_result(keys, result)
-    _check_piece(result_type.with_shape(result_type.shape[keys.rank :]), starts, shape)
-    _check_scheme(scheme, 2 * prod(shape))
+    _check_piece(result_type.with_shape(result_type.shape[keys.rank :]), starts, attributes.shape)
+    _check_scheme(attributes.scheme, 2 * prod(attributes.shape))
     return result_type
 
 
@@ -134,7 +152,7 @@ def _check_piece(piece: TensorType, starts: tuple[TensorType, ...], shape: tuple
 
 
 def _bits_factors(
-    keys: TensorType, *, result: TensorType, scheme: str = _PARTITIONABLE
+    keys: TensorType, *, result: TensorType, attributes: RandomAttributes
 ) -> FactorRule:
     builder = RuleBuilder([keys.shape], [result.shape])
     for dim, size in enumerate(result.shape):
@@ -153,36 +171,38 @@ def _hash_factors(
     return RuleBuilder(shapes, [result.shape]).add_pointwise(result.shape).build()
 
 
-def _bits(keys: Array, *, result: TensorType, scheme: str = _PARTITIONABLE) -> Array:
+def _bits(keys: Array, *, result: TensorType, attributes: RandomAttributes) -> Array:
     shape = result.shape[keys.ndim :]
-    return _bits_at(keys, *(0,) * len(shape), result=result, shape=shape, scheme=scheme)
+    whole = RandomShardAttributes(shape, attributes.scheme)
+    return _bits_at(keys, *(0,) * len(shape), result=result, attributes=whole)
 
 
 def _bits_at(
     keys: Array,
     *starts: Array | int,
     result: TensorType,
-    shape: tuple[int, ...],
-    scheme: str = _PARTITIONABLE,
+    attributes: RandomShardAttributes,
 ) -> Array:
     width = result.numpy.itemsize * 8
+    shape, scheme = attributes.shape, attributes.scheme
     return threefry.random_bits(
         *_keys_and_indices(keys, starts, result, shape), prod(shape), width, scheme
     )
 
 
-def _split(keys: Array, *, result: TensorType, scheme: str = _PARTITIONABLE) -> Array:
+def _split(keys: Array, *, result: TensorType, attributes: RandomAttributes) -> Array:
     shape = result.shape[keys.ndim :]
-    return _split_at(keys, *(0,) * len(shape), result=result, shape=shape, scheme=scheme)
+    whole = RandomShardAttributes(shape, attributes.scheme)
+    return _split_at(keys, *(0,) * len(shape), result=result, attributes=whole)
 
 
 def _split_at(
     keys: Array,
     *starts: Array | int,
     result: TensorType,
-    shape: tuple[int, ...],
-    scheme: str = _PARTITIONABLE,
+    attributes: RandomShardAttributes,
 ) -> Array:
+    shape, scheme = attributes.shape, attributes.scheme
     return threefry.split_key(*_keys_and_indices(keys, starts, result, shape), prod(shape), scheme)
 
 
@@ -209,7 +229,7 @@ def _hash(keys: Array, first: Array, second: Array, *, result: TensorType) -> Ar
 def _partition_at(name: str) -> Partitioning:
     """Return the partitioning in which every device computes its own shard from its start."""
 
-    def lower(b: Builder, local: LocalOp, keys: Value, *, scheme: str = _PARTITIONABLE) -> Value:
+    def lower(b: Builder, local: LocalOp, keys: Value, *, attributes: RandomAttributes) -> Value:
         global_result = local.op.result
         starts = [
             local.shard_start(b, global_result, dim)
@@ -223,7 +243,7 @@ def _partition_at(name: str) -> Partitioning:
             *(zero if start is None else start for start in starts),
             result=local.result,
             shape=global_result.type.shape[keys.type.rank :],
-            scheme=Symbol(scheme),
+            scheme=Symbol(attributes.scheme),
         )
         return made
 
@@ -232,6 +252,7 @@ def _partition_at(name: str) -> Partitioning:
 
 random_bits = define_op(
     "random_bits",
+    attributes=RandomAttributes,
     type=_bits_type,
     factors=_bits_factors,
     reference=_bits,
@@ -240,6 +261,7 @@ random_bits = define_op(
 )
 random_split = define_op(
     "random_split",
+    attributes=RandomAttributes,
     type=_split_type,
     factors=_bits_factors,
     reference=_split,
@@ -261,8 +283,18 @@ random_hash = define_op(
     elementwise=True,
 )
 random_bits_at = define_op(
-    "random_bits_at", type=_bits_at_type, reference=_bits_at, vma=join_varying, spmd=True
+    "random_bits_at",
+    attributes=RandomShardAttributes,
+    type=_bits_at_type,
+    reference=_bits_at,
+    vma=join_varying,
+    spmd=True,
 )
 random_split_at = define_op(
-    "random_split_at", type=_split_at_type, reference=_split_at, vma=join_varying, spmd=True
+    "random_split_at",
+    attributes=RandomShardAttributes,
+    type=_split_at_type,
+    reference=_split_at,
+    vma=join_varying,
+    spmd=True,
 )

@@ -67,10 +67,8 @@ def test_devices_generate_their_shards(dtype: str, scheme: str) -> None:
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_batch_of_keys_agrees_with_single_keys(scheme: str) -> None:
     keys, name = np.array([[1, 2, 3]], np.uint64), {"scheme": Symbol(scheme)}
-    bits = ops.random_bits.reference
-    assert bits is not None
 
-    together = bits(keys, result=t("u16", 1, 3, 5), **name)
+    together = apply_reference(ops.random_bits, keys, result=t("u16", 1, 3, 5), **name)
 
     alone = [run_reference(ops.random_bits, key, result=t("u16", 5), **name) for key in keys[0]]
     np.testing.assert_array_equal(together[0], alone)
@@ -119,7 +117,7 @@ def test_the_factors_of_bits_are_dimensions_of_the_result() -> None:
     factors = ops.random_bits.factors
     assert factors is not None
 
-    rule = factors(KEY, result=t("u32", 4, 6))
+    rule = factors(KEY, result=t("u32", 4, 6), **ops.random_bits.rule_arguments({}))
 
     assert str(rule) == "([]) -> ([i, j]) {i=4, j=6}"
 
