@@ -312,3 +312,14 @@ def test_a_deleted_array_is_an_error_on_the_fast_path() -> None:
     y.delete()
     with pytest.raises(DeletedArrayError):
         plus(x, y)
+
+
+def test_a_function_of_the_user_is_traced_again_at_every_call() -> None:
+    x, state = from_numpy(NUMBERS), [1.0]
+
+    def scale(x: Any) -> Any:
+        return x * state[0]
+
+    for state[0] in (1.0, 2.0, 3.0, 4.0):
+        np.testing.assert_array_equal(applied(scale, x), NUMBERS * state[0])
+    assert applied(lambda xs: xs[-1] + 1, [1] * 1025) == 2
