@@ -7,12 +7,13 @@ blocks; the edge attribute `values` holds the values.
 
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 
 import networkx as nx
 
 from shardir.display.axis_colors import INKS, NUM_COLORS
+from shardir.display.repetitions import find_repetitions
 from shardir.errors import DrawError
 from shardir.ir.module import Block, Module, Op, Value
 from shardir.text.printer import Printer, unique_names
@@ -60,8 +61,8 @@ def critical_path(block: Block, weight: Callable[[Op], float]) -> list[Op]:
 
 
 def to_dot(module: Module) -> str:
-    """Return the first function as Graphviz DOT: operations as boxes, blocks as clusters,
-    and the types and shardings of values on edges."""
+    """Return the first function as Graphviz DOT: operations as boxes, blocks and repeated layers as
+    clusters, and the types and shardings of values on edges."""
     return "\n".join(["digraph {", *_Drawing(module).lines(), "}\n"])
 
 
@@ -92,23 +93,51 @@ class _Drawing:
         names = dict.fromkeys(name for mesh in module.meshes for name, _ in mesh.axes)
         self.axes = {name: number for number, name in enumerate(names)}
         self.node: dict[Value, str] = {}
+        # The edges follow all clusters: a statement in a cluster adds its nodes to the cluster.
+        self.edges: list[str] = []
 
     def lines(self) -> Iterator[str]:
         yield '  node [shape=box, fontname="monospace"]'
         yield '  edge [fontname="monospace"]'
         yield from self.block(self.body, "return", "  ")
+        yield from self.edges
 
     def block(self, block: Block, end: str, indent: str) -> Iterator[str]:
         for param in block.params:
             self.node[param] = node = self.fresh()
             text = self.printer.param(param, self.names)
             yield f"{indent}{node} [label={_quote(text)}, shape=ellipse{self.color(param)}]"
-        for op in block.ops:
-            yield from self.op(op, indent)
+        layers = self.layers(block.ops)
+        for number, op in enumerate(block.ops):
+            layer = layers.get(number)
+            if layer is not None and layers.get(number - 1) != layer:
+                yield f"{indent}subgraph cluster_{self.fresh()} {{"
+                yield f"{indent}  label={_quote(layer)}"
+            yield from self.op(op, f"{indent}  " if layer is not None else indent)
+            if layer is not None and layers.get(number + 1) != layer:
+                yield f"{indent}}}"
         node = self.fresh()
         yield f"{indent}{node} [label={_quote(end)}, shape=ellipse]"
-        for value in block.returns:
-            yield f"{indent}{self.edge(value, node)}"
+        self.edges += (self.edge(value, node) for value in block.returns)
+
+    def layers(self, ops: Sequence[Op]) -> dict[int, str]:
+        """Return the layer of each operation that belongs to one: layers differ only in names.
+
+        A group of other operations between two layers is a layer too.
+        """
+        kinds: dict[tuple[tuple[str, ...], ...], int] = {}
+        numbers = []
+        for op in ops:
+            line = self.printer.op(op, self.names)
+            inner = tuple(each.name for block in op.blocks for each in block.walk())
+            kind = (line.name,), tuple(line.attrs), tuple(line.types), inner
+            numbers.append(kinds.setdefault(kind, len(kinds)))
+        found: dict[int, str] = {}
+        for group, repetition in enumerate(find_repetitions(numbers)):
+            for copy, (start, length) in enumerate(repetition.parts()):
+                name = f"layers {group}, layer {copy}"
+                found.update(dict.fromkeys(range(start, start + length), name))
+        return found
 
     def op(self, op: Op, indent: str) -> Iterator[str]:
         node = self.fresh()
@@ -127,14 +156,13 @@ class _Drawing:
             yield f"{indent}}}"
         else:
             yield f"{indent}{node} [label={_quote(text)}{style}]"
-        for value in op.operands:
-            yield f"{indent}{self.edge(value, node)}"
+        self.edges += (self.edge(value, node) for value in op.operands)
         self.node.update(dict.fromkeys(op.results, node))
 
     def edge(self, value: Value, to: str) -> str:
         """Return an edge with the type and the sharding of its value."""
         text = self.printer.param(value, self.names)
-        return f"{self.node[value]} -> {to} [label={_quote(text)}{self.color(value)}]"
+        return f"  {self.node[value]} -> {to} [label={_quote(text)}{self.color(value)}]"
 
     def color(self, value: Value) -> str:
         """Return the attributes that color a value by the first axis that shards it."""

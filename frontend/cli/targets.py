@@ -361,8 +361,11 @@ def import_object(target: str) -> tuple[ModuleType, Any]:
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
                 raise
+            hint = f"is {target!r} a file?"
+            if name.endswith(".py") and Path(name).is_file():
+                hint = f"to name a function of the file {name}, write {name[:-3]}:{path}"
             raise CommandError(
-                f"there is no module {name!r} to import from this folder; is {target!r} a file?"
+                f"there is no module {name!r} to import from this folder; {hint}"
             ) from None
     found: Any = module
     for part in path.split("."):

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
+from shardir.display.repetitions import Repetition
 from shardir.frontend.report.records import DefinitionRecord, ReportData, StageRecord
 from shardir.frontend.report.text import format_location
 
@@ -111,13 +112,9 @@ def _groups(stage: StageRecord) -> Iterator[str]:
     """Yield the group of each line: the copy of the repeated layer that it belongs to."""
     names = [""] * len(stage.lines)
     for number, fold in enumerate(stage.folds):
-        exceptions = dict(fold.exceptions)
-        at, copy = fold.start, 0
-        while at < fold.start + fold.length:
-            length = exceptions.get(at, fold.unit)
-            name = f"layers {number}/layer {copy}"
-            names[at : at + length] = [name] * length
-            at, copy = at + length, copy + 1
+        repetition = Repetition(fold.start, fold.length, fold.unit, fold.count, fold.exceptions)
+        for copy, (at, length) in enumerate(repetition.parts()):
+            names[at : at + length] = [f"layers {number}/layer {copy}"] * length
     yield from names
 
 

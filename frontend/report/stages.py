@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from shardir.display.repetitions import find_repetitions
 from shardir.frontend.report.records import DefinitionRecord, FoldRecord, StageRecord
 from shardir.frontend.report.tables import ReportTables, Table
 from shardir.ir.module import Loc, Module, Op
 from shardir.passes.explain.history import find_place
-from shardir.passes.explain.repetitions import find_repetitions
 from shardir.passes.explain.row_folding import without_names
 from shardir.passes.pipeline import Pass
 from shardir.text.literals import format_name

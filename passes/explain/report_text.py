@@ -10,6 +10,7 @@ from shardir.cost.communication import (
     format_axes,
 )
 from shardir.display.byte_sizes import show_bytes
+from shardir.display.repetitions import find_repetitions
 from shardir.display.text_tables import align_columns
 from shardir.errors import count_noun
 from shardir.passes.explain.collective_causes import (
@@ -18,7 +19,6 @@ from shardir.passes.explain.collective_causes import (
     collective_heading,
 )
 from shardir.passes.explain.communication import Communication
-from shardir.passes.explain.repetitions import find_repetitions
 from shardir.passes.explain.report_rows import (
     MAX_ROWS,
     amount_cells,

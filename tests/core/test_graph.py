@@ -135,37 +135,56 @@ digraph {
   n0 [label="%x: f32[4]", shape=ellipse]
   n1 [label="%p: bool[]", shape=ellipse]
   n2 [label="exp"]
-  n0 -> n2 [label="%x: f32[4]"]
   n3 [label="mul"]
-  n2 -> n3 [label="%a: f32[4]"]
-  n2 -> n3 [label="%a: f32[4]"]
   n4 [label="neg"]
-  n0 -> n4 [label="%x: f32[4]"]
   subgraph cluster_n5 {
     label="case"
     subgraph cluster_n6 {
       label=""
       n7 [label="transpose(perm=[0])"]
-      n4 -> n7 [label="%c: f32[4]"]
       n8 [label="yield", shape=ellipse]
-      n7 -> n8 [label="%e: f32[4]"]
     }
     subgraph cluster_n9 {
       label=""
       n10 [label="yield", shape=ellipse]
-      n0 -> n10 [label="%x: f32[4]"]
     }
     n5 [label="case"]
   }
-  n1 -> n5 [label="%p: bool[]"]
   n11 [label="add"]
+  n12 [label="return", shape=ellipse]
+  n0 -> n2 [label="%x: f32[4]"]
+  n2 -> n3 [label="%a: f32[4]"]
+  n2 -> n3 [label="%a: f32[4]"]
+  n0 -> n4 [label="%x: f32[4]"]
+  n4 -> n7 [label="%c: f32[4]"]
+  n7 -> n8 [label="%e: f32[4]"]
+  n0 -> n10 [label="%x: f32[4]"]
+  n1 -> n5 [label="%p: bool[]"]
   n3 -> n11 [label="%b: f32[4]"]
   n5 -> n11 [label="%d: f32[4]"]
-  n12 [label="return", shape=ellipse]
   n11 -> n12 [label="%f: f32[4]"]
 }
 """
     )
+
+
+def test_repeated_layers_are_clusters() -> None:
+    layer = """\
+  %a{0} = exp(%x{0}) : f32[4]
+  %b{0} = mul(%a{0}, %a{0}) : f32[4]
+  %c{0} = neg(%b{0}) : f32[4]
+  %x{1} = add(%c{0}, %x{0}) : f32[4]
+"""
+    body = "".join(layer.format(i, i + 1) for i in range(4))
+    drawn = to_dot(parse(f"func @f(\n  %x0: f32[4],\n) -> (f32[4]) {{\n{body}  return %x4\n}}\n"))
+    clusters = drawn.split("subgraph ")[1:]
+    for number, cluster in enumerate(clusters):
+        inside, _, _ = cluster.partition("}")
+        assert f'label="layers 0, layer {number}"' in inside
+        assert [line.split("label=")[1] for line in inside.splitlines()[2:-1]] == [
+            '"exp"]', '"mul"]', '"neg"]', '"add"]'
+        ]  # fmt: skip
+    assert len(clusters) == 4
 
 
 def test_collectives_are_highlighted_and_quotes_are_escaped() -> None:

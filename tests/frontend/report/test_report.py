@@ -15,6 +15,7 @@ import shardir as sd
 from shardir.cost.memory import estimate_memory
 from shardir.cost.op_cost import cost_of_block
 from shardir.display.byte_sizes import show_bytes
+from shardir.display.repetitions import Repetition, find_repetitions
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.report import program_report
 from shardir.frontend.report.build import ReportInput
@@ -24,7 +25,6 @@ from shardir.frontend.report.stages import compare_lines, lines_by_key
 from shardir.frontend.report.tables import shortest_names
 from shardir.frontend.report.text import format_flops, format_time
 from shardir.passes.explain import communication, conflicts, coverage, explain, explain_collective
-from shardir.passes.explain.repetitions import Repetition, find_repetitions
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.report import ReportError, load
 from shardir.text.definition_locations import find_definition_locations

@@ -1,6 +1,6 @@
 """Repeated groups of lines, such as the layers of a model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 MIN_UNIT_LINES = 4
@@ -25,6 +25,15 @@ class Repetition:
     unit: int
     count: int
     exceptions: tuple[tuple[int, int], ...]
+
+    def parts(self) -> Iterator[tuple[int, int]]:
+        """Yield (start, length) of each copy and each exception."""
+        exceptions = dict(self.exceptions)
+        at = self.start
+        while at < self.start + self.length:
+            length = exceptions.get(at, self.unit)
+            yield at, length
+            at += length
 
 
 def find_repetitions(
