@@ -37,6 +37,7 @@ def output_of(command: str, folder: Path) -> str:
     return completed.stdout
 
 
+@pytest.mark.needs("torch", "triton")
 def test_documented_commands_print_the_documented_output(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

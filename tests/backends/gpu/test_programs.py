@@ -21,6 +21,8 @@ from shardir.interpret.numeric_comparison import are_close, is_stable, tolerance
 from tests.backends.gpu.programs import PROGRAMS
 from tests.backends.gpu.random_programs import random_emissions
 
+pytestmark = pytest.mark.needs("torch", "triton")  # The programs run in other processes.
+
 ROOT = Path(__file__).parents[3]
 
 
