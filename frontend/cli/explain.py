@@ -45,7 +45,7 @@ def explain_program(
 ) -> None:
     """Print explanations of the shardings of a program."""
     with rules(parse_rules(rule or ())):
-        is_folder = Path(file).is_dir()
+        is_folder = os.path.isdir(file)
         if is_folder or (hlo := read_hlo(file)) is not None:
             text = "a folder" if is_folder else "HLO text of XLA"
             shown: dict[str, object] = {
@@ -144,7 +144,10 @@ def _explain_dump_folder(
     folder: str, program: str | None, mesh: str | None, args: str | None, specs: str | None
 ) -> str:
     """Return the reports about the partitioned modules of a folder of XLA."""
-    modules = find_dumped_modules(Path(folder))
+    try:
+        modules = find_dumped_modules(Path(folder))
+    except OSError as error:
+        raise CommandError(f"cannot read {folder!r}: {error.strerror}") from None
     if not modules:
         raise CommandError(
             f"{folder!r} has no file module_*.after_optimizations.txt; name a folder that XLA "

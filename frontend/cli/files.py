@@ -1,5 +1,6 @@
 """Input files of the commands: modules in IR text or StableHLO."""
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -67,7 +68,7 @@ def _unify_line_ends(text: str) -> str:
 
 def read_hlo(file: str) -> HloModule | None:
     """Return the module of a file of HLO text; `None` for another file or a function."""
-    if not Path(file).is_file():
+    if not os.path.isfile(file):
         return None
     if file.endswith((".pb", ".pbtxt")):
         raise CommandError(

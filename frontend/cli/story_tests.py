@@ -1,6 +1,7 @@
 """`shardir test` checks story files (`.ir` files that show a program after each pipeline), and
 functions: their sharded programs compute the same results as the unsharded ones."""
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -78,7 +79,7 @@ def _check_stories(path: Path, update: bool) -> None:
 
 def _story_files(path: Path) -> list[Path]:
     """Return the story files that a path names."""
-    if not path.is_dir():
+    if not os.path.isdir(path):
         try:
             read_story(path)
         except StoryError as error:

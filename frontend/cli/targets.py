@@ -9,6 +9,7 @@ A function is treated as one of JAX if its module refers to no object of shardir
 """
 
 import ast
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -155,7 +156,7 @@ def _assigned_names(statement: ast.stmt) -> Iterator[ast.Name]:
 
 def is_function_name(target: str) -> bool:
     """Return whether a target is `module:function` and no file."""
-    return _FUNCTION.fullmatch(target) is not None and not Path(target).exists()
+    return _FUNCTION.fullmatch(target) is not None and not os.path.exists(target)
 
 
 def check_file_options(target: str, mesh: str | None, args: str | None, specs: str | None) -> None:

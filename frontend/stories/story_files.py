@@ -169,10 +169,16 @@ def update_story(path: str | os.PathLike[str]) -> bool:
 
 def find_stories(folder: Path) -> Iterator[Path]:
     """Yield the story files in a folder and its subfolders, except hidden ones, in sorted order."""
-    for path in sorted(folder.rglob(f"*{SUFFIX}")):
-        is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if not is_hidden and path.is_file() and has_heading(path):
-            yield path
+    found: list[Path] = []
+    # Unlike `Path.rglob`, `os.walk` goes on if another process removes a folder.
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += (
+            Path(parent, name)
+            for name in names
+            if name.endswith(SUFFIX) and not name.startswith(".")
+        )
+    yield from (path for path in sorted(found) if os.path.isfile(path) and has_heading(path))
 
 
 def _parse_section(path: Path, section: Section) -> Module:

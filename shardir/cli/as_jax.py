@@ -1,5 +1,6 @@
 """The command `shardir as-jax`, which runs a script of JAX with shardir."""
 
+import os
 import sys
 from pathlib import Path
 from types import TracebackType
@@ -41,7 +42,7 @@ def as_jax(
 
     The redirection also applies to modules in the script's folder, and to no other modules.
     """
-    if not script.is_file():
+    if not os.path.isfile(script):
         raise CommandError(f"there is no file {script}")
     try:
         in_place_of_jax.run_script(script, context.args)

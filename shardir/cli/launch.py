@@ -1,5 +1,6 @@
 """The command `shardir launch`, which runs a program in several processes."""
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -77,7 +78,7 @@ def _command(program: str, module: bool) -> list[str]:
     if module:
         return [sys.executable, "-m", program]
     if Path(program).suffix == ".py":
-        if not Path(program).is_file():
+        if not os.path.isfile(program):
             raise CommandError(f"there is no file {program}")
         return [sys.executable, program]
     found = shutil.which(program)

@@ -54,7 +54,7 @@ def _find_description(name_or_path: str | Path) -> Path:
         return DESCRIPTIONS / f"{text}.toml"
     if text == LOCAL:
         path = local_description_path()
-        if not path.exists():
+        if not os.path.exists(path):
             raise MachineError(
                 "this machine has not been measured; run: shardir calibrate --local (it writes "
                 f"{path})"

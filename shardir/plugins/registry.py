@@ -197,7 +197,7 @@ def load_plugin(plugin: str) -> None:
     `PluginError` that names the extension and the exception.
     """
     path = Path(plugin)
-    if plugin.endswith(".py") or path.is_file():
+    if plugin.endswith(".py") or os.path.isfile(path):
         _load_file(path)
         return
     module, _, attribute = plugin.partition(":")
@@ -255,7 +255,7 @@ def _load_file(path: Path) -> None:
     # Imported late for start-up time.
     from importlib.util import module_from_spec, spec_from_file_location
 
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise PluginError(f"cannot load {str(path)!r}: there is no such file")
     key = str(path.resolve())
     if key in _loaded_plugins or _is_imported(key):

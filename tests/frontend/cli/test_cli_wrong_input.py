@@ -1,5 +1,6 @@
 """Commands end with one message and an exit status for invalid input, never with a traceback."""
 
+import errno
 import random
 import subprocess
 import sys
@@ -108,6 +109,39 @@ def test_invalid_input_prints_one_message(
     error = capsys.readouterr().err
     assert error.startswith(f"error: {said}")
     assert len(said) < 60 or said.endswith((" ", "; ")) or error.splitlines()[0] == f"error: {said}"
+
+
+LONG_NAME = "a" * 300
+"""More characters than a name in a file system may have."""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("explain NAME", "cannot read 'NAME': File name too long"),
+        ("simulate NAME:f --machine a100x8", "there is no module 'NAME'"),
+        ("test NAME", "cannot read 'NAME': File name too long"),
+        ("opt f.ir --load NAME", "cannot load 'NAME': ModuleNotFoundError: No module named 'NAME'"),
+        ("opt f.ir --load NAME.py", "cannot load 'NAME.py': there is no such file"),
+    ],
+)
+def test_a_name_that_is_too_long_for_a_file_is_an_error(
+    words: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words.replace("NAME", LONG_NAME).split()) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: " + said.replace("NAME", LONG_NAME))
+
+
+def test_a_folder_that_cannot_be_read_is_an_error(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refuse)  # The superuser can read every folder.
+    assert run("explain", "folder") == 1
+    assert capsys.readouterr().err == "error: cannot read 'folder': Permission denied\n"
 
 
 @pytest.mark.parametrize("words", ["run f.ir --seed -1", "emit f.ir --target gpu -o o --seed -1"])
