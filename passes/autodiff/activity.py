@@ -47,14 +47,11 @@ def _mark_block(block: Block, active: set[Value]) -> None:
             _mark(body.params, op.operands, active)
             _mark_block(body, active)
             _mark(op.results, body.returns, active)
-        elif op.spec in (ops.custom_jvp, ops.custom_vjp, ops.pipeline):
-            if any(value in active for value in op.uses()):
-                active.update(value for value in op.results if value.type.dtype in INEXACT)
-        elif op.blocks:
+        elif op.spec is ops.case:
             for branch in op.blocks:
                 _mark_block(branch, active)
                 _mark(op.results, branch.returns, active)
-        elif op.spec.vjp is not zero_vjp and any(value in active for value in op.operands):
+        elif op.spec.vjp is not zero_vjp and any(value in active for value in op.uses()):
             active.update(value for value in op.results if value.type.dtype in INEXACT)
 
 

@@ -84,7 +84,7 @@ class Pullback:
         if op.name in self.handlers:
             return self.handlers[op.name](self, op, cotangents)
         if op.spec.vjp is None:
-            hint = missing_rule_hint(op.spec, "vjp")
+            hint = missing_rule_hint(op, "vjp")
             raise error(f"%{op.results[0].name} = {op.name} has no derivative{hint}", op)
         g = cotangents[0] if len(op.results) == 1 else cotangents
         cotangents_of_operands = op.spec.vjp(

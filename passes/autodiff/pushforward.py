@@ -117,7 +117,7 @@ class Pushforward:
     def _transpose_vjp(self, op: Op, tangents: Tangents) -> Tangents:
         """Return the tangents of the results by transposing the vjp."""
         if op.spec.vjp is None:
-            hint = missing_rule_hint(op.spec, "vjp")
+            hint = missing_rule_hint(op, "vjp")
             raise error(f"%{op.results[0].name} = {op.name} has no derivative{hint}", op)
         b = self.b.inner()
         b.why = self.b.why

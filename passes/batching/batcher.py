@@ -106,7 +106,7 @@ class Batcher:
         rule = op.spec.batch or (batch_elementwise if op.spec.elementwise else None)
         if rule is None:
             what = f"%{op.results[0].name} = {op.name}" if op.results else op.name
-            hint = missing_rule_hint(op.spec, "batch")
+            hint = missing_rule_hint(op, "batch")
             raise error(f"{what} has no batching rule{hint}", op)
         many = BatchedOp(op, self.size, tuple(map(self.is_batched, op.operands)))
         result = rule(self.b, many, *map(self.get, op.operands), **op.rule_arguments)

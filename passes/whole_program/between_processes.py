@@ -65,8 +65,8 @@ def _dispatch_by_level(near: MergeRule | None) -> MergeRule:
         if synchronous_spec(op) is not ops.collective_permute:
             raise merge_error(
                 op,
-                "has axes inside of processes and between them; run "
-                "hierarchical-collectives before",
+                "has axes inside of processes and between them",
+                "run hierarchical-collectives before",
             )
         return [_append_mixed_permute(merger, op)]
 

@@ -240,11 +240,13 @@ class DeviceMerger:
                 numbers.update((value, np.asarray(array)) for value, array in pairs)
 
 
-def merge_error(op: Op, reason: str) -> MergeError:
+def merge_error(
+    op: Op, reason: str, remedy: str = "run the program without the pass merge-devices"
+) -> MergeError:
     """Return a `MergeError` that names the operation and its source line."""
     what = f"%{op.results[0].name} = {op.name}" if op.results else op.name
     origin = f"\n --> {op.loc}" if op.loc else ""
-    return MergeError(f"{what} {reason}{origin}")
+    return MergeError(f"{what} {reason}; {remedy}{origin}")
 
 
 # Operations that are batched in one step

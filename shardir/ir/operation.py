@@ -264,12 +264,6 @@ def define_op(name: str, **rules: Any) -> OpSpec:
     return spec
 
 
-def missing_rule_hint(spec: OpSpec, rule: str) -> str:
-    """Return how to add a rule to an operation of another package; empty for other operations."""
-    is_own = OPS.origin(spec.name) == OWN_ORIGIN
-    return "" if is_own else f"; add the rule: define_op({spec.name!r}, ..., {rule}=f)"
-
-
 @lru_cache(maxsize=1 << 16)
 def factor_rule(
     spec: OpSpec,
@@ -409,3 +403,24 @@ class DataFlowEdge:
     sources: tuple[Value, ...]
     targets: tuple[Value, ...]
     stacked: tuple[Value, ...] = ()
+
+
+_DECORATORS = {
+    "vjp": "the derivative of a function that calls it with custom_jvp or custom_vjp",
+    "batch": "the batching of a function that calls it with custom_vmap",
+}
+_TRANSFORMS = {"vjp": "differentiate", "batch": "vectorize"}
+
+
+def missing_rule_hint(op: Op, rule: str) -> str:
+    """Return what to do where the rule of an operation is missing, with its separator.
+
+    Operations with blocks and per-device operations that lack a rule result from passes.
+    """
+    if OPS.origin(op.name) != OWN_ORIGIN:
+        return f"; add the rule: define_op({op.name!r}, ..., {rule}=f)"
+    if rule not in _TRANSFORMS:
+        return ""
+    if op.blocks or op.spec.spmd:
+        return f"; {_TRANSFORMS[rule]} the program before the pass that adds {op.name}"
+    return f"; define {_DECORATORS[rule]}"

@@ -110,7 +110,7 @@ def _make_numpy_call(item: NumPyCall) -> RunStep:
 def _reference_kernel(op: Op) -> Callable[..., Any]:
     """Return an operation on one device as a function of arrays."""
     if op.spec.reference is None:
-        hint = missing_rule_hint(op.spec, "reference")
+        hint = missing_rule_hint(op, "reference")
         raise RuleError(f"{op.name} has neither a kernel of CPUs nor reference semantics{hint}")
     return kernel_of(op)
 

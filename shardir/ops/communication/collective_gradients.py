@@ -26,7 +26,10 @@ def all_reduce_vjp(
     """
     axes, op, shared = attributes.axes, attributes.op, attributes.shared
     if op not in ("add", "max", "min"):
-        raise DifferentiateError(f"%{y.name} = all-reduce with op={op} has no derivative")
+        raise DifferentiateError(
+            f"%{y.name} = all-reduce with op={op} has no derivative; gather the shards with "
+            "all-gather and reduce them on each device"
+        )
     total = b.vary(g, axes=axes) if shared else b.all_reduce(g, axes=axes, op=Symbol("add"))
     if op == "add":
         return (total,)
@@ -49,7 +52,8 @@ def reduce_scatter_vjp(
 ) -> Cotangents:
     if attributes.op != "add":
         raise DifferentiateError(
-            f"%{y.name} = reduce-scatter with op={attributes.op} has no derivative"
+            f"%{y.name} = reduce-scatter with op={attributes.op} has no derivative; exchange the "
+            "shards with all-to-all and reduce them on each device"
         )
     return (b.all_gather(g, dim=attributes.dim, axes=attributes.axes),)
 

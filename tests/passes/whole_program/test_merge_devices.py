@@ -248,7 +248,8 @@ OPS
         ),
         (
             '  %y = opaque(%x, operation="x.y", head="x.y %", attributes="", types="") : f32[2]',
-            "%y = opaque has a side effect on each device",
+            "%y = opaque has a side effect on each device; run the program without the pass "
+            "merge-devices",
         ),
     ],
 )
