@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,25 +47,19 @@ def explain_program(
     """Print explanations of the shardings of a program."""
     with rules(parse_rules(rule or ())):
         is_folder = os.path.isdir(file)
-        if is_folder or (hlo := read_hlo(file)) is not None:
-            text = "a folder" if is_folder else "HLO text of XLA"
-            shown: dict[str, object] = {
+        hlo = None if is_folder else read_hlo(file)
+        if is_folder or hlo is not None:
+            program_options: dict[str, object] = {
                 "--value": value, "--conflicts": conflicts, "--what-if": what_if,
                 "--without": without, "--order": order, "--coverage": coverage,
                 "--communication": communication, "--collective": collective,
                 "--function": function, "--html": html, "--to": to,
                 "--passes": passes is not None,
             }  # fmt: skip
-            for option, is_given in shown.items():
-                if is_given:
-                    raise CommandError(
-                        f"{option} is for programs of shardir, and {file!r} is {text}; only "
-                        "--mesh, --program and --rule apply to it"
-                    )
-            if is_folder:
+            _refuse_program_options(program_options, file, hlo)
+            if hlo is None:
                 typer.echo(_explain_dump_folder(file, program, mesh, args, specs))
             else:
-                assert hlo is not None
                 typer.echo(str(_explain_xla(hlo, program, mesh, args, specs)))
             return
         if program is not None:
@@ -76,12 +71,7 @@ def explain_program(
             raise CommandError("--function applies to --value, --what-if and --without only")
         target = load_target(file, mesh, args, specs)
         module = target.module
-        if target.lowered is None and target.locations is None and not _has_locations(module):
-            typer.echo(
-                f"note: {target.name} has no locations of the source; "
-                "jax.jit(f).lower(...).as_text(debug_info=True) writes them",
-                err=True,
-            )
+        _note_missing_locations(target)
         whole = _explained_pipeline(target, passes)
         found: dict[str, Any] = {"pipeline": whole, "places": target.locations}
         reports: list[object] = [
@@ -114,15 +104,40 @@ def explain_program(
         if coverage:
             reports.append(explaining.coverage(module, **found))
         if not reports:
-            if target.lowered is None:
-                reports.append(explaining.summarize(module, **found))
-            else:
-                parted = Pipeline.parse(whole)(module)
-                reports = [
-                    explaining.summarize(module, partitioned=parted, **found),
-                    explaining.communication(parted, places=found["places"]),
-                ]
+            reports = _summarize(target, whole, found)
         _echo_report("\n\n".join(map(str, reports)), module)
+
+
+def _summarize(target: CommandTarget, pipeline: str, found: Mapping[str, Any]) -> list[object]:
+    """Return the reports that are printed if no option selects one."""
+    if target.lowered is None:
+        return [explaining.summarize(target.module, **found)]
+    partitioned = Pipeline.parse(pipeline)(target.module)
+    return [
+        explaining.summarize(target.module, partitioned=partitioned, **found),
+        explaining.communication(partitioned, places=found["places"]),
+    ]
+
+
+def _refuse_program_options(options: Mapping[str, object], file: str, hlo: object) -> None:
+    """Raise `CommandError` for an option of programs that is given with output of XLA."""
+    text = "a folder" if hlo is None else "HLO text of XLA"
+    for option, is_given in options.items():
+        if is_given:
+            raise CommandError(
+                f"{option} is for programs of shardir, and {file!r} is {text}; only "
+                "--mesh, --program and --rule apply to it"
+            )
+
+
+def _note_missing_locations(target: CommandTarget) -> None:
+    """Print how to write source locations if a program from a file has none."""
+    if target.lowered is None and target.locations is None and not _has_locations(target.module):
+        typer.echo(
+            f"note: {target.name} has no locations of the source; "
+            "jax.jit(f).lower(...).as_text(debug_info=True) writes them",
+            err=True,
+        )
 
 
 def _has_locations(module: Module) -> bool:

@@ -45,8 +45,47 @@ def print_schedule(
     _check_number("--transfer", transfer)
     if memory_limit is not None:
         _check_number("--memory-limit", memory_limit)
-    is_file = schedule != SEARCH and schedule not in NAMED_SCHEDULES
-    if is_file:
+    _check_options(schedule, ranks, microbatches, stages_per_rank, memory_limit)
+    if _is_file(schedule):
+        chosen = _read_schedule(schedule)
+    else:
+        assert ranks is not None
+        assert microbatches is not None
+        if memory_limit is None:
+            chosen = make_schedule(
+                schedule, ranks=ranks, microbatches=microbatches, stages_per_rank=stages_per_rank
+            )
+        else:
+            chosen = search_schedule(
+                ranks=ranks,
+                microbatches=microbatches,
+                times=pass_times,
+                transfer=transfer,
+                memory=pass_memory,
+                memory_limit=memory_limit,
+            ).schedule
+    if has_transfers:
+        chosen = add_transfers(chosen)
+    verify_schedule(chosen, SendMode(sends))
+    simulation = simulate_schedule(chosen, pass_times, transfer=transfer, memory=pass_memory)
+    typer.echo(chosen.to_grid() + "\n" + simulation.to_text(), nl=False)
+    if output is not None:
+        _write(output, chosen)
+
+
+def _is_file(schedule: str) -> bool:
+    return schedule != SEARCH and schedule not in NAMED_SCHEDULES
+
+
+def _check_options(
+    schedule: str,
+    ranks: int | None,
+    microbatches: int | None,
+    stages_per_rank: int | None,
+    memory_limit: float | None,
+) -> None:
+    """Raise `CommandError` for options that do not apply to a schedule, or that it lacks."""
+    if _is_file(schedule):
         for option, value in (
             ("--ranks", ranks),
             ("--microbatches", microbatches),
@@ -64,39 +103,24 @@ def print_schedule(
             if schedule == SEARCH
             else "--memory-limit applies to `search` only"
         )
-    if is_file:
-        text = _read(schedule)
-        try:
-            chosen = PipelineSchedule.parse(text)
-        except PipelineScheduleError as error:
-            raise CommandError(f"{schedule}: {error}") from None
-    elif ranks is not None and microbatches is not None:
-        if memory_limit is not None:
-            if stages_per_rank not in (None, 1):
-                raise CommandError("search finds schedules with one stage on each rank")
-            chosen = search_schedule(
-                ranks=ranks,
-                microbatches=microbatches,
-                times=pass_times,
-                transfer=transfer,
-                memory=pass_memory,
-                memory_limit=memory_limit,
-            ).schedule
-        else:
-            chosen = make_schedule(
-                schedule, ranks=ranks, microbatches=microbatches, stages_per_rank=stages_per_rank
-            )
-    if has_transfers:
-        chosen = add_transfers(chosen)
-    verify_schedule(chosen, SendMode(sends))
-    simulation = simulate_schedule(chosen, pass_times, transfer=transfer, memory=pass_memory)
-    typer.echo(chosen.to_grid() + "\n" + simulation.to_text(), nl=False)
-    if output is not None:
-        try:
-            output.write_text(chosen.to_csv(), encoding="utf-8")
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise CommandError(f"cannot write {str(output)!r}: {reason}") from None
+    if schedule == SEARCH and stages_per_rank not in (None, 1):
+        raise CommandError("search finds schedules with one stage on each rank")
+
+
+def _read_schedule(file: str) -> PipelineSchedule:
+    text = _read(file)
+    try:
+        return PipelineSchedule.parse(text)
+    except PipelineScheduleError as error:
+        raise CommandError(f"{file}: {error}") from None
+
+
+def _write(file: Path, schedule: PipelineSchedule) -> None:
+    try:
+        file.write_text(schedule.to_csv(), encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CommandError(f"cannot write {str(file)!r}: {reason}") from None
 
 
 def _read(file: str) -> str:

@@ -204,31 +204,8 @@ class FunctionReader(FunctionState):
 
     def inline_call(self, call: OperationReader, symbol: Token) -> tuple[Value, ...]:
         """Read the body of a function in place of a call."""
-        callee = self.module.functions.get(self.types.string(symbol))
-        if callee is None:
-            hint = suggest_name(self.types.string(symbol), self.module.functions)
-            message = f"no function is called {self.types.string(symbol)!r}"
-            raise call.fail(f"{message}; {hint}" if hint else message, symbol)
-        if callee.body is None:
-            raise UnsupportedOperation(f"{callee.name} has no body")
-        if str(callee.name) in self.call_stack:
-            raise call.fail(f"{callee.name} calls itself, and calls are inlined", symbol)
-        if len(callee.params) != len(call.operands):
-            raise call.fail(
-                f"{callee.name} takes {count_noun(len(callee.params), 'argument')}, "
-                f"got {len(call.operands)}",
-                symbol,
-            )
-        if len(self.call_stack) == 1:  # Nested calls are included in this count.
-            self.num_inlined_operations += self.module.count_operations_of(callee)
-        if self.num_inlined_operations > MAX_INLINED_OPERATIONS:
-            raise call.fail(
-                f"{self.written.name} would have more than {MAX_INLINED_OPERATIONS} operations "
-                "from "
-                "inlined calls; call fewer functions, or "
-                "loop with stablehlo.while",
-                symbol,
-            )
+        callee = self._find_callee(call, symbol)
+        assert callee.body is not None
         self.call_stack.append(str(callee.name))
         outer = self.values, self.name_hints
         outer_location = self.call_location
@@ -258,6 +235,39 @@ class FunctionReader(FunctionState):
         self.call_stack.pop()
         if [value.type for value in returns] != call.results:
             raise call.fail(f"{callee.name} does not return what its call states", symbol)
+        return self._constrain_results(call, callee, returns)
+
+    def _find_callee(self, call: OperationReader, symbol: Token) -> records.FunctionRecord:
+        """Return the function that a call names after checking that it can be inlined."""
+        callee = self.module.functions.get(self.types.string(symbol))
+        if callee is None:
+            hint = suggest_name(self.types.string(symbol), self.module.functions)
+            message = f"no function is called {self.types.string(symbol)!r}"
+            raise call.fail(f"{message}; {hint}" if hint else message, symbol)
+        if callee.body is None:
+            raise UnsupportedOperation(f"{callee.name} has no body")
+        if str(callee.name) in self.call_stack:
+            raise call.fail(f"{callee.name} calls itself, and calls are inlined", symbol)
+        if len(callee.params) != len(call.operands):
+            raise call.fail(
+                f"{callee.name} takes {count_noun(len(callee.params), 'argument')}, "
+                f"got {len(call.operands)}",
+                symbol,
+            )
+        if len(self.call_stack) == 1:  # Nested calls are included in this count.
+            self.num_inlined_operations += self.module.count_operations_of(callee)
+        if self.num_inlined_operations > MAX_INLINED_OPERATIONS:
+            raise call.fail(
+                f"{self.written.name} would have more than {MAX_INLINED_OPERATIONS} operations "
+                "from inlined calls; call fewer functions, or loop with stablehlo.while",
+                symbol,
+            )
+        return callee
+
+    def _constrain_results(
+        self, call: OperationReader, callee: records.FunctionRecord, returns: Sequence[Value]
+    ) -> tuple[Value, ...]:
+        """Return the results of an inlined call with the shardings of the call or the callee."""
         asked = [self.sharding_of(result, value.type)
                  for result, value in zip(callee.results, returns, strict=True)]  # fmt: skip
         result_shardings = (
