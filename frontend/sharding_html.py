@@ -107,7 +107,7 @@ def _shards(shape: Sequence[int] | None, sharding: Sharding) -> Html:
     """Return the picture of the shards of an array, or of one of unknown sizes if `shape` is
     `None`."""
     rank = sharding.natural_rank if shape is None else len(shape)
-    counts = [num_shards(cut) for cut in sharding.resolved_sub_axes(rank)]
+    counts = [num_shards(axes) for axes in sharding.resolved_sub_axes(rank)]
     if prod(counts) > MAX_BOXES:
         return tag("div", f"{prod(counts):,} shards on {sharding.num_devices:,} devices")
     labels = label_shards(sharding, rank)

@@ -90,16 +90,16 @@ def draw_sharding(shape: Sequence[int], sharding: Sharding, *, colored: bool = F
     labels = label_shards(sharding, len(shape))
     if len(shape) > 2:
         return _list_shards(shape, sharding, labels)
-    rows, columns = [1, 1, *(num_shards(cut) for cut in sharding.resolved_sub_axes(len(shape)))][
+    rows, columns = [1, 1, *(num_shards(axes) for axes in sharding.resolved_sub_axes(len(shape)))][
         -2:
     ]
     flat = list(labels.values())
     grid = [flat[row * columns : (row + 1) * columns] for row in range(rows)]
-    wanted, lines = _box_size(shape, rows, columns)
-    widths = [max(wanted, *map(len, column)) for column in zip(*grid, strict=True)]
+    box_width, lines = _box_size(shape, rows, columns)
+    widths = [max(box_width, *map(len, column)) for column in zip(*grid, strict=True)]
     room = MAX_DRAWING_COLUMNS - columns - 1
     if sum(widths) > room:
-        widths, grid = _shrink_boxes(widths, grid, wanted, room)
+        widths, grid = _shrink_boxes(widths, grid, box_width, room)
     return _draw_boxes(grid, widths, lines, colored)
 
 
@@ -108,7 +108,9 @@ def label_shards(sharding: Sharding, rank: int) -> dict[GridPosition, str]:
     order."""
     ids: dict[GridPosition, list[int]] = {
         place: []
-        for place in product(*(range(num_shards(cut)) for cut in sharding.resolved_sub_axes(rank)))
+        for place in product(
+            *(range(num_shards(axes)) for axes in sharding.resolved_sub_axes(rank))
+        )
     }
     for device, place in zip(
         sharding.device_assignment, sharding.shard_positions(rank), strict=True
@@ -131,7 +133,7 @@ def _box_size(shape: Sequence[int], rows: int, columns: int) -> tuple[int, int]:
 
 
 def _shrink_boxes(
-    widths: list[int], grid: list[list[str]], wanted: int, room: int
+    widths: list[int], grid: list[list[str]], box_width: int, room: int
 ) -> tuple[list[int], list[list[str]]]:
     """Return the widths and labels of boxes that share `room` evenly, each wide enough for its
     label.
@@ -142,7 +144,7 @@ def _shrink_boxes(
     share, rest = divmod(room, len(widths))
     narrow = [share + (column < rest) for column in range(len(widths))]
     if all(
-        wanted - len(label) >= width
+        box_width - len(label) >= width
         for row in grid
         for label, width in zip(row, narrow, strict=True)
     ):
@@ -181,7 +183,7 @@ def _color(text: str, label: str) -> str:
 
 
 def _list_shards(shape: Sequence[int], sharding: Sharding, labels: dict[GridPosition, str]) -> str:
-    counts = [num_shards(cut) for cut in sharding.resolved_sub_axes(len(shape))]
+    counts = [num_shards(axes) for axes in sharding.resolved_sub_axes(len(shape))]
 
     def index(at: int, size: int, count: int) -> str:
         # Uneven shard sizes are rounded up, and the last shards are shorter.

@@ -188,8 +188,8 @@ class AllToAllRoute(GroupRoute):
         needs: dict[int, list[tuple[int, int]]] = {}
         for device, owner in enumerate(self.places.owners):
             group, at = self.place[device]
-            wanted = [(number, at) for number in self.class_numbers(group)]
-            needs.setdefault(owner, []).extend(wanted)
+            requests = [(number, at) for number in self.class_numbers(group)]
+            needs.setdefault(owner, []).extend(requests)
         split, count = op.attrs["split"], len(self.groups[0])
         shape = list(self.type.shape)
         shape[split] //= count

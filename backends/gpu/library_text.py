@@ -42,13 +42,13 @@ def definitions() -> dict[str, tuple[str, frozenset[str]]]:
 
 def collect_dependencies(names: Iterable[str]) -> list[str]:
     """Return the given names and their transitive dependencies, in the library's order."""
-    every, wanted, left = definitions(), set[str](), list(names)
+    every, needed, left = definitions(), set[str](), list(names)
     while left:
         name = left.pop()
-        if name not in wanted:
-            wanted.add(name)
+        if name not in needed:
+            needed.add(name)
             left += [other for other in every[name][1] if other in every]
-    return [name for name in every if name in wanted]
+    return [name for name in every if name in needed]
 
 
 def library_text(names: Iterable[str]) -> str:

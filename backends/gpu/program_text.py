@@ -171,8 +171,8 @@ def _sharded_type(boundary: ProgramValue) -> str:
     dims = []
     for size, dim in zip(boundary.unsharded_type.shape, boundary.sharding.dims, strict=True):
         names = [_axis(axis) for axis in dim.axes]
-        cut = f"@{names[0]}" if len(names) == 1 else f"@({', '.join(names)})" if names else ""
-        dims.append(f"{size}{cut}")
+        axes_text = f"@{names[0]}" if len(names) == 1 else f"@({', '.join(names)})" if names else ""
+        dims.append(f"{size}{axes_text}")
     return f"{boundary.unsharded_type.dtype}[{', '.join(dims)}]"
 
 

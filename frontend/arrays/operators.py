@@ -347,9 +347,9 @@ class Operators(ArrayBase):
     ) -> Self:
         """Return a reshaped array: `x.reshape(2, 3)` or `x.reshape((2, 3))`."""
         try:
-            wanted = shape[0] if len(shape) == 1 else shape
+            new_shape = shape[0] if len(shape) == 1 else shape
             options = {} if out_sharding is None else {"out_sharding": out_sharding}
-            result: Self = _namespace_function("reshape")(self, wanted, order=order, **options)
+            result: Self = _namespace_function("reshape")(self, new_shape, order=order, **options)
             return result
         except Exception as error:
             hide_own_frames(error)

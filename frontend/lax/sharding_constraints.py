@@ -93,7 +93,7 @@ def _assert_sharding(value: Tracer, to: NamedSharding) -> None:
     if types is None or has is None or to.mesh.auto_axes or len(to.spec) > value.ndim:
         return
     axes = [(has.spec.axes(i), to.spec.axes(i)) for i in range(value.ndim)]
-    if any(mine != wanted and wanted is not UNCONSTRAINED for mine, wanted in axes):
+    if any(mine != requested and requested is not UNCONSTRAINED for mine, requested in axes):
         types.refuse(
             f"with_sharding_constraint states {to.spec} for an array that is {typeof(value)}; on "
             "a mesh of Explicit axes it asserts the sharding; change it with sharding.reshard",
@@ -110,11 +110,11 @@ def _add_explicit_axes(value: Tracer, to: NamedSharding) -> NamedSharding:
         return to
     entries: list[SpecEntry] = []
     for dim in range(value.ndim):
-        typed, wanted = has.spec.axes(dim), to.spec.axes(dim)
-        if typed is UNCONSTRAINED or wanted is UNCONSTRAINED:
+        typed, requested = has.spec.axes(dim), to.spec.axes(dim)
+        if typed is UNCONSTRAINED or requested is UNCONSTRAINED:
             entries.append(UNCONSTRAINED)
         else:
-            entries.append((*typed, *(axis for axis in wanted if axis not in typed)))
+            entries.append((*typed, *(axis for axis in requested if axis not in typed)))
     while entries and not entries[-1]:
         entries.pop()
     return NamedSharding(to.mesh, PartitionSpec(*entries))

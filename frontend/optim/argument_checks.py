@@ -75,10 +75,10 @@ def check_structure(what: str, given: object, updates: PyTree) -> None:
         raise _structure_error(what, found, expected)
 
 
-def _structure_error(what: str, found: tree.PyTreeDef, wanted: tree.PyTreeDef) -> StructureError:
+def _structure_error(what: str, found: tree.PyTreeDef, expected: tree.PyTreeDef) -> StructureError:
     return StructureError(
         with_location(
             f"{what} is in {format_structure(found)}, and the updates are in "
-            f"{format_structure(wanted)}"
+            f"{format_structure(expected)}"
         )
     )

@@ -42,7 +42,9 @@ def _(s: Scope, name: str) -> None:
     for _ in range(s.integer(1, 2)):
         type = s.type(NUMBERS)
         cuts = _choose_axes(s, type.rank, axes, all=False)
-        shape = [n * prod(a.size for a in cut) for n, cut in zip(type.shape, cuts, strict=True)]
+        shape = [
+            n * prod(a.size for a in dim_axes) for n, dim_axes in zip(type.shape, cuts, strict=True)
+        ]
         local.append(type)
         in_axes.append(cuts)
         operands.append(s.value(type.with_shape(shape)))

@@ -69,8 +69,8 @@ class ValueTables:
         end = origins_of(history).end
         origins = [
             (dim, self._origin(history, (cell, dim, axis, end)))
-            for dim, cut in enumerate(sharding.dims if sharding else ())
-            for axis in cut.axes
+            for dim, dim_sharding in enumerate(sharding.dims if sharding else ())
+            for axis in dim_sharding.axes
         ]
         measures = self._measure(history, value.type, sharding)
         return ValueRecord(

@@ -136,8 +136,8 @@ def express_sharding(
 ) -> tuple[Axes | Unconstrained, ...]:
     """Return each dimension of `sharding`, for a value of `rank`, as parts of `axes`."""
     return tuple(
-        cut if cut is UNCONSTRAINED else express_dimension(cut, axes)
-        for cut in sharding.sub_axes(rank)
+        sub_axes if sub_axes is UNCONSTRAINED else express_dimension(sub_axes, axes)
+        for sub_axes in sharding.sub_axes(rank)
     )
 
 
@@ -146,8 +146,8 @@ def express_on_axes(sharding: Sharding, rank: int, axes: MeshAxes) -> ProgramSha
     return ProgramSharding(
         MESH_NAME,
         tuple(
-            OPEN_DIM if cut is UNCONSTRAINED else DimSharding(cut, open=False)
-            for cut in express_sharding(sharding, rank, axes)
+            OPEN_DIM if sub_axes is UNCONSTRAINED else DimSharding(sub_axes, open=False)
+            for sub_axes in express_sharding(sharding, rank, axes)
         ),
     )
 
@@ -224,13 +224,13 @@ def _spec_on_split_mesh(cuts: Sequence[SubAxes], mesh: Mesh) -> NamedSharding:
     """Return a NamedSharding on `mesh` with the axis x split into x.0, x.1, ... where `cuts`
     require it."""
     axes = tuple(mesh.shape.items())
-    wanted = [express_dimension(digits, axes) for digits in cuts]
+    expressed = [express_dimension(digits, axes) for digits in cuts]
     names: list[str] = []
     sizes: list[int] = []
     pieces: dict[str, list[tuple[int, str]]] = {}
     for name, size in axes:
         ends = {1, size}
-        for part in (part for parts in wanted for part in parts if part.name == name):
+        for part in (part for parts in expressed for part in parts if part.name == name):
             ends |= {part.pre, part.next}
         bounds = list(pairwise(sorted(ends))) or [(1, 1)]
         pieces[name] = []
@@ -251,7 +251,7 @@ def _spec_on_split_mesh(cuts: Sequence[SubAxes], mesh: Mesh) -> NamedSharding:
             for pre, piece in pieces[part.name]
             if part.pre <= pre < part.next
         )
-        for parts in wanted
+        for parts in expressed
     )
     return NamedSharding(Mesh(mesh.devices.reshape(sizes), names), spec)
 

@@ -46,8 +46,8 @@ def check_no_manual_axes(sharding: Sharding, rank: int) -> None:
         if mesh.device_assignment != sharding.device_assignment:
             continue
         stride, size = mesh.strides[name], mesh.shape[name]
-        for cut in sharding.sub_axes(rank):
-            for digit in () if cut is UNCONSTRAINED else cut:
+        for axes in sharding.sub_axes(rank):
+            for digit in () if axes is UNCONSTRAINED else axes:
                 if digit.stride < stride * size and stride < digit.span:
                     raise ShardingError(
                         with_location(

@@ -68,8 +68,8 @@ def _permit_conflicts(out_sharding: object) -> AbstractContextManager[object]:
     if trace is not None:
         types = trace.program.sharding_types
         return nullcontext() if types is None else types.permit_conflicts()
-    wanted = broadcast_sharding_requests(out_sharding, 0, "out_sharding")
-    sharding = resolve_sharding(wanted[0], "out_sharding")
+    requested = broadcast_sharding_requests(out_sharding, 0, "out_sharding")
+    sharding = resolve_sharding(requested[0], "out_sharding")
     if sharding is None or not sharding.has_explicit_axes:
         return nullcontext()
     return config(explicit_sharding="lenient")
@@ -79,17 +79,20 @@ def apply_shardings(xs: object, shardings: object, word: str) -> PyTree:
     """Return the arrays `xs` with `shardings`, a pytree prefix; errors begin with `word`."""
     leaves, structure = tree.flatten(xs)
     requests = broadcast_sharding_requests(shardings, xs, word)
-    wanted = [
+    requested = [
         complete_spec(resolve_sharding(request, word), np.ndim(x))
         for x, request in zip(leaves, requests, strict=True)
     ]
     if current_trace() is None:
         return tree.unflatten(
             structure,
-            [x if to is None else device_put(x, to) for x, to in zip(leaves, wanted, strict=True)],
+            [
+                x if to is None else device_put(x, to)
+                for x, to in zip(leaves, requested, strict=True)
+            ],
         )
     held = [
         as_tracer(x) if to is None else constrain(as_tracer(x), open_auto_axes(to))
-        for x, to in zip(leaves, wanted, strict=True)
+        for x, to in zip(leaves, requested, strict=True)
     ]
     return tree.unflatten(structure, held)

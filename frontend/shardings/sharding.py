@@ -106,7 +106,7 @@ class Sharding(ABC):
     def is_fully_replicated(self) -> bool:
         """True if every device holds the global value."""
         cuts = self.sub_axes(self.natural_rank)
-        return all(cut is not UNCONSTRAINED and num_shards(cut) == 1 for cut in cuts)
+        return all(axes is not UNCONSTRAINED and num_shards(axes) == 1 for axes in cuts)
 
     @property
     def device_set(self) -> frozenset[Device]:
@@ -148,13 +148,13 @@ class Sharding(ABC):
                 "of jit, and reshard the value there (sharding.reshard)"
             )
         cuts: list[SubAxes] = []
-        for dimension, cut in enumerate(self.sub_axes(rank)):
-            if cut is UNCONSTRAINED:
+        for dimension, axes in enumerate(self.sub_axes(rank)):
+            if axes is UNCONSTRAINED:
                 raise ShardingError(
                     f"dimension {dimension} of {self} is unconstrained, so the devices of its "
                     "shards are unknown; use it in with_sharding_constraint, or name mesh axes"
                 )
-            cuts.append(cut)
+            cuts.append(axes)
         return tuple(cuts)
 
     @locate_errors
@@ -170,10 +170,10 @@ class Sharding(ABC):
     def check_divides(self, global_shape: Sequence[int], remedy: str) -> None:
         """Raise `IndivisibleError` when a dimension does not divide; `remedy` ends the message."""
         shape = tuple(global_shape)
-        for dimension, (size, cut) in enumerate(
+        for dimension, (size, axes) in enumerate(
             zip(shape, self.resolved_sub_axes(len(shape)), strict=True)
         ):
-            count = num_shards(cut)
+            count = num_shards(axes)
             if size % count:
                 raise IndivisibleError(
                     f"dimension {dimension} of shape {shape} has size {size}, which is not "
@@ -185,8 +185,8 @@ class Sharding(ABC):
         """Return whether the sharding divides every dimension of `global_shape` evenly."""
         shape = tuple(global_shape)
         return not any(
-            cut is not UNCONSTRAINED and size % num_shards(cut)
-            for size, cut in zip(shape, self.sub_axes(len(shape)), strict=True)
+            axes is not UNCONSTRAINED and size % num_shards(axes)
+            for size, axes in zip(shape, self.sub_axes(len(shape)), strict=True)
         )
 
     def stored_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
@@ -194,13 +194,13 @@ class Sharding(ABC):
         up."""
         shape = tuple(global_shape)
         cuts = self.resolved_sub_axes(len(shape))
-        return tuple(-(-size // num_shards(cut)) for size, cut in zip(shape, cuts, strict=True))
+        return tuple(-(-size // num_shards(axes)) for size, axes in zip(shape, cuts, strict=True))
 
     def shard_positions(self, rank: int) -> tuple[tuple[int, ...], ...]:
         """Return for each device in order the position of its shard in the grid of shards."""
         cuts = self.resolved_sub_axes(rank)
         return tuple(
-            tuple(shard_number(cut, position) for cut in cuts)
+            tuple(shard_number(axes, position) for axes in cuts)
             for position in range(self.num_devices)
         )
 
@@ -221,7 +221,7 @@ class Sharding(ABC):
         """
         shape = tuple(global_shape)
         local = self.stored_shape(shape)
-        counts = [num_shards(cut) for cut in self.resolved_sub_axes(len(shape))]
+        counts = [num_shards(axes) for axes in self.resolved_sub_axes(len(shape))]
         return {
             device: tuple(
                 slice(None)
@@ -253,17 +253,17 @@ class Sharding(ABC):
         """Return for each dimension the shard number of each device and the number of shards."""
         return [
             UNCONSTRAINED
-            if cut is UNCONSTRAINED
+            if axes is UNCONSTRAINED
             else {
-                d: (shard_number(cut, i), num_shards(cut))
+                d: (shard_number(axes, i), num_shards(axes))
                 for i, d in enumerate(self.device_assignment)
             }
-            for cut in cuts
+            for axes in cuts
         ]
 
 
 def _merge_sub_axes(cuts: tuple[DimensionSharding, ...]) -> list[DimensionSharding]:
-    return [UNCONSTRAINED if cut is UNCONSTRAINED else merge_sub_axes(cut) for cut in cuts]
+    return [UNCONSTRAINED if axes is UNCONSTRAINED else merge_sub_axes(axes) for axes in cuts]
 
 
 @final

@@ -28,11 +28,11 @@ def sharding_token(program: TracedProgram, sharding: UserSharding, rank: int) ->
     known = program.requested_shardings
     mesh = f"?{known.setdefault((sharding, rank), len(known))}"
     dims = []
-    for i, cut in enumerate(cuts):
-        if cut is UNCONSTRAINED:
+    for i, sub_axes in enumerate(cuts):
+        if sub_axes is UNCONSTRAINED:
             dims.append(OPEN_DIM)
         else:
-            count = num_shards(cut)
+            count = num_shards(sub_axes)
             dims.append(DimSharding((Axis(f"{i}", 1, count),) if count > 1 else (), open=False))
     pending = sharding.unreduced_sub_axes() if isinstance(sharding, NamedSharding) else ()
     # Unreduced axes follow the dimensions, also in `expressed` of `resolve_token`.
@@ -118,9 +118,9 @@ def resolve_token(token: Sharding, mesh: str, expressed: ResolvedShardings) -> S
     for dim in token.dims:
         axes: list[Axis] = []
         for axis in dim.axes:
-            cut = requested[int(axis.name)]
-            assert cut is not UNCONSTRAINED
-            axes.extend(cut)
+            sub_axes = requested[int(axis.name)]
+            assert sub_axes is not UNCONSTRAINED
+            axes.extend(sub_axes)
         dims.append(DimSharding(tuple(axes), dim.open, dim.priority))
     pending: list[Axis] = []
     for axis in token.unreduced:

@@ -40,10 +40,10 @@ def match_sharding_types(values: Sequence[Tracer], models: Sequence[Tracer]) -> 
         return list(values)
     matched = []
     for value, model in zip(values, models, strict=True):
-        wanted, has = types.sharding_of(model.value), types.sharding_of(value.value)
-        differs = wanted != has or types.is_free(value.value)
-        if wanted is not None and differs and value.shape == model.shape:
-            value = constrain(value, wanted)
+        requested, has = types.sharding_of(model.value), types.sharding_of(value.value)
+        differs = requested != has or types.is_free(value.value)
+        if requested is not None and differs and value.shape == model.shape:
+            value = constrain(value, requested)
         matched.append(value)
     return matched
 

@@ -39,10 +39,10 @@ def run_pipeline(pipeline: str, module: Module) -> Module:
     return result
 
 
-def text_difference(wanted: Module, made: Module, from_name: str, to_name: str) -> str:
+def text_difference(expected: Module, made: Module, from_name: str, to_name: str) -> str:
     """Return the unified diff of two programs, or an empty text if they print the same."""
     lines = difflib.unified_diff(
-        str(wanted).splitlines(), str(made).splitlines(), from_name, to_name, lineterm=""
+        str(expected).splitlines(), str(made).splitlines(), from_name, to_name, lineterm=""
     )
     return "\n".join(lines)
 

@@ -171,8 +171,8 @@ def check_cotangents(
     `name` describes the consumer of the cotangents; `results` are the varying axes of each result.
     """
     names = {axis: named.name for named in bound_axes().values() for axis in named.axes}
-    for i, (varies, wanted) in enumerate(zip(varying_axes_of(given), results, strict=False)):
-        more = [names[axis] for axis in checked_axes() if axis in varies - wanted]
+    for i, (varies, allowed) in enumerate(zip(varying_axes_of(given), results, strict=False)):
+        more = [names[axis] for axis in checked_axes() if axis in varies - allowed]
         if more:
             described = f"the {whose}" if len(results) == 1 else f"{whose} {i}"
             along = " and ".join(map(repr, more))

@@ -53,7 +53,7 @@ def batch_axes_filter(program: TracedProgram, names: AxisNames) -> Callable[[Axe
     """Return a function that selects the manual axes, tokens of a program, with these names."""
     if names is None:
         return None
-    wanted = (names,) if isinstance(names, str) else tuple(names)
+    axis_names = (names,) if isinstance(names, str) else tuple(names)
 
     def front(axes: Axes) -> Axes:
         called = {}
@@ -62,6 +62,6 @@ def batch_axes_filter(program: TracedProgram, names: AxisNames) -> Callable[[Axe
             requested, _ = list(program.requested_shardings)[int(number)]
             if isinstance(requested, NamedSharding):
                 called[requested.mesh.axis_names[int(dim)]] = axis
-        return tuple(called[name] for name in wanted if name in called)
+        return tuple(called[name] for name in axis_names if name in called)
 
     return front

@@ -199,13 +199,14 @@ def _trace_rule(
                 )
             )
         tangents_out = [None if isinstance(x, SymbolicZero) else x for x in tangents_out]
-        wanted = primal.results
+        expected = primal.results
         results = [
-            check_rule_leaf(x, a, f"a result of {what}") for x, a in zip(outs, wanted, strict=True)
+            check_rule_leaf(x, a, f"a result of {what}")
+            for x, a in zip(outs, expected, strict=True)
         ]
         return results + [
             check_rule_leaf(x, a, f"a tangent of {what}")
-            for x, a in zip(tangents_out, wanted, strict=True)
+            for x, a in zip(tangents_out, expected, strict=True)
             if a.type.dtype in INEXACT
         ]
 

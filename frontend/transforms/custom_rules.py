@@ -274,23 +274,23 @@ class Primal:
         return whole, params
 
 
-def check_rule_leaf(x: object, wanted: AbstractValue, what: str) -> Tracer:
-    """Return a leaf that a rule returned as a tracer of the type `wanted`; `None` and `float0`
+def check_rule_leaf(x: object, expected: AbstractValue, what: str) -> Tracer:
+    """Return a leaf that a rule returned as a tracer of the type `expected`; `None` and `float0`
     give zeros."""
     if x is None or getattr(x, "dtype", None) == FLOAT0:
-        return splat(0, wanted.type)
+        return splat(0, expected.type)
     if not is_array_like(x):
         raise DifferentiateError(
             with_location(f"{what} is {brief_with_type(x)}, which is not an array")
         )
     tracer = as_tracer(x)
-    if tracer.value.type != wanted.type:
-        same = tracer.shape == wanted.type.shape
-        if not same or not (tracer.weak_type or wanted.weak):
+    if tracer.value.type != expected.type:
+        same = tracer.shape == expected.type.shape
+        if not same or not (tracer.weak_type or expected.weak):
             raise DifferentiateError(
-                with_location(f"{what} is {tracer.value.type}, and it must be {wanted.type}")
+                with_location(f"{what} is {tracer.value.type}, and it must be {expected.type}")
             )
-    return convert(tracer, wanted.type.dtype)
+    return convert(tracer, expected.type.dtype)
 
 
 def inexact_abstracts(abstracts: Sequence[AbstractValue]) -> list[AbstractValue]:

@@ -203,15 +203,15 @@ def _check_gradients(made: object, call: CustomCall, what: str) -> list[Tracer]:
         )
     leaves: list[Tracer] = []
     for arg, gradient in zip(args, made, strict=True):
-        wanted, structure = tree.flatten(arg)
+        primals, structure = tree.flatten(arg)
         given = (
-            [None] * len(wanted)
+            [None] * len(primals)
             if gradient is None
             else _gradient_leaves(gradient, structure, what)
         )
         leaves += [
             check_rule_leaf(_round_gradient(x, like), like.abstract, f"a gradient of {what}")
-            for x, like in zip(given, wanted, strict=True)
+            for x, like in zip(given, primals, strict=True)
             if like.value.type.dtype in INEXACT
         ]
     return leaves

@@ -134,12 +134,14 @@ def _trace_batching_rule(
         found = []
         for i, (x, flag, one) in enumerate(zip(outs, mapped, primal.results, strict=True)):
             tracer = result_tracer(x, i, structure, what)
-            wanted = _batched_abstract(one, size) if flag else one
-            if tracer.shape != wanted.type.shape:
+            expected = _batched_abstract(one, size) if flag else one
+            if tracer.shape != expected.type.shape:
                 raise BatchError(
-                    with_location(f"{what} gives {tracer.value.type}, and it must be {wanted.type}")
+                    with_location(
+                        f"{what} gives {tracer.value.type}, and it must be {expected.type}"
+                    )
                 )
-            found.append(convert(tracer, wanted.type.dtype))
+            found.append(convert(tracer, expected.type.dtype))
         return found
 
     pairs = zip(call.abstracts, flags, strict=False)

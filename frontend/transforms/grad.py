@@ -120,12 +120,12 @@ def value_and_grad(
             names = [labels[i] for i in active]
             return _differentiate(run, tracers, names, parameters.name, has_aux, holomorphic)
 
-        wanted = [leaves[i] for i in active]
+        selected = [leaves[i] for i in active]
         if current_trace() is not None:
-            value, aux, gradients = differentiate(*map(as_tracer, wanted))
+            value, aux, gradients = differentiate(*map(as_tracer, selected))
         else:
             names = [labels[i] for i in active]
-            value, aux, gradients = run_temporary(differentiate, parameters.name, wanted, names)
+            value, aux, gradients = run_temporary(differentiate, parameters.name, selected, names)
         each = [np.zeros(np.shape(leaf), FLOAT0) for leaf in leaves]
         for i, gradient in zip(active, gradients, strict=True):
             each[i] = gradient
@@ -198,10 +198,10 @@ def _check_scalar_result(value: Tracer, name: str, holomorphic: bool) -> Tracer:
         )
     dtype = tracer.value.type.dtype
     if dtype not in INEXACT or (dtype in COMPLEX) != holomorphic:
-        wanted = "complex" if holomorphic else "real floating-point"
+        number_kind = "complex" if holomorphic else "real floating-point"
         raise DifferentiateError(
             with_location(
-                f"grad of {name} needs a {wanted} result, and it is {tracer.value.type}"
+                f"grad of {name} needs a {number_kind} result, and it is {tracer.value.type}"
                 + ("; set holomorphic=True for complex functions" if dtype in COMPLEX else "")
             )
         )

@@ -280,10 +280,10 @@ def _check_differentiable(what: str, name: str, results: object, holomorphic: bo
     for result in tree.leaves(results):
         dtype = operand_dtype(result)[0]
         if dtype not in INEXACT or (holomorphic and dtype not in COMPLEX):
-            wanted = "complex" if holomorphic else "floating-point"
+            kind = "complex" if holomorphic else "floating-point"
             raise DifferentiateError(
                 with_location(
-                    f"{what} of {name} needs {wanted} results, and one is "
+                    f"{what} of {name} needs {kind} results, and one is "
                     f"{abstract_of(result).type}; return others as aux with has_aux=True"
                 )
             )

@@ -72,15 +72,15 @@ def check_directions(
     names = labels or [f"{of}{path}" if path else f"the {of}" for path in paths]
     chosen = []
     for leaf, step, name in zip(leaves, each, names, strict=True):
-        wanted = abstract_of(leaf).type
-        moves, empty = wanted.dtype in INEXACT, getattr(step, "dtype", None) == FLOAT0
+        expected = abstract_of(leaf).type
+        moves, empty = expected.dtype in INEXACT, getattr(step, "dtype", None) == FLOAT0
         if empty and not moves:
             continue
         if (
             moves
             and not empty
             and is_array_like(step)
-            and _is_convertible(abstract_of(step), wanted)
+            and _is_convertible(abstract_of(step), expected)
         ):
             chosen.append(step)
             continue
@@ -93,19 +93,21 @@ def check_directions(
             way_out = "integers have none, so return it as aux, with has_aux=True"
         raise ArgumentError(
             with_location(
-                f"{whose} got a {word} {described} for {name}, which is {wanted}; {way_out}"
+                f"{whose} got a {word} {described} for {name}, which is {expected}; {way_out}"
             )
         )
     return chosen
 
 
-def _is_convertible(given: AbstractValue, wanted: TensorType) -> bool:
-    """Return whether `given` has the type `wanted`, or is a Python number that converts to
+def _is_convertible(given: AbstractValue, expected: TensorType) -> bool:
+    """Return whether `given` has the type `expected`, or is a Python number that converts to
     it."""
-    if given.type == wanted:
+    if given.type == expected:
         return True
     is_real = given.type.dtype not in COMPLEX
-    return given.weak and given.type.shape == wanted.shape and (is_real or wanted.dtype in COMPLEX)
+    return (
+        given.weak and given.type.shape == expected.shape and (is_real or expected.dtype in COMPLEX)
+    )
 
 
 def _describe_direction(step: object) -> str:

@@ -78,17 +78,19 @@ class ManualRegion:
         axes = tuple(axis for each in named for axis in each.axes)
         pieces = [
             AbstractValue(
-                self.shard_type(arg.value.type, cut), arg.weak_type, self.inner_sharding(arg)
+                self.shard_type(arg.value.type, axis_names), arg.weak_type, self.inner_sharding(arg)
             )
-            for arg, cut in zip(args, cuts, strict=True)
+            for arg, axis_names in zip(args, cuts, strict=True)
         ]
         ways: list[Sequence[DimensionAxisNames]] = []
         program = require_trace("a manual region").program
 
         def call_on_shards(*slices: Tracer) -> Sequence[Tracer]:
             values = {
-                tracer.value: frozenset(axis for dim in cut for n in dim for axis in axes_of[n])
-                for tracer, cut in zip(slices, cuts, strict=True)
+                tracer.value: frozenset(
+                    axis for dim in axis_names for n in dim for axis in axes_of[n]
+                )
+                for tracer, axis_names in zip(slices, cuts, strict=True)
             }
             with declare_sharded(values), bind_axes(self.visible_axes(named)):
                 with manual_axes(self.mesh, self.names), _use_auto_axes(program, self.names):
@@ -102,8 +104,10 @@ class ManualRegion:
         block, abstracts = trace_block(call_on_shards, pieces, self.what, labels, args)
         block, outside = _parametrize_captures(block, axes)
 
-        def along(cut: DimensionAxisNames) -> tuple[Axes, ...]:
-            return tuple(tuple(axis for name in dim for axis in axes_of[name]) for dim in cut)
+        def along(axis_names: DimensionAxisNames) -> tuple[Axes, ...]:
+            return tuple(
+                tuple(axis for name in dim for axis in axes_of[name]) for dim in axis_names
+            )
 
         given = [wrap_value(value) for value in outside]
         whole = [((),) * value.type.rank for value in outside]
@@ -114,8 +118,8 @@ class ManualRegion:
             *given,
             blocks=(block,),
             axes=axes,
-            in_axes=(*(along(cut) for cut in cuts), *whole),
-            out_axes=tuple(along(cut) for cut in ways[0]),
+            in_axes=(*(along(axis_names) for axis_names in cuts), *whole),
+            out_axes=tuple(along(axis_names) for axis_names in ways[0]),
             **unchecked,
         )
         return [

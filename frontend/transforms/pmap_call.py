@@ -171,20 +171,20 @@ class PmapCall:
 
     def _make_mesh(self, levels: Sequence[PmapLevel]) -> Mesh:
         """Return the mesh of an outermost pmap, with an axis for each nested one."""
-        name, wanted = self.mapping.name, prod(size for _, size in levels)
+        name, required = self.mapping.name, prod(size for _, size in levels)
         mine = self.mapping.devices
         there = all_devices(self.mapping.backend) if mine is None else mine
-        if mine is not None and len(levels) == 1 and len(mine) < wanted:
+        if mine is not None and len(levels) == 1 and len(mine) < required:
             raise BatchError(
                 with_location(
-                    f"pmap of {name} maps {wanted} positions, and the number of its devices "
+                    f"pmap of {name} maps {required} positions, and the number of its devices "
                     f"is {len(mine)}; "
                     "give one device for each"
                 )
             )
-        if wanted > len(there) or wanted < 1:
+        if required > len(there) or required < 1:
             sizes = " by ".join(str(size) for _, size in levels)
-            how = how_to_add_devices(there[0].backend, wanted) if mine is None else ""
+            how = how_to_add_devices(there[0].backend, required) if mine is None else ""
             more = f", or {how}" if how else ""
             raise BatchError(
                 with_location(
@@ -195,7 +195,7 @@ class PmapCall:
         names: list[str] = []
         for axis, _ in levels:
             names.append(axis if axis not in names else f"{axis}_{len(names)}")
-        array = as_device_array(list(there[:wanted]), f"pmap of {name}")
+        array = as_device_array(list(there[:required]), f"pmap of {name}")
         return Mesh(array.reshape([size for _, size in levels]), names)
 
     def _uses_all_devices(self, levels: Sequence[PmapLevel]) -> bool:

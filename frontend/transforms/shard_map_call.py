@@ -129,11 +129,11 @@ class ShardMapCall:
         has = explicit_spec(leaf, self.names)
         if has is None or not any(has):
             return  # Slices of an unsharded argument need no communication.
-        wanted = [
+        requested = [
             tuple(a for a in axes if a in self.names) if isinstance(axes, tuple) else axes
             for axes in map(spec.axes, range(len(has)))
         ]
-        if wanted != [has.axes(i) for i in range(len(has))]:
+        if requested != [has.axes(i) for i in range(len(has))]:
             raise ShardingTypeError(
                 with_location(
                     f"{word} has {spec} for {label}, which is {typeof(leaf)}; state {has}, omit "
@@ -177,7 +177,9 @@ class ShardMapCall:
         found: list[tuple[tree.PyTreeDef, list[PartitionSpec]]] = []
         sizes: list[tuple[int, ...]] = []
         shards: list[Tracer] = []
-        given = [self.pad_argument(x, cut) for x, cut in zip(tracers, cuts, strict=True)]
+        given = [
+            self.pad_argument(x, axis_names) for x, axis_names in zip(tracers, cuts, strict=True)
+        ]
 
         def flat(*pieces: Tracer) -> list[Tracer]:
             shards[:] = pieces
@@ -236,21 +238,21 @@ class ShardMapCall:
         known = {
             before.get(shard.value, shard.value): tuple(
                 PaddedDim(along(names), size) if size % self.num_shards(names) else None
-                for size, names in zip(tracer.shape, cut, strict=True)
+                for size, names in zip(tracer.shape, axis_names, strict=True)
             )
-            for tracer, cut, shard in zip(tracers, cuts, shards, strict=True)
+            for tracer, axis_names, shard in zip(tracers, cuts, shards, strict=True)
         }
         ops = tuple(require_trace("shard_map").ops)
         body = substitute(Block((), ops, ()), before)
         found = padded_dims(body, known)
         shapes = []
-        for tracer, cut in zip(made, out_cuts, strict=True):
+        for tracer, axis_names in zip(made, out_cuts, strict=True):
             value = before.get(tracer.value, tracer.value)
             dims = found.get(value, (None,) * tracer.ndim)
             shapes.append(
                 tuple(
                     dim.size if dim and dim.axes == along(names) else size * self.num_shards(names)
-                    for dim, size, names in zip(dims, tracer.shape, cut, strict=True)
+                    for dim, size, names in zip(dims, tracer.shape, axis_names, strict=True)
                 )
             )
         return shapes
@@ -270,8 +272,8 @@ class ShardMapCall:
             for named in ManualRegion(self.mesh, self.names, self.name).make_named_axes()
             for axis in named.axes
         }
-        cut = [name for dim in cuts for name in dim]
-        differ = [name for axis, name in axes.items() if axis in varying and name not in cut]
+        axis_names = [name for dim in cuts for name in dim]
+        differ = [name for axis, name in axes.items() if axis in varying and name not in axis_names]
         if differ:
             along = " and ".join(map(repr, differ))
             raise ShardingError(

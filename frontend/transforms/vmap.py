@@ -155,15 +155,15 @@ def vmap(
             inner, named = tree.unflatten(structure, filled)
             return call_user_function(fun, name, inner, named)
 
-        wanted = [leaves[i] for i in chosen]
+        mapped_leaves = [leaves[i] for i in chosen]
         names = [labels[i] for i in chosen]
 
         def call_batched(*tracers: Tracer) -> PyTree:
             return batch.trace_batch(run, tracers, names)
 
         if current_trace() is not None:
-            return call_batched(*map(as_tracer, wanted))
-        return run_temporary(call_batched, name, wanted, names)
+            return call_batched(*map(as_tracer, mapped_leaves))
+        return run_temporary(call_batched, name, mapped_leaves, names)
 
     return call_batched
 

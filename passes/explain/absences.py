@@ -257,9 +257,9 @@ class _AbsenceSearch:
         if state is None:
             return []
         result = []
-        for dim, (cut, size) in enumerate(zip(state.dims, self.value.type.shape, strict=True)):
-            if overlaps_any(self.axis, cut.axes):
-                uneven = size % count_positions(cut.axes)
+        for dim, (sharding, size) in enumerate(zip(state.dims, self.value.type.shape, strict=True)):
+            if overlaps_any(self.axis, sharding.axes):
+                uneven = size % count_positions(sharding.axes)
                 reason = RefusalReason.INDIVISIBLE if uneven else RefusalReason.PART
                 detail = f"{size} positions" if uneven else ""
                 result.append(_plain(self.text, reason, detail, dim))
@@ -313,8 +313,8 @@ class _AbsenceSearch:
         views = self.history.views(step)
         return any(
             number != tensor
-            and (cut := view.factor_shardings.get(refusal.factor)) is not None
-            and overlaps_any(self.axis, cut.axes)
+            and (sharding := view.factor_shardings.get(refusal.factor)) is not None
+            and overlaps_any(self.axis, sharding.axes)
             for number, view in enumerate(views)
         )
 
@@ -354,8 +354,8 @@ class _AbsenceSearch:
         """Describe the dimension that the axis shards instead, its origin, and since when."""
         cell = step.cells[refusal.tensor]
         state = step.before[refusal.tensor]
-        for dim, cut in enumerate(state.dims if state else ()):
-            for part in intersections(self.axis, cut.axes):
+        for dim, sharding in enumerate(state.dims if state else ()):
+            for part in intersections(self.axis, sharding.axes):
                 arrivals = origins_of(self.history).arrivals(cell, dim, part)
                 said = dict.fromkeys(str(self.history.annotation(each.said)) for each in arrivals)
                 since = [each.hop for each in arrivals if each.hop]
@@ -367,9 +367,9 @@ class _AbsenceSearch:
         """Describe how the tensors of an operation are sharded along a factor."""
         told = []
         for tensor, view in enumerate(self.history.views(step)):
-            cut = view.factor_shardings.get(refusal.factor)
-            if cut and cut.axes:
-                axes = ", ".join(self.history.axis(axis, self.mesh) for axis in cut.axes)
+            sharding = view.factor_shardings.get(refusal.factor)
+            if sharding and sharding.axes:
+                axes = ", ".join(self.history.axis(axis, self.mesh) for axis in sharding.axes)
                 told.append(f"{self.history.tensor(step, tensor)} along {axes}")
         return "; ".join(dict.fromkeys(told))
 
@@ -461,8 +461,10 @@ class _AbsenceSearch:
         not have."""
         step, tensor = at
         for other, view in enumerate(self.history.views(step)):
-            for factor, cut in view.factor_shardings.items():
-                if overlaps_any(self.axis, cut.axes) and not dims_of(step.rule, tensor, factor):
+            for factor, sharding in view.factor_shardings.items():
+                if overlaps_any(self.axis, sharding.axes) and not dims_of(
+                    step.rule, tensor, factor
+                ):
                     yield self.unconnected_at(
                         step, other, f"the axis shards {self.history.factor_name(step, factor)}"
                     )

@@ -178,10 +178,10 @@ def _sources(
     for factor in step.rule.tensors[tensor][dim]:
         order = sorted(range(len(views)), key=lambda number: number != likely.get(factor, -1))
         for source in order:
-            cut = views[source].factor_shardings.get(factor)
-            if cut is None or source == tensor:
+            sharding = views[source].factor_shardings.get(factor)
+            if sharding is None or source == tensor:
                 continue
-            pieces = [piece for part in gained for piece in intersections(part, cut.axes)]
+            pieces = [piece for part in gained for piece in intersections(part, sharding.axes)]
             yield from (
                 (AxisHop(step, position, factor, source, tensor), piece) for piece in pieces
             )

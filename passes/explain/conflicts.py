@@ -370,8 +370,10 @@ class _ConflictAnalysis:
             for i, others in enumerate(terms.factor_axes)
         ]
         mesh = terms.shardings[0].mesh
-        wanted = tuple(sharding_of_factors(mapping, factor_axes, mesh) for mapping in rule.tensors)
-        other = align(rule, wanted, terms.cuttable, terms.padded)
+        aligned_shardings = tuple(
+            sharding_of_factors(mapping, factor_axes, mesh) for mapping in rule.tensors
+        )
+        other = align(rule, aligned_shardings, terms.cuttable, terms.padded)
         words = self.history.factor_name(self.step, factor)
         names = [self.history.axis(axis, self.history.meshes[mesh]) for axis in axes]
         case = (

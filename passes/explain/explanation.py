@@ -107,8 +107,8 @@ def chains_of(history: FunctionHistory, explained: ExplainedValue) -> list[Chain
         return []
     return [
         chain
-        for dim, cut in enumerate(sharding.dims)
-        for axis in cut.axes
+        for dim, dim_sharding in enumerate(sharding.dims)
+        for axis in dim_sharding.axes
         for chain in axis_chains(history, explained.cell, dim, axis)
     ]
 
@@ -117,8 +117,8 @@ def origins_of_value(history: FunctionHistory, value: Value) -> Iterator[AxisOri
     """Yield the axes of a value with the annotations that they come from, without the paths."""
     sharding = history.decided_shardings[value]
     cell = history.story.cells[value]
-    for dim, cut in enumerate(sharding.dims if sharding else ()):
-        for axis in cut.axes:
+    for dim, dim_sharding in enumerate(sharding.dims if sharding else ()):
+        for axis in dim_sharding.axes:
             yield AxisOrigin(
                 history.axis(axis, history.mesh(sharding)),
                 origin_annotations(history, cell, dim, axis),

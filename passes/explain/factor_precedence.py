@@ -110,8 +110,8 @@ def delay_reason(
     origins = origins_of(history)
     winners = [
         arrival
-        for dim, cut in enumerate(state.dims if state else ())
-        for axis in intersections(refusal.axis, cut.axes)
+        for dim, dim_sharding in enumerate(state.dims if state else ())
+        for axis in intersections(refusal.axis, dim_sharding.axes)
         for arrival in origins.arrivals(cell, dim, axis)
     ]
     losers = [

@@ -81,7 +81,7 @@ def _responsible_annotations(
     if name not in history.values:
         return  # A pass after propagation has made the value.
     cell = history.story.cells[history.values[name]]
-    for dim, cut in enumerate(mine.dims if mine else ()):
-        if other is None or cut != other.dims[dim]:
-            for axis in cut.axes:
+    for dim, dim_sharding in enumerate(mine.dims if mine else ()):
+        if other is None or dim_sharding != other.dims[dim]:
+            for axis in dim_sharding.axes:
                 yield from origin_annotations(history, cell, dim, axis)

@@ -185,9 +185,9 @@ class _Partitioner:
         """Append the collectives that bring a value to a sharding that no `reshard` states."""
         if self.checks.sharding(value).axes == sharding.axes:
             return self.local[value]
-        wanted = Value(value.type, self.names.fresh(value.name), sharding)
+        target = Value(value.type, self.names.fresh(value.name), sharding)
         b.why = "the sharding that the partition function states"
-        return self.append_reshard(Op(reshard, (value,), (wanted,), {}, (), b.loc, b.why), b)
+        return self.append_reshard(Op(reshard, (value,), (target,), {}, (), b.loc, b.why), b)
 
     def append_local(self, op: Op, old: Op, b: Builder) -> None:
         """Append the same operation on local types."""

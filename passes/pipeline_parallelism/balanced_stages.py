@@ -35,7 +35,7 @@ def balance_stages(block: Block, batched: Sequence[Value], count: int) -> dict[O
         near = [i for i in places if abs(until[i] - ideal) <= slack]
         chosen = near or sorted(places, key=lambda i: abs(until[i] - ideal))[:1]
         cuts += [min(chosen, key=lambda i: (sent[i], abs(until[i] - ideal)))] if chosen else []
-    stage_of = {op: sum(cut <= i for cut in cuts) for i, op in enumerate(ops)}
+    stage_of = {op: sum(position <= i for position in cuts) for i, op in enumerate(ops)}
     return {op: stage_of.get(op) for op in block.ops}
 
 

@@ -141,23 +141,23 @@ def _mentions(attribute: object, axis: str) -> bool:
 def _choose_stages(block: Block, op: Op) -> tuple[dict[Op, int | None], int]:
     """Return the stage of each operation and the number of stages."""
     attributes = PipelineAttributes.of(op)
-    wanted = attributes.stages
-    if not wanted:
+    stage_count = attributes.stages
+    if not stage_count:
         stages = assign_stages(block)
         return stages, count_stages(block, stages, op)
     marked = next((o for o in block.ops if o.spec is pipeline_stage), None)
     if marked is not None:
         raise stage_error(
-            f"stage {marked.attrs['stage']} is marked, and stages={wanted} divides the loss "
+            f"stage {marked.attrs['stage']} is marked, and stages={stage_count} divides the loss "
             "without marks; leave one of them out",
             marked,
         )
     batched = [block.params[i] for i in attributes.batched]
-    stages = balance_stages(block, batched, wanted)
+    stages = balance_stages(block, batched, stage_count)
     count = len({stage for stage in stages.values() if stage is not None})
-    if count < wanted:
+    if count < stage_count:
         raise stage_error(
-            f"the loss has too few operations for {wanted} stages; state at most {count}", op
+            f"the loss has too few operations for {stage_count} stages; state at most {count}", op
         )
     return stages, count
 

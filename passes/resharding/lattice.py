@@ -73,7 +73,9 @@ class ReshardProblem:
             for a, b, size in zip(old, new, type.shape, strict=True)
         ]
         self.uneven = tuple(
-            any(size % count_positions(cut) for cut in both) if both[0] != both[1] else False
+            any(size % count_positions(dim_axes) for dim_axes in both)
+            if both[0] != both[1]
+            else False
             for size, *both in zip(type.shape, old, new, strict=True)
         )
         self.prefix = tuple(a[:n] for a, n in zip(old, shared, strict=True))
@@ -93,8 +95,8 @@ class ReshardProblem:
         self.start: LatticeState = tuple(map(number_atoms, old)), frozenset(number_atoms(waiting))
         keep = frozenset(number_atoms(tuple(a for a in waiting if a in shared_axes)))
         self.goal: LatticeState = tuple(map(number_atoms, new)), keep
-        self.goal_atoms = tuple(a for cut in self.goal[0] for a in cut)
-        self.goal_dim = {a: dim for dim, cut in enumerate(self.goal[0]) for a in cut}
+        self.goal_atoms = tuple(a for dim_axes in self.goal[0] for a in dim_axes)
+        self.goal_dim = {a: dim for dim, dim_axes in enumerate(self.goal[0]) for a in dim_axes}
         self.is_full_search = len(self.atoms) <= MAX_ATOMS_FOR_FULL_SEARCH
         self.room = tuple(
             -(-size // count_positions(axes))
@@ -115,9 +117,9 @@ class ReshardProblem:
             result = self._pieces[atoms] = prod([self.sizes[a] for a in atoms])
         return result
 
-    def local_size(self, dim: int, cut: tuple[int, ...]) -> int:
+    def local_size(self, dim: int, dim_axes: tuple[int, ...]) -> int:
         """Return the number of positions of a dimension on one device."""
-        return -(-self.room[dim] // self.shard_count(cut))
+        return -(-self.room[dim] // self.shard_count(dim_axes))
 
     def local_bytes(self, dim_atoms: DimAtoms) -> int:
         """Bytes that a device holds."""
@@ -154,8 +156,8 @@ class ReshardProblem:
         """Return a state as a sharding, including the common prefixes."""
         dim_atoms, pending = state
         axes = (
-            merge_axes((*front, *(self.atoms[a] for a in cut)))
-            for front, cut in zip(self.prefix, dim_atoms, strict=True)
+            merge_axes((*front, *(self.atoms[a] for a in dim_axes)))
+            for front, dim_axes in zip(self.prefix, dim_atoms, strict=True)
         )
         return Sharding(
             self.source.mesh,

@@ -30,7 +30,7 @@ def transitions_from(problem: ReshardProblem, state: LatticeState) -> Iterator[L
     """Yield every transition from a state that may be useful."""
     dim_atoms, pending = state
     local_bytes = problem.local_bytes(dim_atoms)
-    used = {a for cut in dim_atoms for a in cut}
+    used = {a for sub_axes in dim_atoms for a in sub_axes}
     dims = range(len(dim_atoms))
     for a in problem.goal_atoms:
         if a not in used and a not in pending:
@@ -112,7 +112,7 @@ def _permuted_states(
 ) -> Iterator[DimAtoms]:
     """Yield the states with the same number of shards in each dimension by other or reordered
     atoms."""
-    used = tuple(a for cut in dim_atoms for a in cut)
+    used = tuple(a for atoms in dim_atoms for a in atoms)
     pool = [a for a in dict.fromkeys((*used, *problem.goal_atoms)) if a not in pending]
     if problem.is_full_search:
         choices = _fill_slots([problem.sizes[a] for a in used], pool, problem.sizes)
@@ -145,11 +145,11 @@ def _goal_directed_permutations(
     dimension by their destination: those that stay first, those that are to be gathered last.
     """
     places: list[int] = []
-    for cut, want in zip(dim_atoms, problem.goal[0], strict=True):
-        for i, a in enumerate(cut):
+    for atoms, want in zip(dim_atoms, problem.goal[0], strict=True):
+        for i, a in enumerate(atoms):
             same = i < len(want) and problem.sizes[want[i]] == problem.sizes[a]
             places.append(want[i] if same and want[i] in pool else -1)
-    used = [a for cut in dim_atoms for a in cut]
+    used = [a for atoms in dim_atoms for a in atoms]
     rest = [a for a in dict.fromkeys((*used, *pool)) if a not in places]
     for i, a in enumerate(used):
         if places[i] < 0:
@@ -160,22 +160,22 @@ def _goal_directed_permutations(
     else:
         yield tuple(places)
     yield tuple(
-        a for dim, cut in enumerate(dim_atoms) for a in _sort_by_goal_dim(problem, dim, cut)
+        a for dim, atoms in enumerate(dim_atoms) for a in _sort_by_goal_dim(problem, dim, atoms)
     )
 
 
-def _sort_by_goal_dim(problem: ReshardProblem, dim: int, cut: tuple[int, ...]) -> list[int]:
+def _sort_by_goal_dim(problem: ReshardProblem, dim: int, atoms: tuple[int, ...]) -> list[int]:
     def order(a: int) -> tuple[bool, int]:
         home = problem.goal_dim.get(a, len(problem.room))
         return home != dim, home
 
-    return sorted(cut, key=order)
+    return sorted(atoms, key=order)
 
 
 def _distribute(atoms: tuple[int, ...], dim_atoms: DimAtoms) -> DimAtoms:
     """Return the atoms distributed to dimensions in the counts of `dim_atoms`."""
     it = iter(atoms)
-    return tuple(tuple(next(it) for _ in cut) for cut in dim_atoms)
+    return tuple(tuple(next(it) for _ in sub_axes) for sub_axes in dim_atoms)
 
 
 def with_dim_atoms(dim_atoms: DimAtoms, dim: int, atoms: tuple[int, ...]) -> DimAtoms:

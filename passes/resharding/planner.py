@@ -228,11 +228,11 @@ def _permutation(problem: ReshardProblem, before: DimAtoms, after: DimAtoms) -> 
     source: list[Axis] = []
     target: list[Axis] = []
     last = (-1, -1)
-    for dim, cut in enumerate(before):
-        pairs = list(zip(cut, after[dim], strict=True))
+    for dim, dim_axes in enumerate(before):
+        pairs = list(zip(dim_axes, after[dim], strict=True))
         aligned = all(problem.sizes[a] == problem.sizes[b] for a, b in pairs)
         for i, (a, b) in enumerate(pairs):
-            if (a == b and aligned) or cut == after[dim]:
+            if (a == b and aligned) or dim_axes == after[dim]:
                 continue
             old, new = problem.atoms[a], problem.atoms[b]
             joins = last == (dim, i - 1) and all(

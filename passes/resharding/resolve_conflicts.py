@@ -231,9 +231,9 @@ class _ConflictResolver:
     def remove_useless_choices(self) -> None:
         """Remove the choices that save nothing."""
         for value in reversed(list(self.changed)):
-            now, cut = self.adjacent_bytes(value), self.changed.pop(value)
+            now, sharding = self.adjacent_bytes(value), self.changed.pop(value)
             if self.adjacent_bytes(value) > now:
-                self.changed[value] = cut
+                self.changed[value] = sharding
 
     def adjacent_bytes(self, value: Value) -> int:
         """Return the bytes of the reshards next to a value."""

@@ -113,7 +113,12 @@ def _result_candidates(
     sizes = tuple(factor.size for factor in rule.factors)
     operands = [project_to_factors(m, s, sizes) for m, s in zip(rule.operands, places, strict=True)]
     operand_axes = [
-        {i: cut.axes for i, cut in view.factor_shardings.items() if cut.axes} for view in operands
+        {
+            i: factor_sharding.axes
+            for i, factor_sharding in view.factor_shardings.items()
+            if factor_sharding.axes
+        }
+        for view in operands
     ]
     walked = {i for dim in rule.results[0] for i in dim}
     shared = [i for i in cuttable if i in walked and rule.factors[i].kind is FactorKind.PASS]
@@ -141,8 +146,8 @@ def _factor_axes_candidates(
         order = (operand_axes[leader], *operand_axes[:leader], *operand_axes[leader + 1 :])
         for longer in (False, True):
             factor_axes: list[Axes] = [()] * count
-            for cut in order:
-                for i, axes in cut.items():
+            for factor_sharding in order:
+                for i, axes in factor_sharding.items():
                     if factor_axes[i] and not longer:
                         continue
                     taken = [axis for other in factor_axes for axis in other]

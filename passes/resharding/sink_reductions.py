@@ -92,8 +92,8 @@ def _is_direct_cheaper(first: Op, then: Op, mesh: str) -> bool:
     ]
     start, middle, end = places
     type = then.result.type
-    apart = reshard_cost(start, middle, type)[0] + reshard_cost(middle, end, type)[0]
-    return reshard_cost(start, end, type)[0] <= apart
+    separate_bytes = reshard_cost(start, middle, type)[0] + reshard_cost(middle, end, type)[0]
+    return reshard_cost(start, end, type)[0] <= separate_bytes
 
 
 def _reduction_sources(uses: DefUse) -> dict[tuple[str, Axes], list[Value]]:

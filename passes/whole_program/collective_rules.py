@@ -154,10 +154,10 @@ def _distribute_own_shards(
     to = value.type.with_shape((count, *shard_shape))
     line = b.slice(flat, starts=(0,) * (1 + len(shard_shape)), strides=steps, result=to)
     now = (*shared, *others)
-    apart = [axis_sizes(shared), *((n,) for n in shard_shape)]
+    dim_sizes = [axis_sizes(shared), *((n,) for n in shard_shape)]
     back = [(now.index(atom),) for atom in all_atoms]
     back += [(d,) for d in range(len(now), len(now) + len(rest))]
-    return BatchedValue(arrange_dims(b, line, apart, back), all_atoms)
+    return BatchedValue(arrange_dims(b, line, dim_sizes, back), all_atoms)
 
 
 def record_collective(merger: DeviceMerger, op: Op) -> None:

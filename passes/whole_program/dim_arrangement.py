@@ -16,9 +16,9 @@ def arrange_dims(b: Builder, x: Value, split: Sequence[Ints], order: Sequence[In
     consecutively. `order` holds the parts of each dimension of the result.
     """
     sizes = [size for parts in split for size in parts]
-    apart = reshape_if_needed(b, x, sizes)
+    unflattened = reshape_if_needed(b, x, sizes)
     perm = tuple(part for parts in order for part in parts)
-    moved = apart if perm == tuple(range(len(perm))) else b.transpose(apart, perm=perm)
+    moved = unflattened if perm == tuple(range(len(perm))) else b.transpose(unflattened, perm=perm)
     return reshape_if_needed(b, moved, [prod(sizes[part] for part in parts) for parts in order])
 
 

@@ -91,15 +91,15 @@ def _match_neighbor_rows(
     (sent,) = permute.operands
     if sent is x:
         return axes
-    cut = merger.makers.get(sent)
-    if cut is None or cut.spec is not ops.slice_ or cut.operands[0] is not x:
+    slice_op = merger.makers.get(sent)
+    if slice_op is None or slice_op.spec is not ops.slice_ or slice_op.operands[0] is not x:
         return None
     start = x.type.shape[dim] - sent.type.shape[dim] if step == 1 else 0
     starts = tuple(start if d == dim else 0 for d in range(x.type.rank))
     same = all(n == m for d, (n, m) in enumerate(zip(x.type.shape, sent.type.shape, strict=True))
                if d != dim)  # fmt: skip
-    unit = all(stride == 1 for stride in cut.attrs["strides"])
-    return axes if same and unit and tuple(cut.attrs["starts"]) == starts else None
+    unit = all(stride == 1 for stride in slice_op.attrs["strides"])
+    return axes if same and unit and tuple(slice_op.attrs["starts"]) == starts else None
 
 
 def _convolution(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:

@@ -123,7 +123,7 @@ def _process_interface(levels: ProcessLevels, value: Value, outer: GlobalTensor)
     processes."""
     cuts = [levels.far_parts(dim.axes) for dim in outer.sharding.dims]
     shape = (
-        n * prod(axis.size for axis in cut) for n, cut in zip(value.type.shape, cuts, strict=True)
+        n * prod(axis.size for axis in axes) for n, axes in zip(value.type.shape, cuts, strict=True)
     )
     return GlobalTensor(value.type.with_shape(tuple(shape)), Sharding.of(outer.sharding.mesh, cuts))
 
@@ -146,15 +146,15 @@ def _bind_parameter(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Va
     b = merger.b
     cuts = _sub_axes_of_dims(merger, outer)
     pieces = zip(old.type.shape, cuts, strict=True)
-    full_type = old.type.with_shape([n * prod(axis_sizes(cut)) for n, cut in pieces])
+    full_type = old.type.with_shape([n * prod(axis_sizes(axes)) for n, axes in pieces])
     param = Value(full_type, old.name)
     own = merger.atoms.union(*cuts) if cuts else ()
-    split = [(*axis_sizes(cut), n) for cut, n in zip(cuts, old.type.shape, strict=True)]
+    split = [(*axis_sizes(axes), n) for axes, n in zip(cuts, old.type.shape, strict=True)]
     parts = number_parts(split)
     position_of = {
         atom: i
-        for cut, part in zip(cuts, parts, strict=True)
-        for atom, i in zip(cut, part, strict=False)
+        for axes, part in zip(cuts, parts, strict=True)
+        for atom, i in zip(axes, part, strict=False)
     }
     order = [*((position_of[atom],) for atom in own), *(part[-1:] for part in parts)]
     b.why = f"the shards of %{old.name}" if own else ""
@@ -209,7 +209,7 @@ def _global_result(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Val
         value = b.reshape(value, result=value.type.with_shape(shape))
         own = tuple(atom for atom in own if atom in result_atoms)
     value = merger.widen(BatchedValue(value, own), result_atoms)
-    order = [(*map(result_atoms.index, cut), len(result_atoms) + d) for d, cut in enumerate(cuts)]
+    order = [(*map(result_atoms.index, axes), len(result_atoms) + d) for d, axes in enumerate(cuts)]
     start = len(b.ops)
     result = arrange_dims(b, value, [(n,) for n in value.type.shape], order)
     return merger.rename_last(result, f"{old.name}.unsharded", start)

@@ -64,12 +64,12 @@ def _permute_positions(
         return BatchedValue(value, own)
     rest = [atom for atom in own if atom not in atoms]
     places = (*map(own.index, atoms), *map(own.index, rest), *range(len(own), value.type.rank))
-    apart: list[Ints] = [(n,) for n in value.type.shape]
+    dim_sizes: list[Ints] = [(n,) for n in value.type.shape]
     order: list[Ints] = [places[: len(atoms)], *((position,) for position in places[len(atoms) :])]
-    moved = permute_rows(b, arrange_dims(b, value, apart, order), senders)
-    apart = [axis_sizes(atoms), *((n,) for n in moved.type.shape[1:])]
+    moved = permute_rows(b, arrange_dims(b, value, dim_sizes, order), senders)
+    dim_sizes = [axis_sizes(atoms), *((n,) for n in moved.type.shape[1:])]
     back: list[Ints] = [(places.index(d),) for d in range(len(places))]
-    return BatchedValue(arrange_dims(b, moved, apart, back), own)
+    return BatchedValue(arrange_dims(b, moved, dim_sizes, back), own)
 
 
 def permute_rows(b: Builder, x: Value, senders: Sequence[int | None]) -> Value:

@@ -197,10 +197,10 @@ _WIDE_DTYPES = {
 def _check_vjp(returned: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> str:
     _, cotangent, *values = args
     results = len(cotangent) if isinstance(cotangent, tuple | list) else 1
-    wanted = len(values) - results
-    if not isinstance(returned, tuple | list) or len(returned) != wanted:
+    count = len(values) - results
+    if not isinstance(returned, tuple | list) or len(returned) != count:
         return (
-            f"returned {returned!r}; return a tuple of {count_noun(wanted, 'cotangent')}, one for "
+            f"returned {returned!r}; return a tuple of {count_noun(count, 'cotangent')}, one for "
             "each operand, None where it is zero"
         )
     for each in returned:

@@ -220,8 +220,8 @@ class Printer:
         if not dim.axes:
             return f"@-{priority}" if not dim.open else f"@?{priority}" if priority else ""
         axes = self._axes(dim.axes, mesh)
-        cut = axes if len(dim.axes) == 1 else f"({axes})"
-        return f"@{cut}{'?' if dim.open else ''}{priority}"
+        axes_text = axes if len(dim.axes) == 1 else f"({axes})"
+        return f"@{axes_text}{'?' if dim.open else ''}{priority}"
 
     def _axes(self, axes: Axes, mesh: Mesh | None) -> str:
         return ", ".join(format_axis(axis, mesh) for axis in axes)

@@ -84,8 +84,8 @@ class SyntaxResolver:
             if size < 0:
                 raise self.source.fail("a dimension has 0 or more elements", dim.size, base)
         type = TensorType(shape, str(tensor.dtype))
-        cut = any(dim.axes or dim.open or dim.priority for dim in tensor.dims)
-        return type, self._sharding(token, tensor, marks, base) if cut or marks else None
+        is_annotated = any(dim.axes or dim.open or dim.priority for dim in tensor.dims)
+        return type, self._sharding(token, tensor, marks, base) if is_annotated or marks else None
 
     def _sharding(
         self,

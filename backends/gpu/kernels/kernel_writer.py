@@ -61,10 +61,10 @@ class KernelWriter:
         self.lines, self.terms, self.index_variables.defined = lines, terms, known
         self.lines += [head, *(f"    {line}" for line in body)]
 
-    def collect_needed(self, wanted: Iterable[Value], through: bool) -> list[Value]:
+    def collect_needed(self, roots: Iterable[Value], through: bool) -> list[Value]:
         """Return the values to compute first, in order; across reductions only if `through`."""
         found: set[Value] = set()
-        left = list(wanted)
+        left = list(roots)
         while left:
             value = left.pop()
             if value in found or value in self.terms:

@@ -193,9 +193,9 @@ def write_reduction_loop(
 ) -> None:
     """Write one loop over the reduced side: accumulators, and stores of yielded elements."""
     ended = tile.reduced_side
-    wanted = [op.operands[0] for op in reductions] + [value for value, _ in yields]
+    roots = [op.operands[0] for op in reductions] + [value for value, _ in yields]
     rounds = ReductionRounds(writer)
-    needed = writer.collect_needed(wanted, through=False)
+    needed = writer.collect_needed(roots, through=False)
     writer.emit([value for value in needed if not rounds.has_reduced_axes(value)])
     for op in reductions:
         writer.append_line(

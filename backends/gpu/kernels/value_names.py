@@ -28,16 +28,16 @@ def ir_names(op: Op) -> Mapping[Value, str]:
     Other values keep their names, without the numeric suffix where that is unique.
     """
     (block,) = op.blocks
-    wanted: dict[Value, str] = {}
+    proposed: dict[Value, str] = {}
     for param, operand in zip(block.params, op.operands, strict=True):
-        wanted[param] = operand.name
+        proposed[param] = operand.name
     for inner, result in zip(block.returns, op.results, strict=True):
-        wanted.setdefault(inner, result.name)
+        proposed.setdefault(inner, result.name)
     for value in block.values():
-        wanted.setdefault(value, _COPY_SUFFIX.sub("", value.name) or value.name)
+        proposed.setdefault(value, _COPY_SUFFIX.sub("", value.name) or value.name)
     found: dict[Value, str] = {}
     taken: set[str] = set()
-    for value, word in wanted.items():
+    for value, word in proposed.items():
         found[value] = make_unused_name(word, taken, ".")
         taken.add(found[value])
     return found

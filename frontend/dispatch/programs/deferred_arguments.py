@@ -40,12 +40,12 @@ def find_deferred(requests: Sequence[object], name: str) -> DeferredSharding | N
 
 
 def stated_shardings(
-    signatures: Sequence[ArraySignature], wanted: Sequence[Sharding | None]
+    signatures: Sequence[ArraySignature], requests: Sequence[Sharding | None]
 ) -> tuple[Sharding | None, ...]:
     """Return the sharding that is requested for each argument, or the one that it has on a mesh."""
     return tuple(
         each.sharding if request is None and isinstance(each.sharding, NamedSharding) else request
-        for each, request in zip(signatures, wanted, strict=True)
+        for each, request in zip(signatures, requests, strict=True)
     )
 
 

@@ -118,8 +118,8 @@ def lower(
     traced = replace(traced, function=inline_regions(traced.function))
     if traced.typed_results is not None:
         results = [
-            typed if wanted is None else wanted
-            for wanted, typed in zip(results, traced.typed_results, strict=True)
+            typed if requested_sharding is None else requested_sharding
+            for requested_sharding, typed in zip(results, traced.typed_results, strict=True)
         ]
     name = traced.function.name
     hidden = [array.signature.sharding for array in traced.captured]
@@ -189,8 +189,8 @@ def split_used_axes(axes: MeshAxes, used: Sequence[tuple[UserSharding, int]]) ->
     """
     ends = {name: {1, size} for name, size in axes}
     for sharding, rank in used:
-        for cut in express_sharding(sharding, rank, axes):
-            for part in () if cut is UNCONSTRAINED else cut:
+        for sub_axes in express_sharding(sharding, rank, axes):
+            for part in () if sub_axes is UNCONSTRAINED else sub_axes:
                 ends[part.name] |= {part.pre, part.next}
     split: list[tuple[str, int]] = []
     for name, size in axes:
@@ -211,7 +211,9 @@ def check_boundary_divides(
 ) -> None:
     """Raise `IndivisibleError` when an argument or result does not divide and must not be
     padded."""
-    if uneven == "pad" or any(cut is UNCONSTRAINED for cut in sharding.sub_axes(type.rank)):
+    if uneven == "pad" or any(
+        sub_axes is UNCONSTRAINED for sub_axes in sharding.sub_axes(type.rank)
+    ):
         return
     try:
         sharding.check_divides(type.shape, 'replicate it, or pass uneven="pad"')
@@ -265,8 +267,8 @@ def _lower_on_mesh(
         return given.get(value)
 
     body = replace_shardings(function.body, sharding_of, requested)
-    wanted = tuple(
+    result_shardings = tuple(
         None if sharding is None else express_on_axes(sharding, len(abstract.type.shape), axes)
         for sharding, abstract in zip(results, traced.results, strict=True)
     )
-    return Function(function.name, body, wanted)
+    return Function(function.name, body, result_shardings)

@@ -43,14 +43,15 @@ def replace_name(expression: str, name: str, new: str) -> str | None:
     `name` may also be an element of one, such as `params['w']`.
     """
     try:
-        wanted = ast.dump(ast.parse(name, mode="eval").body)
+        name_dump = ast.dump(ast.parse(name, mode="eval").body)
         tree = ast.parse(f"({expression})", mode="eval")
     except SyntaxError:
         return None
     places = [
         (node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
         for node in _free_nodes(tree, name)
-        if isinstance(node, ast.Name | ast.Subscript | ast.Attribute) and ast.dump(node) == wanted
+        if isinstance(node, ast.Name | ast.Subscript | ast.Attribute)
+        and ast.dump(node) == name_dump
     ]
     if not places:
         return None

@@ -311,5 +311,6 @@ def check_memory(chosen: Evaluation, limit: int | None) -> None:
 
 def _respects(arguments: ArgumentAxes, fixed: Sequence[DimAxes | None]) -> bool:
     return all(
-        wanted is None or found == wanted for found, wanted in zip(arguments, fixed, strict=False)
+        required is None or found == required
+        for found, required in zip(arguments, fixed, strict=False)
     )

@@ -125,18 +125,18 @@ def _stacked_view(folder: ViewFolder, view: View) -> View:
     split = None if view.base in folder.splats else separate_dims(folder, view, [0])
     if split is None:
         return views.identity_view(folder.materialize(view))
-    apart, at = split
-    stacked_dim, rank = at[0], apart.base.type.rank
+    split_view, at = split
+    stacked_dim, rank = at[0], split_view.base.type.rank
     if stacked_dim == 0:
-        return apart
+        return split_view
     perm = (stacked_dim, *(d for d in range(rank) if d != stacked_dim))
     base = folder.materialize(
-        View(apart.base, tuple(identity_dims(apart.base.type.shape)[d] for d in perm))
+        View(split_view.base, tuple(identity_dims(split_view.base.type.shape)[d] for d in perm))
     )
     new = {d: i for i, d in enumerate(perm)}
     dims = tuple(
         tuple(p if p.dim == views.BROADCAST_DIM else p._replace(dim=new[p.dim]) for p in pieces)
-        for pieces in apart.dims
+        for pieces in split_view.dims
     )
     return View(base, dims)
 

@@ -59,12 +59,14 @@ def _slice(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[Vie
     (x,) = operands
     starts, strides = op.attrs["starts"], op.attrs["strides"]
     shape, old = op.result.type.shape, op.operands[0].type.shape
-    cut = [d for d, (n, m) in enumerate(zip(shape, old, strict=True)) if n != m or strides[d] != 1]
+    sliced_dims = [
+        d for d, (n, m) in enumerate(zip(shape, old, strict=True)) if n != m or strides[d] != 1
+    ]
     return _rewrite_along_dims(
         folder,
         op,
         x,
-        cut,
+        sliced_dims,
         lambda at, rank: {
             "starts": _entries_of_base(at, starts, rank, 0),
             "strides": _entries_of_base(at, strides, rank, 1),

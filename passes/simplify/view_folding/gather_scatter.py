@@ -128,10 +128,10 @@ def _parts(
         indices = views.identity_view(folder.materialize(indices))
     operand, at = split
     vector = len(indices.dims) - 1
-    cut = separate_dims(folder, indices, [*layout.batching.values(), vector])
-    if cut is None or cut[1][vector] != cut[0].base.type.rank - 1:
+    separated = separate_dims(folder, indices, [*layout.batching.values(), vector])
+    if separated is None or separated[1][vector] != separated[0].base.type.rank - 1:
         return None
-    indices, indices_at = cut
+    indices, indices_at = separated
     gone = {at[d] for d in (*layout.dropped, *layout.batching)}
     windows = [d for d in range(operand.base.type.rank) if d not in gone]
     batches = list(range(indices.base.type.rank - 1))

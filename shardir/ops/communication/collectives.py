@@ -276,8 +276,8 @@ def _all_to_all_type(
     if split == concat:
         raise TypeError(f"split and concat are both {split}; they are different dimensions")
     count = _count_devices(attributes.axes)
-    cut = _split_type(x, split, count, "split")
-    return _resize(cut, concat, x.shape[check_dim(x, concat, "concat")] * count)
+    split_type = _split_type(x, split, count, "split")
+    return _resize(split_type, concat, x.shape[check_dim(x, concat, "concat")] * count)
 
 
 def _all_to_all(

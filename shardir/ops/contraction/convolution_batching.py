@@ -48,9 +48,9 @@ def _merge_dim(b: Builder, x: Value, dim: int, outer: int = 1) -> Value:
     """Return `x` with its first dimension merged into `dim`, within each of `outer` groups."""
     size, *shape = x.type.shape
     inner = shape[dim] // outer
-    apart = (size, *shape[:dim], outer, inner, *shape[dim + 1 :])
-    perm = (*range(1, dim + 2), 0, *range(dim + 2, len(apart)))
-    moved = b.transpose(b.reshape(x, result=x.type.with_shape(apart)), perm=perm)
+    split_shape = (size, *shape[:dim], outer, inner, *shape[dim + 1 :])
+    perm = (*range(1, dim + 2), 0, *range(dim + 2, len(split_shape)))
+    moved = b.transpose(b.reshape(x, result=x.type.with_shape(split_shape)), perm=perm)
     merged_shape = (*shape[:dim], outer * size * inner, *shape[dim + 1 :])
     merged: Value = b.reshape(moved, result=x.type.with_shape(merged_shape))
     return merged
@@ -60,9 +60,9 @@ def _unmerge_dim(b: Builder, y: Value, dim: int, size: int, outer: int) -> Value
     """Undo `_merge_dim`."""
     shape = y.type.shape
     inner = shape[dim] // (outer * size)
-    apart = (*shape[:dim], outer, size, inner, *shape[dim + 1 :])
-    perm = (dim + 1, *(d for d in range(len(apart)) if d != dim + 1))
-    moved = b.transpose(b.reshape(y, result=y.type.with_shape(apart)), perm=perm)
+    split_shape = (*shape[:dim], outer, size, inner, *shape[dim + 1 :])
+    perm = (dim + 1, *(d for d in range(len(split_shape)) if d != dim + 1))
+    moved = b.transpose(b.reshape(y, result=y.type.with_shape(split_shape)), perm=perm)
     unmerged_shape = (size, *shape[:dim], outer * inner, *shape[dim + 1 :])
     taken: Value = b.reshape(moved, result=y.type.with_shape(unmerged_shape))
     return taken

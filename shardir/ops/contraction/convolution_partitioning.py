@@ -32,7 +32,7 @@ def partition_convolution(
         groups = x.type.shape[of.features_or_outputs] // w.type.shape[by.batch_or_inputs]
     if batch_groups > 1:
         batch_groups = x.type.shape[of.batch_or_inputs] // local.result.shape[to.batch_or_inputs]
-    padded, apart = list(attributes.padding), list(attributes.lhs_dilation)
+    padded, lhs_dilation = list(attributes.padding), list(attributes.lhs_dilation)
     value, filters = local.op.operands
     for i, (d, k, p) in enumerate(zip(of.spatial, by.spatial, to.spatial, strict=True)):
         if not local.sharding_axes(value, d):
@@ -54,15 +54,15 @@ def partition_convolution(
             count = min(max(places - start, 0), block)
             needed.append((count - 1) * strides[i] + extent if count else 0)
         size = (block - 1) * strides[i] + extent
-        reach = WindowCoverage(tuple(begins), tuple(needed), size, apart[i])
-        x, padded[i], apart[i] = fetch_coverage(b, local, x, value, d, reach, 0)
+        reach = WindowCoverage(tuple(begins), tuple(needed), size, lhs_dilation[i])
+        x, padded[i], lhs_dilation[i] = fetch_coverage(b, local, x, value, d, reach, 0)
     return b.convolution(
         x,
         w,
         result=local.result,
         strides=strides,
         padding=tuple(padded),
-        lhs_dilation=tuple(apart),
+        lhs_dilation=tuple(lhs_dilation),
         rhs_dilation=rhs_dilation,
         dims=attributes.dims,
         groups=groups,

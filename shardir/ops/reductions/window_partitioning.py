@@ -73,7 +73,7 @@ def partition_reduce_window(
     """Apply `reduce_window` to the rows that the windows of this device cover."""
     (source,), result = local.op.operands, local.op.result
     op, window, window_dilation = attributes.op, attributes.window, attributes.window_dilation
-    padded, apart = list(attributes.padding), list(attributes.base_dilation)
+    padded, base_dilation = list(attributes.padding), list(attributes.base_dilation)
     for d, stride in enumerate(attributes.strides):
         if not local.sharding_axes(source, d):
             continue
@@ -86,16 +86,16 @@ def partition_reduce_window(
             tuple(at * stride - padded[d][0] for at, _ in bounds),
             tuple((n - 1) * stride + inner if n else 0 for _, n in bounds),
             (block - 1) * stride + inner,
-            apart[d],
+            base_dilation[d],
         )
         nothing = identity_element(op, x.type.dtype)
-        x, padded[d], apart[d] = fetch_coverage(b, local, x, source, d, reach, nothing)
+        x, padded[d], base_dilation[d] = fetch_coverage(b, local, x, source, d, reach, nothing)
     return b.reduce_window(
         x,
         op=op,
         window=window,
         strides=attributes.strides,
         padding=tuple(padded),
-        base_dilation=tuple(apart),
+        base_dilation=tuple(base_dilation),
         window_dilation=window_dilation,
     )

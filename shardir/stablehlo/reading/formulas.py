@@ -190,11 +190,11 @@ def log_add_exp_formulas() -> tuple[str, str]:
     """Return the formulas of log-add-exp: the writer's and JAX's."""
     high, low = "maximum(a0,b0)", "minimum(a0,b0)"
     gap = f"select(EQ({high},{low}),0.0,subtract({low},{high}))"
-    apart = "subtract(a0,b0)"
-    sum_of = f"add({high},log_plus_one(exponential(negate(abs({apart})))))"
+    difference = "subtract(a0,b0)"
+    sum_of = f"add({high},log_plus_one(exponential(negate(abs({difference})))))"
     return (
         f"add({high},log_plus_one(exponential({gap})))",
-        f"select(NE({apart},{apart}),add(a0,b0),{sum_of})",
+        f"select(NE({difference},{difference}),add(a0,b0),{sum_of})",
     )
 
 

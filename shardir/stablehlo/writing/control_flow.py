@@ -112,8 +112,8 @@ def _slice_at(w: MlirWriter, x: TypedName, at: TypedName) -> TypedName:
     _, type = x
     one = type.with_shape((1, *type.shape[1:]))
     attrs = {"slice_sizes": format_array(one.shape)}
-    cut = w.write_step("stablehlo.dynamic_slice", [x, *_start(w, at, type.rank)], one, attrs)
-    return w.write_step("stablehlo.reshape", [cut], type.with_shape(type.shape[1:]))
+    sliced = w.write_step("stablehlo.dynamic_slice", [x, *_start(w, at, type.rank)], one, attrs)
+    return w.write_step("stablehlo.reshape", [sliced], type.with_shape(type.shape[1:]))
 
 
 def _update_slice(w: MlirWriter, operand: TypedName, piece: TypedName, at: TypedName) -> TypedName:

@@ -73,8 +73,8 @@ def _generate_by_threefry(state: Tensor, shape: tuple[int, ...], *, is_wide: boo
     first, second = (x.reshape(pair) for x in _hash(key, _count_from(counter, half)))
     both = first.apply("concatenate", second, dim=dim + 1)
     joined = both.reshape((*half[:dim], 2 * half[dim], *half[dim + 1 :]))
-    cut = (*half[:dim], shape[dim] if shape else 1, *half[dim + 1 :])
-    return joined.slice_at([0] * len(cut), cut).reshape(shape), prod(half)
+    slice_shape = (*half[:dim], shape[dim] if shape else 1, *half[dim + 1 :])
+    return joined.slice_at([0] * len(slice_shape), slice_shape).reshape(shape), prod(half)
 
 
 def _halved_dimension(shape: tuple[int, ...]) -> int:
