@@ -242,7 +242,7 @@ def test_lazy_imports_agree_with_those_of_type_checkers() -> None:
 
 FAMILY_FILE_NAMES = {
     "arithmetic.py", "collectives.py", "contraction.py", "control_flow.py",
-    "custom_partitioning.py", "decompositions.py", "dtypes.py", "linalg.py", "random.py",
+    "custom_partitioning.py", "decompositions.py", "dtypes.py", "fft.py", "linalg.py", "random.py",
     "random_bits.py", "regions.py", "special.py",
 }  # fmt: skip
 """File names of a family of operations or of a public namespace. They denote the same family in

@@ -59,7 +59,7 @@ def transform(
 ) -> Tracer:
     """Emit one kind of transform along some axes, the last axis first."""
     x = _convert_operand(kind, name, as_tracer(a))
-    dims = _transformed_dims(name, x, s, axes)
+    dims = transformed_dims(name, x, s, axes)
     if norm not in (None, *FFT_NORMS):
         norms = ", ".join(map(repr, FFT_NORMS))
         raise ArgumentError(with_location(f"{name} takes norm {norms} or None, got {norm!r}"))
@@ -75,7 +75,7 @@ def transform(
         return x
     for d, size in zip(dims, sizes, strict=True):
         last = kind == "irfft" and d == dims[-1]
-        x = _resize_dim(x, d, size // 2 + 1 if last else size)
+        x = resize_dim(x, d, size // 2 + 1 if last else size)
     result = _transform_in_groups(kind, x, dims, sizes)
     return _normalize(result, kind, prod(sizes), norm or "backward")
 
@@ -92,7 +92,8 @@ def _convert_operand(kind: str, name: str, x: Tracer) -> Tracer:
     return convert(x, COMPLEX_OF.get(dtype, dtype))
 
 
-def _transformed_dims(name: str, x: Tracer, s: Lengths, axes: Axes) -> list[int]:
+def transformed_dims(name: str, x: Tracer, s: Lengths, axes: Axes) -> list[int]:
+    """Return the dimensions that `axes` names, by default the last ones or all."""
     if axes is None:
         count = x.ndim if s is None else len(s)
         axes = range(x.ndim - count, x.ndim)
@@ -108,7 +109,7 @@ def _transformed_dims(name: str, x: Tracer, s: Lengths, axes: Axes) -> list[int]
     return dims
 
 
-def _resize_dim(x: Tracer, dim: int, size: int) -> Tracer:
+def resize_dim(x: Tracer, dim: int, size: int) -> Tracer:
     """Truncate a dimension, or pad it with zeros."""
     old = x.shape[dim]
     if old == size:

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 from shardir._imports.lazy_names import lazy_names
 
 TABLE: dict[str, tuple[str, ...]] = {
+    "shardir.scipy.cluster": (),
+    "shardir.scipy.fft": (),
+    "shardir.scipy.integrate": (),
     "shardir.scipy.linalg": (),
     "shardir.scipy.sparse": (),
     "shardir.scipy.special": (),
@@ -18,6 +21,9 @@ TABLE: dict[str, tuple[str, ...]] = {
 
 if TYPE_CHECKING:
     from shardir.scipy import (
+        cluster as cluster,
+        fft as fft,
+        integrate as integrate,
         linalg as linalg,
         sparse as sparse,
         special as special,

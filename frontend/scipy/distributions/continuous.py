@@ -12,6 +12,7 @@ from shardir.frontend.numpy.elementwise import arithmetic, complex_parts, math_f
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import constant_like
 from shardir.frontend.scipy import special
 from shardir.frontend.scipy.distributions.distribution import Distribution
+from shardir.frontend.scipy.distributions.log_differences import log_one_minus_exp, one_minus_exp
 from shardir.frontend.scipy.special_functions.double_double import compute_in_double
 from shardir.frontend.scipy.special_functions.stirling import log_poisson
 from shardir.frontend.tracing.tracer import Tracer
@@ -104,23 +105,6 @@ def _log1p_square(x: Tracer) -> Tracer:
     return selection.where(is_large, large, math_functions.log1p(safe * safe))
 
 
-def _one_minus_exp(x: Tracer) -> Tracer:
-    """Return 1 - exp(-x) for x >= 0; the derivative has no cancellation for small x."""
-    return selection.where(
-        x < 1, -math_functions.expm1(-selection.minimum(x, 1.0)), 1 - math_functions.exp(-x)
-    )
-
-
-def _log_one_minus_exp(x: Tracer) -> Tracer:
-    """Return log(1 - exp(-x)) for x >= 0 without cancellation."""
-    small, large = selection.minimum(x, log_of(2)), selection.maximum(x, log_of(2))
-    return selection.where(
-        x < log_of(2),
-        math_functions.log(-math_functions.expm1(-small)),
-        math_functions.log1p(-math_functions.exp(-large)),
-    )
-
-
 def _cauchy_cdf(x: Tracer) -> Tracer:
     """Return the angle of (-x, 1) divided by pi, which is small without cancellation."""
     return math_functions.arctan2(constant_like(x, 1), -x) / pi
@@ -141,6 +125,18 @@ def _cauchy_ppf(q: Tracer) -> Tracer:
 
 def _pareto_logsf(x: Tracer, b: Tracer) -> Tracer:
     return -b * math_functions.log(selection.maximum(x, 1.0))
+
+
+def _gennorm_logpdf(x: Tracer, beta: Tracer) -> Tracer:
+    power = arithmetic.power(complex_parts.abs(x), beta)
+    return math_functions.log(beta / 2) - special.gammaln(1 / beta) - power
+
+
+@compute_in_double
+def _gennorm_cdf(x: Tracer, beta: Tracer) -> Tracer:
+    power = arithmetic.power(complex_parts.abs(x), beta)
+    tail = 0.5 * special.gammaincc(1 / beta, power)
+    return selection.where(x < 0, tail, 1 - tail)
 
 
 def _clamp_to_positive(x: ArrayLike) -> Tracer:
@@ -172,9 +168,9 @@ expon = Distribution(
     "expon",
     0,
     lambda x: _minus_inf_outside(x < 0, -x),
-    lambda x: _one_minus_exp(_clamp_to_positive(x)),
+    lambda x: one_minus_exp(_clamp_to_positive(x)),
     lambda x: math_functions.exp(-_clamp_to_positive(x)),
-    lambda x: _log_one_minus_exp(_clamp_to_positive(x)),
+    lambda x: log_one_minus_exp(_clamp_to_positive(x)),
     lambda x: -_clamp_to_positive(x),
     ppf=lambda q: -math_functions.log1p(-q),
     isf=lambda q: -math_functions.log(q),
@@ -248,11 +244,15 @@ pareto = Distribution(
     lambda x, b: _minus_inf_outside(
         x < 1, math_functions.log(b) - (b + 1) * math_functions.log(selection.maximum(x, 1.0))
     ),
-    lambda x, b: _one_minus_exp(-_pareto_logsf(x, b)),
+    lambda x, b: one_minus_exp(-_pareto_logsf(x, b)),
     lambda x, b: arithmetic.power(selection.maximum(x, 1.0), -b),
-    lambda x, b: _log_one_minus_exp(-_pareto_logsf(x, b)),
+    lambda x, b: log_one_minus_exp(-_pareto_logsf(x, b)),
     _pareto_logsf,
     ppf=lambda q, b: math_functions.exp(-math_functions.log1p(-q) / b),
     isf=lambda q, b: arithmetic.power(q, -1 / b),
 )
 """The Pareto distribution with the shape parameter `b`."""
+gennorm = Distribution(
+    "gennorm", 1, _gennorm_logpdf, _gennorm_cdf, lambda x, beta: _gennorm_cdf(-x, beta)
+)
+"""The generalized normal distribution with the exponent `beta`."""

@@ -1,6 +1,5 @@
 """Discrete distributions and multivariate distributions."""
 
-from collections.abc import Callable
 from math import log as log_of, pi
 from types import SimpleNamespace
 
@@ -21,15 +20,14 @@ from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import concatenation, reshaping
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import promote_args_inexact
 from shardir.frontend.scipy import special
+from shardir.frontend.scipy.distributions.probabilities import (
+    exponentiate,
+    minus_inf_outside_support,
+)
 from shardir.frontend.scipy.special_functions.stirling import log_poisson
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.tracer import Tracer
-
-
-def _minus_inf_outside_support(x: Tracer, good: Tracer, value: ArrayLike) -> Tracer:
-    """Return `value`, or -inf outside of the support; NaN stays NaN."""
-    return selection.where(good | (x != x), value, -dtypes.inf)
 
 
 @public(name="bernoulli.logpmf")
@@ -38,7 +36,7 @@ def _bernoulli_logpmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Tracer:
     k, p, loc = promote_args_inexact(k, p, loc)
     x = k - loc
     result = special.xlogy(x, p) + special.xlog1py(1 - x, -p)
-    return _minus_inf_outside_support(x, (x == 0) | (x == 1), result)
+    return minus_inf_outside_support(x, (x == 0) | (x == 1), result)
 
 
 @public(name="bernoulli.cdf")
@@ -69,7 +67,7 @@ def _poisson_logpmf(k: ArrayLike, mu: object, loc: ArrayLike = 0) -> Tracer:
     safe = selection.where(x < 0, filling.zeros_like(x), x)
     plain = special.xlogy(safe, mu) - special.gammaln(safe + 1) - mu
     result = log_poisson(safe, mu, plain)
-    return _minus_inf_outside_support(
+    return minus_inf_outside_support(
         x, (x >= 0) & (x < dtypes.inf) & (rounding.round(x) == x), result
     )
 
@@ -90,7 +88,7 @@ def _geom_logpmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Tracer:
     k, p, loc = promote_args_inexact(k, p, loc)
     x = k - loc
     result = special.xlog1py(x - 1, -p) + math_functions.log(p)
-    return _minus_inf_outside_support(x, (x > 0) & (rounding.round(x) == x), result)
+    return minus_inf_outside_support(x, (x > 0) & (rounding.round(x) == x), result)
 
 
 @public(name="dirichlet.logpdf")
@@ -152,26 +150,22 @@ def _multivariate_normal_logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike) -
     )
 
 
-def _exponentiate(function: Callable[..., Tracer]) -> Callable[..., Tracer]:
-    return lambda *args, **options: math_functions.exp(function(*args, **options))
-
-
 bernoulli = SimpleNamespace(
     logpmf=_bernoulli_logpmf,
-    pmf=_exponentiate(_bernoulli_logpmf),
+    pmf=exponentiate(_bernoulli_logpmf),
     cdf=_bernoulli_cdf,
     ppf=_bernoulli_ppf,
 )
 """The Bernoulli distribution with the probability `p` of 1."""
 poisson = SimpleNamespace(
-    logpmf=_poisson_logpmf, pmf=_exponentiate(_poisson_logpmf), cdf=_poisson_cdf
+    logpmf=_poisson_logpmf, pmf=exponentiate(_poisson_logpmf), cdf=_poisson_cdf
 )
 """The Poisson distribution with the mean `mu`."""
-geom = SimpleNamespace(logpmf=_geom_logpmf, pmf=_exponentiate(_geom_logpmf))
+geom = SimpleNamespace(logpmf=_geom_logpmf, pmf=exponentiate(_geom_logpmf))
 """The geometric distribution with the probability `p` of success."""
 multivariate_normal = SimpleNamespace(
-    logpdf=_multivariate_normal_logpdf, pdf=_exponentiate(_multivariate_normal_logpdf)
+    logpdf=_multivariate_normal_logpdf, pdf=exponentiate(_multivariate_normal_logpdf)
 )
 """The normal distribution of vectors with a mean and a covariance matrix."""
-dirichlet = SimpleNamespace(logpdf=_dirichlet_logpdf, pdf=_exponentiate(_dirichlet_logpdf))
+dirichlet = SimpleNamespace(logpdf=_dirichlet_logpdf, pdf=exponentiate(_dirichlet_logpdf))
 """The Dirichlet distribution with the concentrations `alpha`."""

@@ -22,9 +22,9 @@ class Distribution:
     """The functions of one distribution, derived from formulas of the standard distribution.
 
     `logpdf`, `pdf`, `logcdf`, `cdf`, `logsf` and `sf` take `x`, the shape parameters, `loc` and
-    `scale`; `ppf` and `isf` take a probability first, and are NaN outside of [0, 1]. A function
-    without its own formula is derived from another one; logarithms are then computed in f64, in
-    which fewer probabilities round to 0 or 1.
+    `scale`; `ppf` and `isf` take a probability first, and are NaN outside of [0, 1]. All are NaN
+    for a scale that is not positive. A function without its own formula is derived from another
+    one; logarithms are then computed in f64, in which fewer probabilities round to 0 or 1.
     """
 
     def __init__(
@@ -65,7 +65,11 @@ class Distribution:
             loc, scale = rest[shapes], rest[shapes + 1]
             x, loc, scale, *shape = promote_args_inexact(x, loc, scale, *rest[:shapes])
             result = formula((x - loc) / scale, *shape)
-            return result - math_functions.log(scale) if density else result
+            if density:
+                # Outside of the support, the derivative by the scale is 0.
+                scaled = result - math_functions.log(scale)
+                result = selection.where(result == -dtypes.inf, result, scaled)
+            return selection.where(scale > 0, result, dtypes.nan)
 
         return self._with_location_and_scale(what, shapes, function)
 
@@ -75,7 +79,8 @@ class Distribution:
             loc, scale = rest[shapes], rest[shapes + 1]
             q, loc, scale, *shape = promote_args_inexact(q, loc, scale, *rest[:shapes])
             result = formula(q, *shape) * scale + loc
-            return selection.where((q < 0) | (q > 1), dtypes.nan, result)
+            is_valid = (q >= 0) & (q <= 1) & (scale > 0)
+            return selection.where(is_valid, result, dtypes.nan)
 
         return self._with_location_and_scale(what, shapes, function)
 

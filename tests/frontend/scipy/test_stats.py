@@ -103,6 +103,36 @@ VALUES: list[tuple[str, tuple[Any, ...], float]] = [
     ("poisson.cdf", (3, 2.5), 0.7575761331330662),
     ("geom.logpmf", (3, 0.3), -1.917322692203401),
     ("geom.pmf", (3, 0.3), 0.14699999999999996),
+    ("gumbel_l.logpdf", (1.3, 0.25, 1.5), -1.7192178155786408),
+    ("gumbel_l.pdf", (1.3, 0.25, 1.5), 0.17920626545451823),
+    ("gumbel_l.cdf", (1.3, 0.25, 1.5), 0.8665132033419162),
+    ("gumbel_l.logcdf", (1.3, 0.25, 1.5), -0.14327793238697964),
+    ("gumbel_l.sf", (1.3, 0.25, 1.5), 0.13348679665808386),
+    ("gumbel_l.logsf", (1.3, 0.25, 1.5), -2.0137527074704766),
+    ("gumbel_l.ppf", (0.3, 0.25, 1.5), -1.2963956497380842),
+    ("gumbel_l.isf", (0.3, 0.25, 1.5), 0.5284401382935486),
+    ("gumbel_r.logpdf", (1.3, 0.25, 1.5), -1.602050411899574),
+    ("gumbel_r.pdf", (1.3, 0.25, 1.5), 0.2014829710873123),
+    ("gumbel_r.cdf", (1.3, 0.25, 1.5), 0.6086053178044064),
+    ("gumbel_r.logcdf", (1.3, 0.25, 1.5), -0.49658530379140947),
+    ("gumbel_r.sf", (1.3, 0.25, 1.5), 0.3913946821955936),
+    ("gumbel_r.logsf", (1.3, 0.25, 1.5), -0.9380388107358797),
+    ("gumbel_r.ppf", (0.3, 0.25, 1.5), -0.028440138293548634),
+    ("gumbel_r.isf", (0.3, 0.25, 1.5), 1.7963956497380849),
+    ("gennorm.logpdf", (-1.3, 1.7, 0.25, 1.5), -2.0419228082348067),
+    ("gennorm.cdf", (-1.3, 1.7, 0.25, 1.5), 0.08955334597823643),
+    ("gennorm.sf", (-1.3, 1.7, 0.25, 1.5), 0.9104466540217636),
+    ("truncnorm.logpdf", (0.9, -1.0, 2.0, 0.25, 1.5), -1.2181262358772633),
+    ("truncnorm.pdf", (0.9, -1.0, 2.0, 0.25, 1.5), 0.29578387721798155),
+    ("truncnorm.cdf", (0.9, -1.0, 2.0, 0.25, 1.5), 0.6217466187323731),
+    ("truncnorm.logcdf", (0.9, -1.0, 2.0, 0.25, 1.5), -0.47522263462081216),
+    ("truncnorm.sf", (0.9, -1.0, 2.0, 0.25, 1.5), 0.3782533812676269),
+    ("truncnorm.logsf", (0.9, -1.0, 2.0, 0.25, 1.5), -0.9721909871133703),
+    ("vonmises.logpdf", (1.3, 2.5), -2.3599686660439048),
+    ("wrapcauchy.logpdf", (1.3, 0.4), -1.956718734215689),
+    ("binom.logpmf", (3, 7, 0.3), -1.4832701272433244),
+    ("nbinom.logpmf", (3, 7, 0.3), -5.067017663254437),
+    ("betabinom.pmf", (3, 7, 1.5, 2.5), 0.16448974609375003),
 ]
 """Function, arguments with loc and scale, value."""
 
@@ -141,6 +171,16 @@ TAILS: list[tuple[str, tuple[float, ...], float]] = [
     ("pareto.logsf", (1e30, 20.0), -1381.5510557964274),
     ("gamma.logcdf", (1.0, 0.001), -0.00021963247503191066),
     ("gamma.logsf", (100.0, 1.0), -100.0),
+    ("gumbel_r.logsf", (60.0,), -60.0),
+    ("gumbel_r.sf", (30.0,), 9.357622968839737e-14),
+    ("gumbel_l.logcdf", (-60.0,), -60.0),
+    ("gumbel_l.cdf", (-30.0,), 9.357622968839737e-14),
+    ("gennorm.sf", (6.0, 2.0), 1.0759868356249449e-17),
+    ("truncnorm.logsf", (8.9, 8.0, 9.0), -8.226426505573968),
+    ("truncnorm.logcdf", (2.9, -1.0, 3.0), -0.0006143773018412076),
+    ("binom.logpmf", (500000.0, 1000000.0, 0.5), -7.13354688230902),
+    ("nbinom.logpmf", (100000.0, 100000.0, 0.5), -7.021976105257636),
+    ("vonmises.logpdf", (0.001, 100000.0), 4.787522953440858),
 ]
 """What is 0 or 1, or a difference of nearly equal numbers, by another way."""
 
@@ -179,10 +219,28 @@ def test_invalid_parameters_give_nan() -> None:
     for name, parameter in (("poisson", 2.0), ("geom", 0.5), ("bernoulli", 0.5)):
         assert np.isnan(float(getattr(stats, name).pmf(nan, parameter)))
     assert float(stats.poisson.pmf(np.inf, 2.0)) == 0
-    for name in ("expon", "uniform", "cauchy", "logistic", "norm"):
+    for name in ("expon", "uniform", "cauchy", "logistic", "norm", "gumbel_l", "gumbel_r"):
         distribution = getattr(stats, name)
         outside = [distribution.ppf(-0.1), distribution.ppf(1.1), distribution.isf(1.1)]
+        outside += [distribution.cdf(0.5, scale=0.0), distribution.pdf(0.5, scale=-1.0)]
         assert np.isnan(outside).all()
+
+
+def test_invalid_parameters_of_counts_give_nan() -> None:
+    for got in (
+        stats.binom.pmf(1, -1, 0.5),
+        stats.binom.pmf(1, 2, 1.5),
+        stats.nbinom.pmf(1, 0, 0.5),
+        stats.betabinom.pmf(1, 2, 0.0, 1.0),
+        stats.truncnorm.cdf(1.0, 2.0, 1.0),
+        stats.vonmises.pdf(1.0, 0.0),
+        stats.wrapcauchy.pdf(1.0, 1.0),
+    ):
+        assert np.isnan(float(got))
+
+
+def test_the_density_outside_of_the_support_does_not_depend_on_the_scale() -> None:
+    assert float(grad(lambda scale: stats.uniform.logpdf(9.0, scale=scale))(2.0)) == 0
 
 
 def test_location_and_scale_by_name() -> None:
@@ -198,6 +256,29 @@ def test_outside_of_the_support() -> None:
         assert float(distribution.cdf(-1.0, *args)) == 0
     assert float(stats.poisson.logpmf(1.5, 2.0)) == -np.inf
     assert float(stats.bernoulli.pmf(2, 0.5)) == 0
+
+
+def test_counts_outside_of_the_support() -> None:
+    for got in (
+        stats.binom.pmf([-1, 3, 0.5], 2, 0.5),
+        stats.nbinom.pmf([-1, 0.5], 2, 0.5),
+        stats.betabinom.pmf([-1, 3, 0.5], 2, 1.0, 1.0),
+    ):
+        np.testing.assert_array_equal(got, 0)
+    np.testing.assert_array_equal(stats.truncnorm.cdf([-9.0, 9.0], -1.0, 2.0), [0, 1])
+
+
+def test_multinomial_counts_are_along_the_last_dimension() -> None:
+    chances = snp.array([0.2, 0.3, 0.5])
+    counts = snp.array([[1, 2, 3], [6, 0, 0], [1, 1, 1], [7, -1, 0]])
+    wanted = [60 * 0.2 * 0.3**2 * 0.5**3, 0.2**6, 0, 0]
+    np.testing.assert_allclose(stats.multinomial.pmf(counts, 6, chances), wanted, rtol=1e-5)
+    with pytest.raises(ShardirError) as error:
+        stats.multinomial.pmf(snp.ones(3), 3, chances)
+    assert str(error.value).split("\n")[0] == (
+        "multinomial.logpmf takes integer counts, but x is of type f32[3]; convert it with "
+        ".astype(int)"
+    )
 
 
 def test_gradients_are_finite_at_the_boundary() -> None:

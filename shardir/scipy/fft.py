@@ -1,0 +1,10 @@
+"""Discrete cosine transforms."""
+
+from typing import TYPE_CHECKING
+
+from shardir._imports.lazy_names import lazy_module
+
+if TYPE_CHECKING:
+    from shardir.frontend.scipy.cosine_transforms import *
+else:
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.scipy.cosine_transforms")
