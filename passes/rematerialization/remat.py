@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from shardir.cost.device_rates import DeviceRates
+from shardir.cost.memory import nested_bytes, used_by
 from shardir.cost.op_cost import cost_of
 from shardir.display.byte_sizes import parse_bytes, show_bytes
 from shardir.errors import MachineError, PipelineError
@@ -65,7 +66,7 @@ class Remat(Pass, name="remat"):
         raise PipelineError(
             f"remat cannot fit @{module.main.name} into a budget of {show_bytes(budget)} on each "
             f"device; it needs {show_bytes(before.peak)} without this pass, and "
-            f"{show_bytes(found.peak)} with it, at {found.position}; choose a budget of at least "
+            f"{show_bytes(found.peak)} with it, at {found.position}; choose a budget of "
             f"{possible} bytes, or shard the values of that line further"
         )
 
@@ -125,6 +126,7 @@ class _Search:
         """Return a budget for which a module is found, and its memory, by bisection between an
         impossible one and the memory without repetitions."""
         possible, found = before.peak, before
+        impossible = max(impossible, self._largest_operation() - 1)
         budget = (impossible + possible) // 2 if reached is None else reached.peak
         for _ in range(SEARCH_STEPS):
             result, reached = self.fit(budget)
@@ -134,6 +136,19 @@ class _Search:
                 possible, found = budget, reached
             budget = (impossible + possible) // 2
         return possible, found
+
+    def _largest_operation(self) -> int:
+        """Return the bytes of the arguments, and of the operands and results of the operation of
+        which these need most; no repetition reduces them."""
+        body = self.kernels.main.body
+        storage = share_memory(body, self.donated)
+        arguments = set(body.params)
+        largest = 0
+        for op in body.ops:
+            values = {storage.get(value, value) for value in (*used_by(op), *op.results)}
+            own = sum(value.type.nbytes for value in values - arguments)
+            largest = max(largest, own + nested_bytes(op, storage))
+        return largest + sum(value.type.nbytes for value in arguments)
 
     def _rematerialize(self, limit: int) -> Module | None:
         """Return a module with values computed again, without fused operations; `None` if too many

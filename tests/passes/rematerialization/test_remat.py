@@ -75,8 +75,8 @@ def test_the_error_states_a_possible_budget_and_the_line_of_the_peak() -> None:
         Remat("16KiB")(program())
     assert str(caught.value) == (
         "remat cannot fit @f into a budget of 16.0 KiB on each device; it needs 17.4 KiB without "
-        "this pass, and 16.9 KiB with it, at %e = dot, model.py:5; choose a budget of at least "
-        "17280 bytes, or shard the values of that line further"
+        "this pass, and 16.9 KiB with it, at %e = dot, model.py:5; choose a budget of 17280 "
+        "bytes, or shard the values of that line further"
     )
     assert peak_of(Remat("17280")(program())) <= 17280
 
