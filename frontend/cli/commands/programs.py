@@ -38,7 +38,7 @@ def opt(
         str | None,
         typer.Option(
             help="the pipeline, such as default,overlap; `none` only verifies and prints "
-            "(default: the default pipeline, which `shardir passes` prints)",
+            "(default: that of jit for a function, else the one that `shardir passes` prints)",
             autocompletion=complete_pipeline,
         ),
     ] = None,
@@ -112,7 +112,7 @@ def run(
     passes: Annotated[
         str | None,
         typer.Option(
-            help="the pipeline, such as default,overlap (default: the default pipeline)",
+            help="the pipeline, such as default,overlap (default: that of jit)",
             autocompletion=complete_pipeline,
         ),
     ] = None,
@@ -145,7 +145,7 @@ def emit(
     passes: Annotated[
         str | None,
         typer.Option(
-            help="the pipeline, such as default,overlap (default: the default pipeline)",
+            help="the pipeline, such as default,overlap (default: that of jit)",
             autocompletion=complete_pipeline,
         ),
     ] = None,
