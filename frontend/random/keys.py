@@ -194,8 +194,7 @@ def split(key: ArrayLike, num: IntOrShape = 2) -> Tracer:
 
 
 @public()
-def fold_in(key: ArrayLike, data: ArrayLike) -> Tracer:
-    """Return a new key, derived from a key and an integer."""
+def _fold_in(key: ArrayLike, data: ArrayLike) -> Tracer:
     found, raw = as_typed_keys(key)
     if found.ndim:
         raise RandomError(
@@ -206,3 +205,17 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Tracer:
         raise RandomError(with_location(f"fold_in takes an integer, got {number.value.type}"))
     result = emit("random_fold_in", found, convert(number, "u32"))
     return _key_words(result) if raw else result
+
+
+def fold_in(key: ArrayLike, data: ArrayLike) -> Tracer:
+    """Return a new key, derived from a key and an integer of 32 bits."""
+    if type(data) is int:
+        if not -(2**31) <= data < 2**32:
+            raise NumberRangeError(
+                with_location(
+                    f"fold_in takes an integer of 32 bits, got {data}; take the remainder, "
+                    "as data % 2**32"
+                )
+            )
+        data = np.uint32(data % 2**32)
+    return _fold_in(key, data)

@@ -176,6 +176,10 @@ def test_splitting_and_folding() -> None:
     assert np.asarray(raw).tolist() == words(several)
     assert np.asarray(random.fold_in(random.PRNGKey(11), 2)).tolist() == words(several[2])
     assert words(jit(lambda key, i: random.fold_in(key, i))(key, 2)) == words(several[2])
+    folded = words(random.fold_in(key, 2**32 - 1))
+    assert folded == words(random.fold_in(key, np.uint32(2**32 - 1)))
+    assert folded == words(random.fold_in(key, -1))
+    assert folded == words(jit(lambda key: random.fold_in(key, 2**32 - 1))(key))
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -275,6 +279,8 @@ FAULTS: list[tuple[Callable[[], Any], str]] = [
     (lambda: random.split(random.split(random.key(0))),
      "split takes one key, got an array of keys of shape (2,)"),
     (lambda: random.fold_in(random.key(0), np.array([1])), "fold_in takes an integer, got i32[1]"),
+    (lambda: random.fold_in(random.key(0), 2**32),
+     "fold_in takes an integer of 32 bits, got 4294967296; take the remainder, as data % 2**32"),
     (lambda: random.normal(random.key(0), (2,), int),
      "random floating-point numbers cannot be of type i32"),
     (lambda: random.bits(random.key(0), (2,), np.int32),
