@@ -30,6 +30,17 @@ def as_integer(given: Any) -> int | None:
         return None
 
 
+def check_positional_only(what: str, options: Iterable[str]) -> None:
+    """Raise `ArgumentError` if arguments are passed by name to `what`."""
+    if names := ", ".join(options):
+        raise ArgumentError(
+            with_location(
+                f"{what}, which are for positional arguments, and was called with {names} by "
+                "name; pass all arguments by position"
+            )
+        )
+
+
 def as_items(given: Any) -> tuple[Any, ...]:
     """Return the items of an iterable, or a tuple of the one object that is given."""
     many = isinstance(given, Iterable) and getattr(given, "ndim", 1) != 0

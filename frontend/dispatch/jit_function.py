@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, final
 from shardir._imports.lazy_import import lazy_import
 from shardir.backends.base import Launch
 from shardir.backends.native import native, vectorcall_class
-from shardir.frontend.argument_checks import check_call_signature
+from shardir.frontend.argument_checks import check_call_signature, check_positional_only
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.float0 import replace_float0
@@ -471,14 +471,7 @@ class JitFunction:
         if self._in is None:
             return [None] * count
         args, options = dynamic
-        if options:
-            raise ArgumentError(
-                with_location(
-                    f"{self._parameters.name} has in_shardings, which are for positional "
-                    f"arguments, and was called with {', '.join(options)} by name; pass all "
-                    "arguments by position"
-                )
-            )
+        check_positional_only(f"{self._parameters.name} has in_shardings", options)
         word = f"in_shardings of {self._parameters.name}"
         return broadcast_sharding_requests(self._in, args, word)
 

@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from shardir.display.byte_sizes import parse_bytes
-from shardir.frontend.argument_checks import call_user_function, check_integer, check_integers
+from shardir.frontend.argument_checks import (
+    call_user_function,
+    check_integer,
+    check_integers,
+    check_positional_only,
+)
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
@@ -106,7 +111,8 @@ def pipeline(
 
     @traceback_boundary
     @wraps(loss)
-    def wrapper(*args: PyTree) -> Any:
+    def wrapper(*args: PyTree, **options: PyTree) -> Any:
+        check_positional_only(f"pipeline of {known.name} has batch_argnums", options)
         if current_trace() is None:
             return alone(*args)
         return _trace_pipeline(loss, known, attrs, args, chosen)

@@ -3,7 +3,11 @@
 from collections.abc import Callable, Collection
 from functools import wraps
 
-from shardir.frontend.argument_checks import check_call_signature, check_flag
+from shardir.frontend.argument_checks import (
+    check_call_signature,
+    check_flag,
+    check_positional_only,
+)
 from shardir.frontend.errors import ArgumentError, ShardingError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
@@ -88,7 +92,8 @@ def shard_map(
 
         @traceback_boundary
         @wraps(fun)
-        def call_mapped(*args: PyTree) -> PyTree:
+        def call_mapped(*args: PyTree, **options: PyTree) -> PyTree:
+            check_positional_only(f"shard_map of {parameters.name} has in_specs", options)
             used = current_mesh() if mesh is None else mesh
             if used is not None and not isinstance(used, Mesh):
                 raise ArgumentError(

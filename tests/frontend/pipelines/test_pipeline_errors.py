@@ -247,6 +247,11 @@ def test_wrong_options() -> None:
         )
         == "batch_argnums of pipeline contains 5, and mlp_loss is called with 3 arguments"
     )
+    assert (
+        error_line(ArgumentError, lambda: sd.pipeline(mlp_loss, microbatches=2)(params=1, x=2))
+        == "pipeline of mlp_loss has batch_argnums, which are for positional arguments, and was "
+        "called with params, x by name; pass all arguments by position"
+    )
     wrong = raw("max")
     assert (
         error_line(ArgumentError, lambda: sd.pipeline(mlp_loss, microbatches=2, reduction=wrong))

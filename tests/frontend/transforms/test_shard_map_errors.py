@@ -144,6 +144,10 @@ def test_invalid_calls_are_errors(mesh: Mesh) -> None:
         "shard_map of f shards a, which is 'x' of type str and no array; let the function "
         "capture it"
     )
+    assert error_line(ArgumentError, lambda: shard_map(f, mesh, P(), P())(a=A)) == (
+        "shard_map of f has in_specs, which are for positional arguments, and was called with a "
+        "by name; pass all arguments by position"
+    )
     psum = shard_map(lambda a: lax.psum(a, "z"), mesh=mesh, in_specs=P("x"), out_specs=P())
     assert error_line(AxisNameError, lambda: psum(A)) == (
         "psum is along 'z', which is not bound at this line (bound axes: 'x', 'y'); name one with "
