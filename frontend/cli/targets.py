@@ -286,9 +286,11 @@ def _open_function(
         and (prefix := stated.call(f"the specs of {target} cannot be made")) is not None
     ):
         if used is None:
-            raise CommandError(f"{SPECS} need a mesh; pass one, as in --mesh data=16,model=16")
+            raise CommandError(
+                f"{stated.name} need a mesh; pass one, as in --mesh data=16,model=16"
+            )
         with stated.errors_at_definition(), as_command_errors(f"{target} cannot be traced"):
-            placed = _shard_arguments(given, prefix, used)
+            placed = _shard_arguments(given, prefix, used, stated.name)
     return _OpenedFunction(module, _traceable(function, of_jax), given, placed)
 
 
@@ -417,15 +419,17 @@ def _has_jax() -> bool:
     return find_spec("jax") is not None
 
 
-def _shard_arguments(args: tuple[PyTree, ...], specs: object, mesh: Mesh) -> tuple[PyTree, ...]:
-    """Return structs of the arguments, with shardings on the mesh by the specs."""
+def _shard_arguments(
+    args: tuple[PyTree, ...], specs: object, mesh: Mesh, name: str
+) -> tuple[PyTree, ...]:
+    """Return structs of the arguments, with shardings on the mesh by the specs called `name`."""
     leaves, structure = tree.flatten(args)
 
     def is_spec(x: object) -> bool:
         return x is None or isinstance(x, PartitionSpec) or _is_jax_spec(x)
 
     entries = broadcast_prefix(
-        tuple(specs) if isinstance(specs, list) else specs, args, is_spec, SPECS
+        tuple(specs) if isinstance(specs, list) else specs, args, is_spec, name
     )
     return tuple(
         tree.unflatten(

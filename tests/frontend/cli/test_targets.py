@@ -403,7 +403,7 @@ def test_specs_of_another_structure_are_shown_in_the_file_of_the_user() -> None:
         [sys.executable, "-m", "shardir", *words], capture_output=True, text=True, check=False
     )
     assert done.stderr == (
-        "error: example_specs has a tuple of 2, where the value has a tuple of 1; give one entry "
+        "error: two_specs has a tuple of 2, where the value has a tuple of 1; give one entry "
         "for the whole subtree, or the same containers\n"
         "  --> called.py:23:1\n"
         "   |\n"
