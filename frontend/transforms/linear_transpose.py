@@ -48,7 +48,8 @@ def linear_transpose(fun: UserFunction, *primals: PyTree) -> UserFunction:
         if abstract.type.dtype not in INEXACT:
             raise DifferentiateError(
                 with_location(
-                    f"linear_transpose of {name} needs floating arguments, got {abstract.type}"
+                    f"linear_transpose of {name} needs floating-point or complex arguments, got "
+                    f"{abstract.type}; bind the other arguments with functools.partial"
                 )
             )
     outs, results = tree.flatten(eval_shape(fun, *primals))
@@ -72,7 +73,10 @@ def linear_transpose(fun: UserFunction, *primals: PyTree) -> UserFunction:
         moving = dependent_values(body, body.params)
         if any(value in moving for value in body.returns[count:]):
             raise DifferentiateError(
-                with_location(f"linear_transpose of {name}, which is not linear")
+                with_location(
+                    f"linear_transpose of {name}, which is not linear; use vjp, which linearizes a "
+                    "function at a point"
+                )
             )
         # The residuals of the pullback do not depend on the arguments, so zeros suffice.
         zeros = [splat(0, abstract.type) for abstract in abstracts]

@@ -56,7 +56,16 @@ def test_the_transpose_of_a_linear_function() -> None:
     assert float(scaled(2.0)) == 3
     with pytest.raises(DifferentiateError) as error:
         linear_transpose(snp.sin, 1.0)(1.0)
-    assert str(error.value).split("\n")[0] == "linear_transpose of sin, which is not linear"
+    assert str(error.value).split("\n")[0] == (
+        "linear_transpose of sin, which is not linear; use vjp, which linearizes a function at a "
+        "point"
+    )
+    with pytest.raises(DifferentiateError) as error:
+        linear_transpose(lambda x: x, 1)
+    assert str(error.value).split("\n")[0] == (
+        "linear_transpose of lambda needs floating-point or complex arguments, got i32[]; bind the "
+        "other arguments with functools.partial"
+    )
 
 
 def test_captured_arrays_become_arguments() -> None:

@@ -323,7 +323,10 @@ def test_transpose_of_loops_branches_and_checkpoints() -> None:
     agree(made, float(np.asarray(f(1.0))))
     with pytest.raises(DifferentiateError) as error:
         sd.linear_transpose(lambda v: lax.scan(lambda c, _: (c * v, None), v, None, 2)[0], 1.0)(1.0)
-    assert first_line(error) == "linear_transpose of lambda, which is not linear"
+    assert first_line(error) == (
+        "linear_transpose of lambda, which is not linear; use vjp, which linearizes a function at "
+        "a point"
+    )
 
 
 def sent(f: Any, *args: Any) -> list[tuple[str, Any, int]]:
