@@ -30,6 +30,11 @@ class Guard:
     """The position of the operand of `and` or `or`; None for a statement."""
     text: str
 
+    @property
+    def key(self) -> str:
+        """The guard without its line, by which `explained.txt` states why it needs no test."""
+        return f"{os.path.relpath(self.path)}: {self.text}"
+
     def __str__(self) -> str:
         return f"{os.path.relpath(self.path)}:{self.line}: {self.text}"
 

@@ -5,7 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.mutation.__main__ import read_survivors
+from tests.mutation.__main__ import EXPLANATIONS, ROOT, read_explanations, read_survivors
+from tests.mutation.guards import guards
 from tests.mutation.runner import mirrored_tests
 
 SOURCE = """\
@@ -62,3 +63,11 @@ def test_tests_mirror_the_packages_of_files() -> None:
     paths = [root / "passes/simplify/cse.py", root / "backends/cpu/schedule/arena.py"]
     wanted = ["tests/stories", "tests/passes/simplify", "tests/backends/cpu/schedule"]
     assert mirrored_tests(paths, root) == wanted
+
+
+def test_each_explained_guard_exists() -> None:
+    explained = read_explanations(EXPLANATIONS.read_text("utf-8"))
+    assert all(explained.values())
+    files = {key.partition(":")[0] for key in explained}
+    found = {f"{file}: {guard.text}" for file in files for guard in guards(ROOT / file)}
+    assert explained.keys() <= found
