@@ -111,6 +111,17 @@ def test_foreign_functions_are_called_in_callbacks() -> None:
     assert str(unknown.value) == f"shardir has no name 'ffi'; {nearest}"
 
 
+@pytest.mark.parametrize("name", ["Ref", "new_ref"])
+def test_arrays_that_change_in_place_name_the_alternative(name: str) -> None:
+    with pytest.raises(lazy_names.UnknownName) as caught:
+        getattr(shardir, name)
+    assert str(caught.value) == (
+        f"shardir has no name {name!r}; arrays do not change in place; update a copy with "
+        "x.at[index].set(value), and carry it through loops in the state of shardir.lax.scan or "
+        "fori_loop"
+    )
+
+
 def test_importing_shardir_imports_no_heavy_module() -> None:
     code = "import shardir, sys; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
     done = subprocess.run(

@@ -40,6 +40,11 @@ MODULES_OF_XLA = {
 }
 """The alternatives to modules of JAX that need XLA; each module has a placeholder file."""
 
+MUTABLE_ARRAYS = frozenset(
+    f"shardir.{name}" for name in ("Ref", "empty_ref", "free_ref", "freeze", "new_ref")
+)
+"""The names of JAX's arrays that change in place."""
+
 
 def missing_module(name: str) -> MissingModule:
     """Return the error for a module of `MODULES_ONLY_IN_JAX` or `MODULES_OF_XLA`."""
@@ -47,6 +52,11 @@ def missing_module(name: str) -> MissingModule:
 
 
 def _suggest_alternative(name: str) -> str:
+    if name in MUTABLE_ARRAYS:
+        return (
+            "arrays do not change in place; update a copy with x.at[index].set(value), and carry "
+            "it through loops in the state of shardir.lax.scan or fori_loop"
+        )
     if name in MODULES_OF_XLA:
         return MODULES_OF_XLA[name]
     return f"call the functions of {MODULES_ONLY_IN_JAX[name]} through shardir.interop.jax.from_jax"
@@ -137,7 +147,7 @@ def _make_lazy_module(
 
 def _unknown_name_error(face: str, name: str, names: list[str]) -> UnknownName:
     full_name = f"{face}.{name}"
-    if full_name in MODULES_ONLY_IN_JAX or full_name in MODULES_OF_XLA:
+    if full_name in MUTABLE_ARRAYS | MODULES_ONLY_IN_JAX.keys() | MODULES_OF_XLA.keys():
         return UnknownName(f"{face} has no name {name!r}; {_suggest_alternative(full_name)}")
     close = get_close_matches(name, names, 1)
     return UnknownName(

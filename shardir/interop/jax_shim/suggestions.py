@@ -23,10 +23,12 @@ class UncoveredImport(ShardirError, ImportError):
 
 
 ALTERNATIVES = {
+    "jax.Ref": "jax.Array.at",
     "jax.abstract_arrays": "jax.ShapeDtypeStruct",
     "jax.core.ShapedArray": "jax.ShapeDtypeStruct",
     "jax.core": "shardir.make_ir",
     "jax.dlpack": "jax.numpy.from_dlpack",
+    "jax.empty_ref": "jax.Array.at",
     "jax.example_libraries.optimizers": "shardir.optim",
     "jax.example_libraries.stax": "jax.nn",
     "jax.experimental.checkify": "jax.debug.callback",
@@ -40,8 +42,10 @@ ALTERNATIVES = {
     "jax.experimental.topologies": "shardir.sharding.AbstractMesh",
     "jax.extend": "shardir.make_ir",
     "jax.ffi": "jax.pure_callback",
+    "jax.freeze": "jax.Array.at",
     "jax.interpreters": "shardir.make_ir",
     "jax.lax.tie_in": "jax.lax.optimization_barrier",
+    "jax.new_ref": "jax.Array.at",
     "jax.ops.index": "jax.Array.at",
     "jax.ops.index_add": "jax.Array.at",
     "jax.ops.index_max": "jax.Array.at",
