@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from shardir.passes.planning.kernel_compiler import Floats, Ints
-from shardir.passes.planning.kernels import FORBIDDEN_COST, Graph, Incidence
+from shardir.passes.planning.kernel_records import FORBIDDEN_COST, Graph, Incidence
 from shardir.passes.planning.problem import FORBIDDEN, PlanningError, PlanningProblem
 
 
 class Network:
     """A planning problem as arrays, without the strategies that no solution has.
 
-    `kernels` describes the arrays. `kept[n]` holds the strategies of the problem that the
+    `kernel_records` describes the arrays. `kept[n]` holds the strategies of the problem that the
     strategies of node `n` of the network stand for. `check_time` is called often, and may raise
     an error.
     """

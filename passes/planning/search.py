@@ -14,8 +14,9 @@ from functools import cache
 
 import numpy as np
 
-from shardir.passes.planning import kernels
+from shardir.passes.planning import message_kernels, tree_kernels
 from shardir.passes.planning.kernel_compiler import Floats, Ints, Kernel, compile_kernels
+from shardir.passes.planning.kernel_records import FORBIDDEN_COST, Memory, Tree
 from shardir.passes.planning.network import Network
 from shardir.passes.planning.problem import PlanningError, PlanningProblem
 from shardir.passes.planning.solution import Incumbent, Progress, Solution, TimeLimitError
@@ -79,21 +80,21 @@ def load_kernels() -> dict[str, Kernel]:
     """Return the compiled kernels."""
     return compile_kernels(
         [
-            kernels.pull_message,
-            kernels.message_place,
-            kernels.choose_strategy,
-            kernels.sweep,
-            kernels.find_edge_minima,
-            kernels.random_below,
-            kernels.change_usage,
-            kernels.grow_tree,
-            kernels.release_tree,
-            kernels.set_base_costs,
-            kernels.optimize_tree,
-            kernels.propose_strategies,
-            kernels.is_changed,
-            kernels.change_usages,
-            kernels.improve,
+            message_kernels.pull_message,
+            message_kernels.message_place,
+            message_kernels.choose_strategy,
+            message_kernels.sweep,
+            message_kernels.find_edge_minima,
+            tree_kernels.random_below,
+            tree_kernels.change_usage,
+            tree_kernels.grow_tree,
+            tree_kernels.release_tree,
+            tree_kernels.set_base_costs,
+            tree_kernels.optimize_tree,
+            tree_kernels.propose_strategies,
+            tree_kernels.is_changed,
+            tree_kernels.change_usages,
+            tree_kernels.improve,
         ]
     )
 
@@ -128,7 +129,7 @@ class _Search:
         self._adopt()
         count = network.node_count
         self.random_state = np.array([(seed * 7919 + 12345) % 2**31], np.int64)
-        self.tree = kernels.Tree(
+        self.tree = Tree(
             members=np.zeros(count, np.int64),
             parents=np.zeros(count, np.int64),
             places=np.full(count, -1, np.int64),
@@ -293,7 +294,7 @@ class _Search:
             self.candidate = _Candidate(self.strategies.copy(), self.prices, score)
 
     def _accept(self, strategies: Ints, cost: float) -> None:
-        if cost < min(self.best_cost, kernels.FORBIDDEN_COST):
+        if cost < min(self.best_cost, FORBIDDEN_COST):
             self.best, self.best_cost = strategies, cost
             self.incumbent.offer(self.network.strategies_of_problem(strategies))
 
@@ -335,7 +336,7 @@ class _Search:
     ) -> None:
         """Improve an assignment for some seconds, in place; `slack` is the memory that remains."""
         network = self.network
-        memory = kernels.Memory(
+        memory = Memory(
             network.usages, self._node_prices(prices), network.starts, network.ends, slack
         )
         overuse = np.array([float(-np.minimum(slack, 0).sum())])
