@@ -14,22 +14,30 @@ after `cse`, at the end of the pipeline.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.cost.device_rates import DeviceRates
 from shardir.cost.memory import nested_bytes, used_by
 from shardir.cost.op_cost import cost_of
 from shardir.display.byte_sizes import parse_bytes, show_bytes
 from shardir.errors import MachineError, PipelineError
 from shardir.ir.module import Module, Op
-from shardir.machine import load_machine
 from shardir.passes.fusion.fuse import Fuse
 from shardir.passes.pipeline import Pass
-from shardir.passes.rematerialization.eviction import rematerialize_block
 from shardir.passes.rewriting import used_names
 from shardir.passes.simplify.cse import CommonSubexpressionElimination
 from shardir.passes.simplify.inline import Inline
-from shardir.passes.simulation.memory_use import MemoryUse, memory_use, share_memory
-from shardir.passes.simulation.work import PICOSECONDS, WorkModel
+
+if TYPE_CHECKING:
+    from shardir import machine as machines
+    from shardir.passes.rematerialization import eviction
+    from shardir.passes.simulation import memory_use, work
+else:
+    machines = lazy_import("shardir.machine")
+    eviction = lazy_import("shardir.passes.rematerialization.eviction")
+    memory_use = lazy_import("shardir.passes.simulation.memory_use")
+    work = lazy_import("shardir.passes.simulation.work")
 
 MOST_ATTEMPTS = 3
 """The most limits that are tried, each lower by the bytes by which the last result exceeds the
@@ -55,7 +63,7 @@ class Remat(Pass, name="remat"):
         budget = self._parse_budget()
         kernels = form_kernels(module)
         donated = range(len(kernels.main.body.params)) if self.donated else ()
-        before = memory_use(kernels, donated)
+        before = memory_use.memory_use(kernels, donated)
         if before.peak <= budget:
             return module
         search = _Search(kernels, donated, self._seconds_of(module))
@@ -86,8 +94,8 @@ class Remat(Pass, name="remat"):
             rates = DeviceRates()
             return lambda op: rates.seconds(cost_of(op))
         axes = {name: size for mesh in module.meshes for name, size in mesh.axes}
-        model = WorkModel(load_machine(self.machine, axes=axes), module.meshes)
-        return lambda op: model.work_of(op).duration / PICOSECONDS
+        model = work.WorkModel(machines.load_machine(self.machine, axes=axes), module.meshes)
+        return lambda op: model.work_of(op).duration / work.PICOSECONDS
 
 
 def form_kernels(module: Module) -> Module:
@@ -103,16 +111,16 @@ class _Search:
     donated: Sequence[int]
     seconds_of: Callable[[Op], float]
 
-    def fit(self, budget: int) -> tuple[Module | None, MemoryUse | None]:
+    def fit(self, budget: int) -> "tuple[Module | None, memory_use.MemoryUse | None]":
         """Return a module that fits into a budget, if one is found, and the lowest memory that was
         reached."""
-        lowest: MemoryUse | None = None
+        lowest: memory_use.MemoryUse | None = None
         limit = budget
         for _ in range(MOST_ATTEMPTS):
             result = self._rematerialize(limit)
             if result is None:
                 break
-            found = memory_use(form_kernels(result), self.donated)
+            found = memory_use.memory_use(form_kernels(result), self.donated)
             if lowest is None or found.peak < lowest.peak:
                 lowest = found
             if found.peak <= budget:
@@ -121,8 +129,11 @@ class _Search:
         return None, lowest
 
     def find_possible_budget(
-        self, impossible: int, before: MemoryUse, reached: MemoryUse | None
-    ) -> tuple[int, MemoryUse]:
+        self,
+        impossible: int,
+        before: "memory_use.MemoryUse",
+        reached: "memory_use.MemoryUse | None",
+    ) -> "tuple[int, memory_use.MemoryUse]":
         """Return a budget for which a module is found, and its memory, by bisection between an
         impossible one and the memory without repetitions."""
         possible, found = before.peak, before
@@ -141,7 +152,7 @@ class _Search:
         """Return the bytes of the arguments, and of the operands and results of the operation of
         which these need most; no repetition reduces them."""
         body = self.kernels.main.body
-        storage = share_memory(body, self.donated)
+        storage = memory_use.share_memory(body, self.donated)
         arguments = set(body.params)
         largest = 0
         for op in body.ops:
@@ -155,8 +166,8 @@ class _Search:
         operations would be repeated."""
         main = self.kernels.main
         arguments = sum(value.type.nbytes for value in main.body.params)
-        storage = share_memory(main.body, self.donated)
-        body = rematerialize_block(
+        storage = memory_use.share_memory(main.body, self.donated)
+        body = eviction.rematerialize_block(
             main.body, storage, limit - arguments, self.seconds_of, used_names(main)
         )
         if body is None:
