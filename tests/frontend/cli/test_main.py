@@ -264,7 +264,7 @@ def test_opt_reads_stablehlo_from_standard_input(
 
 
 def test_the_beginning_of_a_text_decides_for_other_file_names(
-    capsys: pytest.CaptureFixture[str],
+    file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("lowered.txt").write_text(TWO.partition("//")[0], "utf-8")
     assert run("opt", "lowered.txt", "--passes", "none") == 0
