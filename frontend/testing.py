@@ -19,7 +19,7 @@ from shardir.cost.communication import (
     list_collectives,
 )
 from shardir.display.byte_sizes import show_bytes
-from shardir.errors import ShardirError, suggest_name
+from shardir.errors import ShardirError, os_error_reason, suggest_name
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import to_numpy
@@ -198,7 +198,7 @@ def _read_golden_file(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = os_error_reason(error)
         raise ArgumentError(
             with_location(
                 f"cannot read {str(path)!r}: {reason}; pytest --update-stories writes the file"

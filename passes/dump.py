@@ -11,7 +11,7 @@ import warnings
 from pathlib import Path
 from typing import final
 
-from shardir.errors import ShardirError
+from shardir.errors import ShardirError, os_error_reason
 from shardir.ir.module import Module
 from shardir.passes.pipeline import Pass, PassObserver
 from shardir.text.printer import print_module
@@ -72,7 +72,7 @@ class Dump:
 
     @staticmethod
     def _error(path: Path, error: OSError) -> DumpError:
-        return DumpError(f"cannot write the program into {str(path)!r}: {error.strerror or error}")
+        return DumpError(f"cannot write the program into {str(path)!r}: {os_error_reason(error)}")
 
 
 def warning_dump(folder: str | os.PathLike[str], name: str) -> PassObserver:

@@ -39,6 +39,8 @@ DEFAULT_PIPELINE = (
 """The pipeline from a traced program to the program that each device runs."""
 DEFAULT_STEP = "default"
 """The step that stands for the passes of the default pipeline."""
+EMPTY_STEP = "none"
+"""The step that stands for no pass."""
 STAGING_PIPELINE = "split-stages,split-backward,schedule-pipelines"
 """The pipeline that splits `pipeline` operations into stages and schedules them."""
 SHARDY_PIPELINE = (
@@ -66,10 +68,10 @@ class Pass(ABC):
                 f"the pass class {cls.__name__} has no name; write class "
                 f'{cls.__name__}(Pass, name="a-name")'
             )
-        if not _PASS_NAME.fullmatch(name) or name == DEFAULT_STEP:
+        if not _PASS_NAME.fullmatch(name) or name in (DEFAULT_STEP, EMPTY_STEP):
             raise ValueError(
                 f"pass {name!r} cannot be defined: pipelines cannot name it; use letters, digits, "
-                f"_ and -, and another name than {DEFAULT_STEP!r}"
+                f"_ and -, and another name than {DEFAULT_STEP!r} and {EMPTY_STEP!r}"
             )
         if name in FORMER_NAMES:
             raise ValueError(
@@ -104,7 +106,8 @@ class Pipeline:
 
         By default, these are the passes of `DEFAULT_PIPELINE`. Passes before or after that step run
         before or after them. The steps `before:PASS` and `after:PASS` set the position of the
-        passes that follow them: `default,after:partition,collective-matmul,after:dce,overlap`.
+        passes that follow them: `default,after:partition,collective-matmul,after:dce,overlap`. The
+        step `none` stands for no pass.
         Raises `PipelineError` that names the unknown pass, option or position and lists the known
         ones. Former names of passes cause a `DeprecationWarning`.
         """
@@ -127,7 +130,10 @@ class Pipeline:
             if side:
                 position = _position_of(current_name(anchor), passes, side)
                 continue
-            if name == DEFAULT_STEP and not options:
+            added: tuple[Pass, ...]
+            if name == EMPTY_STEP and not options:
+                added = ()
+            elif name == DEFAULT_STEP and not options:
                 added = (cls.parse(DEFAULT_PIPELINE) if default is None else default).passes
             else:
                 added = (_build_pass(current_name(name), options or ""),)

@@ -268,6 +268,13 @@ def suggest_name(wrong: str, names: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else ""
 
 
+def os_error_reason(error: Exception) -> str:
+    """Return why an operation on a file or socket failed, from the error that Python raised."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text"
+    return getattr(error, "strerror", None) or str(error)
+
+
 def count_noun(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun: `1 result`, `2 results`; `plural` is an irregular plural."""
     return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from shardir.errors import count_noun
+from shardir.errors import count_noun, os_error_reason
 from shardir.frontend.cli.options import CommandError
 from shardir.interpret.random_arguments import parameter_types
 from shardir.ir.module import Module
@@ -30,7 +30,7 @@ def load_arguments(
             array = np.load(path, allow_pickle=False)
         # NumPy evaluates the header of a file, which may raise any exception.
         except Exception as error:
-            reason = getattr(error, "strerror", None) or error
+            reason = os_error_reason(error)
             raise CommandError(f"cannot read %{name} from {str(path)!r}: {reason}") from None
         if not isinstance(array, np.ndarray):
             raise CommandError(
@@ -58,4 +58,4 @@ def save_array(path: Path, array: npt.ArrayLike) -> None:
     try:
         np.save(path, array)
     except OSError as error:
-        raise CommandError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
+        raise CommandError(f"cannot write {str(path)!r}: {os_error_reason(error)}") from None

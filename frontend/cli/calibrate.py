@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from shardir._imports.lazy_import import lazy_import
+from shardir.errors import os_error_reason
 from shardir.frontend.cli.options import CommandError
 from shardir.machine.alpha_beta import AlphaBetaFit, fit_alpha_beta, group_of_bus_bandwidth
 from shardir.machine.collective_table import read_table
@@ -198,7 +199,7 @@ def read_steps(file: Path) -> tuple[list[dict[str, Any]], list[float]]:
         with file.open(encoding="utf-8", newline="") as opened:
             header, *rows = [row for row in csv.reader(opened) if row] or [[]]
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = os_error_reason(error)
         raise CommandError(f"cannot read {str(file)!r}: {reason}") from None
     times = [column for column, name in enumerate(header) if TIME_COLUMN.fullmatch(name.strip())]
     if len(times) != 1:
@@ -255,4 +256,4 @@ def _write(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise CommandError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
+        raise CommandError(f"cannot write {str(path)!r}: {os_error_reason(error)}") from None

@@ -26,7 +26,7 @@ def complete_pass(incomplete: str) -> list[str]:
 def complete_pipeline(incomplete: str) -> list[str]:
     """Return the pipelines that continue the last pass of a pipeline."""
     before, comma, last = incomplete.rpartition(",")
-    names = [pipeline.DEFAULT_STEP, *pipeline.PASSES.names()]
+    names = [pipeline.DEFAULT_STEP, pipeline.EMPTY_STEP, *pipeline.PASSES.names()]
     return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
 
 

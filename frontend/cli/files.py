@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from shardir._imports.lazy_import import lazy_import
-from shardir.errors import bound_message
+from shardir.errors import bound_message, os_error_reason
 from shardir.frontend.cli.options import CommandError, ModuleFormat
 from shardir.hlo.module import HloModule
 from shardir.hlo.parser import is_hlo, parse_hlo
@@ -54,10 +54,8 @@ def read_text(file: str) -> tuple[str, str]:
             binary = getattr(sys.stdin, "buffer", None)
             text = sys.stdin.read() if binary is None else binary.read().decode("utf-8")
             return _unify_line_ends(text), name
-    except UnicodeDecodeError:
-        raise CommandError(f"cannot read {name!r}: it is not UTF-8 text") from None
     except (OSError, ValueError) as error:  # A path with a NUL byte raises ValueError.
-        reason = getattr(error, "strerror", None) or error
+        reason = os_error_reason(error)
         raise CommandError(f"cannot read {name!r}: {reason}") from None
     return bytecode.bytecode_to_text(data, file), file
 

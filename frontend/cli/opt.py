@@ -41,7 +41,6 @@ def run_passes(
     specs: str | None,
 ) -> None:
     """Run passes on a module and print the result."""
-    chosen = "" if passes == "none" else passes
     if is_function_name(file):
         if from_ is not None:
             raise CommandError(f"--from is for files, and {file!r} is a function")
@@ -51,7 +50,7 @@ def run_passes(
         programs = [CommandTarget(each, None) for each in parse_modules(*read_text(file), from_)]
     printed = []
     for number, program in enumerate(programs):
-        module, pipeline = program.module, Pipeline.parse(program.pipeline(chosen))
+        module, pipeline = program.module, Pipeline.parse(program.pipeline(passes))
         observers: list[PassObserver] = []
         if dump_dir is not None:
             folder = dump_dir if len(programs) == 1 else dump_dir / str(number)

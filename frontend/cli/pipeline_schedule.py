@@ -5,6 +5,7 @@ from pathlib import Path
 
 import typer
 
+from shardir.errors import os_error_reason
 from shardir.frontend.cli.options import CommandError
 from shardir.passes.pipeline_parallelism.actions import PipelineScheduleError
 from shardir.passes.pipeline_parallelism.named_schedules import NAMED_SCHEDULES, make_schedule
@@ -119,7 +120,7 @@ def _write(file: Path, schedule: PipelineSchedule) -> None:
     try:
         file.write_text(schedule.to_csv(), encoding="utf-8")
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = os_error_reason(error)
         raise CommandError(f"cannot write {str(file)!r}: {reason}") from None
 
 
@@ -131,12 +132,8 @@ def _read(file: str) -> str:
             f"{file!r} is neither a file nor a schedule; the schedules are "
             f"{', '.join(NAMED_SCHEDULES)} and {SEARCH}"
         ) from None
-    except UnicodeDecodeError:
-        raise CommandError(f"cannot read {file!r}: it is not UTF-8 text") from None
     except (OSError, ValueError) as error:
-        raise CommandError(
-            f"cannot read {file!r}: {getattr(error, 'strerror', None) or error}"
-        ) from None
+        raise CommandError(f"cannot read {file!r}: {os_error_reason(error)}") from None
 
 
 def _numbers(option: str, text: str, count: int) -> list[float]:

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from shardir.errors import os_error_reason
 from shardir.frontend.cli.options import CommandError
 from shardir.passes.planning.automatic import solve_automatically
 from shardir.passes.planning.exact import solve_exactly
@@ -50,7 +51,7 @@ def solve_instance(
         try:
             output.write_text(json.dumps(solution.strategies) + "\n", encoding="utf-8")
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
+            reason = os_error_reason(error)
             raise CommandError(f"cannot write {str(output)!r}: {reason}") from None
 
 
@@ -78,8 +79,8 @@ def describe(problem: PlanningProblem, solution: Solution) -> str:
 def _read_assignment(path: Path) -> tuple[int, ...]:
     try:
         content = json.loads(path.read_bytes())
-    except OSError as error:
-        raise CommandError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"cannot read {str(path)!r}: {os_error_reason(error)}") from None
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{str(path)!r} is not valid JSON: {error}") from None
     if not isinstance(content, list) or not all(type(each) is int for each in content):

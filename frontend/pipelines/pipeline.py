@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shardir.display.byte_sizes import parse_bytes
+from shardir.errors import os_error_reason
 from shardir.frontend.argument_checks import (
     call_user_function,
     check_integer,
@@ -134,7 +135,7 @@ def _schedule_text(schedule: str | PathLike[str] | PipelineSchedule) -> str:
         except PipelineScheduleError as error:
             raise PipelineScheduleError(with_location(f"{text}: {error}")) from None
         except (OSError, ValueError) as error:  # ValueError: the file is not UTF-8.
-            reason = getattr(error, "strerror", None) or error
+            reason = os_error_reason(error)
             raise ArgumentError(
                 with_location(
                     f"schedule of pipeline is {brief(text)}, which cannot be read: {reason}"

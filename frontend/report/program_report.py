@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from shardir.errors import count_noun
+from shardir.errors import count_noun, os_error_reason
 from shardir.frontend.quoting import brief
 from shardir.frontend.report.build import ReportInput, build_report
 from shardir.frontend.report.model_explorer import to_model_explorer
@@ -42,7 +42,7 @@ class ProgramReport:
         try:
             result.write_text(made, encoding="utf-8", newline="\n")
         except (OSError, ValueError) as error:  # A path with a NUL byte raises ValueError.
-            reason = getattr(error, "strerror", None) or error
+            reason = os_error_reason(error)
             raise ReportError(f"cannot write the report to {str(path)!r}: {reason}") from None
         return result
 
@@ -102,9 +102,7 @@ def load(path: str | os.PathLike[str]) -> ProgramReport:
     name = os.fspath(path)
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ReportError(f"{name} is not a report: it is not UTF-8 text") from None
-    except OSError as error:
-        raise ReportError(f"cannot read {name!r}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:  # A path with a NUL byte raises ValueError.
+        raise ReportError(f"cannot read {name!r}: {os_error_reason(error)}") from None
     is_page = text.lstrip()[:1] == "<"
     return ProgramReport(from_json(json_of_page(text, name) if is_page else text, name))

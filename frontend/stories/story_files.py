@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shardir.errors import ShardirError
+from shardir.errors import ShardirError, os_error_reason
 from shardir.frontend.stories.pipeline_check import (
     parse_valid_program,
     result_difference,
@@ -134,10 +134,8 @@ def read_story(path: str | os.PathLike[str]) -> Story:
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise StoryError(f"cannot read {str(path)!r}: it is not UTF-8 text") from None
     except (OSError, ValueError) as error:  # A path with a NUL byte raises ValueError.
-        reason = getattr(error, "strerror", None) or error
+        reason = os_error_reason(error)
         raise StoryError(f"cannot read {str(path)!r}: {reason}") from None
     sections = split_sections(text)
     if len(sections) == 1:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.errors import os_error_reason
 from shardir.passes.planning.problem import FORBIDDEN, Edge, Ints, PlanningError, PlanningProblem
 
 MAX_NUMBER = 2**62
@@ -23,8 +24,8 @@ def read_problem(path: str | Path) -> PlanningProblem:
         data = Path(path).read_bytes()
         text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
         content = json.loads(text, parse_constant=_reject_constant)
-    except (OSError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or error
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        reason = os_error_reason(error)
         raise PlanningError(f"cannot read {str(path)!r}: {reason}") from None
     except (ValueError, RecursionError) as error:
         raise PlanningError(f"{str(path)!r} is not valid JSON: {error}") from None

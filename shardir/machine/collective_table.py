@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shardir.errors import MachineError
+from shardir.errors import MachineError, os_error_reason
 
 _BYTES_COLUMNS = ("bytes", "size(B)")
 _BUS_COLUMN = "busbw(GB/s)"
@@ -46,7 +46,7 @@ def read_table(path: Path) -> CollectiveTable:
         with path.open(encoding="utf-8", newline="") as file:
             rows = [row for row in csv.reader(file) if row and not row[0].startswith("#")]
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = os_error_reason(error)
         raise MachineError(f"cannot read the table {str(path)!r}: {reason}") from None
     header = [name.strip() for name in rows[0]] if rows else []
     size = next((header.index(name) for name in _BYTES_COLUMNS if name in header), None)

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
-from shardir.errors import MachineError
+from shardir.errors import MachineError, os_error_reason
 from shardir.machine.description import MachineDescription
 from shardir.machine.description_parser import DescriptionParser
 
@@ -97,9 +97,9 @@ def _read_content(path: Path, depth: int = 0) -> dict[str, object]:
 def _read_toml(path: Path) -> dict[str, object]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise MachineError(
-            f"cannot read the machine description {str(path)!r}: {error.strerror or error}"
+            f"cannot read the machine description {str(path)!r}: {os_error_reason(error)}"
         ) from None
     except ValueError as error:
         raise MachineError(f"{path} is not valid TOML: {error}") from None

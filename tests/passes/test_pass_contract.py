@@ -77,13 +77,20 @@ def test_a_pass_without_a_name() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["default", "my pass", "a,b", ""])
+def test_the_step_none_stands_for_no_pass() -> None:
+    assert str(Pipeline.parse("none")) == ""
+    assert str(Pipeline.parse("none,cse")) == "cse"
+    with pytest.raises(PipelineError, match="no pass is called 'none'"):
+        Pipeline.parse("none{x=1}")
+
+
+@pytest.mark.parametrize("name", ["default", "none", "my pass", "a,b", ""])
 def test_a_pass_that_no_pipeline_can_name(name: str) -> None:
     with pytest.raises(ValueError, match=r"^pass '.*' cannot be defined: ") as caught:
         type("Unnamed", (Pass,), {}, name=name)
     assert str(caught.value) == (
         f"pass {name!r} cannot be defined: pipelines cannot name it; use letters, digits, _ and -, "
-        "and another name than 'default'"
+        "and another name than 'default' and 'none'"
     )
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from shardir.backends.distributed.sockets.connection import Connection
 from shardir.backends.distributed.sockets.socket_communicator import Network, SocketCommunicator
-from shardir.errors import DistributedError
+from shardir.errors import DistributedError, os_error_reason
 
 RETRY_SECONDS = 0.05
 """Interval between attempts to connect to process 0, which may start later."""
@@ -76,7 +76,7 @@ def join(
             streams |= listener.accept(address, end)
     except OSError as error:
         raise DistributedError(
-            f"process {address.rank} cannot open its sockets: {error.strerror or error}"
+            f"process {address.rank} cannot open its sockets: {os_error_reason(error)}"
         ) from error
     network = Network({rank: Connection(streams[rank]) for rank in sorted(streams)})
     return SocketCommunicator(network, address.rank)
@@ -225,7 +225,7 @@ def _connect_with_retry(address: JobAddress, end: float) -> socket.socket:
             if time.monotonic() >= end:
                 raise DistributedError(
                     f"process {address.rank} cannot reach process 0 at "
-                    f"{address.host}:{address.port}: {getattr(error, 'strerror', None) or error}; "
+                    f"{address.host}:{address.port}: {os_error_reason(error)}; "
                     "check the coordinator address, and that process 0 has started"
                 ) from error
             time.sleep(RETRY_SECONDS)
@@ -258,7 +258,7 @@ def _connect(listener: ListenerAddress, is_same_host: bool, end: float) -> socke
     except OSError as error:
         raise DistributedError(
             f"process {listener.rank} cannot be reached at {listener.host}:{listener.port}: "
-            f"{error.strerror or error}; the hosts must accept connections at any port"
+            f"{os_error_reason(error)}; the hosts must accept connections at any port"
         ) from error
 
 

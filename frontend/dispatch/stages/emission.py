@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from shardir.backends.emission import Emission, EmissionError, ProgramValue, Samples, get_target
-from shardir.errors import TimeLimitError, count_noun
+from shardir.errors import TimeLimitError, count_noun, os_error_reason
 from shardir.frontend.pytree_types import PyTree
 from shardir.interpret.interpreter import run
 from shardir.interpret.machine_limits import check_runnable
@@ -122,7 +122,7 @@ def write_files(
             else:
                 path.write_text(content, encoding="utf-8")
         except (OSError, ValueError) as error:  # An invalid path raises ValueError.
-            reason = getattr(error, "strerror", None) or error
+            reason = os_error_reason(error)
             raise EmissionError(f"cannot write {str(path)!r}: {reason}") from None
         paths.append(path)
     return paths

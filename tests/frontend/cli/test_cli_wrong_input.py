@@ -48,6 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "huge.ir").write_text(TEXT.replace("f32[4", f"f32[{10**17}"), "utf-8")
     (tmp_path / "loop.ir").write_text(ENDLESS, "utf-8")
     (tmp_path / "binary.ir").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "empty.npy").write_bytes(b"")
     (tmp_path / "cut.npy").write_bytes(b"\x93NUMPY\x01\x00\xff\xff{")
     np.savez(tmp_path / "several.npz", a=np.ones(4))
@@ -92,6 +93,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("emit f.ir --target ipu -o f.ir", "cannot write 'f.ir/f.cpp': File exists"),
         ("emit f.ir --target ipu -o out --input empty.npy", "cannot read %a from 'empty.npy': "),
         ("opt binary.ir", "cannot read 'binary.ir': it is not UTF-8 text"),
+        ("solve binary.ir", "cannot read 'binary.ir': it is not UTF-8 text"),
+        ("calibrate binary.ir", "cannot read the table 'binary.ir': it is not UTF-8 text"),
+        (
+            "simulate f.ir --machine binary.toml",
+            "cannot read the machine description 'binary.toml': it is not UTF-8 text",
+        ),
         ("opt folder", "cannot read 'folder': Is a directory"),
         (
             "explain step.py",
