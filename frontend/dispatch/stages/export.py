@@ -8,6 +8,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from shardir import ops
 from shardir.errors import ShardirError, count_noun
@@ -118,12 +119,20 @@ class Exported:
             return self.function(*args, **options)
         return tree.unflatten(self.out_tree, list(_call_program(self.text, *leaves)))
 
-    def serialize(self) -> bytearray:
+    def serialize(self, vjp_order: int = 0) -> bytearray:
         """Return the program as bytes, which `deserialize` reads, also in another process.
 
         They consist of the text and of the structures, whose containers must be dictionaries with
-        texts as keys, lists, tuples and `None`. Raises `ExportedProgramError` for others.
+        texts as keys, lists, tuples and `None`. They contain no derivatives: `vjp_order` is 0.
+        Raises `ExportedProgramError` for others.
         """
+        if vjp_order:
+            raise ExportedProgramError(
+                with_location(
+                    f"serialize cannot include derivatives (vjp_order is {vjp_order!r}); export "
+                    "jit(value_and_grad(fun)) in addition"
+                )
+            )
         header = {
             "fun_name": self.fun_name,
             "in_tree": _describe_structure(self.in_tree),
@@ -254,12 +263,15 @@ def deserialize(blob: bytes | bytearray) -> Exported:
     if not data.startswith(SIGNATURE):
         return _deserialize_with_jax(data)
     try:
-        header = json.loads(zlib.decompress(data[len(SIGNATURE) :]))
-    except (ValueError, zlib.error) as error:
+        return _read_program(json.loads(zlib.decompress(data[len(SIGNATURE) :])))
+    except (KeyError, RecursionError, TypeError, ValueError, zlib.error) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else error
         raise ExportedProgramError(
-            with_location(f"the exported program is damaged: {error}")
+            with_location(f"the exported program is damaged: {reason}; export it again")
         ) from None
 
+
+def _read_program(header: dict[str, Any]) -> Exported:
     def avals(name: str) -> tuple[ShapeDtypeStruct, ...]:
         return tuple(ShapeDtypeStruct(shape, dtype) for shape, dtype in header[name])
 

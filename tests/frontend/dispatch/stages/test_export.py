@@ -1,5 +1,6 @@
 """Exported programs: text, bytes, calls, and programs of JAX."""
 
+import zlib
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 from shardir import export
-from shardir.frontend.dispatch.stages.export import ExportedProgramError
+from shardir.frontend.dispatch.stages.export import SIGNATURE, ExportedProgramError
 from shardir.frontend.errors import ArgumentError
 from tests.optional_dependencies import require
 
@@ -66,6 +67,21 @@ def test_errors_of_exports() -> None:
     found = export.export(sd.jit(model))(*example())
     with pytest.raises(ExportedProgramError, match=r"^the exported program is damaged: "):
         export.deserialize(found.serialize()[:-9])
+    with pytest.raises(ExportedProgramError) as caught:
+        found.serialize(vjp_order=1)
+    assert str(caught.value).startswith(
+        "serialize cannot include derivatives (vjp_order is 1); export jit(value_and_grad(fun)) in "
+        "addition"
+    )
+
+
+@pytest.mark.parametrize(
+    "header", ["3", "{}", '{"fun_name": "f", "in_tree": [1, 2, 3]}', "[" * 9999]
+)
+def test_damaged_headers_are_errors(header: str) -> None:
+    data = SIGNATURE + zlib.compress(header.encode())
+    with pytest.raises(ExportedProgramError, match=r"^the exported program is damaged: .*again"):
+        export.deserialize(data)
 
 
 def test_a_sharded_program_keeps_its_shardings() -> None:
