@@ -72,7 +72,10 @@ def traceback_boundary(function: Function) -> Function:
             raise
 
     _boundary_codes.add(wrapper.__code__)
-    return cast(Function, wraps(function)(wrapper))
+    boundary = wraps(function)(wrapper)
+    # A function that a transformation returns wraps that of the user, as in JAX.
+    boundary.__wrapped__ = getattr(function, "__wrapped__", function)
+    return cast(Function, boundary)
 
 
 def install_exception_hooks() -> None:

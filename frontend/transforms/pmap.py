@@ -114,7 +114,7 @@ def pmap(
         def call_mapped(*args: PyTree, **options: PyTree) -> Any:
             return PmapCall(mapping, args, options).trace()
 
-        return JitFunction(
+        mapped = JitFunction(
             call_mapped,
             Parameters.of(call_mapped, static_broadcasted_argnums, None, donate_argnums),
             None,
@@ -124,6 +124,8 @@ def pmap(
             placement=_SlicePlacement(mapping),
             transform="pmap",
         )
+        mapped.__wrapped__ = fun
+        return mapped
 
     return decorate if fun is None else decorate(fun)
 
