@@ -487,6 +487,8 @@ class JitFunction:
         """Return the requested sharding of each result."""
         if self._device is not None:
             return [SingleDeviceSharding(self._device)] * results.num_leaves
+        if self._out is None:
+            return [None] * results.num_leaves
         whole = tree.unflatten(results, range(results.num_leaves))
         word = f"out_shardings of {self._parameters.name}"
         return self._resolve_requests(
@@ -530,6 +532,8 @@ class JitFunction:
                     "end the recursion on a value known while tracing, such as a static argument"
                 )
             ) from None
+        if self._out is None and self._device is None:
+            return result
         outs, results = tree.flatten(result)
         requested = self._resolve_out_shardings(results)
         return tree.unflatten(
