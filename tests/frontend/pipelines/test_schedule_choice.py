@@ -149,7 +149,7 @@ def test_an_unreadable_schedule_file_is_an_error(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe")
     for path, reason in (
         (tmp_path / "missing.csv", "No such file or directory"),
-        (binary, "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
+        (binary, "it is not UTF-8 text"),
     ):
         with pytest.raises(ArgumentError) as caught:
             sd.pipeline(mlp_loss, microbatches=2, schedule=path)
