@@ -105,8 +105,7 @@ def definition_locations(text: str, name: str) -> DefinitionLocations | None:
 
 
 def parse_modules(text: str, name: str, form: ModuleFormat | None) -> list[Module]:
-    """Return the modules of a text; warn on stderr about operations that are carried through as
-    text."""
+    """Return the modules of a text; warn on stderr about operations that are not supported."""
     if form is ModuleFormat.ir or (form is None and not _is_stablehlo(text, name)):
         modules = [parse(text, name)]
     else:
@@ -115,10 +114,8 @@ def parse_modules(text: str, name: str, form: ModuleFormat | None) -> list[Modul
             typer.echo(line, err=True)
     for module in modules:
         verify(module)
-        if not module.functions:
-            raise CommandError(f"{name} has no function")
-    if not modules:
-        raise CommandError(f"{name} has no function")
+    if not modules or not all(module.functions for module in modules):
+        raise CommandError(f"{name} contains a program without a function; add one, as func @f")
     return modules
 
 
@@ -131,8 +128,8 @@ def _unknown_operation_warnings(modules: list[Module]) -> list[str]:
             places.append(str(unknown.loc or "somewhere"))
     return [
         bound_message(
-            f"warning: {operation} is carried through as text ({_format_locations(places)})"
-            f"{f': {reason}' if reason else ''}"
+            f"warning: {operation} is not supported ({_format_locations(places)})"
+            f"{f': {reason}' if reason else ''}; passes keep it unchanged, and it cannot run"
         )
         for (operation, reason), places in found.items()
     ]

@@ -120,6 +120,6 @@ def check_no_opaque_operations(module: Module) -> None:
     others = len(unknown) - 1
     more = f" (and {count_noun(others, 'other operation')} like it)" if others else ""
     raise OpaqueOperationError(
-        f"{first.operation}{where} is carried through as text, and cannot run{why}{more}; put "
-        "operations of StableHLO in its place"
+        f"{first.operation}{where} is not supported and cannot run{why}{more}; replace it with "
+        "supported operations of StableHLO"
     )

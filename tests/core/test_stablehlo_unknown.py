@@ -83,9 +83,9 @@ def test_an_unsupported_function_of_lapack_is_named_with_its_line(function: str,
     with pytest.raises(OpaqueOperationError) as caught:
         run(module, [np.ones(8, np.float32)])
     assert str(caught.value) == (
-        f"stablehlo.custom_call @lapack_{function}_ffi at <text>:2 is carried through as text, and "
-        "cannot run: the reader does not support this function of LAPACK; put operations of "
-        "StableHLO in its place"
+        f"stablehlo.custom_call @lapack_{function}_ffi at <text>:2 is not supported and cannot "
+        "run: the reader does not support this function of LAPACK; replace it with supported "
+        "operations of StableHLO"
     )
 
 

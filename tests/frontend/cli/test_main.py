@@ -249,7 +249,10 @@ attributes="", types=": (tensor<4xf32>) -> tensor<4xf32>") : f32[4]
 }
 """
     )
-    assert err == ("warning: stablehlo.custom_call @mine is carried through as text (two.mlir:7)\n")
+    assert err == (
+        "warning: stablehlo.custom_call @mine is not supported (two.mlir:7); passes keep it "
+        "unchanged, and it cannot run\n"
+    )
 
 
 def test_opt_reads_stablehlo_from_standard_input(
@@ -291,8 +294,8 @@ def test_execution_of_opaque_text_operations_is_an_error(
     Path("one.mlir").write_text(TWO.partition("// -----\n")[2], "utf-8")
     assert run("run", "one.mlir") == 1
     assert capsys.readouterr().err.splitlines()[-1] == (
-        "error: stablehlo.custom_call @mine at one.mlir:2 is carried through as text, and cannot "
-        "run; put operations of StableHLO in its place"
+        "error: stablehlo.custom_call @mine at one.mlir:2 is not supported and cannot run; "
+        "replace it with supported operations of StableHLO"
     )
 
 
