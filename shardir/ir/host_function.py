@@ -38,3 +38,11 @@ class HostFunction(str):
 def host_function_of(name: str) -> Callable[..., Any] | None:
     """Return the function of a reference; `None` if it was parsed from text."""
     return name.function if isinstance(name, HostFunction) else None
+
+
+def absent_function_message(name: str) -> str:
+    """Return the error message for a reference of which only the name is known."""
+    return (
+        f"{name!r} is a Python function, of which the text of a program contains only the name; "
+        "run the traced program instead of its text"
+    )

@@ -14,7 +14,7 @@ from typing import Any
 from shardir.errors import PartitionError
 from shardir.ir.arithmetic import FIXED_DTYPES
 from shardir.ir.attributes import Attributes
-from shardir.ir.host_function import host_function_of
+from shardir.ir.host_function import absent_function_message, host_function_of
 from shardir.ir.module import Block, Op
 from shardir.ir.operation import Partitioning, Result, define_op
 from shardir.ir.sharding import Sharding
@@ -100,8 +100,5 @@ def device_program_of(op: Op) -> DeviceProgram:
 def _host_function(op: Op, attribute: str) -> Callable[..., Any]:
     function = host_function_of(op.attrs[attribute])
     if function is None:
-        raise PartitionError(
-            f"{op.attrs[attribute]!r} is a function of the program that this text came from, and "
-            "only its name is known; run the program where it was traced"
-        )
+        raise PartitionError(absent_function_message(op.attrs[attribute]))
     return function

@@ -14,7 +14,7 @@ from shardir.errors import InterpretError, VectorizeError, count_noun
 from shardir.ir.arithmetic import FIXED_DTYPES
 from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
-from shardir.ir.host_function import host_function_of
+from shardir.ir.host_function import absent_function_message, host_function_of
 from shardir.ir.operation import OPS, OpSpec, Partitioning, Result, Value, define_op
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import BatchedOp
@@ -51,10 +51,7 @@ def _call(*arrays: Any, result: Result, attributes: CallbackAttributes) -> Any:
     function, batch = attributes.function, attributes.batch
     called = host_function_of(function)
     if called is None:
-        raise InterpretError(
-            f"{function!r} is a function of the program that this text came from, and only its "
-            "name is known; run the program where it was traced"
-        )
+        raise InterpretError(absent_function_message(function))
     types = (result,) if isinstance(result, TensorType) else tuple(result)
     if not batch:
         results = _check_results(function, called(*arrays), types)

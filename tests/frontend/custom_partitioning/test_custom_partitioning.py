@@ -372,6 +372,6 @@ def test_text_names_the_functions() -> None:
     with pytest.raises(sd.ShardirError) as caught:
         Pipeline.parse(DEFAULT_PIPELINE)(read)
     assert (
-        "'my_fft' is a function of the program that this text came from, and only its name is "
-        "known; run the program where it was traced"
+        "'my_fft' is a Python function, of which the text of a program contains only the name; "
+        "run the traced program instead of its text"
     ) in str(caught.value)

@@ -150,8 +150,8 @@ def test_text_shows_a_callback_by_its_name() -> None:
     with pytest.raises(ShardirError) as error:
         run(module, [np.float32(1)])
     assert str(error.value) == (
-        "'g' is a function of the program that this text came from, and only its name is known; "
-        "run the program where it was traced"
+        "'g' is a Python function, of which the text of a program contains only the name; run "
+        "the traced program instead of its text"
     )
 
 
