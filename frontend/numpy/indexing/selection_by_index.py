@@ -31,7 +31,11 @@ from shardir.frontend.numpy.tracer_helpers.concrete_values import (
     require_concrete,
     to_concrete_array,
 )
-from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_operands, common_kind
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    as_operands,
+    check_no_out,
+    common_kind,
+)
 from shardir.frontend.numpy.tracer_helpers.inspection import tensor_type_of
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
@@ -127,8 +131,7 @@ def choose(a: ArrayLike, choices: ArraySequence, out: None = None, mode: str = "
     Indices out of range raise an error (mode "raise", for concrete indices), are clamped ("clip")
     or are taken modulo the number of choices ("wrap").
     """
-    if out is not None:
-        raise ArgumentError(with_location("choose takes no out=; arrays are immutable"))
+    check_no_out("choose", out)
     if not is_one_of(mode, ("raise", "clip", "wrap")):
         raise ArgumentError(
             with_location(
@@ -184,8 +187,7 @@ def compress(
     The number of elements must be concrete, or stated by `size`: then the result is truncated, or
     padded with `fill_value`. Raise `IndexingError` if `condition` is true beyond the last element.
     """
-    if out is not None:
-        raise ArgumentError(with_location("compress takes no out=; arrays are immutable"))
+    check_no_out("compress", out)
     if size is None and (axis is None or type(axis) is int):
         result = compress_rows(a, condition, axis)
         if result is not None:

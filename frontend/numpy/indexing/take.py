@@ -16,6 +16,7 @@ from shardir.frontend.numpy.indexing.index_vectors import wrap_negative_indices
 from shardir.frontend.numpy.indexing.subscripts import Span, Subscript
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import check_no_out
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
     as_tracer,
@@ -50,8 +51,7 @@ def take(
     given), "clip" the nearest element (negative indices are out of range), and "wrap" the index
     modulo the size.
     """
-    if out is not None:
-        raise ArgumentError(with_location("take takes no out=; arrays are immutable"))
+    check_no_out("take", out)
     _check_mode("take", mode)
     if (
         is_concrete(indices)

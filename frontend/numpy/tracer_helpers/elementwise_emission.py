@@ -137,7 +137,9 @@ def require_real(name: str, *xs: object) -> tuple[Tracer, ...]:
 def check_no_out(name: str, out: object) -> None:
     """Raise `ArgumentError` if `out` is given: arrays are immutable."""
     if out is not None:
-        raise ArgumentError(with_location(f"{name} takes no out=; arrays are immutable"))
+        raise ArgumentError(
+            with_location(f"{name} takes no out=; arrays are immutable, so use its result")
+        )
 
 
 def emit_isnan(x: Tracer) -> Tracer:
