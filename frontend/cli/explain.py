@@ -64,8 +64,8 @@ def explain_program(
             return
         if program is not None:
             raise CommandError(
-                f"--program compares XLA's collectives, and {file!r} is no HLO text; pass the file "
-                "*.after_optimizations.txt of --xla_dump_to"
+                f"--program compares XLA's collectives, and {file!r} is not HLO text; pass the "
+                "file *.after_optimizations.txt of --xla_dump_to"
             )
         if function is not None and not (value or what_if or without):
             raise CommandError("--function applies to --value, --what-if and --without only")

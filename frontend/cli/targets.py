@@ -206,7 +206,7 @@ def load_call(
     in force until `stack` is closed.
     """
     if not is_function_name(target):
-        raise CommandError(f"{target!r} is no function; name one as mymodule:train_step")
+        raise _not_a_function_error(target)
     opened = _open_function(stack, target, mesh, args, specs, with_devices=True)
     with as_command_errors(f"{target} cannot be traced"):
         module = opened.traced.lower(*opened.placed).module
@@ -233,7 +233,7 @@ def load_function(
     JAX are in force until `stack` is closed.
     """
     if not is_function_name(target):
-        raise CommandError(f"{target!r} is no function; name one as mymodule:train_step")
+        raise _not_a_function_error(target)
     opened = _open_function(stack, target, mesh, args, specs)
     return opened.traced, opened.placed, parse_mesh(mesh)
 
@@ -351,11 +351,15 @@ def parse_mesh(text: str, *, with_devices: bool = False) -> Mesh:
     return AbstractMesh(tuple(sizes), names)
 
 
+def _not_a_function_error(target: str) -> CommandError:
+    return CommandError(f"{target!r} is not a function; name one as mymodule:train_step")
+
+
 def import_object(target: str) -> tuple[ModuleType, Any]:
     """Return the module and the object that `module:name` names."""
     name, _, path = target.partition(":")
     if not all(part.isidentifier() for part in (*name.split("."), *path.split("."))):
-        raise CommandError(f"{target!r} is no name of a function, such as mymodule:train_step")
+        raise _not_a_function_error(target)
     if "" not in sys.path:
         sys.path.insert(0, "")  # As `python -m` does: modules of this folder.
     with as_command_errors(f"{name} cannot be imported"):

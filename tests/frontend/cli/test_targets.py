@@ -418,7 +418,7 @@ def test_profile_runs_a_function_on_devices(capsys: pytest.CaptureFixture[str]) 
     assert "called.py:9" in capsys.readouterr().out
     assert run("profile", "f.ir") == 1
     assert capsys.readouterr().err == (
-        "error: 'f.ir' is no function; name one as mymodule:train_step\n"
+        "error: 'f.ir' is not a function; name one as mymodule:train_step\n"
     )
 
 
