@@ -47,26 +47,30 @@ class PlanFormat(StrEnum):
     sdy = "sdy"
 
 
-File = Annotated[str, typer.Argument(help="a file of IR text, or - for standard input")]
+File = Annotated[str, typer.Argument(help="file of IR or StableHLO text, or - for standard input")]
 
 FileOrFunction = Annotated[
-    str, typer.Argument(help="a file of IR text, - for standard input, or module:function")
+    str,
+    typer.Argument(help="file of IR or StableHLO text, - for standard input, or module:function"),
 ]
 
 Seed = Annotated[int, typer.Option(min=0, help="seed of the random arguments")]
 
 MeshSizes = Annotated[
-    str | None, typer.Option(help="mesh for a function, such as data=16,model=16")
+    str | None,
+    typer.Option(help="mesh axes and their sizes, for module:function: data=16,model=16"),
 ]
 
 Arguments = Annotated[
     str | None,
-    typer.Option(help="arguments of a function, as module:name (default: example_args)"),
+    typer.Option(
+        help="example arguments of module:function, as module:name (default: example_args)"
+    ),
 ]
 
 Specs = Annotated[
     str | None,
-    typer.Option(help="specs of the arguments, as module:name (default: example_specs)"),
+    typer.Option(help="PartitionSpecs of the arguments, as module:name (default: example_specs)"),
 ]
 
 RuleTexts = Annotated[

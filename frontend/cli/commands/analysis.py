@@ -45,41 +45,51 @@ def explain(
     value: Annotated[
         list[str] | None,
         typer.Option(
-            help="origin of each mesh axis of a value or of `result 0`, and why others are absent"
+            help="print why a value, or `result 0`, has its mesh axes, and why it has no others"
         ),
     ] = None,
     conflicts: Annotated[
-        bool, typer.Option("--conflicts", help="conflicting shardings, and their resolution")
+        bool, typer.Option("--conflicts", help="print conflicting shardings, and their resolution")
     ] = False,
     what_if: Annotated[
         list[str] | None,
-        typer.Option(help="changes with an annotation such as %w: f32[128, 256@model]"),
+        typer.Option(help="print what changes with an annotation such as %w: f32[128, 256@model]"),
     ] = None,
     without: Annotated[
         list[str] | None,
-        typer.Option(help="changes without the annotation of %w, or of `result 0`"),
+        typer.Option(help="print what changes without the annotation of %w, or of `result 0`"),
     ] = None,
     order: Annotated[
-        bool, typer.Option("--order", help="values that depend on the propagation order")
+        bool,
+        typer.Option(
+            "--order", help="print the values whose shardings depend on the propagation order"
+        ),
     ] = False,
     coverage: Annotated[
         bool,
-        typer.Option("--coverage", help="operations without rules, annotations without effect"),
+        typer.Option(
+            "--coverage",
+            help="print operations without sharding rules and annotations without effect",
+        ),
     ] = False,
     communication: Annotated[
-        bool, typer.Option("--communication", help="tables of collectives by kind, axes, line")
+        bool,
+        typer.Option(
+            "--communication", help="print tables of collectives by kind, mesh axes and source line"
+        ),
     ] = False,
     collective: Annotated[
         list[str] | None,
-        typer.Option(help="cause of the collective that makes this value"),
+        typer.Option(help="print the cause of the collective whose result has this name"),
     ] = None,
     function: Annotated[
-        str | None, typer.Option(help="function of the values (default: the first)")
+        str | None,
+        typer.Option(help="function of --value, --what-if and --without (default: the first)"),
     ] = None,
     passes: Annotated[
         str | None,
         typer.Option(
-            help="the pipeline, such as default,overlap, or its propagation pass, such as "
+            help="pass pipeline, such as default,overlap, or propagation pass, such as "
             "propagate{level=basic}",
             autocompletion=complete_pipeline,
         ),
@@ -88,14 +98,16 @@ def explain(
     program: Annotated[
         str | None,
         typer.Option(
-            help="the program that XLA received, to compare XLA's collectives with those of shardir"
+            help="StableHLO file that XLA compiled, to compare XLA's collectives with shardir's"
         ),
     ] = None,
     html: Annotated[
-        str | None, typer.Option(help="write a page with all stages and explanations to this file")
+        str | None,
+        typer.Option(help="write an HTML page with all stages and explanations to this file"),
     ] = None,
     to: Annotated[
-        ReportFormat | None, typer.Option(help="print all numbers of that page in this form")
+        ReportFormat | None,
+        typer.Option(help="print all numbers of the --html page in this format"),
     ] = None,
 ) -> None:
     """Explain the shardings of a program, and the effect of other annotations."""
@@ -110,13 +122,13 @@ def explain(
     ),
 )
 def profile(
-    function: Annotated[str, typer.Argument(help="the function, as module:function")],
+    function: Annotated[str, typer.Argument(help="function to run, as module:function")],
     mesh: MeshSizes = None,
     args: Arguments = None,
     specs: Specs = None,
     runs: Annotated[int, typer.Option(min=1, help="number of measured runs")] = 5,
     trace: Annotated[
-        Path | None, typer.Option(help="file for the last run, which Perfetto shows")
+        Path | None, typer.Option(help="file that receives a trace of the last run, for Perfetto")
     ] = None,
     seed: Seed = 0,
 ) -> None:
@@ -144,7 +156,7 @@ def simulate(
     machine: Annotated[
         str,
         typer.Option(
-            help="name of a machine description, or a file that ends in .toml",
+            help="name or .toml file of a machine description",
             autocompletion=complete_machine,
         ),
     ],
@@ -154,27 +166,30 @@ def simulate(
     memory: Annotated[
         str | None,
         typer.Option(
-            help="memory of a device, such as 80GiB; states whether the program fits, and remedies"
+            help="memory of a device, such as 80GiB; print whether the program fits, and remedies"
         ),
     ] = None,
     link: Annotated[
-        list[str] | None, typer.Option(help="link of a mesh axis, such as model=nvlink")
+        list[str] | None,
+        typer.Option(help="link of the machine that connects a mesh axis, such as model=nvlink"),
     ] = None,
     passes: Annotated[
         str | None,
         typer.Option(
-            help="passes, such as default,overlap (default: those of jit)",
+            help="pass pipeline, such as default,overlap (default: that of jit)",
             autocompletion=complete_pipeline,
         ),
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="target of emit whose passes form kernels, such as gpu")
+        str | None,
+        typer.Option(help="target of `shardir emit` whose passes form kernels, such as gpu"),
     ] = None,
     html: Annotated[
-        str | None, typer.Option(help="write the report with the simulation to this page")
+        str | None, typer.Option(help="write an HTML page with the simulation to this file")
     ] = None,
     to: Annotated[
-        SimulationFormat, typer.Option(help="a table, or a timeline for Perfetto")
+        SimulationFormat,
+        typer.Option(help="format of the output: a table, or a timeline for Perfetto"),
     ] = SimulationFormat.text,
 ) -> None:
     """Predict the time and the memory of one step of a program on a machine."""
@@ -194,26 +209,39 @@ def simulate(
 def calibrate(
     table: Annotated[
         Path | None,
-        typer.Argument(help="measured times of a collective, or of steps (with --program)"),
+        typer.Argument(
+            help="CSV file of measured times of a collective, or of steps (with --program)"
+        ),
     ] = None,
-    kind: Annotated[str, typer.Option(help="the collective of the table")] = "all-reduce",
+    kind: Annotated[str, typer.Option(help="kind of collective in the table")] = "all-reduce",
     group: Annotated[
-        int | None, typer.Option(help="number of devices (default: from the bus bandwidth)")
+        int | None,
+        typer.Option(
+            help="number of devices (default: computed from the bus bandwidth in the table)"
+        ),
     ] = None,
     local: Annotated[
         bool, typer.Option("--local", help="measure the CPU backend on this machine")
     ] = False,
     program: Annotated[
-        str | None, typer.Option(help="module:function that makes the program of a step")
+        str | None,
+        typer.Option(
+            help="function that returns the lowered program of a step, as module:function"
+        ),
     ] = None,
     machine: Annotated[
         str | None,
         typer.Option(
-            help="description whose constants are fitted to steps", autocompletion=complete_machine
+            help="machine description whose constants are fitted to the steps",
+            autocompletion=complete_machine,
         ),
     ] = None,
-    fit: Annotated[str, typer.Option(help="constants that are fitted to steps")] = "matmul,memory",
-    output: Annotated[Path | None, typer.Option(help="file that receives the description")] = None,
+    fit: Annotated[
+        str, typer.Option(help="constants to fit to the steps, with commas")
+    ] = "matmul,memory",
+    output: Annotated[
+        Path | None, typer.Option(help="TOML file that receives the machine description")
+    ] = None,
 ) -> None:
     """Fit the numbers of a machine description to measurements, with cross-validated errors.
 

@@ -22,18 +22,21 @@ from shardir.frontend.cli.options import Arguments, PlanFormat, Specs
     ),
 )
 def plan(
-    function: Annotated[str, typer.Argument(help="a function, as module:function")],
+    function: Annotated[str, typer.Argument(help="function to plan, as module:function")],
     mesh: Annotated[
-        str | None, typer.Option(help="mesh, such as data=16,model=16, or 16x16 for this one")
+        str | None,
+        typer.Option(help="mesh axes and their sizes: data=16,model=16, or 16x16 for the same"),
     ] = None,
     devices: Annotated[
         int | None,
-        typer.Option(min=2, help="number of devices; tries meshes with the axes data and model"),
+        typer.Option(
+            min=2, help="number of devices; try all meshes of them with the axes data and model"
+        ),
     ] = None,
     machine: Annotated[
         str | None,
         typer.Option(
-            help="name of a machine description, or a file that ends in .toml",
+            help="name or .toml file of a machine description",
             autocompletion=complete_machine,
         ),
     ] = None,
@@ -44,20 +47,24 @@ def plan(
     batch: Annotated[
         list[str] | None,
         typer.Option(
-            help="argument whose first dimension is the batch (default: those without a next value)"
+            help="argument whose first dimension is the batch (default: each argument of which "
+            "the function returns no new value)"
         ),
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="respect the shardings that the specs state")
+        bool,
+        typer.Option("--keep", help="keep the shardings of --specs, and search only the others"),
     ] = False,
     args: Arguments = None,
     specs: Specs = None,
     evaluations: Annotated[
-        int, typer.Option(min=1, help="number of candidates that the search evaluates at most")
+        int, typer.Option(min=1, help="maximum number of candidates that the search evaluates")
     ] = 400,
     why_not: Annotated[
         list[str] | None,
-        typer.Option(help="plan again with this sharding, such as '%w1: f32[128, 256@model]'"),
+        typer.Option(
+            help="compare with the plan for this sharding, such as '%w1: f32[128, 256@model]'"
+        ),
     ] = None,
     pareto: Annotated[
         bool, typer.Option("--pareto", help="list the candidates by cost and memory")
@@ -84,10 +91,12 @@ def plan(
     ),
 )
 def solve(
-    file: Annotated[Path, typer.Argument(help="a planning problem: JSON, possibly with gzip")],
-    seconds: Annotated[float, typer.Option(help="time limit")] = 60.0,
+    file: Annotated[
+        Path, typer.Argument(help="planning problem: a JSON file, or one compressed by gzip")
+    ],
+    seconds: Annotated[float, typer.Option(help="time limit of the search in seconds")] = 60.0,
     start: Annotated[
-        Path | None, typer.Option(help="JSON list of strategies to begin with")
+        Path | None, typer.Option(help="JSON file with the strategies from which the search starts")
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="file that receives the strategies as a JSON list")
@@ -95,7 +104,7 @@ def solve(
     evaluate_only: Annotated[
         bool, typer.Option("--evaluate", help="print the cost and the peak of --start only")
     ] = False,
-    engine: Annotated[str, typer.Option(help="auto, exact or search")] = "auto",
+    engine: Annotated[str, typer.Option(help="solver: auto, exact or search")] = "auto",
 ) -> None:
     """Choose a strategy for each node of a planning problem, at least cost within its memory.
 
@@ -121,34 +130,37 @@ def pipeline_schedule(
     schedule: Annotated[
         str,
         typer.Argument(
-            help="the name of a published schedule, `search`, or a CSV file in torch's notation"
+            help="name of a published schedule, `search`, or a CSV file in PyTorch's notation"
         ),
     ],
     ranks: Annotated[int | None, typer.Option(help="number of ranks")] = None,
     microbatches: Annotated[int | None, typer.Option(help="number of microbatches")] = None,
     stages_per_rank: Annotated[
         int | None,
-        typer.Option(help="number of stages of each rank, if it is free"),
+        typer.Option(help="number of stages of each rank, for schedules that allow several"),
     ] = None,
     times: Annotated[
-        str, typer.Option(help="time of a forward pass, an input gradient and a weight gradient")
+        str, typer.Option(help="times of a forward pass, an input gradient and a weight gradient")
     ] = "1,1,1",
     transfer: Annotated[float, typer.Option(help="time of a transfer between two ranks")] = 0,
     memory: Annotated[
         str,
         typer.Option(
-            help="activations of a microbatch until its input gradient, and then until its weight "
-            "gradient"
+            help="activation memory of a microbatch before its input gradient, and between its "
+            "input gradient and its weight gradient"
         ),
     ] = "1,1",
     memory_limit: Annotated[
-        float | None, typer.Option(help="the most activations of a rank, for `search`")
+        float | None, typer.Option(help="maximum activation memory of a rank, for `search`")
     ] = None,
     has_transfers: Annotated[
         bool, typer.Option("--transfers", help="insert sends and receives")
     ] = False,
     sends: Annotated[
-        str, typer.Option(help="when a send ends: buffered, or rendezvous (with its receive)")
+        str,
+        typer.Option(
+            help="when a send completes: buffered (at once) or rendezvous (with its receive)"
+        ),
     ] = "buffered",
     output: Annotated[
         Path | None, typer.Option(help="file that receives the schedule as CSV")

@@ -37,7 +37,7 @@ def opt(
     passes: Annotated[
         str | None,
         typer.Option(
-            help="the pipeline, such as default,overlap; `none` only verifies and prints "
+            help="pass pipeline, such as default,overlap; `none` only verifies and prints "
             "(default: that of jit for a function, else the one that `shardir passes` prints)",
             autocompletion=complete_pipeline,
         ),
@@ -84,7 +84,8 @@ def passes(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="a pass to describe completely (default: list all)", autocompletion=complete_pass
+            help="pass to describe with all options (default: list all passes)",
+            autocompletion=complete_pass,
         ),
     ] = None,
 ) -> None:
@@ -112,12 +113,14 @@ def run(
     passes: Annotated[
         str | None,
         typer.Option(
-            help="the pipeline, such as default,overlap (default: that of jit)",
+            help="pass pipeline, such as default,overlap (default: that of jit)",
             autocompletion=complete_pipeline,
         ),
     ] = None,
     seed: Seed = 0,
-    save: Annotated[Path | None, typer.Option(help="folder for the results as .npy files")] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="folder that receives the results as .npy files")
+    ] = None,
     mesh: MeshSizes = None,
     args: Arguments = None,
     specs: Specs = None,
@@ -138,14 +141,15 @@ def run(
 def emit(
     file: FileOrFunction,
     target: Annotated[
-        str, typer.Option(help="the target: gpu or ipu", autocompletion=complete_target)
+        str,
+        typer.Option(help="target: gpu, ipu or that of a plugin", autocompletion=complete_target),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="output folder")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="folder that receives the files")],
     mesh: MeshSizes = None,
     passes: Annotated[
         str | None,
         typer.Option(
-            help="the pipeline, such as default,overlap (default: that of jit)",
+            help="pass pipeline, such as default,overlap (default: that of jit)",
             autocompletion=complete_pipeline,
         ),
     ] = None,
@@ -153,7 +157,7 @@ def emit(
     specs: Specs = None,
     selftest: Annotated[
         bool,
-        typer.Option("--selftest", help="add random arguments and the expected results"),
+        typer.Option("--selftest", help="also write random arguments and the expected results"),
     ] = False,
     seed: Seed = 0,
     selftest_seconds: Annotated[
@@ -162,10 +166,10 @@ def emit(
     ] = None,
     inputs: Annotated[
         list[Path] | None,
-        typer.Option("--input", help="a .npy file for each argument of the self-test, in order"),
+        typer.Option("--input", help="one .npy file per argument of the self-test, in order"),
     ] = None,
     option: Annotated[
-        list[str] | None, typer.Option(help="an option of the target, such as name=value")
+        list[str] | None, typer.Option(help="option of the target, as name=value")
     ] = None,
 ) -> None:
     """Write a program as source text for a target, and print the names of the files."""
@@ -187,12 +191,15 @@ def draw(
     passes: Annotated[
         str | None,
         typer.Option(
-            help="the pipeline before the drawing (default: none)", autocompletion=complete_pipeline
+            help="pass pipeline to run before drawing (default: none)",
+            autocompletion=complete_pipeline,
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="a .dot or .svg file (default: print DOT)"),
+        typer.Option(
+            "--out", "-o", help=".dot or .svg file that receives the graph (default: print DOT)"
+        ),
     ] = None,
 ) -> None:
     """Draw the first function of a program: operations as boxes, values as edges.
@@ -213,7 +220,7 @@ def draw(
 )
 def check_stories(
     path: Annotated[
-        str, typer.Argument(help="a story file, a folder of story files, or module:function")
+        str, typer.Argument(help="story file, folder of story files, or module:function")
     ],
     update: Annotated[
         bool,
@@ -222,7 +229,7 @@ def check_stories(
     passes: Annotated[
         str | None,
         typer.Option(
-            help="the pipeline of a function, such as default,overlap",
+            help="pass pipeline for module:function, such as default,overlap",
             autocompletion=complete_pipeline,
         ),
     ] = None,
