@@ -11,6 +11,7 @@ from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.linear_algebra.contraction import contract
 from shardir.frontend.numpy.reductions.basic_reductions import (
     emit_reduction,
+    empty_reduction_error,
     is_empty_reduction,
     restore_reduced_dims,
 )
@@ -111,7 +112,7 @@ def _squares(x: Tracer) -> Tracer:
 
 def _reduce_extreme(op: str, x: Tracer, dims: tuple[int, ...], keepdims: bool) -> Tracer:
     if is_empty_reduction(x, dims):
-        raise ShapeError(with_location(f"norm of no elements, shape {x.shape}, has no extreme"))
+        raise empty_reduction_error("norm", x)
     return emit_reduction(op, x, dims, keepdims)
 
 

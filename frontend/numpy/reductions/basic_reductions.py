@@ -139,7 +139,7 @@ def _emit_extreme(
     x = as_tracer(a)
     dims = canonicalize_axes(axis, x.ndim)
     if initial is None and is_empty_reduction(x, dims):
-        raise ShapeError(with_location(f"{name} of no elements, shape {x.shape}, needs initial="))
+        raise empty_reduction_error(name, x, "pass initial=")
     if where is not None:
         if initial is None:
             raise OperationTypeError(with_location(f"{name} with where= needs initial="))
@@ -270,6 +270,15 @@ def count_reduced_elements(
     return emit_reduction("sum", ones, dims, keepdims)
 
 
+def empty_reduction_error(
+    name: str, x: Tracer, remedy: str = "reduce along axes with elements"
+) -> ShapeError:
+    """Return the error of a reduction over no elements that has no result for them."""
+    return ShapeError(
+        with_location(f"{name} of no elements, shape {x.shape}, has no result; {remedy}")
+    )
+
+
 def reduction_size(x: Tracer, dims: tuple[int, ...]) -> int:
     """Return the number of elements that a reduction over `dims` combines into one."""
     return int(np.prod([x.shape[d] for d in dims], dtype=np.int64))
@@ -280,7 +289,7 @@ def _emit_arg_extreme(op: str, a: ArrayLike, axis: AxisLike, keepdims: object) -
     line = reshape(x, (x.value.type.size,)) if axis is None else x
     dim = 0 if axis is None else canonicalize_axis(axis, x.ndim)
     if line.shape[dim] == 0:
-        raise ShapeError(with_location(f"{op} of no elements, shape {x.shape}"))
+        raise empty_reduction_error(op, x)
     sizes = tuple(n for d, n in enumerate(line.shape) if d != dim)
     result: Tracer = emit(op, line, dim=dim, result=TensorType(sizes, canonical_dtype("i64")))
     return restore_reduced_dims(result, x, canonicalize_axes(axis, x.ndim)) if keepdims else result

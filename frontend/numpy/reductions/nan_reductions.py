@@ -6,11 +6,11 @@ import numpy as np
 
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.errors import ShapeError
 from shardir.frontend.numpy.reductions.basic_reductions import (
     argmax,
     argmin,
     emit_reduction,
+    empty_reduction_error,
     highest_of_dtype,
     is_empty_reduction,
     lowest_of_dtype,
@@ -31,7 +31,6 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     emit_isnan,
 )
 from shardir.frontend.pytree_types import PyTree, UserFunction
-from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import INEXACT
@@ -132,7 +131,7 @@ def _nan_extreme(
         return as_tracer(extreme(x, axis, None, keepdims, initial, where))
     dims = canonicalize_axes(axis, x.ndim)
     if is_empty_reduction(x, dims) and initial is None:
-        raise ShapeError(with_location(f"{name} of no elements, shape {x.shape}, needs initial="))
+        raise empty_reduction_error(name, x, "pass initial=")
     start = neutral(x) if initial is None else initial
     result = as_tracer(extreme(mask_elements(x, numbers, neutral(x)), axis, None, keepdims, start))
     if initial is not None:

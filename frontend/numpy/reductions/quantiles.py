@@ -10,11 +10,12 @@ from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation.array_conversion import asarray
 from shardir.frontend.numpy.indexing.take import take_along_axis
 from shardir.frontend.numpy.reductions.basic_reductions import (
     emit_reduction,
+    empty_reduction_error,
     reduction_size,
     restore_reduced_dims,
 )
@@ -323,7 +324,7 @@ def _move_axes_first(
     dims = canonicalize_axes(axis, x.ndim)
     count = reduction_size(x, dims)
     if not count:
-        raise ShapeError(with_location(f"{name} of no elements, shape {x.shape}"))
+        raise empty_reduction_error(name, x)
     kind, _ = inexact_kind(x)
     rest = [d for d in range(x.ndim) if d not in dims]
     moved = transpose_dims(convert(x, COMPUTE_DTYPES[kind]), [*dims, *rest])
