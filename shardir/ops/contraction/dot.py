@@ -29,10 +29,14 @@ def _split_dims(dims: str) -> tuple[str, str, str]:
         raise TypeError(f'dims={dims!r} is not a contraction of two operands such as "bi,ih->bh"')
     for term in (*terms, output):
         if len(set(term)) != len(term):
-            raise TypeError(f"dims={dims!r} repeats a letter within {term!r}; diagonalise first")
+            raise TypeError(
+                f"dims={dims!r} repeats a letter within {term!r}; take its diagonal first"
+            )
     for letter in output:
         if letter not in operands:
-            raise TypeError(f"dims={dims!r} has {letter!r} in the result only; broadcast it later")
+            raise TypeError(
+                f"dims={dims!r} has {letter!r} in the result only; broadcast the result instead"
+            )
     return terms[0], terms[1], output
 
 
