@@ -105,14 +105,14 @@ class PartitionChecks:
                         )
         return f"cannot run with %{op.tensors[tensor].name} sharded as it is"
 
-    def check_result(self, value: Value, asked: Sharding | None, function: Function) -> None:
+    def check_result(self, value: Value, stated: Sharding | None, function: Function) -> None:
         """Raise `PartitionError` unless the sharding of a returned value is the stated one."""
         sharding = self.sharding(value)
-        if asked is not None and not same_placement(sharding, asked):
+        if stated is not None and not same_placement(sharding, stated):
             raise PartitionError(
-                f"@{function.name} has a result {self.words.format_sharding(asked)}, but computes "
-                f"%{value.name} {self.words.format_sharding(sharding)}; run 'reshard' before "
-                "'partition'"
+                f"@{function.name} states the sharding {self.words.format_sharding(stated)} for a "
+                f"result, and returns %{value.name} with the sharding "
+                f"{self.words.format_sharding(sharding)}; run 'reshard' before 'partition'"
             )
 
     def error_of(

@@ -371,7 +371,8 @@ func @f(
   return %b
 }
 """,
-        "@f has a result [-], but computes %b [x]; run 'reshard' before 'partition'",
+        "@f states the sharding [-] for a result, and returns %b with the sharding [x]; run "
+        "'reshard' before 'partition'",
     ),
     (
         """\
