@@ -75,7 +75,7 @@ sharding that is written."""
 class Propagate(Pass, name="propagate"):
     """Decide the sharding of every value.
 
-    `level`: treatment of conflicts and priorities, see `propagation.levels`.
+    `level`: treatment of conflicts and priorities, see `propagation_levels`.
     `strategy`: the propagation that the levels above aggressive run in each round.
     `order`: the order of the worklist.
     `border`: which axes that do not divide parameters and results are kept, see

@@ -65,7 +65,7 @@ class MergeDevices(Pass, name="merge-devices"):
     """Build one program over the arrays of all devices, or of all devices of a process.
 
     `across` and `at` are as in `hierarchical-collectives`. Raises `MergeError` for operations that
-    are defined only per device, such as callbacks.
+    are defined only per device, such as callbacks with side effects.
     """
 
     across: str = ""
