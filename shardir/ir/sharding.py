@@ -57,6 +57,17 @@ class Axis(CachedHash):
         return f"{self.name}:({self.pre}){self.size}"
 
 
+def sub_axis_fault(axis: Axis, mesh: Mesh) -> str | None:
+    """Return why an axis of the mesh has no such sub-axis; `None` if it has it."""
+    size = mesh.sizes[axis.name]
+    if axis.pre >= 1 and axis.size >= 1 and size % axis.next == 0:
+        return None
+    return (
+        f"axis {axis.name!r} of size {size} has no sub-axis ({axis.pre}){axis.size}; "
+        f"{axis.pre} * {axis.size} must divide {size}"
+    )
+
+
 Axes = tuple[Axis, ...]
 
 

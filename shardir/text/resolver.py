@@ -8,7 +8,7 @@ from shardir.errors import ParseError, suggest_name
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import GlobalTensor
 from shardir.ir.operation import Attr, Dense, Symbol
-from shardir.ir.sharding import OPEN_DIM, Axes, Axis, DimSharding, Sharding
+from shardir.ir.sharding import OPEN_DIM, Axes, Axis, DimSharding, Sharding, sub_axis_fault
 from shardir.ir.types import DTYPES, TOKEN, TensorType
 from shardir.text import syntax
 from shardir.text.literals import decode_dense, flatten_lists, make_dense, unquote_string
@@ -177,15 +177,10 @@ class SyntaxResolver:
             )
         if written.pre is None or written.size is None:
             return Axis.full(name, mesh)
-        pre, size = self.integer(written.pre, base), self.integer(written.size, base)
-        if pre < 1 or size < 1 or mesh.sizes[name] % (pre * size):
-            raise fail(
-                f"axis {name!r} of size {mesh.sizes[name]} has no part ({pre}){size}; "
-                f"{pre} * {size} must divide {mesh.sizes[name]}",
-                written.name,
-                base,
-            )
-        return Axis(name, pre, size)
+        axis = Axis(name, self.integer(written.pre, base), self.integer(written.size, base))
+        if fault := sub_axis_fault(axis, mesh):
+            raise fail(fault, written.name, base)
+        return axis
 
     def resolve_attr(self, key: str, written: syntax.AttrSyntax) -> Attr:
         """Return the value of an attribute; `key` decides whether words are symbols or axes."""

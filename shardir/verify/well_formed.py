@@ -10,7 +10,7 @@ from itertools import combinations, pairwise
 from shardir.errors import suggest_name
 from shardir.ir.mesh import Mesh
 from shardir.ir.operation import Attr, Dense
-from shardir.ir.sharding import Axes, Axis, DimSharding, Sharding
+from shardir.ir.sharding import Axes, Axis, DimSharding, Sharding, sub_axis_fault
 from shardir.ir.sub_axes import can_coexist
 from shardir.ir.types import COMPLEX, DTYPES, NUMPY_DTYPES, TOKEN, TensorType
 from shardir.text.printer import format_axis
@@ -95,8 +95,8 @@ def find_axis_faults(axis: Axis, mesh: Mesh) -> Iterator[str]:
         yield f"mesh @{mesh.name} has no axis called {axis.name!r}; {has}"
         return
     size = mesh.sizes[axis.name]
-    if axis.pre < 1 or axis.size < 1 or size % axis.next:
-        yield f"axis {axis.name!r} of size {size} has no part ({axis.pre}){axis.size}"
+    if fault := sub_axis_fault(axis, mesh):
+        yield fault
     elif axis.size == 1 and size > 1:
         yield f"{axis} is a sub-axis of size 1, which does not shard; leave it out"
 

@@ -120,7 +120,7 @@ TYPES = r"""
                                ^ mesh @m has no axis called 'z'; it has data, model
 
 %y = exp(%x) : f32[8@data:(3)2, 4]
-                     ^^^^ axis 'data' of size 4 has no part (3)2; 3 * 2 must divide 4
+                     ^^^^ axis 'data' of size 4 has no sub-axis (3)2; 3 * 2 must divide 4
 
 %y = exp(%x) : f32[8, 4] on @n
                             ^^ no mesh is called 'n'; there is @m

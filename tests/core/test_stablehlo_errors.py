@@ -90,7 +90,7 @@ def parameter(sharding: str) -> str:
         (parameter('@m, [{"c"}]'), "mesh @m has no axis called 'c'; it has a, b", '"c"'),
         (
             parameter('@m, [{"b":(3)2}]'),
-            "axis 'b' of size 4 has no part (3)2; 3 * 2 must divide 4",
+            "axis 'b' of size 4 has no sub-axis (3)2; 3 * 2 must divide 4",
             '"b"',
         ),
         (

@@ -13,7 +13,7 @@ from shardir import (
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Value
 from shardir.ir.operation import Symbol
-from shardir.ir.sharding import Axes, Axis, Sharding
+from shardir.ir.sharding import Axes, Axis, Sharding, sub_axis_fault
 from shardir.ir.types import TensorType
 from shardir.stablehlo.reading import records
 from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation, register_reader
@@ -84,12 +84,12 @@ def _resolve_axis(call: OperationReader, value: Value, name: str, pre: str, size
     if not pre:
         return Axis.full(name, mesh)
     before, count = parse_natural_number(pre), parse_natural_number(size)
-    if not before or not count or mesh.sizes[name] % (before * count):
-        raise call.fail(
-            f"axis {name!r} of size {mesh.sizes[name]} has no part ({pre}){size}; "
-            f"{pre} * {size} must divide {mesh.sizes[name]}"
-        )
-    return Axis(name, before, count)
+    if before is None or count is None:
+        raise call.fail(f"a number of the sub-axis {name}:({pre}){size} is too large")
+    axis = Axis(name, before, count)
+    if fault := sub_axis_fault(axis, mesh):
+        raise call.fail(fault)
+    return axis
 
 
 @register_reader("sdy.sharding_group")

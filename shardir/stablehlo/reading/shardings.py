@@ -4,7 +4,7 @@ from lark import Token
 
 from shardir.errors import count_noun, suggest_name
 from shardir.ir.mesh import Mesh
-from shardir.ir.sharding import Axes, Axis, DimSharding, Sharding
+from shardir.ir.sharding import Axes, Axis, DimSharding, Sharding, sub_axis_fault
 from shardir.ir.types import TensorType
 from shardir.stablehlo.reading import records
 from shardir.stablehlo.reading.types import TypeParser
@@ -146,14 +146,10 @@ class ShardingResolver:
         if written.pre is None or written.size is None:
             return Axis.full(name, mesh)
         pre, size = self.types.integer(written.pre, base), self.types.integer(written.size, base)
-        if pre < 1 or size < 1 or mesh.sizes[name] % (pre * size):
-            raise self.source.fail(
-                f"axis {name!r} of size {mesh.sizes[name]} has no part ({pre}){size}; "
-                f"{pre} * {size} must divide {mesh.sizes[name]}",
-                written.name,
-                base,
-            )
-        return Axis(name, pre, size)
+        axis = Axis(name, pre, size)
+        if fault := sub_axis_fault(axis, mesh):
+            raise self.source.fail(fault, written.name, base)
+        return axis
 
     def _find_mesh(self, token: Token, base: int) -> Mesh:
         if token.type == "INLINED":

@@ -218,7 +218,10 @@ def test_attributes_have_types_with_a_text_form(attr: Any, kind: str) -> None:
             Sharding.of("m", [(Axis("z", 1, 2),), ()]),
             ["mesh @m has no axis called 'z'; it has x, y"],
         ),
-        (Sharding.of("m", [(Axis("x", 1, 3),), ()]), ["axis 'x' of size 4 has no part (1)3"]),
+        (
+            Sharding.of("m", [(Axis("x", 1, 3),), ()]),
+            ["axis 'x' of size 4 has no sub-axis (1)3; 1 * 3 must divide 4"],
+        ),
         (
             Sharding.of("m", [(Axis("x", 2, 1),), ()]),
             ["x:(2)1 is a sub-axis of size 1, which does not shard; leave it out"],
@@ -398,7 +401,7 @@ def test_axes_of_collectives_must_exist() -> None:
     body = module.main.body
     for axis, message in (
         (Axis("z", 1, 2), "no mesh has an axis called 'z'"),
-        (Axis("x", 1, 3), "axis 'x' of size 4 has no part (1)3"),
+        (Axis("x", 1, 3), "axis 'x' of size 4 has no sub-axis (1)3; 1 * 3 must divide 4"),
     ):
         op = replace(body.ops[0], attrs={**body.ops[0].attrs, "axes": (axis,)})
         broken = replace(module.main, body=replace(body, ops=(op,)))
