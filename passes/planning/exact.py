@@ -28,7 +28,12 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import ShardirError
-from shardir.passes.planning.problem import FORBIDDEN, PlanningError, PlanningProblem
+from shardir.passes.planning.problem import (
+    FORBIDDEN,
+    PlanningError,
+    PlanningProblem,
+    infeasible_problem_error,
+)
 from shardir.passes.planning.solution import Incumbent, Progress, Solution, TimeLimitError
 
 MAX_VARIABLES = 2_000_000
@@ -169,7 +174,7 @@ class HighsProcess:
         else:
             self.is_done = True
             if content == "infeasible":
-                raise PlanningError(f"the problem {incumbent.problem.name!r} has no solution")
+                raise infeasible_problem_error(incumbent.problem.name)
             if content == "optimal" and self._solution is not None:
                 incumbent.raise_bound(self._solution)
 

@@ -6,7 +6,11 @@ import numpy as np
 
 from shardir.passes.planning.kernel_compiler import Floats, Ints
 from shardir.passes.planning.kernel_records import FORBIDDEN_COST, Graph, Incidence
-from shardir.passes.planning.problem import FORBIDDEN, PlanningError, PlanningProblem
+from shardir.passes.planning.problem import (
+    FORBIDDEN,
+    PlanningProblem,
+    infeasible_problem_error,
+)
 
 
 class Network:
@@ -88,7 +92,7 @@ class Network:
         if self.node_count:
             least = np.minimum.reduceat(self.usages, self.offsets[:-1])
         if (self.sum_over_points(least) > self.limit).any():
-            raise PlanningError(f"the problem {problem.name!r} has no solution")
+            raise infeasible_problem_error(problem.name)
 
     def sum_over_points(self, amounts: Ints) -> Ints:
         """Return, for each point, the sum of the amounts of the nodes that are alive."""
@@ -148,12 +152,12 @@ def find_allowed_strategies(
         ):
             remaining = is_allowed[node] & has_partner
             if not remaining.any():
-                raise PlanningError(f"the problem {problem.name!r} has no solution")
+                raise infeasible_problem_error(problem.name)
             if (remaining != is_allowed[node]).any():
                 is_allowed[node] = remaining
                 waiting.update(dict.fromkeys(edges_of[node]))
     if not all(strategies.any() for strategies in is_allowed):
-        raise PlanningError(f"the problem {problem.name!r} has no solution")
+        raise infeasible_problem_error(problem.name)
     return is_allowed
 
 

@@ -26,6 +26,14 @@ class PlanningError(ShardirError, ValueError):
     """A planning problem that is not valid, or has no solution."""
 
 
+def infeasible_problem_error(name: str) -> PlanningError:
+    """Return the error of a problem without an assignment that satisfies its limits."""
+    return PlanningError(
+        f"the problem {name!r} has no solution within its usage limit and its forbidden "
+        "strategies; raise the limit, or allow more strategies"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Edge:
     """The cost of each pair of strategies of two nodes: `costs[strategy of a, strategy of b]`."""

@@ -18,7 +18,7 @@ from shardir.passes.planning import message_kernels, tree_kernels
 from shardir.passes.planning.kernel_compiler import Floats, Ints, Kernel, compile_kernels
 from shardir.passes.planning.kernel_records import FORBIDDEN_COST, Memory, Tree
 from shardir.passes.planning.network import Network
-from shardir.passes.planning.problem import PlanningError, PlanningProblem
+from shardir.passes.planning.problem import PlanningError, PlanningProblem, infeasible_problem_error
 from shardir.passes.planning.solution import Incumbent, Progress, Solution, TimeLimitError
 
 PASSES_WITHOUT_PRICES = 20
@@ -267,7 +267,7 @@ class _Search:
         if not math.isfinite(bound):
             return
         if bound > self._highest_cost():
-            raise PlanningError(f"the problem {self.incumbent.problem.name!r} has no solution")
+            raise infeasible_problem_error(self.incumbent.problem.name)
         self.incumbent.raise_bound(math.ceil(bound))
 
     def _highest_cost(self) -> float:

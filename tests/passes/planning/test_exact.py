@@ -54,7 +54,10 @@ def test_the_limit_is_observed_to_the_unit() -> None:
     assert solve_exactly(problem_of_json(EXAMPLE)).peak == 50
     with pytest.raises(PlanningError) as error:
         solve_exactly(problem_of_json(example(usage_limit=49)))
-    assert str(error.value) == "the problem 'example' has no solution"
+    assert str(error.value) == (
+        "the problem 'example' has no solution within its usage limit and its forbidden "
+        "strategies; raise the limit, or allow more strategies"
+    )
 
 
 def test_without_a_limit_memory_is_unlimited() -> None:

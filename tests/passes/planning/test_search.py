@@ -54,4 +54,7 @@ def test_a_search_ends_at_its_time_limit() -> None:
 def test_too_little_memory_for_any_strategy_is_an_error() -> None:
     with pytest.raises(PlanningError) as error:
         solve_by_search(problem_of_json(example(usage_limit=10)), seconds=0.2)
-    assert str(error.value) == "the problem 'example' has no solution"
+    assert str(error.value) == (
+        "the problem 'example' has no solution within its usage limit and its forbidden "
+        "strategies; raise the limit, or allow more strategies"
+    )
