@@ -86,10 +86,7 @@ def concrete_nonzero(a: ArrayLike, label: str = "argument a of nonzero") -> tupl
             )
         )
     array = a if is_plain_mask(a) else to_concrete_array(a, label)
-    if not array.ndim:
-        raise OperationTypeError(
-            with_location("nonzero takes at least one dimension; use atleast_1d")
-        )
+    _check_has_dimension(array.ndim)
     if not NATIVE_NONZERO_MIN_ELEMENTS <= array.size < 1 << 31:
         values = array.storage.array if isinstance(array, Array) else array
         return tuple(each.astype(np.int32) for each in np.nonzero(values))
@@ -102,6 +99,13 @@ def concrete_nonzero(a: ArrayLike, label: str = "argument a of nonzero") -> tupl
         found.append(flat_indices - quotient * np.int32(extent))
         flat_indices = quotient
     return (flat_indices, *found[::-1])
+
+
+def _check_has_dimension(rank: int) -> None:
+    if not rank:
+        raise OperationTypeError(
+            with_location("nonzero takes at least one dimension; use atleast_1d")
+        )
 
 
 def as_default_index_array(numbers: NumpyArray) -> Tracer:
@@ -117,10 +121,7 @@ def as_default_index_array(numbers: NumpyArray) -> Tracer:
 def _nonzero(a: ArrayLike, size: int, fill_value: ArrayLike | None) -> tuple[Tracer, ...]:
 
     nonzero_mask = as_bool(a)
-    if not nonzero_mask.ndim:
-        raise OperationTypeError(
-            with_location("nonzero takes at least one dimension; use atleast_1d")
-        )
+    _check_has_dimension(nonzero_mask.ndim)
     flat = reshape(nonzero_mask, (nonzero_mask.size,))
     rank = nonzero_mask.ndim
     fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value or 0,) * rank
