@@ -10,7 +10,8 @@ measured step in the format of vTrain (VIA-Research/vTrain, data/ground_truth_*.
         --recompute
 
 `published_steps.csv` has the steps without pipeline parallelism of Narayanan et al. (2021,
-arXiv:2104.04473, table 1: their TFLOP/s, with the paper's formula for the flops of a step) and of
+arXiv:2104.04473, table 1: their TFLOP/s, with the paper's formula for the flops of a step; the
+sizes of their microbatches are assumed, because the table does not state them) and of
 Korthikanti et al. (2022, arXiv:2205.05198, table 5: 22B with full recomputation).
 
 Rows with pipeline parallelism are omitted. `make_recomputed_step` makes the program of a row for
