@@ -8,6 +8,8 @@ column)`, where `file` is an index into `files`. Values are written as in the te
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from shardir.display.repetitions import Repetition
+
 FORMAT = "shardir-report"
 VERSION = 4
 """The version of the structure; it changes when a field changes or disappears."""
@@ -34,21 +36,6 @@ class FileRecord:
 
 
 @dataclass(frozen=True)
-class FoldRecord:
-    """Lines of a stage that repeat a group of lines, up to the names of values.
-
-    The `length` lines from line `start` on are `count` copies of the first `unit` lines, and
-    `exceptions`: (start, length) of groups in between that differ.
-    """
-
-    start: int
-    length: int
-    unit: int
-    count: int
-    exceptions: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True)
 class StageRecord:
     """The program after one pass. `step` is the pass with its options, empty for the first stage.
 
@@ -65,7 +52,7 @@ class StageRecord:
     removed: int
     changed: int
     line_runs: tuple[tuple[int, int], ...]
-    folds: tuple[FoldRecord, ...]
+    folds: tuple[Repetition, ...]
 
     @cached_property
     def lines(self) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from shardir.display.repetitions import find_repetitions
-from shardir.frontend.report.records import DefinitionRecord, FoldRecord, StageRecord
+from shardir.frontend.report.records import DefinitionRecord, StageRecord
 from shardir.frontend.report.tables import ReportTables, Table
 from shardir.ir.module import Loc, Module, Op
 from shardir.passes.explain.history import find_place
@@ -121,10 +121,7 @@ def stage_records(
                 count_operations(stage.module),
                 *difference,
                 find_runs(map(texts.number, lines)),
-                tuple(
-                    FoldRecord(each.start, each.length, each.unit, each.count, each.exceptions)
-                    for each in repetitions
-                ),
+                tuple(repetitions),
             )
         )
     for name, text in extra.items():
