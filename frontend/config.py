@@ -157,6 +157,18 @@ class Config:
         return str(_read_setting("on_fallback"))
 
     @property
+    def grad_reduce_dtype(self) -> str | None:
+        """The dtype in which devices add the partial sums of gradients in narrower floats (none;
+        `SHARDIR_GRAD_REDUCE_DTYPE`).
+
+        `None`: the dtype of the gradient. `"float32"` and `"float64"`: each device accumulates its
+        partial sum in this dtype, the collective sends it, and the result is rounded once, or not
+        at all where the program converts it to this dtype. The collective sends more bytes.
+        """
+        chosen = _read_setting("grad_reduce_dtype")
+        return None if chosen is None else str(chosen)
+
+    @property
     def explicit_sharding(self) -> str:
         """Treatment of ambiguous sharding types on meshes with Explicit axes
         (`SHARDIR_EXPLICIT_SHARDING`).

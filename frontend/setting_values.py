@@ -78,6 +78,19 @@ def as_uneven(value: object) -> str | None:
 FALLBACK_MODES = ("replicate", "error")
 """Treatments of a sharded operation without a factor rule; see `Config.on_fallback`."""
 
+WIDE_FLOATS = {"float32": "f32", "float64": "f64"}
+"""The dtypes of sums over devices; see `Config.grad_reduce_dtype`."""
+
+
+def as_gradient_dtype(value: object) -> str | None:
+    if value is None:
+        return None
+    name = value if isinstance(value, str) else getattr(value, "__name__", str(value))
+    if name in WIDE_FLOATS:
+        return name
+    raise ValueError("'float32', 'float64' or None")
+
+
 EXPLICIT_MODES = ("strict", "lenient")
 """Treatments of ambiguous sharding types; see `Config.explicit_sharding`."""
 

@@ -15,6 +15,7 @@ from shardir.passes.collectives.rematerialize_gathers import (
     RematerializeGathers as RematerializeGathers,
 )
 from shardir.passes.collectives.uniform_control_flow import UniformControlFlow as UniformControlFlow
+from shardir.passes.collectives.widen_reductions import WidenReductions as WidenReductions
 from shardir.passes.fusion.fuse import Fuse as Fuse
 from shardir.passes.partitioning.partition import Partition as Partition
 from shardir.passes.pipeline import PASSES as PASSES, Pass as Pass, Pipeline as Pipeline

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shardir.backends.base import Executable, Storage, UnshardedExecutable
+from shardir.frontend.config import config
 from shardir.frontend.dispatch.programs.compilation import compile_module
+from shardir.frontend.setting_values import WIDE_FLOATS
 from shardir.frontend.shardings.devices import Device
 from shardir.interpret.shards import assemble_shards, slice_shard
 from shardir.ir.builder import substitute
@@ -14,6 +16,7 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function, Module, Value
 from shardir.ir.sharding import DimSharding, Sharding
 from shardir.ir.types import TensorType
+from shardir.passes.collectives.widen_reductions import widen_gradient_sums
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.passes.pipeline_parallelism.program import Fragment
 from shardir.passes.rewriting import all_values
@@ -81,7 +84,10 @@ def partition_fragment(
         new[param] = replace(new[param], sharding=sharding)
     body = substitute(block, new)
     function = Function("fragment", body, (None,) * len(body.returns))
-    module = Pipeline.parse(DEFAULT_PIPELINE)(Module(() if mesh is None else (mesh,), (function,)))
+    steps = Pipeline.parse(DEFAULT_PIPELINE)
+    if config.grad_reduce_dtype is not None:
+        steps = widen_gradient_sums(steps, WIDE_FLOATS[config.grad_reduce_dtype])
+    module = steps(Module(() if mesh is None else (mesh,), (function,)))
     spmd = module.main.spmd
     if spmd is None:
         return PartitionedFragment(module, (None,) * len(body.returns))

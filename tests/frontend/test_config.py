@@ -30,13 +30,14 @@ from shardir.frontend.settings import read_environment
 
 KNOWN = (
     "num_cpu_devices, enable_x64, threefry_partitionable, dump_dir, verify, uneven, on_fallback, "
-    "explicit_sharding, "
+    "grad_reduce_dtype, explicit_sharding, "
     "shardy_exact, passes, machine, isolated, gather, check_replicated_inputs, shown_platform, "
     "num_gpu_devices, log_compiles, debug_nans, traceback, native_dispatch"
 )
 VARIABLES = (
     "CPU_DEVICES, ENABLE_X64, DUMP, VERIFY, UNEVEN, ON_FALLBACK, SHARDY_EXACT, MACHINE, ISOLATED, "
-    "GATHER, SHOWN_PLATFORM, GPU_DEVICES, LOG_COMPILES, DEBUG_NANS, TRACEBACK, NATIVE_DISPATCH"
+    "GRAD_REDUCE_DTYPE, GATHER, SHOWN_PLATFORM, GPU_DEVICES, LOG_COMPILES, DEBUG_NANS, "
+    "TRACEBACK, NATIVE_DISPATCH"
 )
 
 
@@ -49,7 +50,8 @@ def defaults(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_defaults() -> None:
     assert repr(config) == (
         "config(num_cpu_devices=8, enable_x64=False, threefry_partitionable=True, dump_dir=None, "
-        "verify=False, uneven=None, on_fallback='replicate', explicit_sharding='strict', "
+        "verify=False, uneven=None, on_fallback='replicate', "
+        "grad_reduce_dtype=None, explicit_sharding='strict', "
         "shardy_exact=False, passes=None, machine=None, "
         "isolated=False, gather=False, check_replicated_inputs=True, "
         "shown_platform='cpu', num_gpu_devices=None, "
@@ -141,6 +143,7 @@ def test_every_setting_has_a_context_manager(tmp_path: Path) -> None:
             ("verify", True),
             ("uneven", None),
             ("on_fallback", "replicate"),
+            ("grad_reduce_dtype", None),
             ("explicit_sharding", "strict"),
             ("shardy_exact", False),
             ("passes", None),

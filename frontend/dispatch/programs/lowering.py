@@ -57,7 +57,8 @@ class LoweredProgram:
     requested shardings. `uneven` is the treatment of dimensions that do not divide.
     `has_uneven_arguments` states whether an argument has such a dimension, `shardy_exact` whether
     values are resharded exactly as Shardy does. `on_fallback` is the treatment of sharded
-    operations without a factor rule, `passes` the pipeline (see `Pipeline.parse`).
+    operations without a factor rule, `passes` the pipeline (see `Pipeline.parse`), and
+    `grad_reduce_dtype` the dtype of sums over devices in gradients (see `Config`).
     """
 
     module: Module
@@ -71,6 +72,7 @@ class LoweredProgram:
     shardy_exact: bool = False
     on_fallback: str = "replicate"
     passes: str | None = None
+    grad_reduce_dtype: str | None = None
 
     @property
     def has_user_shardings(self) -> bool:
@@ -167,7 +169,7 @@ def lower(
         for sharding, abstract in zip(given, traced.params, strict=True)
     )
     module = Module((mesh,), (function,))
-    modes = uneven, odd, config.shardy_exact, config.on_fallback, passes
+    modes = uneven, odd, config.shardy_exact, config.on_fallback, passes, config.grad_reduce_dtype
     return LoweredProgram(module, devices, axes, seen, given, tuple(results), *modes)
 
 

@@ -48,11 +48,13 @@ from shardir.frontend.distributed.processes import process_index
 from shardir.frontend.distributed.replicated_inputs import ReplicatedInputs, participating_processes
 from shardir.frontend.errors import NotAnArrayError, NumberRangeError
 from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.setting_values import WIDE_FLOATS
 from shardir.frontend.shardings.devices import abstract_device_error, is_abstract_assignment
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
 from shardir.ir.module import Module
 from shardir.ops.control_flow.pipelines import pipeline
+from shardir.passes.collectives.widen_reductions import widen_gradient_sums
 from shardir.passes.pass_aliases import current_name
 from shardir.passes.pipeline import (
     DEFAULT_PIPELINE,
@@ -84,6 +86,8 @@ def default_pipeline(plan: "LoweredProgram | None" = None) -> Pipeline:
         return steps if config.passes is None else Pipeline.parse(config.passes, steps)
     if plan.passes is not None:
         steps = Pipeline.parse(plan.passes, steps)
+    if plan.grad_reduce_dtype is not None:
+        steps = widen_gradient_sums(steps, WIDE_FLOATS[plan.grad_reduce_dtype])
     options: dict[str, dict[str, str]] = {"reshard": {"on_fallback": plan.on_fallback}}
     if plan.uneven == "pad" or plan.has_uneven_arguments:
         options["propagate"] = {"border": "uneven" if plan.uneven == "pad" else "stated"}

@@ -1,0 +1,193 @@
+"""Compute sums over devices in a wider float.
+
+before: `%g.partial = dot(%x, %d, ...) : bf16[16, 8]`
+        `%g = all-reduce(%g.partial, axes=[data], op=add) : bf16[16, 8]`
+        `%h = convert(%g) : f32[16, 8]`
+after:  `%g.partial = dot(%x, %d, ...) : f32[16, 8]`
+        `%h = all-reduce(%g.partial, axes=[data], op=add) : f32[16, 8]`
+
+Mixed-precision training computes gradients in bf16 and applies them in f32. Without this pass,
+every device rounds its partial sum to bf16 before the devices add them, and the sum is rounded
+again. The pass is optional, because the collective sends more bytes.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import ClassVar
+
+from shardir import ops
+from shardir.ir.builder import Builder, UniqueNames, substitute
+from shardir.ir.dtypes import DTYPE_INFO
+from shardir.ir.module import Block, Module, Op, Value
+from shardir.ir.types import TensorType
+from shardir.op_rules.linearity import linear_groups
+from shardir.op_rules.widening import arithmetic_of
+from shardir.passes.autodiff.phases import is_in_gradient
+from shardir.passes.pipeline import Pass, Pipeline
+from shardir.passes.rewriting import rebuild_device_programs, use_counts
+
+
+@dataclass(frozen=True)
+class WidenReductions(Pass, name="widen-reductions"):
+    """Compute sums over devices of narrower floats in `dtype`.
+
+    `of` selects the sums: those that compute gradients, or all.
+    """
+
+    choices: ClassVar = {"dtype": ("f32", "f64"), "of": ("all", "gradients")}
+
+    dtype: str = "f32"
+    of: str = "all"
+
+    def __call__(self, module: Module) -> Module:
+        return rebuild_device_programs(module, partial(_widen_block, self))
+
+
+def widen_gradient_sums(steps: Pipeline, dtype: str) -> Pipeline:
+    """Return the pipeline with the pass after its partitioning, if it has one."""
+    if not any(step.name == "partition" for step in steps.passes):
+        return steps
+    widening = WidenReductions(dtype, of="gradients")
+    return Pipeline.parse(f"default,after:partition,{widening}", steps)
+
+
+def _widen_block(options: WidenReductions, block: Block, names: UniqueNames) -> Block:
+    inner = tuple(
+        replace(op, blocks=tuple(_widen_block(options, each, names) for each in op.blocks))
+        if op.blocks
+        else op
+        for op in block.ops
+    )
+    block = replace(block, ops=inner)
+    sums = _find_sums(options, block)
+    return _Widener(options.dtype, sums, names).block(block) if sums.collectives else block
+
+
+@dataclass
+class _Sums:
+    """The sums over devices in a block, and the operations that compute in the wider dtype."""
+
+    makers: Mapping[Value, Op]
+    uses: Counter[Value]
+    collectives: set[Value] = field(default_factory=set)
+    """The results of the collectives."""
+    partial_sums: set[Value] = field(default_factory=set)
+    """The operands of the collectives, and the values from which linear operations compute them."""
+
+
+def _find_sums(options: WidenReductions, block: Block) -> _Sums:
+    makers = {value: op for op in block.ops for value in op.results}
+    found = _Sums(makers, use_counts(block))
+    for op in block.ops:
+        if not _sums_narrow_floats(op, options.dtype):
+            continue
+        partial_sums = list(_walk_partial_sums(op.operands[0], found))
+        related = (op, *(makers[value] for value in partial_sums))
+        if options.of == "all" or any(map(is_in_gradient, related)):
+            found.collectives.add(op.result)
+            found.partial_sums.update(partial_sums)
+    return found
+
+
+def _sums_narrow_floats(op: Op, dtype: str) -> bool:
+    """Return whether an operation adds floats of fewer bits than `dtype` over devices."""
+    if op.spec not in (ops.all_reduce, ops.reduce_scatter) or op.attrs["op"] != "add":
+        return False
+    info = DTYPE_INFO[op.result.type.dtype]
+    return info.kind == "float" and info.bits < DTYPE_INFO[dtype].bits
+
+
+def _walk_partial_sums(value: Value, found: _Sums) -> Iterator[Value]:
+    """Yield the operand of a collective, and the operands of linear operations from which it is
+    computed, as far as the collective alone needs them."""
+    op = found.makers.get(value)
+    if op is None or found.uses[value] != 1:
+        return
+    if _sums_products(op):
+        yield value
+    elif _is_linear(op):
+        yield value
+        for operand in op.operands:
+            if operand.type.dtype == value.type.dtype:
+                yield from _walk_partial_sums(operand, found)
+
+
+def _sums_products(op: Op) -> bool:
+    """Return whether an operation can state a wider dtype for its sums of products."""
+    arithmetic = arithmetic_of(op)
+    return arithmetic is not None and arithmetic.sums_products
+
+
+def _is_linear(op: Op) -> bool:
+    """Return whether an operation is linear in all operands together, and stays on its device."""
+    return not op.spec.collective and linear_groups(op) == (tuple(range(len(op.operands))),)
+
+
+class _Widener:
+    """Rebuilds the operations of a block."""
+
+    def __init__(self, dtype: str, sums: _Sums, names: UniqueNames) -> None:
+        self.dtype = dtype
+        self.sums = sums
+        self.builder = Builder(names)
+        self.wide: dict[Value, Value] = {}
+        """The value in the wider dtype for each value of the block that has one."""
+        self.converted: dict[Value, Value] = {}
+        """The replacements of conversions of sums to the wider dtype."""
+
+    def block(self, block: Block) -> Block:
+        conversions = self._conversions(block)
+        for op in block.ops:
+            self.builder.loc, self.builder.why = op.loc, op.why
+            result = op.results[0] if op.results else None
+            if result in self.sums.partial_sums:
+                self._compute(op, replace(op.result, type=self._wide_type(op.result)))
+            elif result in self.sums.collectives:
+                self._reduce(op, conversions.get(op.result, []))
+            elif result not in self.converted:
+                self.builder.append(op)
+        rebuilt = replace(block, ops=tuple(self.builder.ops))
+        return substitute(rebuilt, self.converted) if self.converted else rebuilt
+
+    def _conversions(self, block: Block) -> dict[Value, list[Value]]:
+        """Return the conversions of each value to the wider dtype."""
+        found: dict[Value, list[Value]] = {}
+        for op in block.ops:
+            if op.spec is ops.convert and op.result.type.dtype == self.dtype:
+                found.setdefault(op.operands[0], []).append(op.result)
+        return found
+
+    def _wide_type(self, value: Value) -> TensorType:
+        return value.type.with_dtype(self.dtype)
+
+    def _reduce(self, op: Op, conversions: list[Value]) -> None:
+        """Append a collective on the wider dtype, whose result replaces its conversions."""
+        hint = self.builder.names.fresh(f"{op.result.name}.wide")
+        unconverted = replace(op.result, type=self._wide_type(op.result), name=hint)
+        total = conversions[0] if conversions else unconverted
+        self._compute(op, total)
+        self.converted.update(dict.fromkeys(conversions, total))
+        if self.sums.uses[op.result] > len(conversions):
+            narrow = Op(ops.convert, (total,), (op.result,), {}, (), op.loc, op.why)
+            self.builder.append(narrow)
+
+    def _compute(self, op: Op, result: Value) -> None:
+        """Append an operation that computes `result`, the value of its result in the wider
+        dtype."""
+        operands = op.operands
+        if not _sums_products(op):
+            operands = tuple(map(self._widen, operands))
+        self.builder.append(replace(op, operands=operands, results=(result,)))
+        self.wide[op.result] = result
+
+    def _widen(self, value: Value) -> Value:
+        """Return a value in the wider dtype."""
+        if value.type.dtype == self.dtype:
+            return value
+        if value not in self.wide:
+            self.wide[value] = self.builder.emit(
+                ops.convert, value, result=self._wide_type(value), name=f"{value.name}.wide"
+            )
+        return self.wide[value]

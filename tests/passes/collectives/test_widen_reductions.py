@@ -1,0 +1,138 @@
+"""`widen-reductions` and the setting `grad_reduce_dtype`: sums over devices in a wider float."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir.passes import WidenReductions
+from shardir.passes.collectives.widen_reductions import widen_gradient_sums
+from shardir.passes.pipeline import Pipeline
+from shardir.sharding import NamedSharding, PartitionSpec as P
+from shardir.text.parser import parse
+from shardir.verify.verifier import verify
+
+HEAD = """\
+mesh @m = [x=4]
+
+spmd func @f(
+  %p: bf16[4, 8] of bf16[16@x, 8@-],
+"""
+
+
+def rewritten(lines: str, **options: str) -> str:
+    """Return the operations of a function after the pass."""
+    module = WidenReductions(**options)(parse(HEAD + lines + "}\n"))
+    verify(module)
+    return str(module).removeprefix(HEAD).removesuffix("}\n")
+
+
+def test_linear_operations_before_a_collective_are_widened() -> None:
+    assert (
+        rewritten("""\
+) -> (bf16[2, 4] of bf16[8@x, 4@-]) {
+  %a = dot(%p, %p, dims="bi,bh->ih") : bf16[8, 8]
+  %b = slice(%a, starts=[0, 0], strides=[1, 1]) : bf16[8, 4]
+  %c = neg(%b) : bf16[8, 4]
+  %d = reduce-scatter(%c, dim=0, axes=[x], op=add) : bf16[2, 4]
+  return %d
+""")
+        == """\
+) -> (bf16[2, 4] of bf16[8@x, 4@-]) {
+  %a = dot(%p, %p, dims="bi,bh->ih") : f32[8, 8]
+  %b = slice(%a, starts=[0, 0], strides=[1, 1]) : f32[8, 4]
+  %c = neg(%b) : f32[8, 4]
+  %d.wide = reduce-scatter(%c, dim=0, axes=[x], op=add) : f32[2, 4]
+  %d = convert(%d.wide) : bf16[2, 4]
+  return %d
+"""
+    )
+
+
+UNCHANGED = """\
+) -> (f32[] of f32[], bf16[8] of bf16[8@-], bf16[32, 8] of bf16[32@-, 8@-]) {
+  %w = convert(%p) : f32[4, 8]
+  %s = sum(%w, dims=[0, 1]) : f32[]
+  %t = all-reduce(%s, axes=[x], op=add) : f32[]
+  %m = max(%p, dims=[0]) : bf16[8]
+  %n = all-reduce(%m, axes=[x], op=max) : bf16[8]
+  %q = concatenate(%p, %p, dim=0) : bf16[8, 8]
+  %g = all-gather(%q, dim=0, axes=[x]) : bf16[32, 8]
+  return %t, %n, %g
+"""
+
+
+def test_other_collectives_do_not_change() -> None:
+    assert rewritten(UNCHANGED) == UNCHANGED
+
+
+def test_the_sum_of_an_earlier_collective_is_not_rounded() -> None:
+    assert "%u.wide = all-reduce(%t.wide" in rewritten("""\
+) -> (bf16[8] of bf16[8@-]) {
+  %s = sum(%p, dims=[0]) : bf16[8]
+  %t = all-reduce(%s, axes=[x:(1)2], op=add) : bf16[8]
+  %u = all-reduce(%t, axes=[x:(2)2], op=add) : bf16[8]
+  return %u
+""")
+
+
+def test_only_gradients_are_widened_if_the_option_states_it() -> None:
+    """A program that was parsed states no reasons, so that no operation is in a gradient."""
+    lines = """\
+) -> (bf16[8] of bf16[8@-]) {
+  %s = sum(%p, dims=[0]) : bf16[8]
+  %t = all-reduce(%s, axes=[x], op=add) : bf16[8]
+  return %t
+"""
+    assert rewritten(lines, of="gradients") == lines
+    assert "f64[8]" in rewritten(lines, dtype="f64")
+
+
+def loss(w: Any, x: Any) -> Any:
+    return snp.sum((x.astype(snp.bfloat16) @ w.astype(snp.bfloat16)).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def arguments() -> tuple[Any, Any]:
+    """Each device has the partial sum 256 + 1, which bf16 rounds to 256."""
+    mesh = sd.make_mesh((4,), ("data",))
+    x = np.tile(np.array([[256.0], [1.0]], np.float32), (4, 1))
+    return np.ones((1, 1), np.float32), sd.device_put(x, NamedSharding(mesh, P("data")))
+
+
+@pytest.mark.parametrize("isolated", [False, True], ids=["compiled", "isolated"])
+def test_the_setting_adds_gradients_in_f32(arguments: tuple[Any, Any], isolated: bool) -> None:
+    step = sd.grad(loss)
+    with sd.config(isolated=isolated):
+        assert float(sd.jit(step)(*arguments)[0, 0]) == 1024
+        with sd.config(grad_reduce_dtype="float32"):
+            assert float(sd.jit(step)(*arguments)[0, 0]) == 1028
+            collective = sd.jit(step).lower(*arguments).compile().collectives()[0]
+            assert (collective.kind, collective.nbytes) == ("all-reduce", 4)
+
+
+def test_the_setting_affects_the_gradient_alone(arguments: tuple[Any, Any]) -> None:
+    def forward(x: Any) -> Any:
+        return snp.sum(x.astype(snp.bfloat16), axis=0)
+
+    lowered = sd.jit(forward).lower(arguments[1])
+    with sd.config(grad_reduce_dtype=np.float32):
+        assert sd.jit(forward).lower(arguments[1]).as_text("dce") == lowered.as_text("dce")
+
+
+def test_a_pipeline_without_partitioning_does_not_change() -> None:
+    assert str(widen_gradient_sums(Pipeline.parse("propagate,cse"), "f32")) == "propagate,cse"
+    assert (
+        str(widen_gradient_sums(Pipeline.parse("partition,cse"), "f64"))
+        == "partition,widen-reductions{dtype=f64,of=gradients},cse"
+    )
+
+
+def test_errors_name_the_dtypes() -> None:
+    with pytest.raises(sd.ShardirError) as error, sd.config(grad_reduce_dtype="bfloat16"):
+        pass
+    assert str(error.value) == (
+        "the setting grad_reduce_dtype is 'bfloat16'; it must be 'float32', 'float64' or None"
+    )
