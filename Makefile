@@ -27,6 +27,7 @@ test: $(VENV)/.test ## everything that CI runs
 
 .PHONY: test-long
 test-long: $(VENV)/.test ## all tests, also those that make test samples, with two thousand random programs each, and several launchers
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check ray
 	$(BIN)/pytest -n 2 --long
 	SHARDIR_TEST_LAUNCHER=launch $(BIN)/pytest -n 2 tests/backends/distributed tests/frontend/pipelines/test_pipeline_processes.py
 	SHARDIR_TEST_LAUNCHER=torchrun $(BIN)/pytest -n 2 tests/backends/distributed/test_programs.py

@@ -18,6 +18,7 @@ EXTRAS = (
     "mpi4py",
     "mpmath",
     "optax",
+    "ray",
     "safetensors",
     "sklearn",
     "torch",
