@@ -98,13 +98,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def without_python_path() -> dict[str, str]:
+    """Return the environment variables without the paths from which this process imports."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
 def shardir(environment: Path, folder: Path, *words: str, status: int = 0) -> str:
     """Return what the command prints in the environment."""
-    given = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [python_of(environment).with_name("shardir"), *words],
         cwd=folder,
-        env=given,
+        env=without_python_path(),
         capture_output=True,
         text=True,
     )
@@ -115,7 +119,12 @@ def shardir(environment: Path, folder: Path, *words: str, status: int = 0) -> st
 def test_the_package_is_that_of_the_wheel(environment: Path, folder: Path) -> None:
     code = "import shardir, shardir.passes, shardir.frontend.cli.main; print(shardir.__file__)"
     done = subprocess.run(
-        [python_of(environment), "-c", code], cwd=folder, check=True, capture_output=True, text=True
+        [python_of(environment), "-c", code],
+        cwd=folder,
+        env=without_python_path(),
+        check=True,
+        capture_output=True,
+        text=True,
     )
     assert Path(done.stdout.strip()).is_relative_to(environment)
 
