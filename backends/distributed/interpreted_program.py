@@ -8,6 +8,7 @@ This class runs any program on any devices; if the devices of each process form 
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from shardir.backends.base import Array, InputCheck, Shards
 from shardir.backends.distributed.collective_routes import CollectiveRoute, FinishCollective
@@ -19,6 +20,7 @@ from shardir.backends.numpy.executor import Environment, NumPyExecutable as Loca
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module, Op, Value, spmd_mesh_of
 from shardir.ops.communication.async_collectives import done, is_started
+from shardir.ops.control_flow.pipelines import pipeline_call
 from shardir.verify.divergence import find_differing
 
 
@@ -66,7 +68,7 @@ class InterpretedProgram(LocalProgram):
     def _exchange(self, step: PreparedOp, env: Environment) -> None:
         op = step.op
         if op not in self._routes:
-            env[op.results[0]] = _compute_device_value(self._places, step, env)
+            self._bind_results(op, _compute_device_value(self._places, step, env), env)
             return
         call = self._session.next_call(op, self._places)
         finish = self._routes[op].start(env[op.operands[0]], call)
@@ -84,14 +86,12 @@ class InterpretedProgram(LocalProgram):
             super()._compute(step, env)
 
 
-def _compute_device_value(
-    places: DeviceOwnership, step: PreparedOp, env: Environment
-) -> list[Array]:
-    """Compute an operation that depends on the device alone: its position, or its slice of an
-    operand."""
+def _compute_device_value(places: DeviceOwnership, step: PreparedOp, env: Environment) -> list[Any]:
+    """Compute an operation that depends on the device alone, such as its slice of an operand, or
+    that exchanges data with other processes itself."""
     given = list(zip(*(env[value] for value in step.op.operands), strict=True))
     operands = dict(zip(places.local_devices, given, strict=bool(given)))
-    # Devices of other processes are given the operands of a device of this process.
-    some = given[0] if given else ()
+    # Devices of other processes are given the operands of a device of this process, or none.
+    some = given[0] if given and step.op.spec is not pipeline_call else ()
     made = step.run(places.mesh, [operands.get(d, some) for d in range(places.mesh.size)])
     return [made[device] for device in places.local_devices]

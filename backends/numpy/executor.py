@@ -128,7 +128,10 @@ class NumPyExecutable(Executable):
         """Run an operation that depends on other devices, or on the index of the device."""
         op = step.op
         parts = list(zip(*(env[v] for v in op.operands), strict=True))
-        results = step.run(self._mesh, parts or [()] * self._devices)
+        self._bind_results(op, step.run(self._mesh, parts or [()] * self._devices), env)
+
+    def _bind_results(self, op: Op, results: Sequence[Any], env: Environment) -> None:
+        """Bind the results of each device, which are tuples if there are several."""
         if len(op.results) == 1:
             env[op.results[0]] = self._copy_if_isolated(results)
         else:

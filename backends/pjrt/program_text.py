@@ -18,7 +18,10 @@ _NO_HOST_FUNCTION = "PJRT programs call no functions of Python"
 _NO_DECOMPOSITION = "StableHLO has no such decomposition"
 _UNKNOWN = "the reader preserves this operation as text only"
 UNSUPPORTED_OPERATIONS = {
-    **{OPS[name]: _NO_HOST_FUNCTION for name in ("callback", "pure-callback", "inspect-sharding")},
+    **{
+        OPS[name]: _NO_HOST_FUNCTION
+        for name in ("callback", "pure-callback", "inspect-sharding", "pipeline-call")
+    },
     **{OPS[name]: _NO_DECOMPOSITION for name in CUSTOM_CALL_OPERATIONS},
     OPS["opaque"]: _UNKNOWN,
 }

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import prod
 
 from shardir.cost.communication import (
     PIPELINE_SEND,
@@ -162,32 +161,28 @@ class PipelineCosts:
             )
 
     def _shared_results(self) -> list[Collective]:
-        """Return the collective with which all devices receive the loss and the gradients."""
-        ranks, mesh = len(self._ranks), self.pipeline.mesh
-        axes = dict.fromkeys([self._axis] if ranks > 1 else ())
-        for key, fragment in self.pipeline.fragments.items():
-            gives = self.pipeline.staged.fragments[key].gives
-            for name, sharding in zip(gives, fragment.results, strict=True):
-                if is_summed(name) and sharding is not None:
-                    axes.update(dict.fromkeys(axis.name for axis in sharding.used_axes()))
-        if not axes:
+        """Return the collectives with which all rows receive the loss, and the gradients of the
+        operands that all rows hold."""
+        ranks = len(self._ranks)
+        if ranks == 1:
             return []
-        results = self.pipeline.staged.op.results
-        group = prod(mesh.sizes[axis] for axis in axes)
-        nbytes = sum(value.type.nbytes for value in results)
+        staged, blocks = self.pipeline.staged, self.pipeline.placement.block_dims
+        loss = self.call.results[0]
+        pairs = zip(staged.wrt, self.call.results[1:], strict=True)
+        gradients = [value for number, value in pairs if number not in blocks]
+        shared = [("all-reduce", [loss], "all rows of devices receive the loss of the pipeline")]
+        if gradients:
+            why = "all rows of devices receive the gradients of the pipeline"
+            shared.append(("all-gather", gradients, why))
         return [
             Collective(
-                "all-gather",
-                tuple(axes),
-                group,
-                nbytes,
-                nbytes * (group - 1) // group,
-                1,
-                results[0].name,
-                self._loc,
-                "all devices receive the loss and the gradients of the pipeline",
+                kind, (self._axis,), ranks, nbytes, nbytes * (ranks - 1) // ranks * factor, 1,
+                values[0].name, self._loc, why,
             )
-        ]
+            for kind, values, why in shared
+            for nbytes in (sum(value.type.nbytes for value in values),)
+            for factor in (2 if kind == "all-reduce" else 1,)
+        ]  # fmt: skip
 
     @property
     def _loc(self) -> Loc | None:

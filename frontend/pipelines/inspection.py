@@ -17,19 +17,19 @@ from shardir.frontend.pipelines.partitioning import (
     partition_pipeline,
     stage_pipelines,
 )
+from shardir.frontend.pipelines.placement import PipelinePlacement
 from shardir.frontend.pipelines.wiring import Wiring
+from shardir.ir.builder import Builder
 from shardir.ir.host_function import HostFunction, host_function_of
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function, Module, Op
 from shardir.ir.types import NumpyArray
-from shardir.ops.control_flow.host_callbacks import pure_callback
 from shardir.ops.control_flow.pipelines import has_pipelines, staged_pipeline
 from shardir.passes.pipeline_parallelism.actions import Action, ActionKind
 from shardir.passes.pipeline_parallelism.lanes import lanes_of
 from shardir.passes.pipeline_parallelism.program import (
     FragmentKey,
     StagedPipeline,
-    rewrite_pipelines,
     staged_pipelines,
 )
 from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule
@@ -42,6 +42,7 @@ from shardir.passes.pipeline_parallelism.simulation import (
     simulate_schedule,
 )
 from shardir.passes.pipeline_parallelism.stage_memory import memory_of_stages
+from shardir.passes.rewriting import used_names
 from shardir.passes.simulation import MachineModel, Simulation
 
 F, B = ActionKind.FORWARD, ActionKind.BACKWARD
@@ -66,6 +67,11 @@ class InspectedPipeline:
     def wiring(self) -> Wiring:
         """The values that the actions take, give and send."""
         return Wiring(self.staged, self.schedule)
+
+    @cached_property
+    def placement(self) -> PipelinePlacement:
+        """The axes that shard the operands and the results."""
+        return PipelinePlacement(self.staged, self.schedule, self.mesh)
 
     @cached_property
     def fragments(self) -> dict[FragmentKey, PartitionedFragment]:
@@ -199,7 +205,11 @@ class PipelineCall(ABC):
 
     @abstractmethod
     def __call__(self, *arrays: NumpyArray) -> list[NumpyArray]:
-        """Return the loss and the gradients of the pipeline for its operands."""
+        """Return the loss and the gradients of the pipeline for its operands.
+
+        Batches have a dimension of microbatches first. Of operands and gradients in blocks, a
+        process has those of its rows, or all.
+        """
 
 
 @final
@@ -215,12 +225,19 @@ def replace_pipelines(
 ) -> Module:
     """Return the module with each pipeline replaced by a call of `call_of(pipeline)`."""
 
-    def rewritten(op: Op, function: Function) -> Op:
-        inspected = InspectedPipeline(StagedPipeline.of(op), mesh_of_pipeline(op, module))
-        attrs = {"function": HostFunction("pipeline", call_of(inspected)), "method": "none"}
-        return replace(op, spec=pure_callback, attrs=attrs, blocks=())
+    def rewritten(function: Function) -> Function:
+        b = Builder(used_names(function))
+        for op in function.body.ops:
+            if op.spec is staged_pipeline:
+                inspected = InspectedPipeline(StagedPipeline.of(op), mesh_of_pipeline(op, module))
+                called = HostFunction("pipeline", call_of(inspected))
+                inspected.placement.append_call(b, called, inspected.fragments)
+            else:
+                b.append(op)
+        return replace(function, body=replace(function.body, ops=tuple(b.ops)))
 
-    return rewrite_pipelines(stage_pipelines(module), staged_pipeline, rewritten)
+    staged = stage_pipelines(module)
+    return replace(staged, functions=tuple(map(rewritten, staged.functions)))
 
 
 def describe_pipelines(module: Module) -> Module:

@@ -1,7 +1,8 @@
 """Compile pipelines: each becomes a call of a runtime that has its fragments and its schedule.
 
 before: `%loss, %w.grad = staged-pipeline(%w, %x, ...)`
-after:  `%loss, %w.grad = pure-callback(%w, %x, function="pipeline")`
+after:  `%loss, %w.grad = manual_computation(%w, %x.microbatches, ...) { ... }`, whose body is a
+        `pipeline-call` of the runtime
 """
 
 from collections.abc import Sequence

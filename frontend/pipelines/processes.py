@@ -7,6 +7,7 @@ import numpy as np
 
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.pipelines.action_monitor import action_monitor
+from shardir.frontend.pipelines.placement import PipelinePlacement
 from shardir.frontend.pipelines.transport import (
     LocalTransport,
     MessageTransport,
@@ -29,9 +30,12 @@ StateAction = Callable[[int, Action], None]
 class PipelineProcesses:
     """The rows of this process, and its communication with the processes of other rows."""
 
-    def __init__(self, wiring: Wiring, processes: Sequence[int]) -> None:
+    def __init__(
+        self, wiring: Wiring, processes: Sequence[int], placement: PipelinePlacement
+    ) -> None:
         group = process_group()
-        self._wiring, self._link, self._index = wiring, group.link, group.index
+        self._wiring, self._placement = wiring, placement
+        self._link, self._index = group.link, group.index
         self._all = sorted(set(processes))
         self.ranks = [rank for rank, process in enumerate(processes) if process == group.index]
         ranks = wiring.schedule.rank_of_stage
@@ -73,7 +77,8 @@ class PipelineProcesses:
         )
 
     def share(self, totals: Totals) -> Totals:
-        """Return the totals of the stages of all processes."""
+        """Return the totals of the stages of this process, and those of other processes that all
+        processes need."""
         if len(self._all) == 1 or self._link is None:
             return totals
         own = _pack([totals[key] for key in self._keys(self._index)])
@@ -98,7 +103,7 @@ class PipelineProcesses:
             (stage, name)
             for stage, owner in sorted(self._process_of_stage.items())
             for name in sorted(self._wiring.summed_types(stage))
-            if owner == process
+            if owner == process and not self._placement.is_in_blocks(name)
         ]
 
     def _packed_size(self, process: int) -> int:

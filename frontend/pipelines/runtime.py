@@ -16,7 +16,7 @@ from shardir.errors import ShardirError
 from shardir.frontend.pipelines.accumulation import OrderedSum
 from shardir.frontend.pipelines.fragments import CompiledFragment
 from shardir.frontend.pipelines.inspection import InspectedPipeline, PipelineCall
-from shardir.frontend.pipelines.processes import PipelineProcesses, StateAction
+from shardir.frontend.pipelines.processes import PipelineProcesses, StateAction, Totals
 from shardir.frontend.pipelines.recording import PipelineEvent, record_event
 from shardir.frontend.pipelines.row_actions import ScheduledAction, row_with_lifetimes
 from shardir.frontend.pipelines.transport import Transport
@@ -26,8 +26,9 @@ from shardir.passes.pipeline_parallelism.actions import COMPUTATIONS, Action
 from shardir.passes.pipeline_parallelism.program import (
     LOSS,
     FragmentKey,
-    gradient_slot,
+    Window,
     slot_number,
+    slot_window,
 )
 from shardir.passes.pipeline_parallelism.progress import RECEIVE_OF, SEND_OF, matching_transfer
 
@@ -43,8 +44,8 @@ class PipelineRunError(ShardirError, RuntimeError):
 class PipelineRuntime(PipelineCall):
     """Runs a scheduled pipeline on arrays; it is the function of a callback.
 
-    `processes` has the process of each row. Each process runs its own rows, and all of them get the
-    loss and all gradients.
+    `processes` has the process of each row. Each process runs its own rows. All of them get the
+    loss and the gradients of operands that all rows hold.
     """
 
     def __init__(
@@ -55,8 +56,8 @@ class PipelineRuntime(PipelineCall):
     ) -> None:
         super().__init__(inspected)
         self.pipeline, self.fragments = inspected.staged, fragments
-        self.wiring = inspected.wiring
-        self.group = PipelineProcesses(self.wiring, processes)
+        self.wiring, self._placement = inspected.wiring, inspected.placement
+        self.group = PipelineProcesses(self.wiring, processes, self._placement)
         self._rows = {rank: row_with_lifetimes(self.wiring, rank) for rank in self.group.ranks}
 
     def __call__(self, *arrays: NumpyArray) -> list[NumpyArray]:
@@ -75,22 +76,42 @@ class PipelineRuntime(PipelineCall):
                 raise PipelineRunError(f"no rank of the pipeline can continue: {waiting}")
         transport.finish()
         count = self.pipeline.microbatches
-        return self._results(self.group.share({key: sums[key].total(count) for key in sums}))
+        totals = self.group.share({key: sums[key].total(count) for key in sums})
+        return self._results(totals, arrays)
 
-    def _results(self, totals: Mapping[tuple[int, str], NumpyArray]) -> list[NumpyArray]:
-        results = self.pipeline.op.results
+    def local_window(self, number: int, slot: str, stage: int, array: NumpyArray) -> Window:
+        """Return the part of `array`, which holds blocks of an operand, that a slot names."""
+        window = slot_window(slot)
+        dim = self._placement.block_dims.get(number)
+        size = 0 if dim is None else self._placement.block_type(number).shape[dim]
+        if dim is None or array.shape[dim] == size * self._placement.row_count:
+            return window
+        rank = self.wiring.schedule.rank_of_stage[stage]
+        start = window[dim].start + (self.group.ranks.index(rank) - rank) * size
+        own = slice(start, start + window[dim].stop - window[dim].start)
+        return (*window[:dim], own, *window[dim + 1 :])
+
+    def _results(self, totals: Totals, arrays: Sequence[NumpyArray]) -> list[NumpyArray]:
         stages = range(self.pipeline.stage_count)
         loss = totals[self.pipeline.stage_count - 1, LOSS]
         outs: list[NumpyArray] = [
             np.asarray(loss * np.asarray(self.pipeline.loss_scale, loss.dtype))
         ]
-        for number, result in zip(self.pipeline.wrt, results[1:], strict=True):
+        for number in self.pipeline.wrt:
             # A weight of several stages: its gradient is summed once, in the order of the stages.
-            slot = gradient_slot(number)
-            terms = [totals[stage, slot] for stage in stages if (stage, slot) in totals]
-            total = terms[0] if terms else np.zeros(result.type.shape, result.type.numpy)
-            for term in terms[1:]:
-                total = total + term
+            operand = arrays[number]
+            terms = [
+                (self.local_window(number, slot, stage, operand), totals[stage, slot])
+                for stage in stages
+                for owner, slot in sorted(totals)
+                if owner == stage and slot_number(slot, "gradient") == number
+            ]
+            if len(terms) == 1 and not terms[0][0]:
+                outs.append(terms[0][1])
+                continue
+            total = np.zeros(operand.shape, operand.dtype)
+            for window, term in terms:
+                total[window] += term
             outs.append(total)
         return outs
 
@@ -171,7 +192,7 @@ class _RowRun:
         args = [
             own[name]
             if (number := slot_number(name, "argument")) is None
-            else self._argument(number, part)
+            else self._argument(number, name, part)
             for name in fragment.takes
         ]
         for name, value in zip(fragment.gives, self.runtime.fragments[key](args), strict=True):
@@ -191,10 +212,8 @@ class _RowRun:
                 for name, sent in zip(names, self.runtime.wiring.sent(send), strict=True)
             })  # fmt: skip
 
-    def _argument(self, number: int, part: Action) -> Storage:
+    def _argument(self, number: int, slot: str, part: Action) -> Storage:
         array = self.arrays[number]
         if number in self.runtime.pipeline.batched_operands:
-            assert part.microbatch is not None
-            size = len(array) // self.runtime.pipeline.microbatches
-            array = array[part.microbatch * size : (part.microbatch + 1) * size]
-        return Storage.of(array)
+            return Storage.of(array[part.microbatch])
+        return Storage.of(array[self.runtime.local_window(number, slot, part.stage, array)])

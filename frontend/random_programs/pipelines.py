@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from shardir.frontend.random_programs.scope import Scope, sampler
+from shardir.ir.host_function import HostFunction
 from shardir.ir.operation import Attr, Value
 
 
@@ -37,4 +38,15 @@ def _append_pipeline(
     s.emit(
         name, x, blocks=(s.block([part], body),), batched=(0,), microbatches=microbatches,
         schedule="1f1b", axis="pipe", **attrs,
+    )  # fmt: skip
+
+
+@sampler("pipeline-call")
+def _(s: Scope, name: str) -> None:
+    """Append a call that returns its operand, which all devices hold."""
+    x = s.tensor()
+    sharded = (((),) * x.type.rank,)
+    s.emit(
+        name, x, function=HostFunction("identity", lambda array: (array,)), axes=(),
+        in_axes=sharded, out_axes=sharded, result=x.type,
     )  # fmt: skip

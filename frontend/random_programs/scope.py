@@ -158,6 +158,7 @@ SPECIAL_OPERATIONS = (
     ops.custom_vjp,
     ops.fused,
     ops.pipeline,
+    ops.pipeline_call,
     ops.pipeline_stage,
     ops.staged_pipeline,
 )

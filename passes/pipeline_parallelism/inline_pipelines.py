@@ -10,6 +10,7 @@ backend, without stages that run at the same time.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from shardir.interpret.expansions import register_expansion
 from shardir.ir.builder import Builder, UniqueNames, inline, substitute
@@ -24,13 +25,16 @@ from shardir.ops.control_flow.pipelines import (
 from shardir.passes.autodiff.vjp import vjp
 from shardir.passes.pipeline import Pass
 from shardir.passes.pipeline_parallelism.actions import ActionKind
+from shardir.passes.pipeline_parallelism.argument_windows import pad_window, slice_window
 from shardir.passes.pipeline_parallelism.program import (
     LOSS,
     StagedPipeline,
+    argument_slot,
     given_cotangent,
     gradient_slot,
     received_cotangent,
     slot_number,
+    slot_window,
 )
 from shardir.passes.pipeline_parallelism.split_backward import add_backward
 from shardir.passes.rewriting import used_names
@@ -101,8 +105,10 @@ class _Inliner:
         loss = b.mul(self.sums[LOSS], b.full(scale, self.sums[LOSS].type))
         gradients = []
         for i, result in zip(self.attributes.wrt, self.op.results[1:], strict=True):
-            total = self.sums.get(gradient_slot(i))
-            gradients.append(b.full(0, result.type) if total is None else total)
+            slots = [slot for slot in self.sums if slot_number(slot, "gradient") == i]
+            parts = [pad_window(b, self.sums[slot], slot_window(slot), result.type)
+                     for slot in slots]  # fmt: skip
+            gradients.append(reduce(b.add, parts) if parts else b.full(0, result.type))
         return [loss, *gradients]
 
     def _part(self, number: int, microbatch: int) -> Value:
@@ -132,7 +138,10 @@ class _Inliner:
         loss, *terms = inline(self.b, gradient, [*operands, factor])
         return [
             (LOSS, loss),
-            *((gradient_slot(i), x) for i, x in zip(self.attributes.wrt, terms, strict=True)),
+            *(
+                (gradient_slot(argument_slot(i)), x)
+                for i, x in zip(self.attributes.wrt, terms, strict=True)
+            ),
         ]
 
     def _inline_staged(self, staged: StagedPipeline, operands: Sequence[Value]
@@ -167,7 +176,9 @@ class _Inliner:
         """Emit a fragment; return its terms and add its other results to `values`."""
         fragment = staged.fragments[stage, kind]
         args = [
-            values[name] if (number := slot_number(name, "argument")) is None else operands[number]
+            values[name]
+            if (number := slot_number(name, "argument")) is None
+            else slice_window(self.b, operands[number], slot_window(name))
             for name in fragment.takes
         ]
         terms = []

@@ -25,20 +25,34 @@ LOSS = "loss"
 """The name of the loss of a microbatch among the values that a fragment gives."""
 
 
-def argument_slot(number: int) -> str:
-    """Return the name of an operand among the values that a fragment takes."""
-    return f"argument {number}"
+Window = tuple[slice, ...]
+"""The part of an operand that a fragment takes: a range of each leading dimension; empty: all."""
 
 
-def gradient_slot(number: int) -> str:
-    """Return the name of a term of the gradient of an operand among those that a fragment gives."""
-    return f"gradient {number}"
+def argument_slot(number: int, window: Window = ()) -> str:
+    """Return the name of an operand, or of a part, among the values that a fragment takes."""
+    ranges = ",".join(f"{part.start}:{part.stop}" for part in window)
+    return f"argument {number}[{ranges}]" if window else f"argument {number}"
+
+
+def gradient_slot(argument: str) -> str:
+    """Return the name of a term of the gradient of an argument among those that a fragment
+    gives."""
+    return argument.replace("argument", "gradient", 1)
 
 
 def slot_number(slot: str, word: str) -> int | None:
     """Return the number of an `argument` or `gradient` slot; `None` for other names."""
-    first, _, number = slot.partition(" ")
+    first, _, rest = slot.partition(" ")
+    number = rest.partition("[")[0]
     return int(number) if first == word and number.isdigit() else None
+
+
+def slot_window(slot: str) -> Window:
+    """Return the part of the operand that an `argument` or `gradient` slot names."""
+    ranges = slot.partition("[")[2].removesuffix("]")
+    parts = [part.split(":") for part in ranges.split(",") if part]
+    return tuple(slice(int(start), int(stop)) for start, stop in parts)
 
 
 # The names of values contain no spaces, so that they differ from all names below.

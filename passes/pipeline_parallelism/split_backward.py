@@ -11,13 +11,14 @@ separates them; W takes the intermediate values that both need from I. A schedul
 forms; the pass `schedule-pipelines` removes fragments that it does not use.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from shardir.ir.builder import Builder, UniqueNames, copy_op, substitute
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.types import INEXACT
+from shardir.ops import convert, reshape, slice_, transpose
 from shardir.ops.control_flow.pipelines import staged_pipeline
 from shardir.passes.autodiff.residuals import eliminate_dead_operations
 from shardir.passes.autodiff.vjp import linearize
@@ -28,6 +29,7 @@ from shardir.passes.pipeline_parallelism.program import (
     Fragment,
     FragmentKey,
     StagedPipeline,
+    copy_of,
     given_cotangent,
     gradient_slot,
     kept_value,
@@ -41,6 +43,9 @@ from shardir.passes.simplify.inline import inline_regions
 
 F, B = ActionKind.FORWARD, ActionKind.BACKWARD
 I, W = ActionKind.INPUT_GRADIENT, ActionKind.WEIGHT_GRADIENT  # noqa: E741
+
+VIEWS = (reshape, slice_, transpose, convert)
+"""Operations that a backward pass repeats on arguments instead of keeping their results."""
 
 
 @dataclass(frozen=True)
@@ -119,19 +124,24 @@ class _StageGradient:
         for value in forward.returns[count:]:
             slot_of.setdefault(value, saved_residual(value.name))
             residuals.append(slot_of[value])
+        pullback, residuals = _recompute_views(
+            forward, forward.returns[count:], residuals, inline_regions(both.pullback).body, slot_of
+        )
         known = {*forward.params, *forward.returns[:count]}
-        saved = [value for value in dict.fromkeys(forward.returns[count:]) if value not in known]
+        taken = set(residuals)
+        saved = [
+            value
+            for value in dict.fromkeys(forward.returns[count:])
+            if value not in known and slot_of[value] in taken
+        ]
         self.forward = Fragment(
             replace(forward, returns=(*forward.returns[:count], *saved)),
             stage.takes,
             (*stage.gives, *(slot_of[value] for value in saved)),
         )
-        pullback = inline_regions(both.pullback).body
         takes = (*residuals, *(_cotangent_slot(stage.gives[i]) for i in of))
         gives = tuple(
-            given_cotangent(slot)
-            if (number := slot_number(slot, "argument")) is None
-            else gradient_slot(number)
+            given_cotangent(slot) if slot_number(slot, "argument") is None else gradient_slot(slot)
             for slot in (stage.takes[i] for i in moving)
         )
         self.backward = _with_loss_cotangent(Fragment(pullback, takes, gives), loss_scale)
@@ -156,6 +166,56 @@ class _StageGradient:
             _fragment(block.params, takes, first, [*inputs, *kept]),
             _fragment((*block.params, *shared), [*takes, *(s for s, _ in kept)], second, weights),
         )
+
+
+def _recompute_views(
+    forward: Block,
+    values: Sequence[Value],
+    slots: Sequence[str],
+    pullback: Block,
+    slot_of: Mapping[Value, str],
+) -> tuple[Block, list[str]]:
+    """Return the pullback, and the slots of its residuals, without residuals that are views of
+    arguments.
+
+    The pullback takes the arguments instead, so that no microbatch keeps a copy of its weights.
+    """
+    makers = {value: op for op in forward.ops for value in op.results}
+    arguments = {x for x in forward.params if slot_number(slot_of[x], "argument") is not None}
+    names = UniqueNames([value.name for value in all_values(pullback)])
+    taken: dict[str, Value] = {}
+    new: dict[Value, Value] = {}
+    ops: list[Op] = []
+
+    def compute(value: Value) -> Value:
+        if value in arguments:
+            new[value] = taken.setdefault(slot_of[value], copy_of(value))
+        elif value not in new:
+            for operand in makers[value].operands:
+                compute(operand)
+            ops.append(copy_op(makers[value], new, names))
+        return new[value]
+
+    def is_view(value: Value) -> bool:
+        if value in arguments:
+            return True
+        op = makers.get(value)
+        return op is not None and op.spec in VIEWS and all(map(is_view, op.operands))
+
+    params = pullback.params[: len(slots)]
+    views: dict[Value, Value] = {}
+    for value, slot, param in zip(values, slots, params, strict=True):
+        if not is_view(value):
+            taken.setdefault(slot, param)
+        elif value in arguments:
+            taken[slot] = param
+    for value, slot, param in zip(values, slots, params, strict=True):
+        found = compute(value) if is_view(value) else taken[slot]
+        if found is not param:
+            views[param] = found
+    rest = pullback.params[len(slots) :]
+    whole = Block((*taken.values(), *rest), (*ops, *pullback.ops), pullback.returns)
+    return replace(substitute(whole, views), params=whole.params), list(taken)
 
 
 def _cotangent_slot(name: str) -> str:

@@ -3,10 +3,12 @@
 before: `%loss = pipeline(%v, %w, %x, ...`
 after:  `%loss = staged-pipeline(%v, %w, %x, ... fragments=["0F", "1F"], ... forward=[["h"]], ...`
 
-A value that a later stage uses is sent from stage to stage up to that one. Each stage has all
-arguments; operations that depend on arguments only are repeated in the stages that use them.
+A value that a later stage uses is sent from stage to stage up to that one. Each stage can use all
+arguments; operations that depend on arguments only are repeated in the stages that use them. A
+stage that uses only slices of an argument, such as its layer of stacked weights, takes this part.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from shardir.ir.builder import UniqueNames, copy_op, substitute
@@ -17,6 +19,7 @@ from shardir.ops.control_flow.pipelines import PipelineAttributes, pipeline, pip
 from shardir.passes.autodiff.residuals import eliminate_dead_operations
 from shardir.passes.pipeline import Pass
 from shardir.passes.pipeline_parallelism.actions import ActionKind
+from shardir.passes.pipeline_parallelism.argument_windows import take_window
 from shardir.passes.pipeline_parallelism.balanced_stages import balance_stages
 from shardir.passes.pipeline_parallelism.program import (
     LOSS,
@@ -78,7 +81,8 @@ def _split(op: Op, function: Function) -> Op:
     for stage in range(count):
         received = sent[stage - 1] if stage else ()
         gives = sent[stage] if stage < count - 1 else (values.get(loss, loss),)
-        fragment = _StageBuilder(block, stages, values).build(stage, received, gives)
+        builder = _StageBuilder(block, stages, values, PipelineAttributes.of(op).batched)
+        fragment = builder.build(stage, received, gives)
         fragments[stage, ActionKind.FORWARD] = fragment
     names = tuple(tuple(value.name for value in each) for each in sent)
     return StagedPipeline(op, fragments, names, (), op.attrs["schedule"]).to_op()
@@ -199,9 +203,13 @@ class _StageBuilder:
     """Collects the operations of one stage."""
 
     def __init__(
-        self, block: Block, stages: dict[Op, int | None], values: dict[Value, Value]
+        self,
+        block: Block,
+        stages: dict[Op, int | None],
+        values: dict[Value, Value],
+        batched: Sequence[int],
     ) -> None:
-        self.block, self.stages, self.values = block, stages, values
+        self.block, self.stages, self.values, self.batched = block, stages, values, batched
         self.loss = values.get(block.returns[0], block.returns[0])
 
     def build(self, stage: int, received: tuple[Value, ...], gives: tuple[Value, ...]) -> Fragment:
@@ -224,10 +232,14 @@ class _StageBuilder:
         returns = [new[value] for value in gives]
         ops = list(eliminate_dead_operations(ops, returns))
         used = {value for op in ops for value in op.uses()} | set(returns)
-        chosen = [
-            (i, arguments[p]) for i, p in enumerate(self.block.params) if arguments[p] in used
-        ]
-        params = (*(value for _, value in chosen), *received_copies)
-        takes = (*(argument_slot(i) for i, _ in chosen), *(value.name for value in received))
+        params, takes = [], []
+        for i, param in enumerate(self.block.params):
+            if (argument := arguments[param]) in used:
+                taken = take_window(argument, ops, returns) if i not in self.batched else None
+                window, part, ops, returns = taken or ((), argument, ops, returns)
+                params.append(part)
+                takes.append(argument_slot(i, window))
+        names_received = [value.name for value in received]
         given = tuple(LOSS if value is self.loss else value.name for value in gives)
-        return Fragment(Block(params, tuple(ops), tuple(returns)), takes, given)
+        block = Block((*params, *received_copies), tuple(ops), tuple(returns))
+        return Fragment(block, (*takes, *names_received), given)

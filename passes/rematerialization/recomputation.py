@@ -8,6 +8,7 @@ from shardir.ir.module import Block, Op, Value
 from shardir.ops.communication.annotations import optimization_barrier
 from shardir.ops.communication.async_collectives import done, is_started
 from shardir.ops.control_flow.host_callbacks import pure_callback
+from shardir.ops.control_flow.pipelines import pipeline_call
 from shardir.passes.autodiff.phases import RECOMPUTED_WHY, is_in_gradient
 
 
@@ -15,10 +16,10 @@ def is_recomputable(op: Op) -> bool:
     """Return whether an operation may be executed again.
 
     Loops and branches are not, because they may contain the largest part of a program; nor are
-    operations whose cost is unknown (`pure-callback`) or that have effects. An operation without
-    operands cannot be distinguished from its copy, which `cse` would merge.
+    operations whose cost is unknown (`pure-callback`, `pipeline-call`) or that have effects. An
+    operation without operands cannot be distinguished from its copy, which `cse` would merge.
     """
-    if op.spec.effect or op.spec is pure_callback or op.spec is done or is_started(op):
+    if op.spec.effect or op.spec in (pure_callback, pipeline_call, done) or is_started(op):
         return False
     return bool(op.operands) and (op.spec.is_loop_nest or not op.blocks)
 

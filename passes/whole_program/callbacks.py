@@ -9,10 +9,15 @@ only.
 """
 
 from collections.abc import Iterable, Sequence
+from math import prod
 
 from shardir import ops
-from shardir.ir.module import Block, Op
+from shardir.ir.builder import Builder
+from shardir.ir.module import Block, Op, Value
+from shardir.passes.whole_program.collective_rules import distribute_shards, gather_shards
+from shardir.passes.whole_program.dim_arrangement import reshape_if_needed
 from shardir.passes.whole_program.merger import BatchedValue, DeviceMerger, MergeRule, merge_error
+from shardir.passes.whole_program.mesh_sub_axes import axis_sizes
 
 
 def _pure_callback(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
@@ -31,6 +36,50 @@ def _pure_callback(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     ]
 
 
+def _pipeline_call(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
+    """Call the function once with all parts of the operands that the devices of a process hold."""
+    b = merger.b
+    operands = []
+    for value, dims in zip(op.operands, op.attrs["in_axes"], strict=True):
+        part = merger.get(value)
+        for dim, axes in enumerate(dims):
+            if atoms := merger.atoms.of(axes):
+                part = gather_shards(merger, part, dim, atoms)
+        operands.append(_take_first(b, part))
+    shardings = [[merger.atoms.of(axes) for axes in dims] for dims in op.attrs["out_axes"]]
+    types = tuple(
+        value.type.with_shape(
+            [n * prod(axis_sizes(atoms)) for n, atoms in zip(value.type.shape, dims, strict=True)]
+        )
+        for value, dims in zip(op.results, shardings, strict=True)
+    )
+    made = b.emit(
+        ops.pure_callback,
+        *operands,
+        result=types[0] if len(types) == 1 else types,
+        function=op.attrs["function"],
+        method="none",
+    )
+    results = []
+    for value, dims in zip(made if isinstance(made, tuple) else (made,), shardings, strict=True):
+        result = BatchedValue(value, ())
+        for dim, atoms in enumerate(dims):
+            if atoms:
+                result = distribute_shards(merger, result, dim, atoms)
+        results.append(result)
+    return results
+
+
+def _take_first(b: Builder, value: BatchedValue) -> Value:
+    """Return a value that is equal on all devices, from the first of them."""
+    type, count = value.value.type, len(value.atoms)
+    if not count:
+        return value.value
+    one = type.with_shape((*(1,) * count, *type.shape[count:]))
+    first = b.slice(value.value, starts=(0,) * type.rank, strides=(1,) * type.rank, result=one)
+    return reshape_if_needed(b, first, type.shape[count:])
+
+
 def check_no_callback(blocks: Iterable[Block]) -> None:
     """Raise `MergeError` for a callback in blocks that only some of the devices execute."""
     for block in blocks:
@@ -40,4 +89,7 @@ def check_no_callback(blocks: Iterable[Block]) -> None:
             check_no_callback(op.blocks)
 
 
-CALLBACK_RULES: dict[str, MergeRule] = {"pure-callback": _pure_callback}
+CALLBACK_RULES: dict[str, MergeRule] = {
+    "pure-callback": _pure_callback,
+    "pipeline-call": _pipeline_call,
+}

@@ -14,6 +14,7 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function
 from shardir.ir.process_levels import ProcessLevels
 from shardir.ir.sharding import Axes, Axis
+from shardir.ops.control_flow.pipelines import pipeline_call
 
 
 class SubAxes:
@@ -88,3 +89,7 @@ def named_axes(function: Function) -> Iterator[Axis]:
     for op in function.body.walk():
         for name in ("axes", "source", "target"):
             yield from op.attrs.get(name, ())
+        if op.spec is pipeline_call:
+            for dims in (*op.attrs["in_axes"], *op.attrs["out_axes"]):
+                for axes in dims:
+                    yield from axes

@@ -47,6 +47,7 @@ from shardir.ops.control_flow.manual_computation import (
 )
 from shardir.ops.control_flow.pipelines import (
     pipeline as pipeline,
+    pipeline_call as pipeline_call,
     pipeline_stage as pipeline_stage,
     staged_pipeline as staged_pipeline,
 )

@@ -25,7 +25,7 @@ refuses(
     fix=_HOST,
 )  # fmt: skip
 refuses(
-    "callback", "pure-callback", "inspect-sharding",
+    "callback", "pure-callback", "inspect-sharding", "pipeline-call",
     reason="calls Python, which an emitted program cannot do",
     fix="return the value, and inspect it on the host",
 )  # fmt: skip

@@ -9,15 +9,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from shardir.errors import DifferentiateError, VectorizeError
+import numpy as np
+
+from shardir.errors import DifferentiateError, InterpretError, VectorizeError
+from shardir.ir.arithmetic import FIXED_DTYPES
 from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
+from shardir.ir.device_groups import device_positions
+from shardir.ir.host_function import absent_function_message, host_function_of
+from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Module, Op, Value
 from shardir.ir.operation import Result, define_op
-from shardir.ir.types import INEXACT, TensorType
+from shardir.ir.sharding import Axes, count_positions
+from shardir.ir.types import INEXACT, NumpyArray, TensorType
 from shardir.op_rules.batching import BatchedOp
 from shardir.op_rules.factors import pointwise_rule
 from shardir.op_rules.tangents import linear_tangent
+from shardir.ops.control_flow.manual_computation import ManualDimAxes
 
 Types = tuple[TensorType, ...]
 
@@ -219,10 +227,101 @@ staged_pipeline = define_op(
 `fragments` names the pass of each block: `2F` is the forward pass of stage 2, `2B` the backward
 pass, `2I` and `2W` the gradients of its input and of its weights. `takes` and `gives` name the
 values that each block takes and returns, of one microbatch: `argument 3` is an operand, `gradient
-3` a term of its gradient, `loss` a term of the loss. All other values stay in the stage, or are
-sent: `forward` names the values that each stage sends to the next one, `backward` those whose
+3` a term of its gradient, `loss` a term of the loss. `argument 3[2:4,0:1]` is the part of an
+operand with these ranges of its first dimensions. All other values stay in the stage, or are sent:
+`forward` names the values that each stage sends to the next one, `backward` those whose
 cotangents each stage but the first sends to the stage before. The cotangent of `h` is taken as
 `cotangent h` and given as `sent cotangent h`.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineCallAttributes(Attributes):
+    """The attributes of the call of a pipeline by all devices.
+
+    `axes` are all axes of the mesh. `in_axes` and `out_axes` state those that shard each dimension
+    of each operand and result.
+    """
+
+    function: str
+    axes: Axes
+    in_axes: tuple[ManualDimAxes, ...]
+    out_axes: tuple[ManualDimAxes, ...]
+
+
+def _call_type(
+    *operands: TensorType, result: Result, attributes: PipelineCallAttributes
+) -> TensorType | Types:
+    types = (result,) if isinstance(result, TensorType) else result
+    if types is None:
+        raise TypeError("its result types are not determined; state them with result=")
+    for word, tensors, sharded in (
+        ("in_axes", operands, attributes.in_axes),
+        ("out_axes", types, attributes.out_axes),
+    ):
+        if [x.rank for x in tensors] != [len(dims) for dims in sharded]:
+            raise TypeError(f"{word} states one list of mesh axes for each dimension of each value")
+    return result if result is not None else types
+
+
+def _call_together(
+    mesh: Mesh,
+    shards: Sequence[tuple[NumpyArray, ...]],
+    *,
+    result: Result,
+    attributes: PipelineCallAttributes,
+) -> Sequence[NumpyArray] | Sequence[tuple[NumpyArray, ...]]:
+    """Call the function once with whole operands; return the shards of its results.
+
+    Devices of other processes have no shards here, and the function does not use theirs.
+    """
+    function = host_function_of(attributes.function)
+    if function is None:
+        raise InterpretError(absent_function_message(attributes.function))
+    operands = []
+    for i, dims in enumerate(attributes.in_axes):
+        some = next(parts[i] for parts in shards if parts)
+        shape = [n * count_positions(axes) for n, axes in zip(some.shape, dims, strict=True)]
+        whole = np.empty(shape, some.dtype)
+        for position, parts in zip(_shard_positions(mesh, dims), shards, strict=True):
+            if parts:
+                whole[_shard_slices(position, some.shape)] = parts[i]
+        operands.append(whole)
+    types = (result,) if isinstance(result, TensorType) else result
+    assert types is not None
+    columns = []
+    for whole, dims, type in zip(function(*operands), attributes.out_axes, types, strict=True):
+        positions = _shard_positions(mesh, dims)
+        made = {
+            position: np.array(whole[_shard_slices(position, type.shape)])
+            for position in dict.fromkeys(positions)
+        }
+        columns.append([made[position] for position in positions])
+    return columns[0] if len(types) == 1 else list(zip(*columns, strict=True))
+
+
+def _shard_positions(mesh: Mesh, dims: ManualDimAxes) -> list[tuple[int, ...]]:
+    """Return the position of the shard of each device along each dimension."""
+    along = [device_positions(mesh, axes) for axes in dims]
+    return [tuple(int(each[device]) for each in along) for device in range(mesh.size)]
+
+
+def _shard_slices(position: Sequence[int], shape: Sequence[int]) -> tuple[slice, ...]:
+    return tuple(slice(i * n, (i + 1) * n) for i, n in zip(position, shape, strict=True))
+
+
+pipeline_call = define_op(
+    "pipeline-call",
+    attributes=PipelineCallAttributes,
+    type=_call_type,
+    exchange=_call_together,
+    spmd=True,
+    arithmetic=FIXED_DTYPES,
+)
+"""Call `function`, which runs the rows of a pipeline on the devices of all rows together.
+
+The operands and the results are shards. Each process calls the function with the parts of the
+operands that its devices hold: with all parts along axes inside of the process.
 """
 
 

@@ -287,7 +287,7 @@ def _opaque(w: MlirWriter, op: Op) -> None:
     w.write_opaque(op, attrs["head"], attrs["attributes"], attrs["types"])
 
 
-@WRITERS.rule(OPS["callback"], OPS["pure-callback"], OPS["inspect-sharding"])
+@WRITERS.rule(OPS["callback"], OPS["pure-callback"], OPS["inspect-sharding"], OPS["pipeline-call"])
 def _callback(w: MlirWriter, op: Op) -> None:
     """Write a custom call with the name of the function in the host program."""
     effect = "true" if op.spec.effect else "false"

@@ -28,6 +28,29 @@ def mlp_loss(params: list[Any], x: Any, y: Any) -> Any:
     return jnp.mean((x - y) ** 2)
 
 
+def place_stacked(mesh: sd.Mesh, params: Any, *batch: Any) -> tuple[Any, ...]:
+    """Return the arguments of `stacked_loss` on a mesh, each layer on the row of its stage."""
+    layers = sd.device_put(params["layers"], sd.NamedSharding(mesh, sd.P("pipe")))
+    scale, *rest = place(mesh, params["scale"], *batch)
+    return ({"layers": layers, "scale": scale}, *rest)
+
+
+def stacked_loss(params: dict[str, Any], x: Any, y: Any) -> Any:
+    """Return the loss of a perceptron with stacked weights and a scale that all stages use."""
+    last = len(params["layers"]) - 1
+    for i in range(last + 1):
+        with sd.stage(i):
+            x = jnp.tanh(x @ params["layers"][i]) * params["scale"]
+    with sd.stage(last):
+        return jnp.mean((x - y) ** 2)
+
+
+def stacked_arguments(stages: int) -> tuple[Any, ...]:
+    """Return the weights and a batch for `stacked_loss`."""
+    params, x, y = mlp_arguments(stages)
+    return {"layers": np.stack(params), "scale": np.linspace(1, 2, 8, dtype=np.float32)}, x, y
+
+
 def mlp_arguments(stages: int) -> tuple[Any, ...]:
     """Return the weights and a batch for `mlp_loss`."""
     rng = np.random.default_rng(0)
@@ -91,6 +114,10 @@ def transformer_arguments(stages: int) -> tuple[Any, ...]:
 
 MODELS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "mlp": (mlp_loss, mlp_arguments),
+    "stacked": (stacked_loss, stacked_arguments),
     "transformer": (transformer_loss, transformer_arguments),
 }
 """The loss and the function of the arguments of each model."""
+
+PLACES: dict[str, Callable[..., tuple[Any, ...]]] = {"stacked": place_stacked}
+"""The function that places the arguments of a model, if it is not `place`."""

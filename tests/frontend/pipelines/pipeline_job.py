@@ -13,7 +13,7 @@ import numpy as np
 
 import shardir as sd
 from shardir.frontend.pipelines import fragments
-from tests.frontend.pipelines.models import MODELS, place
+from tests.frontend.pipelines.models import MODELS, PLACES, place
 
 
 def kill_after(calls: int) -> None:
@@ -34,12 +34,12 @@ def main(model: str, schedule: str, path: str, killed: str = "") -> None:
     sd.distributed.initialize()
     mesh = sd.make_mesh((4, 2), ("pipe", "data"))
     loss, make_arguments = MODELS[model]
-    arguments = place(mesh, *make_arguments(4))
+    arguments = PLACES.get(model, place)(mesh, *make_arguments(4))
     if killed == str(sd.process_index()):
         kill_after(3)
     step = sd.value_and_grad(sd.pipeline(loss, microbatches=8, schedule=schedule))
     made = sd.jit(step)(*arguments)
-    arrays = [np.asarray(leaf) for leaf in sd.tree.leaves(made)]
+    arrays = [np.asarray(sd.distributed.gather_to_all(leaf)) for leaf in sd.tree.leaves(made)]
     np.savez(Path(f"{path}.{sd.process_index()}.npz"), *arrays)
 
 

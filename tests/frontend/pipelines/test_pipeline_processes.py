@@ -11,7 +11,7 @@ import pytest
 
 import shardir as sd
 from tests.backends.distributed.launched_job import LIMIT_SECONDS, MPIEXEC, ROOT, launch_job
-from tests.frontend.pipelines.models import MODELS, place
+from tests.frontend.pipelines.models import MODELS, PLACES, place
 from tests.optional_dependencies import require
 
 EIGHT_DEVICES = {"SHARDIR_CPU_DEVICES": "8"}
@@ -21,7 +21,7 @@ JOB = ROOT / "tests" / "frontend" / "pipelines" / "pipeline_job.py"
 @pytest.mark.parametrize(
     ("count", "model", "schedule"),
     [
-        (2, "mlp", "1f1b"),
+        (2, "stacked", "1f1b"),
         *(
             pytest.param(count, "transformer", schedule, marks=pytest.mark.long)
             for count in (2, 4)
@@ -32,12 +32,13 @@ JOB = ROOT / "tests" / "frontend" / "pipelines" / "pipeline_job.py"
 def test_processes_give_the_bits_of_one_process(
     count: int, model: str, schedule: str, tmp_path: Path
 ) -> None:
-    arguments = (JOB, model, schedule, tmp_path / "made")
-    launch_job(count, *arguments, folder=tmp_path, environment=EIGHT_DEVICES).check()
+    command = (JOB, model, schedule, tmp_path / "made")
+    launch_job(count, *command, folder=tmp_path, environment=EIGHT_DEVICES).check()
     mesh = sd.make_mesh((4, 2), ("pipe", "data"))
     loss, make_arguments = MODELS[model]
     step = sd.value_and_grad(sd.pipeline(loss, microbatches=8, schedule="gpipe"))
-    expected = sd.tree.leaves(sd.jit(step)(*place(mesh, *make_arguments(4))))
+    arguments = PLACES.get(model, place)(mesh, *make_arguments(4))
+    expected = sd.tree.leaves(sd.jit(step)(*arguments))
     for process in range(count):
         made = np.load(tmp_path / f"made.{process}.npz")
         for x, y in zip(made.values(), expected, strict=True):

@@ -1,0 +1,121 @@
+"""The devices that hold the weights and the gradients of a pipeline."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as jnp
+from shardir import testing
+from tests.frontend.pipelines.models import (
+    mlp_arguments,
+    place,
+    place_stacked,
+    stacked_arguments,
+    stacked_loss,
+)
+
+ROWS, MICROBATCHES = 2, 4
+
+
+@pytest.fixture(scope="module")
+def mesh() -> sd.Mesh:
+    return sd.make_mesh((ROWS, 2), ("pipe", "data"))
+
+
+def update(loss: Any, **options: Any) -> Any:
+    """Return a step that updates the weights with the gradients of a pipeline, or of a loss."""
+    chosen = sd.pipeline(loss, microbatches=MICROBATCHES, **options) if options else loss
+
+    @sd.jit
+    def step(params: Any, *batch: Any) -> Any:
+        value, gradients = sd.value_and_grad(chosen)(params, *batch)
+        return value, sd.tree.map(lambda w, g: w - 0.1 * g, params, gradients)
+
+    return step
+
+
+def assert_near(made: Any, expected: Any) -> None:
+    for x, y in zip(sd.tree.leaves(made), sd.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=1e-5, atol=1e-6)
+
+
+def test_stacked_weights_stay_on_the_rows_of_their_stages(mesh: sd.Mesh) -> None:
+    arguments = place_stacked(mesh, *stacked_arguments(ROWS))
+    step = update(stacked_loss, schedule="1f1b")
+    compiled = step.lower(*arguments).compile()
+    testing.assert_collectives(
+        compiled,
+        # The microbatches of x and y.
+        all_to_all=2,
+        # The gradient of the scale; those of the layers stay on their rows.
+        all_gather=1,
+        # Two gradients in each stage, the loss of each microbatch, and the loss of all rows.
+        all_reduce=2 * ROWS * MICROBATCHES + MICROBATCHES + 1,
+        send=2 * (ROWS - 1) * MICROBATCHES,
+    )
+    (gathered,) = [row for row in compiled.collectives() if row.kind == "all-gather"]
+    assert (gathered.axes, gathered.nbytes) == (("pipe",), 8 * 4)
+    # One layer, the scale, and the shards of x and y.
+    assert compiled.memory_analysis().argument_size_in_bytes == 4 * (8 * 8 + 8 + 2 * 16 // 2 * 8)
+    value, params = step(*arguments)
+    assert params["layers"].sharding.spec == sd.P("pipe")
+    assert_near((value, params), update(stacked_loss)(*arguments))
+    # No microbatch keeps a copy of the weights: the input, the result, and what tanh saved.
+    (pipeline,) = step.lower(*arguments).pipelines()
+    activation = 16 // MICROBATCHES * 8 * 4
+    assert pipeline.memory[0].input_gradient == 2 * activation
+
+
+def test_two_stages_on_each_row(mesh: sd.Mesh) -> None:
+    """Weights of shape [rows, stages of a row, ...], for schedules that alternate between rows."""
+
+    def loss(w: Any, x: Any, y: Any) -> Any:
+        for i in range(2 * ROWS):
+            x = sd.stage(i)(lambda w, x: jnp.tanh(x @ w))(w[i % ROWS, i // ROWS], x)
+        with sd.stage(2 * ROWS - 1):
+            return jnp.mean((x - y) ** 2)
+
+    params, x, y = mlp_arguments(2 * ROWS)
+    weights = np.stack(params).reshape(ROWS, 2, 8, 8)
+    _, x, y = place(mesh, (), x, y)
+    weights = sd.device_put(weights, sd.NamedSharding(mesh, sd.P("pipe")))
+    step = update(loss, schedule="interleaved-1f1b")
+    kinds = {row.kind for row in step.lower(weights, x, y).compile().collectives()}
+    assert kinds == {"all-to-all", "all-reduce", "send"}
+    assert_near(step(weights, x, y), update(loss)(weights, x, y))
+
+
+@pytest.mark.parametrize("spec", [(), (None, "pipe"), ("pipe", None, "data")], ids=str)
+def test_other_shardings_of_stacked_weights(mesh: sd.Mesh, spec: tuple[Any, ...]) -> None:
+    params, x, y = place_stacked(mesh, *stacked_arguments(ROWS))
+    params["layers"] = sd.device_put(params["layers"], sd.NamedSharding(mesh, sd.P(*spec)))
+    step = update(stacked_loss, schedule="1f1b")
+    assert_near(step(params, x, y), update(stacked_loss)(params, x, y))
+
+
+def test_weights_that_rows_share_are_on_all_rows(mesh: sd.Mesh) -> None:
+    """Each stage uses its layer and the next one, so that blocks of one layer are not enough."""
+
+    def loss(w: Any, x: Any, y: Any) -> Any:
+        for i in range(ROWS):
+            x = sd.stage(i)(lambda w, x: jnp.tanh(x @ w[0] @ w[1]))(w[i : i + 2], x)
+        with sd.stage(ROWS - 1):
+            return jnp.mean((x - y) ** 2)
+
+    params, x, y = mlp_arguments(2 * ROWS)
+    weights, x, y = place(mesh, np.stack(params), x, y)
+    step = update(loss, schedule="zb-h1")
+    (gathered,) = [
+        row for row in step.lower(weights, x, y).compile().collectives() if row.kind == "all-gather"
+    ]
+    assert gathered.nbytes == 2 * ROWS * 8 * 8 * 4
+    assert_near(step(weights, x, y), update(loss)(weights, x, y))
+
+
+def test_devices_that_run_one_after_another(mesh: sd.Mesh) -> None:
+    arguments = place_stacked(mesh, *stacked_arguments(ROWS))
+    expected = update(stacked_loss, schedule="1f1b")(*arguments)
+    with sd.config(isolated=True):
+        assert_near(update(stacked_loss, schedule="1f1b")(*arguments), expected)
