@@ -140,20 +140,18 @@ class PipelinePlacement:
             self._divide(b, value) if number in batched else value
             for number, value in enumerate(op.operands)
         ]
-        attrs = {
-            "axes": tuple(Axis.full(name, self.mesh) for name, _ in self.mesh.axes),
-            "in_axes": tuple(map(self.in_axes, range(len(operands)))),
-            "out_axes": ((), *(self.out_axes(number, fragments) for number in self.pipeline.wrt)),
-        }
+        axes = tuple(Axis.full(name, self.mesh) for name, _ in self.mesh.axes)
+        in_axes = tuple(map(self.in_axes, range(len(operands))))
+        out_axes = ((), *(self.out_axes(number, fragments) for number in self.pipeline.wrt))
+        attrs = {"axes": axes, "in_axes": in_axes, "out_axes": out_axes}
 
         def local(values: Sequence[Value], sharded: Sequence[ManualDimAxes]) -> tuple[Value, ...]:
             return tuple(
-                Value(manual_local_type(x.type, dims, attrs["axes"]), b.names.fresh(x.name))
+                Value(manual_local_type(x.type, dims, axes), b.names.fresh(x.name))
                 for x, dims in zip(values, sharded, strict=True)
             )
 
-        params = local(operands, attrs["in_axes"])
-        results = local(op.results, attrs["out_axes"])
+        params, results = local(operands, in_axes), local(op.results, out_axes)
         call = Op(pipeline_call, params, results, {"function": function, **attrs}, (), op.loc)
         block = Block(params, (call,), results)
         b.append(Op(manual_computation, tuple(operands), op.results, attrs, (block,), op.loc))

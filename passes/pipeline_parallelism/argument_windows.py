@@ -27,7 +27,7 @@ def take_window(
         return None
     window = []
     for dim in range(argument.type.rank):
-        starts = [op.attrs["starts"][dim] for op in users]
+        starts: list[int] = [op.attrs["starts"][dim] for op in users]
         ends = [
             start + op.attrs["strides"][dim] * (op.result.type.shape[dim] - 1) + 1
             for start, op in zip(starts, users, strict=True)
@@ -42,17 +42,17 @@ def take_window(
     type = argument.type.with_shape((*shape, *argument.type.shape[len(window) :]))
     part = Value(type, argument.name)
     same: dict[Value, Value] = {}
-    rest = []
+    rest: list[Op] = []
     for op in ops:
         if argument in op.operands:
-            starts = tuple(n - low for n, low in zip(op.attrs["starts"], first, strict=True))
+            moved = tuple(n - low for n, low in zip(op.attrs["starts"], first, strict=True))
             if op.result.type == type and op.result.sharding is None:
                 same[op.result] = part
                 continue
-            op = replace(op, operands=(part,), attrs={**op.attrs, "starts": starts})
+            op = replace(op, operands=(part,), attrs={**op.attrs, "starts": moved})
         rest.append(op)
-    moved = substitute(Block((part,), tuple(rest), tuple(returns)), same)
-    return tuple(window), part, list(moved.ops), list(moved.returns)
+    block = substitute(Block((part,), tuple(rest), tuple(returns)), same)
+    return tuple(window), part, list(block.ops), list(block.returns)
 
 
 def slice_window(b: Builder, value: Value, window: Window) -> Value:

@@ -119,5 +119,9 @@ MODELS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 }
 """The loss and the function of the arguments of each model."""
 
-PLACES: dict[str, Callable[..., tuple[Any, ...]]] = {"stacked": place_stacked}
-"""The function that places the arguments of a model, if it is not `place`."""
+
+def place_arguments(model: str, mesh: sd.Mesh, stages: int) -> tuple[Any, ...]:
+    """Return the arguments of a model on a mesh."""
+    _, make_arguments = MODELS[model]
+    placing = place_stacked if model == "stacked" else place
+    return placing(mesh, *make_arguments(stages))

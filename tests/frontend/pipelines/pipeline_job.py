@@ -13,7 +13,7 @@ import numpy as np
 
 import shardir as sd
 from shardir.frontend.pipelines import fragments
-from tests.frontend.pipelines.models import MODELS, PLACES, place
+from tests.frontend.pipelines.models import MODELS, place_arguments
 
 
 def kill_after(calls: int) -> None:
@@ -33,8 +33,8 @@ def kill_after(calls: int) -> None:
 def main(model: str, schedule: str, path: str, killed: str = "") -> None:
     sd.distributed.initialize()
     mesh = sd.make_mesh((4, 2), ("pipe", "data"))
-    loss, make_arguments = MODELS[model]
-    arguments = PLACES.get(model, place)(mesh, *make_arguments(4))
+    loss, _ = MODELS[model]
+    arguments = place_arguments(model, mesh, 4)
     if killed == str(sd.process_index()):
         kill_after(3)
     step = sd.value_and_grad(sd.pipeline(loss, microbatches=8, schedule=schedule))

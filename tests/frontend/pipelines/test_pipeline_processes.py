@@ -11,7 +11,7 @@ import pytest
 
 import shardir as sd
 from tests.backends.distributed.launched_job import LIMIT_SECONDS, MPIEXEC, ROOT, launch_job
-from tests.frontend.pipelines.models import MODELS, PLACES, place
+from tests.frontend.pipelines.models import MODELS, place_arguments
 from tests.optional_dependencies import require
 
 EIGHT_DEVICES = {"SHARDIR_CPU_DEVICES": "8"}
@@ -35,10 +35,9 @@ def test_processes_give_the_bits_of_one_process(
     command = (JOB, model, schedule, tmp_path / "made")
     launch_job(count, *command, folder=tmp_path, environment=EIGHT_DEVICES).check()
     mesh = sd.make_mesh((4, 2), ("pipe", "data"))
-    loss, make_arguments = MODELS[model]
+    loss, _ = MODELS[model]
     step = sd.value_and_grad(sd.pipeline(loss, microbatches=8, schedule="gpipe"))
-    arguments = PLACES.get(model, place)(mesh, *make_arguments(4))
-    expected = sd.tree.leaves(sd.jit(step)(*arguments))
+    expected = sd.tree.leaves(sd.jit(step)(*place_arguments(model, mesh, 4)))
     for process in range(count):
         made = np.load(tmp_path / f"made.{process}.npz")
         for x, y in zip(made.values(), expected, strict=True):
