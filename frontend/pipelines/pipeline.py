@@ -18,10 +18,14 @@ from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.lax.sharding_constraints import with_sharding_constraint
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
+from shardir.frontend.shardings.mesh import current_mesh
+from shardir.frontend.shardings.partition_spec import PartitionSpec
+from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
@@ -65,11 +69,12 @@ def pipeline(
     `reduction="sum"` their sum. `grad` and `value_and_grad` differentiate it with respect to the
     other arguments.
 
-    The devices of the mesh form one row for each index of the mesh axis `axis`, and each row
-    computes one stage or several. `schedule` states the order: the name of a schedule, a
-    `PipelineSchedule`, or a path of a CSV file in the notation of torch. `stages_per_rank` is the
-    number of stages of each row, for schedules in which it is free. With `stages`, a loss without
-    marks is divided into this number of stages of about equal cost, where they send few bytes.
+    The devices of the mesh, that of the arguments or of the surrounding `with mesh:`, form one row
+    for each index of the mesh axis `axis`, and each row computes one stage or several. `schedule`
+    states the order: the name of a schedule, a `PipelineSchedule`, or a path of a CSV file in the
+    notation of torch. `stages_per_rank` is the number of stages of each row, for schedules in which
+    it is free. With `stages`, a loss without marks is divided into this number of stages of about
+    equal cost, where they send few bytes.
 
     `schedule="search"` finds a schedule in which the devices of a row together keep at most
     `memory` bytes of activations, such as `"64MiB"`, for one stage on each row.
@@ -209,7 +214,12 @@ def _trace_pipeline(
     block, (result,) = trace_block(flat, abstracts, known.name, names)
     block, captured = _lift_captures(block)
     operands = [*tracers, *map(wrap_value, captured)]
-    return emit("pipeline", *operands, blocks=(block,), batched=batched, weak=result.weak, **attrs)
+    made = emit("pipeline", *operands, blocks=(block,), batched=batched, weak=result.weak, **attrs)
+    mesh = current_mesh()
+    if mesh is not None and attrs["axis"] in mesh.shape:
+        # The rows are those of the entered mesh, also if no argument has a sharding.
+        return with_sharding_constraint(made, NamedSharding(mesh, PartitionSpec()))
+    return made
 
 
 def _lift_captures(block: Block) -> tuple[Block, tuple[Value, ...]]:

@@ -96,7 +96,7 @@ def _rank_count(pipeline: StagedPipeline, module: Module) -> int:
             else "the program has no mesh of several devices"
         )
         + f"; place the arguments on a mesh with an axis {axis!r}, one index for each row of "
-        "devices",
+        "devices, or call the pipeline inside `with mesh:`",
         pipeline.op,
     )
 

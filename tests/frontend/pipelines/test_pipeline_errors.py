@@ -118,7 +118,8 @@ def test_a_value_that_is_sharded_over_the_axis_of_the_pipeline() -> None:
 def test_a_mesh_without_the_axis() -> None:
     assert error_line(PipelineStageError, lambda: step(mlp_loss, axis="stages")) == (
         "the pipeline runs along the mesh axis 'stages', and the mesh has the axes pipe=2, data=2; "
-        "place the arguments on a mesh with an axis 'stages', one index for each row of devices"
+        "place the arguments on a mesh with an axis 'stages', one index for each row of devices, "
+        "or call the pipeline inside `with mesh:`"
     )
 
 
@@ -127,7 +128,7 @@ def test_arguments_without_a_mesh() -> None:
     assert error_line(PipelineStageError, lambda: run(*mlp_arguments(2))) == (
         "the pipeline runs along the mesh axis 'pipe', and the program has no mesh of several "
         "devices; place the arguments on a mesh with an axis 'pipe', one index for each row of "
-        "devices"
+        "devices, or call the pipeline inside `with mesh:`"
     )
 
 

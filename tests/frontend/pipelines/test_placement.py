@@ -119,3 +119,12 @@ def test_devices_that_run_one_after_another(mesh: sd.Mesh) -> None:
     expected = update(stacked_loss, schedule="1f1b")(*arguments)
     with sd.config(isolated=True):
         assert_near(update(stacked_loss, schedule="1f1b")(*arguments), expected)
+
+
+def test_an_entered_mesh(mesh: sd.Mesh) -> None:
+    arguments = stacked_arguments(ROWS)
+    step = update(stacked_loss, schedule="1f1b")
+    with mesh:
+        made = step(*arguments)
+    assert made[1]["layers"].sharding.mesh == mesh
+    assert_near(made, update(stacked_loss)(*arguments))
