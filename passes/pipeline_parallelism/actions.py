@@ -56,7 +56,9 @@ COMPUTATIONS = (
 """The kinds that compute."""
 
 _SUFFIX_OF_OVERLAP = "OVERLAP_F_B"
-_SINGLE = re.compile(rf"(\d+)({'|'.join(sorted(ActionKind, key=len, reverse=True))})(\d*)")
+_SINGLE = re.compile(
+    rf"([0-9]{{1,9}})({'|'.join(sorted(ActionKind, key=len, reverse=True))})([0-9]{{0,9}})"
+)
 _OVERLAP = re.compile(rf"\(([^;()]*);([^;()]*)\){_SUFFIX_OF_OVERLAP}")
 
 

@@ -198,6 +198,7 @@ def verify_schedule(schedule: PipelineSchedule, sends: SendMode = SendMode.BUFFE
     """
     ranks = schedule.rank_of_stage
     found: dict[Action, int] = {}
+    made_by: dict[Action, Action] = {}
     for rank in range(len(schedule.rows)):
         reduced: set[int] = set()
         for action in schedule.actions(rank):
@@ -212,20 +213,28 @@ def verify_schedule(schedule: PipelineSchedule, sends: SendMode = SendMode.BUFFE
                     continue
                 if result in found:
                     raise PipelineScheduleError(
-                        f"rank {found[result]} and rank {rank} both have {result}; leave one of "
-                        "them out"
-                        if found[result] != rank
-                        else f"rank {rank} has {result} twice; leave one of them out"
+                        _repetition_text((found[result], made_by[result]), (rank, action), result)
                     )
                 if result.kind is W and result.stage in reduced:
                     raise PipelineScheduleError(
                         f"rank {rank} has {action} after {result.stage}REDUCE_GRAD, which reduces "
                         "the gradients of all microbatches; move the reduction to the end"
                     )
-                found[result] = rank
+                found[result], made_by[result] = rank, action
     _check_completeness(schedule, found)
     _check_transfers(ranks, found)
     run_in_order(schedule, lambda rank, action, needed: None, sends)
+
+
+def _repetition_text(first: tuple[int, Action], second: tuple[int, Action], result: Action) -> str:
+    if first[0] != second[0]:
+        return f"rank {first[0]} and rank {second[0]} both have {result}; leave one of them out"
+    if first == second:
+        return f"rank {first[0]} has {first[1]} twice; leave one of them out"
+    return (
+        f"rank {first[0]} has {first[1]} and {second[1]}, which both compute {result}; leave one "
+        "of them out"
+    )
 
 
 def _check_completeness(schedule: PipelineSchedule, found: dict[Action, int]) -> None:

@@ -31,7 +31,13 @@ class PipelineSchedule:
             PipelineScheduleError: a cell is not an action; the error names its row and column.
         """
         rows = []
-        for rank, cells in enumerate(csv.reader(io.StringIO(text))):
+        # Editors of tables begin a file with a byte order mark.
+        lines = csv.reader(io.StringIO(text.removeprefix("\ufeff")))
+        try:
+            table = list(lines)
+        except csv.Error as error:
+            raise PipelineScheduleError(f"row {lines.line_num}: {error}") from None
+        for rank, cells in enumerate(table):
             row: list[Action | None] = []
             for column, cell in enumerate(cells):
                 try:
@@ -78,10 +84,10 @@ class PipelineSchedule:
                             f"rank {ranks[part.stage]} and rank {rank} compute stage {part.stage}; "
                             f"move {part} to the row of rank {ranks[part.stage]}"
                         )
-        missing = sorted({*range(max(ranks, default=0) + 1)} - {*ranks})
-        if missing:
+        missing = next((stage for stage in range(len(ranks)) if stage not in ranks), None)
+        if missing is not None or not ranks:
             raise PipelineScheduleError(
-                f"no rank computes stage {missing[0]}; number the stages from 0 without gaps"
+                f"no rank computes stage {missing or 0}; number the stages from 0 without gaps"
             )
         return ranks
 

@@ -67,6 +67,12 @@ def test_the_text_is_read_and_printed_unchanged() -> None:
     assert PipelineSchedule.parse(text).to_csv() == text
 
 
+def test_files_of_other_editors_are_read() -> None:
+    schedule = PipelineSchedule.parse("0F0,0B0\n1F0,1B0\n")
+    for text in ("\ufeff0F0,0B0\n1F0,1B0", "0F0,0B0\r\n1F0,1B0\r\n", '"0F0", 0B0 \n1F0,"1B0"\n'):
+        assert PipelineSchedule.parse(text) == schedule
+
+
 def test_each_named_schedule_prints_and_parses() -> None:
     for name in NAMED_SCHEDULES:
         schedule = make_schedule(name, ranks=2, microbatches=4)
@@ -129,6 +135,17 @@ CYCLE = "the schedule never ends, because of a cyclic wait: "
         ("0F0,0B0\n1F0,1I0\n", "buffered", "rank 1 computes stage 1 and lacks 1W0"),
         ("0F0,0B0\n1F0\n", "buffered", "rank 1 computes stage 1 and lacks 1B0"),
         ("0F0,0F0\n", "buffered", "rank 0 has 0F0 twice; leave one of them out"),
+        ("0F0,0B0,0B0\n", "buffered", "rank 0 has 0B0 twice; leave one of them out"),
+        (
+            "0F0,0B0,0I0\n",
+            "buffered",
+            "rank 0 has 0B0 and 0I0, which both compute 0I0; leave one of them out",
+        ),
+        (
+            "0F0\n999999999F0\n",
+            "buffered",
+            "no rank computes stage 1; number the stages from 0 without gaps",
+        ),
         (
             "0F0,1F0\n1F1\n",
             "buffered",
@@ -191,6 +208,11 @@ ACTIONS = "F, I, W, B, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD, REDUCE_
             "as 2F0; this is an older notation of torch: write B instead of BW, and I "
             "instead of B",
         ),
+        (
+            "1000000000F0",
+            f"'1000000000F0' is not an action; write the stage, one of {ACTIONS}, and the "
+            "microbatch, such as 2F0",
+        ),
         ("2F", "'2F' lacks the number of a microbatch"),
         ("2UNSHARD3", "'2UNSHARD3' names microbatch 3, and UNSHARD belongs to a whole stage"),
         (
@@ -210,6 +232,8 @@ def test_an_error_of_the_text_names_the_cell() -> None:
     with pytest.raises(PipelineScheduleError) as caught:
         PipelineSchedule.parse("0F0,0F1\n1F0,,1X\n")
     assert str(caught.value).startswith("row 2, column 3: '1X' is not an action")
+    with pytest.raises(PipelineScheduleError, match="row 1: field larger than field limit"):
+        PipelineSchedule.parse("0" * 200_000)
     with pytest.raises(PipelineScheduleError, match="the text has no action"):
         PipelineSchedule.parse("\n,,\n")
 
