@@ -14,7 +14,7 @@ from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
 from shardir.backends.cpu.kernels.data_movement.loop_nest import loop_nest_of
 from shardir.backends.cpu.kernels.selection.radix_select import line_starts, to_ordered_integer
 from shardir.backends.cpu.kernels.sort.quicksort import KernelStart, sort_keys_of, start_kernel
-from shardir.backends.cpu.kernels.sort.samplesort import compress_sort_phases
+from shardir.backends.cpu.kernels.sort.samplesort import can_compress_sort, compress_sort_phases
 from shardir.backends.cpu.kernels.sort.signed_zeros import signed_zero_phases
 from shardir.backends.cpu.kernels.sort.tuning import (
     MIN_RADIX_ARGSORT_ELEMENTS,
@@ -38,6 +38,9 @@ def argsort_phases(
     if x.itemsize > WORD_BYTES // 2 or len(loops) > 1 or steps >= MIN_RADIX_ARGSORT_ELEMENTS:
         return None
     count, strides = loops[0] if loops else (1, (0,) * len(ends))
+    # Words take memory, which a later attempt with another algorithm would not need.
+    if not can_compress_sort("u64", count, steps, context):
+        return None
     lines = [
         (end.slot, offset, stride, end.strides[dim])
         for end, offset, stride in zip(ends, offsets, strides, strict=True)

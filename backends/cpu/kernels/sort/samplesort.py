@@ -49,6 +49,15 @@ SAMPLE_HASH_MULTIPLIER = 0x9E3779B97F4A7C15
 """Multiples of this constant are distributed evenly over 64 bits."""
 
 
+def can_compress_sort(dtype: str, lines: int, steps: int, context: LoweringContext) -> bool:
+    """Return whether the processor has compress instructions, and lines are longer than one block
+    of the network or few."""
+    keys = sort_keys_of(dtype)
+    return has_compress(keys.bits // 8, context.machine) and (
+        lines < MIN_UNSHARED_LINES or steps > keys_per_block(keys)
+    )
+
+
 def compress_sort_phases(
     x: BufferView, y: BufferView, dim: int, wanted: Sequence[int], context: LoweringContext
 ) -> list[Phase] | None:
@@ -58,11 +67,8 @@ def compress_sort_phases(
     Return None if the processor has none, for many lines of at most one block of the network, and
     for lines without a constant stride.
     """
-    steps, keys = x.shape[dim], sort_keys_of(x.dtype)
-    lines = x.size // steps
-    if not has_compress(x.itemsize, context.machine) or (
-        lines >= MIN_UNSHARED_LINES and steps <= keys_per_block(keys)
-    ):
+    lines = x.size // x.shape[dim]
+    if not can_compress_sort(x.dtype, lines, x.shape[dim], context):
         return None
     if wanted:
         return quicksort_phases(x, y, dim, wanted, context)

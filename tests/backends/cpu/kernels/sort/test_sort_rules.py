@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from shardir.backends.cpu.kernels.sort import samplesort
+from shardir.backends.cpu.kernels.sort.argsort import argsort_phases
 from shardir.backends.cpu.kernels.sort.sort_rules import RULES
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.random_layouts import Array, random_array
 from tests.backends.cpu.kernels.reference_check import assert_equal_bits, reference_results
-from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
+from tests.backends.cpu.phase_runner import RuleHarness, lower_and_run, make_op, run_rule
 from tests.dtype_groups import DTYPES
 
 REAL_DTYPES = [name for name in DTYPES if NUMPY_DTYPES[name].kind != "c" and name != "key"]
@@ -19,6 +20,15 @@ REAL_DTYPES = [name for name in DTYPES if NUMPY_DTYPES[name].kind != "c" and nam
 def no_lane_packing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulate a processor without instructions that pack lanes."""
     monkeypatch.setattr(samplesort, "has_compress", lambda size, machine: False)
+
+
+@pytest.mark.usefixtures("no_lane_packing")
+def test_a_sort_of_words_that_is_not_possible_takes_no_memory() -> None:
+    bench = RuleHarness()
+    x, y = np.zeros((3, 700), np.float32), np.zeros((3, 700), np.int32)
+    views = bench.view(x), bench.view(y)
+    assert argsort_phases(*views, 1, None, bench) is None
+    assert len(bench.buffers) == 2
 
 
 def check(x: Array, dtype: str, dim: int) -> None:
