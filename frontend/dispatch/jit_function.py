@@ -77,7 +77,7 @@ from shardir.frontend.source_locations import find_definition, with_location
 from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Dynamic, Parameters
-from shardir.frontend.tracing.trace import current_trace
+from shardir.frontend.tracing.trace import current_trace, stage_out
 from shardir.frontend.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -523,7 +523,8 @@ class JitFunction:
         ]
         filled, named = known.merge_arguments(tree.unflatten(structure, tracers), args, options)
         try:
-            result = self._fun(*filled, **named)
+            with stage_out():
+                result = self._fun(*filled, **named)
         except RecursionError:
             raise RecursiveError(
                 with_location(

@@ -7,6 +7,7 @@ ignores names and locations.
 
 from collections.abc import Hashable, Sequence
 
+from shardir.frontend.arrays.array import Array
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.call_table import MAX_CACHED_PROGRAMS, trace_context
 from shardir.frontend.dispatch.programs.lowering import LoweredProgram, lower
@@ -14,7 +15,18 @@ from shardir.frontend.dispatch.programs.runnable import Runnable
 from shardir.frontend.dispatch.traced_calls import ArgumentLeaf, signature_of_leaf, trace_call
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
-from shardir.frontend.tracing.trace import TracedFunction
+from shardir.frontend.shardings.sharding import Sharding
+from shardir.frontend.shardings.sharding_tokens import renumber_tokens
+from shardir.frontend.tracing.concrete_values import ConcreteValues
+from shardir.frontend.tracing.trace import (
+    TracedFunction,
+    append_ops,
+    require_trace,
+    use_trace,
+    wrap_value,
+)
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.builder import Builder, inline
 from shardir.ir.module import Block, Module, Value
 
 _temporary_programs: dict[object, Runnable] = {}
@@ -53,13 +65,47 @@ def run_temporary(
         )
         for label, leaf in zip(labels, leaves, strict=True)
     ]
-    traced, structure = trace_call(fun, name, described, lambda each: (list(each), {}), True)
+    traced, structure = trace_call(
+        fun,
+        name,
+        described,
+        lambda each: (list(each), {}),
+        True,
+        concrete_values=ConcreteValues(leaves, _run_outside),
+    )
     placed = [leaf.signature.sharding for leaf in described]
     free = [None] * len(traced.results)
     mode = config.uneven if uneven is None else uneven
     plan = lower(traced, placed, free, [leaf.description for leaf in described], mode)
     results = compile_temporary(plan, traced)([*leaves, *traced.captured])
     return tree.unflatten(structure, results)
+
+
+def append_foreign_block(
+    block: Block, requested: Sequence[tuple[Sharding, int]], tracers: Sequence[Tracer]
+) -> tuple[Value, ...]:
+    """Append the operations of a block of any program, with shardings `requested`, to the current
+    trace, and return its results."""
+    trace = require_trace("a block")
+    b = Builder(trace.program.names)
+    own = renumber_tokens(block, requested, trace.program)
+    values = inline(b, own, [tracer.value for tracer in tracers])
+    append_ops(trace, b.ops)
+    return values
+
+
+def _run_outside(
+    block: Block, requested: Sequence[tuple[Sharding, int]], leaves: Sequence[object]
+) -> Sequence[Array]:
+    """Run a block of a program, with shardings `requested`, outside of all traces."""
+
+    def apply(*tracers: Tracer) -> list[Tracer]:
+        return [wrap_value(value) for value in append_foreign_block(block, requested, tracers)]
+
+    labels = [f"value{i}" for i in range(len(leaves))]
+    with use_trace(None):
+        made: list[Array] = run_temporary(apply, "elements", leaves, labels)
+    return made
 
 
 def module_fingerprint(module: Module) -> Hashable:

@@ -19,6 +19,7 @@ from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.shardings.mesh import Mesh, current_mesh
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.concrete_values import ConcreteValues
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Dynamic, Parameters
 from shardir.frontend.tracing.trace import TracedFunction, trace_program
@@ -148,10 +149,12 @@ def trace_call(
     rebuild: Callable[[Iterator[Tracer]], tuple[Sequence[PyTree], dict[str, PyTree]]],
     is_temporary: bool = False,
     shardings: Sequence[Sharding | None] | None = None,
+    concrete_values: ConcreteValues | None = None,
 ) -> tuple[TracedFunction, tree.PyTreeDef]:
     """Trace a call of `fun`; `rebuild` puts tracers in place of the leaves.
 
-    `shardings` are the shardings of the leaves if they differ from those of their signatures.
+    `shardings` are the shardings of the leaves if they differ from those of their signatures, and
+    `concrete_values` has their elements.
 
     Return the traced program and the pytree structure of its results. Raises `NotAnArrayError` when
     `fun` returns anything other than arrays and numbers.
@@ -175,7 +178,8 @@ def trace_call(
     mesh = current_mesh()
     if mesh is not None and (not mesh.has_explicit_axes or _is_elsewhere(shardings, mesh)):
         mesh = None
-    return trace_program(flat, params, name, is_temporary, mesh), structure[0]
+    traced = trace_program(flat, params, name, is_temporary, mesh, concrete_values)
+    return traced, structure[0]
 
 
 def _is_elsewhere(shardings: Sequence[Sharding | None], mesh: Mesh) -> bool:

@@ -21,6 +21,7 @@ from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
 from shardir.frontend.source_locations import trace_boundary, user_position, with_location
+from shardir.frontend.tracing.concrete_values import ConcreteValues
 from shardir.frontend.tracing.named_axes import checked_axes
 from shardir.frontend.tracing.traced_program import ProgramTypes, TracedProgram
 from shardir.frontend.tracing.tracer import Tracer
@@ -28,6 +29,7 @@ from shardir.ir.builder import infer_types
 from shardir.ir.module import Block, Function, Op, Value
 from shardir.ir.operation import OPS, Attr, OpSpec, Result, Varying
 from shardir.ir.sharding import Sharding
+from shardir.ir.types import NumpyArray
 
 if TYPE_CHECKING:
     from shardir.frontend.arrays.array import Array
@@ -47,6 +49,7 @@ class Trace:
     __slots__ = (
         "checked_axes",
         "has_ended",
+        "inputs",
         "num_inferred",
         "ops",
         "origins",
@@ -70,6 +73,26 @@ class Trace:
         self.num_inferred = 0
         """The number of operations whose results have inferred varying manual axes."""
         self.has_ended = False
+        self.inputs: Sequence[Value] | None = None
+        """The values that the first parameters equal; `None` if the block may run later, or more
+        than once."""
+
+    def find_elements(self, value: Value) -> NumpyArray | None:
+        """Return the elements of a value of this trace, or `None` if they are not known."""
+        values = self.program.concrete_values
+        return None if values is None else values.find(self, value)
+
+    def is_differentiated(self, value: Value) -> bool:
+        """Return whether a value with known elements may have a derivative."""
+        values = self.program.concrete_values
+        return values is not None and values.is_differentiated(self, value)
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether the block may run later than it is traced, with elements that are unknown."""
+        if self.parent is None:
+            return self.program.concrete_values is None
+        return self.inputs is None or self.parent.is_staged
 
     @property
     def root(self) -> "Trace":
@@ -257,6 +280,21 @@ def capture_array(array: "Array") -> Tracer:
 
 
 @contextmanager
+def stage_out() -> Iterator[None]:
+    """Trace the code inside the block as `jit` does: no elements of values are known."""
+    trace = current_trace()
+    values = None if trace is None else trace.program.concrete_values
+    if values is None:
+        yield
+        return
+    values.num_staged += 1
+    try:
+        yield
+    finally:
+        values.num_staged -= 1
+
+
+@contextmanager
 def _enter_trace(trace: Trace) -> Iterator[None]:
     token = _current.set(trace)
     try:
@@ -301,15 +339,17 @@ def trace_program(
     name: str,
     is_temporary: bool = False,
     mesh: Mesh | None = None,
+    concrete_values: ConcreteValues | None = None,
 ) -> TracedFunction:
     """Trace `fun`, from a list of tracers to a sequence of tracers, as a separate program.
 
     `params` are the names and abstract values of the parameters. Enclosing traces are not visible.
     `is_temporary` marks a program that is traced again at every call. On `mesh`, which has Explicit
-    axes, values have shardings in their types.
+    axes, values have shardings in their types. `concrete_values` has the elements of the arguments.
     """
     source_locations.refresh_working_directory()
     program = TracedProgram(name, is_temporary)
+    program.concrete_values = concrete_values
     trace = Trace(program, None, name)
     tracers = [trace.add_parameter(abstract, hint) for hint, abstract in params]
     if mesh is not None:
@@ -321,6 +361,8 @@ def trace_program(
         results = list(fun(tracers))
         for result in results:
             result.check(trace)
+    # Derivatives keep the program; the elements must not live as long as they do.
+    program.concrete_values = None
     program.forget_frames()
     for value in trace.params:
         program.named_value(value)
@@ -348,17 +390,21 @@ def trace_block(
     names: Sequence[str] = (),
     origins: Sequence[Tracer | Varying | None] = (),
     decision: Tracer | Varying | None = None,
+    inputs: Sequence[Tracer] | None = None,
 ) -> tuple[Block, tuple[AbstractValue, ...]]:
     """Trace `fun`, called with one tracer for each of `params`, as a block inside the current one.
 
     `what` names the block in errors (`the body of while_loop`); `names` are preferred names of its
     parameters. `origins` are the tracers that the first parameters represent, or the manual axes
     along which they vary. `decision` is the value that decides whether the block runs, or the axes
-    along which that value varies. Return the block and its abstract results. The block may use
-    tracers of the enclosing traces directly. A block that is discarded leaves no operations behind.
+    along which that value varies. `inputs` are the tracers that the first parameters equal, for a
+    block that runs once and where it is traced. Return the block and its abstract results. The
+    block may use tracers of the enclosing traces directly. A block that is discarded leaves no
+    operations behind.
     """
     outer = require_trace(what)
     trace = Trace(outer.program, outer, what)
+    trace.inputs = None if inputs is None else [tracer.value for tracer in inputs]
     hints = (*names, *[""] * (len(params) - len(names)))
     tracers = [
         trace.add_parameter(abstract, hint) for abstract, hint in zip(params, hints, strict=True)
@@ -385,6 +431,7 @@ def trace_function(
     name: str,
     names: Sequence[str] = (),
     origins: Sequence[Tracer | Varying | None] = (),
+    inputs: Sequence[Tracer] | None = None,
 ) -> tuple[Function, tuple[AbstractValue, ...]]:
     """Trace a block as `trace_block` does, with final value names, for a transformation of the
     function.
@@ -401,7 +448,7 @@ def trace_function(
             outer.program.assign_name(tracer.value, names[i] if i < len(names) else f"arg{i}")
         return fun(*tracers)
 
-    block, results = trace_block(name_and_call, params, name, origins=origins)
+    block, results = trace_block(name_and_call, params, name, origins=origins, inputs=inputs)
     return Function(name, outer.program.rename_block(block), (None,) * len(results)), results
 
 

@@ -20,6 +20,7 @@ from shardir.ir.operation import Varying
 
 if TYPE_CHECKING:
     from shardir.frontend.arrays.array import Array
+    from shardir.frontend.tracing.concrete_values import ConcreteValues
     from shardir.frontend.tracing.tracer import Tracer
 
 
@@ -91,6 +92,8 @@ class TracedProgram:
         """The manual axes along which values may vary, as far as they were inferred."""
         self.sharding_types: ProgramTypes | None = None
         """The shardings in types; `None` without a mesh with Explicit axes."""
+        self.concrete_values: ConcreteValues | None = None
+        """The elements of values; `None` if the arguments of the program are not known."""
 
     def add_name_hint(
         self, call: object, names: tuple[str, ...], results: tuple[Value, ...]

@@ -6,7 +6,11 @@ alternative.
 """
 
 from collections.abc import Iterator
+from operator import index
 from typing import Any, NoReturn, Protocol, final
+
+import numpy as np
+import numpy.typing as npt
 
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.operators import Operators
@@ -23,6 +27,7 @@ from shardir.frontend.errors import (
 from shardir.frontend.source_locations import CallSite, underline, with_location
 from shardir.frontend.tracing.promotion import DType, user_dtype
 from shardir.ir.module import Value
+from shardir.ir.types import NumpyArray
 
 
 class TypesOfValues(Protocol):
@@ -49,6 +54,10 @@ class TraceScope(Protocol):
 
     @property
     def program(self) -> ProgramScope: ...
+
+    def find_elements(self, value: Value) -> NumpyArray | None: ...
+
+    def is_differentiated(self, value: Value) -> bool: ...
 
 
 @final
@@ -112,7 +121,32 @@ class Tracer(Operators):
         text = f"a traced {self.value.type} has no {wanted} while {self._trace.what} is traced"
         raise kind(with_location(f"{text}; {way_out}"))
 
+    def find_elements(self) -> NumpyArray | None:
+        """Return the elements as a NumPy array, or `None` while they are not known.
+
+        They are known outside of `jit`, in a function that is differentiated there.
+        """
+        return self._trace.find_elements(self.value)
+
+    def _require_elements(
+        self, wanted: str, way_out: str, kind: type[TracedValueError] = TracedValueError
+    ) -> NumpyArray:
+        """Return the elements of a value without a derivative; others are refused."""
+        elements = self.find_elements()
+        if elements is None:
+            self._refuse(wanted, way_out, kind)
+        if self._trace.is_differentiated(self.value):
+            self._refuse(
+                wanted,
+                "it would lose its derivative; keep computing with arrays, or apply "
+                "lax.stop_gradient first",
+                kind,
+            )
+        return elements
+
     def __bool__(self) -> bool:
+        if self.size == 1 and (elements := self.find_elements()) is not None:
+            return bool(elements.item())
         if self.size != 1:
             self._refuse(
                 "single truth value",
@@ -126,23 +160,33 @@ class Tracer(Operators):
             TracedTruthError,
         )
 
-    def _refuse_number(self, kind: str) -> NoReturn:
-        self._refuse(
-            f"{kind} value",
+    def _require_number(self, kind: str) -> complex:
+        way_out = (
             "keep computing with arrays (.astype changes the element type), or make the argument "
-            "it comes from static (static_argnums)",
+            "it comes from static (static_argnums)"
         )
+        if self.size != 1:
+            self._refuse(f"{kind} value", way_out)
+        number: complex = self._require_elements(f"{kind} value", way_out).item()
+        return number
 
     def __int__(self) -> int:
-        self._refuse_number("int")
+        # As in JAX, an integer needs no derivative, because it is constant nearly everywhere.
+        if self.size == 1 and (elements := self.find_elements()) is not None:
+            return int(elements.item())
+        return int(self._require_number("int").real)
 
     def __float__(self) -> float:
-        self._refuse_number("float")
+        return float(self._require_number("float"))  # type: ignore[arg-type]
 
     def __complex__(self) -> complex:
-        self._refuse_number("complex")
+        return complex(self._require_number("complex"))
 
     def __index__(self) -> int:
+        if self.dtype.kind in "biu" and self.shape == ():
+            elements = self.find_elements()
+            if elements is not None:
+                return index(elements.item())
         self._refuse(
             "int value",
             "index arrays with it directly, loop with lax.fori_loop, slice with "
@@ -151,19 +195,21 @@ class Tracer(Operators):
             TracedIntegerError,
         )
 
-    def item(self, *index: int) -> Any:
-        self._refuse("item", "return it from the traced function and call .item() there")
+    def item(self, *position: int) -> Any:
+        way_out = "return it from the traced function and call .item() there"
+        return self._require_elements("item", way_out).item(*position)
 
     def tolist(self) -> Any:
-        self._refuse("list of numbers", "return it from the traced function and convert it there")
+        way_out = "return it from the traced function and convert it there"
+        return self._require_elements("list of numbers", way_out).tolist()
 
-    def __array__(self, dtype: object = None, copy: bool | None = None) -> Any:
-        self._refuse(
-            "NumPy array",
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Any:
+        way_out = (
             "use the function of the same name in shardir.numpy instead of NumPy's, or convert "
-            "the result outside of the traced function",
-            TracedArrayError,
+            "the result outside of the traced function"
         )
+        elements = self._require_elements("NumPy array", way_out, TracedArrayError)
+        return np.array(elements, dtype, copy=copy)
 
     def __len__(self) -> int:
         if not self.shape:

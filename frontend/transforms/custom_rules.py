@@ -169,7 +169,9 @@ class CustomCall:
             found.append(structure)
             return [result_tracer(x, i, structure, self.name) for i, x in enumerate(out)]
 
-        block, results = trace_block(flat, self.abstracts, self.name, self.names, self.tracers)
+        block, results = trace_block(
+            flat, self.abstracts, self.name, self.names, self.tracers, inputs=self.tracers
+        )
         # A transformation inside of the function refers to values by their final names, which are
         # other values than the parameters.
         block = substitute(block, require_trace(self.name).program.unnamed_values)
@@ -190,10 +192,12 @@ class CustomCall:
         """
         now = require_trace(name)
         where = self.trace if self.trace.program is now.program else now
+        arguments = origins[: len(self.tracers)]
+        inputs = [origin for origin in arguments if isinstance(origin, Tracer)]
 
         def trace() -> tuple[Block, tuple[AbstractValue, ...]]:
             with use_trace(where):
-                function, results = trace_function(fun, params, name, names, origins)
+                function, results = trace_function(fun, params, name, names, origins, inputs)
             return function.body, results
 
         return self.context.copy().run(trace)

@@ -161,7 +161,7 @@ def _differentiate(
         return [_check_scalar_result(value, name, holomorphic), *each]
 
     abstracts = [tracer.abstract for tracer in tracers]
-    function, results = trace_function(flat, abstracts, name, names, tracers)
+    function, results = trace_function(flat, abstracts, name, names, tracers, tracers)
     function = make_varying_explicit(function, tracers).function
     try:
         both = vjp(function, range(len(tracers)), [0])

@@ -12,19 +12,17 @@ from shardir.errors import DifferentiateError
 from shardir.frontend.argument_checks import check_call_signature, check_flag
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.numpy_conversion import abstract_of
-from shardir.frontend.dispatch.temporary_programs import run_temporary
+from shardir.frontend.dispatch.temporary_programs import append_foreign_block, run_temporary
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
-from shardir.frontend.shardings.sharding_tokens import renumber_tokens
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
 from shardir.frontend.tracing.trace import (
     append_block,
-    append_ops,
     current_trace,
     require_trace,
     trace_function,
@@ -34,7 +32,6 @@ from shardir.frontend.tracing.traced_program import TracedProgram
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import check_cotangents, make_varying_explicit
 from shardir.frontend.transforms.differentiated_arguments import FLOAT0
-from shardir.ir.builder import Builder, inline
 from shardir.ir.module import Block, Function, Value
 from shardir.ir.operation import NOT_VARYING, Varying
 from shardir.ir.types import COMPLEX, INEXACT, TensorType
@@ -255,7 +252,7 @@ class Primals:
             ]
 
         abstracts = [tracer.abstract for tracer in tracers]
-        function, results = trace_function(flat, abstracts, self.name, self.names, tracers)
+        function, results = trace_function(flat, abstracts, self.name, self.names, tracers, tracers)
         shown = make_varying_explicit(function, tracers, self.per_device_axes)
         return TracedAtPoint(shown.function, results, counts[0], structures, shown.results)
 
@@ -314,18 +311,8 @@ class Derivative:
             check_cotangents(self.name, list(map(as_tracer, given)), self.varying_axes)
 
     def _apply(self, dtypes: Sequence[str], weak: Sequence[bool], *tracers: Tracer) -> list[Tracer]:
-        trace = require_trace(self.name)
         count = len(self.residuals)
         moved = [convert(x, to) for x, to in zip(tracers[count:], dtypes, strict=True)]
-        b = Builder(trace.program.names)
-        args = [x.value for x in (*tracers[:count], *moved)]
-        values = inline(b, self._block_for(trace.program), args)
-        append_ops(trace, b.ops)
+        requested = list(self.program.requested_shardings)
+        values = append_foreign_block(self.block, requested, [*tracers[:count], *moved])
         return [wrap_value(value, flag) for value, flag in zip(values, weak, strict=True)]
-
-    def _block_for(self, program: TracedProgram) -> Block:
-        """Return the block with its constraints as tokens of the program into which it is
-        inlined."""
-        if program is self.program:
-            return self.block
-        return renumber_tokens(self.block, list(self.program.requested_shardings), program)

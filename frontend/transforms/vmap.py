@@ -262,7 +262,7 @@ class _VmapCall:
         fronted = [_move_axis(x, axis, 0) for x, axis in zip(tracers, self.axes, strict=True)]
         self._check_batch_shardings(fronted)
         slices = [slice_abstract(x) for x in fronted]
-        function, results = trace_function(flat, slices, self.name, names, fronted)
+        function, results = trace_function(flat, slices, self.name, names, fronted, ())
         program = require_trace("vmap").program
         place = batch_sharding_map(program, self.spmd_axis_name)
         front = batch_axes_filter(program, self.spmd_axis_name)

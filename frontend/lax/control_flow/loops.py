@@ -287,6 +287,9 @@ def fori_loop(
 
 def _concrete_bound(bound: ArrayLike) -> int | None:
     """Return the bound if it is a concrete integer, else `None`."""
+    if isinstance(bound, Tracer) and bound.shape == () and bound.value.type.dtype in INTEGERS:
+        elements = bound.find_elements()
+        return None if elements is None else int(elements)
     if isinstance(bound, (int, np.integer)) and not isinstance(bound, bool):
         return int(bound)
     return None

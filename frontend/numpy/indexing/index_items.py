@@ -39,7 +39,8 @@ def canonicalize_item(item: Any) -> IndexItem:
         item = _list_to_array(item)
     dtype = _checked_dtype(item)
     if dtype == "bool":
-        if isinstance(item, Tracer):
+        mask = item.find_elements() if isinstance(item, Tracer) else np.asarray(item)
+        if mask is None:
             raise TracedMaskError(
                 with_location(
                     "the size of x[mask] depends on the elements of the mask, which is traced; "
@@ -47,7 +48,6 @@ def canonicalize_item(item: Any) -> IndexItem:
                     "with x[snp.nonzero(mask, size=...)]"
                 )
             )
-        mask = np.asarray(item)
         return mask if mask.ndim else bool(mask)
     if isinstance(item, np.ndarray) and item.ndim == 0:
         return int(item)
