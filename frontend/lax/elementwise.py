@@ -12,6 +12,7 @@ from shardir.errors import OperationTypeError, suggest_name
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import emit_elementwise
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
@@ -236,8 +237,17 @@ lt = _define_binary("lt", "x < y")
 le = _define_binary("le", "x <= y")
 gt = _define_binary("gt", "x > y")
 ge = _define_binary("ge", "x >= y")
-max = _define_binary("max", "the larger one of x and y; NaN if one is NaN", "maximum")
-min = _define_binary("min", "the smaller one of x and y; NaN if one is NaN", "minimum")
+
+
+def _define_extreme(name: str, meaning: str, core: str) -> UserFunction:
+    def extreme(x: ArrayLike, y: ArrayLike) -> Tracer:
+        return emit_elementwise(core, *_align_one_dtype(name, x, y))
+
+    return _document_public(name, f"{meaning}; NaN if one is NaN", extreme)
+
+
+max = _define_extreme("max", "the larger one of x and y", "maximum")
+min = _define_extreme("min", "the smaller one of x and y", "minimum")
 bitwise_and = _define_binary(
     "bitwise_and", "the bitwise and of x and y; the logical and of bools", "and"
 )

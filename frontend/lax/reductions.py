@@ -1,6 +1,7 @@
 """Reductions, cumulative reductions and sorts with the names of `jax.lax`."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from inspect import signature
 
 from shardir.errors import OperationTypeError
@@ -9,6 +10,7 @@ from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ControlFlowError
 from shardir.frontend.lax.control_flow.body_tracing import check_structure
+from shardir.frontend.numpy.reductions.basic_reductions import emit_reduction
 from shardir.frontend.numpy.shaping.reshaping import moveaxis
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import (
@@ -16,6 +18,7 @@ from shardir.frontend.numpy.tracer_helpers.axis_slices import (
     replace_dim_size,
     slice_dim,
 )
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import emit_elementwise, is_complex
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
@@ -39,7 +42,10 @@ def _define_reduction(name: str, core: str, meaning: str) -> UserFunction:
         operand: ArrayLike, axes: AxisLike, *, out_sharding: ShardingRequest = None
     ) -> Tracer:
         x = as_tracer(operand)
-        return emit(core, x, dims=canonicalize_axes(axes, x.ndim), weak=x.weak_type)
+        dims = canonicalize_axes(axes, x.ndim)
+        if core in ("max", "min"):
+            return emit_reduction(core, x, dims, keepdims=False)
+        return emit(core, x, dims=dims, weak=x.weak_type)
 
     return _document_public(name, f"Return the {meaning} of the elements along `axes`.", reduce)
 
@@ -77,6 +83,10 @@ def _define_cumulative(name: str, meaning: str) -> UserFunction:
     def cumulate(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Tracer:
         x = as_tracer(operand)
         dim = canonicalize_axis(axis, x.ndim)
+        if name in ("cummax", "cummin") and is_complex(x):
+            extreme = partial(emit_elementwise, f"{name[3:]}imum")
+            result: Tracer = associative_scan(extreme, x, bool(reverse), dim)
+            return result
         return emit(name, x, dim=dim, reverse=bool(reverse), weak=x.weak_type)
 
     return _document_public(

@@ -15,6 +15,7 @@ from shardir.frontend.nn.activations import promote_to_float
 from shardir.frontend.numpy.elementwise import comparison, complex_parts, math_functions
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.reductions.basic_reductions import (
+    as_mask,
     emit_reduction,
     mask_elements,
     reduction_size,
@@ -25,10 +26,10 @@ from shardir.frontend.numpy.tracer_helpers import inspection
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_back, broadcast_in_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
-    as_bool,
     constant_like,
     emit_elementwise,
     inexact_kind,
+    is_complex,
 )
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
@@ -51,7 +52,7 @@ def _subtract_max(
     has_included = None
     if where is not None:
         has_included = emit_reduction(
-            "any", as_tracer(reshaping.broadcast_to(as_bool(where), x.shape)), dims, False
+            "any", as_tracer(reshaping.broadcast_to(as_mask(where), x.shape)), dims, False
         )
         top = emit_elementwise("select", has_included, top, constant_like(top, 0))
     return emit_elementwise("sub", included, broadcast_back(top, x, dims)), has_included
@@ -100,10 +101,11 @@ def logsumexp(
     included = mask_elements(x, where, -np.inf)
     if b is not None:
         included = mask_elements(included, comparison.not_equal(b, 0), -np.inf)
-    top = emit_reduction("max", included, dims, False)
+    real = emit_elementwise("real", included) if is_complex(included) else included
+    top = emit_reduction("max", real, dims, False)
     # The difference of infinities would be NaN.
     top = emit_elementwise("select", emit_elementwise("is_finite", top), top, constant_like(top, 0))
-    top = emit("stop_gradient", top)
+    top = convert(emit("stop_gradient", top), x.value.type.dtype)
     parts = emit_elementwise("exp", emit_elementwise("sub", included, broadcast_back(top, x, dims)))
     total = emit_reduction("sum", parts if b is None else parts * b, dims, False)
     signs = emit_elementwise("sign", total) if return_sign else None
@@ -126,7 +128,7 @@ def logmeanexp(
     dims = canonicalize_axes(axis, x.ndim)
     if where is None:
         return total - float(np.log(reduction_size(x, dims)))
-    ones = reshaping.broadcast_to(convert(as_bool(where), total.value.type.dtype), x.shape)
+    ones = reshaping.broadcast_to(convert(as_mask(where), total.value.type.dtype), x.shape)
     return total - math_functions.log(basic_reductions.sum(ones, axis, keepdims=keepdims))
 
 

@@ -10,7 +10,6 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     emit_elementwise,
     emit_isnan,
     inexact_kind,
-    is_complex,
 )
 from shardir.frontend.tracing.operands import align, as_tracer, splat
 from shardir.frontend.tracing.trace import emit
@@ -20,24 +19,11 @@ from shardir.ir.types import INEXACT, TensorType
 
 def _define_comparison(name: str, op: str, sign: str) -> Binary:
     def function(x: ArrayLike, y: ArrayLike, /) -> Tracer:
-        return emit_comparison(op, *align(x, y))
+        return apply_elementwise(op, x, y)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Return x {sign} y, elementwise, as bools."
     return public()(function)
-
-
-def emit_comparison(op: str, x: Tracer, y: Tracer) -> Tracer:
-    """Emit a comparison; complex numbers compare by real part, then by imaginary part."""
-    if not is_complex(x) or op in ("eq", "ne"):
-        return emit_elementwise(op, x, y)
-    (a, b), (c, d) = ((emit_elementwise("real", v), emit_elementwise("imag", v)) for v in (x, y))
-    return emit_elementwise(
-        "select",
-        emit_elementwise("eq", a, c),
-        emit_elementwise(op, b, d),
-        emit_elementwise(op[0] + "t", a, c),
-    )
 
 
 equal = _define_comparison("equal", "eq", "==")

@@ -13,10 +13,12 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
     emit_elementwise,
     inexact_kind,
+    is_complex,
     promote_args_inexact,
     require_real,
 )
 from shardir.frontend.tracing.operands import convert
+from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import NARROW_FLOATS, SMALL_FLOATS
 
@@ -169,23 +171,41 @@ def _larger_and_log1p(x: Tracer, y: Tracer, power: str) -> tuple[Tracer, Tracer]
     )
 
 
+def _wrap_phase(x: Tracer, bound: float) -> Tracer:
+    """Return complex numbers with imaginary parts in [-bound, bound), and real ones unchanged."""
+    if not is_complex(x):
+        return x
+    phase = emit_elementwise("imag", x)
+    period = constant_like(phase, 2 * bound)
+    turns = emit_elementwise(
+        "floor",
+        emit_elementwise(
+            "div", emit_elementwise("add", phase, constant_like(phase, bound)), period
+        ),
+    )
+    turns = emit("stop_gradient", turns)
+    wrapped = emit_elementwise("sub", phase, emit_elementwise("mul", turns, period))
+    return emit_elementwise("complex", emit_elementwise("real", x), wrapped)
+
+
 @public()
 def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return log(exp(x) + exp(y)), elementwise, without overflow of the exponentials."""
-    x, y = promote_args_inexact(*require_real("logaddexp", x, y))
+    x, y = promote_args_inexact(x, y)
     larger, rest = _larger_and_log1p(*_widen_small_floats(x, y), "exp")
-    result = emit_elementwise("add", larger, rest)
+    result = _wrap_phase(emit_elementwise("add", larger, rest), pi)
     return convert(result, x.value.type.dtype, x.weak_type)
 
 
 @public()
 def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return log2(2**x + 2**y), elementwise, without overflow of the powers."""
-    x, y = promote_args_inexact(*require_real("logaddexp2", x, y))
+    x, y = promote_args_inexact(x, y)
     larger, rest = _larger_and_log1p(*_widen_small_floats(x, y), "exp2")
     result = emit_elementwise(
         "add", larger, emit_elementwise("div", rest, constant_like(rest, log_of(2)))
     )
+    result = _wrap_phase(result, pi / log_of(2))
     return convert(result, x.value.type.dtype, x.weak_type)
 
 

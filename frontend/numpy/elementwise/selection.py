@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
-from shardir.frontend.numpy.elementwise.comparison import emit_comparison
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
     as_bool,
@@ -14,7 +13,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     emit_elementwise,
     emit_isnan,
     emit_select,
-    is_complex,
+    require_real,
 )
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
@@ -33,21 +32,13 @@ from shardir.ir.types import INEXACT
 @public()
 def maximum(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return the larger element, elementwise; NaN if either is NaN."""
-    return emit_extreme("maximum", *align(x, y))
+    return apply_elementwise("maximum", x, y)
 
 
 @public()
 def minimum(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return the smaller element, elementwise; NaN if either is NaN."""
-    return emit_extreme("minimum", *align(x, y))
-
-
-def emit_extreme(op: str, x: Tracer, y: Tracer) -> Tracer:
-    """Emit `maximum` or `minimum`; complex numbers compare lexicographically."""
-    if not is_complex(x):
-        return emit_elementwise(op, x, y)
-    first = emit_comparison("ge" if op == "maximum" else "le", x, y)
-    return emit_elementwise("select", emit_elementwise("or", emit_isnan(x), first), x, y)
+    return apply_elementwise("minimum", x, y)
 
 
 @public()
@@ -63,7 +54,7 @@ def fmin(x: ArrayLike, y: ArrayLike, /) -> Tracer:
 
 
 def _prefer_number(op: str, x: Tracer, y: Tracer) -> Tracer:
-    extreme = emit_extreme(op, x, y)
+    extreme = emit_elementwise(op, x, y)
     if x.value.type.dtype not in INEXACT:
         return extreme
     return emit_elementwise(
@@ -86,6 +77,7 @@ def clip(arr: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None 
 
     If min > max, the result is max. Raise `OperationTypeError` for complex numbers.
     """
+    require_real("clip", *(x for x in (arr, min, max) if x is not None))
     if min is None and max is None:
         return as_tracer(arr)
     if max is None:

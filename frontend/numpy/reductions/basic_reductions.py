@@ -13,13 +13,16 @@ from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
+from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_back
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
     as_bool,
     check_no_out,
     constant_like,
     emit_elementwise,
+    emit_isnan,
     emit_select,
+    is_complex,
 )
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
@@ -41,8 +44,38 @@ REDUCTION_STATIC_ARGNAMES = ("axis", "dtype", "out", "keepdims", "promote_intege
 
 def emit_reduction(op: str, x: Tracer, dims: tuple[int, ...], keepdims: bool) -> Tracer:
     """Emit one reduction over `dims`; with `keepdims` the reduced dimensions stay with size 1."""
-    result: Tracer = emit(op, x, dims=dims) if dims else convert(x, x.value.type.dtype)
+    if not dims:
+        result = convert(x, x.value.type.dtype)
+    elif op in ("max", "min") and is_complex(x):
+        result = _emit_complex_extreme(op, x, dims)
+    else:
+        result = emit(op, x, dims=dims)
     return restore_reduced_dims(result, x, dims) if keepdims else result
+
+
+def _emit_complex_extreme(op: str, x: Tracer, dims: tuple[int, ...]) -> Tracer:
+    """Emit the extreme of complex numbers, ordered by real part, then by imaginary part.
+
+    The real part is reduced again over the elements that attain the extreme, so that its derivative
+    depends on no other element.
+    """
+    is_nan = emit_isnan(x)
+    identity = -np.inf if op == "max" else np.inf
+    attains = emit_elementwise("not", is_nan)
+    result = []
+    for part in ("real", "imag", "real"):
+        number = emit_elementwise(part, x)
+        number = emit_elementwise("select", is_nan, constant_like(number, np.nan), number)
+        included = emit_elementwise(
+            "select",
+            emit_elementwise("or", attains, is_nan),
+            number,
+            constant_like(number, identity),
+        )
+        result.append(emit(op, included, dims=dims))
+        equal = emit_elementwise("eq", number, broadcast_back(result[-1], x, dims))
+        attains = emit_elementwise("and", attains, equal)
+    return emit_elementwise("complex", result[2], result[1])
 
 
 def restore_reduced_dims(result: Tracer, x: Tracer, dims: tuple[int, ...]) -> Tracer:
@@ -60,11 +93,23 @@ def accumulation_dtype(dtype: str) -> str:
     return dtype
 
 
+def as_mask(where: ArrayLike) -> Tracer:
+    """Return the mask `where` of a reduction; raise `OperationTypeError` unless it has bools."""
+    mask = as_tracer(where)
+    if mask.value.type.dtype != "bool":
+        raise OperationTypeError(
+            with_location(
+                f"where= takes bools, got {mask.value.type}; compare the numbers, as in w != 0"
+            )
+        )
+    return mask
+
+
 def mask_elements(x: Tracer, where: ArrayLike | None, otherwise: complex) -> Tracer:
     """Replace the elements of `x` that `where` excludes by `otherwise`."""
     if where is None:
         return x
-    return emit_select(as_bool(where), x, splat(otherwise, TensorType((), x.value.type.dtype)))
+    return emit_select(as_mask(where), x, splat(otherwise, TensorType((), x.value.type.dtype)))
 
 
 def _accumulate(
@@ -78,6 +123,8 @@ def _accumulate(
         x = convert(x, dtype_of(dtype))
     elif promote or x.value.type.dtype == "bool":
         x = convert(x, accumulation_dtype(x.value.type.dtype))
+    if x.value.type.dtype == "bool":  # The sum of bools is their logical or.
+        op, combine = {"sum": ("any", "or"), "prod": ("all", "and")}[op]
     x = mask_elements(x, where, neutral)
     result = emit_reduction(op, x, canonicalize_axes(axis, x.ndim), keepdims)
     return result if initial is None else combine_with_initial(combine, result, initial)
@@ -89,6 +136,10 @@ def combine_with_initial(combine: str, result: Tracer, initial: ArrayLike) -> Tr
     As in NumPy and JAX, the initial value is converted to the element type of the reduction.
     """
     (start,) = promote_to((result.value.type.dtype, result.weak_type), initial)
+    if start.ndim:
+        raise OperationTypeError(
+            with_location(f"initial= takes one number, got an array of shape {start.shape}")
+        )
     return apply_elementwise(combine, result, start)
 
 
@@ -266,7 +317,7 @@ def count_reduced_elements(
     """Return the number of elements of `x` that contribute to each element of `summed`."""
     if where is None:
         return constant_like(summed, reduction_size(x, dims))
-    ones = convert(broadcast(as_bool(where), x.shape), summed.value.type.dtype)
+    ones = convert(broadcast(as_mask(where), x.shape), summed.value.type.dtype)
     return emit_reduction("sum", ones, dims, keepdims)
 
 

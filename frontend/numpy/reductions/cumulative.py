@@ -56,13 +56,14 @@ def _define_cumulative(name: str, op: str, neutral: int, nans: bool, meaning: st
 
 
 def _emit_cumulative(op: str, x: Tracer, axis: AxisLike, dtype: DTypeLike | None) -> Tracer:
-    name = x.value.type.dtype if dtype is None else dtype_of(dtype)
     if dtype is not None:
-        x = convert(x, name)
-    if x.value.type.dtype == "bool":
+        x = convert(x, dtype_of(dtype))
+        if x.value.type.dtype == "bool":  # Sums of bools are logical or, products logical and.
+            op = {"cumsum": "cummax", "cumprod": "cummin"}[op]
+    elif x.value.type.dtype == "bool":
         x = convert(x, canonical_dtype("i64"))
     result: Tracer = emit(op, x, dim=canonicalize_axis(axis, x.ndim), reverse=False)
-    return result if dtype is None else convert(result, name)
+    return result
 
 
 cumsum = _define_cumulative("cumsum", "cumsum", 0, False, "sum")
@@ -119,7 +120,7 @@ def _cumulative(
             if dtype_of_operand == "bool" or op == "cumsum"
             else dtype_of_operand
         )
-    running = _emit_cumulative(op, convert(found, result_dtype), dim, None)
+    running = _emit_cumulative(op, convert(found, result_dtype), dim, dtype)
     if not include_initial:
         return running
     start = splat(first, running.value.type.with_shape(replace_dim_size(running.shape, dim, 1)))

@@ -9,6 +9,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.reductions.basic_reductions import (
     argmax,
     argmin,
+    as_mask,
     emit_reduction,
     empty_reduction_error,
     highest_of_dtype,
@@ -24,7 +25,6 @@ from shardir.frontend.numpy.reductions.basic_reductions import (
 from shardir.frontend.numpy.reductions.statistics import std, var
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
-    as_bool,
     check_no_out,
     constant_like,
     emit_elementwise,
@@ -44,7 +44,7 @@ def _mask_nan(a: ArrayLike, where: ArrayLike | None) -> tuple[Tracer, ArrayLike 
     if x.value.type.dtype not in INEXACT:
         return x, where
     found = emit_elementwise("not", emit_isnan(x))
-    return x, found if where is None else as_bool(where) & found
+    return x, found if where is None else as_mask(where) & found
 
 
 @public(static=NAN_REDUCTION_STATIC_ARGNAMES)

@@ -2,6 +2,7 @@
 
 from math import nan
 
+from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
@@ -32,7 +33,7 @@ from shardir.frontend.tracing.promotion import dtype_of, inexact_dtype as floati
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import COMPUTE_DTYPES
-from shardir.ir.types import COMPLEX, REAL_OF
+from shardir.ir.types import COMPLEX, INEXACT, REAL_OF
 
 VARIANCE_STATIC_ARGNAMES = ("axis", "dtype", "out", "ddof", "keepdims", "correction")
 
@@ -186,6 +187,10 @@ def cov(
     `fweights` are the frequencies of the observations, `aweights` their weights. The result is NaN
     if there are not more observations than `ddof` (by default 1, or 0 with `bias`).
     """
+    if dtype is not None and dtype_of(dtype) not in INEXACT:
+        raise OperationTypeError(
+            with_location(f"cov computes floating-point or complex numbers, not {dtype_of(dtype)}")
+        )
     rows = [_as_observations(each, rowvar) for each in (m, y) if each is not None]
     parts = promote_to(inexact_kind(*rows) if dtype is None else (dtype_of(dtype), False), *rows)
     x: Tracer = parts[0] if len(parts) == 1 else emit("concatenate", *parts, dim=0)
@@ -226,7 +231,7 @@ def _as_observations(m: ArrayLike, rowvar: bool) -> Tracer:
         raise ShapeError(with_location(f"cov takes a vector or a matrix, got shape {x.shape}"))
     if x.ndim < 2:
         return reshape(x, (1, x.value.type.size))
-    if rowvar or x.shape[0] == 1:
+    if rowvar:
         return x
     result: Tracer = emit("transpose", x, perm=(1, 0), weak=x.weak_type)
     return result

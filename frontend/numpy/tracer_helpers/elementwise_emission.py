@@ -36,12 +36,40 @@ def emit_elementwise(op: str, *operands: Tracer) -> Tracer:
     """Emit `op` on operands of one type.
 
     The result is weakly typed if all operands other than bools are weakly typed and `op` does not
-    return bools.
+    return bools. Complex numbers are ordered as pairs, by real part and then by imaginary part.
     """
+    if op in COMPLEX_ORDER_OPS and is_complex(operands[0]):
+        return COMPLEX_ORDER_OPS[op](op, *operands)
     numbers = [x.weak_type for x in operands if x.value.type.dtype != "bool"]
     weak = bool(numbers) and all(numbers) and op not in BOOL_RESULT_OPS
     result: Tracer = emit(op, *operands, weak=weak)
     return result
+
+
+def _compare_complex(op: str, x: Tracer, y: Tracer) -> Tracer:
+    """Compare complex numbers by real part, then by imaginary part."""
+    (a, b), (c, d) = ((emit_elementwise("real", v), emit_elementwise("imag", v)) for v in (x, y))
+    return emit_elementwise(
+        "select",
+        emit_elementwise("eq", a, c),
+        emit_elementwise(op, b, d),
+        emit_elementwise(op[0] + "t", a, c),
+    )
+
+
+def _complex_extreme(op: str, x: Tracer, y: Tracer) -> Tracer:
+    """Return the larger or smaller complex number; NaN if either is NaN."""
+    first = _compare_complex("ge" if op == "maximum" else "le", x, y)
+    is_y_number = emit_elementwise("eq", y, y)
+    takes_x = emit_elementwise("or", emit_isnan(x), emit_elementwise("and", first, is_y_number))
+    return emit_elementwise("select", takes_x, x, y)
+
+
+COMPLEX_ORDER_OPS: dict[str, Callable[[str, Tracer, Tracer], Tracer]] = {
+    **dict.fromkeys(("lt", "le", "gt", "ge"), _compare_complex),
+    **dict.fromkeys(("maximum", "minimum"), _complex_extreme),
+}
+"""Operations that need an order, and their emission for complex operands."""
 
 
 def apply_elementwise(op: str, *xs: object, kind: DtypeAndWeakType | None = None) -> Tracer:
@@ -157,11 +185,13 @@ def emit_conjugate(x: Tracer) -> Tracer:
     return emit_elementwise("conj", x) if is_complex(x) else x
 
 
-def compare_row_column(op: str, shape: tuple[int, ...], k: int) -> Tracer:
+def compare_row_column(op: str, shape: tuple[int, ...], k: int | Tracer) -> Tracer:
     """Compare row index + k with the column index by `op`, in the last two dimensions, as bools."""
     kind = TensorType(shape, "i32")
     rows: Tracer = emit("iota", dim=len(shape) - 2, result=kind)
     columns: Tracer = emit("iota", dim=len(shape) - 1, result=kind)
-    if k:
+    if isinstance(k, Tracer):
+        rows = emit_elementwise("add", rows, broadcast(k, shape))
+    elif k:
         rows = emit_elementwise("add", rows, constant_like(rows, k))
     return emit_elementwise(op, rows, columns)

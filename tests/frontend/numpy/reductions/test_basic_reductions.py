@@ -6,10 +6,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from shardir import nn
 from shardir.errors import OperationTypeError
 from shardir.frontend.errors import ArgumentError, AxisError, ShapeError
 from shardir.frontend.numpy import api as snp
 from shardir.ir.types import dtype_name
+from tests.error_assertions import error_line
 from tests.namespace import check, close, numpy_result, ops, run, words
 
 pytestmark = pytest.mark.sample(5)
@@ -274,3 +276,25 @@ def test_correlations() -> None:
     check("corrcoef", FLOATS[0, 0])
     with pytest.raises(ShapeError, match=r"cov takes a vector or a matrix, got shape \(2, 3, 4\)"):
         run(snp.cov, FLOATS)
+
+
+def test_sums_of_bools_in_bool_are_logical() -> None:
+    x = np.array([[True, True], [False, True]])
+    for name in ("sum", "prod"):
+        found = run(lambda x: getattr(snp, name)(x, axis=1, dtype=bool), x)  # noqa: B023
+        np.testing.assert_array_equal(found, getattr(np, name)(x, axis=1, dtype=bool))
+        assert found.dtype == bool
+    for name, op in (("cumsum", np.logical_or), ("cumprod", np.logical_and)):
+        found = run(lambda x: getattr(snp, name)(x, axis=1, dtype=bool), x)  # noqa: B023
+        np.testing.assert_array_equal(found, op.accumulate(x, axis=1))
+
+
+def test_an_initial_value_is_one_number_and_a_mask_has_bools() -> None:
+    x = np.ones((2, 3), np.float32)
+    assert error_line(OperationTypeError, lambda: snp.sum(x, axis=1, initial=np.zeros(2))) == (
+        "initial= takes one number, got an array of shape (2,)"
+    )
+    for function in (snp.sum, snp.nansum, snp.mean, nn.logsumexp):
+        assert error_line(OperationTypeError, lambda f=function: f(x, where=np.ones(3, int))) == (  # type: ignore[misc]
+            "where= takes bools, got i32[3]; compare the numbers, as in w != 0"
+        )
