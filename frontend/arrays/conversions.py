@@ -5,10 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shardir.frontend.argument_checks import is_one_of
 from shardir.frontend.arrays.dlpack import export_dlpack
 from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.errors import ArgumentError, IndexingError, ShapeError, TracedValueError
+from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.types import COMPLEX, INTEGERS, NumpyArray, TensorType
 
 if TYPE_CHECKING:
@@ -42,6 +45,21 @@ class Convertible(Operators):
             return whole.astype(dtype)
         return whole.copy() if copy else whole
 
+    def __buffer__(self, flags: int, /) -> memoryview:
+        """Return the elements as a read-only buffer.
+
+        Python before version 3.12 calls this method only with the native tier. Raises `BufferError`
+        for element types that buffers do not have.
+        """
+        name = self.type.dtype
+        if name == "key" or DTYPE_INFO[name].is_extension:
+            raise BufferError(
+                f"a buffer has no elements of type {name}; read the array with np.asarray"
+                if name != "key"
+                else "a buffer has no random keys; read their words with shardir.random.key_data"
+            )
+        return memoryview(self.read())
+
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
         copy: bool | None = None,
@@ -71,6 +89,14 @@ class Convertible(Operators):
             return np.asarray(self).item(*index)
         except (IndexError, TypeError, ValueError, OverflowError) as error:
             raise IndexingError(with_location(f"item of {self.type} at {index}: {error}")) from None
+
+    def tobytes(self, order: str = "C") -> bytes:
+        """Return the bytes of the elements, the last dimension fastest, or the first ("F")."""
+        if not is_one_of(order, ("C", "F", "A")):
+            raise ArgumentError(
+                with_location(f"order {brief(order)} is unknown; it is 'C', 'F' or 'A'")
+            )
+        return np.asarray(self).tobytes(order)  # type: ignore[arg-type]
 
     def tolist(self) -> Any:
         """Return nested lists of Python numbers."""

@@ -59,7 +59,11 @@ def _namespace_function(name: str) -> UserFunction:
     return function
 
 
-_INDEXING_MODULES = {"At": "indexing.at", "view": "shaping.views"}
+_INDEXING_MODULES = {
+    "At": "indexing.at",
+    "byteswap": "shaping.views",
+    "view": "shaping.views",
+}
 """The modules of functions that are not in `indexing.getitem`."""
 
 
@@ -328,10 +332,11 @@ class Operators(ArrayBase):
         result: Self = _namespace_function("ravel")(self)
         return result
 
-    def astype(self, dtype: DTypeLike | None) -> Self:
-        """Return this array with another element type."""
+    def astype(self, dtype: DTypeLike | None, copy: bool = False, device: object = None) -> Self:
+        """Return this array with another element type; see `shardir.numpy.astype`."""
         try:
-            result: Self = _namespace_function("astype")(self, dtype)
+            options = {} if device is None else {"device": device}
+            result: Self = _namespace_function("astype")(self, dtype, copy=copy, **options)
             return result
         except Exception as error:
             hide_own_frames(error)
@@ -340,6 +345,21 @@ class Operators(ArrayBase):
     def view(self, dtype: object = None, *more: object) -> Self:
         """Return the bits of this array as another element type."""
         result: Self = _indexing_function("view")(self, (dtype, *more) if more else dtype)
+        return result
+
+    def byteswap(self) -> Self:
+        """Return this array with the bytes of each element in reverse order."""
+        result: Self = _indexing_function("byteswap")(self)
+        return result
+
+    def compress(
+        self, condition: ArrayLike, axis: int | None = None, *, out: None = None,
+        size: int | None = None, fill_value: ArrayLike = 0,
+    ) -> Self:  # fmt: skip
+        """Return the elements where a condition is true; see `shardir.numpy.compress`."""
+        result: Self = _namespace_function("compress")(
+            condition, self, axis, out=out, size=size, fill_value=fill_value
+        )
         return result
 
     def reshape(
@@ -375,6 +395,7 @@ class Operators(ArrayBase):
 
     all, any = _method("all"), _method("any")
     argmax, argmin = _method("argmax"), _method("argmin")
+    argpartition, choose = _method("argpartition"), _method("choose")
     argsort, sort = _method("argsort"), _method("sort")
     clip, round = _method("clip"), _method("round")
     conj, conjugate = _method("conj"), _method("conj")

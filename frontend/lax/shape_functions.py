@@ -16,14 +16,17 @@ from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, operand_dtype, reshape
-from shardir.frontend.tracing.promotion import DType, user_dtype
+from shardir.frontend.tracing.promotion import DType, dtype_of, user_dtype
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import find_explicit_sharding
 from shardir.ir.types import NumpyArray
 
 
-def dtype(x: ArrayLike) -> DType:
-    """Return the element type of an array or scalar."""
+def dtype(x: ArrayLike | DTypeLike) -> DType:
+    """Return the element type of an array or scalar, or the one that a name or a class denotes."""
+    is_scalar_type = hasattr(x, "dtype") and not hasattr(x, "shape")
+    if isinstance(x, (type, str, np.dtype)) or is_scalar_type:
+        return user_dtype(dtype_of(x))
     return user_dtype(operand_dtype(x)[0])
 
 

@@ -11,12 +11,14 @@ import numpy as np
 
 from shardir.frontend.argument_checks import is_one_of
 from shardir.frontend.argument_errors import FOREIGN_ERRORS
+from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation.array_conversion import asarray
+from shardir.frontend.numpy.tracer_helpers.array_annotations import as_result
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
@@ -162,6 +164,10 @@ def astype(
 
     `device`, a device or a sharding, states where the result is placed.
     """
+    if not copy and isinstance(x, Array) and not x.weak_type and device is None:
+        name = dtype_of(float if dtype is None else dtype)
+        if name == x.type.dtype:
+            return as_result(x)
     result = _astype(x, dtype)
     placed: Tracer = result if device is None else device_put(result, device)
     return placed

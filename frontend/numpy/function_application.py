@@ -29,18 +29,17 @@ def apply_along_axis(
     The slices are processed one after the other by a loop in the program. Functions of this library
     and compiled functions have a stable identity, so that the program is traced once.
     """
-    applied = _apply_cached if isinstance(func1d, CACHEABLE_FUNCTION_TYPES) else _apply_traced
-    return applied(func1d, axis, arr, args, kwargs)
+    if isinstance(func1d, CACHEABLE_FUNCTION_TYPES):
+        return _apply_cached(func1d, axis, arr, args, kwargs)
+    return _apply_traced(lambda line: func1d(line, *args, **kwargs), axis, arr)
 
 
 CACHEABLE_FUNCTION_TYPES = PublicFunction, ComposedFunction, JitFunction
 
 
 @public(static=("func1d", "axis"), cached=False, name="apply_along_axis")
-def _apply_traced(
-    func1d: UserFunction, axis: int, arr: ArrayLike, args: PyTree, options: PyTree
-) -> Tracer:
-    return _map_lines(func1d, axis, arr, args, options)
+def _apply_traced(func1d: UserFunction, axis: int, arr: ArrayLike) -> Tracer:
+    return _map_lines(func1d, axis, arr, (), {})
 
 
 @public(static=("func1d", "axis"), name="apply_along_axis")

@@ -17,7 +17,11 @@ from shardir.frontend.numpy.linear_algebra import linalg
 from shardir.frontend.numpy.linear_algebra.linalg import eigvals, lstsq
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import promote_matrices
 from shardir.frontend.numpy.shaping import concatenation, padding
-from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, to_concrete_array
+from shardir.frontend.numpy.tracer_helpers.concrete_values import (
+    is_concrete,
+    require_concrete,
+    to_concrete_array,
+)
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.scipy.special_functions.bessel import i0 as of_order_zero
 from shardir.frontend.source_locations import with_location
@@ -89,19 +93,31 @@ def _roots(p: ArrayLike, more: int) -> Tracer:
     return padding.pad(eigvals(concatenation.concatenate([first[None], below])), (0, more))
 
 
-@public(static=("trim_leading_zeros",))
 def polydiv(
     u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False
 ) -> tuple[Tracer, Tracer]:
     """Return the quotient and the remainder of two polynomials.
 
     The remainder keeps its leading zeros, because their number depends on the values.
+    `trim_leading_zeros` removes them, and coefficients below the square root of the machine
+    epsilon; the polynomials must be concrete.
     """
+    quotient, rest = _polydiv(u, v)
+    if not check_flag("trim_leading_zeros", trim_leading_zeros):
+        return quotient, rest
+    tolerance = float(np.sqrt(dtypes.finfo(rest.dtype).eps))
+    numbers = require_concrete(
+        rest,
+        "the remainder of polydiv",
+        "the size of a remainder without leading zeros depends on the values",
+        "call polydiv outside of jit",
+    )
+    found = np.flatnonzero(~(np.abs(numbers) < tolerance))  # NaN is not small.
+    return quotient, rest[int(found[0]) if found.size else rest.size :]
 
-    if trim_leading_zeros:
-        raise ArgumentError(
-            with_location("polydiv keeps leading zeros; trim them with snp.trim_zeros")
-        )
+
+@public(name="polydiv")
+def _polydiv(u: ArrayLike, v: ArrayLike) -> tuple[Tracer, Tracer]:
     rest, divisor = promote_inexact(_as_vector("polydiv", u), _as_vector("polydiv", v))
     if not divisor.size:
         raise ShapeError(with_location("polydiv by a polynomial without coefficients"))

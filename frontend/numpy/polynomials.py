@@ -3,9 +3,12 @@
 from operator import index
 from typing import SupportsIndex
 
+from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.numpy.creation.filling import zeros
+from shardir.frontend.numpy.shaping.repetition import trim_zeros
 from shardir.frontend.numpy.tracer_helpers.axis_slices import concatenate_parts, slice_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
@@ -181,10 +184,25 @@ def _equal_lengths(name: str, a1: ArrayLike, a2: ArrayLike) -> list[Tracer]:
     return [concatenate_parts([zero, p], 0) for zero, p in zip(zeros, pair, strict=True)]
 
 
-@public()
-def polymul(a1: ArrayLike, a2: ArrayLike) -> Tracer:
-    """Return the product of two polynomials."""
+def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Tracer:
+    """Return the product of two polynomials.
+
+    `trim_leading_zeros` removes the leading zeros of both, which must be concrete.
+    """
+    if check_flag("trim_leading_zeros", trim_leading_zeros):
+        a1, a2 = (_trim_factor(p) for p in (a1, a2))
+    return _polymul(a1, a2)
+
+
+@public(name="polymul")
+def _polymul(a1: ArrayLike, a2: ArrayLike) -> Tracer:
     return convolve(a1, a2)
+
+
+def _trim_factor(p: ArrayLike) -> ArrayLike:
+    """Return a polynomial without leading zeros; the polynomial 0 has one coefficient."""
+    trimmed = trim_zeros(p, "f")
+    return trimmed if trimmed.size else zeros((1,), trimmed.dtype)
 
 
 @public(static=("m",))

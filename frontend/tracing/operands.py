@@ -245,6 +245,19 @@ def widen_indices(x: Tracer, size: int) -> Tracer:
     return x if size <= DTYPE_INFO[x.value.type.dtype].max_integer else as_indices(x)
 
 
+def index_dtype(what: str, dtype: object, size: int) -> str:
+    """Return the element type `dtype` that is requested for indices below `size`.
+
+    Raise `OperationTypeError`, which mentions `what`, unless it has integers that represent them.
+    """
+    name = promotion.dtype_of(dtype)
+    if name in INTEGERS and size - 1 <= DTYPE_INFO[name].max_integer:
+        return name
+    raise OperationTypeError(
+        with_location(f"{what} returns indices below {size}, which dtype={name} cannot represent")
+    )
+
+
 def reshape(x: Tracer, shape: Sequence[int]) -> Tracer:
     """Return `x` with another shape of the same size, or `x` itself if it has that shape
     already."""

@@ -199,6 +199,9 @@ class Tracer(Operators):
         way_out = "return it from the traced function and call .item() there"
         return self._require_elements("item", way_out).item(*position)
 
+    def tobytes(self, order: str = "C") -> Any:
+        self._refuse("bytes", "return it from the traced function and call .tobytes() there")
+
     def tolist(self) -> Any:
         way_out = "return it from the traced function and convert it there"
         return self._require_elements("list of numbers", way_out).tolist()

@@ -2,6 +2,7 @@
 
 from operator import index
 
+from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch.eager import public
@@ -19,12 +20,14 @@ from shardir.frontend.tracing.operands import as_tracer, convert, splat
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import DTYPE_INFO
+from shardir.ir.types import INTEGERS
 
 
 def eye(
     N: int,
     M: int | None = None,
-    k: int = 0,
+    k: int | Tracer = 0,
     dtype: DTypeLike | None = None,
     *,
     device: ShardingRequest = None,
@@ -35,10 +38,31 @@ def eye(
 
 
 @public(static=("N", "M", "k", "dtype"))
-def _eye(N: int, M: int | None, k: int, dtype: DTypeLike | None) -> Tracer:
+def _eye(N: int, M: int | None, k: int | Tracer, dtype: DTypeLike | None) -> Tracer:
     rows, columns = _matrix_sizes(N, M)
-    offset = max(min(index(k), columns), -rows)
+    offset = _diagonal_number("eye", k)
+    if isinstance(offset, int):
+        offset = max(min(offset, columns), -rows)
     return convert(compare_row_column("eq", (rows, columns), offset), dtype_of(dtype or float))
+
+
+def _diagonal_number(name: str, k: int | Tracer) -> int | Tracer:
+    """Return the number of a diagonal, which may be traced, as a Python or an i32 integer."""
+    if not isinstance(k, Tracer):
+        return index(k)
+    dtype = k.value.type.dtype
+    if k.ndim or dtype not in INTEGERS:
+        raise OperationTypeError(
+            with_location(f"{name} takes one integer as the diagonal k, got {k.value.type}")
+        )
+    limits, wide = DTYPE_INFO["i32"], DTYPE_INFO[dtype]
+    if wide.max_integer > limits.max_integer:
+        low, high = (
+            splat(max(n, wide.min_integer), k.value.type)
+            for n in (limits.min_integer // 2, limits.max_integer // 2)
+        )
+        k = emit("clamp", low, k, high)
+    return convert(k, "i32")
 
 
 def _matrix_sizes(N: int, M: int | None) -> tuple[int, int]:
@@ -54,31 +78,30 @@ def identity(n: int, dtype: DTypeLike | None = None) -> Tracer:
 
 
 @public(static=("N", "M", "k", "dtype"))
-def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Tracer:
+def tri(
+    N: int, M: int | None = None, k: int | Tracer = 0, dtype: DTypeLike | None = None
+) -> Tracer:
     """Return a matrix with ones on and below diagonal `k` and zeros above, float32 unless `dtype`
     is given.
     """
-    return convert(
-        compare_row_column("ge", _matrix_sizes(N, M), index(k)), dtype_of(dtype or "float32")
-    )
+    below = compare_row_column("ge", _matrix_sizes(N, M), _diagonal_number("tri", k))
+    return convert(below, dtype_of(dtype or "float32"))
 
 
 @public(static=("k",))
-def tril(m: ArrayLike, k: int = 0) -> Tracer:
+def tril(m: ArrayLike, k: int | Tracer = 0) -> Tracer:
     """Return the matrices with the elements above diagonal `k` replaced by zeros."""
     x = _as_matrices("tril", m)
-    return emit_elementwise(
-        "select", compare_row_column("ge", x.shape, index(k)), x, constant_like(x, 0)
-    )
+    kept = compare_row_column("ge", x.shape, _diagonal_number("tril", k))
+    return emit_elementwise("select", kept, x, constant_like(x, 0))
 
 
 @public(static=("k",))
-def triu(m: ArrayLike, k: int = 0) -> Tracer:
+def triu(m: ArrayLike, k: int | Tracer = 0) -> Tracer:
     """Return the matrices with the elements below diagonal `k` replaced by zeros."""
     x = _as_matrices("triu", m)
-    return emit_elementwise(
-        "select", compare_row_column("le", x.shape, index(k)), x, constant_like(x, 0)
-    )
+    kept = compare_row_column("le", x.shape, _diagonal_number("triu", k))
+    return emit_elementwise("select", kept, x, constant_like(x, 0))
 
 
 def _as_matrices(name: str, x: ArrayLike) -> Tracer:

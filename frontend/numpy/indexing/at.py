@@ -8,13 +8,15 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from shardir.frontend.argument_checks import call_user_function, is_one_of
+from shardir.frontend.argument_checks import call_user_function, check_flag, is_one_of
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.errors import ArgumentError, ImmutableError, UnknownMethod
+from shardir.frontend.lax.control_flow.loops import while_loop
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import arithmetic
+from shardir.frontend.numpy.elementwise.selection import where
 from shardir.frontend.numpy.indexing.getitem import getitem_with_mode
 from shardir.frontend.numpy.indexing.subscripts import parse_subscript
 from shardir.frontend.numpy.indexing.updates import update, update_masked
@@ -22,7 +24,7 @@ from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.resharding import call_with_out_sharding
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import operand_dtype
+from shardir.frontend.tracing.operands import as_tracer, operand_dtype
 from shardir.frontend.tracing.tracer import Tracer
 
 UPDATE_MODES = ("drop", "fill", "clip", "promise_in_bounds")
@@ -63,7 +65,8 @@ class IndexedUpdate:
 
     All methods accept `mode` for indices out of range: updates are dropped ("drop", "fill",
     "promise_in_bounds", the default) or applied to the nearest element ("clip"). A concrete integer
-    out of range raises `IndexingError` unless a mode is given. `indices_are_sorted` and
+    out of range raises `IndexingError` unless a mode is given. Negative indices count from the end
+    unless `wrap_negative_indices` is false; they are out of range then. `indices_are_sorted` and
     `unique_indices` are accepted for compatibility. `out_sharding` states the sharding of the
     result.
     """
@@ -120,11 +123,29 @@ class IndexedUpdate:
         )
 
     def apply(self, ufunc: Callable[[PyTree], PyTree], **options: PyTree) -> Tracer:
-        """Apply `ufunc` to the elements, once per element."""
-        current = self.get() if _check_options(options) is None else self.get(mode="clip")
-        return self._apply_update(
-            "set", call_user_function(ufunc, "the function of at[...].apply", (current,)), options
-        )
+        """Apply the elementwise `ufunc` to the elements, as often as the index names each one.
+
+        `unique_indices=True` states that index arrays name each element at most once. Without it,
+        they have no derivative in reverse mode, because the number of applications is unknown.
+        """
+        wraps = _wraps(options)
+        mode = None if _check_options(options) is None else "clip"
+        current = self.get(mode=mode, wrap_negative_indices=wraps)
+        values = call_user_function(ufunc, "the function of at[...].apply", (current,))
+        result = self._apply_update("set", values, options)
+        if options.get("unique_indices") or not _may_repeat(self._index):
+            return result
+        zeros = filling.zeros(self._array.shape, "int32")
+        numbers = {name: options[name] for name in options if name != "out_sharding"}
+        counts = IndexedUpdate(zeros, self._index).add(1, **numbers)
+
+        def apply_again(state: tuple[Tracer, Tracer]) -> tuple[Tracer, Tracer]:
+            array, left = state
+            return as_tracer(where(left > 0, ufunc(array), array)), left - 1
+
+        repeated = while_loop(lambda state: (state[1] > 0).any(), apply_again, (result, counts - 1))
+        final: Tracer = repeated[0]
+        return final
 
     def get(self, *, fill_value: ArrayLike | None = None, **options: PyTree) -> Tracer:
         """Return the elements; indices out of range read the nearest element.
@@ -140,6 +161,7 @@ class IndexedUpdate:
             self._index,
             "fill" if mode == "drop" else mode,
             fill_value,
+            _wraps(options),
         )
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -163,20 +185,41 @@ class IndexedUpdate:
             values,
             op,
             _check_options(options),
+            _wraps(options),
         )
 
     def __repr__(self) -> str:
         return f"IndexedUpdate({self._array!r}, {self._index!r})"
 
 
+def _may_repeat(index: PyTree) -> bool:
+    """Return whether an index has arrays of integers, which may name an element several times."""
+    for item in index if isinstance(index, tuple) else (index,):
+        if isinstance(item, (list, tuple)):
+            if len(item) > 1:
+                return True
+        elif len(getattr(item, "shape", ())) and operand_dtype(item)[0] != "bool":
+            return True
+    return False
+
+
 @composed_function()
-def _update(x: Tracer, index: ArrayLike, values: ArrayLike, op: str, mode: str | None) -> Tracer:
+def _update(
+    x: Tracer, index: ArrayLike, values: ArrayLike, op: str, mode: str | None, wraps: bool
+) -> Tracer:
     """Return a copy of `x` with the indexed part updated."""
     mask = _mask_of_index(x, index, values)
     if mask is not None:
         return update_masked(x, mask, values, op)
-    subscript, arrays = parse_subscript(tuple(x.shape), index, beyond=mode is not None)
+    beyond = mode is not None or not wraps
+    subscript, arrays = parse_subscript(tuple(x.shape), index, beyond, wraps)
     return update(x, arrays, values, subscript, op, mode or "drop")
+
+
+def _wraps(options: dict[str, PyTree]) -> bool:
+    """Return whether negative indices count from the end."""
+    given = options.get("wrap_negative_indices")
+    return given is None or check_flag("wrap_negative_indices", given)
 
 
 def _check_options(options: dict[str, PyTree]) -> str | None:
@@ -189,13 +232,6 @@ def _check_options(options: dict[str, PyTree]) -> str | None:
                     f"an update takes no option {option!r}; it takes {', '.join(accepted[:3])}"
                 )
             )
-    if not options.get("wrap_negative_indices", True):
-        raise ArgumentError(
-            with_location(
-                "negative indices count from the end, so wrap_negative_indices is True; give "
-                "indices that are out of range above instead"
-            )
-        )
     mode: str | None = options.get("mode")
     if mode is not None and not is_one_of(mode, UPDATE_MODES):
         listed = ", ".join(UPDATE_MODES)

@@ -17,8 +17,8 @@ from shardir.frontend.numpy.indexing.index_items import Index
 from shardir.frontend.numpy.indexing.index_vectors import (
     are_in_range,
     clamp_index_vectors,
+    count_from_front,
     make_index_vectors,
-    wrap_negative_indices,
 )
 from shardir.frontend.numpy.indexing.mask_compression import compress_rows
 from shardir.frontend.numpy.indexing.subscripts import Subscript, parse_subscript
@@ -57,10 +57,18 @@ def getitem_by_mask(x: ArrayLike, index: object) -> Tracer | None:
 
 
 def getitem_with_mode(
-    x: Tracer, index: ArrayLike, mode: str | None, fill_value: ArrayLike | None = None
+    x: Tracer,
+    index: ArrayLike,
+    mode: str | None,
+    fill_value: ArrayLike | None = None,
+    wraps: bool = True,
 ) -> Tracer:
-    """Return `x[index]`; with the mode "fill", `fill_value` for indices out of range."""
-    subscript, arrays = parse_subscript(tuple(x.shape), index, beyond=mode is not None)
+    """Return `x[index]`; with the mode "fill", `fill_value` for indices out of range.
+
+    Unless `wraps`, negative indices are out of range.
+    """
+    beyond = mode is not None or not wraps
+    subscript, arrays = parse_subscript(tuple(x.shape), index, beyond, wraps)
     return _getitem(x, arrays, subscript, mode, fill_value)
 
 
@@ -147,7 +155,7 @@ def _apply_spans(x: Tracer, subscript: Subscript) -> Tracer:
 def _read_at_scalars(x: Tracer, subscript: Subscript, arrays: Sequence[Tracer]) -> Tracer:
     """Read one element along the dimensions of traced integers."""
     indexed = dict(zip(subscript.indexed_dims, arrays, strict=True))
-    starts = wrap_negative_indices(list(indexed.values()), [x.shape[d] for d in indexed])
+    starts = count_from_front(subscript, arrays)
     zero = splat(0, starts[0].value.type) if len(starts) < x.ndim else starts[0]
     found = dict(zip(indexed, starts, strict=True))
     shape = [1 if d in indexed else n for d, n in enumerate(x.shape)]

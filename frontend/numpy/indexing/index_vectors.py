@@ -15,11 +15,16 @@ _INDEX_DTYPES = ("i32", "i64", "u32", "u64")
 
 def wrap_negative_indices(indices: Sequence[Tracer], sizes: Sequence[int]) -> list[Tracer]:
     """Convert indices to one integer type and add the dimension size to negative ones."""
+    converted = zip(_unify_types(indices), sizes, strict=True)
+    return [_wrap_negative_index(index, size) for index, size in converted]
+
+
+def _unify_types(indices: Sequence[Tracer]) -> list[Tracer]:
+    """Convert indices to one integer type."""
     kinds = {index.value.type.dtype for index in indices}
     common = kinds.pop() if len(kinds) == 1 else "i32"
     dtype = common if common in _INDEX_DTYPES else "i32"
-    pairs = zip(indices, sizes, strict=True)
-    return [_wrap_negative_index(convert(index, dtype), size) for index, size in pairs]
+    return [convert(index, dtype) for index in indices]
 
 
 def _wrap_negative_index(index: Tracer, size: int) -> Tracer:
@@ -35,8 +40,15 @@ def make_index_vectors(subscript: Subscript, arrays: Sequence[Tracer]) -> Tracer
     """Return the index arrays as one array of index vectors, counted from the front."""
     if subscript.is_concrete:
         return arrays[0]
-    sizes = [subscript.operand[d] for d in subscript.indexed_dims]
-    return stack_indices(wrap_negative_indices(arrays, sizes), subscript.batch)
+    return stack_indices(count_from_front(subscript, arrays), subscript.batch)
+
+
+def count_from_front(subscript: Subscript, arrays: Sequence[Tracer]) -> list[Tracer]:
+    """Return the index arrays in one integer type, with negative indices as the subscript states
+    it."""
+    if not subscript.wraps:
+        return _unify_types(arrays)
+    return wrap_negative_indices(arrays, [subscript.operand[d] for d in subscript.indexed_dims])
 
 
 def stack_indices(indices: Sequence[Tracer], batch: tuple[int, ...]) -> Tracer:

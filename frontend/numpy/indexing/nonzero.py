@@ -16,7 +16,7 @@ from shardir.frontend.argument_checks import canonicalize_shape, check_not_in_pl
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
-from shardir.frontend.arrays.array_types import ArrayLike, ShapeLike
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError, TracedValueError
@@ -36,7 +36,7 @@ from shardir.frontend.numpy.tracer_helpers.inspection import tensor_type_of
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_indices, as_tracer, convert, reshape
+from shardir.frontend.tracing.operands import as_indices, as_tracer, convert, index_dtype, reshape
 from shardir.frontend.tracing.promotion import canonical_dtype
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import DTYPE_INFO
@@ -268,11 +268,14 @@ def ravel_multi_index(
     dims: ShapeLike,
     mode: str | list[str] | tuple[str, ...] = "raise",
     order: str = "C",
+    *,
+    dtype: DTypeLike | None = None,
 ) -> Tracer:
     """Convert one index array per dimension of `dims` to flat indices.
 
-    Indices out of range raise an error (mode "raise", for concrete indices), are clamped ("clip")
-    or are taken modulo the size ("wrap"); `mode` may be a list with one mode per dimension.
+    Indices out of range raise an error (mode "raise", for concrete indices), are clamped ("clip"),
+    are taken modulo the size ("wrap") or are used unchanged ("ignore"); `mode` may be a list with
+    one mode per dimension. The result has the type of the indices unless `dtype` is given.
     """
     sizes = canonicalize_shape(dims)
     modes: tuple[str, ...] = (
@@ -292,10 +295,11 @@ def ravel_multi_index(
             )
         )
     for index, size, each in zip(multi_index, sizes, modes, strict=True):
-        if not is_one_of(each, ("raise", "clip", "wrap")):
+        if not is_one_of(each, ("raise", "clip", "wrap", "ignore")):
             raise IndexingError(
                 with_location(
-                    f"mode {brief(each)} is unknown; the modes are 'raise', 'clip' and 'wrap'"
+                    f"mode {brief(each)} is unknown; the modes are 'raise', 'clip', 'wrap' and "
+                    "'ignore'"
                 )
             )
         if each != "raise":
@@ -312,12 +316,16 @@ def ravel_multi_index(
             raise IndexingError(
                 with_location(f"ravel_multi_index has an index out of range for {dims}")
             )
-    return _ravel_traced(tuple(multi_index), sizes, modes, order)
+    return _ravel_traced(tuple(multi_index), sizes, modes, order, dtype)
 
 
-@public(static=("sizes", "modes", "order"), name="ravel_multi_index")
+@public(static=("sizes", "modes", "order", "dtype"), name="ravel_multi_index")
 def _ravel_traced(
-    indices: Sequence[ArrayLike], sizes: tuple[int, ...], modes: tuple[str, ...], order: str
+    indices: Sequence[ArrayLike],
+    sizes: tuple[int, ...],
+    modes: tuple[str, ...],
+    order: str,
+    dtype: DTypeLike | None,
 ) -> Tracer:
 
     if order not in ("C", "F"):
@@ -327,14 +335,17 @@ def _ravel_traced(
     parts = list(zip(indices, sizes, modes, strict=True))
     for index, size, mode in parts if order == "C" else reversed(parts):
         coordinate: Tracer = _require_integers(index, "ravel_multi_index")
-        dtype = _index_dtype("ravel_multi_index", coordinate.value.type.dtype, size_of_all)
-        coordinate = convert(coordinate, dtype, coordinate.weak_type)
+        kind = _index_dtype("ravel_multi_index", coordinate.value.type.dtype, size_of_all)
+        coordinate = convert(coordinate, kind, coordinate.weak_type)
         if mode == "clip":
             coordinate = selection.clip(coordinate, 0, size - 1)
         elif mode == "wrap":
             coordinate = arithmetic.remainder(coordinate, size)
         flat = flat * size + coordinate
-    return as_tracer(flat)
+    found = as_tracer(flat)
+    if dtype is None:
+        return found
+    return convert(found, index_dtype("ravel_multi_index", dtype, size_of_all))
 
 
 def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = False) -> Tracer:

@@ -59,6 +59,8 @@ class Subscript:
     new: tuple[int, ...] = ()
     is_concrete: bool = False
     """True if the index arrays are concrete: one array with index vectors in its last dimension."""
+    wraps: bool = True
+    """Whether negative elements of index arrays count from the end, or are out of range."""
 
     @property
     def indexed_dims(self) -> tuple[int, ...]:
@@ -94,23 +96,26 @@ MAX_CACHED_SUBSCRIPTS = 4096
 _subscript_cache: dict[object, ParsedSubscript] = {}
 
 
-def parse_subscript(shape: tuple[int, ...], index: Index, beyond: bool = False) -> ParsedSubscript:
+def parse_subscript(
+    shape: tuple[int, ...], index: Index, beyond: bool = False, wraps: bool = True
+) -> ParsedSubscript:
     """Parse `index` as NumPy does for an array of `shape`.
 
-    With `beyond`, an integer out of range becomes an index array, to which the mode applies.
+    With `beyond`, an integer out of range becomes an index array, to which the mode applies. Unless
+    `wraps`, negative integers are out of range.
 
     Raise `IndexingError` for an object that is not an index, or an index out of range, and
     `TracedValueError` for a mask or bounds of a slice that are traced.
     """
     plain = _static_key(index)
     if plain is None or beyond:
-        return _parse(shape, index, beyond)
+        return _parse(shape, index, beyond, wraps)
     key = shape, plain
     parsed = _subscript_cache.get(key)
     if parsed is None:
         if len(_subscript_cache) >= MAX_CACHED_SUBSCRIPTS:
             _subscript_cache.clear()
-        parsed = _subscript_cache[key] = _parse(shape, index, beyond)
+        parsed = _subscript_cache[key] = _parse(shape, index, beyond, wraps)
     return parsed
 
 
@@ -138,7 +143,7 @@ def _static_key(index: Index) -> tuple[object, ...] | None:
 _BOUNDS = {int, type(None)}
 
 
-def _parse(shape: tuple[int, ...], index: Index, beyond: bool) -> ParsedSubscript:
+def _parse(shape: tuple[int, ...], index: Index, beyond: bool, wraps: bool) -> ParsedSubscript:
     items = _expand_items(
         [canonicalize_item(i) for i in (index if isinstance(index, tuple) else (index,))], shape
     )
@@ -154,7 +159,7 @@ def _parse(shape: tuple[int, ...], index: Index, beyond: bool) -> ParsedSubscrip
             shapes.append((int(item),))
             continue
         size = shape[len(spans)]
-        if beyond and isinstance(item, int) and not -size <= item < size:
+        if beyond and isinstance(item, int) and not (-size if wraps else 0) <= item < size:
             item = np.asarray(item)
         if isinstance(item, int):
             advanced.append(position)
@@ -171,7 +176,7 @@ def _parse(shape: tuple[int, ...], index: Index, beyond: bool) -> ParsedSubscrip
     lead = _count_slices_before(items, advanced[0]) if together else 0
     if not shapes:
         lead = 0
-    concrete = _concrete_vectors(arrays, spans, shape, batch)
+    concrete = _concrete_vectors(arrays, spans, shape, batch, wraps)
     subscript = Subscript(
         shape,
         tuple(spans),
@@ -179,6 +184,7 @@ def _parse(shape: tuple[int, ...], index: Index, beyond: bool) -> ParsedSubscrip
         lead,
         _new_positions(items, advanced, batch, together),
         concrete is not None,
+        wraps,
     )
     return subscript, tuple(arrays) if concrete is None else (concrete,)
 
@@ -210,6 +216,10 @@ def _expand_items(items: list[IndexItem], shape: tuple[int, ...]) -> list[IndexI
     for item in [*items[: at + 1], *rest, *items[at + 1 :]]:
         if is_mask(item):
             expected = shape[dim : dim + item.ndim]
+            if not item.size and all(
+                n in (0, size) for n, size in zip(item.shape, expected, strict=True)
+            ):
+                item = np.zeros(expected, np.bool_)  # NumPy accepts empty masks.
             if item.shape != expected:
                 raise IndexingError(
                     with_location(
@@ -287,6 +297,7 @@ def _concrete_vectors(
     spans: Sequence[Span | None],
     shape: tuple[int, ...],
     batch: tuple[int, ...],
+    wraps: bool,
 ) -> NumpyArray | None:
     """Return all index arrays as one array of index vectors, if all are NumPy arrays.
 
@@ -303,7 +314,8 @@ def _concrete_vectors(
     vectors = []
     for d, array in zip(dims, concrete, strict=True):
         indices = array.astype(np.int64)
-        indices = np.where(indices < 0, indices + shape[d], indices)
+        if wraps:
+            indices = np.where(indices < 0, indices + shape[d], indices)
         vectors.append(np.broadcast_to(np.clip(indices, -1, shape[d]), batch))
     return to_numpy(np.stack(vectors, -1).astype(np.int32))
 

@@ -1,11 +1,13 @@
 """Gathers at index arrays along one dimension: `take` and `take_along_axis`."""
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.argument_checks import check_flag, is_one_of
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
@@ -15,8 +17,13 @@ from shardir.frontend.numpy.indexing.getitem import emit_read, fill_out_of_bound
 from shardir.frontend.numpy.indexing.index_vectors import wrap_negative_indices
 from shardir.frontend.numpy.indexing.subscripts import Span, Subscript
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
+from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_in_dim, transpose_dims
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete
-from shardir.frontend.numpy.tracer_helpers.elementwise_emission import check_no_out
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    check_no_out,
+    constant_like,
+    emit_elementwise,
+)
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
     as_tracer,
@@ -28,7 +35,7 @@ from shardir.frontend.tracing.operands import (
 )
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.types import INTEGERS
+from shardir.ir.types import INTEGERS, TensorType
 
 INDEX_MODES = ("fill", "clip", "wrap", "promise_in_bounds")
 
@@ -80,10 +87,10 @@ def _size_along(a: Any, axis: int | None) -> int:
     return prod(shape) if axis is None else shape[canonicalize_axis(axis, len(shape))]
 
 
-def _check_mode(what: str, mode: str | None) -> None:
-    if mode is not None and mode not in INDEX_MODES:
+def _check_mode(what: str, mode: str | None, modes: Sequence[str] = INDEX_MODES) -> None:
+    if mode is not None and not is_one_of(mode, modes):
         raise ArgumentError(
-            with_location(f"{what} has no mode {mode!r}; its modes are {', '.join(INDEX_MODES)}")
+            with_location(f"{what} has no mode {mode!r}; its modes are {', '.join(modes)}")
         )
 
 
@@ -137,20 +144,34 @@ def take_along_axis(
     axis: int | None = -1,
     mode: str | None = None,
     fill_value: ArrayLike | None = None,
+    *,
+    wrap_negative_indices: bool | None = None,
 ) -> Tracer:
     """Return, for each 1-D slice of `arr` along `axis`, the elements at that slice of `indices`.
 
-    The other dimensions broadcast. Without an axis both are flattened. Negative indices count from
-    the end. For indices out of range, mode "fill" (the default) gives `fill_value`, "clip" the
-    nearest element, and "wrap" the index modulo the size.
+    The other dimensions broadcast. Without an axis both are flattened. For indices out of range,
+    mode "fill" (the default) gives `fill_value`, "clip" the nearest element, and "wrap" the index
+    modulo the size. Mode "one_hot" gives 0, and compares the indices with all positions along the
+    axis, which needs no communication if the axis is sharded but for a sum. Negative indices count
+    from the end; without `wrap_negative_indices` they are out of range (the default of mode
+    "promise_in_bounds").
     """
-    _check_mode("take_along_axis", mode)
-    return _take_along(arr, indices, axis, mode or "fill", fill_value)
+    _check_mode("take_along_axis", mode, (*INDEX_MODES, "one_hot"))
+    if wrap_negative_indices is None:
+        wraps = mode != "promise_in_bounds"
+    else:
+        wraps = check_flag("wrap_negative_indices", wrap_negative_indices)
+    return _take_along(arr, indices, axis, mode or "fill", fill_value, wraps)
 
 
-@public(static=("axis", "mode", "fill_value"), name="take_along_axis")
+@public(static=("axis", "mode", "fill_value", "wraps"), name="take_along_axis")
 def _take_along(
-    arr: ArrayLike, indices: ArrayLike, axis: int | None, mode: str, fill_value: ArrayLike | None
+    arr: ArrayLike,
+    indices: ArrayLike,
+    axis: int | None,
+    mode: str,
+    fill_value: ArrayLike | None,
+    wraps: bool,
 ) -> Tracer:
     x, index = as_tracer(arr), require_index_array(indices, "take_along_axis")
     x, index, dim = broadcast_except_axis(x, index, axis, "take_along_axis")
@@ -163,9 +184,11 @@ def _take_along(
         raise IndexingError(
             with_location(f"take_along_axis has nothing to take from: axis {axis} is empty")
         )
-    counted = _normalize_indices(index, x.shape[dim], "fill" if mode == "clip" else mode)
-    if mode == "clip":  # negative indices count from the end in this function
-        counted = _normalize_indices(counted, x.shape[dim], "clip")
+    counted = _normalize_indices(index, x.shape[dim], "fill" if wraps else "promise_in_bounds")
+    if mode in ("clip", "wrap"):
+        counted = _normalize_indices(counted, x.shape[dim], mode)
+    if mode == "one_hot":
+        return _sum_selected(x, counted, dim)
     vectors = reshape(counted, (*counted.shape, 1))
     others = tuple(d for d in range(x.ndim) if d != dim)
     result: Tracer = emit(
@@ -189,6 +212,22 @@ def _take_along(
         fill_value_of(x.value.type.dtype, fill_value),
         range(x.ndim),
     )
+
+
+def _sum_selected(x: Tracer, index: Tracer, dim: int) -> Tracer:
+    """Return the sum of the elements at the positions along `dim` that equal each index."""
+    shape = (*index.shape, x.shape[dim])
+    kind = TensorType(shape, index.value.type.dtype)
+    positions: Tracer = emit("iota", dim=index.ndim, result=kind)
+    chosen = emit_elementwise("eq", broadcast_in_dim(index, shape, range(index.ndim)), positions)
+    rest = [d for d in range(x.ndim) if d != dim]
+    others = broadcast_in_dim(transpose_dims(x, (*rest, dim)), shape, (*rest, x.ndim))
+    if x.value.type.dtype == "bool":
+        found: Tracer = emit("any", emit("and", chosen, others), dims=(index.ndim,))
+        return found
+    elements = emit_elementwise("select", chosen, others, constant_like(others, 0))
+    summed: Tracer = emit("sum", elements, dims=(index.ndim,), weak=x.weak_type)
+    return summed
 
 
 def broadcast_except_axis(

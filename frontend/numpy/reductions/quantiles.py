@@ -10,7 +10,7 @@ from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.creation.array_conversion import asarray
 from shardir.frontend.numpy.indexing.take import take_along_axis
 from shardir.frontend.numpy.reductions.basic_reductions import (
@@ -47,12 +47,13 @@ from shardir.frontend.tracing.operands import (
     reshape,
     splat,
 )
-from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import COMPUTE_DTYPES
 from shardir.ir.types import FLOATS
 
 QUANTILE_METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
+INVERTED_CDF = "inverted_cdf"
 POSITION_ROUNDING_OPS = {"lower": "floor", "higher": "ceil", "nearest": "round"}
 """The operation that rounds a fractional position to an index, for each method."""
 
@@ -60,52 +61,56 @@ POSITION_ROUNDING_OPS = {"lower": "floor", "higher": "ceil", "nearest": "round"}
 @with_argument_errors
 def quantile(
     a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None,
-    overwrite_input: bool = False, method: str = "linear", keepdims: bool = False,
+    overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
+    weights: ArrayLike | None = None,
 ) -> Tracer:  # fmt: skip
     """Return the `q`-quantile over `axis`, interpolated between two elements if necessary.
 
     `q` may be an array, whose axes precede those of the result. The result is NaN if an element is
-    NaN. `method` is the interpolation: linear, lower, higher, midpoint or nearest. Raise
+    NaN. `method` is the interpolation: linear, lower, higher, midpoint or nearest. With
+    `inverted_cdf` the result is the first element whose cumulative distribution is at least `q`;
+    this method takes `weights` of the elements, of their shape or of that of `axis`. Raise
     `ShapeError` for no elements and `ArgumentError` for `q` outside of 0 to 1.
     """
     check_no_out("quantile", out)
-    return _quantile("quantile", a, q, axis, method, keepdims, False)
+    return _quantile("quantile", a, q, axis, method, keepdims, False, weights)
 
 
 @with_argument_errors
 def nanquantile(
     a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None,
-    overwrite_input: bool = False, method: str = "linear", keepdims: bool = False,
+    overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
+    weights: ArrayLike | None = None,
 ) -> Tracer:  # fmt: skip
     """Return the `quantile` of the elements that are not NaN."""
     check_no_out("nanquantile", out)
-    return _quantile("nanquantile", a, q, axis, method, keepdims, True)
+    return _quantile("nanquantile", a, q, axis, method, keepdims, True, weights)
 
 
 @with_argument_errors
 def percentile(
     a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None,
     overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
-    out_sharding: ShardingRequest = None,
+    weights: ArrayLike | None = None, out_sharding: ShardingRequest = None,
 ) -> Tracer:  # fmt: skip
     """Return the `quantile` of `q` / 100."""
     check_no_out("percentile", out)
     share = _percent_to_fraction("percentile", q)
     return call_with_out_sharding(
-        out_sharding, _quantile, "percentile", a, share, axis, method, keepdims, False
+        out_sharding, _quantile, "percentile", a, share, axis, method, keepdims, False, weights
     )
 
 
 @with_argument_errors
 def nanpercentile(
     a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None,
-    overwrite_input: bool = False, method: str = "linear", keepdims: bool = False,
+    overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
+    weights: ArrayLike | None = None,
 ) -> Tracer:  # fmt: skip
     """Return the `percentile` of the elements that are not NaN."""
     check_no_out("nanpercentile", out)
-    return _quantile(
-        "nanpercentile", a, _percent_to_fraction("nanpercentile", q), axis, method, keepdims, True
-    )
+    share = _percent_to_fraction("nanpercentile", q)
+    return _quantile("nanpercentile", a, share, axis, method, keepdims, True, weights)
 
 
 @with_argument_errors
@@ -143,24 +148,37 @@ def _percent_to_fraction(name: str, q: ArrayLike) -> ArrayLike:
 
 
 def _quantile(
-    name: str, a: ArrayLike, q: ArrayLike, axis: AxisLike, method: str, keepdims: bool, nans: bool
-) -> Tracer:
-    if not is_one_of(method, QUANTILE_METHODS):
-        methods = ", ".join(QUANTILE_METHODS)
+    name: str, a: ArrayLike, q: ArrayLike, axis: AxisLike, method: str, keepdims: bool, nans: bool,
+    weights: ArrayLike | None = None,
+) -> Tracer:  # fmt: skip
+    if not is_one_of(method, (*QUANTILE_METHODS, INVERTED_CDF)):
+        methods = ", ".join((*QUANTILE_METHODS, INVERTED_CDF))
         raise ArgumentError(
             with_location(f"{name} has no method {brief(method)}; the methods are {methods}")
         )
-    if not is_number(q):
+    if weights is not None and method != INVERTED_CDF:
+        raise ArgumentError(
+            with_location(f"{name} takes weights with method={INVERTED_CDF!r}, not {method!r}")
+        )
+    fraction = _checked_fraction(name, q) if is_number(q) else None
+    if method == INVERTED_CDF:
+        return _quantiles_of_distribution(a, q, weights, axis, keepdims, nans, name)
+    if fraction is None:
         fractions = _as_static_fractions(q)
         if fractions is not None:
             return _quantiles_static(a, fractions, axis, method, keepdims, nans, name)
         return _quantiles_traced(a, q, axis, method, keepdims, nans, name)
+    return _quantile_static(a, fraction, axis, method, keepdims, nans, name)
+
+
+def _checked_fraction(name: str, q: complex) -> float:
+    """Return a concrete fraction; raise `ArgumentError` unless it is real and in range."""
     end = 100 if "percentile" in name else 1
     if isinstance(q, complex):
         raise ArgumentError(with_location(f"{name} takes a real number as q, got {end * q}"))
     if not 0 <= q <= 1:
         raise _out_of_range_error(name, end * q, end)
-    return _quantile_static(a, float(q), axis, method, keepdims, nans, name)
+    return float(q)
 
 
 def _out_of_range_error(name: str, q: float, end: int) -> ArgumentError:
@@ -304,16 +322,87 @@ def _quantiles_traced(
     a: ArrayLike, q: ArrayLike, axis: AxisLike, method: str, keepdims: bool, nans: bool, name: str
 ) -> Tracer:
     x, lines, dims = _move_axes_first(name, a, axis)
+    fractions, each = _align_fractions(name, q, lines)
+    found = _read_fractions(lines, each, method, nans and lines.value.type.dtype in FLOATS)
+    return _shape_result(found, fractions, x, dims, keepdims)
+
+
+def _align_fractions(name: str, q: ArrayLike, lines: Tracer) -> tuple[Tracer, Tracer]:
+    """Return traced fractions, and one row of them for each fraction, with the shape of a row of
+    `lines`."""
     (fractions,) = promote_to(
         (lines.value.type.dtype, False), as_tracer(require_real(f"the q of {name}", q)[0])
     )
     line = reshape(fractions, (fractions.value.type.size,))
-    each = broadcast_in_dim(line, (line.shape[0], *lines.shape[1:]), (0,))
-    found = _read_fractions(lines, each, method, nans and lines.value.type.dtype in FLOATS)
+    return fractions, broadcast_in_dim(line, (line.shape[0], *lines.shape[1:]), (0,))
+
+
+def _shape_result(
+    found: Tracer, fractions: Tracer, x: Tracer, dims: tuple[int, ...], keepdims: bool
+) -> Tracer:
+    """Return one row per fraction with the dimensions of the fractions and of the reduced `x`."""
     rest = found.shape[1:]
     if keepdims:
         rest = tuple(1 if d in dims else n for d, n in enumerate(x.shape))
     return convert(reshape(found, (*fractions.shape, *rest)), inexact_kind(x)[0])
+
+
+@public(static=("axis", "keepdims", "nans", "name"), name="quantile")
+def _quantiles_of_distribution(
+    a: ArrayLike, q: ArrayLike, weights: ArrayLike | None, axis: AxisLike, keepdims: bool,
+    nans: bool, name: str,
+) -> Tracer:  # fmt: skip
+    """Return the first sorted elements whose cumulative weight is at least `q` of the total."""
+    x, lines, dims = _move_axes_first(name, a, axis)
+    fractions, each = _align_fractions(name, q, lines)
+    if weights is None:
+        mass = constant_like(lines, 1)
+    else:
+        mass = _move_axes_first(name, _align_weights(name, weights, x, axis, dims), axis)[1]
+        mass = convert(mass, lines.value.type.dtype)
+    if nans:
+        mass = emit_elementwise("select", emit_isnan(lines), constant_like(mass, 0), mass)
+    ranked, mass = emit_results("sort", lines, mass, dim=0, keys=1, stable=True)
+    sums: Tracer = emit("cumsum", mass, dim=0, reverse=False)
+    total = broadcast_in_dim(_line_at(sums, sums.shape[0] - 1), sums.shape, range(1, sums.ndim))
+    shares = emit_elementwise("div", sums, total)
+    # An element without weight is never the result, even of the fraction 0.
+    empty = emit_elementwise("eq", sums, constant_like(sums, 0))
+    shares = emit_elementwise("select", empty, constant_like(shares, -1), shares)
+    shape = (each.shape[0], *lines.shape)
+    rows = (0, *range(2, len(shape)))
+    before = emit_elementwise(
+        "lt",
+        broadcast_in_dim(shares, shape, range(1, len(shape))),
+        broadcast_in_dim(each, shape, rows),
+    )
+    index = emit_reduction("sum", convert(before, "i32"), (1,), False)
+    index = emit_elementwise("minimum", index, constant_like(index, lines.shape[0] - 1))
+    found = take_along_axis(ranked, index, axis=0, mode="promise_in_bounds")
+    if not nans:
+        last = _line_at(ranked, ranked.shape[0] - 1)
+        unknown = broadcast_in_dim(emit_isnan(last), found.shape, range(1, found.ndim))
+        found = emit_elementwise("select", unknown, constant_like(found, np.nan), found)
+    return _shape_result(found, fractions, x, dims, keepdims)
+
+
+def _align_weights(
+    name: str, weights: ArrayLike, x: Tracer, axis: AxisLike, dims: tuple[int, ...]
+) -> Tracer:
+    """Return weights with the shape of `x`; they may have the shape of the axes alone."""
+    (given,) = require_real(f"the weights of {name}", weights)
+    mass = as_tracer(given)
+    if mass.shape == x.shape:
+        return mass
+    if axis is None or mass.shape != tuple(x.shape[d] for d in dims):
+        raise ShapeError(
+            with_location(
+                f"{name} takes weights of shape {x.shape} or of the shape of its axes, "
+                f"{tuple(x.shape[d] for d in dims)}, got {mass.shape}"
+            )
+        )
+    order = sorted(range(len(dims)), key=dims.__getitem__)
+    return broadcast_in_dim(transpose_dims(mass, order), x.shape, sorted(dims))
 
 
 def _move_axes_first(

@@ -6,16 +6,18 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, IndexingError
 from shardir.frontend.numpy.creation import array_conversion, ranges
 from shardir.frontend.numpy.elementwise import selection
-from shardir.frontend.numpy.indexing.take import take
+from shardir.frontend.numpy.indexing.index_vectors import wrap_negative_indices
+from shardir.frontend.numpy.indexing.take import require_index_array, take
 from shardir.frontend.numpy.shaping.reshaping import moveaxis
-from shardir.frontend.numpy.sorting import searching
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
+from shardir.frontend.numpy.sorting import searching, sort_functions
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import (
     concatenate_parts,
     prefix_sums,
@@ -32,7 +34,7 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.shardings.resharding import call_with_out_sharding
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_tracer, broadcast, promote_to, reshape
+from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, promote_to, reshape
 from shardir.frontend.tracing.trace import require_trace
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import typeof
@@ -146,14 +148,19 @@ def select_along_dim(xs: Sequence[Tracer], dim: int, index: NumpyArray) -> Trace
     return result
 
 
-def delete(arr: ArrayLike, obj: ArrayLike, axis: AxisLike = None) -> Tracer:
+def delete(
+    arr: ArrayLike, obj: ArrayLike, axis: AxisLike = None, *, assume_unique_indices: bool = False
+) -> Tracer:
     """Remove the elements at `obj` along `axis` (without it, from the flattened array).
 
-    `obj` is a concrete index, several indices, a slice or a mask; one index may be traced.
+    `obj` is a concrete index, several indices, a slice or a mask. One index may be traced, and
+    several with `assume_unique_indices`, which states that they are distinct and in range.
     """
     if is_concrete(obj):
         return _delete_static(arr, to_hashable(obj), axis)
-    return _delete_traced(arr, obj, axis)
+    return _delete_traced(
+        arr, obj, axis, check_flag("assume_unique_indices", assume_unique_indices)
+    )
 
 
 @public(static=("obj", "axis"), name="delete")
@@ -167,27 +174,36 @@ def _delete_static(arr: ArrayLike, obj: ArrayLike, axis: AxisLike) -> Tracer:
     return select_along_dim([x], dim, rest)
 
 
-@public(static=("axis",), name="delete")
-def _delete_traced(arr: ArrayLike, obj: ArrayLike, axis: AxisLike) -> Tracer:
-
+@public(static=("axis", "assume_unique_indices"), name="delete")
+def _delete_traced(
+    arr: ArrayLike, obj: ArrayLike, axis: AxisLike, assume_unique_indices: bool
+) -> Tracer:
     x, dim = _flatten_without_axis(arr, axis)
-    at = as_tracer(obj)
-    if at.ndim:
+    at = require_index_array(obj, "delete")
+    if at.ndim and not assume_unique_indices:
         raise OperationTypeError(
             with_location(
                 f"delete takes one traced index, got {at.value.type}; the size of the result is "
-                "unknown"
+                "unknown unless assume_unique_indices=True states that the indices are distinct"
             )
         )
     size = x.shape[dim]
-    at = selection.where(at < 0, at + size, at)
-    rest = ranges.arange(size - 1)
-    return take(x, rest + (rest >= at), axis=dim, mode="promise_in_bounds")
+    if at.size > size:
+        raise IndexingError(
+            with_location(f"delete cannot remove {at.size} distinct elements of {size}")
+        )
+    (at,) = wrap_negative_indices([reshape(at, (at.size,))], [size])
+    # The n-th index in ascending order removes one element of those that remain after n others.
+    at = sort_functions.sort(at) - ranges.arange(at.size)
+    rest = ranges.arange(size - at.size)
+    passed = searching.searchsorted(at, rest, side="right")
+    return take(x, rest + passed, axis=dim, mode="promise_in_bounds")
 
 
 def _as_numpy_index(obj: Any) -> Any:
     if isinstance(obj, tuple):
-        return np.asarray(obj) if len(obj) else np.zeros(0, np.int64)
+        index = np.asarray(obj)
+        return index if index.size else index.astype(np.int64)
     return obj
 
 
@@ -195,20 +211,18 @@ def insert(arr: ArrayLike, obj: ArrayLike, values: ArrayLike, axis: AxisLike = N
     """Insert `values` before the elements at `obj` along `axis` (without it, in the flattened
     array).
 
-    The values are converted to the element type of `arr`. `obj` is a concrete index, several
-    indices, or a slice.
+    The values are converted to the element type of `arr`. `obj` is an index, several indices, or a
+    slice; indices may be traced.
     """
-    return _insert_static(arr, values, to_hashable(obj), axis)
+    if is_concrete(obj):
+        return _insert_static(arr, values, to_hashable(obj), axis)
+    return _insert_traced(arr, obj, values, axis)
 
 
 @public(static=("obj", "axis"), name="insert")
 def _insert_static(arr: ArrayLike, values: ArrayLike, obj: Any, axis: AxisLike) -> Tracer:
     x, dim = _flatten_without_axis(as_tracer(arr), axis)
-    (new,) = promote_to((x.value.type.dtype, x.weak_type), values)
-    new = reshape(new, (1,) * (x.ndim - new.ndim) + new.shape)
-    if not isinstance(obj, (tuple, slice)):
-        # With one index, the first dimension of the values is the number of inserted elements.
-        new = moveaxis(new, 0, dim)
+    new = _inserted_values(x, dim, values, is_one=not isinstance(obj, (tuple, slice)))
     size = x.shape[dim]
     index = np.arange(size)[obj] if isinstance(obj, slice) else np.asarray(_as_numpy_index(obj))
     count = new.shape[dim] if index.size == 1 else index.size
@@ -220,25 +234,56 @@ def _insert_static(arr: ArrayLike, values: ArrayLike, obj: Any, axis: AxisLike) 
     return select_along_dim([x, new], dim, order)
 
 
-def trim_zeros(filt: ArrayLike, trim: str = "fb") -> Tracer:
-    """Remove zeros at the front ("f" in `trim`) and the back ("b"); the vector must be concrete."""
+@public(static=("axis",), name="insert")
+def _insert_traced(arr: ArrayLike, obj: ArrayLike, values: ArrayLike, axis: AxisLike) -> Tracer:
+    x, dim = _flatten_without_axis(arr, axis)
+    at = require_index_array(obj, "insert")
+    if at.ndim > 1:
+        raise IndexingError(
+            with_location(f"insert takes an index or a vector of indices, got shape {at.shape}")
+        )
+    new = _inserted_values(x, dim, values, is_one=not at.ndim)
+    size, count = x.shape[dim], new.shape[dim] if at.size == 1 else at.size
+    new = broadcast(new, replace_dim_size(x.shape, dim, count))
+    (at,) = wrap_negative_indices([reshape(at, (at.size,))], [size])
+    at = selection.clip(broadcast(at, (count,)), 0, size)
+    # A stable sort places the new elements before the old ones of the same position.
+    positions = concatenate_parts([at, convert(ranges.arange(size), at.value.type.dtype)], 0)
+    order = sort_functions.argsort(positions)
+    return take(concatenate_parts([new, x], dim), order, axis=dim, mode="promise_in_bounds")
+
+
+def _inserted_values(x: Tracer, dim: int, values: ArrayLike, *, is_one: bool) -> Tracer:
+    """Return the values that are inserted into `x`, with the rank and the element type of `x`.
+
+    With one index, the first dimension of the values is the number of inserted elements.
+    """
+    (new,) = promote_to((x.value.type.dtype, x.weak_type), values)
+    new = reshape(new, (1,) * (x.ndim - new.ndim) + new.shape)
+    return moveaxis(new, 0, dim) if is_one else new
+
+
+def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: AxisLike = None) -> Tracer:
+    """Remove slices of zeros at the front ("f" in `trim`) and the back ("b") along `axis`.
+
+    Without an axis, they are removed along all axes. The array must be concrete.
+    """
     numbers = require_concrete(
         filt,
         "argument filt of trim_zeros",
         "the size of trim_zeros depends on the values",
         "call it outside of jit",
     )
-    if numbers.ndim != 1:
-        raise OperationTypeError(
-            with_location(f"trim_zeros takes a vector, got shape {numbers.shape}")
-        )
-    if not isinstance(trim, str) or set(trim) - set("fb"):
+    if not isinstance(trim, str) or set(trim.lower()) - set("fb"):
         raise ArgumentError(with_location(f"trim {brief(trim)} is unknown; it is 'f', 'b' or 'fb'"))
-    nonzero_indices = np.flatnonzero(numbers)
-    first = int(nonzero_indices[0]) if "f" in trim and nonzero_indices.size else 0
-    last = int(nonzero_indices[-1]) + 1 if "b" in trim and nonzero_indices.size else len(numbers)
-    return (
-        array_conversion.asarray(filt)[first:last]
-        if nonzero_indices.size
-        else array_conversion.asarray(filt)[:0]
-    )
+    kept = [slice(None)] * numbers.ndim
+    nonzero_indices = np.nonzero(np.atleast_1d(numbers))
+    for dim in canonicalize_axes(axis, numbers.ndim):
+        found = nonzero_indices[dim]
+        kept[dim] = slice(
+            int(found.min()) if "f" in trim.lower() and found.size else 0,
+            int(found.max()) + 1 if "b" in trim.lower() and found.size else None,
+        )
+        if not found.size:
+            kept[dim] = slice(0)
+    return array_conversion.asarray(filt)[tuple(kept)]

@@ -57,6 +57,22 @@ def view(x: ArrayLike, dtype: DTypeLike | None = None) -> Tracer:
     return emit("bitcast", reshape(tracer, (*long, new // old)), result=TensorType(long, name))
 
 
+@public()
+def byteswap(x: ArrayLike) -> Tracer:
+    """Return `x` with the bytes of each element in reverse order; of complex numbers, of each
+    part."""
+    tracer = as_tracer(x)
+    have = tracer.value.type
+    if have.dtype in COMPLEX:
+        return emit("complex", *(byteswap(emit(part, tracer)) for part in ("real", "imag")))
+    if have.numpy.itemsize == 1:
+        return tracer
+    octets = emit("bitcast", tracer, result=TensorType((*have.shape, have.numpy.itemsize), "u8"))
+    swapped = emit("reverse", octets, dims=(len(have.shape),))
+    result: Tracer = emit("bitcast", swapped, result=have)
+    return result
+
+
 def _interleave_parts(x: Tracer) -> Tracer:
     """Return complex numbers as interleaved real and imaginary parts."""
     shape = x.shape

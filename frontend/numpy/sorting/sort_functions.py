@@ -3,14 +3,20 @@
 import numpy as np
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.tracer_helpers.array_annotations import ArraySequence
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_indices, as_tracer, convert, reshape
+from shardir.frontend.tracing.operands import (
+    as_indices,
+    as_tracer,
+    convert,
+    index_dtype,
+    reshape,
+)
 from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import REAL_OF, TensorType
@@ -61,7 +67,7 @@ def sort(
     return _emit_reverse(result, dim) if descending else result
 
 
-@public(static=("axis", "kind", "order", "stable", "descending"))
+@public(static=("axis", "kind", "order", "stable", "descending", "dtype"))
 def argsort(
     a: ArrayLike,
     axis: int | None = -1,
@@ -70,18 +76,24 @@ def argsort(
     order: object = None,
     stable: bool = True,
     descending: bool = False,
+    dtype: DTypeLike | None = None,
 ) -> Tracer:
     """Return the indices that sort along `axis`; equal elements keep their order.
 
-    The indices have the default integer type.
+    The indices have the default integer type unless `dtype` is given.
     """
     x, dim = _flatten_or_axis(a, axis, "argsort")
     positions = _emit_iota(x.shape, dim)
-    if not descending:
-        return as_indices(emit_results("sort", x, positions, dim=dim, keys=1, stable=True)[1])
-    back = _emit_reverse(x, dim), _emit_reverse(positions, dim)
-    found = emit_results("sort", *back, dim=dim, keys=1, stable=True)[1]
-    return as_indices(_emit_reverse(found, dim))
+    if descending:
+        x, positions = _emit_reverse(x, dim), _emit_reverse(positions, dim)
+    found = emit_results("sort", x, positions, dim=dim, keys=1, stable=True)[1]
+    if descending:
+        found = _emit_reverse(found, dim)
+    return (
+        as_indices(found)
+        if dtype is None
+        else convert(found, index_dtype("argsort", dtype, x.shape[dim]))
+    )
 
 
 @public(static=("axis",))

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir import jit
+from shardir.frontend.errors import ArgumentError, ShapeError, TracedValueError
 from shardir.frontend.numpy import api as snp
 from tests.namespace import check, ops, run, same
 
@@ -78,3 +79,16 @@ def test_matrices_and_vectors() -> None:
         run(snp.matvec, SHORT, SHORT)
     with pytest.raises(ShapeError, match=r"vecmat takes vectors and matrices, got shapes \(4,\)"):
         run(snp.vecmat, SHORT, SHORT)
+
+
+def test_leading_zeros_are_trimmed_on_request() -> None:
+    padded = np.concatenate([np.zeros(2, "f"), SHORT])
+    found = snp.polymul(padded, THREE, trim_leading_zeros=True)
+    np.testing.assert_allclose(found, np.polymul(padded, THREE), rtol=1e-5)
+    assert snp.polymul(np.zeros(2, "f"), SHORT, trim_leading_zeros=True).shape == (4,)
+    product = np.polymul(SHORT, THREE)
+    quotient, rest = snp.polydiv(product, THREE, trim_leading_zeros=True)
+    np.testing.assert_allclose(quotient, SHORT, rtol=1e-4)
+    assert rest.shape == (0,)
+    with pytest.raises(TracedValueError, match="call polydiv outside of jit"):
+        jit(lambda u: snp.polydiv(u, THREE, trim_leading_zeros=True))(product)

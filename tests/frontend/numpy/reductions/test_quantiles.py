@@ -10,7 +10,10 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 from shardir.errors import OperationTypeError
+from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.reductions import quantiles
+from tests.error_assertions import error_line
+from tests.namespace import run
 
 pytestmark = pytest.mark.sample(3)
 
@@ -106,3 +109,29 @@ def test_complex_fractions_are_refused(function: Callable[..., Any]) -> None:
     told = str(caught.value).partition("\n")[0]
     name = function.__name__
     assert told == f"the q of {name} takes no complex numbers, they have no order; got c64[1]"
+
+
+@pytest.mark.parametrize("name", ["quantile", "nanpercentile"])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_weighted_quantiles_are_those_of_numpy(name: str, keepdims: bool) -> None:
+    rng = np.random.default_rng(0)
+    x, weights = rng.normal(size=(5, 6)).astype(np.float32), rng.integers(0, 3, (5, 6)) + 0.0
+    x[0, 2], weights[:, 1] = np.nan, 1
+    q = np.array([0, 0.3, 1]) * (100 if "percentile" in name else 1)
+    options: dict[str, Any] = {"axis": 1, "method": "inverted_cdf", "keepdims": keepdims}
+    found = run(
+        lambda x, w: getattr(snp, name)(x, q, weights=w, **options), x, weights.astype(np.float32)
+    )
+    np.testing.assert_array_equal(found, getattr(np, name)(x, q, weights=weights, **options))
+    plain = run(lambda x: snp.nanquantile(x, 0.4, method="inverted_cdf"), x)
+    assert plain == np.nanquantile(x, 0.4, method="inverted_cdf")
+
+
+def test_invalid_weights_of_quantiles_are_errors() -> None:
+    x = np.ones((2, 3), np.float32)
+    assert error_line(ArgumentError, lambda: snp.quantile(x, 0.5, weights=x)) == (
+        "quantile takes weights with method='inverted_cdf', not 'linear'"
+    )
+    assert error_line(
+        ShapeError, lambda: snp.quantile(x, 0.5, 1, method="inverted_cdf", weights=np.ones(2))
+    ) == ("quantile takes weights of shape (2, 3) or of the shape of its axes, (3,), got (2,)")

@@ -10,6 +10,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.numpy import api as snp
+from tests.error_assertions import error_line
 from tests.namespace import check, eagerly, ops, run, same
 
 ODD = np.array([3.0, np.nan, -0.0, 0.0, np.inf, -np.inf, 3.0, -1.5, np.nan], np.float32)
@@ -208,3 +209,12 @@ def test_sorting_keys_is_an_error() -> None:
     with pytest.raises(OperationTypeError, match="random keys have no order"):
         snp.sort(keys)
     assert snp.sort(from_numpy(ODD)).shape == (9,)
+
+
+def test_argsort_returns_indices_of_the_requested_dtype() -> None:
+    x = np.array([3, 1, 2], np.float32)
+    assert run(lambda x: snp.argsort(x, dtype="int8"), x).tolist() == [1, 2, 0]
+    assert run(lambda x: snp.argsort(x, dtype="int8"), x).dtype == np.int8
+    assert error_line(OperationTypeError, lambda: snp.argsort(np.ones(300), dtype="int8")) == (
+        "argsort returns indices below 300, which dtype=i8 cannot represent"
+    )

@@ -1,0 +1,66 @@
+"""Insertion and deletion at traced indices, and removal of zeros at the ends."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shardir import jit, numpy as snp
+from shardir.errors import OperationTypeError
+from shardir.frontend.errors import ArgumentError, IndexingError, TracedValueError
+from tests.error_assertions import error_line
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+@pytest.mark.parametrize("index", [2, -1, 0, 4, [3, 1], [1, 1, -3], [2]])
+@pytest.mark.parametrize("axis", [1, None])
+def test_traced_positions_insert_as_in_numpy(index: Any, axis: int | None) -> None:
+    at = np.array(index, np.int32)
+    found = jit(lambda x, i: snp.insert(x, i, 7, axis=axis))(X, at)
+    np.testing.assert_array_equal(found, np.insert(X, index, 7, axis=axis))
+
+
+def test_rows_are_inserted_at_one_traced_position() -> None:
+    rows = -X[:2, :3]
+    found = jit(lambda x, i, v: snp.insert(x, i, v, axis=1))(X, np.int32(2), rows)
+    np.testing.assert_array_equal(found, np.insert(X, 2, rows, axis=1))
+
+
+@pytest.mark.parametrize("index", [[2, 0], [-1], [[3, 1], [0, 2]]])
+def test_distinct_traced_positions_are_deleted(index: Any) -> None:
+    at = np.array(index, np.int32)
+    deleted = jit(lambda x, i: snp.delete(x, i, axis=1, assume_unique_indices=True))(X, at)
+    np.testing.assert_array_equal(deleted, np.delete(X, at.ravel(), axis=1))
+
+
+def test_traced_positions_that_may_be_equal_are_an_error() -> None:
+    two, many = np.zeros(2, np.int32), np.zeros(5, np.int32)
+    assert error_line(OperationTypeError, lambda: jit(snp.delete)(X, two)) == (
+        "delete takes one traced index, got i32[2]; the size of the result is unknown unless "
+        "assume_unique_indices=True states that the indices are distinct"
+    )
+    assert error_line(
+        IndexingError,
+        lambda: jit(lambda x, i: snp.delete(x, i, axis=1, assume_unique_indices=True))(X, many),
+    ) == ("delete cannot remove 5 distinct elements of 4")
+    assert error_line(
+        IndexingError, lambda: jit(lambda i: snp.insert(X, i, 7))(np.zeros((2, 2), np.int32))
+    ) == ("insert takes an index or a vector of indices, got shape (2, 2)")
+
+
+@pytest.mark.parametrize("trim", ["fb", "F", "b"])
+@pytest.mark.parametrize("axis", [None, 0, (1, 0), -1])
+def test_zeros_are_trimmed_along_axes(trim: str, axis: Any) -> None:
+    x = np.pad(X, ((1, 2), (0, 3)))
+    for each in (x, np.zeros((2, 3))):
+        found = snp.trim_zeros(each, trim, axis=axis)
+        np.testing.assert_array_equal(found, np.trim_zeros(each, trim, axis=axis))  # type: ignore[arg-type]
+
+
+def test_trim_zeros_refuses_other_directions_and_traced_arrays() -> None:
+    assert error_line(ArgumentError, lambda: snp.trim_zeros(X, "x")) == (
+        "trim 'x' is unknown; it is 'f', 'b' or 'fb'"
+    )
+    with pytest.raises(TracedValueError, match="the size of trim_zeros depends on the values"):
+        jit(snp.trim_zeros)(X)
