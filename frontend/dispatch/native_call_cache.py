@@ -309,5 +309,5 @@ def _result_builder(structure: tree.PyTreeDef | None) -> Callable[[list[PyTree]]
     if type(flat) in (tuple, list) and list(flat) == list(range(structure.num_leaves)):
         return type(flat)
     # A native method of optree, which runs no Python code.
-    made: Callable[[list[PyTree]], PyTree] = structure.unflatten
+    made: Callable[[list[PyTree]], PyTree] = structure.spec.unflatten
     return made

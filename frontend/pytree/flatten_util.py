@@ -1,7 +1,9 @@
 """Conversion of a pytree of arrays to one vector."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import accumulate
+from math import prod
 
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.errors import StructureError
@@ -12,6 +14,7 @@ from shardir.frontend.numpy.shaping.concatenation import concatenate
 from shardir.frontend.numpy.shaping.reshaping import ravel, reshape
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.tracing.promotion import DType
 
 __all__ = ["ravel_pytree"]
 
@@ -20,26 +23,38 @@ def ravel_pytree(pytree: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
     """Return all elements in one array of rank 1, and the function that restores the pytree.
 
     Arrays of different element types are promoted, and converted back by that function. If all have
-    one type, the restored arrays have the type of the vector.
+    one type, the restored arrays have the type of the vector. The functions of pytrees of equal
+    structure and types are equal, so that they can be static arguments.
     """
     leaves, structure = tree.flatten(pytree)
     arrays = [asarray(leaf) for leaf in leaves]
-    shapes = [array.shape for array in arrays]
-    dtypes = [array.dtype for array in arrays]
-    ends = list(accumulate((array.size for array in arrays), initial=0))
+    dtypes = tuple(array.dtype for array in arrays)
     common = result_type(*dtypes) if dtypes else None
     flat = concatenate([ravel(x).astype(common) for x in arrays]) if arrays else zeros(0)
+    return flat, _Unravel(structure, tuple(array.shape for array in arrays), dtypes, common)
 
-    def unravel(vector: Array) -> object:
+
+@dataclass(frozen=True)
+class _Unravel:
+    """The function that restores the arrays of a pytree from one vector."""
+
+    structure: tree.PyTreeDef
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[DType, ...]
+    common: DType | None
+
+    def __call__(self, vector: Array) -> PyTree:
+        """Return the pytree with the elements of `vector`."""
+        ends = list(accumulate(map(prod, self.shapes), initial=0))
         if vector.shape != (ends[-1],):
             raise StructureError(f"the vector has the shape {(ends[-1],)}, not {vector.shape}")
-        mixed = len(set(dtypes)) > 1
-        if mixed and vector.dtype != common:
-            raise StructureError(f"the vector is of type {vector.dtype}, not {common}")
+        mixed = len(set(self.dtypes)) > 1
+        if mixed and vector.dtype != self.common:
+            raise StructureError(f"the vector is of type {vector.dtype}, not {self.common}")
         parts = [
             reshape(vector[start:end], shape).astype(dtype if mixed else vector.dtype)
-            for start, end, shape, dtype in zip(ends, ends[1:], shapes, dtypes, strict=False)
+            for start, end, shape, dtype in zip(
+                ends, ends[1:], self.shapes, self.dtypes, strict=False
+            )
         ]
-        return tree.unflatten(structure, parts)
-
-    return flat, unravel
+        return tree.unflatten(self.structure, parts)

@@ -61,6 +61,9 @@ class FlattenedIndexKey:
     key: int
     """The index of the child, from 0."""
 
+    def __hash__(self) -> int:  # differs from that of a `SequenceKey`
+        return hash((FlattenedIndexKey, self.key))
+
     def __str__(self) -> str:
         return f"[<flat index {self.key}>]"
 
@@ -94,7 +97,8 @@ def flatten_with_path(
     except (TypeError, RuntimeError):
         flatten(tree, is_leaf)  # Raises a specific error if `is_leaf` is invalid.
         raise
-    return [(_to_key_path(place), leaf) for place, leaf in zip(places, leaves, strict=True)], spec
+    pairs = [(_to_key_path(place), leaf) for place, leaf in zip(places, leaves, strict=True)]
+    return pairs, PyTreeDef(spec)
 
 
 def _flatten_by_path(
@@ -113,7 +117,7 @@ def _flatten_by_path(
 
     held = walk((), tree)
     spec = optree.tree_structure(held, lambda x: isinstance(x, _PathLeaf), namespace=NAMESPACE)
-    return chosen, spec
+    return chosen, PyTreeDef(spec)
 
 
 def leaves_with_path(
@@ -136,7 +140,7 @@ def map_with_path(
     """
     check_function("tree.map_with_path", function)
     pairs, spec = flatten_with_path(tree, is_leaf, is_leaf_takes_path)
-    paths = optree.tree_unflatten(spec, [_PathLeaf(path, leaf) for path, leaf in pairs])
+    paths = spec.unflatten([_PathLeaf(path, leaf) for path, leaf in pairs])
 
     def apply(held: "_PathLeaf", *leaves: object) -> object:
         args = (held.path, held.leaf, *leaves)

@@ -20,6 +20,7 @@ from shardir.frontend.errors import StructureError
 from shardir.frontend.pytree.tree_checks import (
     already_registered_error,
     check_acyclic,
+    check_flattened_nodes,
     check_function,
     check_is_leaf,
     check_node_class,
@@ -28,11 +29,11 @@ from shardir.frontend.pytree.tree_checks import (
     format_structure,
     list_items,
 )
+from shardir.frontend.pytree.tree_structure import PyTreeDef as PyTreeDef
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 
 NAMESPACE = "shardir"
-PyTreeDef = optree.PyTreeSpec
 Class = TypeVar("Class", bound=type)
 IsLeaf = Callable[[PyTree], bool]
 _MISSING: object = object()
@@ -41,9 +42,17 @@ _MISSING: object = object()
 def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[PyTree], PyTreeDef]:
     """Return the leaves of `tree`, and its structure.
 
-    Raises `StructureError` for a list or a dictionary that contains itself, and if `is_leaf` is not
-    callable.
+    Raises `StructureError` for a list or a dictionary that contains itself, if `is_leaf` is not
+    callable, and for wrong results of functions of registered classes.
     """
+    found, spec = flatten_to_spec(tree, is_leaf)
+    return found, PyTreeDef(spec)
+
+
+def flatten_to_spec(
+    tree: PyTree, is_leaf: IsLeaf | None = None
+) -> tuple[list[PyTree], optree.PyTreeSpec]:
+    """Return the leaves of `tree`, and its structure as an object of optree."""
     try:
         result = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
     except RecursionError:
@@ -53,9 +62,10 @@ def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[PyTree], 
         check_is_leaf(is_leaf)
         if is_leaf is not None:  # Its result, or its signature, may have caused the error.
             optree.tree_flatten(tree, checked_is_leaf(is_leaf), namespace=NAMESPACE)
+        check_flattened_nodes(tree, NAMESPACE)
         raise
     if _node_adopters and _adopt_classes(result[0]):
-        return flatten(tree, is_leaf)
+        return flatten_to_spec(tree, is_leaf)
     return result
 
 
@@ -132,10 +142,10 @@ def _flatten_with_key(
                 _flatten_with_key(child, kind, sign, leaves, tokens)
         tokens.append(END_OF_CONTAINER)
     else:
-        inside, structure = flatten(x)
+        inside, spec = flatten_to_spec(x)
         leaves.extend(inside)
-        if not structure.is_leaf():
-            tokens.append(structure)
+        if not spec.is_leaf():
+            tokens.append(spec)
         tokens.extend(y.signature if type(y) is kind else sign(y) for y in inside)
 
 
@@ -160,7 +170,7 @@ def unflatten(structure: PyTreeDef, leaves: Iterable[PyTree]) -> PyTree:
                 f"tree.unflatten got {len(found)} leaves for a structure of {structure.num_leaves}"
             )
         )
-    return optree.tree_unflatten(structure, found)
+    return structure.spec.unflatten(found)
 
 
 def leaves(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[PyTree]:
@@ -297,7 +307,7 @@ def transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: PyTree) -> PyTree
     )
     try:
         inside = structure(outer.flatten_up_to(tree)[0]) if inner is None else inner
-        return optree.tree_transpose(outer, inside, tree)
+        return optree.tree_transpose(outer.spec, inside.spec, tree)
     except (TypeError, ValueError) as error:
         found = format_structure(structure(tree))
         raise StructureError(

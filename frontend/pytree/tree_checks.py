@@ -1,12 +1,14 @@
 """Checks of arguments of pytree functions, and the text of pytrees in errors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import optree
 
 from shardir.frontend.argument_checks import call_user_function, check_flag
 from shardir.frontend.errors import StructureError
+from shardir.frontend.pytree.tree_structure import PyTreeDef
 from shardir.frontend.pytree_types import PyTree, UserFunction
+from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 
 
@@ -41,6 +43,35 @@ def check_acyclic(container: object) -> None:
 
 def _parts(container: object) -> PyTree:
     return container.values() if isinstance(container, dict) else container
+
+
+def check_flattened_nodes(tree: PyTree, namespace: str) -> None:
+    """Raise `StructureError` if a function that flattens a registered class returns wrong values.
+
+    It runs after the tree could not be flattened.
+    """
+    entry = optree.register_pytree_node.get(type(tree), namespace=namespace)
+    if entry is None:
+        return
+    found = entry.flatten_func(tree)
+    name = type(tree).__name__
+    is_complete = isinstance(found, tuple) and len(found) in (2, 3)
+    if not is_complete or (len(found) == 3 and not isinstance(found[2], Iterable)):
+        raise StructureError(
+            with_location(
+                f"the function that flattens {name} must return (children, auxiliary data), it "
+                f"returned {brief(found)}"
+            )
+        )
+    if not isinstance(found[0], Iterable):
+        raise StructureError(
+            with_location(
+                f"the function that flattens {name} must return (children, auxiliary data) with "
+                f"an iterable of children, it returned {brief(found)}"
+            )
+        )
+    for child in found[0]:
+        check_flattened_nodes(child, namespace)
 
 
 def check_node_class(what: str, kind: object, **functions: object) -> None:
@@ -98,7 +129,7 @@ def checked_is_leaf(is_leaf: UserFunction) -> Callable[..., bool]:
 
 def check_structure(what: str, structure: object) -> None:
     """Raise `StructureError` unless `structure` is the structure of a pytree."""
-    if not isinstance(structure, optree.PyTreeSpec):
+    if not isinstance(structure, PyTreeDef):
         raise StructureError(
             with_location(f"{what} takes what tree.structure returns, got {structure!r}")
         )
@@ -119,12 +150,12 @@ class _Leaf:
         return "*"
 
 
-def format_structure(structure: optree.PyTreeSpec) -> str:
+def format_structure(structure: PyTreeDef) -> str:
     """Return the structure as Python text, with * for each leaf."""
     try:
-        text = repr(optree.tree_unflatten(structure, [_Leaf()] * structure.num_leaves))
+        text = repr(structure.unflatten([_Leaf()] * structure.num_leaves))
     except Exception:  # The class of the user may reject the placeholders.
         text = ""
     if text and " object at 0x" not in text:
         return text
-    return str(structure).removeprefix("PyTreeSpec(").partition(", namespace=")[0]
+    return str(structure).removeprefix("PyTreeDef(")[:-1]

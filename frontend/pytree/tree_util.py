@@ -111,8 +111,11 @@ def all_leaves(iterable: Iterable[object], is_leaf: IsLeaf | None = None) -> boo
 
 
 def is_tree_node(x: object) -> bool:
-    """Return whether `x` is a container."""
-    return children_with_keys(x) is not None
+    """Return whether objects of the class `x` are containers; or whether the object `x` is one."""
+    if not isinstance(x, type):
+        return children_with_keys(x) is not None
+    is_registered = optree.register_pytree_node.get(x, namespace=NAMESPACE) is not None
+    return is_registered or optree.is_namedtuple_class(x)
 
 
 def flatten_one_level(x: PyTree) -> tuple[Iterable[PyTree], PyTree]:
@@ -120,8 +123,9 @@ def flatten_one_level(x: PyTree) -> tuple[Iterable[PyTree], PyTree]:
     leaf."""
     if not is_tree_node(x):
         raise StructureError(f"{brief_with_type(x)} is not a container")
-    children, rest, _, _ = optree.tree_flatten_one_level(x, namespace=NAMESPACE)
-    return children, rest
+    found = optree.tree_flatten_one_level(x, namespace=NAMESPACE)
+    rest: PyTree = found.metadata
+    return found.children, tuple(rest) if type(x) is dict else rest
 
 
 def flatten_one_level_with_keys(x: PyTree) -> tuple[list[tuple[KeyEntry, PyTree]], PyTree]:
@@ -147,7 +151,7 @@ def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
     found = list_items("elements of treedef_tuple", treedefs)
     for each in found:
         check_structure("treedef_tuple", each)
-    return optree.treespec_tuple(tuple(found), namespace=NAMESPACE)
+    return PyTreeDef(optree.treespec_tuple([each.spec for each in found], namespace=NAMESPACE))
 
 
 def register_pytree_node(
@@ -242,15 +246,31 @@ def register_static(cls: Class) -> Class:
     return tree.register_node(cls, lambda x: ((), x), lambda x, _: x)
 
 
+class _OpaquePartial:
+    """A plain partial as the function of a `Partial`, which would merge it: its arguments are no
+    leaves. It equals the partial."""
+
+    def __init__(self, function: functools.partial[PyTree]) -> None:
+        functools.update_wrapper(self, function.func)
+        self.function = function
+
+    def __call__(self, *args: PyTree, **options: PyTree) -> PyTree:
+        return self.function(*args, **options)
+
+    def __eq__(self, other: object) -> bool:
+        return self.function == (other.function if isinstance(other, _OpaquePartial) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.function)
+
+
 class Partial(functools.partial[PyTree]):
     """`functools.partial` as a container: its arguments are leaves, the function is structure."""
 
     def __new__(cls, func: UserFunction, *args: PyTree, **options: PyTree) -> "Partial":
         check_function("Partial", func)
         if isinstance(func, functools.partial) and not isinstance(func, Partial):
-            # A plain inner partial must stay opaque: its arguments are no leaves.
-            inner = func
-            func = functools.wraps(inner.func)(lambda *a, **k: inner(*a, **k))
+            func = _OpaquePartial(func)
         return super().__new__(cls, func, *args, **options)
 
 

@@ -1,5 +1,7 @@
 """Nested containers under the names of `jax.tree_util`."""
 
+import functools
+import pickle
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +11,8 @@ import pytest
 
 import shardir
 from shardir import flatten_util, tree_util
+from shardir.frontend.errors import StructureError
+from tests.error_assertions import error_line
 
 Point = namedtuple("Point", ["x", "y"])
 
@@ -179,3 +183,70 @@ def test_ravel_pytree() -> None:
     with pytest.raises(shardir.ShardirError, match=r"the vector has the shape \(8,\), not \(7,\)"):
         unravel(flat[1:])
     assert flatten_util.ravel_pytree([])[0].shape == (0,)
+
+
+class Wrong:
+    def __init__(self, flattened: Any) -> None:
+        self.flattened = flattened
+
+
+tree_util.register_pytree_node(Wrong, lambda x: x.flattened, lambda rest, children: Wrong(children))
+
+
+@pytest.mark.parametrize(
+    ("flattened", "message"),
+    [
+        (7, "must return (children, auxiliary data), it returned 7"),
+        ((1, 2, 3), "must return (children, auxiliary data), it returned (1, 2, 3)"),
+        ((7, 7), "must return (children, auxiliary data) with an iterable of children, it "
+         "returned (7, 7)"),
+    ],
+)  # fmt: skip
+def test_wrong_results_of_flatten_functions_are_errors(flattened: Any, message: str) -> None:
+    wanted = f"the function that flattens Wrong {message}"
+    tree = {"a": [Pair(1, Wrong(flattened))]}
+    assert error_line(StructureError, lambda: tree_util.tree_flatten(tree)) == wanted
+
+
+def test_structures_print_as_in_jax() -> None:
+    tree = {"b": Pair(1, [2, ()]), "a": (Point(3, None),), "c": OrderedDict(z=4)}
+    structure = tree_util.tree_structure(tree)
+    assert str(structure) == (
+        "PyTreeDef({'a': (CustomNode(namedtuple[Point], [*, None]),), "
+        "'b': CustomNode(Pair[None], [*, [*, ()]]), 'c': CustomNode(OrderedDict[['z']], [*])})"
+    )
+    assert str(tree_util.tree_structure(1)) == "PyTreeDef(*)"
+    assert pickle.loads(pickle.dumps(tree_util.tree_structure([1]))) == (
+        tree_util.tree_structure([1])
+    )
+
+
+def test_structures_are_walked_and_composed() -> None:
+    leaves, structure = tree_util.tree_flatten({"b": 1, "a": [2, 3]})
+    sums = structure.walk(lambda parts, data: (data, sum_parts(parts)), lambda x: x, leaves)
+    assert sums == (["a", "b"], 6)
+    assert structure.node_data() == (dict, ["a", "b"])
+    assert tree_util.tree_structure(0).node_data() is None
+    pair = tree_util.tree_structure((0, 0))
+    assert pair.compose(structure) == tree_util.tree_structure(({"a": [0, 0], "b": 0},) * 2)
+
+
+def sum_parts(parts: Any) -> Any:
+    return sum(part[1] if isinstance(part, tuple) else part for part in parts)
+
+
+def test_functions_of_partials_and_ravelled_trees_are_equal() -> None:
+    inner = functools.partial(print, 1)
+    one, other = tree_util.Partial(inner, 2), tree_util.Partial(inner, 3)
+    assert one.func == other.func == inner
+    assert hash(one.func) == hash(other.func)
+    (_, first), (_, second) = (flatten_util.ravel_pytree([np.ones(2), 1]) for _ in range(2))
+    assert first == second
+    assert hash(first) == hash(second)
+    keys = tree_util.FlattenedIndexKey(1), tree_util.SequenceKey(1)
+    assert hash(keys[0]) != hash(keys[1])
+
+
+def test_classes_of_containers_are_known() -> None:
+    assert all(map(tree_util.is_tree_node, (list, dict, type(None), Pair, Point)))
+    assert not any(map(tree_util.is_tree_node, (int, str, Any, 3)))

@@ -1,0 +1,115 @@
+"""The structure of a pytree without its leaves, with the attributes and the text of JAX."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import optree
+
+from shardir.frontend.pytree_types import PyTree
+
+Node = TypeVar("Node")
+
+
+class PyTreeDef:
+    """The structure of a pytree: its containers without the leaves. It is hashable."""
+
+    __slots__ = ("spec",)
+
+    def __init__(self, spec: optree.PyTreeSpec) -> None:
+        self.spec = spec
+
+    @property
+    def num_leaves(self) -> int:
+        """The number of leaves."""
+        return self.spec.num_leaves
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of containers and leaves."""
+        return self.spec.num_nodes
+
+    def is_leaf(self) -> bool:
+        """Return whether the structure is a single leaf."""
+        return self.spec.is_leaf()
+
+    def unflatten(self, leaves: Iterable[PyTree], /) -> PyTree:
+        """Return a pytree with this structure and `leaves`."""
+        return self.spec.unflatten(leaves)
+
+    def flatten_up_to(self, tree: PyTree, /) -> list[PyTree]:
+        """Return the parts of `tree` at the leaves of this structure, which is a prefix of its."""
+        return self.spec.flatten_up_to(tree)
+
+    def children(self) -> "list[PyTreeDef]":
+        """Return the structures of the children of the outermost container."""
+        return [PyTreeDef(child) for child in self.spec.children()]
+
+    def compose(self, inner: "PyTreeDef", /) -> "PyTreeDef":
+        """Return this structure with `inner` in place of each leaf."""
+        return PyTreeDef(self.spec.compose(inner.spec))
+
+    def node_data(self) -> tuple[type, PyTree] | None:
+        """Return the class and the auxiliary data of the outermost container; `None` for a leaf."""
+        if self.spec.is_leaf():
+            return None
+        found: list[tuple[type, PyTree]] = []
+        self.spec.walk(
+            range(self.num_leaves),
+            lambda kind, data, children: found.append((kind, data)),
+        )
+        return found[-1]
+
+    def walk(
+        self,
+        f_node: Callable[[tuple[Node, ...], PyTree], Node],
+        f_leaf: Callable[[PyTree], Node] | None,
+        leaves: Iterable[PyTree],
+        /,
+    ) -> Node:
+        """Call `f_leaf(leaf)` for leaves, and `f_node(results, auxiliary data)` for containers.
+
+        `results` are those of the children. Return the result of the outermost call.
+        """
+
+        def visit(kind: type, data: PyTree, children: tuple[Node, ...]) -> Node:
+            return f_node(children, data)
+
+        result: Node = self.spec.walk(leaves, visit, f_leaf)
+        return result
+
+    def paths(self) -> list[tuple[PyTree, ...]]:
+        """Return the position of each leaf as a tuple of entries, one for each container."""
+        return self.spec.paths()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PyTreeDef) and self.spec == other.spec
+
+    def __hash__(self) -> int:
+        return hash(self.spec)
+
+    def __repr__(self) -> str:
+        text = self.spec.walk(range(self.num_leaves), _format_node, lambda leaf: "*")
+        return f"PyTreeDef({text})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return PyTreeDef, (self.spec,)
+
+
+def _format_node(kind: type, data: PyTree, children: tuple[str, ...]) -> str:
+    """Return the text of a container from the texts of its children."""
+    if kind is type(None):
+        return "None"
+    if kind is dict:
+        return (
+            "{"
+            + ", ".join(f"{k!r}: {child}" for k, child in zip(data, children, strict=True))
+            + "}"
+        )
+    listed = ", ".join(children)
+    if kind is list:
+        return f"[{listed}]"
+    if kind is tuple:
+        return f"({listed},)" if len(children) == 1 else f"({listed})"
+    if optree.is_namedtuple_class(kind):
+        return f"CustomNode(namedtuple[{kind.__name__}], [{listed}])"
+    return f"CustomNode({kind.__name__}[{data}], [{listed}])"
