@@ -99,6 +99,13 @@ class Config:
         return bool(_read_setting("threefry_partitionable"))
 
     @property
+    def random_seed_offset(self) -> int:
+        """Number that is added to every seed of random keys (0; `SHARDIR_RANDOM_SEED_OFFSET`)."""
+        offset = _read_setting("random_seed_offset")
+        assert isinstance(offset, int)
+        return offset
+
+    @property
     def dump_dir(self) -> str | None:
         """Folder for the program text after every pass (none; `SHARDIR_DUMP`)."""
         folder = _read_setting("dump_dir")

@@ -32,6 +32,14 @@ def as_count(value: object) -> int:
     raise ValueError("an integer of at least 1")
 
 
+def as_integer(value: object) -> int:
+    if isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
+        return value
+    raise ValueError("an integer of at most 64 bits")
+
+
 def as_optional_count(value: object) -> int | None:
     try:
         return None if value is None else as_count(value)

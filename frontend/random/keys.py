@@ -104,12 +104,15 @@ def clone(key: ArrayLike) -> Tracer:
     return as_tracer(key)
 
 
-@public(name="PRNGKey")
-def _seed_key(seed: ArrayLike) -> Tracer:
+@public(static=("offset",), name="PRNGKey")
+def _seed_key(seed: ArrayLike, offset: int) -> Tracer:
     seed = as_tracer(seed)
     dtype = seed.value.type.dtype
     if dtype not in INTEGERS or seed.ndim:
         raise KeyImplementationError(with_location(f"a seed is an integer, got {seed.value.type}"))
+    if offset:
+        added = constant(np.array(offset, np.int64).astype(seed.value.type.numpy))
+        seed = emit("add", seed, added)
     low = convert(seed, "u32")
     if dtype in ("i64", "u64"):
         wide = convert(seed, "u64")
@@ -140,14 +143,14 @@ def PRNGKey(
                 )
             )
     if type(seed) is int or (isinstance(seed, np.integer) and not config.enable_x64):
-        unsigned = int(seed) & 0xFFFF_FFFF_FFFF_FFFF
+        unsigned = (int(seed) + config.random_seed_offset) & 0xFFFF_FFFF_FFFF_FFFF
         words = np.array(
             [unsigned >> 32 if config.enable_x64 else 0, unsigned & 0xFFFF_FFFF], np.uint32
         )
         if current_trace() is not None:
             return constant(words)
         return as_result(from_numpy(words))
-    return _seed_key(seed)
+    return _seed_key(seed, config.random_seed_offset)
 
 
 def _check_implementation(impl: object, dtype: DTypeLike | None) -> None:

@@ -143,7 +143,11 @@ def constant(array: npt.ArrayLike, weak: bool = False) -> Tracer:
 
 def splat(number: complex, type: TensorType, weak: bool = False) -> Tracer:
     """Return a constant of `type` with every element equal to `number`, converted as Python
-    does."""
+    does. Both words of a key are the number."""
+    if type.dtype == "key":
+        words = splat(number, TensorType((*type.shape, 2), "u32"))
+        keys: Tracer = emit("bitcast", words, result=type)
+        return keys
     result: Tracer = emit(
         ops.constant, value=_convert_number(number, type.dtype), result=type, weak=weak
     )

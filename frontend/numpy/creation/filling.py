@@ -28,10 +28,10 @@ from shardir.frontend.tracing.operands import (
     operand_dtype,
     splat,
 )
-from shardir.frontend.tracing.promotion import dtype_of
-from shardir.frontend.tracing.trace import current_trace
+from shardir.frontend.tracing.promotion import KEY, dtype_of
+from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.types import NUMPY_DTYPES, TensorType
+from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType
 
 
 @composed_function()
@@ -144,9 +144,12 @@ def _full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None) -> T
 def _fill(value: ArrayLike, abstract: AbstractValue) -> Tracer:
     if is_number(value):
         return splat(value, abstract.type, abstract.weak)
-    return broadcast(
-        convert(as_tracer(value), abstract.type.dtype, abstract.weak), abstract.type.shape
-    )
+    tracer, kind = as_tracer(value), abstract.type
+    if kind.dtype == "key" and tracer.value.type.dtype in INTEGERS:
+        words = broadcast(convert(tracer, "u32")[..., None], (*kind.shape, 2))
+        keys: Tracer = emit("bitcast", words, result=kind)
+        return keys
+    return broadcast(convert(tracer, kind.dtype, abstract.weak), kind.shape)
 
 
 @composed_function(unused=True)
@@ -204,8 +207,10 @@ def full_like(
     abstract = abstract_of(asarray(a) if isinstance(a, (list, tuple)) else a)
     sizes = abstract.type.shape if shape is None else canonicalize_shape(shape)
     name, weak = (abstract.type.dtype, abstract.weak) if dtype is None else (dtype_of(dtype), False)
-    integer = None if weak or name == "key" else _as_small_integer(fill_value)
-    if integer is not None:
+    integer = None if weak else _as_small_integer(fill_value)
+    if integer is not None and name == "key":
+        result: Tracer | Array = _splat(sizes, integer, KEY)
+    elif integer is not None:
         kind = NUMPY_DTYPES[name].type
         result = _splat(sizes, integer, kind) if integer else _zeros(sizes, kind)
     else:

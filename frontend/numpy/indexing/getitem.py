@@ -27,7 +27,7 @@ from shardir.frontend.tracing.operands import as_tracer, reshape, splat
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import DTYPE_INFO
-from shardir.ir.types import INTEGERS, UNSIGNED, TensorType
+from shardir.ir.types import INTEGERS, TensorType
 
 
 @composed_function(blind=True)
@@ -89,16 +89,16 @@ def _getitem(
 
 def fill_value_of(dtype: str, fill_value: ArrayLike | None) -> complex:
     """Return the fill value of an element type: NaN, the lowest signed or highest unsigned integer,
-    or true.
+    or true; of keys, whose words are unsigned, that of a word.
     """
     if fill_value is not None:
         number: complex = np.asarray(fill_value).item()
         return number
     if dtype == "bool":
         return True
-    if dtype in INTEGERS:
-        info = DTYPE_INFO[dtype]
-        return info.max_integer if dtype in UNSIGNED else info.min_integer
+    if dtype in INTEGERS or dtype == "key":
+        info = DTYPE_INFO["u32" if dtype == "key" else dtype]
+        return info.min_integer or info.max_integer
     return float("nan")
 
 

@@ -347,3 +347,23 @@ def test_only_the_original_scheme_communicates() -> None:
             call = jit(lambda key: random.uniform(key, (24,)), out_shardings=place)
             text = call.lower(random.key(42)).compile().as_text()
         assert ("collective-permute" in text) is (scheme == "original")
+
+
+def test_constants_of_keys_repeat_one_number_in_both_words() -> None:
+    keys = random.split(random.key(3))
+    for made in (
+        lambda: snp.full(2, 7, dtype=keys.dtype),
+        lambda: snp.full_like(keys, 7),
+        lambda: jit(lambda x, n: snp.full_like(x, n))(keys, 7),
+    ):
+        np.testing.assert_array_equal(random.key_data(made()), np.full((2, 2), 7, np.uint32))
+    filled = jit(lambda x: x.at[9].get(mode="fill"))(keys)
+    np.testing.assert_array_equal(random.key_data(filled), np.full(2, 2**32 - 1, np.uint32))
+
+
+def test_an_offset_is_added_to_all_seeds() -> None:
+    wanted = random.key_data(random.key(20))
+    with config(random_seed_offset=3):
+        np.testing.assert_array_equal(random.key_data(random.key(17)), wanted)
+        traced = jit(lambda seed: random.key_data(random.key(seed)))(np.int32(17))
+    np.testing.assert_array_equal(traced, wanted)
