@@ -264,7 +264,25 @@ array_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
+#if PY_VERSION_HEX < 0x030C0000
+/* Export the buffer that `__buffer__` of the subclass returns; Python 3.12 and later call it. */
+static int
+array_getbuffer(PyObject *self, Py_buffer *view, int flags)
+{
+    view->obj = NULL;
+    PyObject *made = PyObject_CallMethod(self, "__buffer__", "i", flags);
+    if (made == NULL)
+        return -1;
+    int failed = PyObject_GetBuffer(made, view, flags);
+    Py_DECREF(made);
+    return failed;
+}
+#endif
+
 static PyType_Slot array_slots[] = {
+#if PY_VERSION_HEX < 0x030C0000
+    {Py_bf_getbuffer, array_getbuffer},
+#endif
     {Py_tp_dealloc, array_dealloc},
     {Py_tp_traverse, array_traverse},
     {Py_tp_clear, array_clear},

@@ -58,7 +58,7 @@ class Convertible(Operators):
                 if name != "key"
                 else "a buffer has no random keys; read their words with shardir.random.key_data"
             )
-        return memoryview(self.read())
+        return self.read().data
 
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,

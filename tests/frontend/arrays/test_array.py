@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import sys
 from typing import Any
 
 import ml_dtypes
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 import shardir.numpy as snp
+from shardir import random
+from shardir.backends.native import native
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.device_transfer import device_put
@@ -234,3 +237,40 @@ def test_scalar_arrays_are_formatted_as_numpy_scalars(number: Any) -> None:
         else:
             assert format(x, spec) == wanted
     assert f"{snp.arange(2)}" == "[0 1]"
+
+
+def test_methods_that_read_or_reorder_bytes() -> None:
+    for dtype in ("uint8", "int16", "float32", "complex64", "bool"):
+        x = np.arange(6).reshape(2, 3).astype(dtype)
+        swapped = x.byteswap()
+        assert np.asarray(snp.array(x).byteswap()).tobytes() == swapped.tobytes()
+        assert snp.array(x).tobytes() == x.tobytes()
+        assert snp.array(x).tobytes("F") == x.tobytes("F")
+    with pytest.raises(ArgumentError, match="order 'K' is unknown; it is 'C', 'F' or 'A'"):
+        snp.ones(2).tobytes("K")
+    np.testing.assert_array_equal(snp.arange(4).compress([True, False, True, False]), [0, 2])
+
+
+def test_astype_copies_only_if_the_type_changes_or_a_copy_is_requested() -> None:
+    x = snp.arange(3)
+    assert x.astype("int32") is x
+    for copied in (x.astype("int32", copy=True), x.astype("float32")):
+        copied.delete()
+    assert not x.is_deleted()
+
+
+@pytest.mark.skipif(
+    sys.version_info < (3, 12) and native is None, reason="needs Python 3.12 or the native tier"
+)
+def test_an_array_is_a_read_only_buffer() -> None:
+    x = snp.arange(6).reshape(2, 3)
+    seen = memoryview(x)
+    assert (seen.shape, seen.format, seen.readonly) == ((2, 3), "i", True)
+    assert np.shares_memory(np.asarray(seen), np.asarray(x))
+    x.delete()
+    np.testing.assert_array_equal(np.asarray(seen), [[0, 1, 2], [3, 4, 5]])
+    with pytest.raises(BufferError, match="no elements of type bf16; read the array with np"):
+        memoryview(snp.ones(2, "bfloat16"))
+    with pytest.raises(BufferError, match="a buffer has no random keys"):
+        memoryview(random.key(0))
+    assert np.asarray(snp.ones(2, "bfloat16")).dtype == ml_dtypes.bfloat16
