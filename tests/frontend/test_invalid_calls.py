@@ -121,7 +121,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (lambda: sd.tree.transpose(sd.tree.structure([1]), sd.tree.structure((1, 2)), [3]),
      StructureError, "expected [*] with (*, *) at each leaf, got [*]"),
     (lambda: sd.tree.map(same, Strict(1), [1]), StructureError, "the containers do not match: "
-     "CustomTreeNode(Strict[None], [*]) and [*]"),
+     "CustomNode(Strict[None], [*]) and [*]"),
     (lambda: A.view(2, 16), NotAnArrayError, "view takes an element type, got 2, 16; for another "
      "shape use x.reshape(2, 16)"),
     (lambda: A.view((-1,)), NotAnArrayError, "view takes an element type, got -1; for another "
