@@ -21,7 +21,7 @@ from tests.jax_suite.jax_facade import Absent
 NAMED = {"dot": "dot_general"}
 """What JAX calls operations that tests count in the text of a program."""
 
-SHARED = ("enable_x64", "threefry_partitionable")
+SHARED = ("enable_x64", "threefry_partitionable", "random_seed_offset")
 """Settings that the machinery and the library both read."""
 
 
@@ -95,6 +95,12 @@ def redirect_to(library: Any, *, wording: bool = False, compiled: bool = True) -
     _call_privately(library)
     _spare_specs(library.sharding.PartitionSpec)
     stubs["jax.test_util"] = public
+    stubs["jax._src.dtypes"] = _Overlay(
+        import_module("jax._src.dtypes"),
+        {name: getattr(library.dtypes, name) for name in ("prng_key", "extended")},
+    )
+    stubs["jax._src.random.prng.PRNGKeyArray"] = _class_of_keys(library)
+    stubs["jax._src.lax.lax._convert_element_type"] = _weak_type_converter(library)
     spelled = stubs["jax.make_jaxpr"] = stubs["jax._src.api.make_jaxpr"] = _print_simplified(
         library
     )
@@ -109,11 +115,45 @@ def _call_privately(library: Any) -> None:
     import_module("shardir.frontend.tracing.tracer").Tracer.aval = property(library.typeof)
     library.Array._committed = property(lambda array: array.committed)
     library.Array._value = property(np.asarray)
-    library.Array._base_array = property(library.random.key_data)
+    library.Array._base_array = property(
+        lambda array: array if array.is_deleted() else library.random.key_data(array)
+    )
     library.Array._check_if_deleted = lambda array: array.checked_storage()
     library.Array._fully_replicated_shard = lambda array: array.addressable_data(0)
     sharding = library.sharding.Sharding
     sharding._device_assignment = property(lambda known: known.device_assignment)
+
+
+class _Overlay:
+    """A module with some of its names replaced."""
+
+    def __init__(self, module: Any, names: Mapping[str, Any]) -> None:
+        self.__dict__.update(names, _module=module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+def _class_of_keys(library: Any) -> type:
+    """Return a class whose instances are the arrays and traced values with random keys."""
+
+    class Keys(type):
+        def __instancecheck__(cls, x: object) -> bool:
+            is_array = isinstance(x, library.Array)
+            return is_array and bool(library.numpy.issubdtype(x.dtype, library.dtypes.prng_key))  # type: ignore[attr-defined]
+
+    return Keys("PRNGKeyArray", (), {})
+
+
+def _weak_type_converter(library: Any) -> Callable[..., Any]:
+    """Return the conversion to an element type that also states whether the type is weak."""
+    arrays = import_module(f"{library.__name__}.frontend.arrays.array")
+
+    def convert(x: Any, dtype: Any = None, weak_type: bool = False) -> Any:
+        numbers = library.numpy.asarray(x, dtype)
+        return arrays.from_numpy(np.asarray(numbers), weak=weak_type)
+
+    return convert
 
 
 def _spare_specs(spec: Any) -> None:
