@@ -3,6 +3,7 @@
 The largest element carries no derivative, because it cancels.
 """
 
+import warnings
 from operator import index
 
 import numpy as np
@@ -37,7 +38,7 @@ from shardir.frontend.tracing.operands import as_tracer, convert, promote_to
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.types import TensorType
+from shardir.ir.types import COMPLEX, FLOATS, TensorType
 
 
 def _subtract_max(
@@ -165,9 +166,17 @@ def one_hot(
     """Return a new axis of `num_classes` elements: 1 at the index that `x` contains, 0 elsewhere.
 
     An index out of range gives only zeros. The element type is the default floating type, or
-    `dtype`.
+    `dtype`. Floating-point indices are deprecated, as in JAX.
     """
     x = as_tracer(x)
+    if x.value.type.dtype in (*FLOATS, *COMPLEX):
+        warnings.warn(
+            with_location(
+                f"one_hot takes integers, got {x.value.type}; convert them with .astype(int)"
+            ),
+            DeprecationWarning,
+            stacklevel=2,
+        )
     count = index(num_classes)
     dim = canonicalize_axis(axis, x.ndim + 1)
     shape = (*x.shape[:dim], count, *x.shape[dim:])

@@ -175,3 +175,8 @@ def test_attention_of_mismatched_shapes_is_an_error() -> None:
         run(nn.dot_product_attention, q, k, v)
     with pytest.raises(ShapeError, match=r"attention takes \[batch, length, heads, size\], got"):
         run(nn.dot_product_attention, q[0, 0], k, v)
+
+
+def test_one_hot_of_floats_is_deprecated() -> None:
+    with pytest.warns(DeprecationWarning, match=r"one_hot takes integers, got f32\[1\]; convert"):
+        np.testing.assert_array_equal(nn.one_hot(np.ones(1, np.float32), 2), [[0, 1]])
