@@ -5,6 +5,7 @@ one, `size=` must state the length of the result.
 """
 
 from collections.abc import Sequence
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -211,13 +212,15 @@ def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Tracer, ...]:
     """Convert flat indices into an array of `shape` to one index array per dimension.
 
     Negative indices count from the end; indices out of range are clamped. The results have the
-    type of the indices, unless that is too narrow for the sizes.
+    type of the indices, unless that is too narrow for the sizes. The sizes may be traced.
     """
-
-    sizes = canonicalize_shape(shape)
-    size = prod(sizes)
     indices = _require_integers(indices, "unravel_index")
     kind = indices.value.type.dtype
+    parts: PyTree = shape
+    if not is_concrete(parts):
+        return _unravel_traced_shape(indices, shape)
+    sizes = canonicalize_shape(shape)
+    size = prod(sizes)
     result_kind = _index_dtype("unravel_index", kind, max(sizes, default=0))
     flat = convert(indices, _index_dtype("unravel_index", kind, size), indices.weak_type)
     if len(sizes) == 1:
@@ -228,6 +231,24 @@ def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Tracer, ...]:
         coordinate = arithmetic.remainder(flat, max(n, 1))
         coordinates.append(convert(coordinate, result_kind, coordinate.weak_type))
         flat = arithmetic.floor_divide(flat, max(n, 1))
+    return tuple(reversed(coordinates))
+
+
+def _unravel_traced_shape(indices: Tracer, shape: PyTree) -> tuple[Tracer, ...]:
+    """Return the coordinates of flat indices into an array whose sizes are traced."""
+    kind = indices.value.type
+    wide = kind.dtype if DTYPE_INFO[kind.dtype].bits >= 32 else canonical_dtype("i64")
+    parts = shape if isinstance(shape, (list, tuple)) else [shape]
+    sizes = [convert(_require_integers(n, "the shape of unravel_index"), wide) for n in parts]
+    size = as_tracer(reduce(arithmetic.multiply, sizes))
+    flat = convert(indices, wide)
+    flat = as_tracer(selection.where(flat < 0, flat + size, flat))
+    flat = as_tracer(selection.minimum(selection.maximum(flat, 0), size - 1))
+    coordinates = []
+    for n in reversed(sizes):
+        coordinate = as_tracer(arithmetic.remainder(flat, n))
+        coordinates.append(convert(coordinate, kind.dtype, indices.weak_type))
+        flat = as_tracer(arithmetic.floor_divide(flat, n))
     return tuple(reversed(coordinates))
 
 
@@ -314,7 +335,9 @@ def ravel_multi_index(
         numbers = to_concrete_array(index, "an index array of ravel_multi_index")
         if numbers.dtype.kind in "iu" and ((numbers < 0) | (numbers >= size)).any():
             raise IndexingError(
-                with_location(f"ravel_multi_index has an index out of range for {dims}")
+                with_location(
+                    f"invalid entry in the indices of ravel_multi_index, out of range for {dims}"
+                )
             )
     return _ravel_traced(tuple(multi_index), sizes, modes, order, dtype)
 

@@ -153,7 +153,7 @@ def choose(a: ArrayLike, choices: ArraySequence, out: None = None, mode: str = "
         )
         if index.dtype.kind in "iu" and not ((index >= 0) & (index < len(choices))).all():
             raise IndexingError(
-                with_location(f"choose has an index out of range for {len(choices)} choices")
+                with_location(f"invalid entry in the indices of choose, for {len(choices)} choices")
             )
     return _choose(a, choices, mode)
 

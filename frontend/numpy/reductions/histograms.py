@@ -73,6 +73,8 @@ def bincount(
 def _bincount(x: ArrayLike, weights: ArrayLike | None, length: int) -> Tracer:
 
     numbers = as_tracer(x)
+    if numbers.value.type.dtype == "bool":
+        numbers = convert(numbers, "u8")
     if numbers.ndim != 1 or numbers.value.type.dtype not in INTEGERS:
         raise OperationTypeError(
             with_location(f"bincount takes a vector of integers, got {numbers.value.type}")

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError, ShardirError
-from shardir.frontend.argument_checks import is_one_of
+from shardir.frontend.argument_checks import call_user_function, is_one_of
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.elementwise import arithmetic, rounding
+from shardir.frontend.numpy.function_application import apply_along_axis
 from shardir.frontend.numpy.reductions import basic_reductions, quantiles
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import (
@@ -49,15 +50,30 @@ _MODE_OPTIONS = {
 """The modes, and the options of each."""
 
 
-def pad(array: ArrayLike, pad_width: object, mode: str = "constant", **options: PyTree) -> Tracer:
+def pad(
+    array: ArrayLike,
+    pad_width: object,
+    mode: str | UserFunction = "constant",
+    **options: PyTree,
+) -> Tracer:
     """Pad `array` by NumPy's rules.
 
     `pad_width` is one width, a pair (before, after), a pair per dimension, or a dict from axes to
     them. `mode` is "constant" (`constant_values`, by default 0), "empty" (zeros), "edge", "wrap",
     "linear_ramp" (`end_values`), "reflect" and "symmetric" (`reflect_type` "even" or "odd"),
     "maximum", "mean", "median" or "minimum" (of `stat_length` elements from each end). The values
-    may be traced. Raise `OperationTypeError` for other modes and options.
+    may be traced. A function as mode is called as `mode(line, (before, after), axis, options)` for
+    each line along each axis, padded with zeros, and returns the padded line. Raise
+    `OperationTypeError` for other modes and options.
     """
+    rank = tensor_type_of(array).rank
+    if callable(mode):
+        widths = _checked_widths(pad_width, rank)
+        padded = _pad_constant(array, 0, widths)
+        for axis, width in enumerate(widths):
+            apply = partial(_pad_line, mode, width, axis, options)
+            padded = apply_along_axis(apply, axis, padded)
+        return padded
     if not is_one_of(mode, _MODE_OPTIONS):
         raise OperationTypeError(
             with_location(
@@ -72,10 +88,7 @@ def pad(array: ArrayLike, pad_width: object, mode: str = "constant", **options: 
                     f"pad with mode {mode!r} has no option {option!r}; its options are: {known}"
                 )
             )
-    rank = tensor_type_of(array).rank
-    widths = tuple(_pad_widths(pad_width, rank))
-    if any(low < 0 or high < 0 for low, high in widths):
-        raise OperationTypeError(with_location(f"pad widths cannot be negative, got {pad_width}"))
+    widths = _checked_widths(pad_width, rank)
     if mode == "constant":
         return _pad_constant(array, options.get("constant_values", 0), widths)
     if mode == "linear_ramp":
@@ -88,6 +101,20 @@ def pad(array: ArrayLike, pad_width: object, mode: str = "constant", **options: 
     length = options.get("stat_length")
     lengths = None if length is None else tuple(_pad_widths(length, rank))
     return _pad_static_mode(array, widths, mode, reflection, lengths)
+
+
+def _pad_line(
+    mode: UserFunction, width: tuple[int, int], axis: int, options: dict[str, PyTree], line: Tracer
+) -> PyTree:
+    return call_user_function(mode, "the function of pad", (line, width, axis, options))
+
+
+def _checked_widths(pad_width: object, rank: int) -> tuple[tuple[int, int], ...]:
+    """Return the widths of each dimension; raise `OperationTypeError` if one is negative."""
+    widths = tuple(_pad_widths(pad_width, rank))
+    if any(low < 0 or high < 0 for low, high in widths):
+        raise OperationTypeError(with_location(f"pad widths cannot be negative, got {pad_width}"))
+    return widths
 
 
 def _pad_widths(width: Any, rank: int) -> list[tuple[int, int]]:

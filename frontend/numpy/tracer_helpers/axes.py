@@ -1,20 +1,30 @@
 """Validation and canonicalization of the axes that users pass."""
 
-import numpy as np
+from operator import index
 
 from shardir.frontend.argument_checks import as_items
 from shardir.frontend.arrays.array_types import AxisLike
-from shardir.frontend.errors import AxisError
+from shardir.frontend.errors import AxisError, TracedValueError
 from shardir.frontend.source_locations import with_location
 
 
 def canonicalize_axis(axis: AxisLike, rank: int) -> int:
     """Return the axis counted from the front; raise `AxisError` unless -rank <= axis < rank."""
-    if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
-        raise AxisError(with_location(f"an axis must be an integer, got {axis!r}"))
-    if not -rank <= axis < rank:
+    try:
+        number = index(axis)  # type: ignore[arg-type]
+    except TypeError as error:
+        if isinstance(error, TracedValueError):
+            raise
+        raise _not_an_axis_error(axis) from None
+    if isinstance(axis, bool):
+        raise _not_an_axis_error(axis)
+    if not -rank <= number < rank:
         raise AxisError(with_location(f"axis {axis} is out of range for an array of rank {rank}"))
-    return int(axis) % rank
+    return number % rank
+
+
+def _not_an_axis_error(axis: object) -> AxisError:
+    return AxisError(with_location(f"an axis must be an integer, got {axis!r}"))
 
 
 def canonicalize_axes(axes: object, rank: int) -> tuple[int, ...]:

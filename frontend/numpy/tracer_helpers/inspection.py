@@ -1,10 +1,12 @@
 """Shape and element type of arrays, without access to their elements."""
 
+from math import prod
+
 import numpy as np
 
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.ir.types import COMPLEX, TensorType
 
@@ -38,9 +40,9 @@ def ndim(a: ArrayLike) -> int:
 
 
 def size(a: ArrayLike, axis: AxisLike = None) -> int:
-    """Return the number of elements, or the size of one axis."""
+    """Return the number of elements, along one axis or several if given."""
     kind = tensor_type_of(a)
-    return kind.size if axis is None else kind.shape[canonicalize_axis(axis, kind.rank)]
+    return prod(kind.shape[dim] for dim in canonicalize_axes(axis, kind.rank))
 
 
 def isscalar(element: ArrayLike) -> bool:

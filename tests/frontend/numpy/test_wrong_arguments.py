@@ -231,9 +231,11 @@ TYPES_AND_SHAPES: list[Case] = [
      "einsum subscripts 'ij,jk': has 'ij' for an operand of rank 1"),
     (lambda: snp.einsum_path("i,i", X, raw(None)), NotAnArrayError,
      "operand 1 of einsum_path is None of type NoneType, which is not an array"),
-    (lambda: snp.pad(X, 1, raw(len)), OperationTypeError,
-     "pad mode <built-in function len> is unknown; the modes are constant, empty, edge, wrap, "
+    (lambda: snp.pad(X, 1, raw(3)), OperationTypeError,
+     "pad mode 3 is unknown; the modes are constant, empty, edge, wrap, "
      "linear_ramp, reflect, symmetric, maximum, mean, median, minimum"),
+    (lambda: snp.pad(X, 1, lambda line: line), ArgumentError,
+     "the function of pad takes (line): too many positional arguments"),
     (lambda: snp.pad(X, raw(None)), OperationTypeError,
      "pad takes a width, a pair of widths, or 1 pairs of them, got None"),
     (lambda: snp.pad(X, raw({"a": 1})), AxisError, "an axis must be an integer, got 'a'"),

@@ -69,7 +69,7 @@ def test_clip_promotes_its_bounds() -> None:
     assert run(lambda x: x.clip(max=2), WHOLE).tolist() == np.minimum(WHOLE, 2).tolist()
     check("clip", X, reference=lambda x: x)
     assert ops(snp.clip, X, 0, 1) == ["constant", "maximum", "constant", "minimum"]
-    with pytest.raises(OperationTypeError, match="takes bool, integer or floating-point operands"):
+    with pytest.raises(OperationTypeError, match="clip takes no complex numbers"):
         run(snp.clip, PLANE, 0, 1)
 
 

@@ -64,3 +64,26 @@ def test_trim_zeros_refuses_other_directions_and_traced_arrays() -> None:
     )
     with pytest.raises(TracedValueError, match="the size of trim_zeros depends on the values"):
         jit(snp.trim_zeros)(X)
+
+
+def test_a_function_pads_lines() -> None:
+    def numpy_mode(line: Any, width: Any, axis: int, options: Any) -> None:
+        line[: width[0]], line[-width[1] :] = options["value"] + axis, -1
+
+    def mode(line: Any, width: Any, axis: int, options: Any) -> Any:
+        return line.at[: width[0]].set(options["value"] + axis).at[-width[1] :].set(-1)
+
+    widths = ((1, 2), (2, 1))
+    wanted = np.pad(X, widths, numpy_mode, value=7)
+    np.testing.assert_array_equal(snp.pad(X, widths, mode, value=7), wanted)
+
+
+def test_indices_unravel_into_traced_sizes() -> None:
+    indices = np.array([[-1, 5, 40], [0, -70, 23]], np.int8)
+    found = jit(snp.unravel_index)(indices, (4, 6))
+    wanted = np.unravel_index(
+        np.where(indices < 0, np.maximum(indices + 24, 0), np.minimum(indices, 23)), (4, 6)
+    )
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == np.int8

@@ -218,3 +218,14 @@ def test_argsort_returns_indices_of_the_requested_dtype() -> None:
     assert error_line(OperationTypeError, lambda: snp.argsort(np.ones(300), dtype="int8")) == (
         "argsort returns indices below 300, which dtype=i8 cannot represent"
     )
+
+
+def test_axes_are_integers_of_any_kind_and_several_for_size() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    axes: list[Any] = [np.array(1), np.int8(1), 1]
+    for axis in axes:
+        np.testing.assert_array_equal(snp.sort(x, axis), x)
+    assert snp.size(x, (0, 1)) == 6
+    assert snp.size(x, ()) == 1
+    counts = run(lambda x: snp.bincount(x, length=2), x[0] > 1)
+    np.testing.assert_array_equal(counts, [2, 1])
