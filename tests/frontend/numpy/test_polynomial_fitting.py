@@ -13,6 +13,7 @@ from tests.error_assertions import assert_raises_exactly
 from tests.namespace import close, eagerly, run
 
 GENERATOR = np.random.default_rng(47)
+TWO: Any = np.ones(2)
 LONG, SHORT = GENERATOR.normal(size=6).astype("f"), GENERATOR.normal(size=3).astype("f")
 PLACES = np.linspace(0, 1, 12).astype("f")
 VALUES = GENERATOR.normal(size=(12, 2)).astype("f")
@@ -70,7 +71,7 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
      "roots of traced coefficients needs strip_zeros=False, and a first one that is not 0"),
     (lambda x: snp.polydiv(x, x[:0]), ShapeError,
      "polydiv by a polynomial without coefficients"),
-    (lambda x: snp.polydiv(x, x, trim_leading_zeros=np.ones(2)), ArgumentError,
+    (lambda x: snp.polydiv(x, x, trim_leading_zeros=TWO), ArgumentError,
      "trim_leading_zeros is True or False, got float64[2]"),
     (lambda x: snp.polyfit(x, x[:2], 1), ShapeError,
      "polyfit of degree 1 takes as many values as points, got shapes (2,) and (6,)"),
