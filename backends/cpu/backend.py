@@ -15,12 +15,14 @@ from shardir.ir.module import Module
 
 if TYPE_CHECKING:
     from shardir.backends.cpu import executable
-    from shardir.backends.cpu.codegen import llvm_threads
+    from shardir.backends.cpu.codegen import llvm_threads, target
+    from shardir.backends.cpu.codegen.target import MachineDescription
     from shardir.backends.cpu.executable import FunctionSchedule
     from shardir.backends.cpu.schedule import build, schedule_cache
     from shardir.backends.cpu.schedule.python_steps import OutsideExecutor
     from shardir.backends.cpu.threads import workers
 else:
+    target = lazy_import("shardir.backends.cpu.codegen.target")
     llvm_threads = lazy_import("shardir.backends.cpu.codegen.llvm_threads")
     workers = lazy_import("shardir.backends.cpu.threads.workers")
     executable = lazy_import("shardir.backends.cpu.executable")
@@ -29,10 +31,17 @@ else:
 
 
 class NativeBackend(Backend):
-    """Compile a program over unsharded arrays for the threads of this process."""
+    """Compile a program over unsharded arrays for the threads of this process.
+
+    Kernels are selected and compiled for `machine`, by default this host. Programs for another
+    machine run if this host has all of its instructions.
+    """
 
     name = "cpu"
     pipeline = f"{MERGED_PIPELINE},fuse"
+
+    def __init__(self, machine: "MachineDescription | None" = None) -> None:
+        self._machine = machine
 
     def prepare(self) -> None:
         """Start to load the runtime on another thread."""
@@ -43,27 +52,31 @@ class NativeBackend(Backend):
     ) -> UnshardedExecutable:
         """Compile a module; `outside` returns the implementation of operations that involve other
         processes."""
-        compiled = _compile_schedule(module)
+        compiled = self._compile_schedule(module)
         return executable.NativeExecutable(compiled[1], lambda: compiled, outside)
 
     def load_or_compile(self, module: Module, lowered: Callable[[], Module]) -> UnshardedExecutable:
         """Load the schedule of a module from disk, or lower and compile it and save its
         schedule."""
-        key = schedule_cache.schedule_key(module, workers.worker_count())
-        cached = schedule_cache.load_schedule(key)
+        key = schedule_cache.schedule_key(module, workers.worker_count(), self.machine)
+        cached = schedule_cache.load_schedule(key, self.machine)
         if cached is not None:
             with suppress(MissingKernelCodeError):
                 return executable.NativeExecutable(
-                    cached, cache(lambda: _compile_schedule(lowered()))
+                    cached, cache(lambda: self._compile_schedule(lowered()))
                 )
-        compiled = _compile_schedule(lowered())
+        compiled = self._compile_schedule(lowered())
         program = executable.NativeExecutable(compiled[1], lambda: compiled)
         schedule_cache.save_schedule(key, compiled[1])
         return program
 
+    @property
+    def machine(self) -> "MachineDescription":
+        """The machine that programs are compiled for."""
+        return target.host_machine() if self._machine is None else self._machine
 
-def _compile_schedule(module: Module) -> "FunctionSchedule":
-    return module.main, build.compile_schedule(module.main)
+    def _compile_schedule(self, module: Module) -> "FunctionSchedule":
+        return module.main, build.compile_schedule(module.main, self.machine)
 
 
 @cache

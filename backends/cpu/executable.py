@@ -87,7 +87,7 @@ class NativeExecutable(UnshardedExecutable):
         self._segments = native_segments(schedule.items)
         # All kernels together, so that several cores compile those that are new.
         kernel_table.kernel_addresses(
-            phase.kernel for each in self._segments for phase in each.phases
+            (phase.kernel for each in self._segments for phase in each.phases), schedule.machine
         )
         self._enter = (
             self._build_entry(schedule.items) if has_only_native_items(schedule.items) else None
@@ -125,7 +125,9 @@ class NativeExecutable(UnshardedExecutable):
     def _load(self, segment: Segment) -> RunProgram:
         index = next(i for i, each in enumerate(self._segments) if each is segment)
         causes = segment.causes or (lambda: self._causes(index))
-        return load_program(segment.phases, self.schedule.slots, causes=causes)
+        return load_program(
+            segment.phases, self.schedule.slots, causes=causes, machine=self.schedule.machine
+        )
 
     def _build_step(self, items: Sequence[Item]) -> Step:
         """Return a step for the items between NumPy calls; it updates addresses that the items

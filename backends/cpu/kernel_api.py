@@ -52,12 +52,12 @@ class Kernel(NamedTuple):
     """A native function that is compiled on demand.
 
     `name` is its symbol and identifies its code: kernels with equal names are equal, whichever rule
-    returns them. `text` returns the LLVM module that defines it; `imports` are the library symbols
-    that it calls.
+    returns them. `text` returns the LLVM module that defines it for a machine; `imports` are the
+    library symbols that it calls.
     """
 
     name: str
-    text: Callable[[], str]
+    text: Callable[[MachineDescription], str]
     imports: tuple[str, ...] = ()
 
 

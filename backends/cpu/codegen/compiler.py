@@ -43,55 +43,66 @@ class NativeLibrary:
 
 
 def compile(
-    text: str, exports: list[str], imports: Mapping[str, int] | None = None
+    machine: MachineDescription,
+    text: str,
+    exports: list[str],
+    imports: Mapping[str, int] | None = None,
 ) -> NativeLibrary:
-    """Compile a module, or load its object code from the cache.
+    """Compile a module for a machine, or load its object code from the cache.
 
     `exports` names the functions whose addresses are returned, `imports` maps the functions that
     the module declares and does not define (intrinsics aside) to addresses. Raises `RuntimeError`
     with LLVM's message if the text is not a valid module.
     """
-    return NativeLibrary(link([_load_or_emit(text, host_machine())], exports, imports or {}))
+    return NativeLibrary(link([_load_or_emit(text, machine)], exports, imports or {}))
 
 
 def compile_cached(
+    machine: MachineDescription,
     name: str,
     text: Callable[[], str],
     exports: Sequence[str],
     imports: Mapping[str, int] | None = None,
 ) -> NativeLibrary:
     """Load code by name from the cache, or compile the result of `text`."""
-    library = load_cached(name, exports, imports)
+    library = load_cached(machine, name, exports, imports)
     if library is None:
-        (result,) = emit([[text()]])
-        library = save_and_link(name, result, exports, imports)
+        (result,) = emit([[text()]], machine)
+        library = save_and_link(machine, name, result, exports, imports)
     return library
 
 
 def save_and_link(
-    name: str, code: bytes, exports: Sequence[str], imports: Mapping[str, int] | None = None
+    machine: MachineDescription,
+    name: str,
+    code: bytes,
+    exports: Sequence[str],
+    imports: Mapping[str, int] | None = None,
 ) -> NativeLibrary:
     """Save object code under a name in the cache, and link it."""
-    object_cache.save(cache_key("module", name), code)
+    object_cache.save(cache_key(machine, "module", name), code)
     return NativeLibrary(link([code], exports, imports or {}))
 
 
 def load_cached(
-    name: str, exports: Sequence[str], imports: Mapping[str, int] | None = None
+    machine: MachineDescription,
+    name: str,
+    exports: Sequence[str],
+    imports: Mapping[str, int] | None = None,
 ) -> NativeLibrary | None:
     """Return the library that was saved under a name; `None` if there is none."""
-    code = object_cache.load(cache_key("module", name))
+    code = object_cache.load(cache_key(machine, "module", name))
     return None if code is None else NativeLibrary(link([code], exports, imports or {}))
 
 
-def is_on_disk(name: str) -> bool:
+def is_on_disk(machine: MachineDescription, name: str) -> bool:
     """Return whether the cache most likely holds code of this name."""
-    return object_cache.contains(cache_key("module", name))
+    return object_cache.contains(cache_key(machine, "module", name))
 
 
-def start_compilation(texts: Sequence[str]) -> BackgroundCompilation:
+def start_compilation(texts: Sequence[str], machine: MachineDescription) -> BackgroundCompilation:
     """Start to compile modules while the caller goes on; raise as `emit` does."""
-    begun = BackgroundCompilation(texts)
+    begun = BackgroundCompilation(texts, machine)
     _background_compilations[:] = [
         *(each for each in _background_compilations if not each.has_ended),
         begun,
@@ -135,7 +146,7 @@ def _load_or_emit(text: str, machine: MachineDescription) -> bytes:
     found = object_cache.load(key)
     if found is not None:
         return found
-    (result,) = emit([[text]])
+    (result,) = emit([[text]], machine)
     object_cache.save(key, result)
     return result
 
@@ -146,7 +157,7 @@ _lljit: object = None
 def _create_lljit() -> object:
     global _lljit
     if _lljit is None:
-        machine = host_machine()
+        machine = host_machine()  # Code is linked into this process.
         # RuntimeDyld may place the sections of an object too far apart for ARM's relocations.
         together = architecture(machine.triple) == "aarch64"
         _lljit = binding.create_lljit_compiler(make_target_machine(machine), use_jit_link=together)

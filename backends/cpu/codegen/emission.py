@@ -23,7 +23,7 @@ from shardir.backends.cpu.codegen.llvm_threads import (
     run_on_llvm_threads,
     try_start_thread,
 )
-from shardir.backends.cpu.codegen.target import MachineDescription, architecture, host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription, architecture
 from shardir.backends.cpu.errors import OutOfMemoryError
 from shardir.backends.cpu.threads.address_space import MAX_COMPILE_BYTES, is_too_little_for
 from shardir.display.byte_sizes import show_bytes
@@ -57,13 +57,13 @@ class CompilationUnit:
     define the same symbol.
     """
 
-    def __init__(self, texts: Sequence[str]) -> None:
+    def __init__(self, texts: Sequence[str], machine: MachineDescription) -> None:
         if is_too_little_for(MAX_COMPILE_BYTES):  # LLVM would end the process.
             raise OutOfMemoryError(
                 f"compiling a program may take {show_bytes(MAX_COMPILE_BYTES)} of address space, "
                 "but less is left; allow this process more address space (ulimit -v)"
             )
-        self._target = make_target_machine(host_machine())
+        self._machine, self._target = machine, make_target_machine(machine)
         self._context = binding.create_context()
         _open_contexts[id(self._context)] = self._context
         self._module = self._parse(texts[0])
@@ -96,7 +96,7 @@ class CompilationUnit:
 
     def _parse(self, text: str) -> binding.ModuleRef:
         module = binding.parse_assembly(text, self._context)
-        module.triple = host_machine().triple
+        module.triple = self._machine.triple
         module.data_layout = str(self._target.target_data)
         return module
 
@@ -108,13 +108,13 @@ class BackgroundCompilation:
     of them the thread would wait for the interpreter lock. Raises as `CompilationUnit` does.
     """
 
-    def __init__(self, texts: Sequence[str]) -> None:
+    def __init__(self, texts: Sequence[str], machine: MachineDescription) -> None:
         self._code = b""
         self._error: BaseException | None = None
         self._read = Event()
-        self._thread = Thread(target=self._make, args=(texts,), name="shardir-compile")
+        self._thread = Thread(target=self._make, args=(texts, machine), name="shardir-compile")
         if not try_start_thread(self._thread):
-            self._make(texts)
+            self._make(texts, machine)
         self._read.wait()
         if self._error is not None:
             raise self._error
@@ -137,10 +137,10 @@ class BackgroundCompilation:
             raise self._error
         return self._code
 
-    def _make(self, texts: Sequence[str]) -> None:
+    def _make(self, texts: Sequence[str], machine: MachineDescription) -> None:
         with block_forks():
             try:
-                prepared = CompilationUnit(texts)
+                prepared = CompilationUnit(texts, machine)
                 self._read.set()
                 self._code = prepared.code()
             except BaseException as error:  # Raised again by the constructor or by `code`.
@@ -149,13 +149,13 @@ class BackgroundCompilation:
                 self._read.set()
 
 
-def emit(groups: Sequence[Sequence[str]]) -> list[bytes]:
+def emit(groups: Sequence[Sequence[str]], machine: MachineDescription) -> list[bytes]:
     """Compile each group of modules, concurrently; raise as `CompilationUnit` does."""
-    return run_on_llvm_threads([partial(_emit_group, group) for group in groups])
+    return run_on_llvm_threads([partial(_emit_group, group, machine) for group in groups])
 
 
-def _emit_group(texts: Sequence[str]) -> bytes:
-    return CompilationUnit(texts).code()
+def _emit_group(texts: Sequence[str], machine: MachineDescription) -> bytes:
+    return CompilationUnit(texts, machine).code()
 
 
 def _without_llvmlite_lock(name: str) -> Any:

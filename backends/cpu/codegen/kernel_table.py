@@ -19,6 +19,7 @@ from shardir.backends.cpu.codegen.compiler import (
     start_compilation,
 )
 from shardir.backends.cpu.codegen.emission import BackgroundCompilation, emit
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.threads.workers import allowed_worker_count
 from shardir.display.compilation_progress import report
@@ -31,11 +32,14 @@ MIN_MODULE_CHARACTERS = 20_000
 
 _KernelText = tuple[Kernel, str]
 
-_kernel_addresses: dict[str, int] = {}
-_pending_texts: dict[str, _KernelText] = {}
+_KernelKey = tuple[MachineDescription, str]
+"""The machine that a kernel is compiled for, and its name."""
+
+_kernel_addresses: dict[_KernelKey, int] = {}
+_pending_texts: dict[_KernelKey, _KernelText] = {}
 """Texts of kernels that wait for a module that is worth a thread."""
-_running_compilations: dict[str, "_KernelModule"] = {}
-"""By kernel name, the module that is being compiled in the background."""
+_running_compilations: dict[_KernelKey, "_KernelModule"] = {}
+"""The modules that are being compiled in the background, by each of their kernels."""
 
 
 @dataclass
@@ -46,91 +50,95 @@ class _KernelModule:
     code: BackgroundCompilation
 
 
-def start_compiling(kernel: Kernel) -> None:
+def start_compiling(kernel: Kernel, machine: MachineDescription) -> None:
     """Start to compile a kernel that `kernel_addresses` will need, while the caller goes on.
 
     Does nothing if no core is available.
     """
-    name = kernel.name
+    key = machine, kernel.name
     with LINK_LOCK:
         if any(
-            name in known for known in (_kernel_addresses, _running_compilations, _pending_texts)
+            key in known for known in (_kernel_addresses, _running_compilations, _pending_texts)
         ):
             return
         cores = allowed_worker_count()
-        if cores < 2 or object_cache.contains(cache_key("kernel", name)):
+        if cores < 2 or object_cache.contains(cache_key(machine, "kernel", kernel.name)):
             return
-        _pending_texts[name] = kernel, kernel.text()
-        enough = sum(len(text) for _, text in _pending_texts.values()) >= MIN_MODULE_CHARACTERS
+        _pending_texts[key] = kernel, kernel.text(machine)
+        pending = [text for (its, _), text in _pending_texts.items() if its == machine]
+        enough = sum(len(text) for _, text in pending) >= MIN_MODULE_CHARACTERS
         if enough and count_running_compilations() < cores - 1:
-            written = list(_pending_texts.values())[:MAX_KERNELS_PER_MODULE]
+            written = pending[:MAX_KERNELS_PER_MODULE]
             for each, _ in written:
-                del _pending_texts[each.name]
-            share = _KernelModule(written, start_compilation([text for _, text in written]))
-            _running_compilations.update((each.name, share) for each, _ in written)
+                del _pending_texts[machine, each.name]
+            code = start_compilation([text for _, text in written], machine)
+            share = _KernelModule(written, code)
+            _running_compilations.update(((machine, each.name), share) for each, _ in written)
 
 
-def kernel_addresses(kernels: Iterable[Kernel]) -> dict[str, int]:
-    """Return the address of each kernel by name; load or compile missing ones."""
+def kernel_addresses(kernels: Iterable[Kernel], machine: MachineDescription) -> dict[str, int]:
+    """Return the address of each kernel by name; load or compile missing ones for a machine."""
     requested = {kernel.name: kernel for kernel in kernels}
     with LINK_LOCK:
-        missing = [kernel for name, kernel in requested.items() if name not in _kernel_addresses]
-        running = {
-            id(_running_compilations[k.name]): _running_compilations[k.name]
-            for k in missing
-            if k.name in _running_compilations
-        }
-        missing = [kernel for kernel in missing if kernel.name not in _running_compilations]
+        missing = _missing_kernels(requested.values(), machine)
+        shares = {k.name: _running_compilations.get((machine, k.name)) for k in missing}
+        running = {id(share): share for share in shares.values() if share is not None}
+        missing = [kernel for kernel in missing if shares[kernel.name] is None]
         if missing:
-            missing = _load_from_disk(missing)
+            missing = _load_from_disk(missing, machine)
         left = [*missing, *(kernel for share in running.values() for kernel, _ in share.kernels)]
         imported_symbols.start_compiling_symbols(
-            symbol for kernel in left for symbol in kernel.imports
+            (symbol for kernel in left for symbol in kernel.imports), machine
         )
     cores = allowed_worker_count()
     step = MAX_KERNELS_PER_MODULE * cores
     for start in range(0, len(missing), step):
         with LINK_LOCK:
             # Another thread may have compiled some of them meanwhile.
-            left = [k for k in missing[start : start + step] if k.name not in _kernel_addresses]
+            left = _missing_kernels(missing[start : start + step], machine)
             if left:
-                _compile_modules(left, cores)
+                _compile_modules(left, machine, cores)
         # Progress callbacks run arbitrary code, and so without the lock.
         report("kernels", min(start + step, len(missing)), len(missing))
     with LINK_LOCK:
-        _await_compilations(running.values())
-    return {name: _kernel_addresses[name] for name in requested}
+        _await_compilations(running.values(), machine)
+    return {name: _kernel_addresses[machine, name] for name in requested}
 
 
-def _compile_modules(kernels: Sequence[Kernel], cores: int) -> None:
+def _missing_kernels(kernels: Iterable[Kernel], machine: MachineDescription) -> list[Kernel]:
+    """Return the kernels that have no address on a machine yet."""
+    return [kernel for kernel in kernels if (machine, kernel.name) not in _kernel_addresses]
+
+
+def _compile_modules(kernels: Sequence[Kernel], machine: MachineDescription, cores: int) -> None:
     """Compile kernels as one module for each core, and save them on disk."""
-    written = [
-        _pending_texts.pop(k.name) if k.name in _pending_texts else (k, k.text()) for k in kernels
-    ]
+    pending = {k.name: _pending_texts.pop((machine, k.name), (k, "")) for k in kernels}
+    written = [(k, pending[k.name][1] or k.text(machine)) for k in kernels]
     shares = _split_into_modules(written, cores)
-    codes = emit([[text for _, text in share] for share in shares])
+    codes = emit([[text for _, text in share] for share in shares], machine)
     for share, code in zip(shares, codes, strict=True):
-        _save_and_link([kernel for kernel, _ in share], code)
+        _save_and_link([kernel for kernel, _ in share], machine, code)
 
 
-def _await_compilations(shares: Iterable[_KernelModule]) -> None:
+def _await_compilations(shares: Iterable[_KernelModule], machine: MachineDescription) -> None:
     """Wait for background compilations, unless another thread has already done so."""
     for share in shares:
-        names = [kernel.name for kernel, _ in share.kernels]
-        if all(_running_compilations.pop(name, None) is share for name in names):
-            _save_and_link([kernel for kernel, _ in share.kernels], share.code.code())
+        kernels = [kernel for kernel, _ in share.kernels]
+        if all(_running_compilations.pop((machine, k.name), None) is share for k in kernels):
+            _save_and_link(kernels, machine, share.code.code())
 
 
-def _save_and_link(kernels: Sequence[Kernel], code: bytes) -> None:
+def _save_and_link(kernels: Sequence[Kernel], machine: MachineDescription, code: bytes) -> None:
     """Save the code of kernels on disk, and link it."""
     names = [kernel.name for kernel in kernels]
     imports = list(dict.fromkeys(symbol for kernel in kernels for symbol in kernel.imports))
-    group = cache_key("group", *names)
+    group = cache_key(machine, "group", *names)
     object_cache.save(group, code)
     entry = json.dumps({"group": group, "names": names, "imports": imports}).encode()
     for name in names:
-        object_cache.save(cache_key("kernel", name), entry)
-    _kernel_addresses.update(link([code], names, imported_symbols.symbol_addresses(imports)))
+        object_cache.save(cache_key(machine, "kernel", name), entry)
+    addresses = link([code], names, imported_symbols.symbol_addresses(imports, machine))
+    _kernel_addresses.update(((machine, name), at) for name, at in addresses.items())
 
 
 def _split_into_modules(written: Sequence[_KernelText], cores: int) -> list[list[_KernelText]]:
@@ -148,31 +156,36 @@ def _split_into_modules(written: Sequence[_KernelText], cores: int) -> list[list
     return [share for share in shares if share]
 
 
-def _load_from_disk(kernels: Sequence[Kernel]) -> list[Kernel]:
+def _load_from_disk(kernels: Sequence[Kernel], machine: MachineDescription) -> list[Kernel]:
     """Load the kernels that are on disk; return the others."""
     groups: dict[str, dict[str, list[str]]] = {}
     for kernel in kernels:
-        entry = _read_index_entry(cache_key("kernel", kernel.name), kernel.name)
+        entry = _read_index_entry(kernel.name, machine)
         if entry is not None:
             groups.setdefault(entry["group"], entry)
-    together = _LinkBatch()
+    together = _LinkBatch(machine)
     for group, entry in groups.items():
         code = object_cache.load(group)
         if code is not None:
             together.add(code, entry["names"], entry["imports"])
     together.link()
-    return [kernel for kernel in kernels if kernel.name not in _kernel_addresses]
+    return _missing_kernels(kernels, machine)
 
 
-def _read_index_entry(key: str, name: str) -> dict[str, Any] | None:
+def _read_index_entry(name: str, machine: MachineDescription) -> dict[str, Any] | None:
     """Read the index entry of a kernel; remove an invalid one and return None."""
+    key = cache_key(machine, "kernel", name)
     found = object_cache.load(key)
     if found is None:
         return None
     try:
         entry: dict[str, Any] = json.loads(found)
         names, imports = entry["names"], entry["imports"]
-        if name in names and entry["group"] == cache_key("group", *names) and _are_names(imports):
+        if (
+            name in names
+            and entry["group"] == cache_key(machine, "group", *names)
+            and _are_names(imports)
+        ):
             return entry
     except (ValueError, TypeError, LookupError, RecursionError):
         pass
@@ -187,7 +200,8 @@ def _are_names(found: object) -> bool:
 class _LinkBatch:
     """Modules to be linked in one step, which takes a third of the time of linking each."""
 
-    def __init__(self) -> None:
+    def __init__(self, machine: MachineDescription) -> None:
+        self._machine = machine
         self._codes: list[bytes] = []
         self._names: dict[str, None] = {}
         self._imports: dict[str, None] = {}
@@ -203,8 +217,8 @@ class _LinkBatch:
     def link(self) -> None:
         """Link the added modules; kernels that are already linked keep their addresses."""
         if self._codes:
-            imports = imported_symbols.symbol_addresses(self._imports)
+            imports = imported_symbols.symbol_addresses(self._imports, self._machine)
             found = link(self._codes, list(self._names), imports)
             for name, address in found.items():
-                _kernel_addresses.setdefault(name, address)
+                _kernel_addresses.setdefault((self._machine, name), address)
         self._codes, self._names, self._imports = [], {}, {}

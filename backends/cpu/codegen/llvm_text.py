@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Union, final
 
+from shardir.backends.cpu.codegen.target import MachineDescription
+
 Operand = Union["LLVMValue", int, float]
 """An operand: a value, or a Python number that becomes a constant of the other operand's type."""
 
@@ -168,9 +170,11 @@ class StackVariable:
 class LLVMModule:
     """Functions that are compiled together, and the declarations of external functions.
 
-    `inlined` means that vector math functions are inlined into the module, not called.
+    `machine` describes the machine that the instructions are selected for. `inlined` means that
+    vector math functions are inlined into the module, not called.
     """
 
+    machine: MachineDescription
     functions: list["LLVMFunction"] = field(default_factory=list)
     declarations: dict[str, None] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)
@@ -227,6 +231,11 @@ class LLVMFunction:
             for i, each in enumerate(params)
         ]
         module.functions.append(self)
+
+    @property
+    def machine(self) -> MachineDescription:
+        """The machine that the instructions are selected for."""
+        return self.module.machine
 
     # Instructions.
 

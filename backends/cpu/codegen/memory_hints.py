@@ -1,7 +1,7 @@
 """Memory hints: streaming stores, prefetches, fences. They change no value."""
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
-from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription, architecture
 
 
 def should_stream_stores(written: int, read: int, machine: MachineDescription) -> bool:
@@ -23,6 +23,6 @@ def prefetch(f: LLVMFunction, at: LLVMValue, writing: bool = False) -> None:
 
 def store_fence(f: LLVMFunction) -> None:
     """Make non-temporal stores visible before this task is reported as done."""
-    if host_machine().triple.startswith("x86_64"):
+    if architecture(f.machine.triple) == "x86_64":
         f.module.declare("llvm.x86.sse.sfence", "void", ())
         f.call("llvm.x86.sse.sfence", ())

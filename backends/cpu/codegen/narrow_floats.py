@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count, vector_type
-from shardir.backends.cpu.codegen.target import architecture, host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription, architecture
 
 
 class _Conversion(NamedTuple):
@@ -46,9 +46,8 @@ def round_f64_to_odd_f32(function: LLVMFunction, value: LLVMValue) -> LLVMValue:
     return function.select(exact, bits, inward).to(near.type, "bitcast")
 
 
-def _has_f16_conversion() -> bool:
-    """Return whether this machine has instructions that convert between f16 and f32."""
-    machine = host_machine()
+def _has_f16_conversion(machine: MachineDescription) -> bool:
+    """Return whether a machine has instructions that convert between f16 and f32."""
     return architecture(machine.triple) == "aarch64" or "+f16c" in machine.features
 
 
@@ -72,7 +71,7 @@ def _f32_to_f16(function: LLVMFunction, single: LLVMValue) -> LLVMValue:
     """Convert by an instruction, or normal values by integer operations and small ones by an
     addition that aligns them to 2^-24."""
     count = lane_count(single.type)
-    if _has_f16_conversion():
+    if _has_f16_conversion(function.machine):
         half = single.to(vector_type("half", count), "fptrunc")
         return half.to(vector_type("i16", count), "bitcast")
     word = single.to(vector_type("i32", count), "bitcast")
@@ -91,7 +90,7 @@ def _f16_to_f32(function: LLVMFunction, stored: LLVMValue) -> LLVMValue:
     """Convert by an instruction, or by a multiplication that moves the exponent, which is exact for
     subnormals too."""
     count = lane_count(stored.type)
-    if _has_f16_conversion():
+    if _has_f16_conversion(function.machine):
         half = stored.to(vector_type("half", count), "bitcast")
         return half.to(vector_type("float", count), "fpext")
     bits = stored.to(vector_type("i32", count), "zext")

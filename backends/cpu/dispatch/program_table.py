@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 
 from shardir.backends.cpu.codegen import kernel_table
 from shardir.backends.cpu.codegen.compiler import LINK_LOCK
+from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
 from shardir.backends.cpu.dispatch.entry_point import make_builtin_function
 from shardir.backends.cpu.kernel_api import Phase
 from shardir.backends.cpu.threads import shared_memory_layout as at
@@ -42,11 +43,16 @@ class LoadedProgram:
     __slots__ = ("__weakref__", "_causes", "_memory", "address", "phases", "pool", "rows")
 
     def __init__(
-        self, phases: Sequence[Phase], slots: int, workers: WorkerPool, causes: PhaseCauses
+        self,
+        phases: Sequence[Phase],
+        slots: int,
+        workers: WorkerPool,
+        causes: PhaseCauses,
+        machine: MachineDescription,
     ) -> None:
         self.phases, self.pool, self._causes = tuple(phases), workers, causes
         self.rows = table_rows(self.phases)
-        code = kernel_table.kernel_addresses(phase.kernel for phase in self.phases)
+        code = kernel_table.kernel_addresses((phase.kernel for phase in self.phases), machine)
         words = _table_words(self.phases, self.rows)
         self._memory = (ctypes.c_int64 * (len(words) + 8))()
         self.address = ctypes.addressof(self._memory)
@@ -89,16 +95,18 @@ def load_program(
     slots: int,
     workers: WorkerPool | None = None,
     causes: PhaseCauses = (),
+    machine: MachineDescription | None = None,
 ) -> RunProgram:
     """Return a function that runs phases on buffers, given the addresses of slots 1 to `slots - 1`.
 
-    Kernels that are new to this process are compiled. `workers` default to those of this process;
-    `causes`, one for each phase or a function that returns them, identify phases in profiles.
+    Kernels that are new to this process are compiled for `machine`, by default this host, on which
+    they run. `workers` default to those of this process; `causes`, one for each phase or a function
+    that returns them, identify phases in profiles.
     Raises `KeyError` for an import that no library provides; the function raises `TypeError` for a
     wrong number of addresses or for one that is not an integer.
     """
     shared = worker_pool() if workers is None else workers
-    program = LoadedProgram(phases, slots, shared, causes)
+    program = LoadedProgram(phases, slots, shared, causes, machine or host_machine())
     result: RunProgram = make_builtin_function(shared.code["entry"], program.address, program)
     return result
 

@@ -10,7 +10,6 @@ from functools import partial
 from math import prod
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, literal, vector_type
-from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase, Rule
 from shardir.backends.cpu.kernels.data_movement.block_grid import (
     BlockGrid,
@@ -96,8 +95,8 @@ def _grid(views: Sequence[BufferView], found: LoopNest) -> BlockGrid:
     return block_grid_of(views, found, row, column, max(1, BLOCK_ITEMS // extent), BLOCK_ITEMS)
 
 
-def _lanes() -> int:
-    return host_machine().lanes(4)
+def _lanes(f: LLVMFunction) -> int:
+    return f.machine.lanes(4)
 
 
 DrawGroup = Callable[
@@ -108,7 +107,7 @@ DrawGroup = Callable[
 
 def _draw(draw_group: DrawGroup, size: int, f: LLVMFunction, block: GridBlock) -> None:
     """Emit groups of vectors along all rows of a block."""
-    lanes, group = _lanes(), _lanes() * VECTORS_PER_GROUP
+    lanes, group = _lanes(f), _lanes(f) * VECTORS_PER_GROUP
     target = len(block.addresses) - 1
     while block.addresses[target].type != "ptr":
         target -= 1
@@ -142,7 +141,7 @@ def _draw_bits(
     at: LLVMValue,
     left: LLVMValue,
 ) -> list[LLVMValue]:
-    lanes = _lanes()
+    lanes = _lanes(f)
     count, size = block.extra(0), block.extra(1)
     indices, keys = [], []
     steps = LLVMValue(
@@ -186,7 +185,7 @@ def _hash_key_pairs(
     at: LLVMValue,
     left: LLVMValue,
 ) -> list[LLVMValue]:
-    lanes = _lanes()
+    lanes = _lanes(f)
     keys, pairs = [], []
     for number in range(VECTORS_PER_GROUP):
         first = at + number * lanes
@@ -203,7 +202,7 @@ def _load_columns(
     f: LLVMFunction, row: LLVMValue, stride: LLVMValue, first: LLVMValue, stop: LLVMValue, type: str
 ) -> LLVMValue:
     """Load the elements of a vector of columns; columns past the end repeat the last one."""
-    lanes = _lanes()
+    lanes = _lanes(f)
     result = f.variable(vector_type(type, lanes))
     last = stop - 1
 
@@ -225,23 +224,23 @@ def _split_words(words: LLVMValue) -> HashWords:
 
 
 def _low_halves(words: LLVMValue) -> LLVMValue:
-    return words.to(f"<{_lanes()} x i32>", "trunc")
+    return words.to(f"<{_lanes(words.function)} x i32>", "trunc")
 
 
 def _join_words(high: LLVMValue, low: LLVMValue) -> LLVMValue:
-    wide = f"<{_lanes()} x i64>"
+    wide = f"<{_lanes(high.function)} x i64>"
     return (high.to(wide, "zext") << 32) | low.to(wide, "zext")
 
 
 def _truncate_words(words: LLVMValue, width: int) -> LLVMValue:
-    return words if width == 32 else words.to(f"<{_lanes()} x i{width}>", "trunc")
+    return words if width == 32 else words.to(f"<{_lanes(words.function)} x i{width}>", "trunc")
 
 
 def _original_words(
     f: LLVMFunction, keys: Sequence[LLVMValue], at: Sequence[LLVMValue], count: LLVMValue
 ) -> list[LLVMValue]:
     """Return the words at `at` of the `count` words of the original scheme."""
-    lanes = _lanes()
+    lanes = _lanes(f)
     half = f.splat((count + 1) >> 1, lanes)
     pairs, behind = [], []
     for word in at:

@@ -13,7 +13,7 @@ from math import prod
 
 from shardir.backends.cpu.codegen.cache_keys import load_extension_rules
 from shardir.backends.cpu.codegen.kernel_table import start_compiling
-from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import BufferView, Kernel, Phase, Rules
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
 from shardir.backends.cpu.kernels.data_movement.gather import lookup_phases
@@ -59,7 +59,7 @@ class ScheduleBuilder:
 
     def __init__(
         self, lowered: Lowered, rules: Rules, workers: int, machine: MachineDescription,
-        begin: Callable[[Kernel], None],
+        begin: Callable[[Kernel, MachineDescription], None],
     ) -> None:  # fmt: skip
         self._lowered, self._rules, self._begin = lowered, rules, begin
         self.workers, self.machine = workers, machine
@@ -121,6 +121,7 @@ class ScheduleBuilder:
             self._lowered.buffers,
             self._donation_pairs(),
             find_bool_arguments(items, self._lowered.buffers),
+            self.machine,
         )
 
     def _donation_pairs(self) -> tuple[tuple[int, int], ...]:
@@ -202,7 +203,7 @@ class ScheduleBuilder:
         segment.phases.extend(phases)
         segment.causes.extend([cause] * len(phases))
         for phase in phases:
-            self._begin(phase.kernel)
+            self._begin(phase.kernel, self.machine)
 
     def _build_control_flow(self, item: Item) -> Item:
         if isinstance(item, ScanItem):
@@ -227,8 +228,8 @@ class ScheduleBuilder:
         return tuple((self._slots[a], self._slots[b]) for a, b in pairs)
 
 
-def compile_schedule(function: Function) -> Schedule:
-    """Return the schedule of a function for one device."""
+def compile_schedule(function: Function, machine: MachineDescription) -> Schedule:
+    """Return the schedule of a function for one device; its kernels are selected for a machine."""
     load_extension_rules()
     lowered = fuse_gathers(lower_function(function, LAYOUT_RULES))
-    return ScheduleBuilder(lowered, RULES, worker_count(), host_machine(), start_compiling).build()
+    return ScheduleBuilder(lowered, RULES, worker_count(), machine, start_compiling).build()

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import BufferView, Phase
 from shardir.backends.cpu.schedule.arena import BufferKind, PlannedBuffer
 from shardir.ir.module import Op
@@ -124,8 +125,8 @@ class Schedule:
     `pinned` is a part of the `arena_bytes` with a slot of its own, temporaries included;
     `constants` are the values of constant slots. `donation_pairs` are (argument, result) pairs that
     may share memory if the argument is donated, the preferred pairs first; an argument or a result
-    may occur in several of them. `bool_arguments` are the arguments that are only
-    tested for being nonzero.
+    may occur in several of them. `bool_arguments` are the arguments that are only tested for being
+    nonzero. `machine` describes the machine that the kernels were selected for.
     """
 
     items: tuple[Item, ...]
@@ -142,3 +143,4 @@ class Schedule:
     buffers: tuple[PlannedBuffer, ...]
     donation_pairs: tuple[tuple[int, int], ...]
     bool_arguments: tuple[int, ...]
+    machine: MachineDescription

@@ -21,7 +21,7 @@ import numpy as np
 import shardir.ir.module
 from shardir.backends.cpu.codegen import object_cache
 from shardir.backends.cpu.codegen.cache_keys import extension_sources, list_source_files
-from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.errors import MissingKernelCodeError
 from shardir.backends.cpu.kernel_api import BufferView, Kernel, Phase
 from shardir.backends.cpu.schedule.arena import BufferKind
@@ -54,10 +54,10 @@ FINGERPRINTED_FOLDERS = (
 """Folders of the files that a schedule depends on; all but `backends` are searched recursively."""
 
 
-def schedule_key(module: Module, workers: int) -> str:
-    """Return the cache key for the schedule of a partitioned module."""
+def schedule_key(module: Module, workers: int, machine: MachineDescription) -> str:
+    """Return the cache key for the schedule of a partitioned module on a machine."""
     # The workspace size of a decomposition depends on NumPy's LAPACK.
-    words = (source_fingerprint(), *extension_sources(), np.__version__, *host_machine().words())
+    words = (source_fingerprint(), *extension_sources(), np.__version__, *machine.words())
     text = "\n".join(("schedule", *words, str(workers), print_module(module)))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -74,7 +74,7 @@ def save_schedule(key: str, schedule: Schedule) -> None:
     encoded: dict[str, object] = {
         each.name: getattr(schedule, each.name)
         for each in fields(Schedule)
-        if each.name not in ("items", "buffers")
+        if each.name not in ("items", "buffers", "machine")
     }
     encoded["types"] = [(type.shape, type.dtype) for type in schedule.types]
     encoded["sources"] = [(kind.value, number) for kind, number in schedule.sources]
@@ -87,8 +87,9 @@ def save_schedule(key: str, schedule: Schedule) -> None:
     object_cache.save(key, json.dumps(encoded).encode())
 
 
-def load_schedule(key: str) -> Schedule | None:
-    """Load the schedule that was saved under a key, without buffers and causes of phases.
+def load_schedule(key: str, machine: MachineDescription) -> Schedule | None:
+    """Load the schedule that was saved under a key of a machine, without buffers and causes of
+    phases.
 
     A kernel of it raises `MissingKernelCodeError` if it has to be compiled. An invalid entry is
     removed, and `None` is returned.
@@ -97,13 +98,13 @@ def load_schedule(key: str) -> Schedule | None:
     if found is None:
         return None
     try:
-        return _decode_schedule(found)
+        return _decode_schedule(found, machine)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         object_cache.discard(key)
         return None
 
 
-def _decode_schedule(found: bytes) -> Schedule:
+def _decode_schedule(found: bytes, machine: MachineDescription) -> Schedule:
     """Decode the bytes that `save_schedule` wrote; raise for any other bytes."""
     read = json.loads(found)
     kernels = [
@@ -112,6 +113,7 @@ def _decode_schedule(found: bytes) -> Schedule:
     return Schedule(
         items=_decode_items(read.pop("items"), kernels),
         buffers=(),
+        machine=machine,
         types=tuple(TensorType(tuple(shape), dtype) for shape, dtype in read.pop("types")),
         sources=tuple((BufferKind(kind), number) for kind, number in read.pop("sources")),
         constants=tuple(
@@ -182,7 +184,7 @@ def _to_tuples(value: object) -> Any:
     return tuple(map(_to_tuples, value)) if isinstance(value, list) else value
 
 
-def _raise_missing_code() -> NoReturn:
+def _raise_missing_code(machine: MachineDescription) -> NoReturn:
     raise MissingKernelCodeError("the code of this kernel is no longer on disk")
 
 

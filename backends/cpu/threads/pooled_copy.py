@@ -29,6 +29,7 @@ def copy_to_pool(numbers: NumpyArray, kind: NumpyDType) -> Block:
             np.copyto(target, numbers, casting="unsafe")
         return block
     source = numbers.__array_interface__["data"][0]
+    # The copy runs at once, in the caches of this host.
     if should_stream_stores(nbytes, nbytes, host_machine()):
         bulk_copy.bulk_copy(nbytes)(source, block.address)
     else:

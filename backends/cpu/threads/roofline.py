@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, vector_type
-from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
 from shardir.backends.cpu.dispatch.program_table import RunProgram, load_program
 from shardir.backends.cpu.kernel_api import Kernel, Phase
 from shardir.backends.cpu.threads.bulk_copy import copy_phase
@@ -47,7 +47,7 @@ def roofline(workers: WorkerPool | None = None) -> Roofline:
 
 def measure(workers: WorkerPool) -> Roofline:
     """Measure a copy of large buffers, and multiply-adds in registers."""
-    lanes = host_machine().lanes(4)
+    lanes = host_machine().lanes(4)  # This machine is measured.
     source, target = allocate(COPIED_BYTES), allocate(COPIED_BYTES)
     np.asarray(source)[...] = 1
     copy = load_program([copy_phase(COPIED_BYTES)], 3, workers)
@@ -80,8 +80,8 @@ def _fma_kernel(lanes: int) -> Kernel:
     name = f"shardir_roofline_multiply_{lanes}"
     type = vector_type("float", lanes)
 
-    def text() -> str:
-        module = LLVMModule()
+    def text(machine: MachineDescription) -> str:
+        module = LLVMModule(machine)
         f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
         bases, record, task, _ = f.params
         count = f.load(record, "i64")

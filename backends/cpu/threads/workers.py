@@ -24,7 +24,7 @@ from typing import final
 from shardir.backends.cpu.codegen.compiler import NativeLibrary, compile_cached, is_on_disk
 from shardir.backends.cpu.codegen.llvm_text import LLVMModule
 from shardir.backends.cpu.codegen.llvm_threads import try_start_thread
-from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
 from shardir.backends.cpu.dispatch import control_interpreter
 from shardir.backends.cpu.dispatch.entry_point import define_entry_points
 from shardir.backends.cpu.dispatch.python_api import (
@@ -54,30 +54,31 @@ MAX_CALLERS_IN_LIMITED_MEMORY = 4
 def runtime_code(how: str = "") -> NativeLibrary:
     """Return the code of interpreter and entry points; `how` overrides the way in which threads
     sleep."""
-    triple = host_machine().triple
-    chosen = how or sleep_method(triple)
+    machine = host_machine()  # The threads of this process run this code.
+    chosen = how or sleep_method(machine.triple)
     libc = ctypes.CDLL(None)
     imports = python_addresses()
     imports |= {name: function_address(libc[name]) for name in libc_symbols(chosen)}
     exports = ["work", "rouse", "entry", "run", "loop"]
     return compile_cached(
-        _code_name(chosen), lambda: _runtime_text(triple, chosen), exports, imports
+        machine, _code_name(chosen), lambda: _runtime_text(machine, chosen), exports, imports
     )
 
 
 def is_code_on_disk() -> bool:
     """Return whether the code of this module will most likely be loaded from disk."""
-    return is_on_disk(_code_name(sleep_method(host_machine().triple)))
+    machine = host_machine()
+    return is_on_disk(machine, _code_name(sleep_method(machine.triple)))
 
 
 def _code_name(how: str) -> str:
     return f"runtime {how}"
 
 
-def _runtime_text(triple: str, how: str) -> str:
-    module = LLVMModule()
+def _runtime_text(machine: MachineDescription, how: str) -> str:
+    module = LLVMModule(machine)
     declare_python(module)
-    define_interpreter(module, triple, how)
+    define_interpreter(module, machine.triple, how)
     define_entry_points(module)
     control_interpreter.define_control_interpreter(module)
     return module.text()

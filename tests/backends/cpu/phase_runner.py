@@ -5,14 +5,14 @@ A `RuleHarness` is also the context of a lowering rule, and allocates the slots 
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from shardir.backends.cpu.codegen import target
 from shardir.backends.cpu.codegen.compiler import compile
+from shardir.backends.cpu.codegen.imported_symbols import symbol_addresses
 from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
 from shardir.backends.cpu.kernel_api import (
     SCRATCH_BYTES_PER_WORKER,
@@ -30,33 +30,24 @@ from shardir.ir.types import NUMPY_DTYPES, TensorType, dtype_name
 
 Array = npt.NDArray[Any]
 Entry = Callable[[int, int, int, int], None]
-Imports = Callable[[Sequence[str]], Mapping[str, int]]
+Imports = Callable[[Sequence[str], MachineDescription], Mapping[str, int]]
 
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-_compiled: dict[str, Entry] = {}
-SYMBOL_LIBRARIES = {
-    "shardir.backends.cpu.kernels.math.library": "function_addresses",
-    "shardir.backends.numpy.lapack_routines": "routine_addresses",
-}
-"""Modules and the names of their functions that return addresses of imported symbols."""
+_compiled: dict[tuple[MachineDescription, str], Entry] = {}
 
 
-def library_addresses(symbols: Sequence[str]) -> Mapping[str, int]:
-    """Return the addresses of imported symbols; raise `KeyError` if no library defines one."""
-    found: dict[str, int] = {}
-    for name, function in SYMBOL_LIBRARIES.items():
-        missing = [symbol for symbol in symbols if symbol not in found]
-        if missing and find_spec(name):
-            found.update(getattr(import_module(name), function)(missing))
-    return {symbol: found[symbol] for symbol in symbols}
-
-
-def compiled_entry(kernel: Kernel, imports: Imports = library_addresses) -> Entry:
-    """Return the machine code of a kernel, compiled once per name."""
-    if kernel.name not in _compiled:
-        library = compile(kernel.text(), [kernel.name], imports(kernel.imports))
-        _compiled[kernel.name] = _ENTRY(library[kernel.name])
-    return _compiled[kernel.name]
+def compiled_entry(
+    kernel: Kernel, machine: MachineDescription, imports: Imports = symbol_addresses
+) -> Entry:
+    """Return the code of a kernel, which is written for a machine and compiled once for this
+    host."""
+    key = machine, kernel.name
+    if key not in _compiled:
+        host = target.host_machine()
+        addresses = imports(kernel.imports, host)
+        library = compile(host, kernel.text(machine), [kernel.name], addresses)
+        _compiled[key] = _ENTRY(library[kernel.name])
+    return _compiled[key]
 
 
 def full_view(array: Array, slot: int, dtype: str | None = None) -> BufferView:
@@ -71,7 +62,8 @@ def run_phases(
     phases: Sequence[Phase],
     buffers: Sequence[Array],
     workers: int = 1,
-    imports: Imports = library_addresses,
+    imports: Imports = symbol_addresses,
+    machine: MachineDescription | None = None,
 ) -> None:
     """Run all tasks of all phases in order; slot k is `buffers[k - 1]`, slot 0 is scratch memory.
 
@@ -83,7 +75,7 @@ def run_phases(
     scratch[:] = 0xA5
     bases = np.array([scratch.ctypes.data, *(b.ctypes.data for b in buffers)], np.int64)
     for number, phase in enumerate(phases):
-        entry = compiled_entry(phase.kernel, imports)
+        entry = compiled_entry(phase.kernel, machine or host_machine(), imports)
         record = np.array([_word(word) for word in phase.record], np.int64)
         tasks = range(phase.tasks)
         for task in reversed(tasks) if number % 2 else tasks:
@@ -118,8 +110,8 @@ class RuleHarness:
         self.buffers.append(made)
         return len(self.buffers)
 
-    def run(self, phases: Sequence[Phase], imports: Imports = library_addresses) -> None:
-        run_phases(phases, self.buffers, self.workers, imports)
+    def run(self, phases: Sequence[Phase], imports: Imports = symbol_addresses) -> None:
+        run_phases(phases, self.buffers, self.workers, imports, self.machine)
 
 
 def lower_and_run(

@@ -7,7 +7,9 @@ import numpy.typing as npt
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
-from shardir.backends.cpu import BACKEND
+from shardir.backends.cpu import BACKEND, NativeBackend
+from shardir.backends.cpu.codegen.target import ISAS, host_machine
+from shardir.backends.cpu.executable import NativeExecutable
 from shardir.backends.storage import Storage
 from shardir.interpret.interpreter import run
 from shardir.interpret.numeric_comparison import are_close, tolerance_of
@@ -56,6 +58,28 @@ def test_random_programs_give_the_results_of_the_interpreter(module: Module, see
     assert are_close(
         run(module, arguments), native_results(module, arguments), tolerance_of(module)
     )
+
+
+@pytest.mark.parametrize("isa", ISAS[:-1])
+def test_programs_compiled_for_a_narrower_machine_give_the_reference_results(isa: str) -> None:
+    """The program of a machine has kernels and library functions of its own."""
+    machine = host_machine().limited_to(isa)
+    module = parse(
+        """\
+func @main(%a: f32[20, 33], %b: f32[33, 40]) -> (f32[20, 40]) {
+  %0 = dot(%a, %b, dims="ik,kj->ij") : f32[20, 40]
+  %1 = exp(%0) : f32[20, 40]
+  %2 = sort(%1, dim=1, keys=1, stable=true) : f32[20, 40]
+  return %2
+}
+"""
+    )
+    arguments = [np.asarray(a) for a in random_arguments(module, 0)]
+    program = NativeBackend(machine).compile(module)
+    assert isinstance(program, NativeExecutable)
+    assert program.schedule.machine == machine
+    results = [each.array for each in program.run([Storage.of(a) for a in arguments])]
+    assert are_close(run(module, arguments), results, tolerance_of(module))
 
 
 def test_a_broadcast_row_is_not_overwritten() -> None:

@@ -3,12 +3,13 @@
 import numpy as np
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import Kernel, Phase
 from tests.backends.cpu.phase_runner import RuleHarness
 
 
-def _kernel_text() -> str:
-    module = LLVMModule()
+def _kernel_text(machine: MachineDescription) -> str:
+    module = LLVMModule(machine)
     f = LLVMFunction(module, "double_one", ("ptr", "ptr", "i64", "i64"))
     bases, record, task, _ = f.params
     source = f.load(f.offset(bases, f.load(record, "i64"), "ptr"), "ptr")

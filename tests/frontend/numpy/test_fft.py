@@ -111,4 +111,4 @@ def test_invalid_arguments_are_errors(
 
 @pytest.mark.parametrize("length", [2**62, 10**30])
 def test_factors_of_huge_lengths_are_not_searched_for(length: int) -> None:
-    assert factor_long_rows(length) is None
+    assert factor_long_rows(length, 8) is None

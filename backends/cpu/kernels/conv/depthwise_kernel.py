@@ -16,6 +16,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMValue,
     StackVariable,
 )
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, Kernel
 from shardir.backends.cpu.kernels.conv.depthwise_tile import (
     MAX_DEPTHWISE_CHECKED_DIMS,
@@ -56,11 +57,13 @@ def depthwise_kernel(dtype: str, height: int, width: int, layout: LaneLayout) ->
     Lines of the innermost loop share the elements of the right operand if `height` is above 1.
     """
     name = f"depthwise_{dtype}_{height}x{width}_{layout.name}"
-    return Kernel(name, lambda: _text(name, dtype, height, width, layout))
+    return Kernel(name, lambda machine: _text(machine, name, dtype, height, width, layout))
 
 
-def _text(name: str, dtype: str, height: int, width: int, layout: LaneLayout) -> str:
-    module = LLVMModule()
+def _text(
+    machine: MachineDescription, name: str, dtype: str, height: int, width: int, layout: LaneLayout
+) -> str:
+    module = LLVMModule(machine)
     f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, worker = f.params
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, vector_type
-from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of
 from shardir.backends.cpu.kernels.gemm.microkernel import lane_mask, masked_load, masked_store
 
@@ -50,8 +49,8 @@ class DepthwiseTile:
     strides: list[LLVMValue]
 
     def __post_init__(self) -> None:
-        self.arith, self.machine = arithmetic_of(self.dtype), host_machine()
-        self.many = self.machine.lanes(self.arith.size)
+        self.arith = arithmetic_of(self.dtype)
+        self.many = self.f.machine.lanes(self.arith.size)
         self.lanes = self.width * self.many
         self.type = vector_type(self.arith.type, self.many)
         self.sums = [
@@ -134,7 +133,7 @@ class DepthwiseTile:
             for i in rows:
                 for j, each in enumerate(self.sums[i]):
                     a = self._load_lhs(f.offset(lines[i], move), j, some)
-                    each.set(self.arith.add_product(f, self.machine, a, vectors[j], each.get()))
+                    each.set(self.arith.add_product(f, a, vectors[j], each.get()))
 
         def all_rows() -> None:
             rows = range(self.height)

@@ -18,7 +18,6 @@ from shardir.backends.cpu.codegen.llvm_text import (
     lane_count as lanes_in,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
 from shardir.backends.cpu.kernels.conv.tuning import (
     MAX_COLUMN_BYTES,
     MAX_LINE_DISTANCE_BYTES,
@@ -158,7 +157,7 @@ def _copy_partial_run(
 ) -> None:
     """Copy elements whose positions, from `start` on, are in `[0, size)`; others are zero. The
     elements after them in the last vector are overwritten later."""
-    many = host_machine().lanes(arith.size)
+    many = f.machine.lanes(arith.size)
     type, places = vector_type(arith.type, many), vector_type("i64", many)
     numbered = LLVMValue(f"<{', '.join(f'i64 {lane}' for lane in range(many))}>", places, f)
     with f.loop(0, length, many) as j:
@@ -176,7 +175,6 @@ def emit_in_place_lhs_tile(
     tile: RegisterTile,
     packed: RegisterTile,
     arith: Arithmetic,
-    machine: MachineDescription,
     checks: int,
 ) -> None:
     """Emit `name(parts, segments, starts, rhs, out, offsets, rows, columns, adding)`.
@@ -188,7 +186,7 @@ def emit_in_place_lhs_tile(
               "ptr noalias", "ptr noalias readonly", "i64", "i64", "i1"]  # fmt: skip
     f = LLVMFunction(module, name, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True)
     parts, segments, starts, rhs, *place = f.params
-    sums = TileAccumulators(f, tile, packed, arith, machine)
+    sums = TileAccumulators(f, tile, packed, arith)
     right, table = f.variable("ptr", rhs), f.variable("ptr", starts)
     # With each segment, some rows of the result are prefetched before they are written.
     many = f.intrinsic("smax", parts, f.value(1, "i64"))

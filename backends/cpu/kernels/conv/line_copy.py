@@ -17,7 +17,6 @@ from shardir.backends.cpu.codegen.llvm_text import (
     vector_type,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
-from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.conv.tuning import MIN_LOOP_VECTORS
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, widen
 from shardir.backends.cpu.kernels.gemm.microkernel import CACHE_LINE_BYTES, masked_load
@@ -90,7 +89,7 @@ class _PlaneCopy:
     bounds: tuple[LLVMValue, LLVMValue]
 
     def __post_init__(self) -> None:
-        self.many = host_machine().lanes(self.arith.plane_bytes)
+        self.many = self.f.machine.lanes(self.arith.plane_bytes)
         self.item = NUMPY_DTYPES[self.dtype].itemsize
 
     def copy_all(

@@ -7,7 +7,6 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMValue,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
-from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic
 from shardir.backends.cpu.kernels.gemm.microkernel import (
     RegisterTile,
@@ -22,7 +21,6 @@ def emit_nchw_tile(
     tile: RegisterTile,
     packed: RegisterTile,
     arith: Arithmetic,
-    machine: MachineDescription,
 ) -> None:
     """Emit `name(steps, lhs, planes, table, prefetch_start, prefetch_stride, share_stride, out,
     offsets, rows, columns, adding)`.
@@ -35,7 +33,7 @@ def emit_nchw_tile(
               "i1"]  # fmt: skip
     f = LLVMFunction(module, name, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True)
     steps, lhs, planes, table, prefetch_start, prefetch_stride, share_stride, *place = f.params
-    sums = TileAccumulators(f, tile, packed, arith, machine)
+    sums = TileAccumulators(f, tile, packed, arith)
     left, line = f.variable("ptr", lhs), f.variable("ptr", prefetch_start)
 
     def ask_from(first: LLVMValue) -> None:

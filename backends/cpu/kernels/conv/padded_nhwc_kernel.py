@@ -14,7 +14,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     lane_count as lanes_of,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.conv.line_copy import LAYOUT_FUNCTION, emit_layout_copy
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
@@ -79,14 +79,19 @@ def padded_nhwc_kernel(
 ) -> Kernel:
     """Return the kernel for these tiles, also with one row less; rows are `pace` elements apart."""
     name = f"padded_nhwc_{'_'.join(dtypes)}_{tiles.name}_by{pace}"
-    return Kernel(name, lambda: _text(name, dtypes, sizes, tiles, pace))
+    return Kernel(name, lambda machine: _text(machine, name, dtypes, sizes, tiles, pace))
 
 
 def _text(
-    name: str, dtypes: tuple[str, str, str], sizes: BlockSizes, tiles: ColumnTiles, pace: int
+    machine: MachineDescription,
+    name: str,
+    dtypes: tuple[str, str, str],
+    sizes: BlockSizes,
+    tiles: ColumnTiles,
+    pace: int,
 ) -> str:
     lhs, rhs, out = dtypes
-    module, arith, packed = LLVMModule(), arithmetic_of(out), sizes.tile.columns
+    module, arith, packed = LLVMModule(machine), arithmetic_of(out), sizes.tile.columns
     emit_offsets(module)
     emit_segments(module)
     emit_pack_contiguous_lines(module, "pack_contiguous_rhs", packed, rhs, arith)
@@ -188,7 +193,7 @@ class _NhwcTileEmitter:
         # A folded vector holds two rows that are half of the rows apart; an odd last row is single.
         self.pairs = [(i, i + height // 2) for i in range(height // 2) if self.folded]
         self.pairs += [(height - 1, height - 1)] * (height % 2 * self.folded)
-        sums = TileAccumulators(f, self._plain(), self.tile, self.arith, host_machine())
+        sums = TileAccumulators(f, self._plain(), self.tile, self.arith)
         type = vector_type(self.arith.type, self.tile.lanes)
         self.mixed = [f.variable(type, 0) for _ in self.pairs]
         right = f.variable("ptr", rhs)
@@ -229,7 +234,7 @@ class _NhwcTileEmitter:
         twice = f.shuffle(few, few, [*range(lanes // 2)] * 2)
 
         def add(place: StackVariable, a: LLVMValue, b: LLVMValue) -> None:
-            place.set(arith.add_product(f, host_machine(), a, b, place.get()))
+            place.set(arith.add_product(f, a, b, place.get()))
 
         first = ", ".join(f"i1 {int(lane < lanes // 2)}" for lane in range(lanes))
         for place, pair in zip(self.mixed, self.pairs, strict=True):

@@ -13,6 +13,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMModule,
     LLVMValue,
 )
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, Kernel
 from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import emit_starts, starts_per_panel
 from shardir.backends.cpu.kernels.conv.tuning import MAX_RUN_STEPS, MAX_RUNS, MAX_UNROLLED_VECTORS
@@ -38,13 +39,21 @@ def patch_inner_product_kernel(
     name = (
         f"patch_inner_product_{kind.name}_{height}x{width}_{run}_{checks}{'_along' * (along + 1)}"
     )
-    return Kernel(name, lambda: _text(name, kind, (height, width), run, checks, along))
+    return Kernel(
+        name, lambda machine: _text(machine, name, kind, (height, width), run, checks, along)
+    )
 
 
 def _text(
-    name: str, kind: VectorArithmetic, size: tuple[int, int], run: int, checks: int, along: int
+    machine: MachineDescription,
+    name: str,
+    kind: VectorArithmetic,
+    size: tuple[int, int],
+    run: int,
+    checks: int,
+    along: int,
 ) -> str:
-    module, height = LLVMModule(), size[0]
+    module, height = LLVMModule(machine), size[0]
     emit_offsets(module)
     for dims in sorted({0, checks}):
         emit_segments(module, dims)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
 from shardir.backends.cpu.codegen.memory_hints import store_fence
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, BufferView, Kernel, Phase
 from shardir.backends.cpu.kernels.data_movement.loop_nest import LoopNest, StridedLoop
 from shardir.ir.dtypes import DTYPE_INFO, UNSIGNED
@@ -146,12 +147,12 @@ def block_grid_of(
 def grid_kernel(name: str, form: KernelForm, body: BlockBody) -> Kernel:
     """Return the kernel of a body; `name` must identify body and form."""
     symbol = f"moves_{name}"
-    return Kernel(symbol, lambda: grid_text(symbol, form, body))
+    return Kernel(symbol, lambda machine: grid_text(machine, symbol, form, body))
 
 
-def grid_text(name: str, form: KernelForm, body: BlockBody) -> str:
+def grid_text(machine: MachineDescription, name: str, form: KernelForm, body: BlockBody) -> str:
     """Return the LLVM text of a kernel that calls `body` for each of its blocks."""
-    module = LLVMModule()
+    module = LLVMModule(machine)
     f = LLVMFunction(module, name, ("ptr", "ptr", "i64", "i64"))
     bases, record, task, worker = f.params
     scratch = f.offset(f.load(bases, "ptr"), worker * SCRATCH_BYTES_PER_WORKER)

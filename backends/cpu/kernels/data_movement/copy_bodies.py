@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, StackVariable
-from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock
 
 VECTORS_PER_ITERATION = 4
@@ -47,7 +46,7 @@ def copy_byte_rows(
     streaming: bool,
 ) -> None:
     """Copy `count` bytes per row; `start` returns the source and target address of a row."""
-    width = host_machine().vector_bytes
+    width = f.machine.vector_bytes
 
     def each(copy: Callable[[LLVMValue, LLVMValue], None]) -> None:
         with f.loop(0, rows) as row:
@@ -119,7 +118,7 @@ def _copy_wide(
 
 def fill_rows(nbytes: int, streaming: bool, f: LLVMFunction, block: GridBlock) -> None:
     """Fill each row with one item; a column is an item."""
-    width = host_machine().vector_bytes
+    width = f.machine.vector_bytes
     lanes = max(1, width // nbytes)
     type = item_type(nbytes)
     with f.loop(0, block.rows) as i:
@@ -157,7 +156,7 @@ def repeat_rows(nbytes: int, times: int, f: LLVMFunction, block: GridBlock) -> N
 
     Each target vector is a shuffle of a source vector.
     """
-    lanes = max(2, host_machine().lanes(nbytes))
+    lanes = max(2, f.machine.lanes(nbytes))
     one = item_type(nbytes)
     type = f"<{lanes} x {one}>"
     with f.loop(0, block.rows) as i:
@@ -201,7 +200,7 @@ def copy_items(nbytes: int, f: LLVMFunction, block: GridBlock) -> None:
 
 def reverse_rows(nbytes: int, f: LLVMFunction, block: GridBlock) -> None:
     """Copy rows whose items are contiguous, with the order of the source reversed."""
-    lanes = host_machine().lanes(nbytes)
+    lanes = f.machine.lanes(nbytes)
     type = f"<{lanes} x {item_type(nbytes)}>"
     one = item_type(nbytes)
     with f.loop(0, block.rows) as i:

@@ -3,7 +3,6 @@
 from functools import partial
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, StackVariable
-from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase
 from shardir.backends.cpu.kernels.data_movement import element_values
 from shardir.backends.cpu.kernels.data_movement.block_grid import (
@@ -48,7 +47,7 @@ def _cast(source: str, target: str, contiguous: bool, f: LLVMFunction, block: Gr
         element_values.ElementKind(source, middle),
         element_values.ElementKind(target, middle),
     )
-    wide = host_machine().lanes(8 if middle == "double" else 4)
+    wide = f.machine.lanes(8 if middle == "double" else 4)
     with f.loop(0, block.rows) as i:
         ends = [
             f.offset(address, i * stride)

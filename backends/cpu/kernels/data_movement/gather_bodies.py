@@ -15,7 +15,6 @@ from shardir.backends.cpu.codegen.llvm_text import (
     element_type,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.data_movement import copy_bodies
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock, load_index
 from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
@@ -87,12 +86,7 @@ def gather_rows(
         done = f.variable("i64", 0)
         places = [f.variable("ptr", address) for address in block.addresses]
         ahead = [[stride * i for stride in block.row_strides] for i in range(5)]
-        if (
-            count == 1
-            and dtype == "i32"
-            and size in (1, 2, 4, 8)
-            and "+avx2" in host_machine().features
-        ):
+        if count == 1 and dtype == "i32" and size in (1, 2, 4, 8) and "+avx2" in f.machine.features:
             _gather_vectors(f, size, block, places, done, limits[0], strides[0], wrapping)
         for unroll in (4, 1):
             with f.while_(partial(fits_before, done, block.rows, unroll)):

@@ -6,7 +6,6 @@ from functools import partial
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count as lanes_of
 from shardir.backends.cpu.codegen.memory_hints import should_stream_stores
-from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase
 from shardir.backends.cpu.kernels.data_movement.block_grid import (
     GridBlock,
@@ -57,7 +56,7 @@ def interleave_phases(
 
 def _interleave_block(size: int, streaming: bool, f: LLVMFunction, block: GridBlock) -> None:
     """Store as many target vectors as there are sources; a column is an item of each source."""
-    lanes, one = host_machine().lanes(size), item_type(size)
+    lanes, one = f.machine.lanes(size), item_type(size)
     count = len(block.addresses) - 1
     with f.loop(0, block.rows) as row:
         *sources, target = (

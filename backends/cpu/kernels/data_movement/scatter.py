@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import partial
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
-from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernel_api import (
     BufferView,
     LoweringContext,
@@ -241,7 +240,7 @@ def _combine_row(
     target_size = size if op == "set" else TensorType((), target_dtype).numpy.itemsize
 
     position = f.variable("i64", 0)
-    for lanes in (host_machine().lanes(target_size), 1) if contiguous else (1,):
+    for lanes in (f.machine.lanes(target_size), 1) if contiguous else (1,):
         with f.while_(partial(fits_before, position, block.columns, lanes)):
             at = position.get()
             _combine_one(

@@ -15,6 +15,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMValue,
     StackVariable,
 )
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, Kernel
 from shardir.backends.cpu.kernels.elementwise.accumulators import (
     accumulator_dtype,
@@ -107,7 +108,7 @@ def each_block(
 
 
 @cache
-def column_kernel(shape: ColumnShape) -> Kernel:
+def column_kernel(shape: ColumnShape, machine: MachineDescription) -> Kernel:
     """Return the kernel for columns; equal shapes share one kernel.
 
     Its record: blocks, blocks of a task; columns, columns of a block, blocks of a row; rows,
@@ -115,16 +116,16 @@ def column_kernel(shape: ColumnShape) -> Kernel:
     along the rows; the table of the other parallel axes, and that of reduced ones.
     """
     return make_named_kernel(
-        "columns", shape, lambda shape, name: _ColumnKernelWriter(shape, name).module
+        "columns", shape, machine, lambda *given: _ColumnKernelWriter(*given).module
     )
 
 
 class _ColumnKernelWriter:
     """Writes the kernel."""
 
-    def __init__(self, shape: ColumnShape, name: str) -> None:
+    def __init__(self, shape: ColumnShape, name: str, machine: MachineDescription) -> None:
         self.shape, self.stages, self.body = shape, shape.stages, shape.stages.body
-        self.module = LLVMModule()
+        self.module = LLVMModule(machine)
         self.f = f = LLVMFunction(self.module, name, KERNEL_PARAMS, attributes=KERNEL_ATTRIBUTES)
         bases, words, task, worker = f.params
         count = len(shape.kinds)

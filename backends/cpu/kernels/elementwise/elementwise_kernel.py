@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
 from shardir.backends.cpu.codegen.memory_hints import store_fence
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.elementwise.evaluation import (
     StepValues,
@@ -52,13 +53,13 @@ class ElementwiseShape(NamedTuple):
 
 
 @cache
-def elementwise_kernel(shape: ElementwiseShape) -> Kernel:
+def elementwise_kernel(shape: ElementwiseShape, machine: MachineDescription) -> Kernel:
     """Return the kernel of an elementwise loop nest; equal shapes share one kernel."""
-    return make_named_kernel("map", shape, _emit_module)
+    return make_named_kernel("map", shape, machine, _emit_module)
 
 
-def _emit_module(shape: ElementwiseShape, name: str) -> LLVMModule:
-    module = LLVMModule(inlined=is_inlined(shape.body))
+def _emit_module(shape: ElementwiseShape, name: str, machine: MachineDescription) -> LLVMModule:
+    module = LLVMModule(machine, inlined=is_inlined(shape.body))
     f = LLVMFunction(module, name, KERNEL_PARAMS, attributes=KERNEL_ATTRIBUTES)
     (_emit_single_row if shape.single else _emit_nest)(shape, f)
     if shape.streaming:

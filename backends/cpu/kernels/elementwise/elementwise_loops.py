@@ -65,7 +65,7 @@ def elementwise_phases(
     """Return the phase of a loop nest without reductions; `arrays` end with `counted` iota
     indices."""
     lanes = choose_lanes(body, context.machine)
-    lanes *= vectors_per_iteration(body, lanes)
+    lanes *= vectors_per_iteration(body, lanes, context.machine)
     axes = order_axes(axes, arrays)
     column = min(axes, key=lambda axis: vector_axis_cost(arrays, axis, lanes), default=None)
     outer = [axis for axis in axes if axis is not column]
@@ -101,7 +101,15 @@ def elementwise_phases(
         record.add(column.extent, columns, column_blocks, *column.strides)
         record.arrays(arrays)
         record.table(outer)
-    return [Phase(elementwise_kernel(shape), tuple(record.words), -(-blocks // each), cost, label)]
+    return [
+        Phase(
+            elementwise_kernel(shape, context.machine),
+            tuple(record.words),
+            -(-blocks // each),
+            cost,
+            label,
+        )
+    ]
 
 
 def _choose_blocks(

@@ -16,6 +16,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMValue,
     StackVariable,
 )
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.elementwise.loop_axes import LoopArray, LoopAxis
 from shardir.backends.cpu.kernels.math import library
@@ -120,10 +121,17 @@ KernelShape = TypeVar("KernelShape")
 
 
 def make_named_kernel(
-    word: str, shape: KernelShape, write: Callable[[KernelShape, str], LLVMModule]
+    word: str,
+    shape: KernelShape,
+    machine: MachineDescription,
+    write: Callable[[KernelShape, str, MachineDescription], LLVMModule],
 ) -> Kernel:
-    """Return the kernel of `write(shape, name)`; its name contains `word` and a hash of `shape`."""
+    """Return the kernel of `write(shape, name, machine)`; its name contains `word` and a hash of
+    `shape`.
+
+    The text is written at once, because it states the library functions that the kernel imports.
+    """
     name = f"{word}_{sha256(repr(shape).encode()).hexdigest()[:24]}"
-    module = write(shape, name)
+    module = write(shape, name, machine)
     text = module.text()
-    return Kernel(name, lambda: text, library.imported_symbols(module))
+    return Kernel(name, lambda _: text, library.imported_symbols(module))

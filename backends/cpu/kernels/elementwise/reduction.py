@@ -145,7 +145,9 @@ def _row_phase(
     record.add(*layout.column.strides)
     record.table(layout.parallel)
     record.table(layout.reduced)
-    return Phase(row_kernel(shape), tuple(record.words), -(-rows // each), cost, label)
+    return Phase(
+        row_kernel(shape, context.machine), tuple(record.words), -(-rows // each), cost, label
+    )
 
 
 def _should_prefetch_rows(
@@ -205,7 +207,9 @@ def _column_phase(
     record.add(*row.strides)
     record.table(layout.parallel)
     record.table(rest)
-    return Phase(column_kernel(shape), tuple(record.words), -(-blocks // each), cost, label)
+    return Phase(
+        column_kernel(shape, context.machine), tuple(record.words), -(-blocks // each), cost, label
+    )
 
 
 def _scratch_offsets(regions: Sequence[tuple[str, int]]) -> list[int] | None:

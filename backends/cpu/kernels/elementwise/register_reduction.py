@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
 from shardir.backends.cpu.codegen.memory_hints import store_fence
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import Kernel, LoweringContext, Phase
 from shardir.backends.cpu.kernels.elementwise.accumulators import (
     accumulator_dtype,
@@ -100,24 +101,30 @@ def register_reduction_phase(
     record.add(*row.strides)
     record.table(layout.parallel)
     return Phase(
-        register_reduction_kernel(shape), tuple(record.words), -(-blocks // each), cost, label
+        register_reduction_kernel(shape, context.machine),
+        tuple(record.words),
+        -(-blocks // each),
+        cost,
+        label,
     )
 
 
 @cache
-def register_reduction_kernel(shape: RegisterReductionShape) -> Kernel:
+def register_reduction_kernel(shape: RegisterReductionShape, machine: MachineDescription) -> Kernel:
     """Return the kernel for few rows; equal shapes share one kernel."""
     return make_named_kernel(
-        "few", shape, lambda shape, name: _RegisterReductionWriter(shape, name).module
+        "few", shape, machine, lambda *given: _RegisterReductionWriter(*given).module
     )
 
 
 class _RegisterReductionWriter:
     """Writes the kernel."""
 
-    def __init__(self, shape: RegisterReductionShape, name: str) -> None:
+    def __init__(
+        self, shape: RegisterReductionShape, name: str, machine: MachineDescription
+    ) -> None:
         self.shape, self.stages, self.body = shape, shape.stages, shape.stages.body
-        self.module = LLVMModule()
+        self.module = LLVMModule(machine)
         self.f = f = LLVMFunction(self.module, name, KERNEL_PARAMS, attributes=KERNEL_ATTRIBUTES)
         bases, words, task, _ = f.params
         count = len(shape.kinds)

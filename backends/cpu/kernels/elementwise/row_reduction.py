@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
 from shardir.backends.cpu.codegen.memory_hints import store_fence
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, Kernel
 from shardir.backends.cpu.kernels.elementwise.accumulators import (
     VectorAccumulator,
@@ -61,24 +62,22 @@ class RowShape(NamedTuple):
 
 
 @cache
-def row_kernel(shape: RowShape) -> Kernel:
+def row_kernel(shape: RowShape, machine: MachineDescription) -> Kernel:
     """Return the kernel for rows; equal shapes share one kernel.
 
     Its record: rows, rows of a task; columns, the row length padded to full vectors; repetitions of
     the columns; the scratch offset of each stored value; arrays; strides along the columns; the
     table of parallel axes, and that of the other reduced ones.
     """
-    return make_named_kernel(
-        "rows", shape, lambda shape, name: _RowKernelWriter(shape, name).module
-    )
+    return make_named_kernel("rows", shape, machine, lambda *given: _RowKernelWriter(*given).module)
 
 
 class _RowKernelWriter:
     """Writes the kernel."""
 
-    def __init__(self, shape: RowShape, name: str) -> None:
+    def __init__(self, shape: RowShape, name: str, machine: MachineDescription) -> None:
         self.shape, self.stages, self.body = shape, shape.stages, shape.stages.body
-        self.module = LLVMModule(inlined=is_inlined(self.body))
+        self.module = LLVMModule(machine, inlined=is_inlined(self.body))
         self.f = f = LLVMFunction(self.module, name, KERNEL_PARAMS, attributes=KERNEL_ATTRIBUTES)
         bases, words, task, worker = f.params
         count = len(shape.kinds)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
+from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase, Rule
 from shardir.backends.cpu.kernels.elementwise.elementwise_loops import (
     choose_lanes,
@@ -92,8 +93,11 @@ def has_kernel(op: Op) -> bool:
 def has_instructions(
     op: str, attrs: tuple[tuple[str, Attr], ...], dtypes: tuple[str, ...], result: str
 ) -> bool:
-    """Return whether an elementwise operation has vector instructions for these element types."""
-    f = LLVMFunction(LLVMModule(), "probe", [])
+    """Return whether an elementwise operation has vector instructions for these element types.
+
+    This does not depend on the machine: passes ask before a machine is chosen.
+    """
+    f = LLVMFunction(LLVMModule(host_machine()), "probe", [])
     held = [registers.splat_constant(f, 1, dtype, 8) for dtype in dtypes]
     return inline.emit_elementwise(f, op, dict(attrs), held, dtypes, result) is not None
 

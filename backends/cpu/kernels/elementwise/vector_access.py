@@ -15,7 +15,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     lane_count,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernels.elementwise.loop_axes import BROADCAST, STRIDED
 from shardir.backends.cpu.kernels.math import registers
 from shardir.backends.cpu.kernels.math.registers import TYPE_BYTES, VectorValue, itemsize
@@ -59,7 +59,7 @@ class VectorAccess:
             return registers.load_elements(f, self._gather(place).address, place.dtype, self.count)
         if self.remaining is None:
             return registers.load_elements(f, place.address, place.dtype, self.count)
-        if not has_masked_access():
+        if not has_masked_access(f.machine):
             stack = self._stack_vector(place.dtype)
             is_full = self.remaining.is_("uge", self.count)
             with f.when(is_full ^ 1):
@@ -91,7 +91,7 @@ class VectorAccess:
             self._copy_each(place, stack, writes=True)
         elif self.remaining is None:
             self._store_whole(held, place)
-        elif not has_masked_access():
+        elif not has_masked_access(f.machine):
             stack = self._stack_vector(place.dtype)
             is_full = self.remaining.is_("uge", self.count)
             address = f.select(is_full, place.address, stack.address)
@@ -194,10 +194,9 @@ class VectorAccess:
         )
 
 
-def has_masked_access() -> bool:
-    """Return whether this machine has masked loads and stores for elements of any size."""
-    features = host_machine().features
-    return "+avx512bw" in features and "+avx512vl" in features
+def has_masked_access(machine: MachineDescription) -> bool:
+    """Return whether a machine has masked loads and stores for elements of any size."""
+    return machine.has("avx512bw") and machine.has("avx512vl")
 
 
 def splat_value(function: LLVMFunction, value: VectorValue, count: int) -> VectorValue:

@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import (
     SCRATCH_BYTES_PER_WORKER,
     BufferView,
@@ -63,13 +64,15 @@ def fft_rule(
     dims = list(range(len(x.shape) - rank, len(x.shape)))
     lengths = (result if kind == "irfft" else x).shape
     if rank == 1 and (
-        _has_too_few_rows(result, dims[0], lengths[-1]) or not _fits_scratch(lengths[-1])
+        _has_too_few_rows(result, dims[0], lengths[-1], context.machine)
+        or not _fits_scratch(lengths[-1], context.machine)
     ):
         phases = lower_long_rows(kind, x, result, context)
         if phases is not None:
             return phases
     if not all(
-        _fits_scratch(lengths[d]) and not _has_too_few_rows(result, d, lengths[d], HALF_LANES_SHARE)
+        _fits_scratch(lengths[d], context.machine)
+        and not _has_too_few_rows(result, d, lengths[d], context.machine, HALF_LANES_SHARE)
         for d in dims
     ):
         return None
@@ -98,16 +101,18 @@ def fft_rule(
     return steps
 
 
-def _fits_scratch(length: int) -> bool:
+def _fits_scratch(length: int, machine: MachineDescription) -> bool:
     """Return whether scratch memory holds rows of this length."""
-    most = SCRATCH_BYTES_PER_WORKER // (4 * fft_vector_bytes())
+    most = SCRATCH_BYTES_PER_WORKER // (4 * fft_vector_bytes(machine))
     return length <= most and transform_length(length) <= most
 
 
-def _has_too_few_rows(result: BufferView, dim: int, length: int, share: int = 1) -> bool:
+def _has_too_few_rows(
+    result: BufferView, dim: int, length: int, machine: MachineDescription, share: int = 1
+) -> bool:
     """Return whether rows are long and too few for the lanes, or for `1/share` of them."""
     rows = prod(n for d, n in enumerate(result.shape) if d != dim)
-    return share * rows < fft_lanes() and (
+    return share * rows < fft_lanes(machine) and (
         length > MAX_SHORT_ROW_POINTS or transform_nanoseconds(length) > MAX_CHEAP_ROW_NANOSECONDS
     )
 
@@ -129,7 +134,7 @@ def lower_long_rows(
     Between them, point q of the p-th row is multiplied by the twiddle factor of p q / n.
     """
     length = x.shape[-1]
-    divided = factor_long_rows(length)
+    divided = factor_long_rows(length, fft_lanes(context.machine))
     if kind == "irfft" or divided is None:
         return None
     first, second = divided
@@ -179,16 +184,17 @@ def lower_dimension(
         numbers = (0,) * (len(views[0].shape) - 1) + (1,)
         views.append(BufferView(0, 0, views[0].shape, numbers, "i64"))
     found = loop_nest_of(views, counters=int(bool(turned)))
+    lanes = fft_lanes(context.machine)
     # Rows that are contiguous in memory need no transpose.
     longest_loop = max(
         found.loops,
         key=lambda loop: (
-            loop.strides[-1] == (1 if turned else result.itemsize) and loop.extent >= fft_lanes(),
+            loop.strides[-1] == (1 if turned else result.itemsize) and loop.extent >= lanes,
             loop.extent,
         ),
         default=None,
     )
-    grid = block_grid_of(views[:2], found, None, longest_loop, 1, fft_lanes())
+    grid = block_grid_of(views[:2], found, None, longest_loop, 1, lanes)
     layouts = [
         memory_layout(
             view.itemsize, longest_loop.strides[i] if longest_loop else 0, view.strides[dim]
@@ -211,7 +217,7 @@ def lower_dimension(
         result.shape[dim],
         x.strides[dim],
         result.strides[dim],
-        max(size, length + halved) * fft_vector_bytes(),
+        max(size, length + halved) * fft_vector_bytes(context.machine),
         int(inverse),
         scaled,
         turned,

@@ -73,14 +73,14 @@ def define_bluestein(module: LLVMModule) -> None:
         module, "chirped", params, "ptr", attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
     )
     first, other, plane, length, size, divisors, count, table, factors = f.params
-    kind, step = vector_type("double", fft_lanes()), fft_vector_bytes()
+    kind, step = vector_type("double", fft_lanes(f.machine)), fft_vector_bytes(f.machine)
 
     def multiply(planes: list[LLVMValue], by: LLVMValue, points: LLVMValue) -> None:
         with f.loop(0, points) as k:
             one, other = (f.load(f.offset(each, k * step), kind, step) for each in planes)
             at = f.offset(by, k * (2 * COMPUTE_ITEM_BYTES))
             real, imag = (f.load(each, "double") for each in (at, f.offset(at, COMPUTE_ITEM_BYTES)))
-            factor = f.splat(real, fft_lanes()), f.splat(imag, fft_lanes())
+            factor = f.splat(real, fft_lanes(f.machine)), f.splat(imag, fft_lanes(f.machine))
             for part, target in zip(complex_product(f, (one, other), factor), planes, strict=True):
                 f.store(part, f.offset(target, k * step), step)
 

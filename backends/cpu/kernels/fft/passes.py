@@ -19,7 +19,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMValue,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription
 
 RADICES = (4, 3, 5, 7, 11, 13, 2)
 """Radices in the order of the passes; the last occurs at most once."""
@@ -81,7 +81,7 @@ def unit_roots(length: int) -> npt.NDArray[np.complex128]:
 
 
 @cache
-def factor_long_rows(length: int) -> tuple[int, int] | None:
+def factor_long_rows(length: int, lanes: int) -> tuple[int, int] | None:
     """Return two factors of the length of long rows of similar size; the first is a multiple of the
     lanes."""
     # first * (a + b) is at least 2 * sqrt(length) for all factorizations first * a * b of a length,
@@ -90,7 +90,7 @@ def factor_long_rows(length: int) -> tuple[int, int] | None:
         return None
     found = [
         (max(n, length // n), n)
-        for n in range(fft_lanes(), length // 2 + 1, fft_lanes())
+        for n in range(lanes, length // 2 + 1, lanes)
         if length % (2 * n) == 0
     ]
     if not found:
@@ -126,15 +126,14 @@ def split_twiddle_table(first: int, second: int) -> npt.NDArray[np.float64]:
     return np.stack([result.real, result.imag], axis=1)
 
 
-@cache
-def fft_lanes() -> int:
+def fft_lanes(machine: MachineDescription) -> int:
     """Return how many rows are transformed at a time."""
-    return host_machine().lanes(COMPUTE_ITEM_BYTES)
+    return machine.lanes(COMPUTE_ITEM_BYTES)
 
 
-def fft_vector_bytes() -> int:
+def fft_vector_bytes(machine: MachineDescription) -> int:
     """Return the bytes of one point of all of these rows, of its real or of its imaginary parts."""
-    return fft_lanes() * COMPUTE_ITEM_BYTES
+    return fft_lanes(machine) * COMPUTE_ITEM_BYTES
 
 
 def define_passes(module: LLVMModule, known: Sequence[int]) -> None:
@@ -183,7 +182,7 @@ def _define_pass(module: LLVMModule, radix: int) -> None:
         module, f"pass_{radix}", params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
     )
     source, target, left, plane, run_length, table = f.params
-    whole, size = vector_type("double", fft_lanes()), fft_vector_bytes()
+    whole, size = vector_type("double", fft_lanes(f.machine)), fft_vector_bytes(f.machine)
     run = run_length * size
 
     def each(p: LLVMValue, twiddles: list[ComplexVectors]) -> None:
@@ -209,7 +208,9 @@ def _define_pass(module: LLVMModule, radix: int) -> None:
         for j in range(1, radix):
             at = f.offset(table, p * run_length * (2 * COMPUTE_ITEM_BYTES * j))
             real, imag = f.load(at, "double"), f.load(f.offset(at, COMPUTE_ITEM_BYTES), "double")
-            twiddles.append((f.splat(real, fft_lanes()), f.splat(imag, fft_lanes())))
+            twiddles.append(
+                (f.splat(real, fft_lanes(f.machine)), f.splat(imag, fft_lanes(f.machine)))
+            )
         each(p, twiddles)
     f.ret()
 
@@ -224,7 +225,7 @@ def _define_large_pass(module: LLVMModule) -> None:
         module, "pass_0", params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
     )
     source, target, left, plane, run_length, table, radix = f.params
-    whole, size = vector_type("double", fft_lanes()), fft_vector_bytes()
+    whole, size = vector_type("double", fft_lanes(f.machine)), fft_vector_bytes(f.machine)
     run, end = run_length * size, (radix >> 1) + 1
     zero = f.value(0.0, whole)
 
@@ -238,7 +239,7 @@ def _define_large_pass(module: LLVMModule) -> None:
     def turn(number: LLVMValue) -> ComplexVectors:
         at = f.offset(table, number * (2 * COMPUTE_ITEM_BYTES))
         real, imag = f.load(at, "double"), f.load(f.offset(at, COMPUTE_ITEM_BYTES), "double")
-        return f.splat(real, fft_lanes()), f.splat(imag, fft_lanes())
+        return f.splat(real, fft_lanes(f.machine)), f.splat(imag, fft_lanes(f.machine))
 
     with f.loop(0, left) as p, f.loop(0, run, size) as q:
         start, results = f.offset(source, p * run + q), f.offset(target, p * run * radix + q)
@@ -291,12 +292,12 @@ def _define_large_pass(module: LLVMModule) -> None:
 
 def _emit_multiply_subtract(f: LLVMFunction, a: LLVMValue, b: LLVMValue, c: LLVMValue) -> LLVMValue:
     """Return `c - a * b`."""
-    return f.fma(-a, b, c) if host_machine().fma else c - a * b
+    return f.fma(-a, b, c) if f.machine.fma else c - a * b
 
 
 def _emit_multiply_add(f: LLVMFunction, a: LLVMValue, b: LLVMValue, c: LLVMValue) -> LLVMValue:
     """Return `c + a * b`."""
-    return f.fma(a, b, c) if host_machine().fma else c + a * b
+    return f.fma(a, b, c) if f.machine.fma else c + a * b
 
 
 def complex_product(f: LLVMFunction, a: ComplexVectors, b: ComplexVectors) -> ComplexVectors:

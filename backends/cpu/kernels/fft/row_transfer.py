@@ -49,7 +49,7 @@ class RowBatch:
         self.numbers: Arithmetic = compute_arithmetic(self.dtype)
         self.item = NUMPY_DTYPES[self.dtype].itemsize
         self.part = self.item // self.numbers.planes
-        self.lanes, self.width = fft_lanes(), fft_vector_bytes()
+        self.lanes, self.width = fft_lanes(self.f.machine), fft_vector_bytes(self.f.machine)
         self.vector = vector_type("double", self.lanes)
 
     def load_rows(self, points: LLVMValue) -> None:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count, vector_type
 from shardir.backends.cpu.codegen.narrow_floats import narrow_floats, widen_floats
-from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.ir.dtypes import (
     COMPLEX,
     COMPUTE_DTYPES,
@@ -48,7 +47,6 @@ class Arithmetic(NamedTuple):
     def add_product(
         self,
         f: LLVMFunction,
-        machine: MachineDescription,
         a: LLVMValue,
         b: LLVMValue,
         c: LLVMValue,
@@ -59,7 +57,7 @@ class Arithmetic(NamedTuple):
             return c - a * b if minus else c + a * b
         if minus:
             a = f.emit(f"fneg {a.type} {a}", a.type)
-        return f.fma(a, b, c) if machine.fma else c + a * b
+        return f.fma(a, b, c) if f.machine.fma else c + a * b
 
 
 def arithmetic_of(dtype: str) -> Arithmetic:

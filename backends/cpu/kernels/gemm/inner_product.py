@@ -17,6 +17,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     element_type,
     lane_count,
 )
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import interleave_planes
 from shardir.backends.cpu.kernels.gemm.product_record import (
@@ -32,11 +33,18 @@ from shardir.backends.cpu.kernels.gemm.vector_arithmetic import VectorArithmetic
 def inner_product_kernel(kind: VectorArithmetic, height: int, width: int, columns: int) -> Kernel:
     """Return the kernel for groups of `height` rows and `width` of `columns` columns."""
     name = f"inner_product_{kind.name}_{height}x{width}_{columns}"
-    return Kernel(name, lambda: _text(name, kind, height, width, columns))
+    return Kernel(name, lambda machine: _text(machine, name, kind, height, width, columns))
 
 
-def _text(name: str, kind: VectorArithmetic, height: int, width: int, columns: int) -> str:
-    module = LLVMModule()
+def _text(
+    machine: MachineDescription,
+    name: str,
+    kind: VectorArithmetic,
+    height: int,
+    width: int,
+    columns: int,
+) -> str:
+    module = LLVMModule(machine)
     heights = (height, 1) if height > 1 else (1,)
     widths = (width, columns % width) if columns % width else (width,)
     for high in heights:

@@ -84,7 +84,6 @@ def emit_tile(
     tile: RegisterTile,
     packed: RegisterTile,
     arith: Arithmetic,
-    machine: MachineDescription,
 ) -> None:
     """Emit `name(k, lhs, rhs, prefetch_start, prefetch_stride, share_stride, out, offsets, rows,
     columns, adding)`.
@@ -98,7 +97,7 @@ def emit_tile(
               "ptr noalias", "ptr noalias readonly", "i64", "i64", "i1"]  # fmt: skip
     f = LLVMFunction(module, name, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True)
     steps, lhs, rhs, prefetch_start, prefetch_stride, share_stride, *place = f.params
-    sums = TileAccumulators(f, tile, packed, arith, machine)
+    sums = TileAccumulators(f, tile, packed, arith)
     left, right, line = (f.variable("ptr", start) for start in (lhs, rhs, prefetch_start))
 
     def step() -> None:
@@ -160,7 +159,6 @@ class TileAccumulators:
     tile: RegisterTile
     packed: RegisterTile
     arith: Arithmetic
-    machine: MachineDescription
 
     def __post_init__(self) -> None:
         tile, arith = self.tile, self.arith
@@ -252,7 +250,7 @@ class TileAccumulators:
 
     def _add(self, sums: list[StackVariable], a: list[LLVMValue], b: list[LLVMValue]) -> None:
         def product(x: LLVMValue, y: LLVMValue, z: LLVMValue, minus: bool = False) -> LLVMValue:
-            return self.arith.add_product(self.f, self.machine, x, y, z, minus)
+            return self.arith.add_product(self.f, x, y, z, minus)
 
         if self.arith.planes == 1:
             sums[0].set(product(a[0], b[0], sums[0].get()))
@@ -261,9 +259,7 @@ class TileAccumulators:
         sums[1].set(product(a[1], b[0], product(a[0], b[1], sums[1].get())))
 
 
-def emit_write(
-    module: LLVMModule, tile: RegisterTile, arith: Arithmetic, machine: MachineDescription
-) -> None:
+def emit_write(module: LLVMModule, tile: RegisterTile, arith: Arithmetic) -> None:
     """Emit `write_tile(sums, out, offsets, rows, columns, adding)`: write, or add, rows of a
     tile."""
     params = ["ptr noalias readonly", "ptr noalias", "ptr noalias readonly", "i64", "i64", "i1"]
@@ -293,7 +289,7 @@ def emit_write(
                     f.store(f.load(at, type, arith.plane_bytes) + new, at, arith.plane_bytes)
             source.set(f.offset(source.get(), tile.columns * arith.size))
 
-    if machine.vector_bytes == 64:
+    if f.machine.vector_bytes == 64:
         each_row(masked=True)
     else:  # Masked operations are slow.
         whole = adding & columns.is_("uge", tile.columns)

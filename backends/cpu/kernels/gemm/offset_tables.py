@@ -10,7 +10,6 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMValue,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.gemm.product_record import load_list
 
 OFFSETS_FUNCTION = "offsets_of_lines"
@@ -62,7 +61,7 @@ def _write_sequence(
     stride: LLVMValue,
 ) -> None:
     """Write the arithmetic sequence from `start` with step `stride`."""
-    lanes = host_machine().lanes(8)
+    lanes = f.machine.lanes(8)
     numbered = LLVMValue(
         f"<{', '.join(f'i64 {i}' for i in range(lanes))}>", vector_type("i64", lanes), f
     )

@@ -11,7 +11,7 @@ block sizes, so that results do not depend on how the work is split.
 from functools import cache
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
-from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.conv.im2col import emit_im2col
 from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import emit_in_place_lhs_tile, emit_starts
@@ -35,16 +35,24 @@ def packed_gemm_kernel(
 ) -> Kernel:
     """Return the kernel for operands and results of these element types."""
     name = f"packed_gemm_{lhs}_{rhs}_{out}_{sizes.name}{checked.name}"
-    return Kernel(name, lambda: _text(name, lhs, rhs, out, sizes, checked))
+    return Kernel(name, lambda machine: _text(machine, name, lhs, rhs, out, sizes, checked))
 
 
-def _text(name: str, lhs: str, rhs: str, out: str, sizes: BlockSizes, checked: PatchAccess) -> str:
-    module, arith = LLVMModule(), arithmetic_of(out)
+def _text(
+    machine: MachineDescription,
+    name: str,
+    lhs: str,
+    rhs: str,
+    out: str,
+    sizes: BlockSizes,
+    checked: PatchAccess,
+) -> str:
+    module, arith = LLVMModule(machine), arithmetic_of(out)
     tile = sizes.tile
     emit_offsets(module)
-    emit_write(module, tile, arith, host_machine())
+    emit_write(module, tile, arith)
     for part in tile_variants(tile):
-        place = module, tile_function_name(part), part, tile, arith, host_machine()
+        place = module, tile_function_name(part), part, tile, arith
         if checked.position_pitch:
             emit_nchw_tile(*place)
         elif checked.is_in_place:

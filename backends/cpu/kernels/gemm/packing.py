@@ -17,7 +17,6 @@ from shardir.backends.cpu.codegen.llvm_text import (
     vector_type,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
-from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, load_widened, widen
 from shardir.backends.cpu.kernels.gemm.microkernel import CACHE_LINE_BYTES, lane_mask, masked_load
 from shardir.backends.cpu.kernels.gemm.tuning import (
@@ -229,7 +228,7 @@ def emit_pack_separate_lines(module: LLVMModule, dtype: str, arith: Arithmetic) 
         done.set(end)
 
     if arith.planes == 1:
-        for many in sorted({host_machine().lanes(arith.plane_bytes), few}, reverse=True):
+        for many in sorted({f.machine.lanes(arith.plane_bytes), few}, reverse=True):
             squares(many)
     with f.loop(done.get(), last, STEPS_PER_LINE) as begin, f.loop(0, lines) as line:
         start = f.load(f.offset(starts, line, "ptr"), "ptr")

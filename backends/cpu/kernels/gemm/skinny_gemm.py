@@ -12,6 +12,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMModule,
     LLVMValue,
 )
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.gemm.product_record import (
     OutputBlock,
@@ -26,11 +27,11 @@ from shardir.backends.cpu.kernels.gemm.vector_arithmetic import VectorArithmetic
 def skinny_gemm_kernel(kind: VectorArithmetic, height: int) -> Kernel:
     """Return the kernel for results of `height` rows."""
     name = f"skinny_gemm_{kind.name}_{height}"
-    return Kernel(name, lambda: _text(name, kind, height))
+    return Kernel(name, lambda machine: _text(machine, name, kind, height))
 
 
-def _text(name: str, kind: VectorArithmetic, height: int) -> str:
-    module = LLVMModule()
+def _text(machine: MachineDescription, name: str, kind: VectorArithmetic, height: int) -> str:
+    module = LLVMModule(machine)
     groups = [
         min(MAX_ROWS_PER_SWEEP, height - first) for first in range(0, height, MAX_ROWS_PER_SWEEP)
     ]

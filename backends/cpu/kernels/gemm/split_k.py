@@ -3,7 +3,7 @@
 from functools import cache
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue, vector_type
-from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
     Arithmetic,
@@ -22,11 +22,11 @@ def split_k_sum_kernel(dtype: str) -> Kernel:
     A task computes a block of rows.
     """
     name = f"split_k_sum_{dtype}"
-    return Kernel(name, lambda: _text(name, dtype))
+    return Kernel(name, lambda machine: _text(machine, name, dtype))
 
 
-def _text(name: str, dtype: str) -> str:
-    module, arith = LLVMModule(), arithmetic_of(dtype)
+def _text(machine: MachineDescription, name: str, dtype: str) -> str:
+    module, arith = LLVMModule(machine), arithmetic_of(dtype)
     f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, _ = f.params
     r = RecordReader(f, record)
@@ -35,7 +35,7 @@ def _text(name: str, dtype: str) -> str:
     item = NUMPY_DTYPES[dtype].itemsize
     loops, number = r.loops("columns_out")
     dense = number.is_("eq", 1) & f.load(f.offset(loops, 8), "i64").is_("eq", item)
-    lanes = host_machine().lanes(arith.size)
+    lanes = f.machine.lanes(arith.size)
     whole = f.select(dense, columns - columns % lanes, 0)
     first = task * r["block_rows"]
     with f.loop(first, f.umin(rows, first + r["block_rows"])) as row:

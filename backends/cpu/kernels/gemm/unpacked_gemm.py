@@ -16,7 +16,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMValue,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
-from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.gemm.microkernel import CACHE_LINE_BYTES
 from shardir.backends.cpu.kernels.gemm.product_record import OutputBlock, RecordReader
@@ -36,13 +36,19 @@ def unpacked_gemm_kernel(
     last = last or width
     name = f"unpacked_gemm_{kind.name}_{height}x{width}" + "_ahead" * ahead
     name += f"_last{last}" * (last < width)
-    return Kernel(name, lambda: _text(name, kind, height, width, ahead, last))
+    return Kernel(name, lambda machine: _text(machine, name, kind, height, width, ahead, last))
 
 
 def _text(
-    name: str, kind: VectorArithmetic, height: int, width: int, ahead: bool, last: int
+    machine: MachineDescription,
+    name: str,
+    kind: VectorArithmetic,
+    height: int,
+    width: int,
+    ahead: bool,
+    last: int,
 ) -> str:
-    module = LLVMModule()
+    module = LLVMModule(machine)
     low = max(1, height // 4)
     for each in {height: 0, low: 0}:
         for wide in {width: 0, last: 0}:
@@ -60,7 +66,7 @@ def _text(
     inner = r["inner"]
     columns, item = width * kind.lanes, kind.item
     # Rows that fit the L2 cache are multiplied with all columns before the next rows.
-    held = f.value(host_machine().l2_bytes // 4, "i64") // (inner * item + 1) // height * height
+    held = f.value(f.machine.l2_bytes // 4, "i64") // (inner * item + 1) // height * height
     some = f.select(held.is_("sgt", height), held, height)
     with (
         block.products(bases) as (lhs, rhs, out, _),
@@ -116,7 +122,7 @@ class _Strip:
         )
         columns, lanes = f.params[8], self.kind.lanes
         masks = [self.kind.mask(f, columns - j * lanes) for j in range(self.width)]
-        if host_machine().vector_bytes == 64:
+        if f.machine.vector_bytes == 64:
             self._sweep(f, masks)
         else:
             whole = columns.is_("uge", lanes * self.width)

@@ -7,6 +7,7 @@ has all steps of a row (see `inner_product`).
 from functools import cache
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.gemm.inner_product import store_sums
 from shardir.backends.cpu.kernels.gemm.product_record import OutputBlock, RecordReader
@@ -24,13 +25,19 @@ def unrolled_batched_kernel(
     operand are gathered one by one.
     """
     name = f"unrolled_batched_{kind.name}_{rows}x{columns}x{inner}_{access}"
-    return Kernel(name, lambda: _text(name, kind, rows, columns, inner, access))
+    return Kernel(name, lambda machine: _text(machine, name, kind, rows, columns, inner, access))
 
 
 def _text(
-    name: str, kind: VectorArithmetic, rows: int, columns: int, inner: int, access: str
+    machine: MachineDescription,
+    name: str,
+    kind: VectorArithmetic,
+    rows: int,
+    columns: int,
+    inner: int,
+    access: str,
 ) -> str:
-    module = LLVMModule()
+    module = LLVMModule(machine)
     f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, _ = f.params
     r = RecordReader(f, record)

@@ -14,7 +14,6 @@ from shardir.backends.cpu.codegen.llvm_text import (
     StackVariable,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
     Arithmetic,
     arithmetic_of,
@@ -107,7 +106,7 @@ class VectorArithmetic(NamedTuple):
     ) -> None:
         """Add the product of each plane to its accumulator."""
         for place, left, right in zip(sums, a, b, strict=True):
-            place.set(self.arith.add_product(f, host_machine(), left, right, place.get()))
+            place.set(self.arith.add_product(f, left, right, place.get()))
 
     def swap_complex_parts(self, f: LLVMFunction, x: LLVMValue) -> LLVMValue:
         """Swap the real and imaginary part of each pair."""

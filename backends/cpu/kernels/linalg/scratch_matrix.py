@@ -18,7 +18,6 @@ from shardir.backends.cpu.codegen.llvm_text import (
     Operand,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernel_api import BufferView
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
     Arithmetic,
@@ -105,7 +104,7 @@ def multiply_subtract(
     """Return `c - a * b`."""
 
     def step(x: LLVMValue, y: LLVMValue, z: LLVMValue, minus: bool) -> LLVMValue:
-        return numbers.add_product(f, host_machine(), x, y, z, minus)
+        return numbers.add_product(f, x, y, z, minus)
 
     if numbers.planes == 1:
         return [step(a[0], b[0], c[0], True)]

@@ -44,7 +44,7 @@ the pieces from 2 on, of which the last is beyond saturation, then those up to 2
 
 
 def tanh(x: LLVMValue, grade: str) -> LLVMValue:
-    if is_single(x) and has_register_tables():
+    if is_single(x) and has_register_tables(x.function.machine):
         return _tanh_by_pieces(x)
     return _tanh_by_exponential(x, grade)
 

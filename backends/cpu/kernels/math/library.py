@@ -18,6 +18,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     lane_count,
     vector_type,
 )
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernels.math import (
     error_function,
     exponential,
@@ -51,17 +52,17 @@ COMPUTED_IN_DOUBLE = ("erfc", "erf_inv", "lgamma", "digamma", "rem", "sin_ln2", 
 NOT_INLINED_IN_DOUBLE = ("sin", "cos", "tan")
 """Functions that are not inlined in f64: their reduction of large arguments is long."""
 
-_function_addresses: dict[str, int] = {}
+_function_addresses: dict[tuple[MachineDescription, str], int] = {}
 _compile_lock = RLock()
 
 
-def inlined_vector_count() -> int:
+def inlined_vector_count(machine: MachineDescription) -> int:
     """Return how many vectors an inlined function processes at once.
 
     More vectors hide the latency of dependent steps if registers hold them: two more reduced the
     time of functions by 3 to 20 % with AVX-512.
     """
-    return 4 if has_register_tables() else 2
+    return 4 if has_register_tables(machine) else 2
 
 
 def symbol_of_op(op_name: str, dtype: str) -> str | None:
@@ -82,7 +83,9 @@ def imported_symbols(module: LLVMModule) -> tuple[str, ...]:
     return tuple(name for name in all_symbols() if f"@{name}(" in declared)
 
 
-def function_addresses(names: Iterable[str] | None = None) -> Mapping[str, int]:
+def function_addresses(
+    machine: MachineDescription, names: Iterable[str] | None = None
+) -> Mapping[str, int]:
     """Return the addresses of functions (`None`: all), compiled or loaded from disk on demand.
 
     Names that are not of this library are left out.
@@ -91,21 +94,21 @@ def function_addresses(names: Iterable[str] | None = None) -> Mapping[str, int]:
     for name in all_symbols() if names is None else names:
         if _parse_symbol(name) is not None:
             with _compile_lock:
-                if name not in _function_addresses:
-                    _function_addresses[name] = _compile_function(name)
-            found[name] = _function_addresses[name]
+                if (machine, name) not in _function_addresses:
+                    _function_addresses[machine, name] = _compile_function(name, machine)
+            found[name] = _function_addresses[machine, name]
     return found
 
 
-def _compile_function(name: str) -> int:
-    return compile_cached(name, lambda: function_text(name) or "", [name])[name]
+def _compile_function(name: str, machine: MachineDescription) -> int:
+    return compile_cached(machine, name, lambda: function_text(name, machine) or "", [name])[name]
 
 
-def function_text(name: str) -> str | None:
+def function_text(name: str, machine: MachineDescription) -> str | None:
     """Return the module that defines the function of a symbol; `None` if the library does not have
     it."""
     parsed = _parse_symbol(name)
-    return None if parsed is None else function_module(*parsed).text()
+    return None if parsed is None else function_module(*parsed, machine).text()
 
 
 def _parse_symbol(name: str) -> tuple[str, str] | None:
@@ -115,11 +118,11 @@ def _parse_symbol(name: str) -> tuple[str, str] | None:
     return (op, dtype) if is_valid else None
 
 
-def function_module(op_name: str, dtype: str) -> LLVMModule:
+def function_module(op_name: str, dtype: str, machine: MachineDescription) -> LLVMModule:
     """Return the module that defines a function."""
     arity, body = FUNCTION_BODIES[op_name]
     type = vector_type(LLVM_ELEMENT_TYPES[dtype], FUNCTION_LANES[dtype])
-    module = LLVMModule()
+    module = LLVMModule(machine)
     function = LLVMFunction(module, f"shardir_{op_name}_{dtype}", [type] * arity, type)
     if dtype == "f64" or op_name not in COMPUTED_IN_DOUBLE:
         result = body(*function.params, grade=dtype)
@@ -142,7 +145,7 @@ def call_function(function: LLVMFunction, op_name: str, dtype: str, *args: LLVMV
         raise KeyError(f"the library has no {op_name} of {dtype}")
     width, count = FUNCTION_LANES[dtype], lane_count(args[0].type)
     if function.module.inlined and is_inlinable(op_name, dtype):
-        width *= max(1, min(inlined_vector_count(), count // width))
+        width *= max(1, min(inlined_vector_count(function.machine), count // width))
         name = _define_inline(function.module, op_name, dtype, width)
     else:
         name = _declare_function(function.module, op_name, dtype)

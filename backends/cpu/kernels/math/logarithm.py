@@ -113,7 +113,7 @@ def log_(x: LLVMValue, grade: str) -> LLVMValue:
     if not is_single(x):
         value = fix_log_edges(x, log_of_ordinary(x, None, grade))
         return select_rare(_is_subnormal(x), value, lambda: _log_rare(x, grade))
-    if has_register_tables():
+    if has_register_tables(x.function.machine):
         return _log_with_avx512(x)
     m, k = _split_single(x)
     value = _log_single(m - 1.0, to_float(k), None)
@@ -124,7 +124,7 @@ def _log_rare(x: LLVMValue, grade: str) -> LLVMValue:
     """Return the logarithm of rare arguments: subnormal numbers, and those without one."""
     if not is_single(x):
         return fix_log_edges(x, log_of_ordinary(*scale_subnormals(x), grade))
-    if has_register_tables():
+    if has_register_tables(x.function.machine):
         return _log_with_avx512(x)
     m, k = split_normal(x)
     return fix_log_edges(x, _log_single(m - 1.0, to_float(k), None, 1.0))
@@ -132,7 +132,7 @@ def _log_rare(x: LLVMValue, grade: str) -> LLVMValue:
 
 def log2(x: LLVMValue, grade: str) -> LLVMValue:
     """Return the logarithm to base 2; it is exact for powers of two."""
-    if is_single(x) and has_register_tables():
+    if is_single(x) and has_register_tables(x.function.machine):
         m, k = split_with_avx512(x)
         f = m - 1.0
         return fma(f, piecewise_polynomial(f, _piece_index(m), "log2"), k + f)
@@ -173,7 +173,7 @@ def _log1p_single(x: LLVMValue, low: LLVMValue | None, exact: bool) -> LLVMValue
     1 + x only determines k: f = (1 + x) / 2^k - 1 is rounded once, and its rounding error is
     carried along if the result is to be `exact`, approximately as a fraction of 1 + f.
     """
-    piece = _piece_index(1.0 + x) if has_register_tables() else None
+    piece = _piece_index(1.0 + x) if has_register_tables(x.function.machine) else None
     least = SQRT_HALF_BITS if piece is None else THREE_QUARTERS_BITS
     exponent = (bits_of(1.0 + x) - least) & -(1 << 23)
     down = float_of(0x3F800000 - exponent)

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue, element_type, lane_count, vector_type
-from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernels.math.coefficients import POLYNOMIALS
 from shardir.backends.cpu.kernels.math.vector_arithmetic import fma
 
@@ -18,9 +18,9 @@ INDEX_KINDS = {"i32": ("float", "f", "i", "ps", "sf"), "i64": ("double", "d", "q
 """By the type of the index: the element type, its `struct` codes, and its names in intrinsics."""
 
 
-def has_register_tables() -> bool:
+def has_register_tables(machine: MachineDescription) -> bool:
     """Return whether tables are in registers, where an instruction looks up all lanes."""
-    return "+avx512f" in host_machine().features
+    return machine.has("avx512f")
 
 
 def lookup(index: LLVMValue, name: str, numbers: Sequence[float]) -> LLVMValue:
@@ -37,7 +37,7 @@ def lookup(index: LLVMValue, name: str, numbers: Sequence[float]) -> LLVMValue:
     f.module.table(name, word, whole)
     table = LLVMValue(f"@{name}", "ptr", f)
     type, full = vector_type(kind, count), LANES_PER_REGISTER[word]
-    if count % full == 0 and has_register_tables():
+    if count % full == 0 and has_register_tables(f.machine):
         step = struct.calcsize(code)
         halves = [
             f.load(f.offset(table, step * at), vector_type(kind, full), 64)

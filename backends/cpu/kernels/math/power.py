@@ -97,7 +97,7 @@ def power_of_ordinary(x: LLVMValue, y: LLVMValue) -> tuple[LLVMValue, LLVMValue]
     r = (z - k) + fma(y, low, fma(y, high, -z))
     value = fma(r, polynomial(r, "exp2", "f32"), 1.0)
     ordinary = absolute_value(k).is_("olt", 125.0)
-    if not has_register_tables():
+    if not has_register_tables(x.function.machine):
         ordinary = ordinary & is_ordinary(x)
     return float_of(bits_of(value) + (integer << 23)), ordinary
 
@@ -108,7 +108,7 @@ def _split_and_exponent(x: LLVMValue) -> tuple[LLVMValue, LLVMValue, float]:
     AVX-512 instructions give NaN or an infinity if x is not positive and finite, and then the
     exponent is not valid.
     """
-    if has_register_tables():
+    if has_register_tables(x.function.machine):
         return *split_with_avx512(x), 1.0
     exponent = (bits_of(x) - THREE_QUARTERS_BITS) & -(1 << 23)
     return float_of(bits_of(x) - exponent), to_float(exponent), 2.0**-23

@@ -16,7 +16,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     lane_count,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import architecture, host_machine
+from shardir.backends.cpu.codegen.target import architecture
 from shardir.backends.cpu.kernels.math.coefficients import POLYNOMIALS
 
 FunctionBody = Callable[..., LLVMValue]
@@ -176,7 +176,7 @@ def scale_by_power_of_two(x: LLVMValue, exponent: LLVMValue) -> LLVMValue:
     Otherwise the product is computed in two steps, since the power alone may overflow.
     """
     f = x.function
-    if "+avx512f" in host_machine().features:
+    if "+avx512f" in f.machine.features:
         type_name = {"float": "f32", "double": "f64"}[element_type(x.type)]
         name = f"llvm.ldexp.v{lane_count(x.type)}{type_name}.v{lane_count(x.type)}i{type_name[1:]}"
         f.module.declare(name, x.type, [x.type, exponent.type])
@@ -232,7 +232,7 @@ def emit_minimum_maximum(
     Combining the bits of both results gives NaN if either is NaN; for two zeros the sign bits are
     combined by `and` (for `max`) or by `or`, and for other operands both results are the same.
     """
-    if architecture(host_machine().triple) != "x86_64":
+    if architecture(f.machine.triple) != "x86_64":
         return f.intrinsic("maximum" if op == "max" else "minimum", a, b)
     further = "ogt" if op == "max" else "olt"
     one = f.select(a.is_(further, b), a, b)

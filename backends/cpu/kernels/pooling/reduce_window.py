@@ -9,7 +9,6 @@ from functools import partial
 from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, vector_type
-from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernel_api import (
     BufferView,
     LoweringContext,
@@ -219,7 +218,7 @@ def _combine(
         for_each_column_group(
             f,
             block,
-            host_machine().lanes(max(4, element_values.ELEMENT_BYTES[dtype])),
+            f.machine.lanes(max(4, element_values.ELEMENT_BYTES[dtype])),
             contiguous,
             columns,
         )

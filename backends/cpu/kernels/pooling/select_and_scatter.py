@@ -9,7 +9,7 @@ from functools import partial
 from math import prod
 
 from shardir.backends.cpu.codegen.llvm_text import FLOAT_TYPES, LLVMFunction, LLVMValue, vector_type
-from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import (
     BufferView,
     LoweringContext,
@@ -182,7 +182,7 @@ def _emit_selection(
         for_each_column_group(
             f,
             block,
-            host_machine().lanes(max(4, element_values.ELEMENT_BYTES[dtype])),
+            f.machine.lanes(max(4, element_values.ELEMENT_BYTES[dtype])),
             contiguous,
             columns,
         )
@@ -288,7 +288,7 @@ def _emit_addition(dtype: str, contiguous: bool, f: LLVMFunction, block: GridBlo
         for_each_column_group(
             f,
             block,
-            host_machine().lanes(max(4, element_values.ELEMENT_BYTES[dtype])),
+            f.machine.lanes(max(4, element_values.ELEMENT_BYTES[dtype])),
             contiguous,
             columns,
         )

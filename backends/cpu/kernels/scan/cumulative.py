@@ -17,7 +17,6 @@ from shardir.backends.cpu.codegen.llvm_text import (
     vector_type,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch, should_stream_stores
-from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase, Rule
 from shardir.backends.cpu.kernels.data_movement import element_values, transpose_tiles
 from shardir.backends.cpu.kernels.data_movement.block_grid import (
@@ -115,7 +114,7 @@ def _scan_adjacent_lines(
     """Scan adjacent lines, which are the columns of the block."""
     kind = _kind(combine, dtype)
     size = element_values.ELEMENT_BYTES[dtype]
-    wide = host_machine().lanes(size)
+    wide = f.machine.lanes(size)
     steps, from_step, to_step = (block.extra(i) for i in range(3))
 
     def step(source: LLVMValue, target: LLVMValue, first: bool, past_caches: bool) -> None:
@@ -171,7 +170,7 @@ def _scan_tiles(
     """Scan contiguous lines, from the end with `back`: tiles are transposed, scanned as adjacent
     lines, and transposed back. The remainder of each line is scanned separately."""
     size = element_values.ELEMENT_BYTES[dtype]
-    kind, side = _kind(combine, dtype), transpose_tiles.tile_side(size, host_machine())
+    kind, side = _kind(combine, dtype), transpose_tiles.tile_side(size, f.machine)
     steps, lines = block.extra(0), block.columns
     step = -size if back else size
     total_type = vector_type(kind.type, side)
@@ -225,7 +224,7 @@ def _scan_tile(
     streaming: bool,
 ) -> None:
     size = element_values.ELEMENT_BYTES[kind.dtype]
-    side = transpose_tiles.tile_side(size, host_machine())
+    side = transpose_tiles.tile_side(size, f.machine)
     type = transpose_tiles.vector_type(size, side)
     stored = vector_type(MEMORY_TYPES[kind.dtype], side)
     from_line, to_line = block.column_strides

@@ -8,7 +8,6 @@ dependency chain has only one combination per vector.
 from functools import partial
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, element_type, lane_count
-from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.data_movement import element_values
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock
 from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
@@ -23,7 +22,7 @@ def is_order_free(combine: str, dtype: str) -> bool:
 def scan_lines(combine: str, dtype: str, f: LLVMFunction, block: GridBlock) -> None:
     """Scan lines one by one; they are the columns of the block."""
     kind, size = element_values.kind_of(dtype), element_values.ELEMENT_BYTES[dtype]
-    wide, steps = host_machine().lanes(size), block.extra(0)
+    wide, steps = f.machine.lanes(size), block.extra(0)
     identity_value = element_values.identity_element(combine, dtype)
     with f.loop(0, block.columns) as number:
         source, target = (

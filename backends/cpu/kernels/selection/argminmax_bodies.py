@@ -16,7 +16,6 @@ from shardir.backends.cpu.codegen.llvm_text import (
     vector_type,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
-from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.data_movement import element_values
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock
 from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
@@ -87,7 +86,7 @@ def scan_adjacent_lines(
 ) -> None:
     kind, size = element_values.kind_of(dtype), element_values.ELEMENT_BYTES[dtype]
     steps, step = block.extra(0), block.extra(1)
-    wide = host_machine().lanes(max(size, 4))
+    wide = f.machine.lanes(max(size, 4))
     places = f.offset(block.scratch, MAX_ADJACENT_LINES * 8)
 
     def walk(down: LLVMValue, number: LLVMValue) -> None:
@@ -153,7 +152,7 @@ def scan_lanes(
     vectors: int, largest: bool, dtype: str, to: str, f: LLVMFunction, block: GridBlock
 ) -> None:
     kind, size = element_values.kind_of(dtype), element_values.ELEMENT_BYTES[dtype]
-    steps, lanes = block.extra(0), host_machine().lanes(max(size, 4))
+    steps, lanes = block.extra(0), f.machine.lanes(max(size, 4))
     counting = LLVMValue(
         "<" + ", ".join(f"i32 {lane}" for lane in range(lanes)) + ">", vector_type("i32", lanes), f
     )
@@ -197,7 +196,7 @@ def scan_lanes(
 
 def scan_chunks(largest: bool, dtype: str, to: str, f: LLVMFunction, block: GridBlock) -> None:
     kind, size = element_values.kind_of(dtype), element_values.ELEMENT_BYTES[dtype]
-    steps, lanes = block.extra(0), host_machine().lanes(size)
+    steps, lanes = block.extra(0), f.machine.lanes(size)
     piece, whole, flags = (
         VECTORS_PER_CHUNK * lanes,
         vector_type(kind.type, lanes),

@@ -18,7 +18,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     StackVariable,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.dispatch.memory_block import MemoryBlock
 from shardir.backends.cpu.dispatch.program_table import RunProgram, load_program
 from shardir.backends.cpu.kernel_api import Kernel, Phase
@@ -82,7 +82,7 @@ def _programs(
     groups = 1 if pieces > 1 else max(1, min(outer, outer * size // MIN_CHUNK_ELEMENTS))
     each = -(-outer // groups)
     kind = "places" if counted else f"items{row}" if row in ITEM_TYPE_BY_BYTES else "rows"
-    kernel = Kernel(f"mask_{kind}_{host_machine().vector_bytes}", partial(_move_text, kind, row))
+    kernel = Kernel(f"mask_{kind}", partial(_move_text, kind, row))
     record = (size, piece, pieces, outer, each, row)
     cost = outer * size * (0.3 + row / 32)
     moving = Phase(kernel, record, pieces * groups, cost, "compact")
@@ -94,9 +94,9 @@ def _programs(
 
 
 def _start(
-    name: str,
+    name: str, machine: MachineDescription
 ) -> tuple[LLVMModule, LLVMFunction, Callable[[int], LLVMValue], Callable[[int], LLVMValue]]:
-    module = LLVMModule()
+    module = LLVMModule(machine)
     f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record = f.params[:2]
     return (
@@ -113,8 +113,8 @@ def _nonzero_bits(f: LLVMFunction, address: LLVMValue, count: int) -> LLVMValue:
     return bytes_.is_("ne", 0).to(f"i{count}", "bitcast")
 
 
-def _count_text() -> str:
-    module, f, base, word = _start("mask_count")
+def _count_text(machine: MachineDescription) -> str:
+    module, f, base, word = _start("mask_count", machine)
     size, piece, task = word(0), word(1), f.params[2]
     start = task * piece
     stop = f.umin(start + piece, size)
@@ -130,8 +130,8 @@ def _count_text() -> str:
     return module.text()
 
 
-def _move_text(kind: str, row: int) -> str:
-    module, f, base, word = _start(f"mask_{kind}_{host_machine().vector_bytes}")
+def _move_text(kind: str, row: int, machine: MachineDescription) -> str:
+    module, f, base, word = _start(f"mask_{kind}", machine)
     size, piece, pieces, outer, each, width = (word(i) for i in range(6))
     task = f.params[2]
     number, group = task % pieces, task // pieces
@@ -193,8 +193,8 @@ def _compact_items(
 ) -> None:
     """Write `left` items, those where the mask is true."""
     at, written = f.variable("i64", 0), f.variable("i64", 0)
-    lanes = host_machine().lanes(row)
-    if f"+{COMPRESS_FEATURE_BY_BYTES.get(row)}" in host_machine().features.split(","):
+    lanes = f.machine.lanes(row)
+    if f"+{COMPRESS_FEATURE_BY_BYTES.get(row)}" in f.machine.features.split(","):
         with f.while_(lambda: (written.get() + lanes).is_("sle", left)):
             # At least this many items are left, so that as much of the mask is left, too.
             flags = f.load(f.offset(mask, at.get()), vector_type("i8", lanes), 1).is_("ne", 0)
@@ -255,7 +255,7 @@ def _compact_rows(
     nothing.
     """
     at, written, flags = f.variable("i64", 0), f.variable("i64", 0), f.variable("i64", 0)
-    wide = host_machine().vector_bytes
+    wide = f.machine.vector_bytes
 
     def one(here: LLVMValue) -> None:
         old, new = f.offset(source, here * width), f.offset(target, written.get() * width)

@@ -21,7 +21,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     vector_type,
 )
 from shardir.backends.cpu.codegen.memory_hints import store_fence
-from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import (
     SCRATCH_BYTES_PER_WORKER,
     BufferView,
@@ -110,9 +110,11 @@ def _state_address(
     return f.offset(f.offset(state, rank * (8 * len(STATE_WORDS))), 8 * STATE_WORDS.index(name))
 
 
-def _count_text(name: str, dtype: str, ranks: int, low: int, bits: int, first: bool) -> str:
+def _count_text(
+    name: str, dtype: str, ranks: int, low: int, bits: int, first: bool, machine: MachineDescription
+) -> str:
     """Return the text of a kernel that counts bits `low` to `low + bits` in a part of a line."""
-    module = LLVMModule()
+    module = LLVMModule(machine)
     f, (bases, record, task, worker) = _start(module, name)
     slot, offset, from_line, steps, each, parts, tables, states = (
         _word(f, record, k) for k in range(8)
@@ -131,7 +133,7 @@ def _count_text(name: str, dtype: str, ranks: int, low: int, bits: int, first: b
         if first
         else own_counts
     )
-    wide = host_machine().lanes(max(size, 4))
+    wide = f.machine.lanes(max(size, 4))
     count_type = vector_type("i32", wide)
     with f.loop(0, used * table_count * COUNTS_PER_TABLE, wide) as i:
         f.store(f.value(0, count_type), f.offset(table_base, i, "i32"), 1)
@@ -199,15 +201,17 @@ def _add_matching(
             left.set(now & (now - 1))
 
 
-def _find_text(name: str, dtype: str, ranks: int, low: int, bits: int, first: bool) -> str:
+def _find_text(
+    name: str, dtype: str, ranks: int, low: int, bits: int, first: bool, machine: MachineDescription
+) -> str:
     """Return the text of a kernel that finds the next bits of every position of a line, and in the
     last round its element."""
-    module = LLVMModule()
+    module = LLVMModule(machine)
     f, (bases, record, task, _) = _start(module, name)
     slot, offset, to_line, step, parts, tables, states = (_word(f, record, k) for k in range(7))
     counted = f.offset(_base(f, bases, tables), task * parts * (ranks * COUNT_TABLE_BYTES))
     state = f.offset(_base(f, bases, states), task * (ranks * 8 * len(STATE_WORDS)))
-    wide = host_machine().lanes(4)
+    wide = f.machine.lanes(4)
     whole = vector_type("i32", wide)
     with (
         f.loop(1, parts) as other,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from shardir.backends.cpu.codegen.llvm_text import FLOAT_TYPES, LLVMFunction, LLVMValue, vector_type
-from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import BufferView, Kernel, LoweringContext, Phase
 from shardir.backends.cpu.kernels.data_movement import element_values
 from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
@@ -57,7 +57,7 @@ def argsort_phases(
         return None
     parts = -(-steps // PART_ELEMENTS)
 
-    def phase(name: str, text: Callable[[str], str], *record: int) -> Phase:
+    def phase(name: str, text: Callable[[str, MachineDescription], str], *record: int) -> Phase:
         kernel = Kernel(name, partial(text, name))
         cost = count * steps * 0.4 + 50.0
         return Phase(kernel, (parts, steps, *record), count * parts, cost, "sort")
@@ -76,7 +76,7 @@ def argsort_phases(
     return phases
 
 
-def _words_text(dtype: str, name: str) -> str:
+def _words_text(dtype: str, name: str, machine: MachineDescription) -> str:
     """Return the text of the kernel that converts elements to words."""
     kind, size = element_values.kind_of(dtype), element_values.ELEMENT_BYTES[dtype]
 
@@ -93,10 +93,10 @@ def _words_text(dtype: str, name: str) -> str:
             place = place + LLVMValue(f"<{indices}>", whole, f)
         f.store((key.to(whole, "zext") << 32) | place, target, WORD_BYTES)
 
-    return _text(name, size, WORD_BYTES, move)
+    return _text(name, machine, size, WORD_BYTES, move)
 
 
-def _indices_text(name: str) -> str:
+def _indices_text(name: str, machine: MachineDescription) -> str:
     """Return the text of the kernel that extracts the indices of words."""
 
     def move(
@@ -105,12 +105,12 @@ def _indices_text(name: str) -> str:
         word = f.load(source, vector_type("i64", lanes), WORD_BYTES)
         f.store(word.to(vector_type("i32", lanes), "trunc"), target, 4)
 
-    return _text(name, WORD_BYTES, 4, move)
+    return _text(name, machine, WORD_BYTES, 4, move)
 
 
-def _values_text(dtype: str, name: str) -> str:
+def _values_text(dtype: str, name: str, machine: MachineDescription) -> str:
     """Return the text of the kernel that extracts the elements of words; all NaN are one."""
-    keys = sort_keys_of(dtype)
+    keys = sort_keys_of(dtype, machine)
 
     def move(
         f: LLVMFunction, source: LLVMValue, target: LLVMValue, _: LLVMValue, lanes: int
@@ -119,17 +119,17 @@ def _values_text(dtype: str, name: str) -> str:
         key = (word >> 32).to(vector_type("i32", lanes), "trunc") ^ keys.min_key
         f.store(keys.to_elements(f, key), target, 4)
 
-    return _text(name, WORD_BYTES, 4, move)
+    return _text(name, machine, WORD_BYTES, 4, move)
 
 
 def _text(
-    name: str, reads: int, writes: int,
+    name: str, machine: MachineDescription, reads: int, writes: int,
     move: Callable[[LLVMFunction, LLVMValue, LLVMValue, LLVMValue, int], None],
 ) -> str:  # fmt: skip
     """Return the text of a kernel that converts parts of lines, in vectors if they are
     contiguous."""
-    start = start_kernel(name)
-    f, wide = start.function, host_machine().lanes(WORD_BYTES)
+    start = start_kernel(name, machine)
+    f, wide = start.function, machine.lanes(WORD_BYTES)
     parts, steps = start.word(0), start.word(1)
     line, first = start.task // parts, (start.task % parts) * PART_ELEMENTS
     stop = f.umin(first + PART_ELEMENTS, steps)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count, vector_type
-from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import BufferView, Kernel, LoweringContext, Phase
 from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
 from shardir.backends.cpu.kernels.data_movement.loop_nest import loop_nest_of
@@ -23,7 +23,7 @@ from shardir.backends.cpu.kernels.sort.tuning import (
 
 WORD_BYTES = 8
 """The size in bytes of an element, and of a word."""
-HALF_KEYS = SortKeys("f32", 32)
+HALF_KEYS = SortKeys("f32", 32, lanes=1)
 BELOW_NAN_KEY = 0x7F900000
 """Above the key of infinity, and below that of NaN."""
 SIGNED_ZERO = -(1 << 31)
@@ -59,7 +59,9 @@ def complex_sort_phases(
     unsorted, arranged = ((slot, 0, around, WORD_BYTES) for slot in slots)
     record = (parts, steps, *source, *unsorted, *arranged, *target, flags, seen)
 
-    def phase(what: str, text: Callable[[str], str], tasks: int, cost: float) -> Phase:
+    def phase(
+        what: str, text: Callable[[str, MachineDescription], str], tasks: int, cost: float
+    ) -> Phase:
         name = f"moves_pairs_{what}"
         kernel = Kernel(name, partial(text, name))
         return Phase(kernel, record, count * tasks, count * cost, "sort")
@@ -119,7 +121,7 @@ def _convert_words(
     start: KernelStart, ends: tuple[int, int], move: Callable[[LLVMValue], LLVMValue]
 ) -> None:
     """Convert the words of a part of a line, in vectors if both ends are contiguous."""
-    f, wide = start.function, host_machine().lanes(WORD_BYTES)
+    f, wide = start.function, start.function.machine.lanes(WORD_BYTES)
     parts, steps = start.word(0), start.word(1)
     line, first = start.task // parts, (start.task % parts) * PART_ELEMENTS
     stop = f.umin(first + PART_ELEMENTS, steps)
@@ -139,10 +141,10 @@ def _convert_words(
         some(1)
 
 
-def _words_text(name: str) -> str:
+def _words_text(name: str, machine: MachineDescription) -> str:
     """Return the text of the kernel that converts elements to words and detects negative zeros."""
-    start = start_kernel(name)
-    f, wide = start.function, host_machine().lanes(WORD_BYTES)
+    start = start_kernel(name, machine)
+    f, wide = start.function, machine.lanes(WORD_BYTES)
     found = [f.variable(vector_type("i32", count), 0) for count in (wide, 1)]
 
     def move(bits: LLVMValue) -> LLVMValue:
@@ -160,18 +162,18 @@ def _words_text(name: str) -> str:
     return f.module.text()
 
 
-def _elements_text(name: str) -> str:
+def _elements_text(name: str, machine: MachineDescription) -> str:
     """Return the text of the kernel that converts words back to elements."""
-    start = start_kernel(name)
+    start = start_kernel(name, machine)
     _convert_words(start, (ARRANGED, TARGET), partial(_to_bits, start.function))
     start.function.ret()
     return start.function.module.text()
 
 
-def _zeros_text(name: str) -> str:
+def _zeros_text(name: str, machine: MachineDescription) -> str:
     """Return the text of the kernel that writes elements with zeros in source order, if any zero is
     negative."""
-    start = start_kernel(name)
+    start = start_kernel(name, machine)
     f, line = start.function, start.task
     parts, steps = start.word(0), start.word(1)
     signed = f.variable("i64", 0)

@@ -15,7 +15,6 @@ from shardir.backends.cpu.codegen.llvm_text import (
     lane_count as lanes_of,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.data_movement import element_values, transpose_tiles
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock
 from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
@@ -41,7 +40,7 @@ class NetworkLines:
     ) -> None:
         self.way, self.f, self.block = way, f, block
         self.kind, self.size = element_values.kind_of(dtype), element_values.ELEMENT_BYTES[dtype]
-        self.side = transpose_tiles.tile_side(self.size, host_machine())
+        self.side = transpose_tiles.tile_side(self.size, f.machine)
         self.key = "i32" if self.size <= 4 else "i64"
         self.places, self.word = places, "i64" if places else self.key
         self.made = element_values.kind_of("i32") if places else self.kind

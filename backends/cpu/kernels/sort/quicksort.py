@@ -15,6 +15,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMModule,
     LLVMValue,
 )
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import (
     SCRATCH_BYTES_PER_WORKER,
     BufferView,
@@ -187,7 +188,7 @@ def quicksort_phases(
     Return None for lines that exceed a worker's scratch memory or have no constant stride.
     """
     found = strided_lines(x, y, dim)
-    keys = sort_keys_of(x.dtype)
+    keys = sort_keys_of(x.dtype, context.machine)
     if found is None or (x.shape[dim] + stack_slack(keys)) * x.itemsize > SCRATCH_BYTES_PER_WORKER:
         return None
     count, source, target = found
@@ -224,9 +225,10 @@ def max_partitions(steps: int) -> int:
     return PARTITIONS_PER_BIT * steps.bit_length()
 
 
-def sort_keys_of(dtype: str) -> SortKeys:
+def sort_keys_of(dtype: str, machine: MachineDescription) -> SortKeys:
     """Return the sort keys of an element type."""
-    return SortKeys(dtype, 8 * element_values.ELEMENT_BYTES[dtype])
+    bits = 8 * element_values.ELEMENT_BYTES[dtype]
+    return SortKeys(dtype, bits, machine.lanes(bits // 8))
 
 
 def strided_lines(
@@ -245,8 +247,8 @@ def strided_lines(
     )
 
 
-def _lines_text(name: str, keys: SortKeys) -> str:
-    start = start_kernel(name)
+def _lines_text(name: str, keys: SortKeys, machine: MachineDescription) -> str:
+    start = start_kernel(name, machine)
     f = start.function
     sort = emit_quicksort(f.module, keys)
     many, lines, steps = (start.word(i) for i in range(3))
@@ -286,9 +288,9 @@ class KernelStart(NamedTuple):
         return self.function.offset(self.buffer(slot), offset + number * line)
 
 
-def start_kernel(name: str) -> KernelStart:
+def start_kernel(name: str, machine: MachineDescription) -> KernelStart:
     """Return the start of a new, empty kernel."""
-    f = LLVMFunction(LLVMModule(), name, ("ptr", "ptr", "i64", "i64"))
+    f = LLVMFunction(LLVMModule(machine), name, ("ptr", "ptr", "i64", "i64"))
     bases, record, task, worker = f.params
     scratch = f.load(bases, "ptr")
     return KernelStart(f, bases, record, task, f.offset(scratch, worker * SCRATCH_BYTES_PER_WORKER))

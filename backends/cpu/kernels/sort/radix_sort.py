@@ -19,7 +19,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMValue,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import (
     SCRATCH_BYTES_PER_WORKER,
     BufferView,
@@ -241,9 +241,9 @@ class _LinePart(NamedTuple):
 
 
 def _start(
-    name: str,
+    name: str, machine: MachineDescription
 ) -> tuple[LLVMModule, LLVMFunction, Callable[[int], LLVMValue], Callable[[LLVMValue], LLVMValue]]:
-    module = LLVMModule()
+    module = LLVMModule(machine)
     f = LLVMFunction(module, name, ("ptr", "ptr", "i64", "i64"))
     bases, record, _, _ = f.params
     return (
@@ -254,19 +254,19 @@ def _start(
     )
 
 
-def _count_text(name: str, read: PassSource) -> str:
+def _count_text(name: str, read: PassSource, machine: MachineDescription) -> str:
     """Return the text of the kernel that counts the digits of each part."""
-    module, f, word, base = _start(name)
+    module, f, word, base = _start(name, machine)
     *_, task, worker = f.params
     many, units, parts, each, steps, tables, digit = (word(k) for k in range(7))
     slot, offset, from_line, step = (word(7 + k) for k in range(4))
     table_base = f.offset(base(f.value(0, "i64")), worker * SCRATCH_BYTES_PER_WORKER)
-    whole = vector_type("i32", host_machine().lanes(4))
+    whole = vector_type("i32", f.machine.lanes(4))
     first = task * many
     with f.loop(first, f.umin(first + many, units)) as unit:
         piece = _line_part(f, unit, parts, each, steps)
         source = f.offset(base(slot), offset + piece.line * from_line)
-        with f.loop(0, INTERLEAVED_TABLES * DIGIT_VALUES, host_machine().lanes(4)) as i:
+        with f.loop(0, INTERLEAVED_TABLES * DIGIT_VALUES, f.machine.lanes(4)) as i:
             f.store(f.value(0, whole), f.offset(table_base, i, "i32"), 1)
         at = f.variable("i64", piece.begin)
         for group in (INTERLEAVED_TABLES, 1):
@@ -279,7 +279,7 @@ def _count_text(name: str, read: PassSource) -> str:
                     f.store(f.load(place, "i32") + 1, place)
                 at.set(at.get() + group)
         own_counts = f.offset(base(tables), unit * TABLE_BYTES)
-        with f.loop(0, DIGIT_VALUES, host_machine().lanes(4)) as i:
+        with f.loop(0, DIGIT_VALUES, f.machine.lanes(4)) as i:
             total = f.load(f.offset(table_base, i, "i32"), whole, 1)
             for other in range(1, INTERLEAVED_TABLES):
                 more = f.offset(f.offset(table_base, other * TABLE_BYTES), i, "i32")
@@ -297,10 +297,10 @@ def _line_part(
     return _LinePart(unit // parts, begin, f.umin(begin + each, steps), number)
 
 
-def _move_text(name: str, read: PassSource, made: PassTarget) -> str:
+def _move_text(name: str, read: PassSource, made: PassTarget, machine: MachineDescription) -> str:
     """Return the text of the kernel that moves every word behind those of lower digits, and behind
     earlier words of its digit."""
-    module, f, word, base = _start(name)
+    module, f, word, base = _start(name, machine)
     *_, task, _ = f.params
     many, units, parts, each, steps, tables, digit = (word(k) for k in range(7))
     slot, offset, from_line, step = (word(7 + k) for k in range(4))

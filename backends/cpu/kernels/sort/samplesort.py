@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.kernel_api import (
     SCRATCH_BYTES_PER_WORKER,
     BufferView,
@@ -52,7 +53,7 @@ SAMPLE_HASH_MULTIPLIER = 0x9E3779B97F4A7C15
 def can_compress_sort(dtype: str, lines: int, steps: int, context: LoweringContext) -> bool:
     """Return whether the processor has compress instructions, and lines are longer than one block
     of the network or few."""
-    keys = sort_keys_of(dtype)
+    keys = sort_keys_of(dtype, context.machine)
     return has_compress(keys.bits // 8, context.machine) and (
         lines < MIN_UNSHARED_LINES or steps > keys_per_block(keys)
     )
@@ -90,7 +91,7 @@ def samplesort_phases(
     """
     found, keys, steps, size = (
         strided_lines(x, y, dim),
-        sort_keys_of(x.dtype),
+        sort_keys_of(x.dtype, context.machine),
         x.shape[dim],
         x.itemsize,
     )
@@ -141,7 +142,7 @@ def samplesort_phases(
     ]
 
 
-KernelText = Callable[[str, SortKeys], str]
+KernelText = Callable[[str, SortKeys, MachineDescription], str]
 
 
 class _BucketRecord:
@@ -165,9 +166,9 @@ class _BucketRecord:
         return self._f.offset(self._starts, row + bucket, "i64")
 
 
-def _sort_text(name: str, keys: SortKeys) -> str:
+def _sort_text(name: str, keys: SortKeys, machine: MachineDescription) -> str:
     """Return the text of the kernel that selects the bounds of a line, or sorts a bucket."""
-    start = start_kernel(name)
+    start = start_kernel(name, machine)
     f = start.function
     f.if_else(
         start.word(_BucketRecord.SAMPLES).is_("ne", 0),
@@ -208,9 +209,9 @@ def _choose_bounds(start: KernelStart, keys: SortKeys) -> None:
     f.store(f.value(keys.max_key, "i64"), words.bound_address(line, last))
 
 
-def _parts_text(name: str, keys: SortKeys) -> str:
+def _parts_text(name: str, keys: SortKeys, machine: MachineDescription) -> str:
     """Partition the keys of a part of a line by all bounds, the middle ones first."""
-    start = start_kernel(name)
+    start = start_kernel(name, machine)
     f, stack, words = start.function, start.scratch, _BucketRecord(start)
     parts_them = emit_partition(f.module, keys)
     line, part = start.task // words.parts, start.task % words.parts

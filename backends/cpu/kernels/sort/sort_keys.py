@@ -6,7 +6,7 @@ The bits of negative floats are inverted except for the sign; all NaN become one
 from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, vector_type
-from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.ir.dtypes import DTYPE_INFO, FLOATS, UNSIGNED
 
 NAN_BITS = {dtype: DTYPE_INFO[dtype].nan_bits for dtype in FLOATS}
@@ -21,20 +21,16 @@ def has_compress(size: int, machine: MachineDescription) -> bool:
 
 
 class SortKeys(NamedTuple):
-    """The keys of elements of a type."""
+    """The keys of elements of a type; a vector holds `lanes` of them."""
 
     dtype: str
     bits: int
+    lanes: int
 
     @property
     def type(self) -> str:
         """The LLVM type of a key."""
         return f"i{self.bits}"
-
-    @property
-    def lanes(self) -> int:
-        """The number of keys in a vector."""
-        return host_machine().lanes(self.bits // 8)
 
     @property
     def vector_type(self) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import partial
 
 from shardir.backends.cpu.codegen.llvm_text import FLOAT_TYPES, LLVMFunction, vector_type
-from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernel_api import (
     SCRATCH_BYTES_PER_WORKER,
     BufferView,
@@ -227,7 +226,7 @@ def _network_phases(
 def _emit_network_sort(
     variant: str, dtype: str, places: str, f: LLVMFunction, block: GridBlock
 ) -> None:
-    side = transpose_tiles.tile_side(element_values.ELEMENT_BYTES[dtype], host_machine())
+    side = transpose_tiles.tile_side(element_values.ELEMENT_BYTES[dtype], f.machine)
     word = "i32" if element_values.ELEMENT_BYTES[dtype] <= 4 and not places else "i64"
     steps = block.extra(0)
     last = block.columns - 1

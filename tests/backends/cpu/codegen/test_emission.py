@@ -9,6 +9,7 @@ import pytest
 
 from shardir.backends.cpu.codegen.compiler import link
 from shardir.backends.cpu.codegen.emission import BackgroundCompilation, CompilationUnit, emit
+from shardir.backends.cpu.codegen.target import host_machine
 from tests.process_control.signals import Interrupted, alarm
 
 TEXT = "define double @{}(double %x) {{\n  ret double %x\n}}\n"
@@ -21,17 +22,17 @@ def texts(count: int) -> list[str]:
 
 def _emit_forever() -> None:
     while True:
-        emit([texts(200)])
+        emit([texts(200)], host_machine())
 
 
 def _link_forever() -> None:
-    codes = emit([texts(20)])
+    codes = emit([texts(20)], host_machine())
     while True:
         link(codes, ["f0"], {})
 
 
 def test_each_group_becomes_one_object() -> None:
-    made = emit([texts(2), texts(1)])
+    made = emit([texts(2), texts(1)], host_machine())
     assert [b"f0" in code for code in made] == [True, True]
     assert [b"f1" in code for code in made] == [True, False]
 
@@ -42,7 +43,7 @@ def test_a_module_is_destroyed_without_comparing_contexts(monkeypatch: pytest.Mo
     def fail_comparison(one: object, other: object) -> bool:
         raise AssertionError("this is a step of Python, in which threads change")
 
-    first, second = CompilationUnit(texts(1)), CompilationUnit(texts(1))
+    first, second = (CompilationUnit(texts(1), host_machine()) for _ in range(2))
     monkeypatch.setattr(type(first._context), "__eq__", fail_comparison)
     assert second.code() == first.code()
 
@@ -50,11 +51,11 @@ def test_a_module_is_destroyed_without_comparing_contexts(monkeypatch: pytest.Mo
 def test_invalid_modules_can_be_destroyed_in_any_order() -> None:
     for _ in range(20):
         with pytest.raises(RuntimeError, match="LLVM IR parsing error"):
-            emit([[*texts(2), INVALID], texts(1)])
+            emit([[*texts(2), INVALID], texts(1)], host_machine())
         with pytest.raises(RuntimeError, match="LLVM IR parsing error"):
-            BackgroundCompilation([*texts(2), INVALID])
+            BackgroundCompilation([*texts(2), INVALID], host_machine())
         gc.collect()
-    assert b"f0" in BackgroundCompilation(texts(2)).code()
+    assert b"f0" in BackgroundCompilation(texts(2), host_machine()).code()
 
 
 @pytest.mark.parametrize("work", [_emit_forever, _link_forever])

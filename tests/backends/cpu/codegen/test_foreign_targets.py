@@ -38,7 +38,8 @@ def foreign_machine(triple: str) -> MachineDescription:
 )
 def test_runtime_code_compiles_for_every_system(triple: str, sleep: str, pause: str) -> None:
     assert sleep_method(triple) == sleep
-    module = LLVMModule()
+    machine = foreign_machine(triple)
+    module = LLVMModule(machine)
     declare_python(module)
     define_interpreter(module, triple, sleep)
     define_entry_points(module)
@@ -47,8 +48,7 @@ def test_runtime_code_compiles_for_every_system(triple: str, sleep: str, pause: 
     parsed.triple = triple
     parsed.verify()
     lines = [
-        line.split()
-        for line in make_target_machine(foreign_machine(triple)).emit_assembly(parsed).splitlines()
+        line.split() for line in make_target_machine(machine).emit_assembly(parsed).splitlines()
     ]
     assert [pause] in lines
     # The code declares exactly the symbols that the runtime provides.

@@ -18,6 +18,7 @@ from shardir.backends.cpu.codegen import (
 )
 from shardir.backends.cpu.codegen.cache_keys import cache_key
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
+from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
 from shardir.backends.cpu.dispatch.program_table import load_program
 from shardir.backends.cpu.kernel_api import Kernel, Phase
 from shardir.backends.cpu.kernels.math import library
@@ -39,9 +40,9 @@ def add_kernel(name: str, number: int, written_texts: list[str]) -> Kernel:
     """Return a kernel that adds a number to a word; `written_texts` records each generation of its
     text."""
 
-    def text() -> str:
+    def text(machine: MachineDescription) -> str:
         written_texts.append(name)
-        module = LLVMModule()
+        module = LLVMModule(machine)
         helper = LLVMFunction(module, "helper", ["i64"], "i64", "nounwind noinline", internal=True)
         helper.ret(helper.params[0] + number)
         f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
@@ -98,7 +99,7 @@ def test_cached_modules_with_a_common_kernel_can_both_be_loaded() -> None:
     assert run(one, two) == 11
     clear_kernel_table()
     for file in Path(str(object_cache.cache_folder())).glob("*.o"):
-        if file.name == f"{cache_key('kernel', 'k1')}.o":
+        if file.name == f"{cache_key(host_machine(), 'kernel', 'k1')}.o":
             file.unlink()
     assert run(two, three, four) == 1110
     clear_kernel_table()
@@ -114,8 +115,8 @@ def test_cached_code_of_another_kernel_is_rejected(kind: str) -> None:
     assert run(add_kernel("b", 10, written_texts)) == 10
     clear_kernel_table()
     folder = Path(str(object_cache.cache_folder()))
-    (folder / f"{cache_key(kind, 'a')}.o").write_bytes(
-        (folder / f"{cache_key(kind, 'b')}.o").read_bytes()
+    (folder / f"{cache_key(host_machine(), kind, 'a')}.o").write_bytes(
+        (folder / f"{cache_key(host_machine(), kind, 'b')}.o").read_bytes()
     )
     assert run(add_kernel("a", 1, written_texts)) == 1
     assert written_texts == ["a", "b", "a"]
@@ -126,9 +127,12 @@ def test_cached_code_of_another_kernel_is_rejected(kind: str) -> None:
 )
 def test_invalid_cache_entries_are_removed(entry: bytes) -> None:
     written_texts: list[str] = []
-    object_cache.save(cache_key("kernel", "a"), entry)
-    assert kernel_table._load_from_disk([add_kernel("a", 1, written_texts)])[0].name == "a"
-    assert not object_cache.contains(cache_key("kernel", "a"))
+    object_cache.save(cache_key(host_machine(), "kernel", "a"), entry)
+    assert (
+        kernel_table._load_from_disk([add_kernel("a", 1, written_texts)], host_machine())[0].name
+        == "a"
+    )
+    assert not object_cache.contains(cache_key(host_machine(), "kernel", "a"))
 
 
 def test_the_cache_key_depends_on_the_files_of_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,26 +151,26 @@ def test_imported_symbols_come_from_the_library(
     requested_names: list[str] = []
     labs = ctypes.cast(ctypes.CDLL(None).labs, ctypes.c_void_p).value or 0
 
-    def size() -> str:
-        module = LLVMModule()
+    def size(machine: MachineDescription) -> str:
+        module = LLVMModule(machine)
         f = LLVMFunction(module, "the_size", ["i64"], "i64")
         (number,) = f.params
         f.ret(f.select(number.is_("slt", 0), f.value(0, "i64") - number, number))
         return module.text()
 
-    def function_text(name: str) -> str | None:
+    def function_text(name: str, machine: MachineDescription) -> str | None:
         requested_names.append(name)
-        return size() if from_text and name == "the_size" else None
+        return size(machine) if from_text and name == "the_size" else None
 
-    def addresses(names: list[str]) -> dict[str, int]:
+    def addresses(machine: MachineDescription, names: list[str]) -> dict[str, int]:
         return {name: labs for name in names if name == "the_size" and not from_text}
 
     library = SimpleNamespace(function_text=function_text, function_addresses=addresses)
     monkeypatch.setattr(imported_symbols, "_math_library", lambda: library)
     monkeypatch.setattr(imported_symbols, "_symbol_addresses", {})
 
-    def text() -> str:
-        module = LLVMModule()
+    def text(machine: MachineDescription) -> str:
+        module = LLVMModule(machine)
         module.declare("the_size", "i64", ["i64"])
         f = LLVMFunction(module, "sized", ["ptr", "ptr", "i64", "i64"])
         word = f.load(f.offset(f.params[0], 8), "ptr")
@@ -179,13 +183,15 @@ def test_imported_symbols_come_from_the_library(
     with pytest.raises(
         KeyError, match="no library of the CPU backend provides nothing_like_it, nor_this"
     ):
-        imported_symbols.symbol_addresses(["the_size", "nothing_like_it", "nor_this"])
-    assert imported_symbols.symbol_addresses([]) == {}
+        imported_symbols.symbol_addresses(
+            ["the_size", "nothing_like_it", "nor_this"], host_machine()
+        )
+    assert imported_symbols.symbol_addresses([], host_machine()) == {}
 
 
 def test_invalid_module_text_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="expected top-level entity"):
-        run(Kernel("wrong", lambda: "nonsense"))
+        run(Kernel("wrong", lambda machine: "nonsense"))
     assert run(make_kernel("right", lambda *_: None)) == 0
 
 
@@ -195,9 +201,9 @@ def test_large_texts_are_divided_between_threads(monkeypatch: pytest.MonkeyPatch
     group_sizes: list[list[int]] = []
     emit = emission.emit
 
-    def record_groups(groups: Sequence[Sequence[str]]) -> list[bytes]:
+    def record_groups(groups: Sequence[Sequence[str]], machine: MachineDescription) -> list[bytes]:
         group_sizes.append(list(map(len, groups)))
-        return emit(groups)
+        return emit(groups, machine)
 
     monkeypatch.setattr(kernel_table, "emit", record_groups)
     assert run(*(add_kernel(f"k{n}", 10**n, []) for n in range(7))) == 1_111_111
@@ -222,14 +228,14 @@ def test_kernels_compile_in_the_background(monkeypatch: pytest.MonkeyPatch) -> N
     written_texts: list[str] = []
     started = [add_kernel("a", 1, written_texts), add_kernel("b", 10, written_texts)]
     for each in started:
-        kernel_table.start_compiling(each)
-    kernel_table.start_compiling(add_kernel("a", 1, written_texts))
+        kernel_table.start_compiling(each, host_machine())
+    kernel_table.start_compiling(add_kernel("a", 1, written_texts), host_machine())
     assert written_texts == ["a", "b"]
-    assert "a" in kernel_table._running_compilations
+    assert (host_machine(), "a") in kernel_table._running_compilations
     assert run(*started, add_kernel("c", 100, written_texts)) == 111
     assert written_texts == ["a", "b", "c"]
     assert (kernel_table._running_compilations, kernel_table._pending_texts) == ({}, {})
-    kernel_table.start_compiling(started[0])
+    kernel_table.start_compiling(started[0], host_machine())
     clear_kernel_table()
     assert run(*started) == 11
     assert written_texts == ["a", "b", "c"]
@@ -239,7 +245,7 @@ def test_a_single_core_does_not_compile_in_the_background(monkeypatch: pytest.Mo
     monkeypatch.setattr(kernel_table, "MIN_MODULE_CHARACTERS", 1)
     monkeypatch.setattr(kernel_table, "allowed_worker_count", lambda: 1)
     written_texts: list[str] = []
-    kernel_table.start_compiling(add_kernel("a", 1, written_texts))
+    kernel_table.start_compiling(add_kernel("a", 1, written_texts), host_machine())
     assert written_texts == []
 
 
@@ -248,7 +254,7 @@ def test_cached_kernels_are_not_compiled_in_the_background(monkeypatch: pytest.M
     written_texts: list[str] = []
     assert run(add_kernel("a", 1, written_texts)) == 1
     clear_kernel_table()
-    kernel_table.start_compiling(add_kernel("a", 1, written_texts))
+    kernel_table.start_compiling(add_kernel("a", 1, written_texts), host_machine())
     assert written_texts == ["a"]
 
 
@@ -256,7 +262,7 @@ def test_an_error_of_background_compilation_is_raised_once(monkeypatch: pytest.M
     monkeypatch.setattr(kernel_table, "MIN_MODULE_CHARACTERS", 1)
     monkeypatch.setattr(kernel_table, "allowed_worker_count", lambda: 2)
     with pytest.raises(RuntimeError, match="expected"):
-        kernel_table.start_compiling(Kernel("bad", lambda: "no module"))
+        kernel_table.start_compiling(Kernel("bad", lambda machine: "no module"), host_machine())
     assert run(add_kernel("a", 1, [])) == 1
 
 
@@ -264,20 +270,24 @@ def test_an_error_of_a_compilation_thread_is_raised(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(kernel_table, "MIN_MODULE_CHARACTERS", 1)
     monkeypatch.setattr(kernel_table, "allowed_worker_count", lambda: 2)
     with pytest.raises(RuntimeError, match="expected top-level entity"):
-        run(Kernel("wrong", lambda: "nonsense"), add_kernel("a", 1, []))
+        run(Kernel("wrong", lambda machine: "nonsense"), add_kernel("a", 1, []))
     assert run(add_kernel("a", 1, [])) == 1
 
 
 def test_library_functions_are_loaded_from_the_disk_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imported_symbols, "_symbol_addresses", {})
     monkeypatch.setattr(library, "_function_addresses", {})
-    found = imported_symbols.symbol_addresses(["shardir_exp_f32", "shardir_log_f32"])
-    nothing = SimpleNamespace(function_addresses=lambda names: {})
+    found = imported_symbols.symbol_addresses(
+        ["shardir_exp_f32", "shardir_log_f32"], host_machine()
+    )
+    nothing = SimpleNamespace(function_addresses=lambda machine, names: {})
     monkeypatch.setattr(imported_symbols, "_math_library", lambda: nothing)
-    again = imported_symbols.symbol_addresses(["shardir_log_f32", "shardir_exp_f32"])
+    again = imported_symbols.symbol_addresses(
+        ["shardir_log_f32", "shardir_exp_f32"], host_machine()
+    )
     assert again.keys() == found.keys()
-    assert imported_symbols.symbol_addresses(["shardir_exp_f32"]) == {
+    assert imported_symbols.symbol_addresses(["shardir_exp_f32"], host_machine()) == {
         "shardir_exp_f32": again["shardir_exp_f32"]
     }
     with pytest.raises(KeyError, match="no library of the CPU backend provides shardir_sin_f32"):
-        imported_symbols.symbol_addresses(["shardir_exp_f32", "shardir_sin_f32"])
+        imported_symbols.symbol_addresses(["shardir_exp_f32", "shardir_sin_f32"], host_machine())

@@ -7,6 +7,7 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.rules import RULES
 from shardir.backends.cpu.schedule import bool_arguments
 from shardir.backends.cpu.schedule.build import compile_schedule
@@ -24,7 +25,7 @@ READING_SAMPLES = [
 
 def uncopied_arguments(function: Any, *args: Any) -> tuple[int, ...]:
     module = sd.jit(function).lower(*args).after("dce")
-    return compile_schedule(module.main).bool_arguments
+    return compile_schedule(module.main, host_machine()).bool_arguments
 
 
 @pytest.mark.parametrize(

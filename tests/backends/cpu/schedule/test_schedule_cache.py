@@ -12,6 +12,7 @@ import shardir as sd
 from shardir.backends.cpu import BACKEND
 from shardir.backends.cpu.codegen import kernel_table, object_cache
 from shardir.backends.cpu.codegen.cache_keys import list_source_files
+from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.executable import NativeExecutable
 from shardir.backends.cpu.schedule import schedule_cache
 from shardir.backends.cpu.schedule.build import compile_schedule
@@ -65,6 +66,11 @@ X = np.random.default_rng(0).standard_normal((64, 32), np.float32)
 W = np.random.default_rng(1).standard_normal((32, 16), np.float32)
 
 
+def key_of(module: Module, workers: int | None = None) -> str:
+    """Return the cache key of a module on this host."""
+    return schedule_cache.schedule_key(module, workers or worker_count(), host_machine())
+
+
 def results(program: NativeExecutable, *arrays: Any) -> list[bytes]:
     return [each.array.tobytes() for each in program.run([Storage.of(a) for a in arrays])]
 
@@ -90,9 +96,9 @@ SAMPLES_WITHOUT_EFFECTS = [
 
 @pytest.mark.parametrize("sample", SAMPLES_WITHOUT_EFFECTS[::5], ids=lambda sample: sample.id)
 def test_a_loaded_schedule_equals_the_saved_one(sample: Sample) -> None:
-    schedule = compile_schedule(sample.function())
+    schedule = compile_schedule(sample.function(), host_machine())
     schedule_cache.save_schedule("key", schedule)
-    found = schedule_cache.load_schedule("key")
+    found = schedule_cache.load_schedule("key", host_machine())
     if not schedule.items or not has_only_native_items(schedule.items):
         assert found is None
         return
@@ -131,7 +137,7 @@ def _item_attributes(item: Item) -> list[Any]:
 )  # fmt: skip
 def test_an_invalid_entry_is_removed(text: bytes) -> None:
     object_cache.save("key", text)
-    assert schedule_cache.load_schedule("key") is None
+    assert schedule_cache.load_schedule("key", host_machine()) is None
     assert not object_cache.contains("key")
 
 
@@ -139,11 +145,7 @@ def test_swapped_entries_are_rejected() -> None:
     lowerings: list[str] = []
     modules = [module_of(lambda x: x + 1, X), module_of(lambda x: x - 1, X)]
     wanted = [results(get_program(module, lowerings), X) for module in modules]
-    entries = [
-        Path(str(object_cache.cache_folder()))
-        / f"{schedule_cache.schedule_key(module, worker_count())}.o"
-        for module in modules
-    ]
+    entries = [Path(str(object_cache.cache_folder())) / f"{key_of(module)}.o" for module in modules]
     one, other = (entry.read_bytes() for entry in entries)
     entries[0].write_bytes(other)
     entries[1].write_bytes(one)
@@ -153,29 +155,27 @@ def test_swapped_entries_are_rejected() -> None:
 
 def test_different_programs_have_different_keys() -> None:
     keys = [
-        schedule_cache.schedule_key(sample_module(X, W), 2),
-        schedule_cache.schedule_key(sample_module(X[:32], W), 2),
-        schedule_cache.schedule_key(sample_module(X, W), 3),
-        schedule_cache.schedule_key(module_of(lambda x: x + 1, X), 2),
-        schedule_cache.schedule_key(module_of(lambda x: x + 2, X), 2),
-        schedule_cache.schedule_key(module_of(lambda x: x + 0.0, X), 2),
-        schedule_cache.schedule_key(module_of(lambda x: x + -0.0, X), 2),
-        schedule_cache.schedule_key(module_of(lambda x: x + np.float32(np.nan), X), 2),
-        schedule_cache.schedule_key(module_of(lambda x: x + np.arange(32, dtype=np.float32), X), 2),
-        schedule_cache.schedule_key(
-            module_of(lambda x: x + np.arange(1, 33, dtype=np.float32), X), 2
-        ),
+        key_of(sample_module(X, W), 2),
+        key_of(sample_module(X[:32], W), 2),
+        key_of(sample_module(X, W), 3),
+        key_of(module_of(lambda x: x + 1, X), 2),
+        key_of(module_of(lambda x: x + 2, X), 2),
+        key_of(module_of(lambda x: x + 0.0, X), 2),
+        key_of(module_of(lambda x: x + -0.0, X), 2),
+        key_of(module_of(lambda x: x + np.float32(np.nan), X), 2),
+        key_of(module_of(lambda x: x + np.arange(32, dtype=np.float32), X), 2),
+        key_of(module_of(lambda x: x + np.arange(1, 33, dtype=np.float32), X), 2),
     ]
     assert len(set(keys)) == len(keys)
-    assert schedule_cache.schedule_key(sample_module(X, W), 2) == keys[0]
+    assert key_of(sample_module(X, W), 2) == keys[0]
 
 
 def test_the_key_depends_on_the_source_files(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    before = schedule_cache.schedule_key(sample_module(X, W), 2)
+    before = key_of(sample_module(X, W), 2)
     monkeypatch.setattr(schedule_cache, "source_fingerprint", lambda: "other files")
-    assert schedule_cache.schedule_key(sample_module(X, W), 2) != before
+    assert key_of(sample_module(X, W), 2) != before
     fingerprints: list[list[str]] = []
     (tmp_path / "inner").mkdir()
     for text in ("x = 1", "x = 10"):
@@ -214,7 +214,7 @@ def test_programs_with_numpy_calls_are_not_cached() -> None:
     module = module_of(
         lambda x: sd.lax.sort((x + 1j, x), num_keys=1), X
     )  # complex: sorted by NumPy
-    assert not has_only_native_items(compile_schedule(module.main).items)
+    assert not has_only_native_items(compile_schedule(module.main, host_machine()).items)
     get_program(module, lowerings)
     get_program(module, lowerings)
     assert lowerings == ["lowered"] * 2
@@ -224,7 +224,7 @@ def test_a_program_without_cached_kernels_is_compiled_again(code_folder: Path) -
     lowerings: list[str] = []
     module = sample_module(X, W)
     first = get_program(module, lowerings)
-    key = schedule_cache.schedule_key(module, worker_count())
+    key = key_of(module)
     for file in code_folder.iterdir():
         if file.stem != key:
             file.unlink()
@@ -235,11 +235,11 @@ def test_a_program_without_cached_kernels_is_compiled_again(code_folder: Path) -
 
 def test_large_constants_are_not_cached() -> None:
     table = np.arange(schedule_cache.MAX_CONSTANT_BYTES, dtype=np.float32).reshape(1 << 10, -1)
-    schedule = compile_schedule(module_of(lambda x: x + x, X).main)
+    schedule = compile_schedule(module_of(lambda x: x + x, X).main, host_machine())
     schedule_cache.save_schedule("few", schedule)
     schedule_cache.save_schedule("many", replace(schedule, constants=((3, table),)))
-    assert schedule_cache.load_schedule("few") is not None
-    assert schedule_cache.load_schedule("many") is None
+    assert schedule_cache.load_schedule("few", host_machine()) is not None
+    assert schedule_cache.load_schedule("many", host_machine()) is None
 
 
 def test_profiles_of_a_cached_program_name_its_operations() -> None:

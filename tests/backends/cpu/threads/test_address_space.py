@@ -11,6 +11,7 @@ import pytest
 
 from shardir.backends.cpu.codegen import llvm_threads
 from shardir.backends.cpu.codegen.emission import emit
+from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.dispatch.program_table import load_program
 from shardir.backends.cpu.errors import OutOfMemoryError
 from shardir.backends.cpu.kernel_api import Phase
@@ -96,12 +97,12 @@ def test_threads_and_compilation_require_address_space(
     assert not llvm_threads.try_start_thread(thread)
     assert not thread.is_alive()
     with pytest.raises(OutOfMemoryError) as error:
-        emit([["define void @f() { ret void }"]])
+        emit([["define void @f() { ret void }"]], host_machine())
     assert str(error.value) == ERROR_STARTS[1].removeprefix("OutOfMemoryError: ")
     monkeypatch.setattr(address_space, "address_space_left", lambda: 1 << 30)
     assert llvm_threads.try_start_thread(thread)
     thread.join()
-    assert emit([["define void @f() { ret void }"]])
+    assert emit([["define void @f() { ret void }"]], host_machine())
 
 
 def test_a_pool_in_limited_address_space_has_few_caller_slots(

@@ -395,12 +395,13 @@ def test_a_signal_handler_may_fork_during_compilation() -> None:
 import signal
 from shardir.backends.cpu.codegen.compiler import compile
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
+from shardir.backends.cpu.codegen.target import host_machine
 def text(name):
-    module = LLVMModule()
+    module = LLVMModule(host_machine())
     LLVMFunction(module, name, [], "void").ret()
     return module.text()
 def compile_new_program(number):
-    return compile(text(f"made{number}"), [f"made{number}"])[f"made{number}"] != 0
+    return compile(host_machine(), text(f"made{number}"), [f"made{number}"])[f"made{number}"] != 0
 def fork(*_):
     child = os.fork()
     if child == 0:

@@ -30,7 +30,7 @@ def _text(x: Any, out: Any) -> str:
         lower_and_run(lower_loop_nest, make_op(OPS["exp"], TensorType(x.shape, "f32")), [x], [out])
         or ()
     )
-    return phase.kernel.text()
+    return phase.kernel.text(host_machine())
 
 
 def test_a_contiguous_kernel_has_one_loop() -> None:
@@ -73,7 +73,7 @@ def test_a_long_body_calls_functions_and_is_not_duplicated() -> None:
     machine = replace(host_machine(), shared_cache_bytes=1)
     out = offset_from_cache_line(x, skip=0)
     (phase,) = lower_and_run(lower_loop_nest, op, [x], [out], machine=machine) or ()
-    text = phase.kernel.text()
+    text = phase.kernel.text(host_machine())
     assert "!nontemporal" in text
     assert text.count("fmul") == MAX_INLINED_BODY_STEPS
     assert text.count("alwaysinline") == 0

@@ -1,6 +1,6 @@
 """Random groups with random layouts: kernels give the results of the interpreter."""
 
-from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,13 +9,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from shardir import ops as ops  # declares the operations
+from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
 from shardir.backends.cpu.kernels.elementwise import (
-    column_reduction,
-    elementwise_kernel,
     reduction,
-    row_reduction,
     split_reduction,
-    vector_access,
 )
 from shardir.backends.cpu.kernels.elementwise.rules import has_kernel
 from shardir.interpret.interpreter import run
@@ -25,7 +22,6 @@ from shardir.ir.operation import OPS
 from shardir.ir.types import COMPLEX, TensorType
 from shardir.passes.fusion.fuse import fuse
 from shardir.verify.verifier import verify
-from tests.backends.cpu import phase_runner
 from tests.backends.cpu.kernels.elementwise.fused_execution import (
     LayoutFunction,
     dense,
@@ -111,13 +107,19 @@ def integer_arguments(function: Function, seed: int) -> list[Array]:
 LAYOUTS: tuple[LayoutFunction, ...] = (dense, reversed_dims, strided)
 
 
-def check_group(function: Function, layout: LayoutFunction, seed: int) -> None:
+def check_group(
+    function: Function,
+    layout: LayoutFunction,
+    seed: int,
+    machine: MachineDescription | None = None,
+) -> None:
     module = Module((), (function,))
     verify(module)
     made = fuse(module, has_kernel)
     verify(made)
     args = integer_arguments(function, seed)
-    for want, got in zip(run(module, args), run_with_kernels(made, args, layout), strict=True):
+    results = run_with_kernels(made, args, layout, machine=machine)
+    for want, got in zip(run(module, args), results, strict=True):
         if want.dtype.kind in "biu":
             np.testing.assert_array_equal(got, want)
         else:
@@ -155,27 +157,9 @@ def test_split_kernels_of_random_groups_give_the_reference_results(
     check_group(function, layout, seed)
 
 
-@pytest.fixture
-def _without_masks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Simulate a machine without AVX-512, with other kernels for the same names."""
-    caches = (
-        elementwise_kernel.elementwise_kernel,
-        row_reduction.row_kernel,
-        column_reduction.column_kernel,
-    )
-    monkeypatch.setattr(vector_access, "has_masked_access", lambda: False)
-    monkeypatch.setattr(phase_runner, "_compiled", {})
-    for cache in caches:
-        cache.cache_clear()
-    yield
-    for cache in caches:
-        cache.cache_clear()
-
-
-@pytest.mark.usefixtures("_without_masks")
 @settings(group_settings, max_examples=25)
 @given(random_group_functions(), st.sampled_from(LAYOUTS), st.integers(0, 99))
 def test_kernels_without_masks_give_the_reference_results(
     function: Function, layout: LayoutFunction, seed: int
 ) -> None:
-    check_group(function, layout, seed)
+    check_group(function, layout, seed, replace(host_machine(), features=""))

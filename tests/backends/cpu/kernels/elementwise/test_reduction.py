@@ -199,7 +199,7 @@ def test_rows_are_prefetched_during_row_computations(rows: int) -> None:
         )
         or ()
     )
-    assert ("llvm.prefetch" in phase.kernel.text()) == (rows > 1)
+    assert ("llvm.prefetch" in phase.kernel.text(host_machine())) == (rows > 1)
     (wanted,) = run(module, [x])
     np.testing.assert_allclose(out, wanted, rtol=1e-5)
 
@@ -210,7 +210,9 @@ def test_rows_are_prefetched_during_column_sums(rows: int) -> None:
     x = np.random.default_rng(0).normal(size=(100, 640)).astype(np.float32)[100 - rows :]
     op, out = make_op(OPS["sum"], TensorType((rows, 640), "f32"), dims=(0,)), np.zeros(640, "f4")
     (phase,) = lower_and_run(lower_loop_nest, op, [x], [out]) or ()
-    assert ("llvm.prefetch" in phase.kernel.text()) == (rows > register_reduction.MAX_REGISTER_ROWS)
+    assert ("llvm.prefetch" in phase.kernel.text(host_machine())) == (
+        rows > register_reduction.MAX_REGISTER_ROWS
+    )
     np.testing.assert_allclose(out, x.sum(0, np.float64), rtol=1e-5, atol=1e-5)
 
 
@@ -221,7 +223,7 @@ def test_only_large_aligned_results_use_streaming_stores() -> None:
     def text(cache_bytes: int) -> str:
         machine = replace(host_machine(), shared_cache_bytes=cache_bytes)
         (phase,) = lower_and_run(lower_loop_nest, op, [x, x], [out], machine=machine) or ()
-        return phase.kernel.text()
+        return phase.kernel.text(host_machine())
 
     assert "!nontemporal" not in text(4 * out.nbytes)
     assert "!nontemporal" in text(3 * out.nbytes)
@@ -273,5 +275,5 @@ def test_only_few_rows_use_registers_without_scratch_memory() -> None:
             )
             or ()
         )
-        stores.append("x double>, ptr" in phase.kernel.text())
+        stores.append("x double>, ptr" in phase.kernel.text(host_machine()))
     assert stores == [False, True]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
+from shardir.backends.cpu.codegen.target import MachineDescription
 from shardir.backends.cpu.dispatch.program_table import load_program
 from shardir.backends.cpu.kernel_api import Kernel, Phase
 from shardir.backends.cpu.kernels.gemm.prefetch_stream import PrefetchStream
@@ -19,8 +20,8 @@ def prefetched_lines(
 ) -> list[int]:
     """Return the cache lines that tiles prefetch, in order."""
 
-    def text() -> str:
-        module = LLVMModule()
+    def text(machine: MachineDescription) -> str:
+        module = LLVMModule(machine)
         f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
         null = LLVMValue("null", "ptr", f)
         stream = PrefetchStream(f, null)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from shardir.backends.cpu.codegen.compiler import compile
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
+from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
 from shardir.backends.cpu.kernels.math import library
 from shardir.backends.cpu.kernels.math.inline import emit_elementwise
 from shardir.backends.cpu.kernels.math.registers import load_elements, store_elements
@@ -20,10 +21,12 @@ Array = npt.NDArray[Any]
 
 
 @cache
-def compile_operation(op: str, dtypes: tuple[str, ...], result: str, lanes: int) -> Any:
+def compile_operation(
+    op: str, dtypes: tuple[str, ...], result: str, lanes: int, machine: MachineDescription
+) -> Any:
     """Return `void (ptr *arrays, i64 count)`, which applies the operation, or None without a
     rule."""
-    module = LLVMModule()
+    module = LLVMModule(machine)
     f = LLVMFunction(module, "apply", ["ptr", "i64"])
     arrays, count = f.params
     at = [f.load(f.offset(arrays, 8 * i), "ptr") for i in range(len(dtypes) + 1)]
@@ -36,16 +39,24 @@ def compile_operation(op: str, dtypes: tuple[str, ...], result: str, lanes: int)
             return None
         store_elements(f, result_vector, addresses[-1], result)
     f.ret()
-    imports = library.function_addresses(library.imported_symbols(module))
-    code = compile(module.text(), ["apply"], imports)
+    imports = library.function_addresses(machine, library.imported_symbols(module))
+    code = compile(machine, module.text(), ["apply"], imports)
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code["apply"])
 
 
 def run_operation(
-    op: str, arrays: list[Array], dtypes: list[str], result: str, lanes: int = 16
+    op: str,
+    arrays: list[Array],
+    dtypes: list[str],
+    result: str,
+    lanes: int = 16,
+    machine: MachineDescription | None = None,
 ) -> Array:
-    """Apply an operation to flat arrays of equal size; raise `AssertionError` without a rule."""
-    entry = compile_operation(op, tuple(dtypes), result, lanes)
+    """Apply an operation to flat arrays of equal size; raise `AssertionError` without a rule.
+
+    Instructions are selected for `machine`, by default this host.
+    """
+    entry = compile_operation(op, tuple(dtypes), result, lanes, machine or host_machine())
     assert entry is not None, f"no rule for {op} of {', '.join(dtypes)}"
     size = arrays[0].size
     padded_size = -(-size // lanes) * lanes

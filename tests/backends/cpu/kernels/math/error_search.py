@@ -14,6 +14,7 @@ import numpy as np
 
 from shardir.backends.cpu.codegen.compiler import compile
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
+from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.math import library
 from shardir.backends.cpu.kernels.math.inline import emit_elementwise
 from shardir.backends.cpu.kernels.math.registers import (
@@ -84,7 +85,7 @@ def _sweep_function(op: str, dtype: str) -> Any:
 
     The patterns are `first + k * stride` for k below `count`, a multiple of the lane count.
     """
-    module = LLVMModule()
+    module = LLVMModule(host_machine())
     f = LLVMFunction(module, "sweep", ["i64", "i64", "i64", "ptr", "ptr"])
     first, count, stride, errors_at, patterns_at = f.params
     wide = register_type("i64", LANES)
@@ -119,7 +120,7 @@ def _sweep_function(op: str, dtype: str) -> Any:
 @cache
 def _error_function(dtype: str) -> Any:
     """Return `void (ptr got, ptr exact, ptr errors, i64 count)` for f64 numbers."""
-    module = LLVMModule()
+    module = LLVMModule(host_machine())
     f = LLVMFunction(module, "judge", ["ptr", "ptr", "ptr", "i64"])
     got_at, exact_at, to, count = f.params
     with f.loop(0, count, LANES) as i:
@@ -135,7 +136,10 @@ def _error_function(dtype: str) -> Any:
 
 def _entry(module: LLVMModule, name: str, kinds: list[Any]) -> Any:
     code = compile(
-        module.text(), [name], library.function_addresses(library.imported_symbols(module))
+        host_machine(),
+        module.text(),
+        [name],
+        library.function_addresses(host_machine(), library.imported_symbols(module)),
     )
     return ctypes.CFUNCTYPE(None, *kinds)(code[name])
 

@@ -1,16 +1,13 @@
 """Code for machines without some instructions, tested on machines that have them."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 import mpmath as mp
 import numpy as np
 import pytest
 
-from shardir.backends.cpu.codegen import narrow_floats as conversions
-from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
-from shardir.backends.cpu.kernels.math import library, lookup_tables, vector_arithmetic
+from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.math.hyperbolic_tangent import PIECE_BASES
 from shardir.backends.cpu.kernels.math.inverse_trigonometric import PIECE_BASES as ARC_BASES
 from tests.backends.cpu.kernels.math.accuracy import (
@@ -20,39 +17,27 @@ from tests.backends.cpu.kernels.math.accuracy import (
     ulp_errors,
 )
 from tests.backends.cpu.kernels.math.elementwise_runner import (
-    compile_operation,
+    Array,
     have_equal_bits,
     run_operation,
     special_values,
 )
 
-
-@pytest.fixture
-def no_features(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Simulate a machine without instructions for f16 and scaling; kernels compiled before and
-    after are not shared."""
-    machine = replace(host_machine(), features="")
-
-    def described_machine() -> MachineDescription:
-        return machine
-
-    for module in (conversions, vector_arithmetic, lookup_tables):
-        monkeypatch.setattr(module, "host_machine", described_machine)
-    monkeypatch.setattr(library, "_function_addresses", {})
-    compile_operation.cache_clear()
-    yield
-    compile_operation.cache_clear()
+NO_FEATURES = replace(host_machine(), cpu="", features="")
+"""This host without instructions for f16, scaling and tables in registers."""
 
 
-@pytest.mark.usefixtures("no_features")
+def run_without_features(op: str, arrays: list[Array], dtypes: list[str], result: str) -> Array:
+    return run_operation(op, arrays, dtypes, result, machine=NO_FEATURES)
+
+
 def test_all_f16_numbers_are_converted_to_f32() -> None:
     x = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     with np.errstate(all="ignore"):
         wanted = x.astype(np.float32)
-    assert have_equal_bits(run_operation("convert", [x], ["f16"], "f32"), wanted).all()
+    assert have_equal_bits(run_without_features("convert", [x], ["f16"], "f32"), wanted).all()
 
 
-@pytest.mark.usefixtures("no_features")
 def test_f32_numbers_are_rounded_to_f16() -> None:
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     with np.errstate(all="ignore"):
@@ -60,43 +45,42 @@ def test_f32_numbers_are_rounded_to_f16() -> None:
         between = (wide + np.roll(wide, 1)) / 2  # ties, mostly
         x = np.concatenate([f32_patterns(9973), between, np.nextafter(between, np.float32(1))])
         wanted = x.astype(np.float16)
-    assert have_equal_bits(run_operation("convert", [x], ["f32"], "f16"), wanted).all()
+    assert have_equal_bits(run_without_features("convert", [x], ["f32"], "f16"), wanted).all()
 
 
-@pytest.mark.usefixtures("no_features")
 @pytest.mark.parametrize("op", ["exp", "exp2", "sinh", "cosh", "logistic"])
 def test_scaling_in_two_steps_is_within_the_bound(op: str) -> None:
     x = np.concatenate([special_values("f32"), np.linspace(-160, 130, 20011, dtype=np.float32)])
     with np.errstate(all="ignore"):
         truth = EXACT_FUNCTIONS[op](x.astype(np.float64))
-    assert ulp_errors(run_operation(op, [x], ["f32"], "f32"), truth).max() <= F32_BOUNDS_ULP[op]
+    assert (
+        ulp_errors(run_without_features(op, [x], ["f32"], "f32"), truth).max() <= F32_BOUNDS_ULP[op]
+    )
 
 
 @pytest.mark.parametrize(
     ("op", "dtype"),
     [("pow", "f32"), ("pow", "f64"), ("log", "f64"), ("log1p", "f64"), ("atan", "f64")],
 )
-def test_tables_in_memory_give_the_bits_of_tables_in_registers(
-    op: str, dtype: str, request: pytest.FixtureRequest
-) -> None:
+def test_tables_in_memory_give_the_bits_of_tables_in_registers(op: str, dtype: str) -> None:
     rng = np.random.default_rng(3)
     type = np.float32 if dtype == "f32" else np.float64
     x, y = rng.lognormal(0, 2, 20011).astype(type), rng.normal(0, 9, 20011).astype(type)
     operands = [x, y] if op == "pow" else [x]
     dtypes = [dtype] * len(operands)
     wanted = run_operation(op, operands, dtypes, dtype)
-    request.getfixturevalue("no_features")
-    assert have_equal_bits(run_operation(op, operands, dtypes, dtype), wanted).all()
+    assert have_equal_bits(run_without_features(op, operands, dtypes, dtype), wanted).all()
 
 
-@pytest.mark.usefixtures("no_features")
 @pytest.mark.parametrize("op", ["log", "log2", "log1p", "asinh", "acosh", "atanh", "tanh"])
 def test_single_polynomials_are_within_the_bound(op: str) -> None:
     near = np.linspace(-2, 4, 20011, dtype=np.float32)
     x = np.concatenate([special_values("f32"), f32_patterns(400009), near])
     with np.errstate(all="ignore"):
         truth = EXACT_FUNCTIONS[op](x.astype(np.float64))
-    assert ulp_errors(run_operation(op, [x], ["f32"], "f32"), truth).max() <= F32_BOUNDS_ULP[op]
+    assert (
+        ulp_errors(run_without_features(op, [x], ["f32"], "f32"), truth).max() <= F32_BOUNDS_ULP[op]
+    )
 
 
 def test_tanh_of_the_bases_is_nearly_representable() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
+from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.math.inline import emit_elementwise
 from shardir.backends.cpu.kernels.math.registers import load_elements
 from shardir.ir.operation import OPS, OpSpec
@@ -50,7 +51,7 @@ def test_every_operation_has_instructions_for_its_types(name: str) -> None:
         for operands in operands_of(spec, dtype):
             result = result_of(spec, operands)
             assert result is not None
-            f = LLVMFunction(LLVMModule(), "apply", ["ptr"])
+            f = LLVMFunction(LLVMModule(host_machine()), "apply", ["ptr"])
             dtypes = [each.dtype for each in operands]
             operand_vectors = [load_elements(f, f.params[0], each, 8) for each in dtypes]
             made = emit_elementwise(

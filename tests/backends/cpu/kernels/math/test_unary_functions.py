@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from shardir import jit, lax
+from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.math import library
 from shardir.frontend.config import config
 from shardir.frontend.numpy import api as snp
@@ -220,6 +221,6 @@ def test_kernels_with_two_functions_equal_the_library_functions(
 def test_library_addresses_are_returned_for_known_symbols() -> None:
     exp = library.symbol_of_op("exp", "f32")
     assert exp == "shardir_exp_f32"
-    assert list(library.function_addresses([exp, "another"])) == [exp]
+    assert list(library.function_addresses(host_machine(), [exp, "another"])) == [exp]
     assert library.symbol_of_op("exp", "i32") is None
     assert library.symbol_of_op("add", "f32") is None
