@@ -12,6 +12,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from shardir.backends.native import has_call_cache, vectorcall_class
 from shardir.errors import suggest_name
@@ -256,7 +257,7 @@ class Operators(ArrayBase):
         def __len__(self) -> int: ...
         def __iter__(self) -> Iterator[Self]: ...
         def __array__(
-            self, dtype: DTypeLike | None = None, copy: bool | None = None
+            self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
         ) -> NumpyArray: ...
 
     @traceback_boundary
