@@ -46,29 +46,34 @@ def loss(params: dict[str, Any], tokens: Any) -> Any:
     """Return the mean cross-entropy of the next byte. The embedding is tied."""
     with sd.stage(0):
         x = params["embedding"][tokens[:, :-1]]
-    for i, p in enumerate(params["blocks"]):
-        x = sd.stage(i)(block)(p, x)
+    for i in range(STAGES):
+        x = sd.stage(i)(block)({name: w[i] for name, w in params["blocks"].items()}, x)
     with sd.stage(STAGES - 1):
         scores = nn.log_softmax(normalize(x) @ params["embedding"].T)
         return -jnp.mean(jnp.take_along_axis(scores, tokens[:, 1:, None], axis=-1))
 
 
 def initial_params(rng: np.random.Generator) -> dict[str, Any]:
-    """Return random parameters."""
+    """Return random parameters; those of the blocks are stacked."""
 
     def weight(*shape: int) -> Any:
-        return (rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32)
+        return (rng.standard_normal(shape) / np.sqrt(shape[-2])).astype(np.float32)
 
     shapes = {"qkv": (WIDTH, 3 * WIDTH), "out": (WIDTH, WIDTH)}
     shapes |= {"up": (WIDTH, 4 * WIDTH), "down": (4 * WIDTH, WIDTH)}
-    blocks = [{name: weight(*shape) for name, shape in shapes.items()} for _ in range(STAGES)]
+    blocks = {name: weight(STAGES, *shape) for name, shape in shapes.items()}
     return {"embedding": weight(256, WIDTH), "blocks": blocks}
 
 
 def train(loss: Any, mesh: sd.Mesh) -> list[float]:
     """Return the losses of all steps of gradient descent."""
     rng = np.random.default_rng(0)
-    params = sd.device_put(initial_params(rng), NamedSharding(mesh, P()))
+    params = initial_params(rng)
+    # Each row of devices holds the block of its stage; all rows hold the tied embedding.
+    params = {
+        "embedding": sd.device_put(params["embedding"], NamedSharding(mesh, P())),
+        "blocks": sd.device_put(params["blocks"], NamedSharding(mesh, P("pipe"))),
+    }
     text = np.frombuffer(TEXT.read_bytes(), np.uint8).astype(np.int32)
 
     @sd.jit
