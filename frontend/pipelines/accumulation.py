@@ -1,4 +1,4 @@
-"""Sums over microbatches whose result does not depend on the schedule."""
+"""Sums and stacks over microbatches whose result does not depend on the schedule."""
 
 import numpy as np
 
@@ -35,3 +35,18 @@ class OrderedSum:
         assert self._sum is not None
         assert self._next == microbatches, "a term is missing"
         return self._sum
+
+
+class Stack:
+    """The values of all microbatches, in order."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, NumpyArray] = {}
+
+    def add(self, microbatch: int, row: NumpyArray) -> None:
+        """Add the value of a microbatch."""
+        self._rows[microbatch] = row
+
+    def total(self, microbatches: int) -> NumpyArray:
+        """Return the values of all microbatches, stacked."""
+        return np.stack([self._rows[number] for number in range(microbatches)])

@@ -28,7 +28,7 @@ from shardir.frontend.pipelines.inspection import (
     find_pipeline_calls,
 )
 from shardir.frontend.pipelines.row_actions import row_with_lifetimes
-from shardir.frontend.pipelines.wiring import is_summed
+from shardir.frontend.pipelines.wiring import is_auxiliary, is_summed
 from shardir.ir.module import Loc, Module, Op
 from shardir.ir.types import TensorType
 from shardir.passes.explain.history import SourceLocations
@@ -168,12 +168,17 @@ class PipelineCosts:
             return []
         staged, blocks = self.pipeline.staged, self.pipeline.placement.block_dims
         loss = self.call.results[0]
-        pairs = zip(staged.wrt, self.call.results[1:], strict=True)
+        count = len(self.call.results) - len(staged.wrt)
+        pairs = zip(staged.wrt, self.call.results[count:], strict=True)
         gradients = [value for number, value in pairs if number not in blocks]
+        auxiliary = list(self.call.results[1:count])
         shared = [("all-reduce", [loss], "all rows of devices receive the loss of the pipeline")]
         if gradients:
             why = "all rows of devices receive the gradients of the pipeline"
             shared.append(("all-gather", gradients, why))
+        if auxiliary:
+            why = "all rows of devices receive the auxiliary results of the pipeline"
+            shared.append(("all-gather", auxiliary, why))
         return [
             Collective(
                 kind, (self._axis,), ranks, nbytes, nbytes * (ranks - 1) // ranks * factor, 1,
@@ -382,7 +387,7 @@ class _RowMemory:
                 nbytes = self.pipeline.device_bytes[part.stage, name]
                 terms = self.terms.setdefault((part.stage, name), _WaitingTerms(nbytes))
                 terms.add(part.microbatch)
-            else:
+            elif not is_auxiliary(name):  # It is a part of a result.
                 self._hold(own, name, part.stage)
         send = wiring.send_within_rank(part)
         if send is not None:

@@ -10,6 +10,7 @@ from shardir.display.byte_sizes import parse_bytes
 from shardir.errors import os_error_reason
 from shardir.frontend.argument_checks import (
     call_user_function,
+    check_flag,
     check_integer,
     check_integers,
     check_positional_only,
@@ -32,7 +33,7 @@ from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
 from shardir.frontend.tracing.trace import (
     current_trace,
-    emit,
+    emit_results,
     require_trace,
     trace_block,
     wrap_value,
@@ -60,6 +61,7 @@ def pipeline(
     stages: int | None = None,
     stages_per_rank: int | None = None,
     memory: int | str | None = None,
+    has_aux: bool = False,
 ) -> UserFunction:
     """Return the loss over a batch, computed in the stages of a pipeline.
 
@@ -75,6 +77,9 @@ def pipeline(
     notation of torch. `stages_per_rank` is the number of stages of each row, for schedules in which
     it is free. With `stages`, a loss without marks is divided into this number of stages of about
     equal cost, where they send few bytes.
+
+    With `has_aux`, `loss` returns `(value, aux)`, and so does the result; each array of `aux` has
+    the values of all microbatches along a new first dimension.
 
     `schedule="search"` finds a schedule in which the devices of a row together keep at most
     `memory` bytes of activations, such as `"64MiB"`, for one stage on each row.
@@ -111,6 +116,7 @@ def pipeline(
         )
     if memory is not None:
         attrs["memory"] = parse_bytes(memory)
+    has_aux = check_flag("has_aux of pipeline", has_aux)
     known = Parameters.of(loss, ())
     numbers = (batch_argnums,) if isinstance(batch_argnums, int) else batch_argnums
     chosen = None if numbers is None else check_integers("batch_argnums of pipeline", numbers)
@@ -121,7 +127,7 @@ def pipeline(
         check_positional_only(f"pipeline of {known.name} has batch_argnums", options)
         if current_trace() is None:
             return alone(*args)
-        return _trace_pipeline(loss, known, attrs, args, chosen)
+        return _trace_pipeline(loss, known, attrs, args, chosen, has_aux)
 
     alone = jit(wrapper)
     return wrapper
@@ -160,6 +166,7 @@ def _trace_pipeline(
     attrs: dict[str, Attr],
     args: tuple[PyTree, ...],
     batch_argnums: Sequence[int] | None,
+    has_aux: bool,
 ) -> Any:
     chosen_argnums = range(1, len(args)) if batch_argnums is None else batch_argnums
     for i in chosen_argnums:
@@ -196,30 +203,42 @@ def _trace_pipeline(
         filled = list(leaves)
         for i, tracer in zip(chosen, inner, strict=True):
             filled[i] = tracer
-        out, results = tree.flatten(
-            call_user_function(loss, known.name, tree.unflatten(structure, filled), {})
-        )
+        returned = call_user_function(loss, known.name, tree.unflatten(structure, filled), {})
+        if has_aux and not (isinstance(returned, tuple) and len(returned) == 2):
+            raise ArgumentError(
+                with_location(
+                    f"{known.name} has has_aux=True, so it must return (value, aux); it returned "
+                    f"{brief(returned)}"
+                )
+            )
+        out, results = tree.flatten(returned)
         made = [result_tracer(x, i, results, known.name) for i, x in enumerate(out)]
-        if len(made) != 1 or made[0].shape:
-            shapes = ", ".join(str(x.abstract.type) for x in made)
-            more = "; it returns no auxiliary results (has_aux)" if len(made) > 1 else ""
+        count = len(tree.leaves(returned[0])) if has_aux else len(made)
+        if count != 1 or made[0].shape:
+            shapes = ", ".join(str(x.abstract.type) for x in made[:count])
+            more = "; return (value, aux) with has_aux=True" if count > 1 and not has_aux else ""
             raise ArgumentError(
                 with_location(
                     f"{known.name} returns ({shapes}), and pipeline takes a scalar loss{more}"
                 )
             )
+        returned_structure.append(results)
         return made
 
     names = [labels[i] for i in chosen]
-    block, (result,) = trace_block(flat, abstracts, known.name, names)
+    returned_structure: list[tree.PyTreeDef] = []
+    block, results = trace_block(flat, abstracts, known.name, names)
     block, captured = _lift_captures(block)
     operands = [*tracers, *map(wrap_value, captured)]
-    made = emit("pipeline", *operands, blocks=(block,), batched=batched, weak=result.weak, **attrs)
+    weak = all(each.weak for each in results)
+    value, *auxiliary = emit_results(
+        "pipeline", *operands, blocks=(block,), batched=batched, weak=weak, **attrs
+    )
     mesh = current_mesh()
     if mesh is not None and attrs["axis"] in mesh.shape:
         # The rows are those of the entered mesh, also if no argument has a sharding.
-        return with_sharding_constraint(made, NamedSharding(mesh, PartitionSpec()))
-    return made
+        value = with_sharding_constraint(value, NamedSharding(mesh, PartitionSpec()))
+    return tree.unflatten(returned_structure[0], [value, *auxiliary])
 
 
 def _lift_captures(block: Block) -> tuple[Block, tuple[Value, ...]]:

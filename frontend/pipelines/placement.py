@@ -26,10 +26,15 @@ from shardir.ops.control_flow.manual_computation import (
     manual_computation,
     manual_local_type,
 )
-from shardir.ops.control_flow.pipelines import microbatch_type, pipeline_call
+from shardir.ops.control_flow.pipelines import (
+    auxiliary_results,
+    microbatch_type,
+    pipeline_call,
+)
 from shardir.passes.pipeline_parallelism.program import (
     FragmentKey,
     StagedPipeline,
+    auxiliary_slot,
     slot_number,
     slot_window,
 )
@@ -117,6 +122,18 @@ class PipelinePlacement:
         sharding = shardings.pop() if len(shardings) == 1 else None
         return self._with_rows(number, sharding, self.block_type(number))
 
+    def auxiliary_axes(
+        self, number: int, fragments: Mapping[FragmentKey, PartitionedFragment]
+    ) -> ManualDimAxes:
+        """Return the axes that shard an auxiliary result of all microbatches."""
+        result = auxiliary_results(self.pipeline.op)[number]
+        for key, fragment in self.pipeline.fragments.items():
+            for slot, sharding in zip(fragment.gives, fragments[key].results, strict=True):
+                if slot == auxiliary_slot(number) and sharding is not None:
+                    sizes = zip(sharding.dims, result.type.shape[1:], strict=True)
+                    return ((), *(d.axes if n % d.num_shards == 0 else () for d, n in sizes))
+        return ((),) * result.type.rank
+
     def _with_rows(self, number: int, sharding: Sharding | None, type: TensorType) -> ManualDimAxes:
         dims = [()] * type.rank if sharding is None else [dim.axes for dim in sharding.dims]
         dims = [
@@ -142,7 +159,12 @@ class PipelinePlacement:
         ]
         axes = tuple(Axis.full(name, self.mesh) for name, _ in self.mesh.axes)
         in_axes = tuple(map(self.in_axes, range(len(operands))))
-        out_axes = ((), *(self.out_axes(number, fragments) for number in self.pipeline.wrt))
+        auxiliary = range(len(auxiliary_results(op)))
+        out_axes = (
+            (),
+            *(self.auxiliary_axes(number, fragments) for number in auxiliary),
+            *(self.out_axes(number, fragments) for number in self.pipeline.wrt),
+        )
         attrs = {"axes": axes, "in_axes": in_axes, "out_axes": out_axes}
 
         def local(values: Sequence[Value], sharded: Sequence[ManualDimAxes]) -> tuple[Value, ...]:

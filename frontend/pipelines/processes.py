@@ -20,7 +20,7 @@ from shardir.passes.pipeline_parallelism.actions import Action
 from shardir.passes.pipeline_parallelism.progress import RECEIVE_OF
 
 Totals = Mapping[tuple[int, str], NumpyArray]
-"""Sums over all microbatches by stage and name."""
+"""Sums and stacks of the values of all microbatches by stage and name."""
 
 
 StateAction = Callable[[int, Action], None]
@@ -92,7 +92,7 @@ class PipelineProcesses:
         for process, row in received.items():
             start = 0
             for stage, name in self._keys(process):
-                type = self._wiring.summed_types(stage)[name]
+                type = self._wiring.combined_types(stage)[name]
                 part = row[start : start + type.nbytes]
                 shared[stage, name] = part.view(type.numpy).reshape(type.shape)
                 start += type.nbytes
@@ -102,13 +102,13 @@ class PipelineProcesses:
         return [
             (stage, name)
             for stage, owner in sorted(self._process_of_stage.items())
-            for name in sorted(self._wiring.summed_types(stage))
+            for name in sorted(self._wiring.combined_types(stage))
             if owner == process and not self._placement.is_in_blocks(name)
         ]
 
     def _packed_size(self, process: int) -> int:
         return sum(
-            self._wiring.summed_types(stage)[name].nbytes for stage, name in self._keys(process)
+            self._wiring.combined_types(stage)[name].nbytes for stage, name in self._keys(process)
         )
 
 

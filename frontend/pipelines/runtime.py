@@ -13,27 +13,29 @@ import numpy as np
 
 from shardir.backends.base import Storage
 from shardir.errors import ShardirError
-from shardir.frontend.pipelines.accumulation import OrderedSum
+from shardir.frontend.pipelines.accumulation import OrderedSum, Stack
 from shardir.frontend.pipelines.fragments import CompiledFragment
 from shardir.frontend.pipelines.inspection import InspectedPipeline, PipelineCall
 from shardir.frontend.pipelines.processes import PipelineProcesses, StateAction, Totals
 from shardir.frontend.pipelines.recording import PipelineEvent, record_event
 from shardir.frontend.pipelines.row_actions import ScheduledAction, row_with_lifetimes
 from shardir.frontend.pipelines.transport import Transport
-from shardir.frontend.pipelines.wiring import is_summed
+from shardir.frontend.pipelines.wiring import is_auxiliary, is_summed
 from shardir.ir.types import NumpyArray
 from shardir.passes.pipeline_parallelism.actions import COMPUTATIONS, Action
 from shardir.passes.pipeline_parallelism.program import (
     LOSS,
     FragmentKey,
     Window,
+    auxiliary_slot,
     slot_number,
     slot_window,
 )
 from shardir.passes.pipeline_parallelism.progress import RECEIVE_OF, SEND_OF, matching_transfer
 
-Sums = dict[tuple[int, str], OrderedSum]
-"""The sums over microbatches by stage and name: `loss`, or a gradient of an operand."""
+Combined = dict[tuple[int, str], OrderedSum | Stack]
+"""What is combined from all microbatches, by stage and name: the loss, gradients of operands, and
+auxiliary results."""
 
 
 class PipelineRunError(ShardirError, RuntimeError):
@@ -67,7 +69,7 @@ class PipelineRuntime(PipelineCall):
 
     def _run(self, arrays: Sequence[NumpyArray], state_action: StateAction) -> list[NumpyArray]:
         transport = self.group.transport()
-        sums: Sums = {}
+        sums: Combined = {}
         runs = [_RowRun(self, rank, row, arrays, transport, sums, state_action)
                 for rank, row in self._rows.items()]  # fmt: skip
         while not all(run.has_ended for run in runs):
@@ -97,6 +99,8 @@ class PipelineRuntime(PipelineCall):
         outs: list[NumpyArray] = [
             np.asarray(loss * np.asarray(self.pipeline.loss_scale, loss.dtype))
         ]
+        auxiliary = {slot: total for (_, slot), total in totals.items() if is_auxiliary(slot)}
+        outs += [auxiliary[auxiliary_slot(number)] for number in range(len(auxiliary))]
         for number in self.pipeline.wrt:
             # A weight of several stages: its gradient is summed once, in the order of the stages.
             operand = arrays[number]
@@ -126,7 +130,7 @@ class _RowRun:
         row: Sequence[ScheduledAction],
         arrays: Sequence[NumpyArray],
         transport: Transport,
-        sums: Sums,
+        sums: Combined,
         state_action: StateAction,
     ) -> None:
         self.runtime, self.rank, self.row, self.arrays = runtime, rank, row, arrays
@@ -196,8 +200,9 @@ class _RowRun:
             for name in fragment.takes
         ]
         for name, value in zip(fragment.gives, self.runtime.fragments[key](args), strict=True):
-            if is_summed(name):
-                total = self.sums.setdefault((part.stage, name), OrderedSum())
+            if is_summed(name) or is_auxiliary(name):
+                empty = OrderedSum() if is_summed(name) else Stack()
+                total = self.sums.setdefault((part.stage, name), empty)
                 assert part.microbatch is not None
                 total.add(part.microbatch, value.array)
             else:

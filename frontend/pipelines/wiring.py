@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from shardir.ir.types import TensorType
+from shardir.ops.control_flow.pipelines import stacked_type
 from shardir.passes.pipeline_parallelism.actions import COMPUTATIONS, Action, ActionKind
 from shardir.passes.pipeline_parallelism.program import (
     LOSS,
@@ -68,14 +69,21 @@ class Wiring:
         }
         return [types[name] for name in names]
 
-    def summed_types(self, stage: int) -> dict[str, TensorType]:
-        """Return the types of the values of a stage that are summed over microbatches."""
+    def combined_types(self, stage: int) -> dict[str, TensorType]:
+        """Return the types of the values of a stage that are combined from all microbatches."""
         return {
             name: value.type
+            if is_summed(name)
+            else stacked_type(value.type, self.pipeline.microbatches)
             for (owner, _), fragment in self.pipeline.fragments.items()
             for name, value in zip(fragment.gives, fragment.block.returns, strict=True)
-            if owner == stage and is_summed(name)
+            if owner == stage and (is_summed(name) or is_auxiliary(name))
         }
+
+
+def is_auxiliary(name: str) -> bool:
+    """Return whether a value that a fragment gives is an auxiliary result of a microbatch."""
+    return slot_number(name, "auxiliary") is not None
 
 
 def is_summed(name: str) -> bool:

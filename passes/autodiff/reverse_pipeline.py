@@ -38,7 +38,13 @@ def _pull_pipeline(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     op = _with_traced_rules(op, wrt, b)
     operands = [op.operands[i] for i in wrt]
     gradients = [Value(x.type, b.names.fresh(f"{x.name}.grad")) for x in operands]
-    (cotangent,) = cotangents
+    cotangent, *auxiliary = cotangents
+    if any(each is not None for each in auxiliary):
+        raise error(
+            f"%{op.results[0].name} = pipeline has no gradient of its auxiliary results; add what "
+            "is to be differentiated to the loss, or pass has_aux=True to value_and_grad",
+            op,
+        )
     assert cotangent is not None
     for x, gradient in zip(operands, gradients, strict=True):
         outer.accumulate(x, _scale(b, gradient, cotangent))

@@ -16,6 +16,7 @@ from shardir.interpret.expansions import register_expansion
 from shardir.ir.builder import Builder, UniqueNames, inline, substitute
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ops.control_flow.pipelines import (
+    gradient_results,
     microbatch_type,
     pipeline,
     pipeline_attributes,
@@ -30,6 +31,7 @@ from shardir.passes.pipeline_parallelism.program import (
     LOSS,
     StagedPipeline,
     argument_slot,
+    auxiliary_slot,
     given_cotangent,
     gradient_slot,
     received_cotangent,
@@ -87,9 +89,10 @@ class _Inliner:
         self.b, self.op = b, op
         self.attributes = pipeline_attributes(op)
         self.sums: dict[str, Value] = {}
+        self.stacks: dict[str, list[Value]] = {}
 
     def results(self) -> list[Value]:
-        """Emit all microbatches; return the loss and the gradients."""
+        """Emit all microbatches; return the loss, auxiliary results and the gradients."""
         b = self.b
         for number in range(self.attributes.microbatches):
             operands = [self._part(i, number) for i in range(len(self.op.operands))]
@@ -99,17 +102,22 @@ class _Inliner:
                 else self._inline_staged(StagedPipeline.of(self.op), operands)
             )
             for name, term in terms:
+                if slot_number(name, "auxiliary") is not None:
+                    row = term.type.with_shape((1, *term.type.shape))
+                    self.stacks.setdefault(name, []).append(b.reshape(term, result=row))
+                    continue
                 known = self.sums.get(name)
                 self.sums[name] = term if known is None else b.add(known, term)
         scale = self.attributes.loss_scale
         loss = b.mul(self.sums[LOSS], b.full(scale, self.sums[LOSS].type))
         gradients = []
-        for i, result in zip(self.attributes.wrt, self.op.results[1:], strict=True):
+        for i, result in zip(self.attributes.wrt, gradient_results(self.op), strict=True):
             slots = [slot for slot in self.sums if slot_number(slot, "gradient") == i]
             parts = [pad_window(b, self.sums[slot], slot_window(slot), result.type)
                      for slot in slots]  # fmt: skip
             gradients.append(reduce(b.add, parts) if parts else b.full(0, result.type))
-        return [loss, *gradients]
+        stacked = [self.stacks[auxiliary_slot(i)] for i in range(len(self.stacks))]
+        return [loss, *(b.concatenate(*rows, dim=0) for rows in stacked), *gradients]
 
     def _part(self, number: int, microbatch: int) -> Value:
         value = self.op.operands[number]
@@ -129,20 +137,14 @@ class _Inliner:
         """Return the terms of one microbatch of a `pipeline`."""
         (block,) = self.op.blocks
         block = _without_marks(block)
-        if not self.attributes.wrt:
-            function = Function("loss", block, (None,))
-            (loss,) = inline(self.b, inline_regions(function).body, operands)
-            return [(LOSS, loss)]
-        gradient = inline_regions(vjp(Function("loss", block, (None,)), self.attributes.wrt)).body
-        factor = self.b.full(self.attributes.loss_scale, block.returns[0].type)
-        loss, *terms = inline(self.b, gradient, [*operands, factor])
-        return [
-            (LOSS, loss),
-            *(
-                (gradient_slot(argument_slot(i)), x)
-                for i, x in zip(self.attributes.wrt, terms, strict=True)
-            ),
-        ]
+        function = Function("loss", block, (None,) * len(block.returns))
+        names = [LOSS, *map(auxiliary_slot, range(len(block.returns) - 1))]
+        args = list(operands)
+        if self.attributes.wrt:
+            function = vjp(function, self.attributes.wrt, [0])
+            args.append(self.b.full(self.attributes.loss_scale, block.returns[0].type))
+            names += [gradient_slot(argument_slot(i)) for i in self.attributes.wrt]
+        return list(zip(names, inline(self.b, inline_regions(function).body, args), strict=True))
 
     def _inline_staged(self, staged: StagedPipeline, operands: Sequence[Value]
                 ) -> list[tuple[str, Value]]:  # fmt: skip
@@ -184,7 +186,9 @@ class _Inliner:
         terms = []
         made = inline(self.b, fragment.block, args)
         for name, value in zip(fragment.gives, made, strict=True):
-            if name == LOSS or slot_number(name, "gradient") is not None:
+            if name == LOSS or any(
+                slot_number(name, word) is not None for word in ("gradient", "auxiliary")
+            ):
                 terms.append((name, value))
             else:
                 values[name] = value

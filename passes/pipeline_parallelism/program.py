@@ -42,7 +42,8 @@ def gradient_slot(argument: str) -> str:
 
 
 def slot_number(slot: str, word: str) -> int | None:
-    """Return the number of an `argument` or `gradient` slot; `None` for other names."""
+    """Return the number of an `argument`, `gradient` or `auxiliary` slot; `None` for other
+    names."""
     first, _, rest = slot.partition(" ")
     number = rest.partition("[")[0]
     return int(number) if first == word and number.isdigit() else None
@@ -53,6 +54,11 @@ def slot_window(slot: str) -> Window:
     ranges = slot.partition("[")[2].removesuffix("]")
     parts = [part.split(":") for part in ranges.split(",") if part]
     return tuple(slice(int(start), int(stop)) for start, stop in parts)
+
+
+def auxiliary_slot(number: int) -> str:
+    """Return the name of an auxiliary result among the values that a fragment gives."""
+    return f"auxiliary {number}"
 
 
 # The names of values contain no spaces, so that they differ from all names below.

@@ -113,13 +113,22 @@ class _StageGradient:
         params, returns = stage.block.params, stage.block.returns
         function = Function("stage", stage.block, (None,) * len(returns))
         reached = _dependent_values(stage.block, [params[i] for i in moving])
-        of = [i for i, value in enumerate(returns) if value in reached]
+        of = [
+            i
+            for i, (value, slot) in enumerate(zip(returns, stage.gives, strict=True))
+            if value in reached and slot_number(slot, "auxiliary") is None
+        ]
         self.active = {stage.gives[i] for i in of}
         both = linearize(function, moving, of)
         count = len(returns)
         forward = inline_regions(both.forward).body
         slot_of = dict(zip(forward.params, stage.takes, strict=True))
-        slot_of.update(zip(forward.returns[:count], stage.gives, strict=True))
+        given = [
+            (value, slot)
+            for value, slot in zip(forward.returns[:count], stage.gives, strict=True)
+            if slot_number(slot, "auxiliary") is None
+        ]
+        slot_of.update(given)
         residuals = []
         for value in forward.returns[count:]:
             slot_of.setdefault(value, saved_residual(value.name))
@@ -127,7 +136,7 @@ class _StageGradient:
         pullback, residuals = _recompute_views(
             forward, forward.returns[count:], residuals, inline_regions(both.pullback).body, slot_of
         )
-        known = {*forward.params, *forward.returns[:count]}
+        known = {*forward.params, *(value for value, _ in given)}
         taken = set(residuals)
         saved = [
             value

@@ -26,6 +26,7 @@ from shardir.passes.pipeline_parallelism.program import (
     Fragment,
     StagedPipeline,
     argument_slot,
+    auxiliary_slot,
     copy_of,
     rewrite_pipelines,
 )
@@ -65,8 +66,8 @@ def _split(op: Op, function: Function) -> Op:
     block = _name_marked_values(block)
     _check_shardings(block, op.attrs["axis"])
     block = _leave_axis(block, op.attrs["axis"])
-    (loss,) = block.returns
-    block = Block(block.params, eliminate_dead_operations(block.ops, [loss]), (loss,))
+    loss, *auxiliary = block.returns
+    block = replace(block, ops=tuple(eliminate_dead_operations(block.ops, block.returns)))
     stages, count = _choose_stages(block, op)
     stage_of = stage_of_values(block, stages)
     if stage_of.get(loss) != count - 1:
@@ -80,7 +81,14 @@ def _split(op: Op, function: Function) -> Op:
     fragments = {}
     for stage in range(count):
         received = sent[stage - 1] if stage else ()
-        gives = sent[stage] if stage < count - 1 else (values.get(loss, loss),)
+        gives = [(value.name, value) for value in (sent[stage] if stage < count - 1 else ())]
+        if stage == count - 1:
+            gives.append((LOSS, values.get(loss, loss)))
+        for number, value in enumerate(auxiliary):
+            # The last stage returns values that depend on arguments only.
+            owner = stage_of.get(value)
+            if stage == (count - 1 if owner is None else owner):
+                gives.append((auxiliary_slot(number), values.get(value, value)))
         builder = _StageBuilder(block, stages, values, PipelineAttributes.of(op).batched)
         fragment = builder.build(stage, received, gives)
         fragments[stage, ActionKind.FORWARD] = fragment
@@ -210,9 +218,10 @@ class _StageBuilder:
         batched: Sequence[int],
     ) -> None:
         self.block, self.stages, self.values, self.batched = block, stages, values, batched
-        self.loss = values.get(block.returns[0], block.returns[0])
 
-    def build(self, stage: int, received: tuple[Value, ...], gives: tuple[Value, ...]) -> Fragment:
+    def build(
+        self, stage: int, received: Sequence[Value], gives: Sequence[tuple[str, Value]]
+    ) -> Fragment:
         own = [
             op
             for op in self.block.ops
@@ -229,7 +238,7 @@ class _StageBuilder:
                 if (same := self.values.get(x)) is not None and same in new:
                     new[x] = new[same]
             ops.append(copy_op(op, new, names))
-        returns = [new[value] for value in gives]
+        returns = [new[value] for _, value in gives]
         ops = list(eliminate_dead_operations(ops, returns))
         used = {value for op in ops for value in op.uses()} | set(returns)
         params, takes = [], []
@@ -240,6 +249,6 @@ class _StageBuilder:
                 params.append(part)
                 takes.append(argument_slot(i, window))
         names_received = [value.name for value in received]
-        given = tuple(LOSS if value is self.loss else value.name for value in gives)
+        given = tuple(name for name, _ in gives)
         block = Block((*params, *received_copies), tuple(ops), tuple(returns))
         return Fragment(block, (*takes, *names_received), given)

@@ -66,11 +66,19 @@ def microbatch_type(x: TensorType, microbatches: int) -> TensorType:
     return x.with_shape((x.shape[0] // microbatches, *x.shape[1:]))
 
 
-def _result_types(operands: Types, loss: TensorType, wrt: Sequence[int]) -> Types:
-    for i in wrt:
+def stacked_type(x: TensorType, microbatches: int) -> TensorType:
+    """Return the type of the auxiliary results of all microbatches from that of one."""
+    return x.with_shape((microbatches, *x.shape))
+
+
+def _result_types(
+    operands: Types, loss: TensorType, auxiliary: Types, attributes: "PipelineAttributes"
+) -> Types:
+    for i in attributes.wrt:
         if not 0 <= i < len(operands) or operands[i].dtype not in INEXACT:
             raise TypeError(f"wrt contains {i}, which is no floating-point operand")
-    return (loss, *(operands[i] for i in wrt))
+    stacked = (stacked_type(x, attributes.microbatches) for x in auxiliary)
+    return (loss, *stacked, *(operands[i] for i in attributes.wrt))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +134,10 @@ def _pipeline_type(
         raise TypeError(f"its block takes ({_text(types)}), expected ({_text(expected)})")
     if block.captures():
         raise TypeError(f"its block captures %{block.captures()[0].name}; pass it as an operand")
-    if len(block.returns) != 1 or block.returns[0].type.shape:
-        types = tuple(value.type for value in block.returns)
-        raise TypeError(f"its block returns ({_text(types)}), expected one scalar")
-    return _result_types(operands, block.returns[0].type, attributes.wrt)
+    returned = tuple(value.type for value in block.returns)
+    if not returned or returned[0].shape:
+        raise TypeError(f"its block returns ({_text(returned)}), expected a scalar first")
+    return _result_types(operands, returned[0], returned[1:], attributes)
 
 
 def _text(types: Types) -> str:
@@ -164,10 +172,12 @@ pipeline = define_op(
     batch=_refuse_batch,
     jvp=_refuse_tangents,
 )
-"""The loss over all microbatches, and its gradients with respect to the operands `wrt`.
+"""The loss over all microbatches, auxiliary results, and the gradients of the loss with respect to
+the operands `wrt`.
 
 The block computes the loss of one microbatch: of one part of each operand in `batched`, which are
 divided along their first dimensions, and of the other operands. `reduction` combines the losses.
+Other values that the block returns are auxiliary; those of the microbatches are stacked.
 Marks state the stages of the block; with `stages`, the block has no marks and is divided into this
 number of stages of about equal cost.
 `schedule` is the name of a schedule, its text in torch's notation, or `search`, with the bytes of
@@ -203,6 +213,7 @@ def _staged_type(
             f"{len(gives)} gives; there is one of each for each block"
         )
     loss: TensorType | None = None
+    auxiliary: dict[int, TensorType] = {}
     for name, block, taken, given in zip(fragments, blocks, takes, gives, strict=True):
         if len(block.params) != len(taken) or len(block.returns) != len(given):
             raise TypeError(
@@ -212,11 +223,15 @@ def _staged_type(
         if block.captures():
             raise TypeError(f"fragment {name} captures %{block.captures()[0].name}")
         for value, slot in zip(block.returns, given, strict=True):
+            word, _, number = slot.partition(" ")
             if slot == "loss":
                 loss = value.type
+            elif word == "auxiliary" and number.isdigit():
+                auxiliary[int(number)] = value.type
     if loss is None:
         raise TypeError('has no fragment that returns the "loss"')
-    return _result_types(operands, loss, attributes.wrt)
+    stated = tuple(auxiliary[number] for number in sorted(auxiliary))
+    return _result_types(operands, loss, stated, attributes)
 
 
 staged_pipeline = define_op(
@@ -227,11 +242,11 @@ staged_pipeline = define_op(
 `fragments` names the pass of each block: `2F` is the forward pass of stage 2, `2B` the backward
 pass, `2I` and `2W` the gradients of its input and of its weights. `takes` and `gives` name the
 values that each block takes and returns, of one microbatch: `argument 3` is an operand, `gradient
-3` a term of its gradient, `loss` a term of the loss. `argument 3[2:4,0:1]` is the part of an
-operand with these ranges of its first dimensions. All other values stay in the stage, or are sent:
-`forward` names the values that each stage sends to the next one, `backward` those whose
-cotangents each stage but the first sends to the stage before. The cotangent of `h` is taken as
-`cotangent h` and given as `sent cotangent h`.
+3` a term of its gradient, `loss` a term of the loss, `auxiliary 0` an auxiliary result. `argument
+3[2:4,0:1]` is the part of an operand with these ranges of its first dimensions. All other values
+stay in the stage, or are sent: `forward` names the values that each stage sends to the next one,
+`backward` those whose cotangents each stage but the first sends to the stage before. The cotangent
+of `h` is taken as `cotangent h` and given as `sent cotangent h`.
 """
 
 
@@ -328,6 +343,16 @@ operands that its devices hold: with all parts along axes inside of the process.
 def has_pipelines(module: Module) -> bool:
     """Return whether the entry point of a module has pipelines."""
     return any(op.spec in (pipeline, staged_pipeline) for op in module.main.body.ops)
+
+
+def auxiliary_results(op: Op) -> tuple[Value, ...]:
+    """Return the auxiliary results of a pipeline."""
+    return op.results[1 : len(op.results) - len(pipeline_attributes(op).wrt)]
+
+
+def gradient_results(op: Op) -> tuple[Value, ...]:
+    """Return the gradients of a pipeline, one for each of `wrt`."""
+    return op.results[len(op.results) - len(pipeline_attributes(op).wrt) :]
 
 
 def pipeline_attributes(op: Op) -> PipelineAttributes:

@@ -11,6 +11,7 @@ import shardir as sd
 import shardir.numpy as jnp
 from shardir.export import export
 from shardir.frontend.pipelines.recording import PipelineRecord, record_pipelines
+from shardir.interpret.interpreter import run as run_module
 from shardir.passes.pipeline_parallelism.named_schedules import NAMED_SCHEDULES, make_schedule
 from shardir.passes.pipeline_parallelism.stage_assignment import PipelineStageError
 from tests.frontend.pipelines.models import (
@@ -82,6 +83,35 @@ def test_loss_without_gradients(mesh: sd.Mesh) -> None:
         made = run_loss(*arguments)
     assert_near(made, sd.jit(mlp_loss)(*arguments))
     assert len(record.sends) == (RANKS - 1) * MICROBATCHES
+
+
+def test_auxiliary_results(mesh: sd.Mesh) -> None:
+    """Each microbatch returns values of several stages, of an argument, and of no stage."""
+
+    def loss(params: list[Any], x: Any, y: Any) -> Any:
+        means = []
+        for i, w in enumerate(params):
+            with sd.stage(i):
+                x = jnp.tanh(x @ w)
+                means.append(jnp.mean(x))
+        with sd.stage(RANKS - 1):
+            value = jnp.mean((x - y) ** 2)
+            return value, {"means": means, "loss": value, "out": x, "y": y, "n": jnp.arange(3)}
+
+    arguments = place(mesh, *mlp_arguments(RANKS))
+    params, x, y = mlp_arguments(RANKS)
+    parts = zip(np.split(x, MICROBATCHES), np.split(y, MICROBATCHES), strict=True)
+    expected = [loss(params, *part)[1] for part in parts]
+    stacked = sd.tree.map(lambda *rows: np.stack([np.asarray(r) for r in rows]), *expected)
+    for schedule in ("1f1b", "zb-h1"):
+        pipelined = sd.pipeline(loss, microbatches=MICROBATCHES, schedule=schedule, has_aux=True)
+        step = sd.jit(sd.value_and_grad(pipelined, has_aux=True))
+        (value, auxiliary), gradients = step(*arguments)
+        assert_near(auxiliary, stacked)
+        assert_near((value, gradients), run(mlp_loss, arguments, "1f1b")[0])
+    # The interpreter runs the operations of all microbatches without stages.
+    traced = sd.jit(pipelined).lower(*arguments).module
+    assert_near(run_module(traced, arrays(arguments)), (value, stacked))
 
 
 def test_sum_of_losses(mesh: sd.Mesh) -> None:

@@ -272,9 +272,23 @@ def test_auxiliary_results() -> None:
         return value, value
 
     assert error_line(ArgumentError, lambda: step(loss)) == (
-        "loss returns (f32[], f32[]), and pipeline takes a scalar loss; it returns no auxiliary "
-        "results (has_aux)"
+        "loss returns (f32[], f32[]), and pipeline takes a scalar loss; return (value, aux) with "
+        "has_aux=True"
     )
+    assert error_line(ArgumentError, lambda: step(mlp_loss, has_aux=True)) == (
+        "mlp_loss has has_aux=True, so it must return (value, aux); it returned f32[]"
+    )
+    assert error_line(sd.errors.DifferentiateError, lambda: differentiate_aux(loss)) == (
+        "%0 = pipeline has no gradient of its auxiliary results; add what is to be differentiated "
+        "to the loss, or pass has_aux=True to value_and_grad"
+    )
+
+
+def differentiate_aux(loss: Any) -> Any:
+    """Differentiate the auxiliary result of a pipeline."""
+    params, x, y = place(sd.make_mesh((2, 2), ("pipe", "data")), *mlp_arguments(2))
+    pipelined = sd.pipeline(loss, microbatches=2, has_aux=True)
+    return sd.grad(lambda params: jnp.sum(pipelined(params, x, y)[1]))(params)
 
 
 def test_transformations_of_a_pipeline() -> None:
