@@ -146,10 +146,10 @@ class PJRTProgram(DeviceExecutable):
         return shards.array
 
     def memory(self) -> MemoryEstimate:
-        arguments, results, overwritten, temporaries = (
+        arguments, results, temporaries = (
             len(self._devices) * count for count in self._load().memory_bytes()
         )
-        peak = arguments + results - overwritten + temporaries
+        peak = arguments + results + temporaries
         return MemoryEstimate(arguments, results, temporaries, peak)
 
     def describe(self) -> str:

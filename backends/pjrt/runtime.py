@@ -170,14 +170,12 @@ class LoadedProgram:
         """Return the program after XLA's optimization, as HLO text."""
         return str(self._program.hlo_modules()[0].to_string())
 
-    def memory_bytes(self) -> tuple[int, int, int, int]:
-        """Return the bytes on one device: arguments, results, results that overwrite arguments, and
-        temporaries."""
+    def memory_bytes(self) -> tuple[int, int, int]:
+        """Return the bytes on one device: arguments, results, and temporaries."""
         stats = self._program.get_compiled_memory_stats()
         return (
             stats.argument_size_in_bytes,
             stats.output_size_in_bytes,
-            stats.alias_size_in_bytes,
             stats.temp_size_in_bytes,
         )
 

@@ -1,7 +1,7 @@
 """Cost and memory of a compiled program, in the format of JAX."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shardir.cost.communication import (
     Collective,
@@ -23,12 +23,14 @@ class MemoryAnalysis:
 
     `alias_size_in_bytes` is the memory of donated arguments that results reuse.
     `peak_memory_in_bytes` is the maximum of simultaneously live values, including all arguments,
-    without the reused memory. `temp_size_in_bytes` is the memory that this maximum needs in
-    addition to arguments and results. Code is not counted: `generated_code_size_in_bytes` is 0.
+    without the reused memory; on one device whose backend plans the memory of a run, it is the
+    planned memory. `temp_size_in_bytes` is the memory that this maximum needs in addition to
+    arguments and results. Code is not counted: `generated_code_size_in_bytes` is 0.
 
     The `host` fields are the bytes that this process allocates for all of its devices together,
     where they share memory: shared values count once. They are 0 where each device has separate
-    memory. Temporary memory of NumPy, LAPACK and callbacks is not included.
+    memory. Temporary memory of NumPy, LAPACK and callbacks, and the scratch memory of threads,
+    which a process keeps, are not included.
     """
 
     argument_size_in_bytes: int
@@ -54,6 +56,8 @@ def memory_analysis(
     process; `inside` are the bytes that calls of pipelines hold.
     """
     memory, over = estimate_memory(module, inside), over or {}
+    if host is not None and all(mesh.size == 1 for mesh in module.meshes):
+        memory = replace(memory, temporaries=host.temporaries, peak=host.peak)
     results = module.main.body.returns
     aliased = sum(results[number].type.nbytes for number in over)
     return MemoryAnalysis(
