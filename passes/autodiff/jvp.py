@@ -19,6 +19,7 @@ from shardir.ir.types import INEXACT
 from shardir.passes.autodiff.forward_control import HANDLERS as CONTROL
 from shardir.passes.autodiff.forward_manual import HANDLERS as MANUAL
 from shardir.passes.autodiff.forward_regions import HANDLERS as REGIONS
+from shardir.passes.autodiff.linearized_checkpoints import split_checkpoints
 from shardir.passes.autodiff.pushforward import Pushforward
 from shardir.passes.autodiff.regions import split_by_dependence
 from shardir.passes.autodiff.residuals import eliminate_dead_operations, find_residuals
@@ -91,7 +92,8 @@ def linearize_forward(function: Function, wrt: Sequence[int]) -> LinearizedForwa
         eliminate_dead_operations(more, tangents), ahead.body.params[count:]
     )
     moving = Block(ahead.body.params[count:], tuple(moved), tangents)
-    body = replace(body, ops=(*body.ops, *still))
+    forward, moving = split_checkpoints([*body.ops, *still], moving, names)
+    body = replace(body, ops=forward)
     handover = find_residuals(body, moving, names)
     params = {value: replace(value) for value in handover.saved}
     backward = Block(

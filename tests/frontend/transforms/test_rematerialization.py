@@ -5,7 +5,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir import checkpoint, checkpoint_policies, grad, jit, lax, remat, vmap
+from shardir import (
+    checkpoint,
+    checkpoint_policies,
+    debug,
+    grad,
+    jit,
+    jvp,
+    lax,
+    linearize,
+    remat,
+    vmap,
+)
 from shardir.ad_checkpoint import checkpoint_name
 from shardir.errors import ShardirError
 from shardir.frontend.numpy import api as snp
@@ -45,6 +56,42 @@ def test_policies_select_recomputed_values() -> None:
     assert counts(policies.save_from_both_policies(policies.dots_saveable, waves)) == (1, 2)
     # The named value is the sine, which this policy saves like any other value.
     assert counts(policies.save_anything_except_these_names("waves")) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (None, (1, 2, 6)),
+        (checkpoint_policies.dots_saveable, (1, 2, 4)),
+        (checkpoint_policies.everything_saveable, (0, 0, 4)),
+        (lambda operation, *_, **__: operation == "cos", (1, 0, 5)),
+    ],
+)
+def test_a_linearized_function_recomputes_what_the_policy_does_not_save(
+    policy: Any, expected: tuple[int, int, int]
+) -> None:
+    def chain(x: Any) -> Any:
+        return snp.sin(snp.sin(x @ x) @ x)
+
+    x = snp.arange(4.0).reshape(2, 2) / 4
+    results, pushforward = linearize(checkpoint(chain, policy=policy), x)
+    text = str(jit(pushforward).lower(x).as_text())
+    assert (text.count("sin("), text.count("cos("), text.count("dot(")) == expected
+    expected_results, expected_tangents = jvp(chain, (x,), (x,))
+    np.testing.assert_allclose(results, expected_results, rtol=1e-6)
+    np.testing.assert_allclose(pushforward(x), expected_tangents, rtol=1e-6)
+
+
+def test_a_linearized_function_runs_effects_of_a_checkpoint_once(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def shown(x: Any) -> Any:
+        debug.print("ran")
+        return snp.sin(x)
+
+    _, pushforward = linearize(checkpoint(shown), 1.0)
+    pushforward(1.0)
+    assert capfd.readouterr().out == "ran\n"
 
 
 def test_user_policies_receive_operations() -> None:
