@@ -9,7 +9,9 @@ from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike, ShapeLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import is_number
+from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.shaping import tiling
 from shardir.frontend.numpy.shaping.concatenation import stack as _stack, unstack as _unstack
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
@@ -256,7 +258,7 @@ def _full_like(
 
 
 def full_like(
-    x: ArrayLike,
+    x: ArrayLike | ShapeDtypeStruct,
     fill_value: ArrayLike,
     dtype: DTypeLike | None = None,
     shape: ShapeLike | None = None,
@@ -267,6 +269,8 @@ def full_like(
 
     `dtype` and `shape` replace those of `x`; `sharding` places the result.
     """
+    if isinstance(x, ShapeDtypeStruct):
+        return filling.full_like(x, fill_value, dtype, shape, device=sharding)
     result = _full_like(x, fill_value, dtype, shape)
     placement: object = sharding
     if sharding is None and shape is None and isinstance(x, Tracer):

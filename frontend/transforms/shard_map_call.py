@@ -1,7 +1,7 @@
 """One call of a `shard_map`: shard the arguments, trace the function, assemble the results."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from shardir.frontend.arrays.array import Array
@@ -22,7 +22,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief_with_type
-from shardir.frontend.shardings.mesh import Mesh
+from shardir.frontend.shardings.mesh import AbstractMesh, Mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.shardings.traced_constraints import constrain
@@ -77,6 +77,8 @@ class ShardMapCall:
 
     def run(self, args: tuple[PyTree, ...], parameters: Parameters) -> PyTree:
         every, structure = tree.flatten(args)
+        if isinstance(self.mesh, AbstractMesh) and current_trace() is None:
+            return replace(self, mesh=self.mesh_of_arguments(every)).run(args, parameters)
         labels = [
             label for i, arg in enumerate(args) for label in leaf_labels(parameters.label(i), arg)
         ]
@@ -121,6 +123,28 @@ class ShardMapCall:
         placed = [self.place_argument(leaf, spec) for leaf, spec in zip(leaves, specs, strict=True)]
         uneven = "pad" if self.pads else config.uneven
         return run_temporary(trace, self.name, placed, labels, uneven)
+
+    def mesh_of_arguments(self, leaves: Sequence[object]) -> Mesh:
+        """Return the mesh of the arguments, whose axes are those of the abstract mesh."""
+        shardings = [x.sharding for x in leaves if isinstance(x, Array) and x.committed]
+        meshes = [each.mesh for each in shardings if isinstance(each, NamedSharding)]
+        for mesh in meshes:
+            if mesh.abstract_mesh != self.mesh:
+                raise ShardingError(
+                    with_location(
+                        f"shard_map of {self.name} has {self.mesh}, and an argument is on {mesh}; "
+                        "place it on a mesh with the same axes with device_put"
+                    )
+                )
+        if not meshes:
+            raise ShardingError(
+                with_location(
+                    f"shard_map of {self.name} has {self.mesh}, which has no devices, and no "
+                    "argument is on a mesh; place one with device_put and a NamedSharding, or "
+                    "pass a Mesh of devices()"
+                )
+            )
+        return meshes[0]
 
     def check_type(self, leaf: ArrayLike, spec: PartitionSpec, word: str, label: str) -> None:
         """Raise `ShardingTypeError` unless `spec` is the sharding in the type of an argument."""

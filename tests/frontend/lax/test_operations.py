@@ -155,6 +155,7 @@ MOVES: list[tuple[Any, Any]] = [
     (lambda x: lax.full((2,), 3, np.float16), np.full((2,), 3, np.float16)),
     (lambda x: lax.full_like(x, 2), np.full_like(X, 2)),
     (lambda x: lax.full_like(x, 2.5, np.int32, (3,)), np.full(3, 2, np.int32)),
+    (lambda x: lax.full_like(sd.ShapeDtypeStruct((2,), np.int32), 3), np.full(2, 3, np.int32)),
     (lambda x: lax.iota(np.int32, 4), np.arange(4, dtype=np.int32)),
     (lambda x: lax.broadcasted_iota(np.uint8, (2, 3), 1), np.array([[0, 1, 2]] * 2, np.uint8)),
     (lambda x: lax.optimization_barrier((x, x + 1)), (X, X + 1)),

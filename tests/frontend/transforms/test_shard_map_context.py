@@ -17,6 +17,7 @@ from shardir import (
     make_mesh,
     shard_map,
 )
+from shardir.frontend.errors import ShardingError
 from shardir.frontend.shardings.mesh import current_mesh
 
 X = np.arange(32.0, dtype="float32").reshape(8, 4)
@@ -51,3 +52,20 @@ def test_nested_shard_map_uses_the_current_mesh(mesh: Mesh) -> None:
 
     made = shard_map(outer, mesh=mesh, in_specs=P("x"), out_specs=P("x"), axis_names={"x"})(X)
     np.testing.assert_array_equal(made, X[:, :2] + X[:, 2:])
+
+
+def test_an_abstract_mesh_stands_for_the_mesh_of_the_arguments(mesh: Mesh) -> None:
+    placed = device_put(X, NamedSharding(mesh, P("x", "y")))
+
+    def pair(x: Any, y: Any) -> Any:
+        return 2 * x, y
+
+    mapped = shard_map(pair, mesh=mesh.abstract_mesh, in_specs=P("x"), out_specs=P("x"))
+    for result, expected in zip(mapped(X, placed), (2 * X, X), strict=True):
+        np.testing.assert_array_equal(result, expected)
+        assert result.sharding == NamedSharding(mesh, P("x"))
+    with pytest.raises(ShardingError, match=r"which has no devices, and no argument is on a mesh"):
+        mapped(X, X)
+    other = device_put(X, NamedSharding(make_mesh((8,), ("z",)), P("z")))
+    with pytest.raises(ShardingError, match=r"and an argument is on Mesh\('z': 8"):
+        mapped(X, other)
