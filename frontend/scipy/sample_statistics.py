@@ -22,7 +22,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import promote_a
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
-from shardir.frontend.tracing.operands import as_tracer, convert, reshape
+from shardir.frontend.tracing.operands import as_indices, as_tracer, convert, reshape
 from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import INEXACT, TensorType
@@ -70,7 +70,7 @@ def _mode(a: ArrayLike, axis: int | None, keepdims: bool) -> tuple[Tracer, Trace
     best = basic_reductions.argmax(counts, axis=dim, keepdims=True)
     value, count = (take_along_axis(each, best, axis=dim) for each in (runs.values, counts))
     shape = kept if keepdims else _without_dim(x.shape, dim)
-    return reshape(value, shape), reshape(count, shape)
+    return reshape(value, shape), as_indices(reshape(count, shape))
 
 
 def rankdata(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from shardir import NamedSharding, P, device_put, make_mesh
+from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.scipy import stats
 from tests.error_assertions import error_line
@@ -25,6 +26,12 @@ def test_mode_of_no_elements_and_of_nan() -> None:
     assert np.isnan(np.asarray(empty.mode)).all()
     np.testing.assert_array_equal(empty.count, [0, 0])
     assert int(stats.mode([np.nan, np.nan, 1.0]).count) == 2
+
+
+def test_the_count_of_a_mode_has_the_default_integer_type() -> None:
+    for wide, dtype in ((False, np.int32), (True, np.int64)):
+        with config(enable_x64=wide):
+            assert stats.mode(NUMBERS, axis=1).count.dtype == dtype
 
 
 @pytest.mark.sample(3)
