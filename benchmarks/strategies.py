@@ -120,6 +120,9 @@ def network_cases() -> Iterator[Case]:
     yield image("MNIST 5x5 NHWC", "b01f,01io->b01f", (16, 28, 28, 1), (5, 5, 1, 32),
                 padding=((2, 2), (2, 2)))  # fmt: skip
     yield image("U-Net to 3 features NHWC", "b01f,01io->b01f", (2, 64, 64, 64), (3, 3, 64, 3))
+    yield image("U-Net to 3 features NCHW", "bf01,oi01->bf01", (2, 64, 64, 64), (3, 64, 3, 3))
+    yield image("ResNeXt 32 groups NCHW", "bf01,oi01->bf01", (2, 128, 56, 56), (128, 4, 3, 3),
+                groups=32)  # fmt: skip
     yield image("upsampling 3x3 NHWC", "b01f,01oi->b01f", (4, 16, 16, 64), (3, 3, 32, 64),
                 lhs_dilation=(2, 2), padding=((2, 1), (2, 1)))  # fmt: skip
     line: dict[str, Any] = {"lhs_dilation": (1,), "rhs_dilation": (1,)}

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase, row_major_strides
 from shardir.backends.cpu.kernels.conv.nchw_layout import POSITION_PITCHES
 from shardir.backends.cpu.kernels.conv.tuning import (
-    MAX_SMALL_IMAGE_POSITIONS,
     MAX_STRIDED_TRANSFORM_TIME_RATIO,
     MAX_TRANSFORM_TIME_RATIO,
     SQUARE_TRANSPOSE_NS_PER_ELEMENT,
@@ -55,24 +54,15 @@ def plan_features_last(
     window, places = (
         prod(view.shape[d] for d in side.spatial) for view, side in ((w, by), (out, to))
     )
-    elements = x.size + out.size
-    small = (
-        prod(x.shape[d] for d in of.spatial) <= MAX_SMALL_IMAGE_POSITIONS and w.size <= 2 * elements
-    )
-    is_filter_strided = (
-        is_strided or w.strides[by.features_or_outputs] < w.strides[by.batch_or_inputs]
-    )
     # Larger windows are gradients of filters.
-    if not 1 < window <= places or not (is_filter_strided or small):
+    if not 1 < window <= places:
         return None
     steps = out.size * w.shape[by.batch_or_inputs] * window
     time = (
         2.0 * steps / prod(attrs["lhs_dilation"]) / operations_per_ns(out.itemsize, context.machine)
     )
-    if (
-        SQUARE_TRANSPOSE_NS_PER_ELEMENT * elements
-        >= (MAX_STRIDED_TRANSFORM_TIME_RATIO if is_strided else MAX_TRANSFORM_TIME_RATIO) * time
-    ):
+    ratio = MAX_STRIDED_TRANSFORM_TIME_RATIO if is_strided else MAX_TRANSFORM_TIME_RATIO
+    if SQUARE_TRANSPOSE_NS_PER_ELEMENT * (x.size + w.size + out.size) >= ratio * time:
         return None
     image = _temporary_view(x, (of.batch_or_inputs, *of.spatial, of.features_or_outputs), context)
     filter = _temporary_view(w, (*by.spatial, by.batch_or_inputs, by.features_or_outputs), context)

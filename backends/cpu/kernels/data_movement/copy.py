@@ -247,7 +247,7 @@ def _tiles(
     rows, columns = 512 // size * 8, 512 // size
     if size >= 4 and row.strides[1] % CONFLICT_DISTANCE_BYTES == 0:
         rows, columns = 256 // size, 2048 // size
-        streaming |= may_stream and views[1].nbytes >= 2 * machine.l2_bytes
+        streaming |= may_stream and views[1].nbytes >= machine.shared_cache_bytes // 4
     streaming = streaming and whole and row.extent % side == 0
     body = partial(transpose_tiles.copy_tiles, size, side, streaming)
     grid = block_grid_of(views, found, row, column, max(rows, side), max(columns, side))

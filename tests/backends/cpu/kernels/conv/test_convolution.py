@@ -317,12 +317,23 @@ def test_patches_with_contiguous_channels_are_not_packed(features: int, padding:
     assert not any("straight" in name for name in kernels("bf16"))
 
 
+@pytest.mark.parametrize(("channels", "is_transformed"), [(3, False), (16, True), (128, True)])
+def test_images_of_many_channels_are_transformed_to_nhwc(
+    channels: int, is_transformed: bool
+) -> None:
+    """The transform pays off if it takes little time relative to the product."""
+    names = selected_kernels(
+        "bf01,oi01->bf01", (2, channels, 24, 24), (128, channels, 3, 3), padding=((1, 1), (1, 1))
+    )
+    assert any(name.startswith("moves_copy") for name in names) == is_transformed
+
+
 @pytest.mark.parametrize(
     ("dims", "left", "right", "padding", "read"),
     [("bf01,oi01->bf01", (2, 32, 24, 32), (24, 32, 1, 1), 0, "_planes1"),
      ("bf01,oi01->bf01", (4, 64, 7, 7), (24, 64, 1, 1), 0, "_planes1"),
-     ("bf01,oi01->bf01", (2, 16, 15, 31), (24, 16, 3, 3), 1, "_planes1"),
-     ("bf01,oi01->bf01", (2, 16, 15, 31), (24, 16, 3, 3), 0, "_planes1")],
+     ("bf01,oi01->bf01", (2, 3, 15, 31), (24, 3, 3, 3), 1, "_planes1"),
+     ("bf01,oi01->bf01", (2, 3, 15, 31), (24, 3, 3, 3), 0, "_planes1")],
 )  # fmt: skip
 def test_patches_with_contiguous_columns_are_not_packed(
     dims: str, left: tuple[int, ...], right: tuple[int, ...], padding: int, read: str

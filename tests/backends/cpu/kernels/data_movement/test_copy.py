@@ -78,9 +78,10 @@ def test_large_copies_use_streaming_stores(make: Any, kernel: str, shift: int) -
 
 @pytest.mark.parametrize("extent", [1024, 1008])
 def test_conflicting_rows_use_streaming_stores_for_smaller_results(extent: int) -> None:
-    """These are rows whose cache lines conflict, with a result larger than two L2 caches."""
-    machine = replace(host_machine(), l2_bytes=256 << 10, shared_cache_bytes=32 << 20)
-    rows = 2 * machine.l2_bytes // (4 * 1008) // 16 * 16 + 16
+    """These are rows whose cache lines conflict, with a result larger than a quarter of the shared
+    cache."""
+    machine = replace(host_machine(), shared_cache_bytes=2 << 20)
+    rows = machine.shared_cache_bytes // 4 // (4 * 1008) // 16 * 16 + 16
     x, surroundings = integer_array((extent, rows), "f4"), np.zeros(rows * extent + 16, "f4")
     start = -surroundings.ctypes.data % 64 // 4
     out = surroundings[start : start + rows * extent].reshape(rows, extent)
