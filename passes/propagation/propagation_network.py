@@ -1,4 +1,4 @@
-"""Network of a function: operations that wake each other.
+"""The network of a function: the operations that propagation visits again when a sharding changes.
 
 Every value has a *cell* that holds its sharding; all values that an edge connects, except the
 initial value of a loop carry, share one cell. A *node* propagates axes: an operation with a factor
