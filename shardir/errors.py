@@ -1,5 +1,6 @@
 """Error classes. Each message states what is wrong, where, and what to do."""
 
+import os
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -273,6 +274,16 @@ def os_error_reason(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8 text"
     return getattr(error, "strerror", None) or str(error)
+
+
+def missing_file_reason(path: str | os.PathLike[str]) -> str:
+    """Return why there is no file of this path; the reason names the folder."""
+    if os.path.isdir(path):
+        return "it is a folder, not a file"
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        return f"there is no folder {folder!r}"
+    return f"the folder {folder!r} has no such file"
 
 
 def count_noun(number: int, noun: str, plural: str = "") -> str:

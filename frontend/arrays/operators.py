@@ -172,6 +172,16 @@ class NamespaceOperator:
         return f"<operator {self._name}>"
 
 
+def immutable_error() -> ImmutableError:
+    """Return the error for an assignment to elements of an array."""
+    return ImmutableError(
+        with_location(
+            "arrays are never changed in place; make a new one: "
+            "x = x.at[index].set(value), or .add, .multiply, .max, ..."
+        )
+    )
+
+
 class Operators(ArrayBase):
     """Operators and methods of tracers and arrays. Subclasses define `shape`, `abstract` and
     `dtype`."""
@@ -270,12 +280,7 @@ class Operators(ArrayBase):
 
     @traceback_boundary
     def __setitem__(self, index: object, value: object) -> None:
-        raise ImmutableError(
-            with_location(
-                "arrays are never changed in place; make a new one: "
-                "x = x.at[index].set(value), or .add, .multiply, .max, ..."
-            )
-        )
+        raise immutable_error()
 
     def __contains__(self, item: object) -> bool:
         return bool(_namespace_function("any")(self == item))

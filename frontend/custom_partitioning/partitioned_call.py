@@ -26,7 +26,6 @@ from shardir.frontend.errors import ArgumentError
 from shardir.frontend.lax.control_flow.body_tracing import set_weak_types
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
-from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.mesh import Mesh, current_mesh
@@ -37,6 +36,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.trace import emit_results, require_trace, trace_block
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_jvp import custom_jvp
+from shardir.frontend.transforms.custom_rules import check_rule_structure
 from shardir.frontend.transforms.custom_vmap import custom_vmap
 from shardir.frontend.transforms.jvp_vjp import jvp
 from shardir.frontend.transforms.vmap import vmap
@@ -261,14 +261,14 @@ class UserCall(PartitionedCall):
                 fun, f"the function that {what} returned", tree.unflatten(self.arguments, shards)
             )
             made, structure = tree.flatten(out)
-            if structure != self.results:
-                raise ArgumentError(
-                    with_location(
-                        f"the function that {what} returned gives results in "
-                        f"{format_structure(structure)}, and {self.name} gives them in "
-                        f"{format_structure(self.results)}"
-                    )
-                )
+            check_rule_structure(
+                ArgumentError,
+                f"the function of shards of {what}",
+                "results",
+                structure,
+                f"the results of {self.name}",
+                self.results,
+            )
             return [result_tracer(x, i, structure, self.name) for i, x in enumerate(made)]
 
         return PartitionedForm(

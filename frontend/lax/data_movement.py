@@ -14,7 +14,11 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.shaping import tiling
 from shardir.frontend.numpy.shaping.concatenation import stack as _stack, unstack as _unstack
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
+from shardir.frontend.numpy.tracer_helpers.axes import (
+    canonicalize_axes,
+    canonicalize_axis,
+    check_squeezed_axes,
+)
 from shardir.frontend.numpy.tracer_helpers.axis_slices import slice_dim
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
@@ -116,16 +120,13 @@ def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Tracer:
 
 @public(static=("dimensions",))
 def squeeze(array: ArrayLike, dimensions: AxisLike) -> Tracer:
-    """Remove the dimensions of size 1 that `dimensions` names."""
+    """Remove the dimensions of size 1 that `dimensions` names.
+
+    Raise `ShapeError` if a named dimension has another size.
+    """
     x = as_tracer(array)
     removed = canonicalize_axes(dimensions, x.ndim)
-    for d in removed:
-        if x.shape[d] != 1:
-            raise OperationTypeError(
-                with_location(
-                    f"dimension {d} of shape {x.shape} cannot be squeezed: it is not of size 1"
-                )
-            )
+    check_squeezed_axes(removed, x.shape)
     return _reshape(x, tuple(n for d, n in enumerate(x.shape) if d not in removed))
 
 

@@ -6,10 +6,10 @@ Matrices are the last two dimensions; the dimensions before are batch dimensions
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import array_conversion, diagonal_matrices
 from shardir.frontend.numpy.linear_algebra.factorizations import left_eigenvectors, svd as numpy_svd
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
+    check_not_pivoting,
     conjugate_transpose,
     hermitian_part,
     identity_like,
@@ -66,10 +66,7 @@ def qr(
     use_magma: bool | None = None,
 ) -> tuple[Tracer, ...]:
     """Return Q with orthonormal columns and upper triangular R; `use_magma` is ignored."""
-    if pivoting:
-        raise ArgumentError(
-            with_location("qr has no column pivoting; use svd for rank-deficient matrices")
-        )
+    check_not_pivoting(pivoting)
     return emit_results("qr", as_tracer(x), full=full_matrices)
 
 

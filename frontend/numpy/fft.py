@@ -6,7 +6,7 @@ elements), "forward" or "ortho". Results are complex64 or complex128, of `irfft`
 or float64. Dimensions that are not transformed may be sharded without communication.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod, sqrt
 from operator import index
 from typing import TypeAlias
@@ -54,6 +54,18 @@ Axes: TypeAlias = Sequence[int] | None
 """The transformed axes; `None` is all of them."""
 
 
+def check_transform_sizes(name: str, dims: Iterable[int], sizes: Iterable[int]) -> None:
+    """Raise `ShapeError` for a transform of no elements."""
+    for dim, size in zip(dims, sizes, strict=True):
+        if size < 1:
+            raise ShapeError(
+                with_location(
+                    f"{name} has length {size} along axis {dim}; the length of a transform, which "
+                    "is the size of the axis or an argument (n or s), must be at least 1"
+                )
+            )
+
+
 def transform(
     kind: str, name: str, a: ArrayLike, s: Lengths, axes: Axes, norm: str | None
 ) -> Tracer:
@@ -66,11 +78,7 @@ def transform(
     sizes = [x.shape[d] for d in dims] if s is None else [index(n) for n in s]
     if kind == "irfft" and s is None and dims:
         sizes[-1] = 2 * (x.shape[dims[-1]] - 1)
-    for size in sizes:
-        if size < 1:
-            raise ShapeError(
-                with_location(f"{name} of {size} elements; a transform needs at least one")
-            )
+    check_transform_sizes(name, dims, sizes)
     if not dims:
         return x
     for d, size in zip(dims, sizes, strict=True):

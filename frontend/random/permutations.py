@@ -132,10 +132,18 @@ def _choose_indices(
     """Return the indices of the chosen elements."""
     count = int(np.prod(shape, dtype=np.int64))
     if not size and count:
-        raise RandomError(with_location("choice has nothing to choose from"))
+        raise RandomError(
+            with_location(
+                f"choice cannot choose {count} of 0 elements; pass an array with elements, or a "
+                "positive number"
+            )
+        )
     if not replace and count > size:
         raise RandomError(
-            with_location(f"cannot choose {count} of {size} elements without replacement")
+            with_location(
+                f"choice cannot choose {count} of {size} elements without replacement; choose "
+                "fewer, or pass replace=True"
+            )
         )
     found: Tracer
     if p is None and replace:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy import fft
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 from shardir.frontend.numpy.shaping import concatenation
@@ -96,11 +96,8 @@ def _transform_dims(
     x = convert(x, COMPUTE_DTYPES[promotion.inexact_dtype(x.value.type.dtype)])
     dims = fft.transformed_dims(name, x, s, axes)
     sizes = [x.shape[dim] for dim in dims] if s is None else [index(size) for size in s]
+    fft.check_transform_sizes(name, dims, sizes)
     for dim, size in zip(dims, sizes, strict=True):
-        if size < 1:
-            raise ShapeError(
-                with_location(f"{name} of {size} elements; a transform needs at least one")
-            )
         x = _transform_last(transform, fft.resize_dim(x, dim, size), dim, norm == "ortho")
     return x
 

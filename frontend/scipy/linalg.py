@@ -17,6 +17,7 @@ from shardir.frontend.numpy.linear_algebra.linalg import (
     svd as _svd,
 )
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
+    check_not_pivoting,
     conjugate_transpose,
     emit_lu as factored,
     hermitian_part,
@@ -289,10 +290,7 @@ def qr(
         raise ArgumentError(
             with_location(f"qr has the modes 'full', 'economic' and 'r', not {mode!r}")
         )
-    if pivoting:
-        raise ArgumentError(
-            with_location("qr has no column pivoting; use svd for rank-deficient matrices")
-        )
+    check_not_pivoting(pivoting)
     (x,) = promote_matrices("qr", a)
     q, r = emit_results("qr", x, full=mode != "economic")
     return (r,) if mode == "r" else (q, r)

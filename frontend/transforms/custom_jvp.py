@@ -11,7 +11,6 @@ from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
@@ -21,6 +20,7 @@ from shardir.frontend.transforms.custom_rules import (
     DifferentiatedFlags,
     Primal,
     check_rule_leaf,
+    check_rule_structure,
     inexact_abstracts,
     nondiff_positions,
 )
@@ -189,14 +189,9 @@ def _trace_rule(
             )
         outs, structure = tree.flatten(result[0])
         tangents_out, found = tree.flatten(result[1], is_leaf=lambda x: x is None)
-        if structure != primal.structure or found != primal.structure:
-            other = "tangents" if structure == primal.structure else "results"
-            odd = format_structure(structure if other == "results" else found)
-            raise DifferentiateError(
-                with_location(
-                    f"{what} gives {other} in {odd}, and its results are in "
-                    f"{format_structure(primal.structure)}"
-                )
+        for part, made in (("results", structure), ("tangents", found)):
+            check_rule_structure(
+                DifferentiateError, what, part, made, "the function's results", primal.structure
             )
         tangents_out = [None if isinstance(x, SymbolicZero) else x for x in tangents_out]
         expected = primal.results

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, replace
 
-from shardir.errors import DifferentiateError
+from shardir.errors import DifferentiateError, ShardirError
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError, LeakedTracerError, NotAnArrayError
 from shardir.frontend.lax.control_flow.body_tracing import set_weak_types
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.source_locations import with_location
@@ -295,6 +296,27 @@ def check_rule_leaf(x: object, expected: AbstractValue, what: str) -> Tracer:
                 with_location(f"{what} is {tracer.value.type}, and it must be {expected.type}")
             )
     return convert(tracer, expected.type.dtype)
+
+
+def check_rule_structure(
+    error: type[ShardirError],
+    what: str,
+    part: str,
+    found: tree.PyTreeDef,
+    model: str,
+    expected: tree.PyTreeDef,
+) -> None:
+    """Raise `error` unless `part` of the result of a rule is in the containers of `model`.
+
+    `what` names the rule, as in "the rule of f".
+    """
+    if found != expected:
+        raise error(
+            with_location(
+                f"{what} returned {part} in the containers {format_structure(found)}; return "
+                f"{part} in those of {model}, {format_structure(expected)}"
+            )
+        )
 
 
 def inexact_abstracts(abstracts: Sequence[AbstractValue]) -> list[AbstractValue]:

@@ -12,7 +12,7 @@ from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree.tree_checks import check_function, format_structure
+from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
@@ -27,6 +27,7 @@ from shardir.frontend.transforms.custom_rules import (
     Primal,
     bind_positional,
     check_rule_leaf,
+    check_rule_structure,
     inexact_abstracts,
     nondiff_positions,
 )
@@ -165,13 +166,9 @@ def _add_capture_parameters(
 
 def _check_results(out: object, primal: Primal, what: str) -> list[Tracer]:
     leaves, structure = tree.flatten(out)
-    if structure != primal.structure:
-        raise DifferentiateError(
-            with_location(
-                f"{what} gives results in {format_structure(structure)}, and they are in "
-                f"{format_structure(primal.structure)}"
-            )
-        )
+    check_rule_structure(
+        DifferentiateError, what, "results", structure, "the function's results", primal.structure
+    )
     return [
         check_rule_leaf(x, a, f"a result of {what}")
         for x, a in zip(leaves, primal.results, strict=True)
@@ -237,13 +234,7 @@ def _gradient_leaves(gradient: object, structure: tree.PyTreeDef, what: str) -> 
     if found == structure:
         return leaves
     leaves, found = tree.flatten(gradient, is_leaf=lambda x: x is None)
-    if found != structure:
-        raise DifferentiateError(
-            with_location(
-                f"{what} gives a gradient in {format_structure(found)}, and its argument is in "
-                f"{format_structure(structure)}"
-            )
-        )
+    check_rule_structure(DifferentiateError, what, "a gradient", found, "its argument", structure)
     return leaves
 
 

@@ -9,14 +9,13 @@ from shardir.frontend.dispatch.traced_calls import result_tracer
 from shardir.frontend.errors import ArgumentError, BatchError
 from shardir.frontend.lax.control_flow.loops import map as map_slices
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree.tree_checks import format_structure
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import convert
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_function import CustomFunction
-from shardir.frontend.transforms.custom_rules import CustomCall, Primal
+from shardir.frontend.transforms.custom_rules import CustomCall, Primal, check_rule_structure
 from shardir.ir.host_function import HostFunction
 from shardir.ir.module import Block
 
@@ -115,22 +114,12 @@ def _trace_batching_rule(
                 with_location(f"{what} must return (results, out_batched); it returned {result!r}")
             )
         outs, structure = tree.flatten(result[0])
-        if structure != primal.structure:
-            raise BatchError(
-                with_location(
-                    f"{what} gives results in {format_structure(structure)}, and they are in "
-                    f"{format_structure(primal.structure)}"
-                )
-            )
+        model = "the function's results"
+        check_rule_structure(BatchError, what, "results", structure, model, primal.structure)
         mapped, flag_structure = tree.flatten(result[1])
-        if flag_structure != primal.structure:
-            raise BatchError(
-                with_location(
-                    f"{what} gives out_batched in {format_structure(flag_structure)}, and "
-                    "results are in "
-                    f"{format_structure(primal.structure)}"
-                )
-            )
+        check_rule_structure(
+            BatchError, what, "out_batched", flag_structure, model, primal.structure
+        )
         found = []
         for i, (x, flag, one) in enumerate(zip(outs, mapped, primal.results, strict=True)):
             tracer = result_tracer(x, i, structure, what)

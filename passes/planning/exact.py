@@ -33,6 +33,7 @@ from shardir.passes.planning.problem import (
     PlanningError,
     PlanningProblem,
     infeasible_problem_error,
+    interrupted_search_error,
 )
 from shardir.passes.planning.solution import Incumbent, Progress, Solution, TimeLimitError
 
@@ -84,7 +85,7 @@ def solve_exactly(
         pass
     except KeyboardInterrupt:
         if incumbent.best is None:
-            raise PlanningError("the search was interrupted before it found a solution") from None
+            raise interrupted_search_error() from None
     finally:
         if process is not None:
             process.close()

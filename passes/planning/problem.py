@@ -26,6 +26,11 @@ class PlanningError(ShardirError, ValueError):
     """A planning problem that is not valid, or has no solution."""
 
 
+def interrupted_search_error() -> PlanningError:
+    """Return the error of a search that Ctrl-C stops before it has a solution."""
+    return PlanningError("Ctrl-C stopped the search before it found a solution; let it run longer")
+
+
 def infeasible_problem_error(name: str) -> PlanningError:
     """Return the error of a problem without an assignment that satisfies its limits."""
     return PlanningError(

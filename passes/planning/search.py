@@ -18,7 +18,11 @@ from shardir.passes.planning import message_kernels, tree_kernels
 from shardir.passes.planning.kernel_compiler import Floats, Ints, Kernel, compile_kernels
 from shardir.passes.planning.kernel_records import FORBIDDEN_COST, Memory, Tree
 from shardir.passes.planning.network import Network
-from shardir.passes.planning.problem import PlanningError, PlanningProblem, infeasible_problem_error
+from shardir.passes.planning.problem import (
+    PlanningProblem,
+    infeasible_problem_error,
+    interrupted_search_error,
+)
 from shardir.passes.planning.solution import Incumbent, Progress, Solution, TimeLimitError
 
 PASSES_WITHOUT_PRICES = 20
@@ -72,7 +76,7 @@ def search(
             raise
     except KeyboardInterrupt:
         if incumbent.best is None:
-            raise PlanningError("the search was interrupted before it found a solution") from None
+            raise interrupted_search_error() from None
 
 
 @cache

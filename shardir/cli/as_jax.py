@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shardir._imports.lazy_import import lazy_import
-from shardir.errors import ShardirError
+from shardir.errors import ShardirError, missing_file_reason
 from shardir.frontend.cli.main import app as app
 from shardir.frontend.cli.options import CommandError, with_load
 
@@ -43,7 +43,7 @@ def as_jax(
     The redirection also applies to modules in the script's folder, and to no other modules.
     """
     if not os.path.isfile(script):
-        raise CommandError(f"there is no file {script}")
+        raise CommandError(f"cannot run {str(script)!r}: {missing_file_reason(script)}")
     try:
         in_place_of_jax.run_script(script, context.args)
     except Exception as error:

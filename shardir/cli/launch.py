@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shardir._imports.lazy_import import lazy_import
+from shardir.errors import missing_file_reason
 from shardir.frontend.cli.main import app
 from shardir.frontend.cli.options import CommandError
 
@@ -79,7 +80,7 @@ def _command(program: str, module: bool) -> list[str]:
         return [sys.executable, "-m", program]
     if Path(program).suffix == ".py":
         if not os.path.isfile(program):
-            raise CommandError(f"there is no file {program}")
+            raise CommandError(f"cannot run {program!r}: {missing_file_reason(program)}")
         return [sys.executable, program]
     found = shutil.which(program)
     if found is None:

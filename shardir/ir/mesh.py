@@ -13,6 +13,11 @@ from math import prod
 from shardir.display.representation import abbreviate_items
 
 
+def axis_size_fault(name: str, size: int) -> str | None:
+    """Return why a mesh axis cannot have this size; `None` if it can."""
+    return None if size >= 1 else f"axis {name!r} has size {size}; a mesh axis has at least size 1"
+
+
 @dataclass(frozen=True)
 class Mesh:
     """A mesh. `axes` are (name, size) pairs, major to minor.

@@ -18,6 +18,7 @@ from functools import lru_cache
 from math import prod
 from typing import Self
 
+from shardir.errors import suggest_name
 from shardir.ir.cached_hash import CachedHash, cache_hash
 from shardir.ir.mesh import Mesh
 
@@ -55,6 +56,14 @@ class Axis(CachedHash):
 
     def __str__(self) -> str:
         return f"{self.name}:({self.pre}){self.size}"
+
+
+def missing_axis_fault(name: str, mesh: Mesh) -> str | None:
+    """Return why a mesh has no axis of this name; `None` if it has one."""
+    if name in mesh.sizes:
+        return None
+    hint = suggest_name(name, mesh.sizes) or f"it has {', '.join(mesh.sizes) or 'none'}"
+    return f"mesh @{mesh.name} has no axis called {name!r}; {hint}"
 
 
 def sub_axis_fault(axis: Axis, mesh: Mesh) -> str | None:

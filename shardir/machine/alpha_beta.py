@@ -10,7 +10,7 @@ import numpy as np
 from shardir.errors import MachineError
 from shardir.machine.collective_table import CollectiveTable
 from shardir.machine.collective_time import traffic
-from shardir.machine.description import COLLECTIVE_KINDS
+from shardir.machine.description import collective_kind_fault
 
 FOLD_COUNT = 5
 """The number of parts of a cross-validation."""
@@ -35,8 +35,8 @@ class AlphaBetaFit:
 
 def fit_alpha_beta(table: CollectiveTable, kind: str, group: int) -> AlphaBetaFit:
     """Fit latency and bandwidth of a collective over groups of one size."""
-    if kind not in COLLECTIVE_KINDS:
-        raise MachineError(f"{kind!r} is not a collective; kinds are {', '.join(COLLECTIVE_KINDS)}")
+    if fault := collective_kind_fault(kind):
+        raise MachineError(fault)
     if group < 2:
         raise MachineError(f"the group has {group} devices; a collective has at least 2")
     count = len(table.nbytes)

@@ -29,6 +29,13 @@ DEFAULT_DTYPE = "default"
 """The key of the rate of every dtype that has no rate of its own."""
 
 
+def collective_kind_fault(kind: object) -> str | None:
+    """Return why the name of a collective is not valid; `None` if it is."""
+    if kind in COLLECTIVE_KINDS:
+        return None
+    return f"{kind!r} is not a collective; the collectives are {', '.join(COLLECTIVE_KINDS)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Rate:
     """A peak rate per second, and the fraction of it that a call of a given size achieves."""

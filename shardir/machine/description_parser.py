@@ -13,13 +13,13 @@ from typing import Any, NoReturn, cast
 from shardir.errors import MachineError
 from shardir.machine.collective_table import CollectiveTable, read_table
 from shardir.machine.description import (
-    COLLECTIVE_KINDS,
     TOPOLOGIES,
     AlphaBeta,
     Link,
     MachineDescription,
     Rate,
     Topology,
+    collective_kind_fault,
 )
 
 ROUNDING = 1e-4
@@ -181,8 +181,8 @@ class DescriptionParser:
             entry, key, {"kind", "group", "latency", "bandwidth", "file", "table", "source"}
         )
         kind, group = entry.get("kind"), entry.get("group")
-        if kind not in COLLECTIVE_KINDS:
-            self.fail(f"{key}.kind", f"is {kind!r}; it must be one of {COLLECTIVE_KINDS}")
+        if fault := collective_kind_fault(kind):
+            self.fail(f"{key}.kind:", fault)
         if type(group) is not int or group < 2:
             self.fail(f"{key}.group", f"is {group!r}; it must be a number of devices, at least 2")
         source = self.source(entry, key)

@@ -8,7 +8,12 @@ from pathlib import Path
 
 from shardir.errors import MachineError
 from shardir.machine.collective_time import time_over_levels
-from shardir.machine.description import COLLECTIVE_KINDS, DEFAULT_DTYPE, MachineDescription, Rate
+from shardir.machine.description import (
+    DEFAULT_DTYPE,
+    MachineDescription,
+    Rate,
+    collective_kind_fault,
+)
 from shardir.machine.description_files import read_description
 from shardir.machine.placement import Level, place_axes
 
@@ -71,10 +76,8 @@ class Machine:
         text of programs writes it: `data:(2)4`.
         """
         kind = kind.replace("_", "-")
-        if kind not in COLLECTIVE_KINDS:
-            raise MachineError(
-                f"{kind!r} is not a collective; kinds are {', '.join(COLLECTIVE_KINDS)}"
-            )
+        if fault := collective_kind_fault(kind):
+            raise MachineError(fault)
         levels = [level for axis in reversed(axes) for level in self.levels(axis)]
         order = list(self.description.links)
         levels.sort(key=lambda level: order.index(level.link.name))

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Final, TypeVar
 
-from shardir.errors import bound_message
+from shardir.errors import bound_message, missing_file_reason
 from shardir.plugins.entry_points import (
     OWN_ORIGIN,
     EntryPoint,
@@ -256,7 +256,7 @@ def _load_file(path: Path) -> None:
     from importlib.util import module_from_spec, spec_from_file_location
 
     if not os.path.isfile(path):
-        raise PluginError(f"cannot load {str(path)!r}: there is no such file")
+        raise PluginError(f"cannot load {str(path)!r}: {missing_file_reason(path)}")
     key = str(path.resolve())
     if key in _loaded_plugins or _is_imported(key):
         return

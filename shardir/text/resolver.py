@@ -5,10 +5,18 @@ from typing import Any
 from lark import Token
 
 from shardir.errors import ParseError, suggest_name
-from shardir.ir.mesh import Mesh
+from shardir.ir.mesh import Mesh, axis_size_fault
 from shardir.ir.module import GlobalTensor
 from shardir.ir.operation import Attr, Dense, Symbol
-from shardir.ir.sharding import OPEN_DIM, Axes, Axis, DimSharding, Sharding, sub_axis_fault
+from shardir.ir.sharding import (
+    OPEN_DIM,
+    Axes,
+    Axis,
+    DimSharding,
+    Sharding,
+    missing_axis_fault,
+    sub_axis_fault,
+)
 from shardir.ir.types import DTYPES, TOKEN, TensorType
 from shardir.text import syntax
 from shardir.text.literals import decode_dense, flatten_lists, make_dense, unquote_string
@@ -38,8 +46,8 @@ class SyntaxResolver:
             axis, size = self.word(extent.name), self.integer(extent.size)
             if axis in axes:
                 raise fail(f"mesh @{name} has two axes called {axis!r}", extent.name)
-            if size < 1:
-                raise fail("a mesh axis has 1 or more positions", extent.size)
+            if fault := axis_size_fault(axis, size):
+                raise fail(fault, extent.size)
             axes[axis] = size
         mesh = Mesh(name, tuple(axes.items()))
         if written.devices is not None:
@@ -157,24 +165,15 @@ class SyntaxResolver:
         name.
         """
         name, fail = self.word(written.name, base), self.source.fail
-        where = f"mesh @{mesh.name}" if mesh else "no mesh"
         mesh = mesh or find_mesh_with_axis(name, tuple(self.meshes.values()))
-        if mesh is None or name not in mesh.sizes:
-            meshes = self.meshes.values() if mesh is None else (mesh,)
-            axis_names = [axis for m in meshes for axis in m.sizes]
-            has = f"it has {', '.join(axis_names)}" if mesh and axis_names else "it has none"
-            if mesh is None:
-                has = (
-                    f"the axes are {', '.join(axis_names)}"
-                    if axis_names
-                    else "declare a mesh first"
-                )
-            verb = "has an axis" if mesh is None else "has no axis"
-            raise fail(
-                f"{where} {verb} called {name!r}; {suggest_name(name, axis_names) or has}",
-                written.name,
-                base,
+        if mesh is None:
+            axis_names = [axis for m in self.meshes.values() for axis in m.sizes]
+            hint = suggest_name(name, axis_names) or (
+                f"the axes are {', '.join(axis_names)}" if axis_names else "declare a mesh first"
             )
+            raise fail(f"no mesh has an axis called {name!r}; {hint}", written.name, base)
+        if fault := missing_axis_fault(name, mesh):
+            raise fail(fault, written.name, base)
         if written.pre is None or written.size is None:
             return Axis.full(name, mesh)
         axis = Axis(name, self.integer(written.pre, base), self.integer(written.size, base))

@@ -8,9 +8,16 @@ from collections.abc import Iterator
 from itertools import combinations, pairwise
 
 from shardir.errors import suggest_name
-from shardir.ir.mesh import Mesh
+from shardir.ir.mesh import Mesh, axis_size_fault
 from shardir.ir.operation import Attr, Dense
-from shardir.ir.sharding import Axes, Axis, DimSharding, Sharding, sub_axis_fault
+from shardir.ir.sharding import (
+    Axes,
+    Axis,
+    DimSharding,
+    Sharding,
+    missing_axis_fault,
+    sub_axis_fault,
+)
 from shardir.ir.sub_axes import can_coexist
 from shardir.ir.types import COMPLEX, DTYPES, NUMPY_DTYPES, TOKEN, TensorType
 from shardir.text.printer import format_axis
@@ -25,8 +32,8 @@ def find_mesh_faults(mesh: Mesh) -> Iterator[str]:
         if names.count(name) > 1:
             yield f"mesh @{mesh.name} has two axes called {name!r}"
     for name, size in mesh.axes:
-        if size < 1:
-            yield f"axis {name!r} of mesh @{mesh.name} has size {size}; it has 1 or more positions"
+        if fault := axis_size_fault(name, size):
+            yield f"mesh @{mesh.name}: {fault}"
     ids = mesh.device_ids
     if ids is None:
         return
@@ -89,10 +96,8 @@ def find_sharding_faults(
 
 def find_axis_faults(axis: Axis, mesh: Mesh) -> Iterator[str]:
     """Yield the reasons why the mesh does not have the axis or sub-axis."""
-    if axis.name not in mesh.sizes:
-        hint = suggest_name(axis.name, mesh.sizes)
-        has = hint or f"it has {', '.join(mesh.sizes) or 'none'}"
-        yield f"mesh @{mesh.name} has no axis called {axis.name!r}; {has}"
+    if fault := missing_axis_fault(axis.name, mesh):
+        yield fault
         return
     size = mesh.sizes[axis.name]
     if fault := sub_axis_fault(axis, mesh):

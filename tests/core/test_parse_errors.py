@@ -322,7 +322,7 @@ mesh @m = [x=2, x=2]
                 ^ mesh @m has two axes called 'x'
 
 mesh @m = [x=0]
-             ^ a mesh axis has 1 or more positions
+             ^ axis 'x' has size 0; a mesh axis has at least size 1
 
 mesh @m = [x=2] devices=[1, 1]
      ^^ mesh @m needs the ids 0 to 1 in some order

@@ -2,6 +2,7 @@
 containers.
 """
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -313,7 +314,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: snp.load("nowhere.npy"),
         MissingFileError,
-        "there is no file 'nowhere.npy' to load",
+        f"load cannot read 'nowhere.npy': the folder {os.getcwd()!r} has no such file",
     ),
     (
         lambda: snp.load(3),  # type: ignore[arg-type]

@@ -165,7 +165,8 @@ def test_the_command(tmp_path: Path) -> None:
     assert err.startswith(
         "error: jax.numpy.sinn is not covered by shardir; the nearest is jax.numpy.sin\n"
     )
-    assert command("nowhere.py") == (1, "", "error: there is no file nowhere.py\n")
+    missing = f"cannot run 'nowhere.py': the folder {str(ROOT)!r} has no such file"
+    assert command("nowhere.py") == (1, "", f"error: {missing}\n")
     script.write_text("import jax\n\ndef f():\n    return 1 // 0\n\nf()\n", "utf-8")
     code, out, err = command(str(script))
     lines = err.splitlines()

@@ -74,7 +74,7 @@ def switch(index: ArrayLike, branches: Sequence[UserFunction], *operands: PyTree
     """
     branches = tuple(branches)
     if not branches:
-        raise ControlFlowError(with_location("switch needs at least one branch"))
+        raise ControlFlowError(with_location("switch has no branches; pass at least one function"))
     which = as_tracer(index)
     if which.ndim or which.value.type.dtype not in INTEGERS:
         raise ControlFlowError(

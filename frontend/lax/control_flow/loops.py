@@ -188,7 +188,10 @@ def while_loop(
     carried, structure = flatten_to_tracers(init_val, "the carry of while_loop")
     if not carried:
         raise ControlFlowError(
-            with_location("while_loop carries nothing; it would never end or never run")
+            with_location(
+                "init_val of while_loop contains no array, so its condition cannot change; pass at "
+                "least one array"
+            )
         )
     names = leaf_names(init_val, "carry")
     kinds = None

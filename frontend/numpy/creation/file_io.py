@@ -5,6 +5,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from shardir.errors import missing_file_reason
 from shardir.frontend.argument_errors import FOREIGN_ERRORS, raise_argument_error
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
@@ -41,14 +42,18 @@ def array_str(a: object) -> str:
     return str(a)
 
 
+def _missing_file_error(name: str, path: str) -> MissingFileError:
+    return MissingFileError(
+        with_location(f"{name} cannot read {path!r}: {missing_file_reason(path)}")
+    )
+
+
 def _define_reader(name: str, what: str) -> UserFunction:
     def function(*args: PyTree, **options: PyTree) -> Tracer:
         try:
             found = getattr(np, name)(*args, **options)
         except FileNotFoundError as error:
-            raise MissingFileError(
-                with_location(f"there is no file {error.filename!r} to read")
-            ) from None
+            raise _missing_file_error(name, error.filename) from None
         except FOREIGN_ERRORS as error:
             raise_argument_error(function, name, args, options, error)
             raise
@@ -123,7 +128,7 @@ def load(file: str | PathLike[str] | IO[bytes], **options: PyTree) -> PyTree:
     try:
         found = np.load(file, **options)
     except FileNotFoundError:
-        raise MissingFileError(with_location(f"there is no file {str(file)!r} to load")) from None
+        raise _missing_file_error("load", str(file)) from None
     except (TypeError, ValueError, IsADirectoryError) as error:
         raise ArgumentError(with_location(f"load cannot read {file!r}: {error}")) from None
     if isinstance(found, np.ndarray):

@@ -51,7 +51,11 @@ def arange(
     if numbers[2] is None:
         numbers[2] = 1
     if numbers[2] == 0:
-        raise ArgumentError(with_location("arange with step 0 has no end"))
+        raise ArgumentError(
+            with_location(
+                "the step of arange is 0; pass another step, or use full for equal elements"
+            )
+        )
     if dtype is None:
         given = [b for b in bounds if b is not None]
         dtype = promotion.user_dtype(promotion.result_type(*map(operand_dtype, given))[0])

@@ -14,6 +14,7 @@ from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
+    check_not_bool,
     common_kind,
     constant_like,
     emit_elementwise,
@@ -39,11 +40,7 @@ def add(x: ArrayLike, y: ArrayLike, /) -> Tracer:
 @public()
 def subtract(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return x - y, elementwise. Raise `OperationTypeError` for bools."""
-    kind = common_kind(x, y)
-    if kind[0] == "bool":
-        raise OperationTypeError(
-            with_location("subtract does not take bools; use logical_xor, or .astype(int)")
-        )
+    check_not_bool("subtract", common_kind(x, y)[0], "logical_xor")
     return apply_elementwise("sub", x, y)
 
 
@@ -65,10 +62,7 @@ true_divide = divide
 @public()
 def negative(x: ArrayLike, /) -> Tracer:
     """Return -x, elementwise. Raise `OperationTypeError` for bools."""
-    if common_kind(x)[0] == "bool":
-        raise OperationTypeError(
-            with_location("negative does not take bools; use logical_not, or .astype(int)")
-        )
+    check_not_bool("negative", common_kind(x)[0], "logical_not")
     return apply_elementwise("neg", x)
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from shardir.frontend.argument_checks import call_user_function, check_flag, is_one_of
 from shardir.frontend.arrays.array_types import ArrayLike
-from shardir.frontend.arrays.operators import Operators
+from shardir.frontend.arrays.operators import Operators, immutable_error
 from shardir.frontend.dispatch.composed import composed_function
-from shardir.frontend.errors import ArgumentError, ImmutableError, UnknownMethod
+from shardir.frontend.errors import ArgumentError, UnknownMethod
 from shardir.frontend.lax.control_flow.loops import while_loop
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import arithmetic
@@ -43,12 +43,7 @@ class At:
         return IndexedUpdate(self._array, index)
 
     def __setitem__(self, index: ArrayLike, value: object) -> NoReturn:
-        raise ImmutableError(
-            with_location(
-                "arrays are never changed in place; make a new one: "
-                "x = x.at[index].set(value), or .add, .multiply, .max, ..."
-            )
-        )
+        raise immutable_error()
 
     def __getattr__(self, name: str) -> NoReturn:
         raise UnknownMethod(

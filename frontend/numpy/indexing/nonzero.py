@@ -28,7 +28,7 @@ from shardir.frontend.numpy.indexing.mask_compression import Mask, is_plain_mask
 from shardir.frontend.numpy.indexing.updates import convert_lossless
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import concatenation, reshaping
-from shardir.frontend.numpy.shaping.reshaping import ravel
+from shardir.frontend.numpy.shaping.reshaping import check_order, ravel
 from shardir.frontend.numpy.tracer_helpers.array_annotations import ArraySequence, as_result
 from shardir.frontend.numpy.tracer_helpers.axis_slices import prefix_sums
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete, to_concrete_array
@@ -350,9 +350,7 @@ def _ravel_traced(
     order: str,
     dtype: DTypeLike | None,
 ) -> Tracer:
-
-    if order not in ("C", "F"):
-        raise OperationTypeError(with_location(f"order {order!r} is unknown; it is 'C' or 'F'"))
+    check_order("ravel_multi_index", order)
     flat: Tracer | int = 0
     size_of_all = prod(sizes)
     parts = list(zip(indices, sizes, modes, strict=True))

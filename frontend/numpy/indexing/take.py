@@ -104,6 +104,15 @@ def require_index_array(indices: ArrayLike, what: str) -> Tracer:
     return tracer
 
 
+def _empty_axis_error(name: str, axis: int) -> IndexingError:
+    return IndexingError(
+        with_location(
+            f"{name} has indices, and axis {axis} has no elements; pass an empty array of indices, "
+            "or mode='fill'"
+        )
+    )
+
+
 @public(static=("axis", "mode", "fill_value"))
 def _take(
     a: ArrayLike, indices: ArrayLike, axis: int | None, mode: str, fill_value: ArrayLike | None
@@ -114,7 +123,7 @@ def _take(
     dim = canonicalize_axis(axis, x.ndim)
     index = require_index_array(indices, "take")
     if not x.shape[dim] and index.size and mode != "fill":
-        raise IndexingError(with_location(f"take has nothing to take from: axis {axis} is empty"))
+        raise _empty_axis_error("take", axis)
     spans = tuple(Span(0, n) if d != dim else None for d, n in enumerate(x.shape))
     subscript = Subscript(x.shape, spans, index.shape, dim, is_concrete=True)
     index = _normalize_indices(index, x.shape[dim], mode)
@@ -181,9 +190,7 @@ def _take_along(
         fill = fill_value_of(x.value.type.dtype, fill_value)
         return splat(fill, x.value.type.with_shape(index.shape), x.weak_type)
     if not x.shape[dim]:
-        raise IndexingError(
-            with_location(f"take_along_axis has nothing to take from: axis {axis} is empty")
-        )
+        raise _empty_axis_error("take_along_axis", dim)
     counted = _normalize_indices(index, x.shape[dim], "fill" if wraps else "promise_in_bounds")
     if mode in ("clip", "wrap"):
         counted = _normalize_indices(counted, x.shape[dim], mode)

@@ -15,6 +15,7 @@ from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.indexing.index_vectors import clamp_index_vectors, make_index_vectors
 from shardir.frontend.numpy.indexing.subscripts import Span, Subscript
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import check_not_bool
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
     as_tracer,
@@ -93,10 +94,7 @@ def _negate_subtraction(op: str, values: Tracer) -> tuple[str, Tracer]:
     """
     if op != "subtract":
         return op, values
-    if values.value.type.dtype == "bool":
-        raise OperationTypeError(
-            with_location("subtract does not take bools; use logical_xor, or .astype(int)")
-        )
+    check_not_bool("subtract", values.value.type.dtype, "logical_xor")
     return "add", emit("neg", values, weak=values.weak_type)
 
 

@@ -6,7 +6,7 @@ before are batch dimensions.
 
 from typing import NamedTuple
 
-from shardir.frontend.errors import ShapeError
+from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.indexing.take import take_along_axis
 from shardir.frontend.numpy.reductions.basic_reductions import emit_reduction
 from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_in_dim, transpose_dims
@@ -222,3 +222,11 @@ def _take_last(x: Tracer, i: int) -> Tracer:
 def machine_epsilon(x: Tracer) -> float:
     """Return the machine epsilon of the element type of `x`."""
     return {"f32": 2.0**-23, "f64": 2.0**-52}[real_dtype(x)]
+
+
+def check_not_pivoting(pivoting: bool) -> None:
+    """Raise `ArgumentError` for a QR decomposition with column pivoting."""
+    if pivoting:
+        raise ArgumentError(
+            with_location("qr does not pivot columns; use svd for rank-deficient matrices")
+        )

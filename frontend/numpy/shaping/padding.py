@@ -258,7 +258,8 @@ def _pad_static_mode(
         if not x.shape[dim] and mode != "empty":
             raise OperationTypeError(
                 with_location(
-                    f"pad with mode {mode!r} has nothing to take from: dimension {dim} is empty"
+                    f"pad with mode {mode!r} copies elements of the array, and its dimension {dim} "
+                    "has none; use mode='constant'"
                 )
             )
         match mode:

@@ -8,8 +8,11 @@ from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, ShapeLike
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.errors import ShapeError
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
+from shardir.frontend.numpy.tracer_helpers.axes import (
+    canonicalize_axes,
+    canonicalize_axis,
+    check_squeezed_axes,
+)
 from shardir.frontend.numpy.tracer_helpers.concrete_values import Ints, as_ints
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
@@ -58,16 +61,26 @@ def reshape(
     """
     x = as_tracer(a)
     sizes = _resolve_shape(shape, x.size)
+    check_order("reshape", order)
     if order == "F":
         return transpose(_reshape(transpose(x), sizes[::-1]))
-    if order != "C":
-        raise OperationTypeError(with_location(f"order {order!r} is unknown; it is 'C' or 'F'"))
     return _reshape(x, sizes)
+
+
+def check_order(name: str, order: str) -> None:
+    """Raise `OperationTypeError` unless the order of elements is row-major or column-major."""
+    if order not in ("C", "F"):
+        raise OperationTypeError(
+            with_location(
+                f"{name} takes order 'C' (row-major) or 'F' (column-major), got {order!r}"
+            )
+        )
 
 
 @public(static=("order",))
 def ravel(a: ArrayLike, order: str = "C", *, out_sharding: ShardingRequest = None) -> Tracer:
     """Return all elements in one dimension, in row-major order (`order="F"`: column-major)."""
+    check_order("ravel", order)
     return reshape(a, (-1,), order)
 
 
@@ -167,13 +180,7 @@ def squeeze(a: ArrayLike, axis: AxisLike = None) -> Tracer:
         if axis is None
         else canonicalize_axes(axis, x.ndim)
     )
-    for d in removed:
-        if x.shape[d] != 1:
-            raise ShapeError(
-                with_location(
-                    f"dimension {d} of shape {x.shape} cannot be squeezed: it is not of size 1"
-                )
-            )
+    check_squeezed_axes(removed, x.shape)
     return _reshape(x, tuple(n for d, n in enumerate(x.shape) if d not in removed))
 
 

@@ -1,10 +1,11 @@
 """Validation and canonicalization of the axes that users pass."""
 
+from collections.abc import Iterable
 from operator import index
 
 from shardir.frontend.argument_checks import as_items
 from shardir.frontend.arrays.array_types import AxisLike
-from shardir.frontend.errors import AxisError, TracedValueError
+from shardir.frontend.errors import AxisError, ShapeError, TracedValueError
 from shardir.frontend.source_locations import with_location
 
 
@@ -39,3 +40,15 @@ def canonicalize_axes(axes: object, rank: int) -> tuple[int, ...]:
     if len(set(result)) != len(result):
         raise AxisError(with_location(f"axes {tuple(given)} name one dimension twice"))
     return result
+
+
+def check_squeezed_axes(axes: Iterable[int], shape: tuple[int, ...]) -> None:
+    """Raise `ShapeError` if an axis that `squeeze` removes is not of size 1."""
+    for axis in axes:
+        if shape[axis] != 1:
+            raise ShapeError(
+                with_location(
+                    f"squeeze cannot remove axis {axis} of shape {shape}, because its size is "
+                    f"{shape[axis]}; name axes of size 1, or use reshape"
+                )
+            )

@@ -123,6 +123,14 @@ def constant_like(x: Tracer, number: complex) -> Tracer:
     return splat(number, x.value.type, x.weak_type)
 
 
+def check_not_bool(name: str, dtype: str, replacement: str) -> None:
+    """Raise `OperationTypeError` for bools, which an arithmetic function does not take."""
+    if dtype == "bool":
+        raise OperationTypeError(
+            with_location(f"{name} does not take bools; use {replacement}, or .astype(int)")
+        )
+
+
 def as_bool(x: ArrayLike) -> Tracer:
     """Convert the operand to bools: zero is false, every other element is true."""
     value = as_tracer(x)

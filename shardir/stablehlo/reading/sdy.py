@@ -13,7 +13,7 @@ from shardir import (
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Value
 from shardir.ir.operation import Symbol
-from shardir.ir.sharding import Axes, Axis, Sharding, sub_axis_fault
+from shardir.ir.sharding import Axes, Axis, Sharding, missing_axis_fault, sub_axis_fault
 from shardir.ir.types import TensorType
 from shardir.stablehlo.reading import records
 from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation, register_reader
@@ -79,8 +79,8 @@ def _target(call: OperationReader, value: Value) -> Sharding:
 def _resolve_axis(call: OperationReader, value: Value, name: str, pre: str, size: str) -> Axis:
     """Return an axis of the result's mesh, or its sub-axis `(pre)size`."""
     mesh = call.reader.shardings.meshes[_target(call, value).mesh]
-    if name not in mesh.sizes:
-        raise call.fail(f"mesh @{mesh.name} has no axis called {name!r}")
+    if fault := missing_axis_fault(name, mesh):
+        raise call.fail(fault)
     if not pre:
         return Axis.full(name, mesh)
     before, count = parse_natural_number(pre), parse_natural_number(size)

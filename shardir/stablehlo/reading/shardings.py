@@ -3,8 +3,15 @@
 from lark import Token
 
 from shardir.errors import count_noun, suggest_name
-from shardir.ir.mesh import Mesh
-from shardir.ir.sharding import Axes, Axis, DimSharding, Sharding, sub_axis_fault
+from shardir.ir.mesh import Mesh, axis_size_fault
+from shardir.ir.sharding import (
+    Axes,
+    Axis,
+    DimSharding,
+    Sharding,
+    missing_axis_fault,
+    sub_axis_fault,
+)
 from shardir.ir.types import TensorType
 from shardir.stablehlo.reading import records
 from shardir.stablehlo.reading.types import TypeParser
@@ -40,8 +47,8 @@ class ShardingResolver:
             axis, size = self.types.string(extent.name), self.types.integer(extent.size, base)
             if axis in axes:
                 raise self.source.fail(f"this mesh has two axes called {axis!r}", extent.name, base)
-            if size < 1:
-                raise self.source.fail("a mesh axis has 1 or more positions", extent.size, base)
+            if fault := axis_size_fault(axis, size):
+                raise self.source.fail(fault, extent.size, base)
             axes[axis] = size
         mesh = Mesh(name, tuple(axes.items()))
         if body.ids is None:
@@ -139,10 +146,8 @@ class ShardingResolver:
 
     def _axis(self, written: records.AxisRecord, mesh: Mesh, base: int) -> Axis:
         name = self.types.string(written.name)
-        if name not in mesh.sizes:
-            hint = suggest_name(name, mesh.sizes) or f"it has {', '.join(mesh.sizes) or 'none'}"
-            message = f"mesh @{mesh.name} has no axis called {name!r}; {hint}"
-            raise self.source.fail(message, written.name, base)
+        if fault := missing_axis_fault(name, mesh):
+            raise self.source.fail(fault, written.name, base)
         if written.pre is None or written.size is None:
             return Axis.full(name, mesh)
         pre, size = self.types.integer(written.pre, base), self.types.integer(written.size, base)

@@ -103,7 +103,11 @@ def test_a_program_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["-n", "2", "missing.py"], "there is no file missing.py"),
+        (
+            ["-n", "2", "missing.py"],
+            f"cannot run 'missing.py': the folder {os.getcwd()!r} has no such file",
+        ),
+        (["-n", "2", "/no/a.py"], "cannot run '/no/a.py': there is no folder '/no'"),
         (
             ["-n", "2", "no-such-command"],
             "there is no command no-such-command; name a file that ends in .py, or a module with "

@@ -69,8 +69,8 @@ def test_tables_agree_with_published_fits(
             CollectiveTable((1.0, 2.0), (1.0, 2.0)),
             "gather",
             2,
-            "'gather' is not a collective; kinds are all-reduce, all-gather, reduce-scatter, "
-            "all-to-all, collective-permute",
+            "'gather' is not a collective; the collectives are all-reduce, all-gather, "
+            "reduce-scatter, all-to-all, collective-permute",
         ),
         (
             CollectiveTable((1.0, 2.0), (1.0, 2.0)),

@@ -164,8 +164,8 @@ def test_a_description_changes_another(tmp_path: Path) -> None:
         (
             "links.bus.collectives",
             [{"kind": "gather", "group": 2, "source": "x"}],
-            "links.bus.collectives[0].kind is 'gather'; it must be one of ('all-reduce', "
-            "'all-gather', 'reduce-scatter', 'all-to-all', 'collective-permute')",
+            "links.bus.collectives[0].kind: 'gather' is not a collective; the collectives are "
+            "all-reduce, all-gather, reduce-scatter, all-to-all, collective-permute",
         ),
         (
             "links.bus.collectives",

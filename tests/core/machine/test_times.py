@@ -80,7 +80,7 @@ def test_ring_times(tmp_path: Path) -> None:
     with pytest.raises(MachineError) as caught:
         machine.collective_seconds("gather", 1e6, ("d",))
     assert str(caught.value) == (
-        "'gather' is not a collective; kinds are all-reduce, all-gather, reduce-scatter, "
+        "'gather' is not a collective; the collectives are all-reduce, all-gather, reduce-scatter, "
         "all-to-all, collective-permute"
     )
 

@@ -1,5 +1,6 @@
 """Passes, targets, backends, operations and rules of installed packages and of loaded files."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -303,7 +304,14 @@ def test_a_loaded_file_that_raises(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_loaded(tmp_path: Path) -> None:
-    assert message("nofile.py") == "cannot load 'nofile.py': there is no such file"
+    here = f"the folder {os.getcwd()!r} has no such file"
+    assert message("nofile.py") == f"cannot load 'nofile.py': {here}"
+    assert message("no/file.py") == (
+        f"cannot load 'no/file.py': there is no folder {os.path.abspath('no')!r}"
+    )
+    folder = tmp_path / "folder.py"
+    folder.mkdir()
+    assert message(str(folder)) == f"cannot load {str(folder)!r}: it is a folder, not a file"
     assert message("no/file") == (
         "cannot load 'no/file': it is no file; name a file such as mypass.py, a module, or "
         "module:name"
@@ -379,7 +387,7 @@ def test_a_file_that_the_environment_names_in_vain_is_an_error_of_every_pipeline
     assert run("opt", "f.ir", "--passes", "dce") == 1
     assert capsys.readouterr() == (
         "",
-        "error: cannot load 'missing.py': there is no such file\n"
+        f"error: cannot load 'missing.py': the folder {str(tmp_path)!r} has no such file\n"
         "named in the environment variable SHARDIR_LOAD\n",
     )
 

@@ -297,7 +297,7 @@ def test_sub_axes_fit_into_one_reshape() -> None:
     ("mesh", "expected"),
     [
         (Mesh("m", (("x", 2), ("x", 2))), "mesh @m has two axes called 'x'"),
-        (Mesh("m", (("x", 0),)), "axis 'x' of mesh @m has size 0; it has 1 or more positions"),
+        (Mesh("m", (("x", 0),)), "mesh @m: axis 'x' has size 0; a mesh axis has at least size 1"),
         (Mesh("m", (("x", 2),), (0, 2)), "mesh @m needs the device ids 0 to 1 in some order"),
         (Mesh("m", (), (0, 2)), "mesh @m without axes needs one device id, it has [0, 2]"),
     ],

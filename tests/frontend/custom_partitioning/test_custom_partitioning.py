@@ -305,8 +305,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: returning(lambda mesh, args, y: (mesh, lambda x: [x], WHOLE, (WHOLE,)))(
             put(A, "x")
         ),
-        "the function that the partition function of lambda returned gives results in [*], and "
-        "lambda gives them in *",
+        "the function of shards of the partition function of lambda returned results in the "
+        "containers [*]; return results in those of the results of lambda, *",
     ),
     "an error of the user's function": (
         lambda: returning(lambda mesh, args, y: mesh.missing)(put(A, "x")),

@@ -283,7 +283,8 @@ FAULTS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: lax.while_loop(lambda c: True, lambda c: (c, c), x),
      "the body of while_loop must return containers like its carry *, got (*, *)"),
     (lambda x: lax.while_loop(lambda c: True, lambda c: c, ()),
-     "while_loop carries nothing; it would never end or never run"),
+     "init_val of while_loop contains no array, so its condition cannot change; pass at least one "
+     "array"),
     (lambda x: lax.fori_loop(0.0, x[0, 0], lambda i, c: c, x),
      "the bounds of fori_loop are integers of rank 0, got f32[]"),
     (lambda x: lax.fori_loop(0, 3, lambda i, c: (c, c), x),
@@ -299,7 +300,7 @@ FAULTS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: lax.cond(True, lambda: x, lambda: x.astype(int)),
      "branches must return the same types: value 0 is i32[4, 3] and f32[4, 3]; make them one "
      "type, for example with .astype"),
-    (lambda x: lax.switch(0, []), "switch needs at least one branch"),
+    (lambda x: lax.switch(0, []), "switch has no branches; pass at least one function"),
     (lambda x: lax.switch(x[0, 0], [lambda: 1, lambda: 2]),
      "switch takes an integer of rank 0 as index, got f32[]"),
 ]  # fmt: skip

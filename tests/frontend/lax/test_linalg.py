@@ -109,7 +109,7 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: lax.linalg.cholesky(x), ShapeError,
      "cholesky takes square matrices, got shape (3, 4)"),
     (lambda x: lax.linalg.qr(x, pivoting=True), ArgumentError,
-     "qr has no column pivoting; use svd for rank-deficient matrices"),
+     "qr does not pivot columns; use svd for rank-deficient matrices"),
     (lambda x: lax.linalg.lu(x.astype(int)), OperationTypeError,
      "lu: takes f32, f64, c64 or c128 operands, got i32[3, 4]"),
     (lambda x: lax.linalg.triangular_solve(x[:, :3], x.astype("complex64"), left_side=True),

@@ -91,7 +91,8 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: snp.fft.fft(x, norm="both"), ArgumentError,
      "fft takes norm 'backward', 'ortho', 'forward' or None, got 'both'"),
     (lambda x: snp.fft.fft(x, n=0), ShapeError,
-     "fft of 0 elements; a transform needs at least one"),
+     "fft has length 0 along axis 3; the length of a transform, which is the size of the axis or "
+     "an argument (n or s), must be at least 1"),
     (lambda x: snp.fft.fftn(x, axes=(0, 0)), AxisError,
      "axes (0, 0) of fftn name one dimension twice"),
     (lambda x: snp.fft.fftn(x, s=(2, 3), axes=(0,)), ArgumentError,

@@ -290,7 +290,10 @@ FAULTS: list[tuple[Callable[[], Any], str]] = [
     (lambda: random.randint(random.key(0), (2,), np.float32(0), 3),
      "the bounds of randint are integers, got f32[]"),
     (lambda: random.choice(random.key(0), 3, (4,), replace=False),
-     "cannot choose 4 of 3 elements without replacement"),
+     "choice cannot choose 4 of 3 elements without replacement; choose fewer, or pass "
+     "replace=True"),
+    (lambda: random.choice(random.key(0), np.ones(0), (2,)),
+     "choice cannot choose 2 of 0 elements; pass an array with elements, or a positive number"),
     (lambda: random.choice(random.key(0), 3, p=np.ones(2, np.float32)),
      "choice takes a probability for each of 3 elements, got (2,)"),
     (lambda: random.permutation(random.key(0), np.float32(3)),

@@ -52,7 +52,11 @@ def test_several_axes_sharded_and_complex() -> None:
     [
         ({"type": 1}, "dct has type 2, got type=1"),
         ({"norm": "forward"}, "dct takes norm 'backward', 'ortho' or None, got 'forward'"),
-        ({"n": 0}, "dct of 0 elements; a transform needs at least one"),
+        (
+            {"n": 0},
+            "dct has length 0 along axis 1; the length of a transform, which is the size of the "
+            "axis or an argument (n or s), must be at least 1",
+        ),
     ],
 )
 def test_unknown_options_are_errors(options: dict[str, Any], wanted: str) -> None:

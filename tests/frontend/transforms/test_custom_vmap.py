@@ -116,11 +116,13 @@ def test_invalid_rules_are_errors() -> None:
     )
     f.def_vmap(lambda size, in_batched, x: ((x, x), True))
     assert vmap_error(BatchError, lambda: sd.vmap(f)(X)) == (
-        "the rule of f gives results in (*, *), and they are in *"
+        "the rule of f returned results in the containers (*, *); return results in those of the "
+        "function's results, *"
     )
     f.def_vmap(lambda size, in_batched, x: (x, (True, True)))
     assert vmap_error(BatchError, lambda: sd.vmap(f)(X)) == (
-        "the rule of f gives out_batched in (*, *), and results are in *"
+        "the rule of f returned out_batched in the containers (*, *); return out_batched in those "
+        "of the function's results, *"
     )
 
     def closing(y: Any) -> Any:

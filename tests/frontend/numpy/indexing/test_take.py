@@ -218,7 +218,12 @@ FAULTS: list[tuple[Any, type[Exception], str]] = [
      "take has no mode 'no'; its modes are fill, clip, wrap, promise_in_bounds"),
     (lambda x: snp.take(x, x), IndexingError, "take takes integers as indices, got f32"),
     (lambda x: snp.take(x[:0], 0, 0, mode="clip"), IndexingError,
-     "take has nothing to take from: axis 0 is empty"),
+     "take has indices, and axis 0 has no elements; pass an empty array of indices, or "
+     "mode='fill'"),
+    (lambda x: snp.take_along_axis(x[:0], np.zeros((1, 3, 4), int), 0, mode="clip"),
+     IndexingError,
+     "take_along_axis has indices, and axis 0 has no elements; pass an empty array of indices, or "
+     "mode='fill'"),
     (lambda x: snp.take(x, 0, 5), IndexError, "axis 5 is out of range for an array of rank 3"),
     (lambda x: snp.take_along_axis(x, np.array([0]), 0), TypeError,
      "take_along_axis takes indices with as many dimensions as the array, got shape (1,) for "

@@ -196,7 +196,8 @@ FAULTS: list[tuple[Any, str]] = [
     (lambda x: snp.pad(x, 1, constant_values=((1, 2), (3, 4))),
      "constant_values is one value, a pair (before, after), or 3 pairs of them"),
     (lambda x: snp.pad(x[:, :0], 1, "edge"),
-     "pad with mode 'edge' has nothing to take from: dimension 1 is empty"),
+     "pad with mode 'edge' copies elements of the array, and its dimension 1 has none; "
+     "use mode='constant'"),
 ]  # fmt: skip
 
 

@@ -103,7 +103,7 @@ FAULTS: list[tuple[Any, type[Exception], str]] = [
     (lambda x: snp.reshape(x, (-1, -1)), OperationTypeError,
      "an array of 24 elements cannot be reshaped to (-1, -1)"),
     (lambda x: snp.reshape(x, (4, 6), order="K"), OperationTypeError,
-     "order 'K' is unknown; it is 'C' or 'F'"),
+     "reshape takes order 'C' (row-major) or 'F' (column-major), got 'K'"),
     (lambda x: snp.transpose(x, (0, 1)), OperationTypeError,
      "axes (0, 1) are not those of an array of rank 3"),
     (lambda x: snp.transpose(x, (0, 1, 1)), AxisError, "axes (0, 1, 1) name one dimension twice"),
@@ -115,7 +115,8 @@ FAULTS: list[tuple[Any, type[Exception], str]] = [
         "an axis must be an integer, got 1.5",
     ),
     (lambda x: snp.squeeze(x, 1), ShapeError,
-     "dimension 1 of shape (2, 3, 4) cannot be squeezed: it is not of size 1"),
+     "squeeze cannot remove axis 1 of shape (2, 3, 4), because its size is 3; name axes of size 1, "
+     "or use reshape"),
     (lambda x: snp.moveaxis(x, (0, 1), 2), OperationTypeError,
      "moveaxis takes as many sources as destinations, got (0, 1) and 2"),
     (lambda x: snp.broadcast_to(x, (2, 3)), OperationTypeError,
