@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from shardir._imports.lazy_import import lazy_import
 from shardir.backends.base import Backend, UnshardedExecutable
 from shardir.backends.cpu.errors import MissingKernelCodeError
-from shardir.backends.cpu.pipeline import MERGED_PIPELINE
+from shardir.backends.cpu.pipeline import FUSED_PIPELINE
 from shardir.ir.module import Module
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class NativeBackend(Backend):
     """
 
     name = "cpu"
-    pipeline = f"{MERGED_PIPELINE},fuse"
+    pipeline = FUSED_PIPELINE
 
     def __init__(self, machine: "MachineDescription | None" = None) -> None:
         self._machine = machine

@@ -279,6 +279,7 @@ _CONTROL_FLOW: dict[str, Callable[[NumPyExecutable, PreparedOp, Environment], No
     "scan": NumPyExecutable._run_scan,
     "case": NumPyExecutable._run_case,
     "fused": NumPyExecutable._run_fused,
+    "fused_products": NumPyExecutable._run_fused,
 }
 
 

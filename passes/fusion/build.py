@@ -7,7 +7,14 @@ from itertools import pairwise
 
 from shardir.ir.builder import UniqueNames
 from shardir.ir.module import Block, Op, Value
-from shardir.ops.control_flow.fused import REDUCTIONS, LoopMapping, fused, non_unit_dims
+from shardir.ops.control_flow.fused import (
+    REDUCTIONS,
+    fused,
+)
+from shardir.ops.control_flow.loop_unification import (
+    LoopMapping,
+    non_unit_dims,
+)
 from shardir.ops.shape.rearrangements import broadcast
 from shardir.passes.fusion.groups import FusionGroup, FusionGroups, synchronizes_devices
 
@@ -27,7 +34,7 @@ def build_fused_operations(block: Block, groups: FusionGroups, names: UniqueName
     for number, op in enumerate(block.ops):
         if number not in grouped and (_is_always_kept(op) or any(v in outside for v in op.results)):
             numbered_ops.append((number, op))
-    return Block(block.params, _sort_topologically(numbered_ops), block.returns)
+    return Block(block.params, sort_topologically(numbered_ops), block.returns)
 
 
 def _used_outside(
@@ -160,7 +167,7 @@ class _FusedOperationBuilder:
         return f"{', '.join(named[:6])}{more} over {shape}"
 
 
-def _sort_topologically(numbered_ops: Sequence[tuple[int, Op]]) -> tuple[Op, ...]:
+def sort_topologically(numbered_ops: Sequence[tuple[int, Op]]) -> tuple[Op, ...]:
     """Return the operations in topological order, ties in the order of their indices.
 
     Operations that synchronize devices keep their order.

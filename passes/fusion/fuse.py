@@ -24,7 +24,13 @@ from shardir.errors import PipelineError
 from shardir.ir.builder import UniqueNames
 from shardir.ir.module import Block, Function, Module, Op
 from shardir.ir.operation import OPS
-from shardir.ops.control_flow.fused import REDUCTIONS, fused, is_pointwise, is_same_width_bitcast
+from shardir.ops.control_flow.fused import (
+    REDUCTIONS,
+)
+from shardir.ops.control_flow.loop_unification import (
+    is_pointwise,
+    is_same_width_bitcast,
+)
 from shardir.ops.control_flow.manual_computation import manual_computation
 from shardir.passes.fusion.build import build_fused_operations
 from shardir.passes.fusion.duplicate_operations import duplicate_cheap_operations
@@ -97,7 +103,7 @@ def _fuse_block(block: Block, limits: FusionLimits, names: UniqueNames) -> Block
 
 
 def _fuse_nested_blocks(op: Op, limits: FusionLimits, names: UniqueNames) -> Op:
-    if not op.blocks or op.spec in (fused, manual_computation):
+    if not op.blocks or op.spec.is_loop_nest or op.spec is manual_computation:
         return op
     blocks = tuple(_fuse_block(block, limits, names) for block in op.blocks)
     same = all(a is b for a, b in zip(blocks, op.blocks, strict=True))

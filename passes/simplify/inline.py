@@ -16,11 +16,12 @@ from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ops.communication.annotations import checkpoint_name
 from shardir.ops.control_flow.derivative_regions import REGIONS as DERIVED
 from shardir.ops.control_flow.fused import fused
+from shardir.ops.control_flow.fused_products import fused_products
 from shardir.ops.control_flow.pipelines import pipeline, pipeline_stage
 from shardir.passes.autodiff.regions import inline_region
 from shardir.passes.pipeline import Pass
 
-INLINED_REGIONS = (*DERIVED, fused)
+INLINED_REGIONS = (*DERIVED, fused, fused_products)
 _MARKS = (checkpoint_name, pipeline_stage)
 
 

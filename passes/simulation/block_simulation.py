@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from shardir import ops
 from shardir.cost.trip_counts import Definitions, find_definitions, trip_count
 from shardir.ir.module import Block, Loc, Module, Op
-from shardir.ops.control_flow.fused import fused
 from shardir.passes.simulation.breakdown import Breakdown, break_down
 from shardir.passes.simulation.host_calls import CallCosts, HostCallCost, cost_of_call
 from shardir.passes.simulation.list_scheduler import Event, schedule_block
@@ -53,7 +52,7 @@ class BlockSimulator:
         calls: dict[Op, HostCallCost] = {}
         works: list[Work] = []
         for op in block.ops:
-            if op.blocks and op.spec is not fused:
+            if op.blocks and not op.spec.is_loop_nest:
                 inner[op] = self._blocks_of(op)
                 works.append(_nested_work(op, inner[op]))
             elif (cost := cost_of_call(op, self.call_costs)) is not None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from shardir import ops
 from shardir.cost.memory import MemoryTimeline, block_timeline, used_by
 from shardir.ir.module import Block, Module, Op, Value
-from shardir.ops.control_flow.fused import fused
 from shardir.passes.autodiff.phases import is_in_gradient
 from shardir.passes.explain.history import SourceLocations, find_place
 from shardir.passes.fusion.groups import is_free
@@ -92,7 +91,7 @@ def _share_views(block: Block, storage: dict[Value, Value]) -> None:
             count = op.attrs.get("carries", len(op.results))
             for inner in op.blocks:
                 storage.update(zip(inner.params[:count], op.results, strict=False))
-        if op.spec is not fused:
+        if not op.spec.is_loop_nest:
             for inner in op.blocks:
                 _share_views(inner, storage)
 
@@ -121,7 +120,7 @@ class _MemoryCounter:
         in_gradient: set[Value] = set()
         forward: set[Value] = set()
         for op in block.ops:
-            if op.spec is not fused:
+            if not op.spec.is_loop_nest:
                 for inner in op.blocks:
                     yield from self._activations(inner)
             uses = {self.storage.get(value, value) for value in used_by(op)}
@@ -178,7 +177,7 @@ class _MemoryCounter:
         if op in self.calls:
             for kind, nbytes in self.calls[op].memory.items():
                 yield nbytes, kind, self._line(op), op.results[0].name
-        if op.blocks and op.spec is not fused:
+        if op.blocks and not op.spec.is_loop_nest:
             inner, found = max(
                 ((each, block_timeline(each, self.storage)) for each in op.blocks),
                 key=lambda each: each[1].arguments + max(each[1].alive, default=0),
@@ -207,6 +206,6 @@ def _belongs_to_gradient(op: Op) -> bool:
     """Return whether an operation computes a gradient. A fused operation does if all operations
     that cost something do: the forward computation may include masks for the gradient.
     """
-    if op.spec is fused:
+    if op.spec.is_loop_nest:
         return all(is_in_gradient(inner) or is_free(inner) for inner in op.blocks[0].ops)
     return is_in_gradient(op)

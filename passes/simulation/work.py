@@ -46,6 +46,7 @@ VIEWS = frozenset(
     }
 )
 """Operations whose results are their operands in the same memory; they run no kernel."""
+_PRODUCTS = (ops.dot, ops.convolution, ops.fused_products)
 _WITHOUT_KERNEL = VIEWS | {ops.axis_index, ops.constant, sharding_group}
 _DATA_MOVEMENT = frozenset(
     {
@@ -85,7 +86,7 @@ class Work:
 
 
 class WorkModel:
-    """The work of operations without blocks (other than `fused`) on one machine."""
+    """The work of operations without blocks (other than loop nests) on one machine."""
 
     def __init__(self, machine: MachineModel, meshes: Sequence[Mesh]) -> None:
         self.machine, self.meshes = machine, meshes
@@ -96,13 +97,13 @@ class WorkModel:
             return self._collective(op)
         if op.spec in _WITHOUT_KERNEL:
             return Work("", (), 0)
-        if op.spec in (ops.dot, ops.convolution):
+        if op.spec in _PRODUCTS:
             seconds = self.machine.matmul_seconds(
-                flops_of(op), memory_of(op), op.operands[0].type.dtype
+                _flops_inside(op), memory_of(op), op.operands[0].type.dtype
             )
         else:
             seconds = self.machine.pointwise_seconds(
-                _pointwise_flops(op), _bytes_moved(op), _dtype_of(op)
+                _flops_inside(op), _bytes_moved(op), _dtype_of(op)
             )
         return Work(computation_kind(op), (COMPUTE_STREAM,), _round(seconds))
 
@@ -127,7 +128,7 @@ class WorkModel:
 
 def computation_kind(op: Op) -> str:
     """Return the kind of a computation, for the table of times."""
-    if op.spec is ops.dot:
+    if op.spec in (ops.dot, ops.fused_products):
         return "matrix products"
     if op.spec is ops.convolution:
         return "convolutions"
@@ -141,8 +142,8 @@ def computation_kind(op: Op) -> str:
     return "data movement" if op.spec in _DATA_MOVEMENT else op.name
 
 
-def _pointwise_flops(op: Op) -> int:
-    return cost_of_block(op.blocks[0]).flops if op.spec is fused else flops_of(op)
+def _flops_inside(op: Op) -> int:
+    return cost_of_block(op.blocks[0]).flops if op.spec.is_loop_nest else flops_of(op)
 
 
 def _bytes_moved(op: Op) -> int:

@@ -386,6 +386,7 @@ CONTROL_FLOW: dict[str, Callable[..., Any]] = {
     "scan": _run_scan,
     "case": _run_case,
     "fused": _run_first_block,
+    "fused_products": _run_first_block,
     "custom-jvp": _run_first_block,
     "custom-partitioning": _run_custom_partitioning,
     "manual_computation": _run_manual,

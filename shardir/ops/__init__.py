@@ -36,6 +36,7 @@ from shardir.ops.control_flow.derivative_regions import (
     custom_vjp as custom_vjp,
 )
 from shardir.ops.control_flow.fused import fused as fused
+from shardir.ops.control_flow.fused_products import fused_products as fused_products
 from shardir.ops.control_flow.host_callbacks import (
     callback as callback,
     inspect_sharding as inspect_sharding,

@@ -47,6 +47,7 @@ LAZY_RULES: dict[str, tuple[str, ...]] = {
     "linalg.triangular_solve": ("triangular_solve",),
     "linalg.eigen": ("eigh", "eig"),
     "fft.batches": ("fft",),
+    "fused_products.fused_products_rule": ("fused_products",),
 }
 """The operations that the table `RULES` of a module lowers, by the module's name in `kernels`."""
 

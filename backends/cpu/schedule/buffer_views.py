@@ -15,7 +15,6 @@ from shardir import ops
 from shardir.backends.cpu.kernel_api import BufferView
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import TensorType
-from shardir.ops.control_flow.fused import fused
 
 VIEW_OPS = frozenset(
     {
@@ -228,4 +227,4 @@ def find_in_place_chain(block: Block, param: Value, last_value: Value) -> Sequen
 
 def _may_alias(op: Op) -> bool:
     """Return whether results may alias operands: those of view operations and of control flow."""
-    return is_view_op(op) or (bool(op.blocks) and op.spec is not fused)
+    return is_view_op(op) or (bool(op.blocks) and not op.spec.is_loop_nest)

@@ -15,8 +15,10 @@ from shardir.ir.module import Block, Op, Value
 from shardir.ops.control_flow.fused import (
     REDUCTIONS,
     FusedLoopNest,
-    LoopMapping,
     build_loop_nest,
+)
+from shardir.ops.control_flow.loop_unification import (
+    LoopMapping,
     live_values,
     non_unit_dims,
 )

@@ -32,6 +32,7 @@ def test_every_operation_has_a_sample() -> None:
         "custom-partitioning",
         "custom-vjp",
         "fused",
+        "fused_products",
     }
     apart |= {"callback", "inspect-sharding", "pure-callback"}
     apart |= {"pipeline", "pipeline-stage", "staged-pipeline"}

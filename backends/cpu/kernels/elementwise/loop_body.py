@@ -12,9 +12,11 @@ from shardir.ir.operation import Attr
 from shardir.ops.control_flow.fused import (
     REDUCTIONS,
     FusedLoopNest,
-    LoopMapping,
     build_loop_nest,
     fused,
+)
+from shardir.ops.control_flow.loop_unification import (
+    LoopMapping,
     live_values,
     non_unit_dims,
 )

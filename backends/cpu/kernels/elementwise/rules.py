@@ -27,7 +27,13 @@ from shardir.backends.cpu.kernels.elementwise.transpose_operands import transpos
 from shardir.backends.cpu.kernels.math import basic_rules, inline, registers
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS, Attr
-from shardir.ops.control_flow.fused import REDUCTIONS, fused, is_pointwise
+from shardir.ops.control_flow.fused import (
+    REDUCTIONS,
+    fused,
+)
+from shardir.ops.control_flow.loop_unification import (
+    is_pointwise,
+)
 
 
 def lower_loop_nest(

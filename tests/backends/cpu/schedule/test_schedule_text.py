@@ -70,7 +70,7 @@ def test_an_unknown_stage_is_an_error_with_the_stages() -> None:
     assert str(error.value) == (
         "no stage is named 'fused'; the stages are merge-devices, widen-small-dtypes, cse, dce, "
         "fold-reductions, fold-views, simplify, fold-diagonals, fill-out-of-bounds, "
-        "fold-transposes, annotate-partial-sorts, fuse, or schedule"
+        "fold-transposes, annotate-partial-sorts, fuse-products, fuse, or schedule"
     )
 
 

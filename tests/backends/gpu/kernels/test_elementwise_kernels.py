@@ -15,7 +15,9 @@ from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Module, Value
 from shardir.ir.operation import OPS
 from shardir.ir.types import TensorType
-from shardir.ops.control_flow.fused import is_pointwise
+from shardir.ops.control_flow.loop_unification import (
+    is_pointwise,
+)
 from tests.backends.gpu.kernels.fused_groups import (
     emit_if_valid,
     single_group_module,

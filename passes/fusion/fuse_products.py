@@ -1,0 +1,370 @@
+"""Fuse matrix products with the softmax between them, as in attention and its gradient.
+
+before: `%s = dot(%q, %k, dims="th,sh->ts")`, `%m = max(%s, dims=[1])`, `%2 = exp(%1)`,
+        `%p = div(%2, %3)`, `%y = dot(%p, %v, dims="ts,sh->th")`
+after:  `%y = fused_products(%q, %k, %v) : f32[64, 8] { ... %s.1 = dot(%q.1, %k.1,
+        dims="th,sh->ts") ... %m.1 = max(%s.1, dims=[1]) ... %p.1 = div(%6, %7) ...
+        %y.1 = dot(%p.1, %v.1, dims="ts,sh->th") ... }`
+
+`shardir.ops.control_flow.fused_products` states what such an operation may contain. A group of
+scores begins with a product, and contains all elementwise operations, reductions and products that
+use its scores. At least one reduction must be among them (the softmax), so that layers of a
+perceptron are no group. Masks and biases that are computed from small values are computed again in
+the group.
+
+If products of a group depend on results of the group through operations outside of it, as the
+gradient depends on the result of attention, the group is divided into operations that follow each
+other. A later one computes the scores again from the results of reductions, such as the largest
+score of each row; storing the scores would take memory that is quadratic in the length of a
+sequence (T. Dao et al., FlashAttention, 2022).
+
+A group whose scores are used by another operation, or returned, is left unchanged.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from shardir.ir.builder import UniqueNames
+from shardir.ir.dtypes import NARROW_FLOATS
+from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ops.contraction.dot import dot
+from shardir.ops.control_flow.fused_products import (
+    ROW_REDUCTIONS,
+    ProductNest,
+    build_product_nest,
+    fused_products,
+)
+from shardir.ops.control_flow.loop_unification import (
+    is_pointwise,
+    is_unit_reshape,
+    non_unit_sizes,
+)
+from shardir.ops.control_flow.manual_computation import manual_computation
+from shardir.ops.shape.create import constant, iota
+from shardir.ops.shape.rearrangements import broadcast, reshape
+from shardir.passes.fusion.build import sort_topologically
+from shardir.passes.pipeline import Pass
+
+MIN_EXTENT = 16
+"""Minimum extent of the row and the column loop."""
+MAX_FEATURES = 512
+"""Maximum extent of a dimension of matrices that scores lack, whose tiles must fit the caches."""
+MAX_COPIED_OPS = 24
+"""Maximum number of operations outside of a group that are copied to compute an operand."""
+FLOATS = ("f32", "f64", *NARROW_FLOATS)
+
+
+@dataclass(frozen=True)
+class FuseProducts(Pass, name="fuse-products"):
+    """Group matrix products with the softmax between them."""
+
+    def __call__(self, module: Module) -> Module:
+        functions = tuple(map(_fuse_function, module.functions))
+        same = all(a is b for a, b in zip(functions, module.functions, strict=True))
+        return module if same else replace(module, functions=functions)
+
+
+def _fuse_function(function: Function) -> Function:
+    if sum(op.spec is dot for op in function.body.walk()) < 2:
+        return function
+    values = [v for op in function.body.walk() for v in op.results]
+    params = [v for op in function.body.walk() for block in op.blocks for v in block.params]
+    names = UniqueNames([v.name for v in (*function.body.params, *values, *params)])
+    body = _fuse_block(function.body, names)
+    return function if body is function.body else replace(function, body=body)
+
+
+def _fuse_block(block: Block, names: UniqueNames) -> Block:
+    """Return the block with fused products; the block itself if it has none."""
+    ops = tuple(_fuse_nested_blocks(op, names) for op in block.ops)
+    if any(a is not b for a, b in zip(ops, block.ops, strict=True)):
+        block = replace(block, ops=ops)
+    visited = set[Value]()
+    for op in block.ops:
+        if op.spec is dot and op.result not in visited:
+            group = _grow_group(block, op)
+            visited.update(group.members)
+            replaced = _replace_group(block, group, names) if group.is_closed else None
+            if replaced is not None:
+                return _fuse_block(replaced, names)
+    return block
+
+
+def _fuse_nested_blocks(op: Op, names: UniqueNames) -> Op:
+    if not op.blocks or op.spec.is_loop_nest or op.spec is manual_computation:
+        return op
+    blocks = tuple(_fuse_block(block, names) for block in op.blocks)
+    same = all(a is b for a, b in zip(blocks, op.blocks, strict=True))
+    return op if same else replace(op, blocks=blocks)
+
+
+@dataclass
+class _ScoreGroup:
+    """The operations that compute or use scores of one shape.
+
+    `members` maps scores and values of rows to their operations, `sums` the results of products of
+    scores. `is_closed`: no other operation uses scores.
+    """
+
+    makers: Mapping[Value, Op]
+    members: dict[Value, Op] = field(default_factory=dict)
+    rows: dict[Value, None] = field(default_factory=dict)
+    sums: dict[Value, Op] = field(default_factory=dict)
+    is_closed: bool = True
+
+    @property
+    def results(self) -> Set[Value]:
+        """The values of the group that other operations may use."""
+        return {*self.rows, *self.sums}
+
+
+def _grow_group(block: Block, first: Op) -> _ScoreGroup:
+    """Return the group of scores that begins with a product."""
+    makers = {result: op for op in block.ops for result in op.results}
+    users: dict[Value, list[Op]] = {}
+    for op in block.ops:
+        for value in dict.fromkeys(op.uses()):
+            users.setdefault(value, []).append(op)
+    returned = set(block.returns)
+    shape = non_unit_sizes(first.result.type)
+    group = _ScoreGroup(makers)
+    pending = [first]
+    while pending:
+        op = pending.pop()
+        value = op.results[0]
+        if value in group.members or value in group.sums:
+            continue
+        if op.spec in ROW_REDUCTIONS or _is_row_operation(op, group):
+            group.members[value] = op
+            group.rows[value] = None
+            pending += [
+                user for user in users.get(value, ()) if _joins_row(user, value, shape, group)
+            ]
+            continue
+        if op.spec is dot and any(x in group.members and x not in group.rows for x in op.operands):
+            group.sums[value] = op
+            continue
+        group.members[value] = op
+        if value in returned or not _is_score(op, shape):
+            group.is_closed = False
+            return group
+        for user in users.get(value, ()):
+            if not (user.spec is dot or _joins(user, shape) or user.spec in ROW_REDUCTIONS):
+                group.is_closed = False
+                return group
+            pending.append(user)
+        for operand in op.operands:
+            maker = makers.get(operand)
+            if op.spec is not dot and maker is not None and _has_products(maker, shape, makers):
+                pending.append(maker)
+    group.is_closed = bool(group.rows and group.sums)
+    return group
+
+
+def _is_score(op: Op, shape: tuple[int, ...]) -> bool:
+    return non_unit_sizes(op.results[0].type) == shape and (op.spec is dot or _joins(op, shape))
+
+
+def _joins(op: Op, shape: tuple[int, ...]) -> bool:
+    """Return whether an operation that uses scores computes scores."""
+    is_unit = op.spec is reshape and is_unit_reshape(op)
+    is_local = is_pointwise(op.spec) or is_unit or op.spec is broadcast
+    return is_local and non_unit_sizes(op.result.type) == shape
+
+
+def _is_row_operation(op: Op, group: _ScoreGroup) -> bool:
+    """Return whether an operation computes values of rows from such values and constants."""
+    is_local = is_pointwise(op.spec) or (op.spec is reshape and is_unit_reshape(op))
+    own = [value for value in op.operands if value in group.rows]
+    others = [group.makers.get(value) for value in op.operands if value not in group.rows]
+    return bool(is_local and own) and all(op and _is_number(op) for op in others)
+
+
+def _is_number(op: Op) -> bool:
+    return op.spec is constant and isinstance(op.attrs["value"], (int, float, bool))
+
+
+def _joins_row(op: Op, value: Value, shape: tuple[int, ...], group: _ScoreGroup) -> bool:
+    """Return whether an operation that uses a value of each row belongs to the group."""
+    if op.spec is broadcast and non_unit_sizes(op.result.type) == shape:
+        return True
+    return _is_row_operation(op, group)
+
+
+def _has_products(op: Op, shape: tuple[int, ...], makers: Mapping[Value, Op]) -> bool:
+    """Return whether scores are computed from a product of the same shape."""
+    pending, seen = [op], set[Op]()
+    while pending:
+        now = pending.pop()
+        if now in seen or not now.results or non_unit_sizes(now.results[0].type) != shape:
+            continue
+        seen.add(now)
+        if now.spec is dot:
+            return True
+        if _joins(now, shape):
+            pending += [makers[value] for value in now.operands if value in makers]
+    return False
+
+
+def _replace_group(block: Block, group: _ScoreGroup, names: UniqueNames) -> Block | None:
+    """Return the block with an operation for each level of a group; `None` if that is impossible or
+    not worthwhile."""
+    levels = _number_levels(block, group)
+    returned = set(block.returns)
+    inside = {*group.members, *group.sums}
+    needed = {value for value in group.results if value in returned}
+    for op in block.ops:
+        if not op.results or op.results[0] not in inside:
+            needed.update(value for value in op.uses() if value in inside)
+    made: list[tuple[int, Op]] = []
+    order = {result: number for number, op in enumerate(block.ops) for result in op.results}
+    for level in sorted({levels[value] for value in inside}, reverse=True):
+        results = [
+            value
+            for value in order
+            if value in needed and value in inside and levels[value] == level
+        ]
+        if not results:
+            continue
+        builder = _ProductsBuilder(group, levels, level, names)
+        built = builder.build(results)
+        if built is None:
+            return None
+        needed.update(value for value in built.operands if value in inside)
+        made.append((max(order[value] for value in results), built))
+    if not needed <= group.results:
+        return None
+    kept = [
+        (number, op)
+        for number, op in enumerate(block.ops)
+        if not op.results or op.results[0] not in inside
+    ]
+    return replace(block, ops=sort_topologically([*made, *kept]))
+
+
+def _number_levels(block: Block, group: _ScoreGroup) -> dict[Value, int]:
+    """Return, for each value, the number of times that the path to it leaves the group."""
+    levels: dict[Value, int] = {}
+    inside = {*group.members, *group.sums}
+    for op in block.ops:
+        is_member = bool(op.results) and op.results[0] in inside
+        level = 0
+        for value in op.uses():
+            own = levels.get(value, 0)
+            leaves = not is_member and value in inside
+            level = max(level, own + leaves)
+        for result in op.results:
+            levels[result] = level
+    return levels
+
+
+class _ProductsBuilder:
+    """Builds the operation of one level of a group."""
+
+    def __init__(
+        self, group: _ScoreGroup, levels: Mapping[Value, int], level: int, names: UniqueNames
+    ) -> None:
+        self.group, self.levels, self.level, self.names = group, levels, level, names
+        self.inner: dict[Value, Value] = {}
+        self.operands: list[Value] = []
+        self.params: list[Value] = []
+        self.ops: list[Op] = []
+
+    def build(self, results: Sequence[Value]) -> Op | None:
+        """Return the operation that computes these results; `None` if there is none."""
+        returns = tuple(self.value(result) for result in results)
+        block = Block(tuple(self.params), tuple(self.ops), returns)
+        try:
+            nest = build_product_nest(block)
+        except TypeError:
+            return None
+        if not _is_worthwhile(nest):
+            return None
+        members = [self.group.members.get(value) or self.group.sums[value] for value in results]
+        loc = next((op.loc for op in reversed(members) if op.loc), None)
+        return Op(
+            fused_products, tuple(self.operands), tuple(results), {}, (block,), loc, _explain(nest)
+        )
+
+    def value(self, value: Value) -> Value:
+        """Return the inner value for a value of the block around."""
+        if value in self.inner:
+            return self.inner[value]
+        op = self.group.members.get(value) or self.group.sums.get(value)
+        is_result = value in self.group.results and self.levels[value] < self.level
+        if op is not None and not is_result:
+            return self.copy(op)
+        maker = self.group.makers.get(value)
+        if op is None and maker is not None and self.is_copied(maker):
+            return self.copy(maker)
+        self.inner[value] = self.param(value)
+        return self.inner[value]
+
+    def param(self, value: Value) -> Value:
+        """Return a new parameter."""
+        inner = replace(value, name=self.names.fresh(value.name))
+        self.params.append(inner)
+        self.operands.append(value)
+        return inner
+
+    def copy(self, op: Op) -> Value:
+        """Append a copy of an operation, and of those that it depends on.
+
+        Products have parameters of their own: a matrix may be used along different loops.
+        """
+        inside = {*self.group.members, *self.group.sums}
+        operands = tuple(
+            self.param(value) if op.spec is dot and value not in inside else self.value(value)
+            for value in op.operands
+        )
+        result = replace(op.result, name=self.names.fresh(op.result.name))
+        self.inner[op.result] = result
+        self.ops.append(replace(op, operands=operands, results=(result,)))
+        return result
+
+    def is_copied(self, op: Op) -> bool:
+        """Return whether an operation outside of the group is computed again inside: it costs
+        little, and its operands are smaller than its result."""
+        pending, seen = [op], set[Op]()
+        nbytes = 0
+        while pending:
+            now = pending.pop()
+            if now in seen:
+                continue
+            seen.add(now)
+            if not _is_cheap(now) or len(seen) > MAX_COPIED_OPS:
+                nbytes += now.results[0].type.nbytes
+                if now is op:
+                    return False
+                continue
+            for value in now.operands:
+                maker = self.group.makers.get(value)
+                if maker is None:
+                    nbytes += value.type.nbytes
+                else:
+                    pending.append(maker)
+        return nbytes <= op.result.type.nbytes
+
+
+def _is_cheap(op: Op) -> bool:
+    if op.spec is constant:
+        return _is_number(op)
+    if op.spec is reshape:
+        return is_unit_reshape(op)
+    return op.spec in (broadcast, iota) or is_pointwise(op.spec)
+
+
+def _is_worthwhile(nest: ProductNest) -> bool:
+    matrices = [nest.row_and_column_matrix(op)[0] for op in nest.score_products]
+    matrices += [nest.scores_and_matrix(op)[1] for op in nest.sums]
+    features = max(nest.extents[nest.feature_loop(matrix)] for matrix in matrices)
+    shortest = min(nest.extents[nest.row_loop], nest.extents[nest.column_loop])
+    return shortest >= MIN_EXTENT and features <= MAX_FEATURES and 0 not in nest.extents
+
+
+def _explain(nest: ProductNest) -> str:
+    rows, columns = nest.extents[nest.row_loop], nest.extents[nest.column_loop]
+    batch = prod(nest.extents[loop] for loop in nest.batch_loops)
+    count = len(nest.score_products) + len(nest.sums)
+    return f"{count} products of {batch} x {rows} rows and {columns} columns"

@@ -1,0 +1,127 @@
+"""Products that `fuse-products` groups, and programs that it leaves unchanged."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as jnp
+from shardir.interpret.interpreter import run
+from shardir.interpret.random_arguments import random_arguments
+from shardir.ir.module import Module, Op
+from shardir.ops.contraction.dot import dot
+from shardir.ops.control_flow.fused_products import fused_products
+from shardir.passes.pipeline import Pipeline
+from shardir.text.parser import parse
+from shardir.verify.verifier import verify
+
+X = sd.ShapeDtypeStruct((2, 32, 4, 8), np.float32)
+SQUARE = sd.ShapeDtypeStruct((64, 64), np.float32)
+
+
+def fused(function: Callable[..., Any], *args: Any) -> tuple[list[Op], int]:
+    """Return the fused products of a traced function and the number of other products, after
+    checks of validity and of equal results."""
+    module = parse(sd.jit(function).lower(*args).as_text())
+    before = Pipeline.parse("inline,cse,dce,fold-views,simplify,cse,dce")(module)
+    after = Pipeline.parse("fuse-products,dce")(before)
+    verify(after)
+    check_equal(before, after)
+    ops = list(after.main.body.walk())
+    found = [op for op in ops if op.spec is fused_products]
+    inside = {inner for op in found for inner in op.blocks[0].ops}
+    return found, sum(op.spec is dot and op not in inside for op in ops)
+
+
+def check_equal(before: Module, after: Module) -> None:
+    arguments = random_arguments(before)
+    for want, got in zip(run(before, arguments), run(after, arguments), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def counts(function: Callable[..., Any], *args: Any) -> tuple[int, int]:
+    found, others = fused(function, *args)
+    return len(found), others
+
+
+def attention(x: Any, **options: Any) -> Any:
+    return sd.nn.dot_product_attention(x, x * 2, x, **options)
+
+
+def written_out(x: Any) -> Any:
+    """Compute attention without `nn.dot_product_attention`, with masked scores of -inf."""
+    scores = jnp.einsum("bqhd,bkhd->bhqk", x, x) / 4
+    mask = jnp.tril(jnp.ones((32, 32), bool))
+    weights = sd.nn.softmax(jnp.where(mask, scores, -jnp.inf), axis=-1)
+    return jnp.einsum("bhqk,bkhd->bqhd", weights, x)
+
+
+def loss(function: Callable[..., Any]) -> Callable[[Any], Any]:
+    return lambda x: jnp.sum(function(x) ** 2)
+
+
+@pytest.mark.parametrize("function", [attention, written_out])
+def test_attention_and_its_gradient(function: Callable[..., Any]) -> None:
+    assert counts(function, X) == (1, 0)
+    forward, backward = fused(sd.grad(loss(function)), X)[0]
+    assert [op.name for op in forward.blocks[0].ops].count("dot") == 2
+    assert [op.name for op in backward.blocks[0].ops].count("dot") == 5
+    sizes = {np.prod(value.type.shape) for value in backward.operands}
+    assert 32 * 32 * 8 not in sizes, "scores are computed again"
+
+
+def test_masks_are_computed_inside() -> None:
+    ((op,), _) = fused(lambda x: attention(x, is_causal=True, local_window_size=(4, 0)), X)
+    assert {value.type.dtype for value in op.operands} == {"f32"}
+
+
+def test_residuals_are_results_of_the_same_operation() -> None:
+    assert counts(lambda x: attention(x, return_residual=True), X) == (1, 0)
+
+
+def test_loops_and_recomputed_blocks() -> None:
+    def layers(x: Any) -> Any:
+        def layer(x: Any, _: None) -> tuple[Any, None]:
+            return attention(x), None
+
+        return sd.lax.scan(sd.checkpoint(layer), x, None, length=2)[0]
+
+    assert counts(layers, X) == (1, 0)
+    assert counts(sd.grad(loss(layers)), X) == (2, 0)
+
+
+def test_layers_of_a_perceptron_are_not_fused() -> None:
+    assert counts(lambda x: jnp.tanh(x @ x) @ x, SQUARE) == (0, 2)
+
+
+def test_scores_that_are_used_elsewhere_are_not_fused() -> None:
+    def weights(x: Any) -> Any:
+        p = sd.nn.softmax(x @ x.T, axis=-1)
+        return p @ x, p
+
+    assert counts(weights, SQUARE) == (0, 2)
+
+    def transposed(x: Any) -> Any:
+        p = sd.nn.softmax(x @ x.T, axis=-1)
+        return p @ x + p.T
+
+    assert counts(transposed, SQUARE) == (0, 2)
+
+
+def test_short_sequences_and_long_features_are_not_fused() -> None:
+    short = sd.ShapeDtypeStruct((2, 8, 4, 8), np.float32)
+    assert counts(attention, short) == (0, 2)
+    long = sd.ShapeDtypeStruct((1, 16, 1, 1024), np.float32)
+    assert counts(attention, long) == (0, 2)
+
+
+def test_the_softmax_of_narrow_scores_is_not_fused() -> None:
+    """The reductions of scores are computed in f32 or f64."""
+
+    def narrow(x: Any) -> Any:
+        p = sd.nn.softmax(x @ x.T, axis=-1)
+        return p @ x
+
+    assert counts(narrow, sd.ShapeDtypeStruct((64, 64), jnp.bfloat16)) == (0, 2)
