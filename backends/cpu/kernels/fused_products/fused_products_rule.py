@@ -146,7 +146,7 @@ class _ProductsLowering:
         self.add_values()
         self.add_scratch(lanes)
         record = tuple(self.words[name] for name in word_names(shape))
-        kernel, cost = row_block_kernel(shape), self.cost(shape)
+        kernel, cost = row_block_kernel(shape, self.context.machine), self.cost(shape)
         middle = Phase(kernel, record, outer * parts, cost, self.label)
         return [*self.before, middle, *self.after]
 
@@ -293,9 +293,9 @@ class _ProductsLowering:
 
 
 @cache
-def row_block_kernel(shape: RowBlockShape) -> Kernel:
+def row_block_kernel(shape: RowBlockShape, machine: MachineDescription) -> Kernel:
     """Return the kernel of a shape; equal shapes share one kernel."""
-    return make_named_kernel("fused_products", shape, emit_row_block_kernel)
+    return make_named_kernel("fused_products", shape, machine, emit_row_block_kernel)
 
 
 def choose_block_rows(
