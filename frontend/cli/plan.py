@@ -33,6 +33,7 @@ def plan_function(
     evaluations: int,
     why_not: list[str] | None,
     pareto: bool,
+    bound: bool,
     export: PlanFormat | None,
 ) -> None:
     """Print a plan of a function, or of several meshes."""
@@ -41,9 +42,9 @@ def plan_function(
     if mesh is None and devices is None:
         raise CommandError("name the mesh with --mesh, or the number of devices with --devices")
     meshes = [name_axes(mesh)] if mesh is not None else meshes_of(devices or 0)
-    if export is not None and (pareto or why_not):
+    if export is not None and (pareto or bound or why_not):
         raise CommandError(
-            "--export prints a program or code only; use --pareto and --why-not without it"
+            "--export prints a program or code only; use --pareto, --bound and --why-not without it"
         )
     plans = {}
     failures = []
@@ -81,6 +82,8 @@ def plan_function(
         )
         parts.insert(0, PlanComparison({name: each.evaluation for name, each in ranked}))
     parts += failures
+    if bound:
+        parts.append(best.lower_bound())
     if pareto:
         parts.append(best.pareto())
     parts += [best.why_not(annotation) for annotation in why_not or ()]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Real
 from typing import Any, final
 
 from shardir.cost.communication import Collective
@@ -30,6 +31,7 @@ from shardir.passes.planning.programs.evaluation import (
     annotate_arguments,
     sharding_of,
 )
+from shardir.passes.planning.programs.lower_bound import LowerBound, find_lower_bound
 from shardir.passes.planning.programs.pareto import search_pareto_front
 from shardir.passes.planning.programs.plan_program import (
     PlanningRequest,
@@ -61,6 +63,39 @@ class PlanDifference(Report):
     before: Evaluation
     after: Evaluation
     changes: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, repr=False)
+class PlanBound(Report):
+    """The cost of a plan on each device beside a proven lower bound.
+
+    The bound holds for all programs that run each operation once, with each mesh axis along at most
+    one dimension of it, or on partial sums where it is linear. None executes fewer flops, and none
+    with the fewest flops sends fewer bytes. It does not bound the time on a machine.
+    """
+
+    name: str
+    evaluation: Evaluation
+    bound: LowerBound
+
+    @property
+    def flops_gap(self) -> float:
+        """The part of the flops of the plan that exceeds the bound; 0.0 if they are optimal."""
+        return _gap(self.evaluation.flops, self.bound.flops)
+
+    @property
+    def bytes_gap(self) -> float | None:
+        """The part of the sent bytes that exceeds the bound, 0.0 if they are optimal; `None` for a
+        plan with more flops than the bound, which may send less than it."""
+        if self.flops_gap:
+            return None
+        return _gap(self.evaluation.bytes_sent, self.bound.bytes_sent)
+
+
+def _gap(cost: int, bound: int) -> float:
+    """Return the relative gap between a cost and a bound; 0.0 for a cost below it, which only a
+    program outside of the space of the bound has."""
+    return (cost - bound) / cost if cost > bound else 0.0
 
 
 @final
@@ -271,6 +306,21 @@ class Plan(Report):
         """
         front = search_pareto_front(self._request, self._found)
         return PlanComparison({f"candidate {i + 1}": each for i, each in enumerate(front)})
+
+    @traceback_boundary
+    def lower_bound(self, seconds: float = 60.0) -> PlanBound:
+        """Return a proven lower bound of the flops and of the sent bytes, and the gap to it.
+
+        The search of the bound ends when it proves the plan optimal, and after `seconds`; a longer
+        search can only raise the bound. The bound needs no solver. Raises `PlanningError` for a
+        program that is too large.
+        """
+        if isinstance(seconds, bool) or not isinstance(seconds, Real) or not seconds > 0:
+            raise ArgumentError(
+                with_location(f"seconds of lower_bound is {brief(seconds)}; use a positive number")
+            )
+        found = find_lower_bound(self._request, self._found.chosen, float(seconds))
+        return PlanBound(self.name, self._found.chosen, found)
 
     @traceback_boundary
     def diff(self, other: "Plan") -> PlanDifference:

@@ -7,7 +7,7 @@ from shardir.cost.communication import Collective, format_axes
 from shardir.display.byte_sizes import show_bytes
 from shardir.display.text_tables import align_columns
 from shardir.errors import count_noun
-from shardir.frontend.planning.plan import Plan, PlanComparison, PlanDifference
+from shardir.frontend.planning.plan import Plan, PlanBound, PlanComparison, PlanDifference
 from shardir.passes.explain.reports import report_text
 from shardir.passes.planning.programs.decision_effects import Decision
 from shardir.passes.planning.programs.evaluation import Evaluation
@@ -55,6 +55,18 @@ def _(difference: PlanDifference) -> str:
     else:
         lines += ["", "all arguments have the same shardings"]
     return "\n".join(lines)
+
+
+@report_text.register
+def _(found: PlanBound) -> str:
+    plan, bound = found.evaluation, found.bound
+    sent = "-" if found.bytes_gap is None else f"{found.bytes_gap:.1%}"
+    rows = [
+        ("plan", f"{plan.flops:,}", show_bytes(plan.bytes_sent)),
+        ("lower bound", f"{bound.flops:,}", show_bytes(bound.bytes_sent)),
+        ("gap", f"{found.flops_gap:.1%}", sent),
+    ]
+    return "\n".join(align_columns(rows, (f"plan of @{found.name}", "flops", "sent")))
 
 
 def _comparison_lines(evaluations: dict[str, Evaluation]) -> Iterator[str]:

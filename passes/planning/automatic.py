@@ -31,7 +31,7 @@ def solve_automatically(
     `PlanningError` if there is no solution, or none was found in time.
     """
     incumbent = Incumbent(problem, seconds, None if start is None else tuple(start), progress)
-    engines = _Engines(incumbent)
+    engines = Engines(incumbent)
     try:
         search(incumbent, is_done=engines.is_done)
     finally:
@@ -39,7 +39,7 @@ def solve_automatically(
     return incumbent.solution()
 
 
-class _Engines:
+class Engines:
     """The process of HiGHS beside the search, which starts after a short time."""
 
     def __init__(self, incumbent: Incumbent) -> None:

@@ -69,6 +69,10 @@ def plan(
     pareto: Annotated[
         bool, typer.Option("--pareto", help="list the candidates by cost and memory")
     ] = False,
+    bound: Annotated[
+        bool,
+        typer.Option("--bound", help="print a proven lower bound of the flops and the sent bytes"),
+    ] = False,
     export: Annotated[
         PlanFormat | None, typer.Option(help="print the plan as code instead of a table")
     ] = None,

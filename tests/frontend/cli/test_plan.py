@@ -31,7 +31,7 @@ def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_plan_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("plan", "planned_program:step", "--mesh", "4") == 0
+    assert run("plan", "planned_program:step", "--mesh", "4", "--bound") == 0
     assert capsys.readouterr().out == (
         "plan of @step for data=4, the best of 7 candidates\n"
         "\n"
@@ -50,6 +50,11 @@ def test_a_plan_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         "decisions, by their effect:\n"
         "  dimension 1 of %w over data; without it: flops +300.0%, sent bytes -100.0%, "
         "peak memory +104.1%\n"
+        "\n"
+        "plan of @step  flops      sent\n"
+        "plan           2,097,152  6 B\n"
+        "lower bound    2,097,152  6 B\n"
+        "gap            0.0%       0.0%\n"
     )
 
 
@@ -92,7 +97,8 @@ def test_plans_are_exported(form: str, text: str, capsys: pytest.CaptureFixture[
         ),
         (
             ["--mesh", "4", "--export", "jax", "--pareto"],
-            "--export prints a program or code only; use --pareto and --why-not without it",
+            "--export prints a program or code only; use --pareto, --bound and --why-not without "
+            "it",
         ),
         (["--mesh", "data=0"], "'data=0' is not a mesh; write it as data=16,model=16"),
         (["--mesh", "4", "--memory", "lots"], "'lots' is not a memory size"),

@@ -17,6 +17,7 @@ from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.passes.planning.problem import PlanningError
 from shardir.passes.planning.programs.assignment import DimAxes
 from shardir.passes.planning.programs.evaluation import Evaluation
+from shardir.passes.planning.programs.lower_bound import LowerBound, find_lower_bound
 from shardir.passes.planning.programs.plan_program import (
     PlanningRequest,
     ProgramPlan,
@@ -39,6 +40,16 @@ def trace(fun: Callable[..., Any], *args: Any) -> Module:
 
 def make_plan(module: Module, mesh: Mesh, **options: Any) -> ProgramPlan:
     return plan_program(PlanningRequest(module, mesh, Pipeline.parse(DEFAULT_PIPELINE), **options))
+
+
+def bound_of(module: Module, mesh: Mesh, chosen: Evaluation) -> LowerBound:
+    request = PlanningRequest(module, mesh, Pipeline.parse(DEFAULT_PIPELINE))
+    return find_lower_bound(request, chosen, seconds=30.0)
+
+
+def is_optimal(module: Module, mesh: Mesh, chosen: Evaluation) -> bool:
+    """Return whether the lower bound proves that a plan is the best one."""
+    return bound_of(module, mesh, chosen) == LowerBound(chosen.flops, chosen.bytes_sent)
 
 
 def kinds(found: Evaluation) -> dict[tuple[str, tuple[str, ...]], int]:
@@ -83,11 +94,17 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
 
 def check_against_brute_force(name: str, mesh: Mesh, machine: SimpleMachine | None) -> None:
     fun, shapes = PROGRAMS[name]
-    plan = make_plan(trace(fun, *(struct(*shape) for shape in shapes)), mesh, machine=machine)
+    module = trace(fun, *(struct(*shape) for shape in shapes))
+    plan = make_plan(module, mesh, machine=machine)
     candidates = product(*(list(shardings(shape, mesh)) for shape in shapes))
     found = [plan.evaluator.evaluate(arguments) for arguments in candidates]
     best = min(each.key(None) for each in found if each is not None)
     assert plan.chosen.key(None) <= best
+    if machine is None:
+        bound = bound_of(module, mesh, plan.chosen)
+        for each in found:
+            if each is not None:
+                assert (each.flops, each.bytes_sent) >= (bound.flops, bound.bytes_sent)
 
 
 @pytest.mark.parametrize("machine", [None, SimpleMachine()], ids=["no machine", "machine"])
@@ -127,21 +144,25 @@ def perceptron(batch: int, hidden: int) -> Module:
 
 
 def test_many_rows_and_small_layers_are_data_parallel() -> None:
-    plan = make_plan(perceptron(256, 32), LINE)
+    module = perceptron(256, 32)
+    plan = make_plan(module, LINE)
     assert kinds(plan.chosen) == {("all-reduce", ("x",)): 2 * LAYERS}
     *weights, x, y = plan.chosen.arguments
     assert all(axes is not None and not any(axes) for axes in weights)
     assert (x, y) == ((("x",), ()), (("x",), ()))
+    assert is_optimal(module, LINE, plan.chosen)
 
 
 def test_few_rows_and_large_layers_are_tensor_parallel() -> None:
     """Even layers are sharded by columns and odd ones by rows, with n - 1 all-reduces."""
-    plan = make_plan(perceptron(32, 256), LINE)
+    module = perceptron(32, 256)
+    plan = make_plan(module, LINE)
     assert kinds(plan.chosen) == {("all-reduce", ("x",)): LAYERS - 1}
     assert {each.nbytes for each in plan.chosen.collectives} == {32 * 256 * 4}
     for layer in range(LAYERS):
         weight = plan.chosen.arguments[2 * layer]
         assert weight == ((("x",), ()) if layer % 2 else ((), ("x",)))
+    assert is_optimal(module, LINE, plan.chosen)
 
 
 @pytest.mark.long

@@ -1,0 +1,57 @@
+"""A lower bound of the cost of plans, from the planning problem of the program.
+
+The engines of planning problems prove it: no program of the space that `strategy_problem.py`
+describes costs less. Message passing nearly always finds the optimum without HiGHS.
+"""
+
+from dataclasses import dataclass
+
+from shardir.passes.pipeline import Pipeline
+from shardir.passes.planning.automatic import Engines
+from shardir.passes.planning.programs.evaluation import Evaluation
+from shardir.passes.planning.programs.plan_program import PlanningRequest
+from shardir.passes.planning.programs.state_pairs import find_state_pairs
+from shardir.passes.planning.programs.strategy_problem import build_strategy_problem
+from shardir.passes.planning.search import search
+from shardir.passes.planning.solution import Incumbent
+
+PREPARATION = "cse,dce"
+"""The passes before the problem is built: the compiled program computes equal values once, and no
+unused ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class LowerBound:
+    """The costs that no program in the space of `strategy_problem.py` is below, on each device.
+
+    No program executes fewer than `flops`, and none with this number sends less than `bytes_sent`.
+    """
+
+    flops: int
+    bytes_sent: int
+
+
+def find_lower_bound(request: PlanningRequest, chosen: Evaluation, seconds: float) -> LowerBound:
+    """Return a lower bound of the cost of all plans; the time limit is `seconds`, and a bound that
+    proves the chosen plan the best ends the search."""
+    module = Pipeline.parse(PREPARATION)(request.module)
+    found = build_strategy_problem(
+        module,
+        request.mesh,
+        find_state_pairs(module.main, request.count),
+        request.fixed or (),
+        request.count,
+        request.memory_limit,
+    )
+    incumbent = Incumbent(found.problem, seconds)
+
+    def is_proven() -> bool:
+        return found.flops < chosen.flops or (incumbent.lower_bound or 0) >= chosen.bytes_sent
+
+    if found.problem.edges and not is_proven():
+        engines = Engines(incumbent)
+        try:
+            search(incumbent, is_done=lambda: is_proven() or engines.is_done())
+        finally:
+            engines.close()
+    return LowerBound(found.flops, max(incumbent.lower_bound or 0, 0))

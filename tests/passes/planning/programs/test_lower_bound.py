@@ -1,0 +1,88 @@
+"""The lower bound of plans: communication between placements, strategies, and reports."""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+import shardir as sd
+from shardir.ir.mesh import Mesh
+from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
+from shardir.passes.planning.problem import PlanningError
+from shardir.passes.planning.programs import strategy_problem
+from shardir.passes.planning.programs.lower_bound import LowerBound, find_lower_bound
+from shardir.passes.planning.programs.placements import PARTIAL, UNSHARDED, sent_part
+from shardir.passes.planning.programs.plan_program import PlanningRequest, make_evaluator
+
+R, P = UNSHARDED, PARTIAL
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "sizes", "part"),
+    [
+        ((R,), (0,), (4,), Fraction(0)),
+        ((0,), (R,), (4,), Fraction(3, 4)),
+        ((0,), (1,), (4,), Fraction(3, 16)),
+        ((P,), (R,), (4,), Fraction(6, 4)),
+        ((P,), (0,), (4,), Fraction(3, 4)),
+        ((P,), (P,), (4,), Fraction(0)),
+        ((R,), (P,), (4,), Fraction(0)),
+        ((0,), (P,), (4,), Fraction(3, 4)),
+        ((P, P), (R, R), (2, 2), Fraction(6, 4)),
+        # A reduce-scatter, a slice along the other axis, and all-gathers along both.
+        ((P, R), (R, R), (4, 2), Fraction(10, 8)),
+        ((0, R), (1, R), (2, 2), Fraction(1, 4)),
+        # Devices keep the blocks on the diagonal.
+        ((0, 1), (1, 0), (2, 2), Fraction(1, 8)),
+        ((0, 0), (1, 1), (2, 2), Fraction(3, 16)),
+    ],
+)
+def test_sent_parts_are_those_of_optimal_collectives(
+    source: tuple[int, ...], target: tuple[int, ...], sizes: tuple[int, ...], part: Fraction
+) -> None:
+    assert sent_part(source, target, sizes) == part
+
+
+def bound_of(fun: Any, *shapes: tuple[int, ...], axes: Any = None, **options: Any) -> LowerBound:
+    """Return a lower bound for a plan with given axes of the arguments."""
+    structs = [sd.ShapeDtypeStruct(shape, "float32") for shape in shapes]
+    module = sd.jit(fun).lower(*structs).module
+    mesh = Mesh("mesh", (("x", 4),))
+    request = PlanningRequest(module, mesh, Pipeline.parse(DEFAULT_PIPELINE), **options)
+    chosen = make_evaluator(request).evaluate(axes or tuple(tuple(() for _ in s) for s in shapes))
+    assert chosen is not None
+    return find_lower_bound(request, chosen, 10.0)
+
+
+ROWS, COLUMNS = (("x",), ()), ((), ("x",))
+
+
+def test_a_program_without_communication_has_the_bound_0() -> None:
+    bound = bound_of(lambda x, w: x @ w, (64, 32), (32, 128), axes=(ROWS, ((), ())))
+    assert bound == LowerBound(2 * 64 * 32 * 128 // 4, 0)
+
+
+def test_given_shardings_raise_the_bound() -> None:
+    """One operand is gathered, and the other one exchanges rows for columns; to sum the products of
+    the shards would send more."""
+    axes = COLUMNS, ROWS
+    bound = bound_of(lambda x, w: x @ w, (64, 32), (32, 64), axes=axes, fixed=axes)
+    assert bound.bytes_sent == 64 * 32 * 4 * 3 // 4 + 64 * 32 * 4 * 3 // 16
+
+
+def test_the_memory_of_arguments_raises_the_bound() -> None:
+    """Without a limit, each device has both operands of the sum."""
+    nbytes = 64 * 64 * 4
+    for limit, sent in ((nbytes, 0), (nbytes // 4, nbytes * 3 // 16)):
+        bound = bound_of(lambda w: w + w.T, (64, 64), axes=(ROWS,), memory_limit=limit)
+        assert bound.bytes_sent == sent
+
+
+def test_too_many_strategies_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strategy_problem, "MAX_PAIRS", 10)
+    with pytest.raises(PlanningError) as caught:
+        bound_of(lambda x, w: x @ w, (64, 32), (32, 128))
+    assert str(caught.value) == (
+        "the program has more than 10 pairs of strategies of operations, too many for a lower "
+        "bound; use a mesh with fewer axes, or fewer layers"
+    )
