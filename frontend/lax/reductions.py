@@ -79,13 +79,16 @@ def _define_arg_extreme(name: str) -> UserFunction:
 argmax, argmin = _define_arg_extreme("argmax"), _define_arg_extreme("argmin")
 
 
-def _define_cumulative(name: str, meaning: str) -> UserFunction:
+def _define_cumulative(name: str, meaning: str, extreme: str | None = None) -> UserFunction:
+    """Return a cumulative function; `extreme` is the operation that it applies to complex numbers,
+    which the operation `name` does not order."""
+
     def cumulate(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Tracer:
         x = as_tracer(operand)
         dim = canonicalize_axis(axis, x.ndim)
-        if name in ("cummax", "cummin") and is_complex(x):
-            extreme = partial(emit_elementwise, f"{name[3:]}imum")
-            result: Tracer = associative_scan(extreme, x, bool(reverse), dim)
+        if extreme is not None and is_complex(x):
+            combine = partial(emit_elementwise, extreme)
+            result: Tracer = associative_scan(combine, x, bool(reverse), dim)
             return result
         return emit(name, x, dim=dim, reverse=bool(reverse), weak=x.weak_type)
 
@@ -97,10 +100,10 @@ def _define_cumulative(name: str, meaning: str) -> UserFunction:
 cumsum, cumprod, cummax = (
     _define_cumulative("cumsum", "sum"),
     _define_cumulative("cumprod", "product"),
-    _define_cumulative("cummax", "maximum"),
+    _define_cumulative("cummax", "maximum", "maximum"),
 )
 cummin, cumlogsumexp = (
-    _define_cumulative("cummin", "minimum"),
+    _define_cumulative("cummin", "minimum", "minimum"),
     _define_cumulative("cumlogsumexp", "logarithm of the sum of exponentials"),
 )
 

@@ -15,6 +15,7 @@ import numpy as np
 from shardir.ir.builder import substitute
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import INEXACT, NumpyArray
+from shardir.ops.elementwise.elementwise import stop_gradient
 
 if TYPE_CHECKING:
     from shardir.frontend.arrays.array import Array
@@ -95,7 +96,7 @@ class ConcreteValues:
             if value not in self._definitions:
                 return True
             op = self._definitions[value][1]
-            if op.name != "stop_gradient":
+            if op.spec is not stop_gradient:
                 pending += op.uses()
         return False
 

@@ -1,10 +1,10 @@
 """Compute sums over devices in a wider float.
 
-before: `%g.partial = dot(%x, %d, ...) : bf16[16, 8]`
-        `%g = all-reduce(%g.partial, axes=[data], op=add) : bf16[16, 8]`
-        `%h = convert(%g) : f32[16, 8]`
-after:  `%g.partial = dot(%x, %d, ...) : f32[16, 8]`
-        `%h = all-reduce(%g.partial, axes=[data], op=add) : f32[16, 8]`
+before: `%g.partial = dot(%d, %x, ...) : bf16[4, 16]`
+        `%g = all-reduce(%g.partial, axes=[data], op=add) : bf16[4, 16]`
+        `%h = convert(%g) : f32[4, 16]`
+after:  `%g.partial = dot(%d, %x, ...) : f32[4, 16]`
+        `%h = all-reduce(%g.partial, axes=[data], op=add) : f32[4, 16]`
 
 Mixed-precision training computes gradients in bf16 and applies them in f32. Without this pass,
 every device rounds its partial sum to bf16 before the devices add them, and the sum is rounded
