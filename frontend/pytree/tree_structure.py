@@ -15,6 +15,9 @@ class PyTreeDef:
 
     __slots__ = ("spec",)
 
+    spec: optree.PyTreeSpec
+    """The structure as an object of optree."""
+
     def __init__(self, spec: optree.PyTreeSpec) -> None:
         self.spec = spec
 
