@@ -373,7 +373,7 @@ class Plan(Report):
         arguments = (evaluation or self._found.chosen).arguments
         params = self._lowered.module.main.body.params
         rows = []
-        for kind in self._found.decisions.params:
+        for kind in self._found.classes:
             by_text: dict[str, list[int]] = {}
             for number in kind:
                 text = export.argument_text(
@@ -396,7 +396,7 @@ class Plan(Report):
     def describe_dims(self, dims: Sequence[tuple[int, int]]) -> str:
         """Return dimensions of arguments as text; those of repeated layers once."""
         texts = []
-        for kind in self._found.decisions.params:
+        for kind in self._found.classes:
             by_dim: dict[int, list[int]] = {}
             for number, dim in dims:
                 if number in kind:
@@ -420,7 +420,7 @@ class Plan(Report):
         params = self._lowered.module.main.body.params
         mine, theirs = self._found.chosen.arguments, other.arguments
         changes = []
-        for kind in self._found.decisions.params:
+        for kind in self._found.classes:
             by_texts: dict[tuple[str, str], list[int]] = {}
             for number in kind:
                 if mine[number] != theirs[number]:

@@ -39,7 +39,11 @@ from shardir.passes.planning.programs.extrapolation import (
     fold_program,
 )
 from shardir.passes.planning.programs.fold_layers import FoldedProgram
-from shardir.passes.planning.programs.repeated_layers import SharedDecisions, share_decisions
+from shardir.passes.planning.programs.repeated_layers import (
+    SharedDecisions,
+    classify_params,
+    share_decisions,
+)
 from shardir.passes.planning.programs.state_pairs import find_state_pairs
 from shardir.passes.simulation import MachineModel
 from shardir.passes.simulation.simulate import FUSION_PIPELINE
@@ -85,15 +89,16 @@ class ProgramPlan:
 
     A program with many layers is searched with fewer of them: `searched` is the evaluation of the
     chosen plan in the search, and the baselines are extrapolated. `expand` returns the axes of all
-    arguments from those in the search. Otherwise `searched` is `chosen`. `anchors` are the values
-    whose axes follow those of the arguments.
+    arguments from those in the search. Otherwise `searched` is `chosen`. `classes` has the indices
+    of the arguments that differ in the number of a layer only. `anchors` are the values whose axes
+    follow those of the arguments.
     """
 
     chosen: Evaluation
     searched: Evaluation
     baselines: Mapping[str, Evaluation]
     state_pairs: Mapping[int, int]
-    decisions: SharedDecisions
+    classes: tuple[tuple[int, ...], ...]
     assignment: Assignment
     evaluator: Evaluator
     reader: AssignmentReader
@@ -176,7 +181,7 @@ def _plan_folded(
         plan,
         chosen=found,
         state_pairs=whole.state_pairs,
-        decisions=_decisions(request),
+        classes=classify_params(request.module.main.body.params[: request.count]),
     )
 
 
@@ -265,7 +270,7 @@ def _search(
         chosen,
         baselines,
         pairs,
-        decisions,
+        decisions.params,
         search.best_assignment,
         evaluator,
         reader,

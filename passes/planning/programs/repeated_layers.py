@@ -30,6 +30,14 @@ class SharedDecisions:
     alike: tuple[tuple[int, ...], ...]
 
 
+def classify_params(params: Sequence[Value]) -> tuple[tuple[int, ...], ...]:
+    """Return the indices of the parameters of each class."""
+    classes: dict[tuple[object, ...], list[int]] = {}
+    for number, value in enumerate(params):
+        classes.setdefault((_class_name(value.name), value.type), []).append(number)
+    return tuple(map(tuple, classes.values()))
+
+
 def share_decisions(
     params: Sequence[Value],
     groups: Mapping[Value, tuple[int, ...]],
@@ -37,10 +45,7 @@ def share_decisions(
 ) -> SharedDecisions:
     """Return the decisions about the parameters of a function and the anchors by their indices,
     with those of layers shared."""
-    classes: dict[tuple[object, ...], list[int]] = {}
     names = [_class_name(value.name) for value in params]
-    for number, (value, name) in enumerate(zip(params, names, strict=True)):
-        classes.setdefault((name, value.type), []).append(number)
     members: dict[int, list[tuple[int, int]]] = {}
     for number, value in (*enumerate(params), *anchors.items()):
         for dim, group in enumerate(groups[value]):
@@ -61,7 +66,7 @@ def share_decisions(
         alike.setdefault((value.type, own), []).append(number)
     return SharedDecisions(
         tuple(tuple(dims) for dims in shared.values()),
-        tuple(tuple(numbers) for numbers in classes.values()),
+        classify_params(params),
         tuple(tuple(numbers) for numbers in alike.values()),
     )
 
