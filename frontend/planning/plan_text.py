@@ -121,7 +121,7 @@ def _decision_text(plan: Plan, decision: Decision) -> str:
     text = f"{where} over {decision.axis}"
     without, now = decision.without, plan.search_evaluation
     if without is None:
-        return f"{text}: the program cannot be partitioned without it"
+        return f"{text}: the program cannot be compiled without it"
     changes = []
     if without.seconds is not None and now.seconds is not None:
         time = format_time(round(without.seconds * PICOSECONDS))

@@ -46,6 +46,10 @@ SEARCH_STEPS = 4
 """Bisections of the interval in which the lowest possible budget is, for the error message."""
 
 
+class BudgetError(PipelineError):
+    """A program that does not fit into the budget of `remat`."""
+
+
 @dataclass(frozen=True)
 class Remat(Pass, name="remat"):
     """Compute values again where their memory is needed, until the program fits into `budget`.
@@ -77,7 +81,7 @@ class Remat(Pass, name="remat"):
         if result is not None:
             return result
         possible, found = search.find_possible_budget(budget, before, reached)
-        raise PipelineError(
+        raise BudgetError(
             f"remat cannot fit @{module.main.name} into a budget of {show_bytes(budget)} on each "
             f"device; it needs {show_bytes(before.peak)} without this pass, and "
             f"{show_bytes(found.peak)} with it, at {found.position}; choose a budget of "

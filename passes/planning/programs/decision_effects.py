@@ -15,7 +15,7 @@ class Decision:
     """An axis that shards dimensions of arguments.
 
     `dims` are pairs of the number of an argument and a dimension. `without` is the cost of the plan
-    without the decision, `None` if the program cannot be partitioned so.
+    without the decision, `None` if the program cannot be compiled so.
     """
 
     dims: tuple[tuple[int, int], ...]

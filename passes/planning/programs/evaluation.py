@@ -16,6 +16,7 @@ from shardir.ir.module import Function, Module, Value
 from shardir.ir.sharding import Axis, Sharding
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.planning.programs.assignment import ArgumentAxes, DimAxes
+from shardir.passes.rematerialization.remat import BudgetError
 from shardir.passes.simulation import MachineModel, simulate
 from shardir.passes.simulation.memory_use import memory_use
 from shardir.passes.simulation.simulate import FUSION_PIPELINE
@@ -59,6 +60,8 @@ class Evaluator(ABC):
 
     def __init__(self) -> None:
         self._known: dict[ArgumentAxes, Evaluation | None] = {}
+        self.failure: PartitionError | BudgetError | None = None
+        """The reason why the last program without an evaluation has none."""
 
     @property
     def count(self) -> int:
@@ -71,12 +74,14 @@ class Evaluator(ABC):
         return [found for found in self._known.values() if found is not None]
 
     def evaluate(self, arguments: ArgumentAxes) -> Evaluation | None:
-        """Return the evaluation, or `None` if the program cannot be partitioned so."""
+        """Return the evaluation, or `None` if the program cannot be partitioned so, or does not fit
+        into the budget of a pass."""
         if arguments not in self._known:
             try:
                 self._known[arguments] = self._evaluate(arguments)
-            except PartitionError:
+            except (PartitionError, BudgetError) as error:
                 self._known[arguments] = None
+                self.failure = error
         return self._known[arguments]
 
     @abstractmethod

@@ -45,6 +45,7 @@ from shardir.passes.planning.programs.repeated_layers import (
     share_decisions,
 )
 from shardir.passes.planning.programs.state_pairs import find_state_pairs
+from shardir.passes.rematerialization.remat import BudgetError, Remat
 from shardir.passes.simulation import MachineModel
 from shardir.passes.simulation.simulate import FUSION_PIPELINE
 
@@ -54,6 +55,10 @@ MAX_EVALUATIONS = 400
 FOLDED_MIN_IMPROVEMENT = 0.002
 """The relative improvement from which on a search with fewer layers accepts a move; its evaluations
 take longer than those of small programs."""
+
+MAX_REMAT_OPERATIONS = 5000
+"""The number of operations of the largest program of which an error states that recomputation makes
+it fit; larger ones take too long."""
 
 REPLICATED, DATA_PARALLEL, ANNOTATED = "replicated", "data parallel", "annotated"
 
@@ -124,7 +129,7 @@ def plan_program(request: PlanningRequest, progress: Progress | None = None) -> 
     if programs is None:
         request = replace(request, anchors=_find_anchors(request))
         plan = _search(request, make_evaluator(request), progress, lambda arguments: arguments)
-        check_memory(plan.chosen, request.memory_limit)
+        check_memory(plan.chosen, request)
         return plan
     whole = make_evaluator(request)
     limit = request.memory_limit
@@ -133,7 +138,7 @@ def plan_program(request: PlanningRequest, progress: Progress | None = None) -> 
         # The peak of all layers is larger than the extrapolated one.
         smaller = limit * plan.searched.peak // plan.chosen.peak
         plan = _plan_folded(request, programs, whole, smaller, progress)
-    check_memory(plan.chosen, limit)
+    check_memory(plan.chosen, request)
     return plan
 
 
@@ -176,7 +181,7 @@ def _plan_folded(
     plan = _search(large, evaluator, progress, programs.expand)
     found = whole.evaluate(programs.expand(plan.searched.arguments))
     if found is None:
-        raise _cannot_partition(request)
+        raise _cannot_partition(request, whole)
     return replace(
         plan,
         chosen=found,
@@ -263,7 +268,7 @@ def _search(
     allowed = [found for found in baselines.values() if _respects(found.arguments, fixed)]
     everything = [*([] if best is None else [best]), *allowed]
     if not everything:
-        raise _cannot_partition(request)
+        raise _cannot_partition(request, evaluator)
     chosen = min(everything, key=lambda found: found.key(request.memory_limit))
     return ProgramPlan(
         chosen,
@@ -279,9 +284,10 @@ def _search(
     )
 
 
-def _cannot_partition(request: PlanningRequest) -> PlanningError:
+def _cannot_partition(request: PlanningRequest, evaluator: Evaluator) -> PlanningError:
+    reason = "" if evaluator.failure is None else f": {evaluator.failure}"
     return PlanningError(
-        f"no sharding of the arguments of @{request.module.main.name} can be partitioned"
+        f"no sharding of the arguments of @{request.module.main.name} can be partitioned{reason}"
     )
 
 
@@ -303,15 +309,32 @@ def find_batch_groups(batch: Sequence[int], decisions: SharedDecisions) -> tuple
     return tuple(n for n, dims in enumerate(decisions.groups) if not first.isdisjoint(dims))
 
 
-def check_memory(chosen: Evaluation, limit: int | None) -> None:
+def check_memory(chosen: Evaluation, request: PlanningRequest) -> None:
     """Raise `PlanningError` if a plan exceeds the memory limit, with the smallest limit that is
-    known to suffice."""
-    if limit is not None and chosen.peak > limit:
-        raise PlanningError(
-            f"no plan fits into {show_bytes(limit)} on each device: the smallest peak found is "
-            f"{show_bytes(chosen.peak)}, {show_bytes(chosen.peak - limit)} more; use a limit of at "
-            f"least {chosen.peak} bytes, more devices, or a smaller batch"
-        )
+    known to suffice, and the pass with which the plan fits if there is one."""
+    limit = request.memory_limit
+    if limit is None or chosen.peak <= limit:
+        return
+    remedy = f"use a limit of at least {chosen.peak} bytes, more devices, or a smaller batch"
+    remat = Remat(f"{limit}B")
+    if _fits_with(remat, chosen, request):
+        remedy = f"add the pass {remat} to the passes of jit, with which a plan fits, or {remedy}"
+    raise PlanningError(
+        f"no plan fits into {show_bytes(limit)} on each device: the smallest peak found is "
+        f"{show_bytes(chosen.peak)}, {show_bytes(chosen.peak - limit)} more; {remedy}"
+    )
+
+
+def _fits_with(remat: Remat, chosen: Evaluation, request: PlanningRequest) -> bool:
+    """Return whether a plan fits into the budget of a pass that computes values again."""
+    is_large = len(chosen.module.main.body.ops) > MAX_REMAT_OPERATIONS
+    if is_large or any(isinstance(each, Remat) for each in request.pipeline.passes):
+        return False
+    try:
+        remat(chosen.module)
+    except BudgetError:
+        return False
+    return True
 
 
 def _respects(arguments: ArgumentAxes, fixed: Sequence[DimAxes | None]) -> bool:

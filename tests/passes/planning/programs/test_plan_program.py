@@ -209,6 +209,38 @@ def test_a_limit_that_no_plan_satisfies_is_refused() -> None:
     )
 
 
+def test_recomputation_is_a_remedy_for_too_little_memory() -> None:
+    """The pass that the error states makes a plan fit."""
+
+    def step(weights: Any, x: Any) -> Any:
+        def loss(weights: Any) -> Any:
+            y = x
+            for w in weights:
+                y = relu(y @ w)
+            return (y**2).sum()
+
+        return sd.tree.map(lambda w, g: w - 0.1 * g, weights, sd.grad(loss)(weights))
+
+    module = trace(step, [struct(16, 16)] * 6, struct(4096, 16))
+    options: dict[str, Any] = {"max_evaluations": 5, "memory_limit": 600_000}
+    with pytest.raises(PlanningError) as caught:
+        make_plan(module, LINE, **options)
+    assert (
+        "more; add the pass remat{budget=600000B} to the passes of jit, with which a plan "
+        in str(caught.value)
+    )
+    pipeline = Pipeline.parse(f"{DEFAULT_PIPELINE},remat{{budget=600000B}}")
+    plan = plan_program(PlanningRequest(module, LINE, pipeline, **options))
+    assert plan.chosen.peak <= 600_000
+    pipeline = Pipeline.parse(f"{DEFAULT_PIPELINE},remat{{budget=1000B}}")
+    with pytest.raises(PlanningError) as caught:
+        plan_program(PlanningRequest(module, LINE, pipeline, max_evaluations=1))
+    assert str(caught.value).startswith(
+        "no sharding of the arguments of @step can be partitioned: remat cannot fit @step into a "
+        "budget of 1000 B on each device"
+    )
+
+
 def test_given_shardings_are_kept() -> None:
     module = trace(lambda x, w: x @ w, struct(64, 32), struct(32, 128))
     fixed = ((("x",), ()), None)
