@@ -10,9 +10,9 @@ from operator import index
 from typing import Any, NoReturn, Protocol, final
 
 import numpy as np
+import numpy.typing as npt
 
 from shardir.frontend.arrays.abstract_value import AbstractValue
-from shardir.frontend.arrays.array_types import DTypeLike
 from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.errors import (
@@ -206,7 +206,7 @@ class Tracer(Operators):
         way_out = "return it from the traced function and convert it there"
         return self._require_elements("list of numbers", way_out).tolist()
 
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Any:
         way_out = (
             "use the function of the same name in shardir.numpy instead of NumPy's, or convert "
             "the result outside of the traced function"
