@@ -21,18 +21,17 @@ from shardir.ir.builder import Builder, UniqueNames
 from shardir.ir.module import Block, Module, Op, Value
 from shardir.ir.operation import OPS, Attr
 from shardir.ir.sharding import count_positions
+from shardir.op_rules.batching import dimension_attributes
 from shardir.passes.pipeline import Pass
 from shardir.passes.rewriting import rebuild_device_programs
 
-DIMENSION_ATTRIBUTES: dict[str, tuple[str, ...]] = {
-    "all-reduce": (),
-    "all-gather": ("dim",),
-    "reduce-scatter": ("dim",),
-    "all-to-all": ("split", "concat"),
-    "collective-permute": (),
-}
-"""The combined collectives, with the attributes that name dimensions, which may differ between
-combined ones."""
+COMBINED_SPECS = (
+    specs.all_reduce,
+    specs.all_gather,
+    specs.reduce_scatter,
+    specs.all_to_all,
+    specs.collective_permute,
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class CombineCollectives(Pass, name="combine-collectives"):
             for key in dict.fromkeys(owner[v] for v in op.uses() if v in owner):
                 if key in waiting and waiting[key].is_used_by(op):
                     send(key)
-            if op.name not in DIMENSION_ATTRIBUTES or op.result.type.nbytes >= self.limit:
+            if op.spec not in COMBINED_SPECS or op.result.type.nbytes >= self.limit:
                 new_ops.append(op)
                 continue
             key = (op.name, op.result.type.dtype, tuple(_common_attributes(op).items()))
@@ -102,7 +101,7 @@ class _CollectiveGroup:
         rows = [_flatten_operand(b, op) for op in self.ops]
         sizes = [row.type.shape[1] for row in rows]
         joined = b.concatenate(*rows, dim=1, name=f"{first.result.name}.packed")
-        dims: dict[str, Any] = dict(zip(DIMENSION_ATTRIBUTES[first.name], (0, 1), strict=False))
+        dims: dict[str, Any] = dict(zip(dimension_attributes(first.spec), (0, 1), strict=False))
         name = f"{first.result.name}.combined"
         sent: Value = b.emit(first.spec, joined, name=name, **_common_attributes(first), **dims)
         if first.spec is specs.all_to_all:  # the elements of each device are one row again
@@ -118,10 +117,9 @@ class _CollectiveGroup:
 
 
 def _common_attributes(op: Op) -> dict[str, Attr]:
-    """Return the attributes that combined collectives have in common."""
-    return {
-        name: value for name, value in op.attrs.items() if name not in DIMENSION_ATTRIBUTES[op.name]
-    }
+    """Return the attributes that combined collectives have in common: all but dimension indices."""
+    dims = dimension_attributes(op.spec)
+    return {name: value for name, value in op.attrs.items() if name not in dims}
 
 
 def _flatten_operand(b: Builder, op: Op) -> Value:

@@ -22,6 +22,7 @@ from shardir.ir.operation import OPS, Dense
 from shardir.ir.process_levels import ProcessLevels
 from shardir.ir.sharding import Axes
 from shardir.ir.types import NumpyArray, TensorType
+from shardir.op_rules.batching import shift_attributes
 from shardir.ops.communication.async_collectives import is_started, synchronous_spec
 from shardir.ops.type_checks import Ints
 from shardir.passes.whole_program.collective_rules import record_collective
@@ -88,10 +89,7 @@ def _append_between_processes(merger: DeviceMerger, op: Op) -> BatchedValue:
     if not op.operands:
         return BatchedValue(merger.b.emit(op.spec, result=op.result.type, **op.attrs), ())
     value, own = merger.get(op.operands[0])
-    attrs = dict(op.attrs)
-    for name in ("dim", "split", "concat"):
-        if name in attrs:
-            attrs[name] += len(own)
+    attrs = shift_attributes(synchronous_spec(op), op.attrs, len(own))
     return BatchedValue(merger.b.emit(op.spec, value, result=None, **attrs), own)
 
 

@@ -11,7 +11,7 @@ frequent operations are batched in one step; any other is batched by the rule th
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import Dense
 from shardir.ir.sharding import Axes
 from shardir.ir.types import INTEGERS, NumpyArray, TensorType
+from shardir.op_rules.batching import shift_attributes
 from shardir.passes.batching.batcher import Batcher
 from shardir.passes.whole_program.mesh_sub_axes import SubAxes, axis_sizes
 
@@ -252,27 +253,10 @@ def merge_error(
 # Operations that are batched in one step
 
 
-def _broadcast(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
-    (x,) = op.operands
-    value, atoms = merger.get(x)
-    dims = (*range(len(atoms)), *_shift_dims(op.attrs["dims"], atoms))
-    type = merger.type(op.result.type, atoms)
-    return [BatchedValue(merger.b.broadcast(value, dims=dims, result=type), atoms)]
-
-
-def _transpose(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
-    value, atoms = merger.get(op.operands[0])
-    perm = (*range(len(atoms)), *_shift_dims(op.attrs["perm"], atoms))
-    return [BatchedValue(merger.b.transpose(value, perm=perm), atoms)]
-
-
 def _batch_unary(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
-    """Batch operations with one operand whose attributes hold dimension numbers, or none."""
+    """Batch operations with one operand whose dimensions come later."""
     value, atoms = merger.get(op.operands[0])
-    attrs = dict(op.attrs)
-    for name in ("dims", "dim"):
-        if name in attrs:
-            attrs[name] = _shift_dims(attrs[name], atoms)
+    attrs = shift_attributes(op.spec, op.attrs, len(atoms))
     types = tuple(merger.type(result.type, atoms) for result in op.results)
     results = merger.b.emit(op.spec, value, result=types[0] if len(types) == 1 else types, **attrs)
     return [
@@ -285,14 +269,6 @@ def _concatenate(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     atoms = merger.union(op.operands)
     parts = [merger.broadcast_to(value, atoms) for value in op.operands]
     return [BatchedValue(merger.b.concatenate(*parts, dim=op.attrs["dim"] + len(atoms)), atoms)]
-
-
-def _slice(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
-    value, atoms = merger.get(op.operands[0])
-    starts = (*(0 for _ in atoms), *op.attrs["starts"])
-    strides = (*(1 for _ in atoms), *op.attrs["strides"])
-    type = merger.type(op.result.type, atoms)
-    return [BatchedValue(merger.b.slice(value, starts=starts, strides=strides, result=type), atoms)]
 
 
 def _pad(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
@@ -327,24 +303,28 @@ def _dot(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def _shift_dims(dims: Any, atoms: Axes) -> Any:
-    """Return dimension numbers, shifted behind those of the sub-axes."""
-    count = len(atoms)
-    return dims + count if isinstance(dims, int) else tuple(dim + count for dim in dims)
-
-
 ONE_STEP_RULES: dict[str, MergeRule] = {
-    "broadcast": _broadcast,
-    "transpose": _transpose,
     "concatenate": _concatenate,
-    "slice": _slice,
     "pad": _pad,
     "dot": _dot,
     **dict.fromkeys(
-        ("reshape", "reverse", "sum", "prod", "max", "min", "any", "all", "random_bits"),
+        (
+            "broadcast",
+            "transpose",
+            "slice",
+            "reshape",
+            "reverse",
+            "sum",
+            "prod",
+            "max",
+            "min",
+            "any",
+            "all",
+            "random_bits",
+            "random_split",
+        ),
         _batch_unary,
     ),
-    "random_split": _batch_unary,
 }
 
 

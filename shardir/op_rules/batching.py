@@ -3,16 +3,15 @@
 `vectorize` adds a leading batch dimension to some values. An operation that uses such a value
 becomes the same operation with one more factor, which maps to the first dimension of every batched
 value. For elementwise operations that follows from their factors. Operations whose attributes name
-dimensions declare these (`shift_dims`); operations that need other changes declare a rule.
+dimensions declare these (`ShiftDims`); operations that need other changes declare a rule.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import final, overload
 
 from shardir.ir.builder import Builder
-from shardir.ir.operation import Op, Value
-from shardir.ir.rules import BatchRule
+from shardir.ir.operation import Attr, Op, OpSpec, Value
 from shardir.ir.types import TensorType
 
 Values = Value | tuple[Value, ...]
@@ -87,26 +86,49 @@ def batch_elementwise(b: Builder, many: BatchedOp, *operands: Value, **_: object
     return result_value
 
 
-def shift_dims(*names: str, **ahead: object) -> BatchRule[Value]:
-    """Return the rule of an operation whose operands and results all get the new dimension.
+@final
+class ShiftDims:
+    """The rule of an operation whose operands and results all get the new dimension.
 
     The attributes `names` hold dimension indices, which are incremented. The attributes in `ahead`
     have one entry per dimension and get the given entry for the new one.
     """
 
-    def rule(b: Builder, many: BatchedOp, *operands: Value, **_: object) -> Values:
-        attrs = dict(many.op.attrs)
-        for name in names:
-            if name in attrs:
-                attrs[name] = increment_dims(attrs[name])
-        for name, entry in ahead.items():
-            attrs[name] = (entry, *attrs[name])
+    def __init__(self, *names: str, **ahead: object) -> None:
+        self.names, self._ahead = names, ahead
+
+    def shift(self, attrs: Mapping[str, Attr], count: int = 1) -> dict[str, Attr]:
+        """Return the attributes of the operation with `count` new leading dimensions."""
+        shifted = dict(attrs)
+        for _ in range(count):
+            for name in self.names:
+                if name in shifted:
+                    shifted[name] = increment_dims(shifted[name])
+            for name, entry in self._ahead.items():
+                shifted[name] = (entry, *shifted[name])
+        return shifted
+
+    def __call__(self, b: Builder, many: BatchedOp, *operands: Value, **_: object) -> Values:
         result: Values = b.emit(
-            many.op.spec, *many.batch_all(b, operands), result=many.emit_result, **attrs
+            many.op.spec,
+            *many.batch_all(b, operands),
+            result=many.emit_result,
+            **self.shift(many.op.attrs),
         )
         return result
 
-    return rule
+
+def shift_attributes(spec: OpSpec, attrs: Mapping[str, Attr], count: int) -> dict[str, Attr]:
+    """Return the attributes of an operation whose values have `count` new leading dimensions.
+
+    The batching rule of the operation declares which attributes hold dimension indices.
+    """
+    return spec.batch.shift(attrs, count) if isinstance(spec.batch, ShiftDims) else dict(attrs)
+
+
+def dimension_attributes(spec: OpSpec) -> tuple[str, ...]:
+    """Return the attributes that hold dimension indices, which the batching rule declares."""
+    return spec.batch.names if isinstance(spec.batch, ShiftDims) else ()
 
 
 @overload

@@ -16,7 +16,7 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.operation import Result, Varying, Vma, define_op
 from shardir.ir.sharding import Axes, Axis, count_positions
 from shardir.ir.types import NumpyArray, TensorType
-from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.batching import ShiftDims
 from shardir.op_rules.factors import FactorRule, RuleBuilder
 from shardir.op_rules.vma import exchange_varying, reduce_varying, vary_along
 from shardir.ops.communication.collective_attributes import (
@@ -156,7 +156,7 @@ all_reduce = define_op(
     type=_reduce_type,
     factors=_factors,
     exchange=_reduce,
-    batch=shift_dims(),
+    batch=ShiftDims(),
     vjp=all_reduce_vjp,
     vma=reduce_varying,
     collective=True,
@@ -191,7 +191,7 @@ all_gather = define_op(
     type=_gather_type,
     factors=_factors,
     exchange=_gather,
-    batch=shift_dims("dim"),
+    batch=ShiftDims("dim"),
     vjp=all_gather_vjp,
     vma=exchange_varying,
     collective=True,
@@ -229,7 +229,7 @@ all_slice = define_op(
     attributes=ShardedDimAttributes,
     type=_slice_type,
     exchange=_slice,
-    batch=shift_dims("dim"),
+    batch=ShiftDims("dim"),
     vma=exchange_varying,
     spmd=True,
     arithmetic=None,
@@ -259,7 +259,7 @@ reduce_scatter = define_op(
     type=_reduce_scatter_type,
     factors=_factors,
     exchange=_reduce_scatter,
-    batch=shift_dims("dim"),
+    batch=ShiftDims("dim"),
     vjp=reduce_scatter_vjp,
     vma=exchange_varying,
     collective=True,
@@ -296,7 +296,7 @@ all_to_all = define_op(
     type=_all_to_all_type,
     factors=_factors,
     exchange=_all_to_all,
-    batch=shift_dims("split", "concat"),
+    batch=ShiftDims("split", "concat"),
     vjp=all_to_all_vjp,
     vma=exchange_varying,
     collective=True,
@@ -360,7 +360,7 @@ collective_permute = define_op(
     type=_permute_type,
     factors=_factors,
     exchange=_permute,
-    batch=shift_dims(),
+    batch=ShiftDims(),
     vjp=collective_permute_vjp,
     vma=_permute_varying,
     collective=True,

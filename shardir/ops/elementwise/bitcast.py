@@ -5,7 +5,7 @@ import numpy as np
 from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.operation import define_op
 from shardir.ir.types import NumpyArray, TensorType
-from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.batching import ShiftDims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.ops.elementwise.elementwise import zero_vjp
 from shardir.ops.type_checks import require_result_type
@@ -75,7 +75,7 @@ bitcast = define_op(
     type=_type,
     factors=_factors,
     reference=_reference,
-    batch=shift_dims(),
+    batch=ShiftDims(),
     vjp=zero_vjp,
     arithmetic=None,
 )

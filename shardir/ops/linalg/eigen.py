@@ -15,7 +15,7 @@ from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder, as_values
 from shardir.ir.operation import OPS, Cotangents, Result, Value, define_op
 from shardir.ir.types import COMPLEX_OF, REAL_OF, TensorType
-from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.batching import ShiftDims
 from shardir.op_rules.factors import FactorKind, FactorRule
 from shardir.ops.linalg.factorizations import take_rows
 from shardir.ops.linalg.matrices import (
@@ -160,7 +160,7 @@ svd = define_op(
     type=_svd_type,
     factors=_svd_factors,
     reference=_svd_reference,
-    batch=shift_dims(),
+    batch=ShiftDims(),
     vjp=_svd_vjp,
 )
 """U, the singular values in descending order, and V^H, with U diag(values) V^H = x.
@@ -216,7 +216,7 @@ eigh = define_op(
     type=_eigh_type,
     factors=_eigen_factors,
     reference=_eigh_reference,
-    batch=shift_dims(),
+    batch=ShiftDims(),
     vjp=_eigh_vjp,
 )
 """The eigenvalues of Hermitian matrices in ascending order, and the eigenvectors as columns.
@@ -275,7 +275,7 @@ eig = define_op(
     type=_eig_type,
     factors=_eigen_factors,
     reference=_eig_reference,
-    batch=shift_dims(),
+    batch=ShiftDims(),
     vjp=_eig_vjp,
 )
 """The eigenvalues of square matrices in no particular order, and unit eigenvectors as columns.

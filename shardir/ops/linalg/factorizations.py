@@ -9,7 +9,7 @@ from shardir.errors import DifferentiateError
 from shardir.ir.builder import Builder
 from shardir.ir.operation import OPS, Cotangents, Result, Value, define_op
 from shardir.ir.types import TensorType
-from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.batching import ShiftDims
 from shardir.op_rules.factors import FactorKind, FactorRule
 from shardir.ops.linalg.matrices import (
     Array,
@@ -83,7 +83,7 @@ qr = define_op(
     type=_qr_type,
     factors=_qr_factors,
     reference=_qr_reference,
-    batch=shift_dims(),
+    batch=ShiftDims(),
     vjp=_qr_vjp,
 )
 """Q with orthonormal columns and upper triangular R with Q R = x, by Householder reflections.
@@ -197,7 +197,7 @@ lu = define_op(
     type=_lu_type,
     factors=_lu_factors,
     reference=_lu_reference,
-    batch=shift_dims(),
+    batch=ShiftDims(),
     vjp=_lu_vjp,
 )
 """L and U of x[permutation] = L U in one matrix, the pivots, and the row permutation.

@@ -14,7 +14,7 @@ from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Cotangents, Symbol, Value, define_op
 from shardir.ir.types import COMPLEX_OF, REAL_OF, NumpyArray, TensorType
-from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.batching import ShiftDims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.tangents import linear_tangent
 from shardir.ops.type_checks import DtypeDomain
@@ -120,7 +120,7 @@ fft = define_op(
     type=_type,
     factors=_factors,
     reference=_reference,
-    batch=shift_dims(),
+    batch=ShiftDims(),
     vjp=_vjp,
     jvp=linear_tangent,
 )

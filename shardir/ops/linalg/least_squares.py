@@ -7,7 +7,7 @@ import numpy as np
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Cotangents, Result, Value, define_op
 from shardir.ir.types import REAL_OF, TensorType
-from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.batching import ShiftDims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.ops.linalg.eigen import SingularValueAttributes, svd
 from shardir.ops.linalg.matrices import Array, Matrix, matrix_shape, widen
@@ -84,7 +84,7 @@ least_squares = define_op(
     type=_type,
     factors=_factors,
     reference=_reference,
-    batch=shift_dims(),
+    batch=ShiftDims(),
     vjp=_vjp,
 )
 """The x of least norm that minimizes |a x - y|, and the singular values of a.

@@ -5,7 +5,7 @@ import numpy as np
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Cotangents, Value, define_op
 from shardir.ir.types import REAL_OF, TensorType
-from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.batching import ShiftDims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.ops.linalg.matrices import Array, Matrix, apply_per_matrix, matrix_shape
 
@@ -64,7 +64,7 @@ pinv = define_op(
     type=_type,
     factors=_factors,
     reference=_reference,
-    batch=shift_dims(),
+    batch=ShiftDims(),
     vjp=_vjp,
 )
 """The pseudo-inverse of matrices; singular values of at most `cutoff` times the largest count as 0.

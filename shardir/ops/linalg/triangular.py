@@ -9,7 +9,7 @@ from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Cotangents, Partitioning, Result, Symbol, Value, define_op
 from shardir.ir.types import TensorType
-from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.batching import ShiftDims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.partitioning import default_shardable_factors
 from shardir.ops.linalg.matrices import (
@@ -58,7 +58,7 @@ cholesky = define_op(
     type=_cholesky_type,
     factors=_cholesky_factors,
     reference=_cholesky_reference,
-    batch=shift_dims(),
+    batch=ShiftDims(),
     vjp=_cholesky_vjp,
 )
 """The lower triangular L of a Hermitian positive definite matrix L L^H, whose lower triangle is
@@ -158,7 +158,7 @@ triangular_solve = define_op(
     type=_solve_type,
     factors=_solve_factors,
     reference=_solve_reference,
-    batch=shift_dims(),
+    batch=ShiftDims(),
     vjp=_solve_vjp,
     partition=Partitioning(shardable=_solve_shardable),
 )

@@ -18,7 +18,7 @@ from shardir.ir.builder import Builder
 from shardir.ir.dtypes import SMALL_DTYPES
 from shardir.ir.operation import OPS, Partitioning, Symbol, Value, define_op
 from shardir.ir.types import INTEGERS, UNSIGNED, TensorType
-from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.batching import ShiftDims
 from shardir.op_rules.factors import FactorRule, RuleBuilder
 from shardir.op_rules.partitioning import LocalOp
 from shardir.op_rules.vma import join_varying
@@ -256,7 +256,7 @@ random_bits = define_op(
     type=_bits_type,
     factors=_bits_factors,
     reference=_bits,
-    batch=shift_dims(),
+    batch=ShiftDims(),
     partition=_partition_at("random_bits_at"),
 )
 random_split = define_op(
@@ -265,7 +265,7 @@ random_split = define_op(
     type=_split_type,
     factors=_bits_factors,
     reference=_split,
-    batch=shift_dims(),
+    batch=ShiftDims(),
     partition=_partition_at("random_split_at"),
 )
 random_fold_in = define_op(

@@ -15,7 +15,7 @@ from shardir.ir.builder import Builder
 from shardir.ir.operation import OPS, Cotangents, OpSpec, TangentRule, Value, define_op
 from shardir.ir.rules import CotangentRule
 from shardir.ir.types import NumpyArray, TensorType
-from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.batching import ShiftDims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.partitioning import identity_element
 from shardir.op_rules.tangents import linear_tangent
@@ -73,7 +73,7 @@ def _define_scan(
         type=type,
         factors=_factors,
         reference=reference,
-        batch=shift_dims("dim"),
+        batch=ShiftDims("dim"),
         vjp=vjp,
         jvp=jvp,
         partition=partition_scan(name, nothing, combine),

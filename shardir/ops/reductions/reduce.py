@@ -11,7 +11,7 @@ from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS
 from shardir.ir.operation import Cotangents, OpSpec, SelectionRule, TangentRule, Value, define_op
 from shardir.ir.rules import CotangentRule
 from shardir.ir.types import INTEGERS, NumpyArray, NumpyDType, TensorType, dtype_name
-from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.batching import ShiftDims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.linearity import reduce_to_extremum
 from shardir.op_rules.tangents import linear_tangent
@@ -77,7 +77,7 @@ def _define_reduction(
         type=type,
         factors=factors,
         reference=reference,
-        batch=shift_dims("dims"),
+        batch=ShiftDims("dims"),
         vjp=vjp,
         jvp=jvp,
         selection=selection,
@@ -209,7 +209,7 @@ def _define_index_reduction(name: str, numpy: Callable[..., object], reduction: 
         type=type,
         factors=factors,
         reference=reference,
-        batch=shift_dims("dim"),
+        batch=ShiftDims("dim"),
         vjp=zero_vjp,
         partition=partition_arg_extremum(name, reduction),
     )

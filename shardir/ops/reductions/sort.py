@@ -11,7 +11,7 @@ from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS, Cotangents, Partitioning, Result, Tangents, Value, define_op
 from shardir.ir.types import NumpyArray, TensorType, dtype_name
-from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.batching import ShiftDims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.partitioning import factors_without_replicated
 from shardir.ops.elementwise.numerics import total_order_key
@@ -125,7 +125,7 @@ sort = define_op(
     type=_sort_type,
     factors=_sort_factors,
     reference=_sort_reference,
-    batch=shift_dims("dim"),
+    batch=ShiftDims("dim"),
     vjp=_sort_vjp,
     jvp=_sort_jvp,
 )
@@ -228,7 +228,7 @@ top_k = define_op(
         factors=top_k_factors,
     ),
     reference=_top_k_reference,
-    batch=shift_dims(),
+    batch=ShiftDims(),
     vjp=_top_k_vjp,
     jvp=_top_k_jvp,
 )

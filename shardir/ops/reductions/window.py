@@ -16,7 +16,7 @@ from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.operation import Partitioning, Tangents, define_op
 from shardir.ir.types import NumpyDType, TensorType, dtype_name
-from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.batching import ShiftDims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.partitioning import all_factors, factors_without_replicated
 from shardir.op_rules.tangents import linear_tangent
@@ -124,7 +124,7 @@ def _reference(
     return x.astype(result.numpy, copy=False)
 
 
-_BATCH = shift_dims(window=1, strides=1, padding=(0, 0), base_dilation=1, window_dilation=1)
+_BATCH = ShiftDims(window=1, strides=1, padding=(0, 0), base_dilation=1, window_dilation=1)
 
 
 def _reduce_jvp(b: Builder, op: Op, tangents: Tangents) -> Tangents | None:

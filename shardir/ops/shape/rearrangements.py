@@ -16,7 +16,7 @@ import numpy as np
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Cotangents, Partitioning, Value, define_op
 from shardir.ir.types import NumpyArray, TensorType
-from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.batching import ShiftDims
 from shardir.op_rules.exchange_plan import RowRun, block_runs
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.linearity import select_from_all, select_from_first
@@ -132,7 +132,7 @@ broadcast = define_op(
     type=_broadcast_type,
     factors=_broadcast_factors,
     reference=_broadcast_reference,
-    batch=shift_dims("dims", dims=0),
+    batch=ShiftDims("dims", dims=0),
     vjp=_broadcast_vjp,
     jvp=linear_tangent,
     selection=select_from_first,
@@ -225,7 +225,7 @@ reshape = define_op(
     factors=_reshape_factors,
     partition=Partitioning(shardable=_reshape_shardable),
     reference=lambda x, *, result: x.reshape(result.shape),
-    batch=shift_dims(),
+    batch=ShiftDims(),
     vjp=lambda b, g, x, y: (b.reshape(g, result=x.type),),
     jvp=linear_tangent,
     selection=select_from_first,
@@ -256,7 +256,7 @@ transpose = define_op(
     type=_transpose_type,
     factors=_transpose_factors,
     reference=lambda x, *, perm, result: np.transpose(x, perm),
-    batch=shift_dims("perm", perm=0),
+    batch=ShiftDims("perm", perm=0),
     vjp=_transpose_vjp,
     jvp=linear_tangent,
     selection=select_from_first,
@@ -283,7 +283,7 @@ reverse = define_op(
     factors=_reverse_factors,
     partition=Partitioning(partition_reverse, movable_shardable, uneven=movable_shardable),
     reference=lambda x, *, dims, result: np.flip(x, dims),
-    batch=shift_dims("dims"),
+    batch=ShiftDims("dims"),
     vjp=lambda b, g, x, y, *, dims: (b.reverse(g, dims=dims),),
     jvp=linear_tangent,
     selection=select_from_first,
@@ -330,7 +330,7 @@ concatenate = define_op(
     factors=_concatenate_factors,
     partition=Partitioning(partition_concatenate, movable_shardable, uneven=movable_shardable),
     reference=lambda *xs, dim, result: np.concatenate(xs, dim),
-    batch=shift_dims("dim"),
+    batch=ShiftDims("dim"),
     vjp=_concatenate_vjp,
     jvp=linear_tangent,
     selection=select_from_all,
@@ -364,7 +364,7 @@ roll = define_op(
     factors=_roll_factors,
     partition=Partitioning(partition_roll, movable_shardable, uneven=movable_shardable),
     reference=lambda x, *, dim, shift, result: np.roll(x, shift, dim),
-    batch=shift_dims("dim"),
+    batch=ShiftDims("dim"),
     vjp=_roll_vjp,
     jvp=linear_tangent,
     arithmetic=None,

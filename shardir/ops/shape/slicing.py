@@ -9,7 +9,7 @@ import numpy as np
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Cotangents, Partitioning, Value, define_op
 from shardir.ir.types import NumpyArray, TensorType
-from shardir.op_rules.batching import shift_dims
+from shardir.op_rules.batching import ShiftDims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.linearity import select_from_first
 from shardir.op_rules.tangents import linear_tangent
@@ -117,7 +117,7 @@ slice_ = define_op(
         factors=slice_factors,
     ),
     reference=_slice_reference,
-    batch=shift_dims(starts=0, strides=1),
+    batch=ShiftDims(starts=0, strides=1),
     vjp=_slice_vjp,
     jvp=linear_tangent,
     selection=select_from_first,
