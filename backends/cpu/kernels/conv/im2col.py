@@ -36,13 +36,13 @@ def emit_im2col(
     dtype: str,
     arith: Arithmetic,
     checks: int,
-    apart: int,
+    table_bytes: int,
 ) -> None:
     """Emit `name(packed, base, offsets, count, segments, parts, steps, stride, positions, bounds)`.
 
-    The function packs like `emit_pack`, with positions of lines in `checks` tables that are `apart`
-    bytes apart. `bounds` are (start, size) of each checked dimension, then the dimension along
-    which the innermost loop runs (-1: none) and its step.
+    The function packs like `emit_pack`, with positions of lines in `checks` tables that are
+    `table_bytes` bytes apart. `bounds` are (start, size) of each checked dimension, then the
+    dimension along which the innermost loop runs (-1: none) and its step.
     """
     item = NUMPY_DTYPES[dtype].itemsize
     emit_pack_separate_lines(module, dtype, arith)
@@ -62,7 +62,9 @@ def emit_im2col(
         once, twice = (find_second_run(f, table, here, pace * item) for pace in (1, 2))
         where = [
             f.load(
-                f.offset(f.offset(positions, d * apart), first, "i64"), vector_type("i64", lanes), 8
+                f.offset(f.offset(positions, d * table_bytes), first, "i64"),
+                vector_type("i64", lanes),
+                8,
             )
             for d in range(checks)
         ]
@@ -211,7 +213,7 @@ class _SegmentBounds:
         f, panel = self.panel.f, self.panel
         begin, end = self.begin.get(), self.end.get()
 
-        def apart() -> None:
+        def pack_separately() -> None:
             many = vector_type("i64", self.lanes)
             offsets = f.load(self.table, many, 8)
             origin = f.splat(self.origin.to("i64", "ptrtoint"), self.lanes)
@@ -225,7 +227,7 @@ class _SegmentBounds:
             f.call(f"pack_separate_{panel.dtype}", [*tables, panel.stride, lines, begin, end, zero])
 
         if panel.arith.planes == 2:
-            apart()
+            pack_separately()
             return
 
         def neighbours() -> None:
@@ -236,7 +238,11 @@ class _SegmentBounds:
             )
 
         def others() -> None:
-            f.if_else(twice.is_("ne", 0), lambda: self._pack_vectors(begin, end, 2, twice), apart)
+            f.if_else(
+                twice.is_("ne", 0),
+                lambda: self._pack_vectors(begin, end, 2, twice),
+                pack_separately,
+            )
 
         f.if_else(once.is_("ne", 0), neighbours, others)
 

@@ -77,9 +77,9 @@ def lower_padded_nhwc(work: MatrixProduct, context: LoweringContext, label: str)
     if not most:
         return []
     cost = 2.0 * prod(work.sizes) / operations_per_ns(arith.plane_bytes, work.machine)
-    wanted = max(1, min(int(cost / MIN_TASK_NS), 4 * context.workers))
-    products = ceil(batch / min(batch, wanted))
-    lines = min(most, ceil(found.line.extent / ceil(wanted / ceil(batch / products))))
+    task_count = max(1, min(int(cost / MIN_TASK_NS), 4 * context.workers))
+    products = ceil(batch / min(batch, task_count))
+    lines = min(most, ceil(found.line.extent / ceil(task_count / ceil(batch / products))))
     lines = ceil(found.line.extent / ceil(found.line.extent / lines))
     grid = TaskGrid(lines * found.near.extent, columns, False, cost, products)
     fields, lists = describe_product(work, grid)
@@ -127,9 +127,9 @@ def find_padded_nhwc_layout(work: MatrixProduct) -> PaddedNhwcProduct | None:
     ):
         return None
     unit = gcd(line.lhs, down.lhs) if down else line.lhs
-    apart, pace = (line.lhs // unit, down.lhs // unit) if down else (1, 0)
+    line_distance, pace = (line.lhs // unit, down.lhs // unit) if down else (1, 0)
     more = (down.extent - 1) * pace if down else 0
-    width, lines = reach // item + 1, (line.extent - 1) * apart + 1 + more
+    width, lines = reach // item + 1, (line.extent - 1) * line_distance + 1 + more
     places, inside = (0, width), (0, lines)
     for d, (begin, size) in enumerate(zip(patches.starts, patches.sizes, strict=True)):
         if near.position_strides[d]:
@@ -141,7 +141,9 @@ def find_padded_nhwc_layout(work: MatrixProduct) -> PaddedNhwcProduct | None:
         else:
             if any(loop.position_strides[d] for loop in along):
                 return None
-            low, high = inside_range(begin, line.position_strides[d] // apart, size, inside[1])
+            low, high = inside_range(
+                begin, line.position_strides[d] // line_distance, size, inside[1]
+            )
             inside = max(inside[0], low), high
     taps = []
     for place in product(*(range(loop.extent) for loop in work.inner)):
@@ -155,7 +157,7 @@ def find_padded_nhwc_layout(work: MatrixProduct) -> PaddedNhwcProduct | None:
     plane = ImagePlane(0, *places, *inside)
     laid = ImageLayout(width, UNBOUNDED_LINES, more, (unit, 0, 0), (plane,), tuple(taps))
     work = work._replace(batch=(*work.batch, *others), rows=(line, near) if line.lhs else (near,))
-    return PaddedNhwcProduct(work, near, line, laid, apart, near.lhs // item)
+    return PaddedNhwcProduct(work, near, line, laid, line_distance, near.lhs // item)
 
 
 def _features_per_position(near: ProductLoop, along: Sequence[ProductLoop], item: int) -> int:

@@ -110,7 +110,7 @@ def _emit_block(task: ProductTask, tiles: ColumnTiles, pace: int) -> None:
     """Emit whole lines of the result, one after the other."""
     f, r, block, size = task.f, task.record, task.block, task.arith.size
     inner, height, packed = r["inner"], tiles.height, task.sizes.tile.columns
-    (places, apart), (row_out, line_out) = (
+    (places, line_distance), (row_out, line_out) = (
         [f.load(f.offset(r.loops(name)[0], at, "i64"), "i64") for at in where]
         for name, where in (("rows_lhs", (0, 3)), ("rows_out", (1, 3)))
     )
@@ -128,10 +128,10 @@ def _emit_block(task: ProductTask, tiles: ColumnTiles, pace: int) -> None:
         none = f.value(0, "i64")
         filter, image = task.places["rhs"], task.places["lhs"]
         task.pack("rhs", rhs, none, block.columns, none, inner, filter)
-        copied = first * apart * width, ((count - 1) * apart + 1) * width
+        copied = first * line_distance * width, ((count - 1) * line_distance + 1) * width
         f.call(LAYOUT_FUNCTION, [image, lhs, words, table, none, inner, *copied])
         with f.loop(0, count) as line:
-            source = f.variable("ptr", f.offset(image, line * apart * width * size))
+            source = f.variable("ptr", f.offset(image, line * line_distance * width * size))
             to = f.variable("ptr", f.offset(out, (first + line) * line_out))
             with f.loop(0, pieces) as piece:
                 whole = piece.is_("slt", higher)

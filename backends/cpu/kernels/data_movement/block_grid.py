@@ -114,8 +114,8 @@ class BlockGrid(NamedTuple):
         self, each: int, extra: Sequence[int], starts: Sequence[DynamicStart] | None
     ) -> tuple[int, ...]:
         record: list[int] = [self.blocks, each]
-        for loop, cut in ((self.row, self.rows), (self.column, self.columns)):
-            record += [loop.extent, cut, -(-loop.extent // cut), *loop.strides]
+        for loop, block_extent in ((self.row, self.rows), (self.column, self.columns)):
+            record += [loop.extent, block_extent, -(-loop.extent // block_extent), *loop.strides]
         for slot, offset in zip(self.slots, self.nest.offsets, strict=False):
             record += [slot, offset]
         record += [*self.nest.offsets[len(self.slots) :], *extra, len(self.outer)]

@@ -94,17 +94,17 @@ def each_block(
     `blocks` are the number of blocks and the blocks of a task; `columns` are the number of columns,
     the columns of a block, and the blocks of a row.
     """
-    (count, each), (extent, cut, column_count) = blocks, columns
+    (count, each), (extent, block_columns, column_count) = blocks, columns
     first = task * each
     with f.loop(first, f.umin(first + each, count)) as block:
         batch_block = block // column_count
-        column_at = (block - batch_block * column_count) * cut
+        column_at = (block - batch_block * column_count) * block_columns
         begins, rest = locate_block(f, table, batch_block, starts)
         begins = [
             advance(f, begin, column_at * along)
             for begin, along in zip(begins, arrays.strides, strict=True)
         ]
-        yield ColumnBlock(begins, rest, f.umin(extent - column_at, cut))
+        yield ColumnBlock(begins, rest, f.umin(extent - column_at, block_columns))
 
 
 @cache
@@ -132,7 +132,7 @@ class _ColumnKernelWriter:
         reader = RecordReader(f, bases, words)
         blocks = reader.words(2)
         columns = reader.words(3)
-        self.cut = columns[1]
+        self.block_columns = columns[1]
         self.rows, self.repeats = reader.words(2)
         scratch = f.offset(f.load(bases, "ptr"), worker * SCRATCH_BYTES_PER_WORKER)
         self.sums: dict[int, LLVMValue] = {}
@@ -259,7 +259,7 @@ class _ColumnKernelWriter:
                 places.append([each.get() for each in at])
                 for each, down in zip(at, self.row_strides, strict=True):
                     each.set(advance(f, each.get(), down))
-            before = row if repeat is None else (repeat * self.rows + row) * self.cut
+            before = row if repeat is None else (repeat * self.rows + row) * self.block_columns
             with f.loop(0, self.width, shape.lanes) as i:
                 sums = {
                     k: registers.load_elements(f, address, wide, shape.lanes)

@@ -96,9 +96,9 @@ def _is_split(layout: ReductionLayout, stages: ReductionPasses) -> bool:
         independent_blocks = batch_size
         fits = _row_scratch_offsets(layout, stages) is not None
     else:
-        cut = _choose_block_columns(layout, stages)
-        independent_blocks = batch_size * -(-layout.column.extent // cut)
-        fits = _column_scratch_offsets(layout, stages, cut) is not None
+        block_columns = _choose_block_columns(layout, stages)
+        independent_blocks = batch_size * -(-layout.column.extent // block_columns)
+        fits = _column_scratch_offsets(layout, stages, block_columns) is not None
         if (
             stages.passes == 1
             and rows > 4 * SPLIT_BLOCK_ROWS
@@ -168,39 +168,45 @@ def _should_prefetch_rows(
 
 def _choose_block_columns(layout: ReductionLayout, stages: ReductionPasses) -> int:
     """Return the columns of a block: as many as scratch memory holds, within limits."""
-    cut = min(-(-layout.column.extent // layout.lanes) * layout.lanes, MAX_BLOCK_COLUMNS)
-    while cut > MIN_BLOCK_COLUMNS and _column_scratch_offsets(layout, stages, cut) is None:
-        cut = max(MIN_BLOCK_COLUMNS, cut // 2 // layout.lanes * layout.lanes)
-    return cut
+    block_columns = min(-(-layout.column.extent // layout.lanes) * layout.lanes, MAX_BLOCK_COLUMNS)
+    while (
+        block_columns > MIN_BLOCK_COLUMNS
+        and _column_scratch_offsets(layout, stages, block_columns) is None
+    ):
+        block_columns = max(MIN_BLOCK_COLUMNS, block_columns // 2 // layout.lanes * layout.lanes)
+    return block_columns
 
 
 def _column_scratch_offsets(
-    layout: ReductionLayout, stages: ReductionPasses, cut: int
+    layout: ReductionLayout, stages: ReductionPasses, block_columns: int
 ) -> list[int] | None:
     rows = prod(axis.extent for axis in layout.reduced)
     shape = ColumnShape(stages, layout.kinds, layout.counted, layout.lanes, layout.has_full_vectors)
     return _scratch_offsets(
-        [(dtype, cut * (rows if by_row else 1)) for _, dtype, by_row in shape.scratch_regions()]
+        [
+            (dtype, block_columns * (rows if by_row else 1))
+            for _, dtype, by_row in shape.scratch_regions()
+        ]
     )
 
 
 def _column_phase(
     layout: ReductionLayout, stages: ReductionPasses, context: LoweringContext, label: str
 ) -> Phase:
-    cut = _choose_block_columns(layout, stages)
-    ends = _column_scratch_offsets(layout, stages, cut)
+    block_columns = _choose_block_columns(layout, stages)
+    ends = _column_scratch_offsets(layout, stages, block_columns)
     if ends is None:
         return _column_phase(layout, replace(stages, can_store=False), context, label)
     row = layout.reduced[-1] if layout.reduced else LoopAxis(1, (0,) * len(layout.arrays), True)
     rest = layout.reduced[:-1]
     shape = ColumnShape(stages, layout.kinds, layout.counted, layout.lanes, layout.has_full_vectors)
     cost = estimate_nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
-    column_blocks = -(-layout.column.extent // cut)
+    column_blocks = -(-layout.column.extent // block_columns)
     blocks = column_blocks * prod(axis.extent for axis in layout.parallel)
     tasks = max(1, min(blocks, 4 * context.workers, int(cost / MIN_TASK_NANOSECONDS)))
     each = -(-blocks // tasks)
     record = PhaseRecord()
-    record.add(blocks, each, layout.column.extent, cut, column_blocks)
+    record.add(blocks, each, layout.column.extent, block_columns, column_blocks)
     record.add(row.extent, prod(axis.extent for axis in rest), *ends)
     record.arrays(layout.arrays)
     record.add(*layout.column.strides)

@@ -84,18 +84,18 @@ def register_reduction_phase(
         max(MIN_BLOCK_COLUMNS, min(MAX_BLOCK_COLUMNS, extent * batch_size // MIN_BLOCK_COUNT)),
         extent,
     )
-    cut = -(-column_target // layout.lanes) * layout.lanes
+    block_columns = -(-column_target // layout.lanes) * layout.lanes
     shape = RegisterReductionShape(
         stages, layout.kinds, layout.counted, layout.lanes, layout.has_full_vectors, row.extent,
         can_stream_layout(layout, stages, context.machine),
     )  # fmt: skip
     cost = estimate_nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
-    column_blocks = -(-extent // cut)
+    column_blocks = -(-extent // block_columns)
     blocks = column_blocks * batch_size
     tasks = max(1, min(blocks, 4 * context.workers, int(cost / MIN_TASK_NANOSECONDS)))
     each = -(-blocks // tasks)
     record = PhaseRecord()
-    record.add(blocks, each, extent, cut, column_blocks)
+    record.add(blocks, each, extent, block_columns, column_blocks)
     record.arrays(layout.arrays)
     record.add(*layout.column.strides)
     record.add(*row.strides)

@@ -72,7 +72,7 @@ def emit_pack(module: LLVMModule, dtype: str, arith: Arithmetic, most: int, long
                 args = [part.get(), start, length, stride, rows, steps * row, here]
                 f.call(str(across), args)
 
-            def apart(length: LLVMValue = length, origin: LLVMValue = origin) -> None:
+            def pack_strided(length: LLVMValue = length, origin: LLVMValue = origin) -> None:
                 with f.loop(0, lines) as i:
                     exists = i.is_("ult", here)
                     there = f.offset(origin, f.load(f.offset(table, i, "i64"), "i64"))
@@ -86,7 +86,9 @@ def emit_pack(module: LLVMModule, dtype: str, arith: Arithmetic, most: int, long
                     [part.get(), starts, line_strides, stride, lines, *steps_of],
                 )
 
-            f.if_else(contiguous if arith.planes == 1 else contiguous & whole, panels_across, apart)
+            f.if_else(
+                contiguous if arith.planes == 1 else contiguous & whole, panels_across, pack_strided
+            )
             part.set(f.offset(part.get(), length * row))
         place.set(f.offset(place.get(), panels * steps * row))
         done.set(first + panels * lines)
@@ -136,14 +138,15 @@ def _emit_contiguous_function(module: LLVMModule) -> None:
 def emit_pack_contiguous_lines(
     module: LLVMModule, name: str, lines: int, dtype: str, arith: Arithmetic
 ) -> None:
-    """Emit `name(packed, start, length, stride, panels, apart, count)` for contiguous lines.
+    """Emit `name(packed, start, length, stride, panels, panel_distance, count)` for contiguous
+    lines.
 
-    Each step is copied as it is to `panels` panels of `lines` lines that are `apart` bytes apart;
-    if `panels` is 0, to one panel that has `count` lines.
+    Each step is copied as it is to `panels` panels of `lines` lines that are `panel_distance` bytes
+    apart; if `panels` is 0, to one panel that has `count` lines.
     """
     params = ["ptr noalias", "ptr noalias readonly", "i64", "i64", "i64", "i64", "i64"]
     f = LLVMFunction(module, name, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True)
-    packed, start, length, stride, panels, apart, count = f.params
+    packed, start, length, stride, panels, panel_distance, count = f.params
     place, source = f.variable("ptr", packed), f.variable("ptr", start)
     widest = max(1, 64 // arith.plane_bytes)
     item = NUMPY_DTYPES[dtype].itemsize
@@ -162,7 +165,7 @@ def emit_pack_contiguous_lines(
                 for p, plane in enumerate(load_widened(f, at, dtype, arith, many)):
                     step = f.offset(to.get(), (p * lines + done) * arith.plane_bytes)
                     f.store(plane, step, arith.plane_bytes)
-            to.set(f.offset(to.get(), apart))
+            to.set(f.offset(to.get(), panel_distance))
             there.set(f.offset(there.get(), lines * item))
         if masks:
             with f.when(panels.is_("eq", 0)):

@@ -235,11 +235,11 @@ def _is_rereading_cheaper(work: MatrixProduct) -> bool:
     if rows <= 2 * SKINNY_ROWS:
         return True
     strip = max(RELATIVE_COST_BY_WIDTH) * vector_arithmetic_of(work).lanes * item
-    apart = gcd(work.inner[0].rhs, second // L2_WAYS)
+    address_step = gcd(work.inner[0].rhs, second // L2_WAYS)
     return (
         rows <= MAX_UNPACKED_ROWS
         and work.inner[0].lhs == item
-        and inner * apart <= second
+        and inner * address_step <= second
         and inner * strip <= second // 2
     )
 
@@ -293,14 +293,14 @@ def unpacked_phases(
     flops = 2.0 * batch * rows * columns * inner / operations_per_ns(item, work.machine)
     touched = batch * item * (inner * (rows + columns) + rows * columns) / 20.0
     cost = max(flops, touched) + 20.0 * batch
-    wanted = max(1, min(int(cost / MIN_TASK_NS), 4 * context.workers))
-    products = -(-batch // min(batch, wanted))
-    wanted = -(-wanted // -(-batch // products))
+    task_count = max(1, min(int(cost / MIN_TASK_NS), 4 * context.workers))
+    products = -(-batch // min(batch, task_count))
+    task_count = -(-task_count // -(-batch // products))
     grid = TaskGrid(rows, columns, False, cost, products)
-    if wanted > 1 and columns >= rows:
-        grid = grid._replace(columns=round_up(ceil(columns / wanted), steps[1]))
-    elif wanted > 1:
-        grid = grid._replace(rows=round_up(ceil(rows / wanted), steps[0]))
+    if task_count > 1 and columns >= rows:
+        grid = grid._replace(columns=round_up(ceil(columns / task_count), steps[1]))
+    elif task_count > 1:
+        grid = grid._replace(rows=round_up(ceil(rows / task_count), steps[0]))
     fields, lists = describe_product(work, grid)
     return [Phase(kernel, encode_record(fields, lists), count_tasks(fields), cost, label)]
 

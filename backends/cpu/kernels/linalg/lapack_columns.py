@@ -19,16 +19,23 @@ ROWS_PER_COPY = 8
 
 def load_columns(
     e: MatrixEmitter, view: int, steps: int, rows: LLVMValue, columns: LLVMValue, name: str,
-    apart: LLVMValue | None = None,
+    leading_dimension: LLVMValue | None = None,
 ) -> LLVMValue:  # fmt: skip
     """Load the matrix of a view into a piece of memory; return whether all of it is finite.
 
-    `steps` is the index of the view's row step, which its column step follows. Columns are `apart`
-    rows apart in memory, by default `rows`.
+    `steps` is the index of the view's row step, which its column step follows. Columns are
+    `leading_dimension` rows apart in memory, by default `rows`.
     """
     define_load_columns(e.f.module, e.dtype)
     between = [e.sizes[f"step{steps}"], e.sizes[f"step{steps + 1}"]]
-    arguments = [e.addresses[view], *between, rows, columns, e.piece_address(name), apart or rows]
+    arguments = [
+        e.addresses[view],
+        *between,
+        rows,
+        columns,
+        e.piece_address(name),
+        leading_dimension or rows,
+    ]
     return e.f.call(f"bring_{e.dtype}", arguments, "double").is_("oeq", 0.0)
 
 
@@ -36,18 +43,19 @@ def store_columns(
     e: MatrixEmitter,
     name: str,
     dtype: str,
-    apart: LLVMValue,
+    leading_dimension: LLVMValue,
     size: tuple[LLVMValue, LLVMValue],
     view: int,
     steps: tuple[LLVMValue, LLVMValue],
     good: LLVMValue,
 ) -> None:
-    """Store a piece of memory, whose columns are `apart` rows apart, to a view; NaN unless `good`.
+    """Store a piece of memory, whose columns are `leading_dimension` rows apart, to a view; NaN
+    unless `good`.
 
     `size` are rows and columns, `steps` the bytes between them.
     """
     define_store_columns(e.f.module, dtype)
-    arguments = [e.piece_address(name), apart, *size, e.addresses[view], *steps, good]
+    arguments = [e.piece_address(name), leading_dimension, *size, e.addresses[view], *steps, good]
     e.f.call(f"put_{dtype}", arguments)
 
 

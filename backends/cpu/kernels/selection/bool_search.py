@@ -38,10 +38,10 @@ def search_rule(
         return None
     if any(other._replace(slot=0, offset=0) != x._replace(slot=0, offset=0) for other in operands):
         return None
-    wanted, label = DECIDING_BYTE[op.name], op.name if op.spec is not ops.fused else "any of and"
+    searched, label = DECIDING_BYTE[op.name], op.name if op.spec is not ops.fused else "any of and"
     pieces = -(-x.size // _task_bytes(x.size))
-    first = _phase(wanted, operands, y, 0, 1, label)
-    return [first, _phase(wanted, operands, y, 1, pieces - 1, label)] if pieces > 1 else [first]
+    first = _phase(searched, operands, y, 0, 1, label)
+    return [first, _phase(searched, operands, y, 1, pieces - 1, label)] if pieces > 1 else [first]
 
 
 def _task_bytes(size: int) -> int:
@@ -77,18 +77,18 @@ def with_search(rule: Rule) -> Rule:
 
 
 def _phase(
-    wanted: int, xs: Sequence[BufferView], y: BufferView, first: int, pieces: int, label: str
+    searched: int, xs: Sequence[BufferView], y: BufferView, first: int, pieces: int, label: str
 ) -> Phase:
     size = xs[0].size
-    name = f"found_{wanted}_{len(xs)}"
-    kernel = Kernel(name, partial(_search_text, name, wanted, len(xs)))
+    name = f"found_{searched}_{len(xs)}"
+    kernel = Kernel(name, partial(_search_text, name, searched, len(xs)))
     places = (word for x in xs for word in (x.slot, x.offset))
     record = (first, _task_bytes(size), size, y.slot, y.offset, *places)
     cost = min(size, pieces * _task_bytes(size)) * len(xs) / 40
     return Phase(kernel, record, pieces, min(cost, MAX_COST_NS), label)
 
 
-def _search_text(name: str, wanted: int, count: int, machine: MachineDescription) -> str:
+def _search_text(name: str, searched: int, count: int, machine: MachineDescription) -> str:
     module = LLVMModule(machine)
     f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, _ = f.params
@@ -98,25 +98,25 @@ def _search_text(name: str, wanted: int, count: int, machine: MachineDescription
     is_first = begin.is_("eq", 0)
     is_undecided = f.variable("i1", is_first)
     with f.when(is_first ^ 1):
-        is_undecided.set(atomic_load(f, answer, "i8", "monotonic").is_("ne", wanted))
+        is_undecided.set(atomic_load(f, answer, "i8", "monotonic").is_("ne", searched))
     with f.when(is_undecided.get()):
         sources = []
         for k in range(count):
             slot, offset = (f.load(f.offset(record, 5 + 2 * k + i, "i64"), "i64") for i in range(2))
             base = f.load(f.offset(bases, slot, "ptr"), "ptr")
             sources.append(f.offset(base, offset + begin))
-        found = _is_found(f, sources, f.umin(begin + piece, size) - begin, wanted)
+        found = _is_found(f, sources, f.umin(begin + piece, size) - begin, searched)
         with f.when(is_first | found):
-            result = f.select(found, f.value(wanted, "i8"), 1 - wanted)
+            result = f.select(found, f.value(searched, "i8"), 1 - searched)
             atomic_store(f, result, answer, "i8", "monotonic")
     f.ret()
     return module.text()
 
 
 def _is_found(
-    f: LLVMFunction, sources: Sequence[LLVMValue], steps: LLVMValue, wanted: int
+    f: LLVMFunction, sources: Sequence[LLVMValue], steps: LLVMValue, searched: int
 ) -> LLVMValue:
-    """Return whether the truth of any of `steps` bytes is `wanted`."""
+    """Return whether the truth of any of `steps` bytes is `searched`."""
     at, found = f.variable("i64", 0), f.variable("i1", 0)
 
     def goes_on() -> LLVMValue:
@@ -126,22 +126,22 @@ def _is_found(
 
     with f.while_(goes_on):
         seen = [
-            _match_bytes(f, sources, at.get() + k * VECTOR_BYTES, VECTOR_BYTES, wanted)
+            _match_bytes(f, sources, at.get() + k * VECTOR_BYTES, VECTOR_BYTES, searched)
             for k in range(VECTORS_PER_ITERATION)
         ]
         found.set(reduce(or_, seen).to(f"i{VECTOR_BYTES}", "bitcast").is_("ne", 0))
         at.set(at.get() + VECTORS_PER_ITERATION * VECTOR_BYTES)
     with f.when(found.get() ^ 1):
         left = steps - at.get()
-        place = find_first(f, [f.offset(each, at.get()) for each in sources], left, wanted)
+        place = find_first(f, [f.offset(each, at.get()) for each in sources], left, searched)
         found.set(place.is_("slt", left))
     return found.get()
 
 
 def find_first(
-    f: LLVMFunction, sources: Sequence[LLVMValue], steps: LLVMValue, wanted: int
+    f: LLVMFunction, sources: Sequence[LLVMValue], steps: LLVMValue, searched: int
 ) -> LLVMValue:
-    """Return the index of the first of `steps` bytes whose truth is `wanted`; `steps` if none
+    """Return the index of the first of `steps` bytes whose truth is `searched`; `steps` if none
     is.
 
     With several sources, the byte at an index must have this truth in all of them.
@@ -152,7 +152,7 @@ def find_first(
         return flags.get().is_("eq", 0) & (at.get() + VECTOR_BYTES).is_("sle", steps)
 
     with f.while_(goes_on):
-        flags.set(_match_bytes(f, sources, at.get(), VECTOR_BYTES, wanted).to("i64", "bitcast"))
+        flags.set(_match_bytes(f, sources, at.get(), VECTOR_BYTES, searched).to("i64", "bitcast"))
         at.set(at.get() + VECTOR_BYTES)
 
     def within() -> None:
@@ -162,7 +162,7 @@ def find_first(
 
     def behind() -> None:
         with f.while_(lambda: flags.get().is_("eq", 0) & at.get().is_("slt", steps)):
-            flags.set(_match_bytes(f, sources, at.get(), 1, wanted).to("i64", "zext"))
+            flags.set(_match_bytes(f, sources, at.get(), 1, searched).to("i64", "zext"))
             at.set(at.get() + 1)
         at.set(at.get() - flags.get())
 
@@ -171,9 +171,9 @@ def find_first(
 
 
 def _match_bytes(
-    f: LLVMFunction, sources: Sequence[LLVMValue], at: LLVMValue, count: int, wanted: int
+    f: LLVMFunction, sources: Sequence[LLVMValue], at: LLVMValue, count: int, searched: int
 ) -> LLVMValue:
-    """Return the mask of `count` bytes whose truth is `wanted` in all sources."""
-    how = "ne" if wanted else "eq"
+    """Return the mask of `count` bytes whose truth is `searched` in all sources."""
+    how = "ne" if searched else "eq"
     loaded = [f.load(f.offset(source, at), vector_type("i8", count), 1) for source in sources]
     return reduce(and_, [bytes_.is_(how, 0) for bytes_ in loaded])

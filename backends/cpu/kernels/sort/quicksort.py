@@ -180,10 +180,10 @@ def _median_of_three(f: LLVMFunction, a: LLVMValue, b: LLVMValue, c: LLVMValue) 
 
 
 def quicksort_phases(
-    x: BufferView, y: BufferView, dim: int, wanted: Sequence[int], context: LoweringContext
+    x: BufferView, y: BufferView, dim: int, positions: Sequence[int], context: LoweringContext
 ) -> list[Phase] | None:
-    """Return phases that write the sorted lines of `x` to `y`, several lines per task; if positions
-    are in `wanted`, only these are correct.
+    """Return phases that write the sorted lines of `x` to `y`, several lines per task; if
+    `positions` is not empty, only the elements there are correct.
 
     Return None for lines that exceed a worker's scratch memory or have no constant stride.
     """
@@ -201,13 +201,13 @@ def quicksort_phases(
         *source,
         *target,
         max_partitions(x.shape[dim]),
-        len(wanted),
-        *wanted,
+        len(positions),
+        *positions,
     )
     kernel = Kernel(name, partial(_lines_text, name, keys))
-    rounds = 4 if wanted else x.shape[dim].bit_length()
+    rounds = 4 if positions else x.shape[dim].bit_length()
     cost = 100.0 * count + x.nbytes * 0.02 * (4 + rounds)
-    label = "select positions" if wanted else "sort"
+    label = "select positions" if positions else "sort"
     return [Phase(kernel, record, -(-count // many), cost, label)]
 
 

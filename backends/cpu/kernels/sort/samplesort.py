@@ -60,10 +60,10 @@ def can_compress_sort(dtype: str, lines: int, steps: int, context: LoweringConte
 
 
 def compress_sort_phases(
-    x: BufferView, y: BufferView, dim: int, wanted: Sequence[int], context: LoweringContext
+    x: BufferView, y: BufferView, dim: int, positions: Sequence[int], context: LoweringContext
 ) -> list[Phase] | None:
     """Return phases that write the sorted lines of `x` to `y` with compress instructions; if
-    positions are in `wanted`, only these are correct.
+    `positions` is not empty, only the elements there are correct.
 
     Return None if the processor has none, for many lines of at most one block of the network, and
     for lines without a constant stride.
@@ -71,8 +71,8 @@ def compress_sort_phases(
     lines = x.size // x.shape[dim]
     if not can_compress_sort(x.dtype, lines, x.shape[dim], context):
         return None
-    if wanted:
-        return quicksort_phases(x, y, dim, wanted, context)
+    if positions:
+        return quicksort_phases(x, y, dim, positions, context)
     phases = None
     if lines < 4 * context.workers and x.nbytes >= MIN_SHARED_LINE_BYTES:
         phases = samplesort_phases(x, y, dim, context)
@@ -98,8 +98,8 @@ def samplesort_phases(
     if found is None or steps < MIN_SAMPLESORT_ELEMENTS:
         return None
     count, source, target = found
-    wanted = max(steps * size // BUCKET_BYTES, 4 * context.workers, MIN_BUCKETS)
-    buckets = min(1 << (wanted - 1).bit_length(), MAX_BUCKETS)
+    bucket_target = max(steps * size // BUCKET_BYTES, 4 * context.workers, MIN_BUCKETS)
+    buckets = min(1 << (bucket_target - 1).bit_length(), MAX_BUCKETS)
     parts = max(-(-steps * size // PART_BYTES), min(4 * context.workers, MIN_BUCKETS))
     each = -(-steps // parts // 64) * 64
     parts = -(-steps // each)

@@ -128,16 +128,16 @@ def _values_phases(
     x: BufferView,
     y: BufferView,
     dim: int = 1,
-    wanted: Sequence[int] = (),
+    positions: Sequence[int] = (),
     *,
     context: LoweringContext,
 ) -> list[Phase] | None:
-    """Return phases that write the sorted lines of `x`; if positions are in `wanted`, only
-    those."""
-    phases = compress_sort_phases(x, y, dim, wanted, context)
+    """Return phases that write the sorted lines of `x`; if `positions` is not empty,
+    only the elements there."""
+    phases = compress_sort_phases(x, y, dim, positions, context)
     phases = phases or _network_phases(x, y, dim, "", context)
-    if phases is None and wanted:
-        phases = radix_select_phases(x, y, dim, wanted, context)
+    if phases is None and positions:
+        phases = radix_select_phases(x, y, dim, positions, context)
     return phases or radix_sort_phases(x, y, dim, False, context)
 
 
