@@ -178,12 +178,9 @@ def define_binary(
     jvp: TangentRule | None = None,
     **more: Any,
 ) -> OpSpec:
-    """Declare an elementwise operation with two operands.
+    """Declare an elementwise operation with two operands of one type.
 
-    `takes` is the set of element types, `numpy` the function on arrays, `cotangents` a formula over
-    the cotangent of the result, the operands and the result, `to` the function from the
-    operand's type to the result's, `jvp` the tangent rule. Without a formula, an operation on
-    floating-point numbers has no derivative.
+    The parameters are those of `define_unary`; the formula `cotangents` receives both operands.
     """
     return _declare(
         "define_binary",
