@@ -125,7 +125,10 @@ def _operation_shardings(
             for sharding, value in zip(shardings, step.tensors, strict=True)
         )
         padded = paddable_factors(op, rule) if odd and history.reshard.uneven == "pad" else ()
-        fitting = choose_alignment(op, rule, shardings, padded, history.reshard.layouts, mesh)
+        fitting = choose_alignment(
+            op, rule, shardings, padded, history.reshard.layouts, mesh,
+            history.reshard.cost_on(mesh),
+        )  # fmt: skip
         needed = _shardings_of_operation(history, op, rule, fitting)
         terms = _OperationShardings(
             rule, shardings, needed, fitting.factor_axes, cuttable, False, padded

@@ -36,6 +36,7 @@ from shardir.passes.resharding.cost import (
     scalar_cost,
     with_unreduced,
 )
+from shardir.passes.resharding.machine_cost import MachineCost, ReshardCost
 
 LAYOUT_POLICIES = ("cheapest", "shardy")
 """Policies that decide with which shardings an operation runs."""
@@ -53,6 +54,7 @@ def cheapest_alignment(
     cuttable: tuple[int, ...],
     uneven: tuple[int, ...],
     reduction: str | None,
+    cost: ReshardCost = reshard_cost,
 ) -> Alignment:
     """Return the alignment with the cheapest reshards.
 
@@ -66,7 +68,7 @@ def cheapest_alignment(
     is_contraction = bool(rule.of_kind(FactorKind.REDUCE))
     unsharded = _partially_unsharded_factors(rule, bare)
     most = _iterations_per_device(rule, first, unsharded) if is_contraction else None
-    costs = {first: alignment_reshard_cost(rule, first, places, types, reduction)}
+    costs = {first: alignment_reshard_cost(rule, first, places, types, reduction, cost)}
     limit = costs[first][0]
     for led in (
         *_candidate_shardings(rule, bare, types),
@@ -75,7 +77,9 @@ def cheapest_alignment(
         other = align(rule, led, cuttable, uneven)
         if other in costs or (most is not None and _iterations_per_device(rule, other) > most):
             continue
-        costs[other] = alignment_reshard_cost(rule, other, places, types, reduction)
+        costs[other] = alignment_reshard_cost(rule, other, places, types, reduction, cost)
+    if isinstance(cost, MachineCost):
+        return min(costs, key=lambda each: costs[each])
     fewest = min(nbytes for nbytes, _ in costs.values())
     offered = [
         each
@@ -138,18 +142,20 @@ def alignment_reshard_cost(
     places: tuple[Sharding, ...],
     types: tuple[TensorType, ...],
     reduction: str | None,
+    cost: ReshardCost = reshard_cost,
 ) -> tuple[int, int]:
-    """Return bytes and collectives of the reshards to and from an alignment."""
-    nbytes = collectives = 0
+    """Return the cost, by default in bytes, and the collectives of the reshards to and from an
+    alignment."""
+    total = collectives = 0
     pending = fitting.pending if reduction else ()
     for i, (sharding, there, type) in enumerate(zip(places, fitting.tensors, types, strict=True)):
         if i < len(rule.operands):
-            cost = reshard_cost(sharding, there, type)
+            one = cost(sharding, there, type)
         else:
             unreduced_sharding = replace(there, unreduced=pending, reduction=reduction or "add")
-            cost = reshard_cost(unreduced_sharding, sharding, type)
-        nbytes, collectives = nbytes + cost[0], collectives + cost[1]
-    return nbytes, collectives
+            one = cost(unreduced_sharding, sharding, type)
+        total, collectives = total + one[0], collectives + one[1]
+    return total, collectives
 
 
 def _partially_unsharded_factors(rule: FactorRule, places: tuple[Sharding, ...]) -> frozenset[int]:
@@ -180,6 +186,7 @@ def choose_alignment(
     uneven: tuple[int, ...],
     layouts: str,
     mesh: Mesh,
+    cost: ReshardCost = reshard_cost,
 ) -> Alignment:
     """Return the alignment of an operation with operands, and requested results, sharded as
     `places`."""
@@ -188,7 +195,7 @@ def choose_alignment(
         return align(rule, tuple(with_unreduced(p, ()) for p in places), cuttable, uneven)
     types = tuple(value.type for value in op.tensors)
     reduction = pending_reduction(op, rule)
-    chosen = cheapest_alignment(rule, places, types, cuttable, uneven, reduction)
+    chosen = cheapest_alignment(rule, places, types, cuttable, uneven, reduction, cost)
     exchanged = [i for i in rule.of_kind(FactorKind.PERMUTE) if chosen.factor_axes[i]]
     if not exchanged or not alignment_reshard_cost(rule, chosen, places, types, reduction)[0]:
         return chosen
@@ -196,15 +203,19 @@ def choose_alignment(
     kept = tuple(i for i in cuttable if i not in exchanged)
     offered = (
         chosen,
-        cheapest_alignment(rule, places, types, kept, uneven, reduction),
+        cheapest_alignment(rule, places, types, kept, uneven, reduction, cost),
         align(rule, tuple(with_unreduced(p, ()) for p in places), cuttable, uneven),
     )
 
-    def received_bytes(offer: Alignment) -> int:
-        nbytes, _ = alignment_reshard_cost(rule, offer, places, types, reduction)
-        return nbytes + exchanged_bytes(op, rule, offer.tensors, mesh)
+    def cost_with_exchange(offer: Alignment) -> int:
+        moved, _ = alignment_reshard_cost(rule, offer, places, types, reduction, cost)
+        nbytes = exchanged_bytes(op, rule, offer.tensors, mesh)
+        if not nbytes or not isinstance(cost, MachineCost):
+            return moved + nbytes
+        axes = tuple(axis for i in exchanged for axis in offer.factor_axes[i])
+        return moved + cost.collective_cost("collective-permute", nbytes, axes)
 
-    return min(offered, key=received_bytes)
+    return min(offered, key=cost_with_exchange)
 
 
 def exchanged_bytes(op: Op, rule: FactorRule, tensors: tuple[Sharding, ...], mesh: Mesh) -> int:

@@ -39,6 +39,7 @@ from shardir.passes.resharding.align import (
 from shardir.passes.resharding.cost import reshard_cost
 from shardir.passes.resharding.explanations import Explanations, format_lenient_choice
 from shardir.passes.resharding.layouts import LAYOUT_POLICIES, choose_alignment
+from shardir.passes.resharding.machine_cost import MachineCost, ReshardCost
 from shardir.passes.resharding.planner import same_placement
 from shardir.passes.resharding.uneven import (
     UNEVEN_MODES,
@@ -63,7 +64,9 @@ class Reshard(Pass, name="reshard"):
     and results keep the stated shardings in any case.
 
     `layouts`: the shardings with which an operation with incompatible operands runs: those with the
-    `cheapest` reshards, or those of OpenXLA Shardy (`shardy`).
+    `cheapest` reshards, or those of OpenXLA Shardy (`shardy`). `machine` is the name of a machine
+    whose times decide which reshards are the cheapest ones; without it, bytes and the number of
+    collectives do.
 
     `on_fallback`: treatment of an operation with sharded operands but no factor rule: every device
     computes all of it (`replicate`), and the reshards state the bytes received for that; or `error`
@@ -79,6 +82,11 @@ class Reshard(Pass, name="reshard"):
     uneven: str = "pad"
     layouts: str = "cheapest"
     on_fallback: str = "replicate"
+    machine: str = ""
+
+    def cost_on(self, mesh: Mesh) -> ReshardCost:
+        """Return the function that compares reshards on a mesh."""
+        return MachineCost(self.machine, mesh) if self.machine else reshard_cost
 
     def __call__(self, module: Module) -> Module:
         return rebuild_global_programs(
@@ -136,6 +144,7 @@ class ReshardInserter:
         self.mesh = mesh
         self.uneven, self.layouts = options.uneven, options.layouts
         self.on_fallback = options.on_fallback
+        self.cost = options.cost_on(mesh)
         self.names = used_names(function)
         self.words = Explanations(mesh)
 
@@ -277,7 +286,7 @@ class ReshardInserter:
         places = tuple(map(self.sharding_of, tensors))
         odd = any(uneven_dims(t.sharding, t.type.shape) for t in tensors)
         padding = paddable_factors(op, rule) if odd and self.uneven == "pad" else ()
-        fitting = choose_alignment(op, rule, places, padding, self.layouts, self.mesh)
+        fitting = choose_alignment(op, rule, places, padding, self.layouts, self.mesh, self.cost)
         return fitting, pending_reduction(op, rule)
 
     def unresharded_result(self, result: Value, sharding: Sharding) -> Value:

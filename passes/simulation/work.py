@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardir import ops
-from shardir.cost.communication import name_axes
-from shardir.cost.op_cost import cost_of_block, flops_of, memory_of, mesh_axes_of
+from shardir.cost.mesh_axes import crossed_axes, name_axes
+from shardir.cost.op_cost import cost_of_block, flops_of, memory_of
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Op, Value
 from shardir.ops.communication.annotations import (
@@ -110,7 +110,7 @@ class WorkModel:
     def _collective(self, op: Op) -> Work:
         """Return the work of a collective. One that is not started before occupies the computation
         too."""
-        axes = mesh_axes_of(op)
+        axes = crossed_axes(op.attrs)
         names = name_axes(self.meshes, axes)
         moved = [axis for axis in axes if axis.size > 1]
         if not moved or (op.attrs.get("source") and op.attrs["source"] == op.attrs["target"]):

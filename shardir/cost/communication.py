@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from shardir import ops
+from shardir.cost.mesh_axes import name_axes
 from shardir.cost.op_cost import mesh_axes_of, sent_by
 from shardir.cost.trip_counts import Definitions, find_definitions, trip_count
-from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Loc, Module, Op
-from shardir.ir.sharding import Axes, count_positions
+from shardir.ir.sharding import count_positions
 from shardir.ops.communication.async_collectives import kind_of
 
 REQUESTED = "the program requests it"
@@ -81,12 +81,6 @@ def _describe(module: Module, op: Op, times: int | None) -> Collective:
         op.loc,
         op.why or REQUESTED,
     )
-
-
-def name_axes(meshes: Iterable[Mesh], axes: Axes) -> tuple[str, ...]:
-    """Return the names of axes: `data`, or `data:(1)2` for a sub-axis."""
-    sizes = {name: size for mesh in meshes for name, size in mesh.axes}
-    return tuple(a.name if a.size == sizes.get(a.name) else str(a) for a in axes)
 
 
 @dataclass(frozen=True, slots=True)
