@@ -65,15 +65,15 @@ class _Benchmark:
     fastest: list[float] = field(default_factory=list)
     """The time of the fastest call of each round."""
 
-    def run(self, seconds: float) -> None:
+    def run(self, seconds: float, clock: Callable[[], float]) -> None:
         """Run one round: call the function for some time."""
         block_until_ready(self.function(*self.arguments))
-        end = time.perf_counter() + seconds
+        end = clock() + seconds
         fastest = inf
         while True:
-            start = time.perf_counter()
+            start = clock()
             block_until_ready(self.function(*self.arguments))
-            stop = time.perf_counter()
+            stop = clock()
             fastest = min(fastest, stop - start)
             if stop > end:
                 break
@@ -82,13 +82,15 @@ class _Benchmark:
 
 def measure_local_machine(
     progress: Callable[[int, int], None] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Measurements:
-    """Run all benchmarks; `progress` receives the number of finished ones and of all."""
+    """Run all benchmarks; `progress` receives the number of finished ones and of all, and `clock`
+    returns the seconds that are measured."""
     benchmarks = _list_benchmarks()
     total = ROUND_COUNT * len(benchmarks)
     for number in range(ROUND_COUNT):
         for position, benchmark in enumerate(benchmarks.values()):
-            benchmark.run(ROUND_SECONDS)
+            benchmark.run(ROUND_SECONDS, clock)
             if progress is not None:
                 progress(number * len(benchmarks) + position + 1, total)
     medians = {key: median(benchmark.fastest) for key, benchmark in benchmarks.items()}
