@@ -16,7 +16,7 @@ from shardir.ir.module import Module
 if TYPE_CHECKING:
     from shardir.backends.cpu import executable
     from shardir.backends.cpu.codegen import llvm_threads, target
-    from shardir.backends.cpu.codegen.target import MachineDescription
+    from shardir.backends.cpu.codegen.target import HostDescription
     from shardir.backends.cpu.executable import FunctionSchedule
     from shardir.backends.cpu.schedule import build, schedule_cache
     from shardir.backends.cpu.schedule.python_steps import OutsideExecutor
@@ -40,7 +40,7 @@ class NativeBackend(Backend):
     name = "cpu"
     pipeline = FUSED_PIPELINE
 
-    def __init__(self, machine: "MachineDescription | None" = None) -> None:
+    def __init__(self, machine: "HostDescription | None" = None) -> None:
         self._machine = machine
 
     def prepare(self) -> None:
@@ -71,7 +71,7 @@ class NativeBackend(Backend):
         return program
 
     @property
-    def machine(self) -> "MachineDescription":
+    def machine(self) -> "HostDescription":
         """The machine that programs are compiled for."""
         return target.host_machine() if self._machine is None else self._machine
 

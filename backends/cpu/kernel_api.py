@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.ir.types import TensorType
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Kernel(NamedTuple):
     """
 
     name: str
-    text: Callable[[MachineDescription], str]
+    text: Callable[[HostDescription], str]
     imports: tuple[str, ...] = ()
 
 
@@ -83,7 +83,7 @@ class LoweringContext(Protocol):
         """The number of threads that will share the tasks. Results must not depend on it."""
 
     @property
-    def machine(self) -> MachineDescription:
+    def machine(self) -> HostDescription:
         """The machine that kernels are selected for. Results may differ in rounding only."""
 
     def temporary(self, nbytes: int) -> int:

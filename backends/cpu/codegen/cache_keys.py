@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from time import time_ns
 
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.ir.operation import OPS
 from shardir.plugins.registry import load_entry_points
 
@@ -40,7 +40,7 @@ def extension_sources() -> tuple[str, ...]:
     return tuple(_extension_sources.values())
 
 
-def cache_key(machine: MachineDescription, *words: str) -> str:
+def cache_key(machine: HostDescription, *words: str) -> str:
     """Return the cache key of these words, for code of a machine."""
     text = "\n".join((fingerprint(), *extension_sources(), *machine.words(), *words))
     return hashlib.sha256(text.encode()).hexdigest()

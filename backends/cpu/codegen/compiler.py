@@ -18,7 +18,7 @@ from shardir.backends.cpu.codegen import object_cache
 from shardir.backends.cpu.codegen.cache_keys import cache_key
 from shardir.backends.cpu.codegen.emission import BackgroundCompilation, emit, make_target_machine
 from shardir.backends.cpu.codegen.llvm_threads import run_on_llvm_threads
-from shardir.backends.cpu.codegen.target import MachineDescription, architecture, host_machine
+from shardir.backends.cpu.codegen.target import HostDescription, architecture, host_machine
 from shardir.backends.fork_handlers import register_fork_lock
 
 _names = count()
@@ -43,7 +43,7 @@ class NativeLibrary:
 
 
 def compile(
-    machine: MachineDescription,
+    machine: HostDescription,
     text: str,
     exports: list[str],
     imports: Mapping[str, int] | None = None,
@@ -58,7 +58,7 @@ def compile(
 
 
 def compile_cached(
-    machine: MachineDescription,
+    machine: HostDescription,
     name: str,
     text: Callable[[], str],
     exports: Sequence[str],
@@ -73,7 +73,7 @@ def compile_cached(
 
 
 def save_and_link(
-    machine: MachineDescription,
+    machine: HostDescription,
     name: str,
     code: bytes,
     exports: Sequence[str],
@@ -85,7 +85,7 @@ def save_and_link(
 
 
 def load_cached(
-    machine: MachineDescription,
+    machine: HostDescription,
     name: str,
     exports: Sequence[str],
     imports: Mapping[str, int] | None = None,
@@ -95,12 +95,12 @@ def load_cached(
     return None if code is None else NativeLibrary(link([code], exports, imports or {}))
 
 
-def is_on_disk(machine: MachineDescription, name: str) -> bool:
+def is_on_disk(machine: HostDescription, name: str) -> bool:
     """Return whether the cache most likely holds code of this name."""
     return object_cache.contains(cache_key(machine, "module", name))
 
 
-def start_compilation(texts: Sequence[str], machine: MachineDescription) -> BackgroundCompilation:
+def start_compilation(texts: Sequence[str], machine: HostDescription) -> BackgroundCompilation:
     """Start to compile modules while the caller goes on; raise as `emit` does."""
     begun = BackgroundCompilation(texts, machine)
     _background_compilations[:] = [
@@ -140,7 +140,7 @@ def _link_objects(
     return {name: tracker[name] for name in exports}
 
 
-def _load_or_emit(text: str, machine: MachineDescription) -> bytes:
+def _load_or_emit(text: str, machine: HostDescription) -> bytes:
     words = "\n".join((machine.version, machine.triple, machine.cpu, machine.features, text))
     key = hashlib.sha256(words.encode()).hexdigest()
     found = object_cache.load(key)

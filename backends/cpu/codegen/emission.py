@@ -23,13 +23,13 @@ from shardir.backends.cpu.codegen.llvm_threads import (
     run_on_llvm_threads,
     try_start_thread,
 )
-from shardir.backends.cpu.codegen.target import MachineDescription, architecture
+from shardir.backends.cpu.codegen.target import HostDescription, architecture
 from shardir.backends.cpu.errors import OutOfMemoryError
 from shardir.backends.cpu.threads.address_space import MAX_COMPILE_BYTES, is_too_little_for
 from shardir.display.byte_sizes import show_bytes
 
 
-def make_target_machine(machine: MachineDescription, level: int = 1) -> binding.TargetMachine:
+def make_target_machine(machine: HostDescription, level: int = 1) -> binding.TargetMachine:
     """Return LLVM's target machine for a host at an optimization level.
 
     Level 2 takes a sixth more time than level 1, and its kernels run as long. Level 0 takes a third
@@ -57,7 +57,7 @@ class CompilationUnit:
     define the same symbol.
     """
 
-    def __init__(self, texts: Sequence[str], machine: MachineDescription) -> None:
+    def __init__(self, texts: Sequence[str], machine: HostDescription) -> None:
         if is_too_little_for(MAX_COMPILE_BYTES):  # LLVM would end the process.
             raise OutOfMemoryError(
                 f"compiling a program may take {show_bytes(MAX_COMPILE_BYTES)} of address space, "
@@ -108,7 +108,7 @@ class BackgroundCompilation:
     of them the thread would wait for the interpreter lock. Raises as `CompilationUnit` does.
     """
 
-    def __init__(self, texts: Sequence[str], machine: MachineDescription) -> None:
+    def __init__(self, texts: Sequence[str], machine: HostDescription) -> None:
         self._code = b""
         self._error: BaseException | None = None
         self._read = Event()
@@ -137,7 +137,7 @@ class BackgroundCompilation:
             raise self._error
         return self._code
 
-    def _make(self, texts: Sequence[str], machine: MachineDescription) -> None:
+    def _make(self, texts: Sequence[str], machine: HostDescription) -> None:
         with block_forks():
             try:
                 prepared = CompilationUnit(texts, machine)
@@ -149,12 +149,12 @@ class BackgroundCompilation:
                 self._read.set()
 
 
-def emit(groups: Sequence[Sequence[str]], machine: MachineDescription) -> list[bytes]:
+def emit(groups: Sequence[Sequence[str]], machine: HostDescription) -> list[bytes]:
     """Compile each group of modules, concurrently; raise as `CompilationUnit` does."""
     return run_on_llvm_threads([partial(_emit_group, group, machine) for group in groups])
 
 
-def _emit_group(texts: Sequence[str], machine: MachineDescription) -> bytes:
+def _emit_group(texts: Sequence[str], machine: HostDescription) -> bytes:
     return CompilationUnit(texts, machine).code()
 
 

@@ -14,10 +14,10 @@ from shardir.backends.cpu.codegen.compiler import (
     start_compilation,
 )
 from shardir.backends.cpu.codegen.emission import BackgroundCompilation
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.numpy.lapack_routines import LAPACK_SYMBOL_PREFIX, routine_addresses as lapack
 
-_SymbolKey = tuple[MachineDescription, str]
+_SymbolKey = tuple[HostDescription, str]
 """The machine that a function is compiled for, and its symbol."""
 
 _symbol_addresses: dict[_SymbolKey, int] = {}
@@ -25,7 +25,7 @@ _running_compilations: dict[_SymbolKey, BackgroundCompilation] = {}
 """The functions that are being compiled in the background."""
 
 
-def start_compiling_symbols(symbols: Iterable[str], machine: MachineDescription) -> None:
+def start_compiling_symbols(symbols: Iterable[str], machine: HostDescription) -> None:
     """Start to compile functions that `symbol_addresses` will need, while the caller goes on."""
     for symbol in dict.fromkeys(symbols):
         if symbol.startswith(LAPACK_SYMBOL_PREFIX):
@@ -41,7 +41,7 @@ def start_compiling_symbols(symbols: Iterable[str], machine: MachineDescription)
                 _running_compilations[key] = start_compilation([text], machine)
 
 
-def symbol_addresses(symbols: Iterable[str], machine: MachineDescription) -> dict[str, int]:
+def symbol_addresses(symbols: Iterable[str], machine: HostDescription) -> dict[str, int]:
     """Return the addresses of symbols, of code for a machine; raise `KeyError` for one that no
     library provides."""
     found = {symbol: _load_symbol(symbol, machine) for symbol in dict.fromkeys(symbols)}
@@ -51,7 +51,7 @@ def symbol_addresses(symbols: Iterable[str], machine: MachineDescription) -> dic
     return {symbol: address for symbol, address in found.items() if address is not None}
 
 
-def _load_symbol(symbol: str, machine: MachineDescription) -> int | None:
+def _load_symbol(symbol: str, machine: HostDescription) -> int | None:
     if symbol.startswith(LAPACK_SYMBOL_PREFIX):
         return lapack([symbol]).get(symbol)
     key = machine, symbol

@@ -19,7 +19,7 @@ from shardir.backends.cpu.codegen.compiler import (
     start_compilation,
 )
 from shardir.backends.cpu.codegen.emission import BackgroundCompilation, emit
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.threads.workers import allowed_worker_count
 from shardir.display.compilation_progress import report
@@ -32,7 +32,7 @@ MIN_MODULE_CHARACTERS = 20_000
 
 _KernelText = tuple[Kernel, str]
 
-_KernelKey = tuple[MachineDescription, str]
+_KernelKey = tuple[HostDescription, str]
 """The machine that a kernel is compiled for, and its name."""
 
 _kernel_addresses: dict[_KernelKey, int] = {}
@@ -50,7 +50,7 @@ class _KernelModule:
     code: BackgroundCompilation
 
 
-def start_compiling(kernel: Kernel, machine: MachineDescription) -> None:
+def start_compiling(kernel: Kernel, machine: HostDescription) -> None:
     """Start to compile a kernel that `kernel_addresses` will need, while the caller goes on.
 
     Does nothing if no core is available.
@@ -76,7 +76,7 @@ def start_compiling(kernel: Kernel, machine: MachineDescription) -> None:
             _running_compilations.update(((machine, each.name), share) for each, _ in written)
 
 
-def kernel_addresses(kernels: Iterable[Kernel], machine: MachineDescription) -> dict[str, int]:
+def kernel_addresses(kernels: Iterable[Kernel], machine: HostDescription) -> dict[str, int]:
     """Return the address of each kernel by name; load or compile missing ones for a machine."""
     requested = {kernel.name: kernel for kernel in kernels}
     with LINK_LOCK:
@@ -105,12 +105,12 @@ def kernel_addresses(kernels: Iterable[Kernel], machine: MachineDescription) -> 
     return {name: _kernel_addresses[machine, name] for name in requested}
 
 
-def _missing_kernels(kernels: Iterable[Kernel], machine: MachineDescription) -> list[Kernel]:
+def _missing_kernels(kernels: Iterable[Kernel], machine: HostDescription) -> list[Kernel]:
     """Return the kernels that have no address on a machine yet."""
     return [kernel for kernel in kernels if (machine, kernel.name) not in _kernel_addresses]
 
 
-def _compile_modules(kernels: Sequence[Kernel], machine: MachineDescription, cores: int) -> None:
+def _compile_modules(kernels: Sequence[Kernel], machine: HostDescription, cores: int) -> None:
     """Compile kernels as one module for each core, and save them on disk."""
     pending = {k.name: _pending_texts.pop((machine, k.name), (k, "")) for k in kernels}
     written = [(k, pending[k.name][1] or k.text(machine)) for k in kernels]
@@ -120,7 +120,7 @@ def _compile_modules(kernels: Sequence[Kernel], machine: MachineDescription, cor
         _save_and_link([kernel for kernel, _ in share], machine, code)
 
 
-def _await_compilations(shares: Iterable[_KernelModule], machine: MachineDescription) -> None:
+def _await_compilations(shares: Iterable[_KernelModule], machine: HostDescription) -> None:
     """Wait for background compilations, unless another thread has already done so."""
     for share in shares:
         kernels = [kernel for kernel, _ in share.kernels]
@@ -128,7 +128,7 @@ def _await_compilations(shares: Iterable[_KernelModule], machine: MachineDescrip
             _save_and_link(kernels, machine, share.code.code())
 
 
-def _save_and_link(kernels: Sequence[Kernel], machine: MachineDescription, code: bytes) -> None:
+def _save_and_link(kernels: Sequence[Kernel], machine: HostDescription, code: bytes) -> None:
     """Save the code of kernels on disk, and link it."""
     names = [kernel.name for kernel in kernels]
     imports = list(dict.fromkeys(symbol for kernel in kernels for symbol in kernel.imports))
@@ -156,7 +156,7 @@ def _split_into_modules(written: Sequence[_KernelText], cores: int) -> list[list
     return [share for share in shares if share]
 
 
-def _load_from_disk(kernels: Sequence[Kernel], machine: MachineDescription) -> list[Kernel]:
+def _load_from_disk(kernels: Sequence[Kernel], machine: HostDescription) -> list[Kernel]:
     """Load the kernels that are on disk; return the others."""
     groups: dict[str, dict[str, list[str]]] = {}
     for kernel in kernels:
@@ -172,7 +172,7 @@ def _load_from_disk(kernels: Sequence[Kernel], machine: MachineDescription) -> l
     return _missing_kernels(kernels, machine)
 
 
-def _read_index_entry(name: str, machine: MachineDescription) -> dict[str, Any] | None:
+def _read_index_entry(name: str, machine: HostDescription) -> dict[str, Any] | None:
     """Read the index entry of a kernel; remove an invalid one and return None."""
     key = cache_key(machine, "kernel", name)
     found = object_cache.load(key)
@@ -200,7 +200,7 @@ def _are_names(found: object) -> bool:
 class _LinkBatch:
     """Modules to be linked in one step, which takes a third of the time of linking each."""
 
-    def __init__(self, machine: MachineDescription) -> None:
+    def __init__(self, machine: HostDescription) -> None:
         self._machine = machine
         self._codes: list[bytes] = []
         self._names: dict[str, None] = {}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Union, final
 
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 
 Operand = Union["LLVMValue", int, float]
 """An operand: a value, or a Python number that becomes a constant of the other operand's type."""
@@ -174,7 +174,7 @@ class LLVMModule:
     vector math functions are inlined into the module, not called.
     """
 
-    machine: MachineDescription
+    machine: HostDescription
     functions: list["LLVMFunction"] = field(default_factory=list)
     declarations: dict[str, None] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)
@@ -233,7 +233,7 @@ class LLVMFunction:
         module.functions.append(self)
 
     @property
-    def machine(self) -> MachineDescription:
+    def machine(self) -> HostDescription:
         """The machine that the instructions are selected for."""
         return self.module.machine
 

@@ -1,10 +1,10 @@
 """Memory hints: streaming stores, prefetches, fences. They change no value."""
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
-from shardir.backends.cpu.codegen.target import MachineDescription, architecture
+from shardir.backends.cpu.codegen.target import HostDescription, architecture
 
 
-def should_stream_stores(written: int, read: int, machine: MachineDescription) -> bool:
+def should_stream_stores(written: int, read: int, machine: HostDescription) -> bool:
     """Return whether results of `written` bytes should use non-temporal stores.
 
     Such results would be evicted before they are read, and a normal store reads a cache line before

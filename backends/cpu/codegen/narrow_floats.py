@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count, vector_type
-from shardir.backends.cpu.codegen.target import MachineDescription, architecture
+from shardir.backends.cpu.codegen.target import HostDescription, architecture
 
 
 class _Conversion(NamedTuple):
@@ -46,7 +46,7 @@ def round_f64_to_odd_f32(function: LLVMFunction, value: LLVMValue) -> LLVMValue:
     return function.select(exact, bits, inward).to(near.type, "bitcast")
 
 
-def _has_f16_conversion(machine: MachineDescription) -> bool:
+def _has_f16_conversion(machine: HostDescription) -> bool:
     """Return whether a machine has instructions that convert between f16 and f32."""
     return architecture(machine.triple) == "aarch64" or "+f16c" in machine.features
 

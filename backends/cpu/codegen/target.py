@@ -21,7 +21,7 @@ AVX_FEATURES = frozenset(
 
 
 @dataclass(frozen=True)
-class MachineDescription:
+class HostDescription:
     """The description of a host: the machine that kernels are selected and compiled for.
 
     `vector_bytes` is the register width that kernels should use: 64 with AVX-512, 32 with AVX2, 16
@@ -57,7 +57,7 @@ class MachineDescription:
         """Return the whole description as text, for cache keys."""
         return tuple(f"{each.name}={getattr(self, each.name)}" for each in fields(self))
 
-    def limited_to(self, isa: str) -> "MachineDescription":
+    def limited_to(self, isa: str) -> "HostDescription":
         """Return the description without features beyond an instruction set of `ISAS`.
 
         A machine that is not x86, or has no such features, is returned unchanged.
@@ -82,7 +82,7 @@ def _is_beyond(feature: str, isa: str) -> bool:
 
 
 @cache
-def host_machine() -> MachineDescription:
+def host_machine() -> HostDescription:
     """Return the description of the machine that this process runs on.
 
     The environment variable `SHARDIR_MAX_CPU_ISA` (`sse`, `avx2` or `avx512`) limits the
@@ -99,14 +99,14 @@ def host_machine() -> MachineDescription:
     return found.limited_to(limit) if limit else found
 
 
-def _detect_host() -> MachineDescription:
+def _detect_host() -> HostDescription:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     triple = binding.get_process_triple()
     features = binding.get_host_cpu_features()
     arm = architecture(triple) == "aarch64"
     width = 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
-    return MachineDescription(
+    return HostDescription(
         triple,
         binding.get_host_cpu_name(),
         features.flatten(),

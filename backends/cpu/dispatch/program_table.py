@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from shardir.backends.cpu.codegen import kernel_table
 from shardir.backends.cpu.codegen.compiler import LINK_LOCK
-from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+from shardir.backends.cpu.codegen.target import HostDescription, host_machine
 from shardir.backends.cpu.dispatch.entry_point import make_builtin_function
 from shardir.backends.cpu.kernel_api import Phase
 from shardir.backends.cpu.threads import shared_memory_layout as at
@@ -48,7 +48,7 @@ class LoadedProgram:
         slots: int,
         workers: WorkerPool,
         causes: PhaseCauses,
-        machine: MachineDescription,
+        machine: HostDescription,
     ) -> None:
         self.phases, self.pool, self._causes = tuple(phases), workers, causes
         self.rows = table_rows(self.phases)
@@ -95,7 +95,7 @@ def load_program(
     slots: int,
     workers: WorkerPool | None = None,
     causes: PhaseCauses = (),
-    machine: MachineDescription | None = None,
+    machine: HostDescription | None = None,
 ) -> RunProgram:
     """Return a function that runs phases on buffers, given the addresses of slots 1 to `slots - 1`.
 

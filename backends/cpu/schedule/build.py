@@ -13,7 +13,7 @@ from math import prod
 
 from shardir.backends.cpu.codegen.cache_keys import load_extension_rules
 from shardir.backends.cpu.codegen.kernel_table import start_compiling
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, Kernel, Phase, Rules
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
 from shardir.backends.cpu.kernels.data_movement.gather import lookup_phases
@@ -60,8 +60,8 @@ class ScheduleBuilder:
     """
 
     def __init__(
-        self, lowered: Lowered, rules: Rules, workers: int, machine: MachineDescription,
-        begin: Callable[[Kernel, MachineDescription], None],
+        self, lowered: Lowered, rules: Rules, workers: int, machine: HostDescription,
+        begin: Callable[[Kernel, HostDescription], None],
     ) -> None:  # fmt: skip
         self._lowered, self._rules, self._begin = lowered, rules, begin
         self.workers, self.machine = workers, machine
@@ -230,7 +230,7 @@ class ScheduleBuilder:
         return tuple((self._slots[a], self._slots[b]) for a, b in pairs)
 
 
-def compile_schedule(function: Function, machine: MachineDescription) -> Schedule:
+def compile_schedule(function: Function, machine: HostDescription) -> Schedule:
     """Return the schedule of a function for one device; its kernels are selected for a machine."""
     load_extension_rules()
     lowered = fuse_gathers(lower_function(function, LAYOUT_RULES))

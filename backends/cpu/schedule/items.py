@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, Phase
 from shardir.backends.cpu.schedule.arena import BufferKind, PlannedBuffer
 from shardir.ir.module import Op
@@ -143,4 +143,4 @@ class Schedule:
     buffers: tuple[PlannedBuffer, ...]
     donation_pairs: tuple[tuple[int, int], ...]
     bool_arguments: tuple[int, ...]
-    machine: MachineDescription
+    machine: HostDescription

@@ -21,7 +21,7 @@ import numpy as np
 import shardir.ir.module
 from shardir.backends.cpu.codegen import object_cache
 from shardir.backends.cpu.codegen.cache_keys import extension_sources, list_source_files
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.errors import MissingKernelCodeError
 from shardir.backends.cpu.kernel_api import BufferView, Kernel, Phase
 from shardir.backends.cpu.schedule.arena import BufferKind
@@ -54,7 +54,7 @@ FINGERPRINTED_FOLDERS = (
 """Folders of the files that a schedule depends on; all but `backends` are searched recursively."""
 
 
-def schedule_key(module: Module, workers: int, machine: MachineDescription) -> str:
+def schedule_key(module: Module, workers: int, machine: HostDescription) -> str:
     """Return the cache key for the schedule of a partitioned module on a machine."""
     # The workspace size of a decomposition depends on NumPy's LAPACK.
     words = (source_fingerprint(), *extension_sources(), np.__version__, *machine.words())
@@ -87,7 +87,7 @@ def save_schedule(key: str, schedule: Schedule) -> None:
     object_cache.save(key, json.dumps(encoded).encode())
 
 
-def load_schedule(key: str, machine: MachineDescription) -> Schedule | None:
+def load_schedule(key: str, machine: HostDescription) -> Schedule | None:
     """Load the schedule that was saved under a key of a machine, without buffers and causes of
     phases.
 
@@ -104,7 +104,7 @@ def load_schedule(key: str, machine: MachineDescription) -> Schedule | None:
         return None
 
 
-def _decode_schedule(found: bytes, machine: MachineDescription) -> Schedule:
+def _decode_schedule(found: bytes, machine: HostDescription) -> Schedule:
     """Decode the bytes that `save_schedule` wrote; raise for any other bytes."""
     read = json.loads(found)
     kernels = [
@@ -184,7 +184,7 @@ def _to_tuples(value: object) -> Any:
     return tuple(map(_to_tuples, value)) if isinstance(value, list) else value
 
 
-def _raise_missing_code(machine: MachineDescription) -> NoReturn:
+def _raise_missing_code(machine: HostDescription) -> NoReturn:
     raise MissingKernelCodeError("the code of this kernel is no longer on disk")
 
 

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, vector_type
 from shardir.backends.cpu.codegen.memory_hints import store_fence
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.dispatch.program_table import RunProgram, load_program
 from shardir.backends.cpu.kernel_api import Kernel, Phase
 
@@ -29,7 +29,7 @@ def copy_phase(nbytes: int) -> Phase:
     return Phase(COPY_KERNEL, (nbytes, BYTES_PER_TASK), -(-nbytes // BYTES_PER_TASK), cost, "copy")
 
 
-def _kernel_text(machine: MachineDescription) -> str:
+def _kernel_text(machine: HostDescription) -> str:
     module = LLVMModule(machine)
     f = LLVMFunction(module, COPY_KERNEL.name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, _ = f.params

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, vector_type
-from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+from shardir.backends.cpu.codegen.target import HostDescription, host_machine
 from shardir.backends.cpu.dispatch.program_table import RunProgram, load_program
 from shardir.backends.cpu.kernel_api import Kernel, Phase
 from shardir.backends.cpu.threads.bulk_copy import copy_phase
@@ -80,7 +80,7 @@ def _fma_kernel(lanes: int) -> Kernel:
     name = f"shardir_roofline_multiply_{lanes}"
     type = vector_type("float", lanes)
 
-    def text(machine: MachineDescription) -> str:
+    def text(machine: HostDescription) -> str:
         module = LLVMModule(machine)
         f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
         bases, record, task, _ = f.params

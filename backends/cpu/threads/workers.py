@@ -24,7 +24,7 @@ from typing import final
 from shardir.backends.cpu.codegen.compiler import NativeLibrary, compile_cached, is_on_disk
 from shardir.backends.cpu.codegen.llvm_text import LLVMModule
 from shardir.backends.cpu.codegen.llvm_threads import try_start_thread
-from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+from shardir.backends.cpu.codegen.target import HostDescription, host_machine
 from shardir.backends.cpu.dispatch import control_interpreter
 from shardir.backends.cpu.dispatch.entry_point import define_entry_points
 from shardir.backends.cpu.dispatch.python_api import (
@@ -75,7 +75,7 @@ def _code_name(how: str) -> str:
     return f"runtime {how}"
 
 
-def _runtime_text(machine: MachineDescription, how: str) -> str:
+def _runtime_text(machine: HostDescription, how: str) -> str:
     module = LLVMModule(machine)
     declare_python(module)
     define_interpreter(module, machine.triple, how)

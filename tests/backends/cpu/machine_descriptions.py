@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 
-_X86 = MachineDescription(
+_X86 = HostDescription(
     triple="x86_64-unknown-linux-gnu",
     cpu="x86-64",
     features="+sse,+sse2",

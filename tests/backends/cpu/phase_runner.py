@@ -13,7 +13,7 @@ import numpy.typing as npt
 from shardir.backends.cpu.codegen import target
 from shardir.backends.cpu.codegen.compiler import compile
 from shardir.backends.cpu.codegen.imported_symbols import symbol_addresses
-from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+from shardir.backends.cpu.codegen.target import HostDescription, host_machine
 from shardir.backends.cpu.kernel_api import (
     SCRATCH_BYTES_PER_WORKER,
     BufferView,
@@ -30,14 +30,14 @@ from shardir.ir.types import NUMPY_DTYPES, TensorType, dtype_name
 
 Array = npt.NDArray[Any]
 Entry = Callable[[int, int, int, int], None]
-Imports = Callable[[Sequence[str], MachineDescription], Mapping[str, int]]
+Imports = Callable[[Sequence[str], HostDescription], Mapping[str, int]]
 
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-_compiled: dict[tuple[MachineDescription, str], Entry] = {}
+_compiled: dict[tuple[HostDescription, str], Entry] = {}
 
 
 def compiled_entry(
-    kernel: Kernel, machine: MachineDescription, imports: Imports = symbol_addresses
+    kernel: Kernel, machine: HostDescription, imports: Imports = symbol_addresses
 ) -> Entry:
     """Return the code of a kernel, which is written for a machine and compiled once for this
     host."""
@@ -63,7 +63,7 @@ def run_phases(
     buffers: Sequence[Array],
     workers: int = 1,
     imports: Imports = symbol_addresses,
-    machine: MachineDescription | None = None,
+    machine: HostDescription | None = None,
 ) -> None:
     """Run all tasks of all phases in order; slot k is `buffers[k - 1]`, slot 0 is scratch memory.
 
@@ -95,7 +95,7 @@ def _allocate_aligned(nbytes: int) -> npt.NDArray[np.uint8]:
 class RuleHarness:
     """The buffers of one operation, and the context of its lowering rule."""
 
-    def __init__(self, workers: int = 2, machine: MachineDescription | None = None) -> None:
+    def __init__(self, workers: int = 2, machine: HostDescription | None = None) -> None:
         self.workers, self.machine = workers, machine or host_machine()
         self.buffers: list[Array] = []
 
@@ -120,7 +120,7 @@ def lower_and_run(
     arrays: Sequence[Array],
     outs: Sequence[Array],
     workers: int = 2,
-    machine: MachineDescription | None = None,
+    machine: HostDescription | None = None,
 ) -> Sequence[Phase] | None:
     """Lower one operation and run it on arrays of any strides; `outs` receive the results.
 
@@ -137,7 +137,7 @@ def lower_and_run(
 
 
 def selected_kernel_names(
-    rule: Rule, op: Op, machine: MachineDescription, workers: int = 2
+    rule: Rule, op: Op, machine: HostDescription, workers: int = 2
 ) -> list[str]:
     """Return the names of the kernels that a rule selects for dense arrays on a machine. Nothing
     runs, so the machine may differ from the host."""

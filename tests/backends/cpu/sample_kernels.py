@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import Kernel
 
 Body = Callable[[LLVMFunction, LLVMValue, LLVMValue, LLVMValue, LLVMValue], None]
@@ -15,7 +15,7 @@ Body = Callable[[LLVMFunction, LLVMValue, LLVMValue, LLVMValue, LLVMValue], None
 def make_kernel(name: str, body: Body) -> Kernel:
     """Return a kernel of `body(function, bases, record, task, worker)`."""
 
-    def text(machine: MachineDescription) -> str:
+    def text(machine: HostDescription) -> str:
         module = LLVMModule(machine)
         f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
         body(f, *f.params)

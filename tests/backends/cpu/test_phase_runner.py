@@ -3,12 +3,12 @@
 import numpy as np
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import Kernel, Phase
 from tests.backends.cpu.phase_runner import RuleHarness
 
 
-def _kernel_text(machine: MachineDescription) -> str:
+def _kernel_text(machine: HostDescription) -> str:
     module = LLVMModule(machine)
     f = LLVMFunction(module, "double_one", ("ptr", "ptr", "i64", "i64"))
     bases, record, task, _ = f.params

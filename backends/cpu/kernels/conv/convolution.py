@@ -11,7 +11,7 @@ from itertools import product
 from math import gcd, prod
 from typing import NamedTuple
 
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase
 from shardir.backends.cpu.kernels.conv.layout_transform import plan_features_last
 from shardir.backends.cpu.kernels.conv.tuning import MAX_REMAINDERS, MIN_INNERMOST_STEPS
@@ -109,7 +109,7 @@ def convolution_products(
     x: BufferView,
     w: BufferView,
     out: BufferView,
-    machine: MachineDescription,
+    machine: HostDescription,
 ) -> Iterator[MatrixProduct]:
     """Yield the products of a convolution; together they write every element of the result."""
     of, by, to = parse_dims(attrs["dims"])
@@ -156,7 +156,7 @@ def _convolution_product(
     w: BufferView,
     out: BufferView,
     axes: Sequence[_SpatialAxis],
-    machine: MachineDescription,
+    machine: HostDescription,
 ) -> MatrixProduct:
     of, by, to = parse_dims(attrs["dims"])
     groups, batch_groups = attrs.get("groups", 1), attrs.get("batch_groups", 1)

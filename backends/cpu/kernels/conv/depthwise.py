@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from math import ceil, prod
 
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import LoweringContext, Phase
 from shardir.backends.cpu.kernels.conv.depthwise_kernel import (
     depthwise_kernel,
@@ -77,7 +77,7 @@ def _merge_columns_into_lanes(work: MatrixProduct) -> tuple[MatrixProduct, int]:
 
 
 def _choose_tile_shape(
-    line_loop: ProductLoop, vectors: int, machine: MachineDescription
+    line_loop: ProductLoop, vectors: int, machine: HostDescription
 ) -> tuple[int, int]:
     """Return the lines that share the loaded right operand, and the vectors of lanes, that are
     computed together, as registers allow."""

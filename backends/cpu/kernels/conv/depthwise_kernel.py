@@ -16,7 +16,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMValue,
     StackVariable,
 )
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, Kernel
 from shardir.backends.cpu.kernels.conv.depthwise_tile import (
     MAX_DEPTHWISE_CHECKED_DIMS,
@@ -61,7 +61,7 @@ def depthwise_kernel(dtype: str, height: int, width: int, layout: LaneLayout) ->
 
 
 def _text(
-    machine: MachineDescription, name: str, dtype: str, height: int, width: int, layout: LaneLayout
+    machine: HostDescription, name: str, dtype: str, height: int, width: int, layout: LaneLayout
 ) -> str:
     module = LLVMModule(machine)
     f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])

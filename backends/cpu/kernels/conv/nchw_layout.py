@@ -15,7 +15,7 @@ from itertools import pairwise, product
 from math import gcd, prod
 from typing import NamedTuple
 
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import LoweringContext, Phase
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
 from shardir.backends.cpu.kernels.conv.tuning import (
@@ -86,7 +86,7 @@ class ImageLayout(NamedTuple):
         sizes = self.width, self.lines, self.padding_lines, len(self.planes), len(self.taps)
         return (*sizes, *self.strides), *self.planes, *self.taps
 
-    def block_sizes(self, channels: int, size: int, machine: MachineDescription) -> tuple[int, int]:
+    def block_sizes(self, channels: int, size: int, machine: HostDescription) -> tuple[int, int]:
         """Return the K steps of a part and the maximum columns of a block whose planes fit the L2
         cache; 0 columns if none fit."""
         least = max(

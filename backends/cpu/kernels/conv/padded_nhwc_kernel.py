@@ -14,7 +14,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     lane_count as lanes_of,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.conv.line_copy import LAYOUT_FUNCTION, emit_layout_copy
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
@@ -83,7 +83,7 @@ def padded_nhwc_kernel(
 
 
 def _text(
-    machine: MachineDescription,
+    machine: HostDescription,
     name: str,
     dtypes: tuple[str, str, str],
     sizes: BlockSizes,

@@ -13,7 +13,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMModule,
     LLVMValue,
 )
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, Kernel
 from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import emit_starts, starts_per_panel
 from shardir.backends.cpu.kernels.conv.tuning import MAX_RUN_STEPS, MAX_RUNS, MAX_UNROLLED_VECTORS
@@ -45,7 +45,7 @@ def patch_inner_product_kernel(
 
 
 def _text(
-    machine: MachineDescription,
+    machine: HostDescription,
     name: str,
     kind: VectorArithmetic,
     size: tuple[int, int],

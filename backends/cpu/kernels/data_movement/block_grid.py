@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
 from shardir.backends.cpu.codegen.memory_hints import store_fence
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, BufferView, Kernel, Phase
 from shardir.backends.cpu.kernels.data_movement.loop_nest import LoopNest, StridedLoop
 from shardir.ir.dtypes import DTYPE_INFO, UNSIGNED
@@ -150,7 +150,7 @@ def grid_kernel(name: str, form: KernelForm, body: BlockBody) -> Kernel:
     return Kernel(symbol, lambda machine: grid_text(machine, symbol, form, body))
 
 
-def grid_text(machine: MachineDescription, name: str, form: KernelForm, body: BlockBody) -> str:
+def grid_text(machine: HostDescription, name: str, form: KernelForm, body: BlockBody) -> str:
     """Return the LLVM text of a kernel that calls `body` for each of its blocks."""
     module = LLVMModule(machine)
     f = LLVMFunction(module, name, ("ptr", "ptr", "i64", "i64"))

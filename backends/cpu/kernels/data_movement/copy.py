@@ -12,7 +12,7 @@ from math import prod
 from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.memory_hints import should_stream_stores
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase
 from shardir.backends.cpu.kernels.data_movement import copy_bodies, transpose_tiles
 from shardir.backends.cpu.kernels.data_movement.block_grid import (
@@ -79,7 +79,7 @@ def dynamic_copy_phases(
 
 
 def plan_copy(
-    source: BufferView, target: BufferView, machine: MachineDescription, may_stream: bool = True
+    source: BufferView, target: BufferView, machine: HostDescription, may_stream: bool = True
 ) -> CopyPlan:
     """Plan the copy of `source` to `target`."""
     views, size = (source, target), source.itemsize
@@ -104,7 +104,7 @@ def plan_copy(
     return _items(views, found, size)
 
 
-def _exceeds_caches(found: LoopNest, target: BufferView, machine: MachineDescription) -> bool:
+def _exceeds_caches(found: LoopNest, target: BufferView, machine: HostDescription) -> bool:
     """Return whether the bytes read (repeated items counted once) and written exceed the caches."""
     read = target.itemsize * prod(loop.extent for loop in found.loops if loop.strides[0])
     return should_stream_stores(target.nbytes, read, machine)
@@ -230,7 +230,7 @@ def _tiles(
     found: LoopNest,
     row: StridedLoop,
     size: int,
-    machine: MachineDescription,
+    machine: HostDescription,
     may_stream: bool,
     streaming: bool,
 ) -> CopyPlan:

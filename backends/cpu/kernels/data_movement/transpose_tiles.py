@@ -7,7 +7,7 @@ instruction of x86 and of ARM.
 """
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock
 from shardir.backends.cpu.kernels.data_movement.copy_bodies import copy_items, item_type
 
@@ -17,7 +17,7 @@ INTERLEAVE_BYTES = 16
 """Bytes within which items are interleaved at no additional cost."""
 
 
-def tile_side(nbytes: int, machine: MachineDescription, most: int = INTERLEAVE_BYTES) -> int:
+def tile_side(nbytes: int, machine: HostDescription, most: int = INTERLEAVE_BYTES) -> int:
     """Return the items along one side of a tile, at most 16 and at most `most` rounded down to a
     power of two."""
     return max(1, min(machine.vector_bytes // nbytes, INTERLEAVE_BYTES, 1 << most.bit_length() - 1))

@@ -15,7 +15,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMValue,
     StackVariable,
 )
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, Kernel
 from shardir.backends.cpu.kernels.elementwise.accumulators import (
     accumulator_dtype,
@@ -108,7 +108,7 @@ def each_block(
 
 
 @cache
-def column_kernel(shape: ColumnShape, machine: MachineDescription) -> Kernel:
+def column_kernel(shape: ColumnShape, machine: HostDescription) -> Kernel:
     """Return the kernel for columns; equal shapes share one kernel.
 
     Its record: blocks, blocks of a task; columns, columns of a block, blocks of a row; rows,
@@ -123,7 +123,7 @@ def column_kernel(shape: ColumnShape, machine: MachineDescription) -> Kernel:
 class _ColumnKernelWriter:
     """Writes the kernel."""
 
-    def __init__(self, shape: ColumnShape, name: str, machine: MachineDescription) -> None:
+    def __init__(self, shape: ColumnShape, name: str, machine: HostDescription) -> None:
         self.shape, self.stages, self.body = shape, shape.stages, shape.stages.body
         self.module = LLVMModule(machine)
         self.f = f = LLVMFunction(self.module, name, KERNEL_PARAMS, attributes=KERNEL_ATTRIBUTES)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
 from shardir.backends.cpu.codegen.memory_hints import store_fence
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.elementwise.evaluation import (
     StepValues,
@@ -53,12 +53,12 @@ class ElementwiseShape(NamedTuple):
 
 
 @cache
-def elementwise_kernel(shape: ElementwiseShape, machine: MachineDescription) -> Kernel:
+def elementwise_kernel(shape: ElementwiseShape, machine: HostDescription) -> Kernel:
     """Return the kernel of an elementwise loop nest; equal shapes share one kernel."""
     return make_named_kernel("map", shape, machine, _emit_module)
 
 
-def _emit_module(shape: ElementwiseShape, name: str, machine: MachineDescription) -> LLVMModule:
+def _emit_module(shape: ElementwiseShape, name: str, machine: HostDescription) -> LLVMModule:
     module = LLVMModule(machine, inlined=is_inlined(shape.body))
     f = LLVMFunction(module, name, KERNEL_PARAMS, attributes=KERNEL_ATTRIBUTES)
     (_emit_single_row if shape.single else _emit_nest)(shape, f)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import prod
 
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import LoweringContext, Phase
 from shardir.backends.cpu.kernels.elementwise.cost_model import estimate_nanoseconds
 from shardir.backends.cpu.kernels.elementwise.elementwise_kernel import (
@@ -39,7 +39,7 @@ TILE_ROWS, TILE_COLUMNS = 32, 128
 MIN_TASK_NANOSECONDS = 20_000.0
 
 
-def choose_lanes(body: LoopBody, machine: MachineDescription) -> int:
+def choose_lanes(body: LoopBody, machine: HostDescription) -> int:
     """Return the elements of a vector: one register of the smallest type, at most four of the
     largest."""
     sizes = [

@@ -1,6 +1,6 @@
 """Choose which functions of the vector math library are inlined into kernels."""
 
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernels.elementwise.loop_body import APPLY, LoopBody, LoopStep
 from shardir.backends.cpu.kernels.math import library
 
@@ -31,7 +31,7 @@ def is_inlined(body: LoopBody) -> bool:
     return len(math_function_steps(body)) <= MAX_INLINED_FUNCTIONS and not is_long(body)
 
 
-def vectors_per_iteration(body: LoopBody, lanes: int, machine: MachineDescription) -> int:
+def vectors_per_iteration(body: LoopBody, lanes: int, machine: HostDescription) -> int:
     """Return the vectors of one iteration: more for inlined functions, to hide their latency."""
     found = math_function_steps(body)
     dtypes = {"f64" if each.dtype == "f64" else "f32" for each in found}

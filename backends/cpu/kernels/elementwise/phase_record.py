@@ -16,7 +16,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMValue,
     StackVariable,
 )
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.elementwise.loop_axes import LoopArray, LoopAxis
 from shardir.backends.cpu.kernels.math import library
@@ -123,8 +123,8 @@ KernelShape = TypeVar("KernelShape")
 def make_named_kernel(
     word: str,
     shape: KernelShape,
-    machine: MachineDescription,
-    write: Callable[[KernelShape, str, MachineDescription], LLVMModule],
+    machine: HostDescription,
+    write: Callable[[KernelShape, str, HostDescription], LLVMModule],
 ) -> Kernel:
     """Return the kernel of `write(shape, name, machine)`; its name contains `word` and a hash of
     `shape`.

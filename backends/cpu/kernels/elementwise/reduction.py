@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, LoweringContext, Phase
 from shardir.backends.cpu.kernels.elementwise.column_reduction import ColumnShape, column_kernel
 from shardir.backends.cpu.kernels.elementwise.cost_model import estimate_nanoseconds
@@ -151,7 +151,7 @@ def _row_phase(
 
 
 def _should_prefetch_rows(
-    layout: ReductionLayout, stages: ReductionPasses, machine: MachineDescription
+    layout: ReductionLayout, stages: ReductionPasses, machine: HostDescription
 ) -> bool:
     """Return whether the next row is prefetched while a row is processed.
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
 from shardir.backends.cpu.codegen.memory_hints import store_fence
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import Kernel, LoweringContext, Phase
 from shardir.backends.cpu.kernels.elementwise.accumulators import (
     accumulator_dtype,
@@ -110,7 +110,7 @@ def register_reduction_phase(
 
 
 @cache
-def register_reduction_kernel(shape: RegisterReductionShape, machine: MachineDescription) -> Kernel:
+def register_reduction_kernel(shape: RegisterReductionShape, machine: HostDescription) -> Kernel:
     """Return the kernel for few rows; equal shapes share one kernel."""
     return make_named_kernel(
         "few", shape, machine, lambda *given: _RegisterReductionWriter(*given).module
@@ -120,9 +120,7 @@ def register_reduction_kernel(shape: RegisterReductionShape, machine: MachineDes
 class _RegisterReductionWriter:
     """Writes the kernel."""
 
-    def __init__(
-        self, shape: RegisterReductionShape, name: str, machine: MachineDescription
-    ) -> None:
+    def __init__(self, shape: RegisterReductionShape, name: str, machine: HostDescription) -> None:
         self.shape, self.stages, self.body = shape, shape.stages, shape.stages.body
         self.module = LLVMModule(machine)
         self.f = f = LLVMFunction(self.module, name, KERNEL_PARAMS, attributes=KERNEL_ATTRIBUTES)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
 from shardir.backends.cpu.codegen.memory_hints import store_fence
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, Kernel
 from shardir.backends.cpu.kernels.elementwise.accumulators import (
     VectorAccumulator,
@@ -62,7 +62,7 @@ class RowShape(NamedTuple):
 
 
 @cache
-def row_kernel(shape: RowShape, machine: MachineDescription) -> Kernel:
+def row_kernel(shape: RowShape, machine: HostDescription) -> Kernel:
     """Return the kernel for rows; equal shapes share one kernel.
 
     Its record: rows, rows of a task; columns, the row length padded to full vectors; repetitions of
@@ -75,7 +75,7 @@ def row_kernel(shape: RowShape, machine: MachineDescription) -> Kernel:
 class _RowKernelWriter:
     """Writes the kernel."""
 
-    def __init__(self, shape: RowShape, name: str, machine: MachineDescription) -> None:
+    def __init__(self, shape: RowShape, name: str, machine: HostDescription) -> None:
         self.shape, self.stages, self.body = shape, shape.stages, shape.stages.body
         self.module = LLVMModule(machine, inlined=is_inlined(self.body))
         self.f = f = LLVMFunction(self.module, name, KERNEL_PARAMS, attributes=KERNEL_ATTRIBUTES)

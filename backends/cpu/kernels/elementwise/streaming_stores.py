@@ -5,7 +5,7 @@ from math import prod
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
 from shardir.backends.cpu.codegen.memory_hints import should_stream_stores
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernels.elementwise.loop_axes import LoopArray, LoopAxis
 from shardir.backends.cpu.kernels.elementwise.reduction_layout import (
     CACHE_LINE_BYTES,
@@ -18,7 +18,7 @@ from shardir.backends.cpu.kernels.math.registers import itemsize
 
 def can_stream_results(
     arrays: Sequence[LoopArray], written: Sequence[int], axes: Sequence[LoopAxis], column: LoopAxis,
-    lanes: int, machine: MachineDescription,
+    lanes: int, machine: HostDescription,
 ) -> bool:  # fmt: skip
     """Return whether to stream results.
 
@@ -44,7 +44,7 @@ def can_stream_results(
 
 
 def can_stream_layout(
-    layout: ReductionLayout, stages: ReductionPasses, machine: MachineDescription
+    layout: ReductionLayout, stages: ReductionPasses, machine: HostDescription
 ) -> bool:
     """Return whether to stream the results along the vector axis of a reduction."""
     first = len(layout.arrays) - layout.counted - len(stages.body.results)

@@ -15,7 +15,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     lane_count,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernels.elementwise.loop_axes import BROADCAST, STRIDED
 from shardir.backends.cpu.kernels.math import registers
 from shardir.backends.cpu.kernels.math.registers import TYPE_BYTES, VectorValue, itemsize
@@ -194,7 +194,7 @@ class VectorAccess:
         )
 
 
-def has_masked_access(machine: MachineDescription) -> bool:
+def has_masked_access(machine: HostDescription) -> bool:
     """Return whether a machine has masked loads and stores for elements of any size."""
     return machine.has("avx512bw") and machine.has("avx512vl")
 

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import (
     SCRATCH_BYTES_PER_WORKER,
     BufferView,
@@ -101,14 +101,14 @@ def fft_rule(
     return steps
 
 
-def _fits_scratch(length: int, machine: MachineDescription) -> bool:
+def _fits_scratch(length: int, machine: HostDescription) -> bool:
     """Return whether scratch memory holds rows of this length."""
     most = SCRATCH_BYTES_PER_WORKER // (4 * fft_vector_bytes(machine))
     return length <= most and transform_length(length) <= most
 
 
 def _has_too_few_rows(
-    result: BufferView, dim: int, length: int, machine: MachineDescription, share: int = 1
+    result: BufferView, dim: int, length: int, machine: HostDescription, share: int = 1
 ) -> bool:
     """Return whether rows are long and too few for the lanes, or for `1/share` of them."""
     rows = prod(n for d, n in enumerate(result.shape) if d != dim)

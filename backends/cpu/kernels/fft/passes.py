@@ -19,7 +19,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMValue,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 
 RADICES = (4, 3, 5, 7, 11, 13, 2)
 """Radices in the order of the passes; the last occurs at most once."""
@@ -126,12 +126,12 @@ def split_twiddle_table(first: int, second: int) -> npt.NDArray[np.float64]:
     return np.stack([result.real, result.imag], axis=1)
 
 
-def fft_lanes(machine: MachineDescription) -> int:
+def fft_lanes(machine: HostDescription) -> int:
     """Return how many rows are transformed at a time."""
     return machine.lanes(COMPUTE_ITEM_BYTES)
 
 
-def fft_vector_bytes(machine: MachineDescription) -> int:
+def fft_vector_bytes(machine: HostDescription) -> int:
     """Return the bytes of one point of all of these rows, of its real or of its imaginary parts."""
     return fft_lanes(machine) * COMPUTE_ITEM_BYTES
 

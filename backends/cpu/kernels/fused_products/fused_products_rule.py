@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from math import prod
 
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, Kernel, LoweringContext, Phase, Rule
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
 from shardir.backends.cpu.kernels.elementwise.loop_body import APPLY
@@ -293,13 +293,13 @@ class _ProductsLowering:
 
 
 @cache
-def row_block_kernel(shape: RowBlockShape, machine: MachineDescription) -> Kernel:
+def row_block_kernel(shape: RowBlockShape, machine: HostDescription) -> Kernel:
     """Return the kernel of a shape; equal shapes share one kernel."""
     return make_named_kernel("fused_products", shape, machine, emit_row_block_kernel)
 
 
 def choose_block_rows(
-    rows: int, bytes_per_row: int, lanes: int, machine: MachineDescription, has_row_sums: bool
+    rows: int, bytes_per_row: int, lanes: int, machine: HostDescription, has_row_sums: bool
 ) -> int:
     """Return the rows of a block: as many as have their scores in the second-level cache."""
     least = MIN_BLOCK_VECTORS * lanes if has_row_sums else lanes

@@ -20,7 +20,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     StackVariable,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernels.elementwise import accumulators
 from shardir.backends.cpu.kernels.elementwise.evaluation import StepValues
 from shardir.backends.cpu.kernels.elementwise.loop_axes import BROADCAST, CONTIGUOUS
@@ -123,9 +123,7 @@ def scratch_names(shape: RowBlockShape) -> list[str]:
     return names + [f"result{i}" for i, _ in enumerate(shape.steps.returns)]
 
 
-def emit_row_block_kernel(
-    shape: RowBlockShape, name: str, machine: MachineDescription
-) -> LLVMModule:
+def emit_row_block_kernel(shape: RowBlockShape, name: str, machine: HostDescription) -> LLVMModule:
     """Return the module of a kernel."""
     functions = sum(
         library.symbol_of_op(step.op, "f32") is not None for step in shape.steps.body.steps

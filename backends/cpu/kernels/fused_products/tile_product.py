@@ -16,14 +16,14 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMValue,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernels.math.registers import TYPE_BYTES
 
 STEPS_PER_ITERATION = 2
 """Steps of a sum that are unrolled."""
 
 
-def tile_shape(dtype: str, machine: MachineDescription) -> tuple[int, int]:
+def tile_shape(dtype: str, machine: HostDescription) -> tuple[int, int]:
     """Return the rows and columns of a tile whose sums fit the registers."""
     item = TYPE_BYTES[MEMORY_TYPES[dtype]]
     vectors = 4 if machine.vector_bytes == 16 else 2

@@ -6,7 +6,7 @@ columns fill most of the L2 cache.
 
 from typing import NamedTuple
 
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic
 from shardir.backends.cpu.kernels.gemm.microkernel import RegisterTile, tile_for
 from shardir.backends.cpu.kernels.gemm.tuning import (
@@ -31,7 +31,7 @@ class BlockSizes(NamedTuple):
 
     @staticmethod
     def of(
-        arith: Arithmetic, columns: int, machine: MachineDescription, rows: int = 1
+        arith: Arithmetic, columns: int, machine: HostDescription, rows: int = 1
     ) -> "BlockSizes":
         """Return the block sizes: of `steps` K steps, `rows` are packed at a time and multiplied
         with `stripe` columns; a block has at most `columns` columns that it packs itself, or at

@@ -17,7 +17,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     element_type,
     lane_count,
 )
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import interleave_planes
 from shardir.backends.cpu.kernels.gemm.product_record import (
@@ -37,7 +37,7 @@ def inner_product_kernel(kind: VectorArithmetic, height: int, width: int, column
 
 
 def _text(
-    machine: MachineDescription,
+    machine: HostDescription,
     name: str,
     kind: VectorArithmetic,
     height: int,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from math import prod
 from typing import NamedTuple
 
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView
 
 
@@ -47,7 +47,7 @@ class MatrixProduct(NamedTuple):
     rows: tuple[ProductLoop, ...]
     columns: tuple[ProductLoop, ...]
     inner: tuple[ProductLoop, ...]
-    machine: MachineDescription
+    machine: HostDescription
     patches: ImagePatches | None = None
 
     @property
@@ -73,7 +73,7 @@ class MatrixProduct(NamedTuple):
 
 
 def matrix_product_of(
-    dims: str, lhs: BufferView, rhs: BufferView, out: BufferView, machine: MachineDescription
+    dims: str, lhs: BufferView, rhs: BufferView, out: BufferView, machine: HostDescription
 ) -> MatrixProduct:
     """Return the loops of the einsum `dims`; adjacent loops of a kind are merged where possible.
 

@@ -19,7 +19,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     vector_type,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, interleave_planes
 
 CACHE_LINE_BYTES = 64
@@ -49,7 +49,7 @@ class RegisterTile(NamedTuple):
 
 
 @cache
-def tile_for(arith: Arithmetic, machine: MachineDescription, narrow: bool = False) -> RegisterTile:
+def tile_for(arith: Arithmetic, machine: HostDescription, narrow: bool = False) -> RegisterTile:
     """Return the tile that fills the registers of a machine; a narrow one has one vector of
     columns."""
     lanes = machine.lanes(arith.plane_bytes)

@@ -11,7 +11,7 @@ block sizes, so that results do not depend on how the work is split.
 from functools import cache
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.conv.im2col import emit_im2col
 from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import emit_in_place_lhs_tile, emit_starts
@@ -39,7 +39,7 @@ def packed_gemm_kernel(
 
 
 def _text(
-    machine: MachineDescription,
+    machine: HostDescription,
     name: str,
     lhs: str,
     rhs: str,

@@ -7,7 +7,7 @@ strides suit none of them, a small right operand is copied first, or a small res
 
 from math import ceil, gcd, prod
 
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import Kernel, LoweringContext, Phase
 from shardir.backends.cpu.kernels.gemm.inner_product import inner_product_kernel
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct
@@ -274,7 +274,7 @@ def should_prefetch_rows(work: MatrixProduct, height: int) -> bool:
     return 2 * height <= len(places) * L1_WAYS // 2
 
 
-def _accumulator_registers(machine: MachineDescription) -> int:
+def _accumulator_registers(machine: HostDescription) -> int:
     """Return the number of vector registers for accumulators."""
     return 24 if machine.has_many_registers else 12
 
@@ -305,7 +305,7 @@ def unpacked_phases(
     return [Phase(kernel, encode_record(fields, lists), count_tasks(fields), cost, label)]
 
 
-def operations_per_ns(size: int, machine: MachineDescription) -> float:
+def operations_per_ns(size: int, machine: HostDescription) -> float:
     """Return an estimate of multiplications and additions per nanosecond for elements of `size`
     bytes."""
     return 7.0 * machine.vector_bytes / size

@@ -12,7 +12,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMModule,
     LLVMValue,
 )
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.gemm.product_record import (
     OutputBlock,
@@ -30,7 +30,7 @@ def skinny_gemm_kernel(kind: VectorArithmetic, height: int) -> Kernel:
     return Kernel(name, lambda machine: _text(machine, name, kind, height))
 
 
-def _text(machine: MachineDescription, name: str, kind: VectorArithmetic, height: int) -> str:
+def _text(machine: HostDescription, name: str, kind: VectorArithmetic, height: int) -> str:
     module = LLVMModule(machine)
     groups = [
         min(MAX_ROWS_PER_SWEEP, height - first) for first in range(0, height, MAX_ROWS_PER_SWEEP)

@@ -3,7 +3,7 @@
 from functools import cache
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue, vector_type
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
     Arithmetic,
@@ -25,7 +25,7 @@ def split_k_sum_kernel(dtype: str) -> Kernel:
     return Kernel(name, lambda machine: _text(machine, name, dtype))
 
 
-def _text(machine: MachineDescription, name: str, dtype: str) -> str:
+def _text(machine: HostDescription, name: str, dtype: str) -> str:
     module, arith = LLVMModule(machine), arithmetic_of(dtype)
     f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, _ = f.params

@@ -16,7 +16,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMValue,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.gemm.microkernel import CACHE_LINE_BYTES
 from shardir.backends.cpu.kernels.gemm.product_record import OutputBlock, RecordReader
@@ -40,7 +40,7 @@ def unpacked_gemm_kernel(
 
 
 def _text(
-    machine: MachineDescription,
+    machine: HostDescription,
     name: str,
     kind: VectorArithmetic,
     height: int,

@@ -7,7 +7,7 @@ has all steps of a row (see `inner_product`).
 from functools import cache
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.gemm.inner_product import store_sums
 from shardir.backends.cpu.kernels.gemm.product_record import OutputBlock, RecordReader
@@ -29,7 +29,7 @@ def unrolled_batched_kernel(
 
 
 def _text(
-    machine: MachineDescription,
+    machine: HostDescription,
     name: str,
     kind: VectorArithmetic,
     rows: int,

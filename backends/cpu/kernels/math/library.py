@@ -18,7 +18,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     lane_count,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernels.math import (
     error_function,
     exponential,
@@ -52,11 +52,11 @@ COMPUTED_IN_DOUBLE = ("erfc", "erf_inv", "lgamma", "digamma", "rem", "sin_ln2", 
 NOT_INLINED_IN_DOUBLE = ("sin", "cos", "tan")
 """Functions that are not inlined in f64: their reduction of large arguments is long."""
 
-_function_addresses: dict[tuple[MachineDescription, str], int] = {}
+_function_addresses: dict[tuple[HostDescription, str], int] = {}
 _compile_lock = RLock()
 
 
-def inlined_vector_count(machine: MachineDescription) -> int:
+def inlined_vector_count(machine: HostDescription) -> int:
     """Return how many vectors an inlined function processes at once.
 
     More vectors hide the latency of dependent steps if registers hold them: two more reduced the
@@ -84,7 +84,7 @@ def imported_symbols(module: LLVMModule) -> tuple[str, ...]:
 
 
 def function_addresses(
-    machine: MachineDescription, names: Iterable[str] | None = None
+    machine: HostDescription, names: Iterable[str] | None = None
 ) -> Mapping[str, int]:
     """Return the addresses of functions (`None`: all), compiled or loaded from disk on demand.
 
@@ -100,11 +100,11 @@ def function_addresses(
     return found
 
 
-def _compile_function(name: str, machine: MachineDescription) -> int:
+def _compile_function(name: str, machine: HostDescription) -> int:
     return compile_cached(machine, name, lambda: function_text(name, machine) or "", [name])[name]
 
 
-def function_text(name: str, machine: MachineDescription) -> str | None:
+def function_text(name: str, machine: HostDescription) -> str | None:
     """Return the module that defines the function of a symbol; `None` if the library does not have
     it."""
     parsed = _parse_symbol(name)
@@ -118,7 +118,7 @@ def _parse_symbol(name: str) -> tuple[str, str] | None:
     return (op, dtype) if is_valid else None
 
 
-def function_module(op_name: str, dtype: str, machine: MachineDescription) -> LLVMModule:
+def function_module(op_name: str, dtype: str, machine: HostDescription) -> LLVMModule:
     """Return the module that defines a function."""
     arity, body = FUNCTION_BODIES[op_name]
     type = vector_type(LLVM_ELEMENT_TYPES[dtype], FUNCTION_LANES[dtype])

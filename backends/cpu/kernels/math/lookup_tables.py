@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue, element_type, lane_count, vector_type
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernels.math.coefficients import POLYNOMIALS
 from shardir.backends.cpu.kernels.math.vector_arithmetic import fma
 
@@ -18,7 +18,7 @@ INDEX_KINDS = {"i32": ("float", "f", "i", "ps", "sf"), "i64": ("double", "d", "q
 """By the type of the index: the element type, its `struct` codes, and its names in intrinsics."""
 
 
-def has_register_tables(machine: MachineDescription) -> bool:
+def has_register_tables(machine: HostDescription) -> bool:
     """Return whether tables are in registers, where an instruction looks up all lanes."""
     return machine.has("avx512f")
 

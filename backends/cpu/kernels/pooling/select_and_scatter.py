@@ -9,7 +9,7 @@ from functools import partial
 from math import prod
 
 from shardir.backends.cpu.codegen.llvm_text import FLOAT_TYPES, LLVMFunction, LLVMValue, vector_type
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import (
     BufferView,
     LoweringContext,
@@ -66,9 +66,7 @@ def select_and_scatter_rule(
     ]
 
 
-def _better_order(
-    x: BufferView, dims: Sequence[int], machine: MachineDescription
-) -> list[int] | None:
+def _better_order(x: BufferView, dims: Sequence[int], machine: HostDescription) -> list[int] | None:
     """Return a dimension order with an innermost dimension along which windows do not move, or None
     if `x` has one or the copies do not pay off."""
     others = [d for d in range(len(x.shape)) if d not in dims]

@@ -11,7 +11,7 @@ from operator import and_, or_
 
 from shardir import ops
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue, vector_type
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, Kernel, LoweringContext, Phase, Rule
 from shardir.backends.cpu.schedule.buffer_views import is_row_major
 from shardir.backends.cpu.threads.parking import atomic_load, atomic_store
@@ -88,7 +88,7 @@ def _phase(
     return Phase(kernel, record, pieces, min(cost, MAX_COST_NS), label)
 
 
-def _search_text(name: str, searched: int, count: int, machine: MachineDescription) -> str:
+def _search_text(name: str, searched: int, count: int, machine: HostDescription) -> str:
     module = LLVMModule(machine)
     f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, _ = f.params

@@ -18,7 +18,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     StackVariable,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.dispatch.memory_block import MemoryBlock
 from shardir.backends.cpu.dispatch.program_table import RunProgram, load_program
 from shardir.backends.cpu.kernel_api import Kernel, Phase
@@ -94,7 +94,7 @@ def _programs(
 
 
 def _start(
-    name: str, machine: MachineDescription
+    name: str, machine: HostDescription
 ) -> tuple[LLVMModule, LLVMFunction, Callable[[int], LLVMValue], Callable[[int], LLVMValue]]:
     module = LLVMModule(machine)
     f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
@@ -113,7 +113,7 @@ def _nonzero_bits(f: LLVMFunction, address: LLVMValue, count: int) -> LLVMValue:
     return bytes_.is_("ne", 0).to(f"i{count}", "bitcast")
 
 
-def _count_text(machine: MachineDescription) -> str:
+def _count_text(machine: HostDescription) -> str:
     module, f, base, word = _start("mask_count", machine)
     size, piece, task = word(0), word(1), f.params[2]
     start = task * piece
@@ -130,7 +130,7 @@ def _count_text(machine: MachineDescription) -> str:
     return module.text()
 
 
-def _move_text(kind: str, row: int, machine: MachineDescription) -> str:
+def _move_text(kind: str, row: int, machine: HostDescription) -> str:
     module, f, base, word = _start(f"mask_{kind}", machine)
     size, piece, pieces, outer, each, width = (word(i) for i in range(6))
     task = f.params[2]

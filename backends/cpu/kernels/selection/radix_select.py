@@ -21,7 +21,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     vector_type,
 )
 from shardir.backends.cpu.codegen.memory_hints import store_fence
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import (
     SCRATCH_BYTES_PER_WORKER,
     BufferView,
@@ -111,7 +111,7 @@ def _state_address(
 
 
 def _count_text(
-    name: str, dtype: str, ranks: int, low: int, bits: int, first: bool, machine: MachineDescription
+    name: str, dtype: str, ranks: int, low: int, bits: int, first: bool, machine: HostDescription
 ) -> str:
     """Return the text of a kernel that counts bits `low` to `low + bits` in a part of a line."""
     module = LLVMModule(machine)
@@ -202,7 +202,7 @@ def _add_matching(
 
 
 def _find_text(
-    name: str, dtype: str, ranks: int, low: int, bits: int, first: bool, machine: MachineDescription
+    name: str, dtype: str, ranks: int, low: int, bits: int, first: bool, machine: HostDescription
 ) -> str:
     """Return the text of a kernel that finds the next bits of every position of a line, and in the
     last round its element."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from shardir.backends.cpu.codegen.llvm_text import FLOAT_TYPES, LLVMFunction, LLVMValue, vector_type
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, Kernel, LoweringContext, Phase
 from shardir.backends.cpu.kernels.data_movement import element_values
 from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
@@ -57,7 +57,7 @@ def argsort_phases(
         return None
     parts = -(-steps // PART_ELEMENTS)
 
-    def phase(name: str, text: Callable[[str, MachineDescription], str], *record: int) -> Phase:
+    def phase(name: str, text: Callable[[str, HostDescription], str], *record: int) -> Phase:
         kernel = Kernel(name, partial(text, name))
         cost = count * steps * 0.4 + 50.0
         return Phase(kernel, (parts, steps, *record), count * parts, cost, "sort")
@@ -76,7 +76,7 @@ def argsort_phases(
     return phases
 
 
-def _words_text(dtype: str, name: str, machine: MachineDescription) -> str:
+def _words_text(dtype: str, name: str, machine: HostDescription) -> str:
     """Return the text of the kernel that converts elements to words."""
     kind, size = element_values.kind_of(dtype), element_values.ELEMENT_BYTES[dtype]
 
@@ -96,7 +96,7 @@ def _words_text(dtype: str, name: str, machine: MachineDescription) -> str:
     return _text(name, machine, size, WORD_BYTES, move)
 
 
-def _indices_text(name: str, machine: MachineDescription) -> str:
+def _indices_text(name: str, machine: HostDescription) -> str:
     """Return the text of the kernel that extracts the indices of words."""
 
     def move(
@@ -108,7 +108,7 @@ def _indices_text(name: str, machine: MachineDescription) -> str:
     return _text(name, machine, WORD_BYTES, 4, move)
 
 
-def _values_text(dtype: str, name: str, machine: MachineDescription) -> str:
+def _values_text(dtype: str, name: str, machine: HostDescription) -> str:
     """Return the text of the kernel that extracts the elements of words; all NaN are one."""
     keys = sort_keys_of(dtype, machine)
 
@@ -123,7 +123,7 @@ def _values_text(dtype: str, name: str, machine: MachineDescription) -> str:
 
 
 def _text(
-    name: str, machine: MachineDescription, reads: int, writes: int,
+    name: str, machine: HostDescription, reads: int, writes: int,
     move: Callable[[LLVMFunction, LLVMValue, LLVMValue, LLVMValue, int], None],
 ) -> str:  # fmt: skip
     """Return the text of a kernel that converts parts of lines, in vectors if they are

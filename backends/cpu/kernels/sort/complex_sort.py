@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count, vector_type
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, Kernel, LoweringContext, Phase
 from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
 from shardir.backends.cpu.kernels.data_movement.loop_nest import loop_nest_of
@@ -60,7 +60,7 @@ def complex_sort_phases(
     record = (parts, steps, *source, *unsorted, *arranged, *target, flags, seen)
 
     def phase(
-        what: str, text: Callable[[str, MachineDescription], str], tasks: int, cost: float
+        what: str, text: Callable[[str, HostDescription], str], tasks: int, cost: float
     ) -> Phase:
         name = f"moves_pairs_{what}"
         kernel = Kernel(name, partial(text, name))
@@ -141,7 +141,7 @@ def _convert_words(
         some(1)
 
 
-def _words_text(name: str, machine: MachineDescription) -> str:
+def _words_text(name: str, machine: HostDescription) -> str:
     """Return the text of the kernel that converts elements to words and detects negative zeros."""
     start = start_kernel(name, machine)
     f, wide = start.function, machine.lanes(WORD_BYTES)
@@ -162,7 +162,7 @@ def _words_text(name: str, machine: MachineDescription) -> str:
     return f.module.text()
 
 
-def _elements_text(name: str, machine: MachineDescription) -> str:
+def _elements_text(name: str, machine: HostDescription) -> str:
     """Return the text of the kernel that converts words back to elements."""
     start = start_kernel(name, machine)
     _convert_words(start, (ARRANGED, TARGET), partial(_to_bits, start.function))
@@ -170,7 +170,7 @@ def _elements_text(name: str, machine: MachineDescription) -> str:
     return start.function.module.text()
 
 
-def _zeros_text(name: str, machine: MachineDescription) -> str:
+def _zeros_text(name: str, machine: HostDescription) -> str:
     """Return the text of the kernel that writes elements with zeros in source order, if any zero is
     negative."""
     start = start_kernel(name, machine)

@@ -15,7 +15,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMModule,
     LLVMValue,
 )
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import (
     SCRATCH_BYTES_PER_WORKER,
     BufferView,
@@ -225,7 +225,7 @@ def max_partitions(steps: int) -> int:
     return PARTITIONS_PER_BIT * steps.bit_length()
 
 
-def sort_keys_of(dtype: str, machine: MachineDescription) -> SortKeys:
+def sort_keys_of(dtype: str, machine: HostDescription) -> SortKeys:
     """Return the sort keys of an element type."""
     bits = 8 * element_values.ELEMENT_BYTES[dtype]
     return SortKeys(dtype, bits, machine.lanes(bits // 8))
@@ -247,7 +247,7 @@ def strided_lines(
     )
 
 
-def _lines_text(name: str, keys: SortKeys, machine: MachineDescription) -> str:
+def _lines_text(name: str, keys: SortKeys, machine: HostDescription) -> str:
     start = start_kernel(name, machine)
     f = start.function
     sort = emit_quicksort(f.module, keys)
@@ -288,7 +288,7 @@ class KernelStart(NamedTuple):
         return self.function.offset(self.buffer(slot), offset + number * line)
 
 
-def start_kernel(name: str, machine: MachineDescription) -> KernelStart:
+def start_kernel(name: str, machine: HostDescription) -> KernelStart:
     """Return the start of a new, empty kernel."""
     f = LLVMFunction(LLVMModule(machine), name, ("ptr", "ptr", "i64", "i64"))
     bases, record, task, worker = f.params

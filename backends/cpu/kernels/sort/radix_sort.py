@@ -19,7 +19,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMValue,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import (
     SCRATCH_BYTES_PER_WORKER,
     BufferView,
@@ -241,7 +241,7 @@ class _LinePart(NamedTuple):
 
 
 def _start(
-    name: str, machine: MachineDescription
+    name: str, machine: HostDescription
 ) -> tuple[LLVMModule, LLVMFunction, Callable[[int], LLVMValue], Callable[[LLVMValue], LLVMValue]]:
     module = LLVMModule(machine)
     f = LLVMFunction(module, name, ("ptr", "ptr", "i64", "i64"))
@@ -254,7 +254,7 @@ def _start(
     )
 
 
-def _count_text(name: str, read: PassSource, machine: MachineDescription) -> str:
+def _count_text(name: str, read: PassSource, machine: HostDescription) -> str:
     """Return the text of the kernel that counts the digits of each part."""
     module, f, word, base = _start(name, machine)
     *_, task, worker = f.params
@@ -297,7 +297,7 @@ def _line_part(
     return _LinePart(unit // parts, begin, f.umin(begin + each, steps), number)
 
 
-def _move_text(name: str, read: PassSource, made: PassTarget, machine: MachineDescription) -> str:
+def _move_text(name: str, read: PassSource, made: PassTarget, machine: HostDescription) -> str:
     """Return the text of the kernel that moves every word behind those of lower digits, and behind
     earlier words of its digit."""
     module, f, word, base = _start(name, machine)

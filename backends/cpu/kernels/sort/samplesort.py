@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import (
     SCRATCH_BYTES_PER_WORKER,
     BufferView,
@@ -142,7 +142,7 @@ def samplesort_phases(
     ]
 
 
-KernelText = Callable[[str, SortKeys, MachineDescription], str]
+KernelText = Callable[[str, SortKeys, HostDescription], str]
 
 
 class _BucketRecord:
@@ -166,7 +166,7 @@ class _BucketRecord:
         return self._f.offset(self._starts, row + bucket, "i64")
 
 
-def _sort_text(name: str, keys: SortKeys, machine: MachineDescription) -> str:
+def _sort_text(name: str, keys: SortKeys, machine: HostDescription) -> str:
     """Return the text of the kernel that selects the bounds of a line, or sorts a bucket."""
     start = start_kernel(name, machine)
     f = start.function
@@ -209,7 +209,7 @@ def _choose_bounds(start: KernelStart, keys: SortKeys) -> None:
     f.store(f.value(keys.max_key, "i64"), words.bound_address(line, last))
 
 
-def _parts_text(name: str, keys: SortKeys, machine: MachineDescription) -> str:
+def _parts_text(name: str, keys: SortKeys, machine: HostDescription) -> str:
     """Partition the keys of a part of a line by all bounds, the middle ones first."""
     start = start_kernel(name, machine)
     f, stack, words = start.function, start.scratch, _BucketRecord(start)

@@ -8,7 +8,7 @@ be found than were sorted.
 from functools import partial
 
 from shardir.backends.cpu.codegen.llvm_text import FLOAT_TYPES, LLVMFunction, LLVMModule, LLVMValue
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, Kernel, Phase
 from shardir.backends.cpu.kernels.data_movement import element_values
 from shardir.backends.cpu.kernels.data_movement.loop_nest import loop_nest_of
@@ -36,7 +36,7 @@ def signed_zero_phases(x: BufferView, y: BufferView, dim: int, signed: bool = Tr
     ]
 
 
-def _restore_text(name: str, dtype: str, machine: MachineDescription) -> str:
+def _restore_text(name: str, dtype: str, machine: HostDescription) -> str:
     f = LLVMFunction(LLVMModule(machine), name, ("ptr", "ptr", "i64", "i64"))
     bases, record, task, _ = f.params
 

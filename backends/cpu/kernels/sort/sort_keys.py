@@ -6,7 +6,7 @@ The bits of negative floats are inverted except for the sign; all NaN become one
 from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, vector_type
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.ir.dtypes import DTYPE_INFO, FLOATS, UNSIGNED
 
 NAN_BITS = {dtype: DTYPE_INFO[dtype].nan_bits for dtype in FLOATS}
@@ -15,7 +15,7 @@ COMPRESS_FEATURE_BY_BYTES = {2: "avx512vbmi2", 4: "avx512f", 8: "avx512f"}
 """The x86 feature that compresses lanes of this many bytes in a register."""
 
 
-def has_compress(size: int, machine: MachineDescription) -> bool:
+def has_compress(size: int, machine: HostDescription) -> bool:
     """Return whether the processor can compress lanes of `size` bytes."""
     return size in COMPRESS_FEATURE_BY_BYTES and machine.has(COMPRESS_FEATURE_BY_BYTES[size])
 

@@ -8,7 +8,7 @@ import pytest
 from shardir.backends.cpu.codegen.emission import make_target_machine
 from shardir.backends.cpu.codegen.llvm_text import LLVMModule
 from shardir.backends.cpu.codegen.target import (
-    MachineDescription,
+    HostDescription,
     architecture,
     host_machine,
     system_name,
@@ -20,7 +20,7 @@ from shardir.backends.cpu.threads.parking import libc_symbols, sleep_method
 from shardir.backends.cpu.threads.phase_interpreter import define_interpreter
 
 
-def foreign_machine(triple: str) -> MachineDescription:
+def foreign_machine(triple: str) -> HostDescription:
     """Return a machine description with only a system and a processor architecture."""
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()

@@ -18,7 +18,7 @@ from shardir.backends.cpu.codegen import (
 )
 from shardir.backends.cpu.codegen.cache_keys import cache_key
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
-from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+from shardir.backends.cpu.codegen.target import HostDescription, host_machine
 from shardir.backends.cpu.dispatch.program_table import load_program
 from shardir.backends.cpu.kernel_api import Kernel, Phase
 from shardir.backends.cpu.kernels.math import library
@@ -40,7 +40,7 @@ def add_kernel(name: str, number: int, written_texts: list[str]) -> Kernel:
     """Return a kernel that adds a number to a word; `written_texts` records each generation of its
     text."""
 
-    def text(machine: MachineDescription) -> str:
+    def text(machine: HostDescription) -> str:
         written_texts.append(name)
         module = LLVMModule(machine)
         helper = LLVMFunction(module, "helper", ["i64"], "i64", "nounwind noinline", internal=True)
@@ -151,25 +151,25 @@ def test_imported_symbols_come_from_the_library(
     requested_names: list[str] = []
     labs = ctypes.cast(ctypes.CDLL(None).labs, ctypes.c_void_p).value or 0
 
-    def size(machine: MachineDescription) -> str:
+    def size(machine: HostDescription) -> str:
         module = LLVMModule(machine)
         f = LLVMFunction(module, "the_size", ["i64"], "i64")
         (number,) = f.params
         f.ret(f.select(number.is_("slt", 0), f.value(0, "i64") - number, number))
         return module.text()
 
-    def function_text(name: str, machine: MachineDescription) -> str | None:
+    def function_text(name: str, machine: HostDescription) -> str | None:
         requested_names.append(name)
         return size(machine) if from_text and name == "the_size" else None
 
-    def addresses(machine: MachineDescription, names: list[str]) -> dict[str, int]:
+    def addresses(machine: HostDescription, names: list[str]) -> dict[str, int]:
         return {name: labs for name in names if name == "the_size" and not from_text}
 
     library = SimpleNamespace(function_text=function_text, function_addresses=addresses)
     monkeypatch.setattr(imported_symbols, "_math_library", lambda: library)
     monkeypatch.setattr(imported_symbols, "_symbol_addresses", {})
 
-    def text(machine: MachineDescription) -> str:
+    def text(machine: HostDescription) -> str:
         module = LLVMModule(machine)
         module.declare("the_size", "i64", ["i64"])
         f = LLVMFunction(module, "sized", ["ptr", "ptr", "i64", "i64"])
@@ -201,7 +201,7 @@ def test_large_texts_are_divided_between_threads(monkeypatch: pytest.MonkeyPatch
     group_sizes: list[list[int]] = []
     emit = emission.emit
 
-    def record_groups(groups: Sequence[Sequence[str]], machine: MachineDescription) -> list[bytes]:
+    def record_groups(groups: Sequence[Sequence[str]], machine: HostDescription) -> list[bytes]:
         group_sizes.append(list(map(len, groups)))
         return emit(groups, machine)
 

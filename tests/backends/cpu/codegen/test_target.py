@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from shardir.backends.cpu.codegen.cache_keys import cache_key
-from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+from shardir.backends.cpu.codegen.target import HostDescription, host_machine
 from tests.backends.cpu.machine_descriptions import HASWELL, MACHINES, NEOVERSE, SSE_ONLY, ZEN_5
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 @pytest.mark.parametrize(("isa", "width"), [("sse", 16), ("avx2", 32), ("avx512", 64)])
 def test_a_limited_machine_has_only_the_permitted_instructions(
-    machine: MachineDescription, isa: str, width: int
+    machine: HostDescription, isa: str, width: int
 ) -> None:
     limited = machine.limited_to(isa)
     assert limited.vector_bytes == min(machine.vector_bytes, width)
@@ -40,7 +40,7 @@ def test_avx512_and_arm_have_many_registers() -> None:
 def test_keys_depend_on_every_field_of_a_machine() -> None:
     """Machines that share a cache folder must use only code of their own description."""
     machine = host_machine()
-    for field in fields(MachineDescription):
+    for field in fields(HostDescription):
         value = getattr(machine, field.name)
         other: Any = f"{value}+" if isinstance(value, str) else 7 + value
         assert replace(machine, **{field.name: other}).words() != machine.words()

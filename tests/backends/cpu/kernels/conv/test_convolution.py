@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, strategies as st
 
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, row_major_strides
 from shardir.backends.cpu.kernels.conv.convolution import convolution_products
 from shardir.backends.cpu.kernels.rules import LAYOUT_RULES, RULES
@@ -349,7 +349,7 @@ def selected_kernels(
     dims: str,
     left: tuple[int, ...],
     right: tuple[int, ...],
-    machine: MachineDescription = ZEN_5,
+    machine: HostDescription = ZEN_5,
     **given: Any,
 ) -> list[str]:
     """Return the names of the kernels that are selected for a convolution."""

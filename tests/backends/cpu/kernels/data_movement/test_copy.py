@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+from shardir.backends.cpu.codegen.target import HostDescription, host_machine
 from shardir.backends.cpu.kernels.data_movement import transpose_tiles
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
 from tests.backends.cpu.kernels.random_layouts import integer_array, random_layout
@@ -19,7 +19,7 @@ DTYPES = ("u1", "i2", "f4", "f8", "c16")
 
 
 def copy_and_compare(
-    x: Array, out: Array, workers: int = 2, machine: MachineDescription | None = None
+    x: Array, out: Array, workers: int = 2, machine: HostDescription | None = None
 ) -> list[str]:
     """Copy and compare; return the names of the kernels."""
     harness = RuleHarness(workers, machine)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernels.elementwise.rules import lower_loop_nest
 from shardir.interpret.interpreter import apply_op
 from shardir.ir.module import Module, Value
@@ -51,7 +51,7 @@ def run_with_kernels(
     args: Sequence[Array],
     layout: LayoutFunction = dense,
     workers: int = 2,
-    machine: MachineDescription | None = None,
+    machine: HostDescription | None = None,
 ) -> list[Any]:
     """Return the results of a program; raise `AssertionError` for a group without a kernel."""
     env: dict[Value, Array] = {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from shardir import ops as ops  # declares the operations
-from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+from shardir.backends.cpu.codegen.target import HostDescription, host_machine
 from shardir.backends.cpu.kernels.elementwise import (
     reduction,
     split_reduction,
@@ -111,7 +111,7 @@ def check_group(
     function: Function,
     layout: LayoutFunction,
     seed: int,
-    machine: MachineDescription | None = None,
+    machine: HostDescription | None = None,
 ) -> None:
     module = Module((), (function,))
     verify(module)

@@ -7,7 +7,7 @@ import numpy as np
 
 import shardir as sd
 import shardir.numpy as jnp
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernels.fused_products.fused_products_rule import fused_products_rule
 from shardir.interpret.interpreter import apply_op
 from shardir.ir.module import Module, Value
@@ -43,7 +43,7 @@ def run_with_kernels(
     module: Module,
     arrays: Sequence[Array],
     workers: int = 2,
-    machine: MachineDescription | None = None,
+    machine: HostDescription | None = None,
 ) -> list[Array]:
     """Return the results of a program, with kernels for fused products."""
     values: dict[Value, Array] = dict(zip(module.main.body.params, arrays, strict=True))

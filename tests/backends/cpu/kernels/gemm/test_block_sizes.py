@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+from shardir.backends.cpu.codegen.target import HostDescription, host_machine
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, BufferView
 from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of
@@ -89,7 +89,7 @@ def test_tasks_have_equal_numbers_of_rows(rows: int, rows_of_task: int) -> None:
 
 
 def matrices(
-    rows: int, inner: int, columns: int, machine: MachineDescription = ZEN_5
+    rows: int, inner: int, columns: int, machine: HostDescription = ZEN_5
 ) -> MatrixProduct:
     lhs, rhs, out = (
         BufferView(slot, 0, shape, (4 * shape[1], 4), "f32")

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+from shardir.backends.cpu.codegen.target import HostDescription, host_machine
 from shardir.backends.cpu.kernels.gemm import record_builder
 from shardir.backends.cpu.kernels.rules import LAYOUT_RULES, RULES
 from shardir.ir.types import COMPLEX, NUMPY_DTYPES, TensorType
@@ -62,7 +62,7 @@ def check_product(
 
 
 def selected_kernels(
-    machine: MachineDescription, dims: str, dtype: str = "f32", **sizes: int
+    machine: HostDescription, dims: str, dtype: str = "f32", **sizes: int
 ) -> list[str]:
     """Return the names of the kernels of a product of dense matrices on a machine."""
     types = [
@@ -399,7 +399,7 @@ def test_remaining_vectors_of_columns_match_the_reference(columns: int, dtype: s
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
-def test_columns_use_as_few_vectors_as_possible(machine: MachineDescription) -> None:
+def test_columns_use_as_few_vectors_as_possible(machine: HostDescription) -> None:
     """Seven vectors of columns are two tiles of three and one tile of one, not nine vectors."""
     (name,) = selected_kernels(machine, "ak,kb->ab", a=21, k=40, b=6 * machine.lanes(4) + 1)
     assert "x3" in name
@@ -450,9 +450,7 @@ def test_few_rows_do_not_justify_packing() -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 64])
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
-def test_every_product_has_kernels_on_every_machine(
-    machine: MachineDescription, workers: int
-) -> None:
+def test_every_product_has_kernels_on_every_machine(machine: HostDescription, workers: int) -> None:
     """The rule selects kernels for one and for many workers. Packed kernels use tiles with the
     vectors of the machine."""
     for dims, left, right in SHAPES:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
-from shardir.backends.cpu.codegen.target import MachineDescription
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.dispatch.program_table import load_program
 from shardir.backends.cpu.kernel_api import Kernel, Phase
 from shardir.backends.cpu.kernels.gemm.prefetch_stream import PrefetchStream
@@ -20,7 +20,7 @@ def prefetched_lines(
 ) -> list[int]:
     """Return the cache lines that tiles prefetch, in order."""
 
-    def text(machine: MachineDescription) -> str:
+    def text(machine: HostDescription) -> str:
         module = LLVMModule(machine)
         f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
         null = LLVMValue("null", "ptr", f)

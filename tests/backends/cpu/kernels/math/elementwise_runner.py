@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from shardir.backends.cpu.codegen.compiler import compile
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
-from shardir.backends.cpu.codegen.target import MachineDescription, host_machine
+from shardir.backends.cpu.codegen.target import HostDescription, host_machine
 from shardir.backends.cpu.kernels.math import library
 from shardir.backends.cpu.kernels.math.inline import emit_elementwise
 from shardir.backends.cpu.kernels.math.registers import load_elements, store_elements
@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 
 @cache
 def compile_operation(
-    op: str, dtypes: tuple[str, ...], result: str, lanes: int, machine: MachineDescription
+    op: str, dtypes: tuple[str, ...], result: str, lanes: int, machine: HostDescription
 ) -> Any:
     """Return `void (ptr *arrays, i64 count)`, which applies the operation, or None without a
     rule."""
@@ -50,7 +50,7 @@ def run_operation(
     dtypes: list[str],
     result: str,
     lanes: int = 16,
-    machine: MachineDescription | None = None,
+    machine: HostDescription | None = None,
 ) -> Array:
     """Apply an operation to flat arrays of equal size; raise `AssertionError` without a rule.
 
