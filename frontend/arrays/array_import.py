@@ -5,6 +5,7 @@ backend reuses. Immutable memory is used without a copy.
 """
 
 from functools import cache
+from gc import get_referents
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,11 +58,29 @@ def _prepare_cpu_backend() -> None:
 def is_immutable_memory(numbers: NumpyArray) -> bool:
     """Return whether the memory of an array is immutable: that of `bytes`, or of a `Storage`."""
     base: object = numbers
-    while isinstance(base, np.ndarray):
-        if base.flags.writeable:
-            return False
-        base = base.base
+    while isinstance(base, np.ndarray | memoryview):
+        if isinstance(base, memoryview):
+            if not base.readonly:
+                return False
+            base = _exporter_of(base)
+        else:
+            if base.flags.writeable:
+                return False
+            base = base.base
     return isinstance(base, bytes) or is_storage(base)
+
+
+def _exporter_of(view: memoryview) -> object:
+    """Return the object whose memory a view shows.
+
+    For an object with `__buffer__`, this is the view that the method returned; Python 3.12 and
+    later refer to it through an object without attributes.
+    """
+    exporter = view.obj
+    if type(exporter).__name__ != "_buffer_wrapper":
+        return exporter
+    returned = (each for each in get_referents(exporter) if isinstance(each, memoryview))
+    return next(returned, exporter)
 
 
 def import_dlpack(x: object, copy: bool | None) -> Storage:

@@ -1,4 +1,4 @@
-"""Samplers of operations with derivative rules, callbacks and fused groups."""
+"""Samplers of operations with derivative rules, callbacks, fused groups and fused products."""
 
 from collections.abc import Callable, Sequence
 from string import ascii_lowercase
@@ -97,3 +97,19 @@ def _(s: Scope, name: str) -> None:
         return [value]
 
     s.emit(name, x, blocks=(s.block([x.type], body),))
+
+
+@sampler("fused_products")
+def _(s: Scope, name: str) -> None:
+    """Append two products with an elementwise operation between them."""
+    rows, columns, features = (s.integer(2, 4) for _ in range(3))
+    dtype = s.choose("f32", "f64")
+    x = s.value(TensorType((rows, features), dtype))
+    y = s.value(TensorType((columns, features), dtype))
+
+    def body(inner: Scope, values: list[Any]) -> list[Any]:
+        scores = inner.emit("dot", values[0], values[1], dims="th,sh->ts")
+        scores = inner.emit(inner.choose("neg", "abs", "tanh", "sin"), scores)
+        return [inner.emit("dot", scores, values[1], dims="ts,sh->th")]
+
+    s.emit(name, x, y, blocks=(s.block([x.type, y.type], body),))

@@ -157,6 +157,7 @@ SPECIAL_OPERATIONS = (
     ops.custom_partitioning,
     ops.custom_vjp,
     ops.fused,
+    ops.fused_products,
     ops.pipeline,
     ops.pipeline_call,
     ops.pipeline_stage,

@@ -47,6 +47,11 @@ refuses(
     fix="run the pass 'inline-pipelines' before",
 )
 refuses(
+    "fused_products",
+    reason="is one kernel on CPUs only",
+    fix="run the pass 'inline' before",
+)
+refuses(
     "checkpoint", "custom-jvp", "custom-vjp",
     reason="defines derivatives, which an emitted program does not use",
     fix="run the pass 'inline' before",

@@ -25,6 +25,7 @@ from shardir.ir.types import INEXACT, NumpyArray, TensorType
 from shardir.op_rules.batching import BatchedOp
 from shardir.op_rules.factors import pointwise_rule
 from shardir.op_rules.tangents import linear_tangent
+from shardir.op_rules.vma import exchange_varying
 from shardir.ops.control_flow.manual_computation import ManualDimAxes
 
 Types = tuple[TensorType, ...]
@@ -330,6 +331,7 @@ pipeline_call = define_op(
     attributes=PipelineCallAttributes,
     type=_call_type,
     exchange=_call_together,
+    vma=exchange_varying,
     spmd=True,
     arithmetic=FIXED_DTYPES,
 )

@@ -30,7 +30,9 @@ def _case(w: MlirWriter, op: Op) -> None:
     w.write_op(op, "stablehlo.case", operands=[index], regions=regions)
 
 
-@WRITERS.rule(OPS["checkpoint"], OPS["custom-jvp"], OPS["custom-vjp"], OPS["fused"])
+@WRITERS.rule(
+    OPS["checkpoint"], OPS["custom-jvp"], OPS["custom-vjp"], OPS["fused"], OPS["fused_products"]
+)
 def _inline_first_block(w: MlirWriter, op: Op) -> None:
     """Write the first block inline; derivative rules are dropped."""
     _inline(w, op, op.blocks[0])

@@ -51,7 +51,9 @@ def test_the_digits_example_trains(count: int, tmp_path: Path) -> None:
 
 def test_the_page_about_processes_shows_the_output(tmp_path: Path) -> None:
     """The Python blocks of the page are one program, which every process runs."""
-    blocks = re.findall(r"^```(python|text)\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
+    # Blocks that begin with the name of a file are other programs.
+    pattern = r"^```(python|text)\n(?!# \w+\.py\n)(.*?)^```$"
+    blocks = re.findall(pattern, PAGE.read_text("utf-8"), re.M | re.S)
     program = tmp_path / "page.py"
     folder = f"import os\nos.chdir({str(tmp_path)!r})\n"
     program.write_text(
