@@ -26,7 +26,6 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from shardir.ir.builder import UniqueNames
-from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ops.contraction.dot import dot
 from shardir.ops.control_flow.fused_products import (
@@ -38,6 +37,7 @@ from shardir.ops.control_flow.fused_products import (
 from shardir.ops.control_flow.loop_unification import (
     is_pointwise,
     is_unit_reshape,
+    non_unit_dims,
     non_unit_sizes,
 )
 from shardir.ops.control_flow.manual_computation import manual_computation
@@ -52,7 +52,7 @@ MAX_FEATURES = 512
 """Maximum extent of a dimension of matrices that scores lack, whose tiles must fit the caches."""
 MAX_COPIED_OPS = 24
 """Maximum number of operations outside of a group that are copied to compute an operand."""
-FLOATS = ("f32", "f64", *NARROW_FLOATS)
+Dims = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -266,14 +266,17 @@ class _ProductsBuilder:
         self, group: _ScoreGroup, levels: Mapping[Value, int], level: int, names: UniqueNames
     ) -> None:
         self.group, self.levels, self.level, self.names = group, levels, level, names
-        self.inner: dict[Value, Value] = {}
+        self.score_dims: Dims = tuple(range(len(non_unit_sizes(next(iter(group.members)).type))))
+        self.inner: dict[tuple[Value, Dims | None], Value] = {}
+        """The inner value for a value of the block around, and the dimensions of scores along which
+        it is used, if it is computed outside of the group."""
         self.operands: list[Value] = []
         self.params: list[Value] = []
         self.ops: list[Op] = []
 
     def build(self, results: Sequence[Value]) -> Op | None:
         """Return the operation that computes these results; `None` if there is none."""
-        returns = tuple(self.value(result) for result in results)
+        returns = tuple(self.value(result, self.score_dims) for result in results)
         block = Block(tuple(self.params), tuple(self.ops), returns)
         try:
             nest = build_product_nest(block)
@@ -287,19 +290,25 @@ class _ProductsBuilder:
             fused_products, tuple(self.operands), tuple(results), {}, (block,), loc, _explain(nest)
         )
 
-    def value(self, value: Value) -> Value:
-        """Return the inner value for a value of the block around."""
-        if value in self.inner:
-            return self.inner[value]
+    def value(self, value: Value, dims: Dims) -> Value:
+        """Return the inner value for a value of the block around, whose dimensions are used along
+        these dimensions of scores.
+
+        A value from outside of the group, such as the positions that a mask compares, may be used
+        along several: along rows and along columns.
+        """
         op = self.group.members.get(value) or self.group.sums.get(value)
-        is_result = value in self.group.results and self.levels[value] < self.level
-        if op is not None and not is_result:
-            return self.copy(op)
-        maker = self.group.makers.get(value)
-        if op is None and maker is not None and self.is_copied(maker):
-            return self.copy(maker)
-        self.inner[value] = self.param(value)
-        return self.inner[value]
+        key = value, (dims if op is None else None)
+        if key not in self.inner:
+            is_result = value in self.group.results and self.levels[value] < self.level
+            maker = self.group.makers.get(value)
+            if op is not None and not is_result:
+                self.inner[key] = self.copy(op, self.score_dims)
+            elif op is None and maker is not None and self.is_copied(maker):
+                self.inner[key] = self.copy(maker, dims)
+            else:
+                self.inner[key] = self.param(value)
+        return self.inner[key]
 
     def param(self, value: Value) -> Value:
         """Return a new parameter."""
@@ -308,18 +317,19 @@ class _ProductsBuilder:
         self.operands.append(value)
         return inner
 
-    def copy(self, op: Op) -> Value:
+    def copy(self, op: Op, dims: Dims) -> Value:
         """Append a copy of an operation, and of those that it depends on.
 
         Products have parameters of their own: a matrix may be used along different loops.
         """
         inside = {*self.group.members, *self.group.sums}
+        if op.spec is broadcast:
+            dims = _operand_dims(op, dims)
         operands = tuple(
-            self.param(value) if op.spec is dot and value not in inside else self.value(value)
+            self.param(value) if op.spec is dot and value not in inside else self.value(value, dims)
             for value in op.operands
         )
         result = replace(op.result, name=self.names.fresh(op.result.name))
-        self.inner[op.result] = result
         self.ops.append(replace(op, operands=operands, results=(result,)))
         return result
 
@@ -345,6 +355,12 @@ class _ProductsBuilder:
                 else:
                     pending.append(maker)
         return nbytes <= op.result.type.nbytes
+
+
+def _operand_dims(op: Op, dims: Dims) -> Dims:
+    """Return the dimensions of scores along which the operand of a broadcast is used."""
+    along = dict(zip(non_unit_dims(op.result.type), dims, strict=True))
+    return tuple(along[op.attrs["dims"][dim]] for dim in non_unit_dims(op.operands[0].type))
 
 
 def _is_cheap(op: Op) -> bool:

@@ -77,6 +77,21 @@ def test_masks_are_computed_inside() -> None:
     assert {value.type.dtype for value in op.operands} == {"f32"}
 
 
+def test_positions_may_be_compared_along_rows_and_columns() -> None:
+    """Both dimensions of the masks are computed from one array, and the mask of packed sequences
+    uses one operand twice."""
+
+    def packed(x: Any, segments: Any) -> Any:
+        at = jnp.arange(64)
+        mask = (at[:, None] >= at[None]) & (segments[:, None] == segments[None])
+        return sd.nn.softmax(jnp.where(mask, x @ x.T, -jnp.inf), axis=-1) @ x
+
+    segments = sd.ShapeDtypeStruct((64,), np.int32)
+    ((op,), others) = fused(packed, SQUARE, segments)
+    assert others == 0
+    assert [value.type.dtype for value in op.operands].count("i32") == 2
+
+
 def test_residuals_are_results_of_the_same_operation() -> None:
     assert counts(lambda x: attention(x, return_residual=True), X) == (1, 0)
 
