@@ -29,7 +29,10 @@ from shardir.backends.cpu.kernels.fused_products.score_passes import (
     score_steps,
 )
 from shardir.backends.cpu.kernels.fused_products.tile_product import tile_shape
-from shardir.backends.cpu.kernels.fused_products.visible_columns import find_visible_columns
+from shardir.backends.cpu.kernels.fused_products.visible_columns import (
+    MAX_LOOP_EXTENT,
+    find_visible_columns,
+)
 from shardir.backends.cpu.kernels.math import registers
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import TensorType
@@ -106,6 +109,7 @@ class _ProductsLowering:
         rows, columns = nest.extents[nest.row_loop], nest.extents[nest.column_loop]
         row_sums = [op for op in nest.sums if not nest.is_column_sum(op)]
         extents = [nest.extents[loop] for loop in nest.batch_loops]
+        is_short = max(rows, columns, *extents) <= MAX_LOOP_EXTENT
         parallel = tuple(
             number
             for number, loop in enumerate(nest.batch_loops)
@@ -127,7 +131,7 @@ class _ProductsLowering:
         shape = RowBlockShape(
             steps,
             self.plan,
-            find_visible_columns(steps, self.plan),
+            find_visible_columns(steps, self.plan) if is_short else None,
             tuple(nest.is_column_sum(op) for op in nest.sums),
             self.row_matrix_dtypes(),
             tuple(op.result.type.dtype for op in nest.sums),

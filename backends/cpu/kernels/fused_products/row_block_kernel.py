@@ -328,9 +328,10 @@ class _RowBlockEmitter:
         held = f.variable("i1", f.value(1, "i1"))
         with f.loop(0, self.block, self.shape.lanes) as lane:
             values = self.row_values(lane)
-            for fill, step, limit in visible.conditions:
+            for fill, step, limit, sign in visible.conditions:
                 value = registers.real_vector(values.computed[step])
-                holds = (f.value(fill, value.type) - value).is_("olt", limit)
+                start = f.value(fill, value.type)
+                holds = (start + value if sign > 0 else start - value).is_("olt", limit)
                 word = holds.to(f"i{self.shape.lanes}", "bitcast")
                 held.set(held.get() & word.is_("eq", -1))
         is_part = self.low.get().is_("ne", 0) | self.high.get().is_("ne", self.columns)

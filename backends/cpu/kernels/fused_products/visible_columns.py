@@ -8,16 +8,24 @@ visible key.
 """
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 from shardir.backends.cpu.kernels.elementwise.loop_body import APPLY, CONSTANT, IOTA, REDUCE
 from shardir.backends.cpu.kernels.fused_products.score_passes import COLUMN, PassPlan, ScoreSteps
-from shardir.ir.types import INTEGERS
+from shardir.ir.dtypes import DTYPE_INFO, FLOATS, INTEGERS
 
 _EXP_UNDERFLOWS = {"f32": -200.0, "f64": -1000.0}
 """Exponentials of smaller numbers are zero."""
 _NEGATED = {"ge": "lt", "gt": "le", "lt": "ge", "le": "gt"}
 _IDENTITIES = ("stop_gradient", "convert", "neg")
+_FINITE = (
+    *("stop_gradient", "convert", "neg", "add", "sub", "mul", "abs", "select"),
+    *("maximum", "minimum", "clamp", "tanh", "logistic", "sin", "cos"),
+)
+"""Operations whose results are finite for finite operands, except for overflow."""
+MAX_LOOP_EXTENT = 2**24
+"""The longest loop for which masks are analyzed: sums of its indices fit 32 bits."""
 
 
 class Bound(NamedTuple):
@@ -33,11 +41,13 @@ class Bound(NamedTuple):
 
 
 class RowCondition(NamedTuple):
-    """A condition on each row: `fill` minus the value of a step is less than `limit`."""
+    """A condition on each row: `fill` plus `sign` times the value of a step is less than `limit`.
+    NaN does not satisfy it."""
 
     fill: float
     step: int
     limit: float
+    sign: int = -1
 
 
 class VisibleColumns(NamedTuple):
@@ -98,9 +108,21 @@ def _bounds(steps: ScoreSteps, mask: int, value: bool) -> list[Bound]:
 
 
 def _affine(steps: ScoreSteps, number: int) -> tuple[Mapping[int, int], int] | None:
-    """Return the coefficients of loop indices and the constant of an integer; `None` for others."""
+    """Return the coefficients of loop indices and the constant of an integer; `None` for others,
+    and for integers that may wrap around."""
+    made = _sum_of_indices(steps, number)
+    if made is None:
+        return None
+    terms, offset = made
+    lowest = offset + MAX_LOOP_EXTENT * sum(min(each, 0) for each in terms.values())
+    highest = offset + MAX_LOOP_EXTENT * sum(max(each, 0) for each in terms.values())
+    info = DTYPE_INFO[steps.body.steps[number].dtype]
+    return made if info.min_integer <= lowest and highest <= info.max_integer else None
+
+
+def _sum_of_indices(steps: ScoreSteps, number: int) -> tuple[Mapping[int, int], int] | None:
     step = steps.body.steps[number]
-    if step.dtype not in INTEGERS or step.dtype in ("u32", "u64", "u16", "u8"):
+    if step.dtype not in INTEGERS:
         return None
     if step.kind == IOTA:
         return {step.number: 1}, 0
@@ -158,6 +180,8 @@ class _Excluded:
     def value(self, number: int) -> float | tuple[float, int] | None:
         """Return the value of a step; `None` if it is unknown."""
         step = self.steps.body.steps[number]
+        if step.dtype not in FLOATS:
+            return None
         if step.kind == CONSTANT:
             given = dict(step.attrs)["value"]
             return float(given) if isinstance(given, (int, float)) else None
@@ -171,14 +195,10 @@ class _Excluded:
             return -first if step.op == "neg" else first
         if step.op in ("stop_gradient", "convert"):
             return first
-        if step.op == "mul" and 0 in operands:
-            return 0.0
         if step.op == "mul":
-            second = operands[1]
-            if isinstance(first, float) and isinstance(second, float):
-                return first * second
+            return self.product(*step.operands)
         if step.op == "div" and first == 0:
-            return 0.0
+            return self.quotient_of_zero(step.operands[1])
         if step.op == "sub" and isinstance(first, float):
             subtrahend = step.operands[1]
             if isinstance(operands[1], float):
@@ -188,3 +208,33 @@ class _Excluded:
             self.found.append(RowCondition(*first, _EXP_UNDERFLOWS[step.dtype]))
             return 0.0
         return None
+
+    def product(self, first: int, second: int) -> float | None:
+        x, y = self.values.get(first), self.values.get(second)
+        if isinstance(x, float) and isinstance(y, float):
+            return x * y
+        if 0 not in (x, y):
+            return None
+        return 0.0 if self.is_finite(second if x == 0 else first) else None
+
+    def quotient_of_zero(self, divisor: int) -> float | None:
+        """Return 0 if the divisor is a number other than 0, or positive for the row."""
+        value = self.values.get(divisor)
+        if isinstance(value, float):
+            return 0.0 if value else None
+        if self.steps.varies(divisor):
+            return None
+        self.found.append(RowCondition(0.0, divisor, 0.0))
+        return 0.0
+
+    def is_finite(self, number: int) -> bool:
+        """Return whether a step is finite in excluded columns, if operands and reductions are."""
+        step = self.steps.body.steps[number]
+        if step.kind != APPLY or step.dtype not in FLOATS:
+            return True
+        if step.op in _FINITE:
+            return all(map(self.is_finite, step.operands))
+        if self.steps.varies(number):
+            return False
+        self.found += [RowCondition(0.0, number, inf, sign) for sign in (-1, 1)]
+        return True

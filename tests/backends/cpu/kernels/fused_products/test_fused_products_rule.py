@@ -1,5 +1,6 @@
 """Kernels of fused products against the interpreter, which runs the program without fusion."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from shardir.backends.cpu.kernels.fused_products.fused_products_rule import (
 from shardir.backends.cpu.kernels.fused_products.tile_product import tile_shape
 from shardir.interpret.interpreter import evaluate
 from shardir.ops.control_flow.fused_products import fused_products
+from shardir.passes.pipeline import Pipeline
 from tests.backends.cpu.kernels.fused_products.attention_programs import (
     attention_module,
     fuse_products,
@@ -92,6 +94,39 @@ def test_excluded_columns_are_computed_if_they_count() -> None:
     arrays[4][...] = 0
     arrays[4][:, :, :3] = -3e38
     check(arrays, TOLERANCES["f32"], False, 1, is_causal=True)
+
+
+def run_masked(dtype: str, mask: Callable[[Any, Any], Any], divides: bool) -> None:
+    """Compare masked attention of 200 positions of a narrow type with the interpreter; with
+    `divides`, masked exponentials are divided by their sum without a maximum."""
+
+    def attention(x: Any) -> Any:
+        scores = x @ x.T
+        at = jnp.arange(200).astype(dtype)
+        visible = mask(at[:, None], at[None])
+        if divides:
+            weights = jnp.where(visible, jnp.exp(scores), 0)
+            return weights / jnp.sum(weights, axis=1, keepdims=True) @ x
+        return sd.nn.softmax(jnp.where(visible, scores, -1e30), axis=1) @ x
+
+    (x,) = np.random.default_rng(8).uniform(0.1, 1, (1, 200, 16)).astype(np.float32)
+    module = sd.parse(sd.jit(attention).lower(x).as_text())
+    module = Pipeline.parse("cse,dce,fold-views,simplify,cse,dce")(module)
+    fused = fuse_products(module)
+    assert fused_products in [op.spec for op in fused.main.body.ops]
+    wanted, got = evaluate(module.main, [x])[0], run_with_kernels(fused, [x])[0]
+    np.testing.assert_allclose(got, np.asarray(wanted), rtol=1e-5)
+
+
+def test_masks_of_integers_that_wrap_around() -> None:
+    """The index 200 is -56 in i8; 2,147,483,600 + 100 is negative in i32."""
+    run_masked("int8", lambda i, j: i >= j, False)
+    run_masked("int32", lambda i, j: i - 2147483600 - 100 >= j, False)
+
+
+def test_excluded_columns_of_blocks_without_visible_columns_are_nan() -> None:
+    """The weights of such rows are 0 / 0."""
+    run_masked("int32", lambda i, j: i >= j + 150, True)
 
 
 @pytest.mark.parametrize("heads", [1, 4])
