@@ -7,7 +7,9 @@ ignores names and locations.
 
 from collections.abc import Hashable, Sequence
 
-from shardir.frontend.arrays.array import Array
+import numpy as np
+
+from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.call_table import MAX_CACHED_PROGRAMS, trace_context
 from shardir.frontend.dispatch.programs.lowering import LoweredProgram, lower
@@ -65,6 +67,8 @@ def run_temporary(
         )
         for label, leaf in zip(labels, leaves, strict=True)
     ]
+    # The function may write into arrays of NumPy while it is traced, before its program runs.
+    leaves = [from_numpy(leaf) if type(leaf) is np.ndarray else leaf for leaf in leaves]
     traced, structure = trace_call(
         fun,
         name,

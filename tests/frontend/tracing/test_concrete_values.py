@@ -127,6 +127,14 @@ def test_elements_that_are_not_known_are_refused() -> None:
     with pytest.raises(TracedArrayError):
         sd.grad(lambda x: np.sin(x))(3.0)
 
+    @sd.custom_vjp
+    def identity(x: Any) -> Any:
+        return x
+
+    identity.defvjp(lambda x: (x, x), lambda saved, y: (y if saved > 0 else -y,))
+    with pytest.raises(TracedTruthError, match="while the backward rule of identity is traced"):
+        sd.grad(identity)(3.0)
+
     def read(x: Any) -> Any:
         return x if sd.io_callback(lambda: np.float32(1), np.float32(0)) > 0 else -x
 
