@@ -218,7 +218,8 @@ class _Excluded:
         return 0.0 if self.is_finite(second if x == 0 else first) else None
 
     def quotient_of_zero(self, divisor: int) -> float | None:
-        """Return 0 if the divisor is a number other than 0, or positive for the row."""
+        """Return 0 if the divisor is a number other than 0, or has one value for each row, which
+        must be positive; `None` for others."""
         value = self.values.get(divisor)
         if isinstance(value, float):
             return 0.0 if value else None
@@ -234,6 +235,8 @@ class _Excluded:
             return True
         if step.op in _FINITE:
             return all(map(self.is_finite, step.operands))
+        if step.op == "div" and self.quotient_of_zero(step.operands[1]) == 0:
+            return self.is_finite(step.operands[0])
         if self.steps.varies(number):
             return False
         self.found += [RowCondition(0.0, number, inf, sign) for sign in (-1, 1)]

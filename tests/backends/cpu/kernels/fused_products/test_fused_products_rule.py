@@ -12,9 +12,14 @@ from shardir.backends.cpu.kernels.fused_products.fused_products_rule import (
     choose_block_rows,
     fused_products_rule,
 )
+from shardir.backends.cpu.kernels.fused_products.score_passes import (
+    plan_score_passes,
+    score_steps,
+)
 from shardir.backends.cpu.kernels.fused_products.tile_product import tile_shape
+from shardir.backends.cpu.kernels.fused_products.visible_columns import find_visible_columns
 from shardir.interpret.interpreter import evaluate
-from shardir.ops.control_flow.fused_products import fused_products
+from shardir.ops.control_flow.fused_products import build_product_nest, fused_products
 from shardir.passes.pipeline import Pipeline
 from tests.backends.cpu.kernels.fused_products.attention_programs import (
     attention_module,
@@ -66,6 +71,16 @@ def test_blocks_of_rows_and_chunks_of_columns_may_be_partial(rows: int, columns:
     sizes = {**SIZES, "rows": rows, "columns": columns, "features": 5}
     arrays = random_attention(2, "f32", sizes)
     check(arrays, TOLERANCES["f32"], True, 2, is_causal=True)
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_causal_kernels_exclude_columns(gradient: bool) -> None:
+    arrays = random_attention(1, "f32", SIZES)
+    module = fuse_products(attention_module(arrays, gradient, is_causal=True))
+    found = [op for op in module.main.body.ops if op.spec is fused_products]
+    for op in found:
+        steps = score_steps(build_product_nest(op.blocks[0]))
+        assert find_visible_columns(steps, plan_score_passes(steps)) is not None
 
 
 def test_rows_without_visible_columns_are_the_mean_of_all_values() -> None:
