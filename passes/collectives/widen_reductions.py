@@ -9,12 +9,17 @@ after:  `%g.partial = dot(%d, %x, ...) : f32[4, 16]`
 Mixed-precision training computes gradients in bf16 and applies them in f32. Without this pass,
 every device rounds its partial sum to bf16 before the devices add them, and the sum is rounded
 again. The pass is optional, because the collective sends more bytes.
+
+Only operations that are linear in all operands together, and products before them, compute in the
+wider dtype. A device scales a partial sum, and accumulates it in a loop, in the dtype of the
+program; the collective adds the converted results.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import ClassVar
 
 from shardir import ops
@@ -42,7 +47,7 @@ class WidenReductions(Pass, name="widen-reductions"):
     of: str = "all"
 
     def __call__(self, module: Module) -> Module:
-        return rebuild_device_programs(module, partial(_widen_block, self))
+        return rebuild_device_programs(module, partial(_widen_program, self))
 
 
 def widen_gradient_sums(steps: Pipeline, dtype: str) -> Pipeline:
@@ -53,15 +58,48 @@ def widen_gradient_sums(steps: Pipeline, dtype: str) -> Pipeline:
     return Pipeline.parse(f"default,after:partition,{widening}", steps)
 
 
-def _widen_block(options: WidenReductions, block: Block, names: UniqueNames) -> Block:
+def _widen_program(options: WidenReductions, block: Block, names: UniqueNames) -> Block:
+    selected: set[Value] | None = None
+    if options.of == "gradients":
+        selected = set()
+        _add_gradients(block, selected)
+    return _widen_block(options, block, selected, names)
+
+
+def _add_gradients(block: Block, gradients: set[Value]) -> None:
+    """Add the values that operations of a gradient compute, and those that other operations and
+    loops compute from them linearly."""
+    for op in block.ops:
+        for inner in op.blocks:
+            _add_gradients(inner, gradients)
+        if is_in_gradient(op):
+            gradients.update(op.results)
+        elif op.blocks:
+            returned = (zip(op.results, inner.returns, strict=False) for inner in op.blocks)
+            gradients.update(
+                result for result, value in chain.from_iterable(returned) if value in gradients
+            )
+        else:
+            # The product of two gradients, such as a square for a norm, is no gradient.
+            groups = linear_groups(op)
+            if sum(any(op.operands[i] in gradients for i in group) for group in groups) == 1:
+                gradients.update(op.results)
+
+
+def _widen_block(
+    options: WidenReductions, block: Block, selected: set[Value] | None, names: UniqueNames
+) -> Block:
+    """Return a block that computes its sums over devices, or `selected` ones, in a wider dtype."""
     inner = tuple(
-        replace(op, blocks=tuple(_widen_block(options, each, names) for each in op.blocks))
+        replace(
+            op, blocks=tuple(_widen_block(options, each, selected, names) for each in op.blocks)
+        )
         if op.blocks
         else op
         for op in block.ops
     )
     block = replace(block, ops=inner)
-    sums = _find_sums(options, block)
+    sums = _find_sums(options.dtype, block, selected)
     return _Widener(options.dtype, sums, names).block(block) if sums.collectives else block
 
 
@@ -77,17 +115,15 @@ class _Sums:
     """The operands of the collectives, and the values from which linear operations compute them."""
 
 
-def _find_sums(options: WidenReductions, block: Block) -> _Sums:
+def _find_sums(dtype: str, block: Block, selected: set[Value] | None) -> _Sums:
     makers = {value: op for op in block.ops for value in op.results}
     found = _Sums(makers, use_counts(block))
     for op in block.ops:
-        if not _sums_narrow_floats(op, options.dtype):
-            continue
-        partial_sums = list(_walk_partial_sums(op.operands[0], found))
-        related = (op, *(makers[value] for value in partial_sums))
-        if options.of == "all" or any(map(is_in_gradient, related)):
+        if _sums_narrow_floats(op, dtype) and (
+            selected is None or not selected.isdisjoint((op.operands[0], op.result))
+        ):
             found.collectives.add(op.result)
-            found.partial_sums.update(partial_sums)
+            found.partial_sums.update(_walk_partial_sums(op.operands[0], found))
     return found
 
 

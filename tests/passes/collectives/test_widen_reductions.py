@@ -7,6 +7,7 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir import lax
 from shardir.passes import WidenReductions
 from shardir.passes.collectives.widen_reductions import widen_gradient_sums
 from shardir.passes.pipeline import Pipeline
@@ -120,6 +121,33 @@ def test_the_setting_affects_the_gradient_alone(arguments: tuple[Any, Any]) -> N
     lowered = sd.jit(forward).lower(arguments[1])
     with sd.config(grad_reduce_dtype=np.float32):
         assert sd.jit(forward).lower(arguments[1]).as_text("dce") == lowered.as_text("dce")
+
+
+def accumulate_in_loop(w: Any, batches: Any) -> Any:
+    def add_gradient(total: Any, x: Any) -> tuple[Any, None]:
+        return total + sd.grad(loss)(w, x) * 0.5, None
+
+    return lax.scan(add_gradient, snp.zeros_like(w), batches)[0]
+
+
+def sum_scaled(w: Any, batches: Any) -> Any:
+    return sd.grad(loss)(w, batches[0]) * 0.5 + sd.grad(loss)(w, batches[1]) * 0.5
+
+
+def square_norm(w: Any, batches: Any) -> Any:
+    x = batches.astype(snp.bfloat16)
+    return w, snp.sum(x * x)
+
+
+@pytest.mark.parametrize(
+    ("step", "nbytes"), [(accumulate_in_loop, 4), (sum_scaled, 4), (square_norm, 2)]
+)
+def test_linear_operations_and_loops_of_gradients_are_gradients(step: Any, nbytes: int) -> None:
+    mesh = sd.make_mesh((4,), ("data",))
+    batches = sd.device_put(np.ones((2, 8, 1)), NamedSharding(mesh, P(None, "data")))
+    with sd.config(grad_reduce_dtype="float32"):
+        compiled = sd.jit(step).lower(snp.ones((1, 1), "bfloat16"), batches).compile()
+    assert [each.nbytes for each in compiled.collectives()] == [nbytes]
 
 
 def test_a_pipeline_without_partitioning_does_not_change() -> None:
