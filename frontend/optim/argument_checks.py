@@ -9,7 +9,7 @@ from shardir.frontend.dispatch.traced_calls import is_array_like
 from shardir.frontend.errors import ArgumentError, StructureError
 from shardir.frontend.numpy.creation.array_conversion import asarray
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree.tree_checks import format_structure
+from shardir.frontend.pytree.tree_structure import format_structure
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location

@@ -24,12 +24,14 @@ from shardir.frontend.pytree.tree_checks import (
     check_function,
     check_is_leaf,
     check_node_class,
-    check_structure,
     checked_is_leaf,
-    format_structure,
-    list_items,
 )
-from shardir.frontend.pytree.tree_structure import PyTreeDef as PyTreeDef
+from shardir.frontend.pytree.tree_structure import (
+    PyTreeDef as PyTreeDef,
+    check_leaves,
+    check_structure,
+    format_structure,
+)
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 
@@ -163,14 +165,7 @@ def unflatten(structure: PyTreeDef, leaves: Iterable[PyTree]) -> PyTree:
     Raises `StructureError` for a wrong number of leaves, and for an invalid structure.
     """
     check_structure("tree.unflatten", structure)
-    found = list_items("leaves of tree.unflatten", leaves)
-    if len(found) != structure.num_leaves:
-        raise StructureError(
-            with_location(
-                f"tree.unflatten got {len(found)} leaves for a structure of {structure.num_leaves}"
-            )
-        )
-    return structure.spec.unflatten(found)
+    return structure.spec.unflatten(check_leaves("tree.unflatten", structure, leaves))
 
 
 def leaves(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[PyTree]:

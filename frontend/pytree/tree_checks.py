@@ -6,7 +6,6 @@ import optree
 
 from shardir.frontend.argument_checks import call_user_function, check_flag
 from shardir.frontend.errors import StructureError
-from shardir.frontend.pytree.tree_structure import PyTreeDef
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
@@ -127,35 +126,9 @@ def checked_is_leaf(is_leaf: UserFunction) -> Callable[..., bool]:
     return check_result
 
 
-def check_structure(what: str, structure: object) -> None:
-    """Raise `StructureError` unless `structure` is the structure of a pytree."""
-    if not isinstance(structure, PyTreeDef):
-        raise StructureError(
-            with_location(f"{what} takes what tree.structure returns, got {structure!r}")
-        )
-
-
 def list_items(what: str, given: PyTree) -> list[PyTree]:
     """Return the items of an iterable as a list; raises `StructureError` for any other object."""
     try:
         return list(given)
     except TypeError:
         raise StructureError(with_location(f"{what} are several, got {given!r}")) from None
-
-
-class _Leaf:
-    """Placeholder of a leaf where a pytree is printed."""
-
-    def __repr__(self) -> str:
-        return "*"
-
-
-def format_structure(structure: PyTreeDef) -> str:
-    """Return the structure as Python text, with * for each leaf."""
-    try:
-        text = repr(structure.unflatten([_Leaf()] * structure.num_leaves))
-    except Exception:  # The class of the user may reject the placeholders.
-        text = ""
-    if text and " object at 0x" not in text:
-        return text
-    return str(structure).removeprefix("PyTreeDef(")[:-1]

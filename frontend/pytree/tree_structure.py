@@ -1,11 +1,15 @@
 """The structure of a pytree without its leaves, with the attributes and the text of JAX."""
 
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import optree
 
+from shardir.frontend.errors import StructureError
+from shardir.frontend.pytree.tree_checks import check_function, list_items
 from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.source_locations import with_location
 
 Node = TypeVar("Node")
 
@@ -36,8 +40,11 @@ class PyTreeDef:
         return self.spec.is_leaf()
 
     def unflatten(self, leaves: Iterable[PyTree], /) -> PyTree:
-        """Return a pytree with this structure and `leaves`."""
-        return self.spec.unflatten(leaves)
+        """Return a pytree with this structure and `leaves`.
+
+        Raises `StructureError` for a wrong number of leaves.
+        """
+        return self.spec.unflatten(check_leaves("PyTreeDef.unflatten", self, leaves))
 
     def flatten_up_to(self, tree: PyTree, /) -> list[PyTree]:
         """Return the parts of `tree` at the leaves of this structure, which is a prefix of its."""
@@ -49,6 +56,7 @@ class PyTreeDef:
 
     def compose(self, inner: "PyTreeDef", /) -> "PyTreeDef":
         """Return this structure with `inner` in place of each leaf."""
+        check_structure("PyTreeDef.compose", inner)
         return PyTreeDef(self.spec.compose(inner.spec))
 
     def node_data(self) -> tuple[type, PyTree] | None:
@@ -60,7 +68,8 @@ class PyTreeDef:
             range(self.num_leaves),
             lambda kind, data, children: found.append((kind, data)),
         )
-        return found[-1]
+        kind, data = found[-1]
+        return kind, None if optree.is_namedtuple_class(kind) else _static_data(kind, data)
 
     def walk(
         self,
@@ -71,13 +80,17 @@ class PyTreeDef:
     ) -> Node:
         """Call `f_leaf(leaf)` for leaves, and `f_node(results, auxiliary data)` for containers.
 
-        `results` are those of the children. Return the result of the outermost call.
+        `results` are those of the children. Return the result of the outermost call. Raises
+        `StructureError` for a wrong number of leaves.
         """
+        check_function("PyTreeDef.walk", f_node)
+        if f_leaf is not None:
+            check_function("PyTreeDef.walk", f_leaf)
 
         def visit(kind: type, data: PyTree, children: tuple[Node, ...]) -> Node:
-            return f_node(children, data)
+            return f_node(children, _static_data(kind, data))
 
-        result: Node = self.spec.walk(leaves, visit, f_leaf)
+        result: Node = self.spec.walk(check_leaves("PyTreeDef.walk", self, leaves), visit, f_leaf)
         return result
 
     def paths(self) -> list[tuple[PyTree, ...]]:
@@ -98,6 +111,36 @@ class PyTreeDef:
         return PyTreeDef, (self.spec,)
 
 
+def check_structure(what: str, structure: object) -> None:
+    """Raise `StructureError` unless `structure` is the structure of a pytree."""
+    if not isinstance(structure, PyTreeDef):
+        raise StructureError(
+            with_location(f"{what} takes what tree.structure returns, got {structure!r}")
+        )
+
+
+def check_leaves(what: str, structure: PyTreeDef, leaves: Iterable[PyTree]) -> list[PyTree]:
+    """Return the leaves of a structure as a list; raise `StructureError` for a wrong number."""
+    found = list_items(f"leaves of {what}", leaves)
+    if len(found) != structure.num_leaves:
+        raise StructureError(
+            with_location(
+                f"{what} got {len(found)} leaves for a structure of {structure.num_leaves}"
+            )
+        )
+    return found
+
+
+def _static_data(kind: type, data: PyTree) -> PyTree:
+    """Return the auxiliary data of a container as JAX states it: keys in a given order as a
+    tuple."""
+    if kind is OrderedDict:
+        return tuple(data)
+    if kind is defaultdict:
+        return data[0], tuple(data[1])
+    return data
+
+
 def _format_node(kind: type, data: PyTree, children: tuple[str, ...]) -> str:
     """Return the text of a container from the texts of its children."""
     if kind is type(None):
@@ -115,4 +158,22 @@ def _format_node(kind: type, data: PyTree, children: tuple[str, ...]) -> str:
         return f"({listed},)" if len(children) == 1 else f"({listed})"
     if optree.is_namedtuple_class(kind):
         return f"CustomNode(namedtuple[{kind.__name__}], [{listed}])"
-    return f"CustomNode({kind.__name__}[{data}], [{listed}])"
+    return f"CustomNode({kind.__name__}[{_static_data(kind, data)}], [{listed}])"
+
+
+class _Leaf:
+    """Placeholder of a leaf where a pytree is printed."""
+
+    def __repr__(self) -> str:
+        return "*"
+
+
+def format_structure(structure: PyTreeDef) -> str:
+    """Return the structure as Python text, with * for each leaf."""
+    try:
+        text = repr(structure.unflatten([_Leaf()] * structure.num_leaves))
+    except Exception:  # The class of the user may reject the placeholders.
+        text = ""
+    if text and " object at 0x" not in text:
+        return text
+    return str(structure).removeprefix("PyTreeDef(")[:-1]

@@ -41,10 +41,9 @@ from shardir.frontend.pytree.tree_checks import (
     already_registered_error,
     check_function,
     check_node_class,
-    check_structure,
-    format_structure,
     list_items,
 )
+from shardir.frontend.pytree.tree_structure import check_structure, format_structure
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief_with_type
 

@@ -8,7 +8,8 @@ from shardir.frontend.dispatch.temporary_programs import run_temporary
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree.tree_checks import check_function, format_structure
+from shardir.frontend.pytree.tree_checks import check_function
+from shardir.frontend.pytree.tree_structure import format_structure
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary

@@ -6,7 +6,7 @@ from shardir.frontend.arrays.signature import ArraySignature
 from shardir.frontend.dispatch.traced_calls import signature_of_leaf
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree.tree_checks import format_structure
+from shardir.frontend.pytree.tree_structure import format_structure
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location

@@ -8,7 +8,7 @@ from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.dispatch.traced_calls import is_array_like
 from shardir.frontend.errors import ControlFlowError
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree.tree_checks import format_structure
+from shardir.frontend.pytree.tree_structure import format_structure
 from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.traced_constraints import match_sharding_types

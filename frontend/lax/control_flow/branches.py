@@ -15,7 +15,7 @@ from shardir.frontend.lax.control_flow.body_tracing import (
 )
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_bool
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree.tree_checks import format_structure
+from shardir.frontend.pytree.tree_structure import format_structure
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.devices import local_devices
 from shardir.frontend.source_locations import with_location

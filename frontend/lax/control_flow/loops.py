@@ -25,7 +25,7 @@ from shardir.frontend.lax.control_flow.body_tracing import (
     trace_body,
 )
 from shardir.frontend.pytree import tree
-from shardir.frontend.pytree.tree_checks import format_structure
+from shardir.frontend.pytree.tree_structure import format_structure
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.partition_spec import PartitionSpec

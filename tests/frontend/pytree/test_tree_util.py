@@ -2,7 +2,7 @@
 
 import functools
 import pickle
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict, defaultdict, namedtuple
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -213,7 +213,7 @@ def test_structures_print_as_in_jax() -> None:
     structure = tree_util.tree_structure(tree)
     assert str(structure) == (
         "PyTreeDef({'a': (CustomNode(namedtuple[Point], [*, None]),), "
-        "'b': CustomNode(Pair[None], [*, [*, ()]]), 'c': CustomNode(OrderedDict[['z']], [*])})"
+        "'b': CustomNode(Pair[None], [*, [*, ()]]), 'c': CustomNode(OrderedDict[('z',)], [*])})"
     )
     assert str(tree_util.tree_structure(1)) == "PyTreeDef(*)"
     assert pickle.loads(pickle.dumps(tree_util.tree_structure([1]))) == (
@@ -229,6 +229,31 @@ def test_structures_are_walked_and_composed() -> None:
     assert tree_util.tree_structure(0).node_data() is None
     pair = tree_util.tree_structure((0, 0))
     assert pair.compose(structure) == tree_util.tree_structure(({"a": [0, 0], "b": 0},) * 2)
+
+
+def test_static_data_of_containers_is_that_of_jax() -> None:
+    structure = tree_util.tree_structure
+    assert structure(Point(1, 2)).node_data() == (Point, None)
+    ordered = structure(OrderedDict(b=1, a=2))
+    assert ordered.node_data() == (OrderedDict, ("b", "a"))
+    assert str(ordered) == "PyTreeDef(CustomNode(OrderedDict[('b', 'a')], [*, *]))"
+    assert structure(defaultdict(list, a=1)).node_data() == (defaultdict, (list, ("a",)))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: x.unflatten([1]), "PyTreeDef.unflatten got 1 leaves for a structure of 2"),
+        (lambda x: x.unflatten(None), "leaves of PyTreeDef.unflatten are several, got None"),
+        (lambda x: x.compose("a"), "PyTreeDef.compose takes what tree.structure returns, got 'a'"),
+        (lambda x: x.walk(3, None, [1, 2]), "PyTreeDef.walk takes a function, got 3"),
+        (lambda x: x.walk(len, 4, [1, 2]), "PyTreeDef.walk takes a function, got 4"),
+        (lambda x: x.walk(len, None, [1]), "PyTreeDef.walk got 1 leaves for a structure of 2"),
+    ],
+)
+def test_wrong_arguments_of_structures_are_errors(call: Any, message: str) -> None:
+    structure = tree_util.tree_structure((1, 2))
+    assert error_line(StructureError, lambda: call(structure)) == message
 
 
 def sum_parts(parts: Any) -> Any:
