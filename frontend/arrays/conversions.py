@@ -48,8 +48,8 @@ class Convertible(Operators):
     def __buffer__(self, flags: int, /) -> memoryview:
         """Return the elements as a read-only buffer.
 
-        Python before version 3.12 calls this method only with the native tier. Raises `BufferError`
-        for element types that buffers do not have.
+        Python before version 3.12 calls this method only with the native tier; `bytes` calls it
+        always. Raises `BufferError` for element types that buffers do not have.
         """
         name = self.type.dtype
         if name == "key" or DTYPE_INFO[name].is_extension:
@@ -59,6 +59,15 @@ class Convertible(Operators):
                 else "a buffer has no random keys; read their words with shardir.random.key_data"
             )
         return self.read().data
+
+    def __bytes__(self) -> bytes:
+        """Return the bytes of the elements, or n zeros for one integer n, as NumPy does.
+
+        Without this method, Python iterates over an array that has no buffer (see `__buffer__`).
+        """
+        if not self.shape and self.type.dtype in INTEGERS:
+            return bytes(int(self))
+        return bytes(self.__buffer__(0))
 
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,

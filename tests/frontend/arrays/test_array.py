@@ -259,6 +259,14 @@ def test_astype_copies_only_if_the_type_changes_or_a_copy_is_requested() -> None
     assert not x.is_deleted()
 
 
+def test_bytes_of_an_array_do_not_depend_on_the_tier() -> None:
+    for x in (snp.arange(3), snp.arange(6.0).reshape(2, 3).T, snp.array(1.5), snp.zeros((0, 2))):
+        assert bytes(x) == x.__bytes__() == np.asarray(x).tobytes()
+    assert bytes(snp.array(3)) == bytes(3)
+    with pytest.raises(BufferError, match="no elements of type bf16; read the array with np"):
+        bytes(snp.ones(2, "bfloat16"))
+
+
 @pytest.mark.skipif(
     sys.version_info < (3, 12) and native is None, reason="needs Python 3.12 or the native tier"
 )
