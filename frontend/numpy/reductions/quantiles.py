@@ -69,8 +69,9 @@ def quantile(
     `q` may be an array, whose axes precede those of the result. The result is NaN if an element is
     NaN. `method` is the interpolation: linear, lower, higher, midpoint or nearest. With
     `inverted_cdf` the result is the first element whose cumulative distribution is at least `q`;
-    this method takes `weights` of the elements, of their shape or of that of `axis`. Raise
-    `ShapeError` for no elements and `ArgumentError` for `q` outside of 0 to 1.
+    this method takes `weights` of the elements, of their shape or of that of `axis`. The result is
+    NaN if a weight is negative or NaN, or their sum is 0 or infinite. Raise `ShapeError` for no
+    elements and `ArgumentError` for `q` outside of 0 to 1.
     """
     check_no_out("quantile", out)
     return _quantile("quantile", a, q, axis, method, keepdims, False, weights)
@@ -379,11 +380,28 @@ def _quantiles_of_distribution(
     index = emit_reduction("sum", convert(before, "i32"), (1,), False)
     index = emit_elementwise("minimum", index, constant_like(index, lines.shape[0] - 1))
     found = take_along_axis(ranked, index, axis=0, mode="promise_in_bounds")
+    unknown = emit_elementwise("not", _has_valid_weights(mass, sums))
     if not nans:
         last = _line_at(ranked, ranked.shape[0] - 1)
-        unknown = broadcast_in_dim(emit_isnan(last), found.shape, range(1, found.ndim))
-        found = emit_elementwise("select", unknown, constant_like(found, np.nan), found)
+        unknown = emit_elementwise("or", unknown, emit_isnan(last))
+    unknown = broadcast_in_dim(unknown, found.shape, range(1, found.ndim))
+    found = emit_elementwise("select", unknown, constant_like(found, np.nan), found)
     return _shape_result(found, fractions, x, dims, keepdims)
+
+
+def _has_valid_weights(mass: Tracer, sums: Tracer) -> Tracer:
+    """Return whether the weights of each line are not negative, with a positive finite sum."""
+    smallest = emit_reduction("min", mass, (0,), False)
+    total = _line_at(sums, sums.shape[0] - 1)
+    return emit_elementwise(
+        "and",
+        emit_elementwise("ge", smallest, constant_like(smallest, 0)),
+        emit_elementwise(
+            "and",
+            emit_elementwise("gt", total, constant_like(total, 0)),
+            emit_elementwise("lt", total, constant_like(total, np.inf)),
+        ),
+    )
 
 
 def _align_weights(

@@ -127,6 +127,16 @@ def test_weighted_quantiles_are_those_of_numpy(name: str, keepdims: bool) -> Non
     assert plain == np.nanquantile(x, 0.4, method="inverted_cdf")
 
 
+def test_quantiles_of_unusable_weights_are_nan() -> None:
+    rows = [[1, -1, 3], [0, 0, 0], [1, np.nan, 1], [1, np.inf, 1], [0, 2, 0]]
+    x = np.tile(np.array([3, 1, 2], np.float32), (len(rows), 1))
+    found = run(
+        lambda x, w: snp.quantile(x, 0.5, 1, method="inverted_cdf", weights=w),
+        x, np.array(rows, np.float32),
+    )  # fmt: skip
+    np.testing.assert_array_equal(found, [np.nan] * 4 + [1])
+
+
 def test_invalid_weights_of_quantiles_are_errors() -> None:
     x = np.ones((2, 3), np.float32)
     assert error_line(ArgumentError, lambda: snp.quantile(x, 0.5, weights=x)) == (
