@@ -1,5 +1,6 @@
 """`Plan`: shardings of the arguments of a function, with their predicted cost."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -70,8 +71,9 @@ class PlanBound(Report):
     """The cost of a plan on each device beside a proven lower bound.
 
     The bound holds for all programs that run each operation once, with each mesh axis along at most
-    one dimension of it, or on partial sums where it is linear. None executes fewer flops, and none
-    with the fewest flops sends fewer bytes. It does not bound the time on a machine.
+    one dimension of it, or on partial sums of earlier operations where it is linear. None executes
+    fewer flops, and none with the fewest flops sends fewer bytes. It does not bound the time on a
+    machine.
     """
 
     name: str
@@ -315,9 +317,12 @@ class Plan(Report):
         search can only raise the bound. The bound needs no solver. Raises `PlanningError` for a
         program that is too large.
         """
-        if isinstance(seconds, bool) or not isinstance(seconds, Real) or not seconds > 0:
+        is_number = isinstance(seconds, Real) and not isinstance(seconds, bool)
+        if not is_number or not 0 < seconds <= sys.float_info.max:
             raise ArgumentError(
-                with_location(f"seconds of lower_bound is {brief(seconds)}; use a positive number")
+                with_location(
+                    f"seconds of lower_bound is {brief(seconds)}; use a positive finite number"
+                )
             )
         found = find_lower_bound(self._request, self._found.chosen, float(seconds))
         return PlanBound(self.name, self._found.chosen, found)

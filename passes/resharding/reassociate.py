@@ -47,7 +47,7 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Op, Value
 from shardir.ir.operation import OPS
 from shardir.ir.sharding import Sharding
-from shardir.passes.def_use import UNANALYZED_REGIONS, analyze_def_use
+from shardir.passes.def_use import UNANALYZED_REGIONS, DefUse, analyze_def_use
 from shardir.passes.resharding.cost import sharding_or_unsharded
 from shardir.passes.resharding.planner import same_placement
 from shardir.passes.resharding.reshard import sharding_annotation
@@ -216,23 +216,10 @@ class ReshardReassociation:
 
     def is_read_by_diagonals(self, move: Op) -> bool:
         """Return whether all uses of a resharded matrix are slices of one diagonal each."""
-        columns = move.result.type.shape[-1] if move.result.type.rank > 1 else 0
-        for flat in self.uses.users.get(move.result, ()):
-            if not isinstance(flat, Op) or flat.spec is not ops.reshape:
-                return False
-            *batch, _, _ = move.result.type.shape
-            if flat.result.type.shape[:-1] != tuple(batch):
-                return False
-            for use in self.uses.users.get(flat.result, ()):
-                is_diagonal = (
-                    isinstance(use, Op)
-                    and use.spec is ops.slice_
-                    and use.attrs["strides"] == (*[1] * len(batch), columns + 1)
-                    and use.result.type.shape[:-1] == tuple(batch)
-                )
-                if not is_diagonal:
-                    return False
-        return columns > 1
+        return all(
+            isinstance(flat, Op) and is_read_by_diagonals(flat, self.uses)
+            for flat in self.uses.users.get(move.result, ())
+        )
 
     def local_operations(self, value: Value) -> list[Op] | None:
         """Return the operations that every device can repeat to compute `value`, which the last one
@@ -299,3 +286,20 @@ class ReshardReassociation:
             and same_placement(sharding_or_unsharded(use.result, self.mesh), sharding)
             for use in self.uses.users.get(turn.operands[0], ())
         )
+
+
+def is_read_by_diagonals(flat: Op, uses: DefUse) -> bool:
+    """Return whether an operation reshapes matrices to rows of elements, and all its uses are
+    slices of one diagonal each."""
+    if flat.spec is not ops.reshape or flat.operands[0].type.rank < 2:
+        return False
+    *batch, _, columns = flat.operands[0].type.shape
+    if columns < 2 or flat.result.type.shape[:-1] != tuple(batch):
+        return False
+    return all(
+        isinstance(use, Op)
+        and use.spec is ops.slice_
+        and use.attrs["strides"] == (*[1] * len(batch), columns + 1)
+        and use.result.type.shape[:-1] == tuple(batch)
+        for use in uses.users.get(flat.result, ())
+    )

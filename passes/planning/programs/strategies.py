@@ -85,7 +85,7 @@ def _strategy(
     for choice, size in zip(chosen, sizes, strict=True):
         if isinstance(choice, int):
             parts[choice] *= size
-    if any(p > factor.size for p, factor in zip(parts, rule.factors, strict=True)):
+    if any(1 < p > factor.size for p, factor in zip(parts, rule.factors, strict=True)):
         return None
     placed = []
     count = len(rule.operands)

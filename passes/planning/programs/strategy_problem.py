@@ -5,8 +5,8 @@ The nodes are the arguments and the operations of a program, with their placemen
 least bytes that each device then sends (`sent_part`). A value with several uses has a node of its
 own, whose strategies also state how many bytes its copies cost at most; that it is resharded to
 several placements then costs as much as the most expensive one of them. Operations with blocks cost
-nothing. The optimum is therefore a lower bound of what any program sends that runs each operation
-once, with one of its strategies.
+nothing, and neither do diagonals, which `reshard` replaces by masked sums. The optimum is therefore
+a lower bound of what any program sends that runs each operation once, with one of its strategies.
 
 Only the strategies with the fewest flops are allowed, as a plan without a machine first minimizes
 flops.
@@ -21,6 +21,7 @@ import numpy as np
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Module, Value
 from shardir.ir.types import TensorType
+from shardir.passes.def_use import analyze_def_use
 from shardir.passes.planning.problem import (
     FORBIDDEN,
     Edge,
@@ -37,6 +38,7 @@ from shardir.passes.planning.programs.placements import (
     sent_part,
 )
 from shardir.passes.planning.programs.strategies import placements_of, strategies_of
+from shardir.passes.resharding.reassociate import is_read_by_diagonals
 from shardir.passes.simulation.utilization import flops_of_block
 
 MAX_PAIRS = 20_000_000
@@ -184,8 +186,11 @@ def build_strategy_problem(
         sources[value] = _Source(node, places)
     uses: dict[Value, list[_Use]] = {}
     flops = 0
+    def_use = analyze_def_use(module.main)
     for op in body.ops:
-        strategies = strategies_of(op, sizes, [sources[v].partial_axes for v in op.operands])
+        strategies = None
+        if not is_read_by_diagonals(op, def_use):
+            strategies = strategies_of(op, sizes, [sources[v].partial_axes for v in op.operands])
         if strategies is None:
             found = sum(flops_of_block(Block((), (op,), ()), recomputed=True).values())
             flops += found // prod(sizes)

@@ -13,6 +13,7 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.devices import virtual_devices
 from shardir.nn import relu
 from shardir.passes.explain.propagated_program import ExplainError
@@ -237,6 +238,19 @@ def test_wrong_annotations_of_why_not(annotation: Any, message: str) -> None:
     with pytest.raises((ArgumentError, ExplainError)) as caught:
         plan.why_not(annotation)
     assert str(caught.value).partition("\n")[0] == message
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0, "0"), (float("inf"), "inf"), (10**400, None), ("1", "'1'")]
+)
+def test_wrong_seconds_of_lower_bound(seconds: Any, shown: str | None) -> None:
+    plan = sd.plan(lambda x: x, (np.ones(4),), abstract_mesh(4), evaluations=1)
+    with pytest.raises(ArgumentError) as caught:
+        plan.lower_bound(seconds)
+    assert str(caught.value).partition("\n")[0] == (
+        f"seconds of lower_bound is {brief(seconds) if shown is None else shown}; use a positive "
+        "finite number"
+    )
 
 
 def test_diff_with_another_object_is_refused() -> None:

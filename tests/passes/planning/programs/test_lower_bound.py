@@ -43,7 +43,9 @@ def test_sent_parts_are_those_of_optimal_collectives(
     assert sent_part(source, target, sizes) == part
 
 
-def bound_of(fun: Any, *shapes: tuple[int, ...], axes: Any = None, **options: Any) -> LowerBound:
+def bound_of(
+    fun: Any, *shapes: tuple[int, ...], axes: Any = None, seconds: float = 10.0, **options: Any
+) -> LowerBound:
     """Return a lower bound for a plan with given axes of the arguments."""
     structs = [sd.ShapeDtypeStruct(shape, "float32") for shape in shapes]
     module = sd.jit(fun).lower(*structs).module
@@ -51,7 +53,7 @@ def bound_of(fun: Any, *shapes: tuple[int, ...], axes: Any = None, **options: An
     request = PlanningRequest(module, mesh, Pipeline.parse(DEFAULT_PIPELINE), **options)
     chosen = make_evaluator(request).evaluate(axes or tuple(tuple(() for _ in s) for s in shapes))
     assert chosen is not None
-    return find_lower_bound(request, chosen, 10.0)
+    return find_lower_bound(request, chosen, seconds)
 
 
 ROWS, COLUMNS = (("x",), ()), ((), ("x",))
@@ -76,6 +78,22 @@ def test_the_memory_of_arguments_raises_the_bound() -> None:
     for limit, sent in ((nbytes, 0), (nbytes // 4, nbytes * 3 // 16)):
         bound = bound_of(lambda w: w + w.T, (64, 64), axes=(ROWS,), memory_limit=limit)
         assert bound.bytes_sent == sent
+
+
+def test_a_diagonal_is_not_bounded_by_its_matrix() -> None:
+    """The program sends a masked sum of each row, where the columns are sharded."""
+    bound = bound_of(lambda w: w.diagonal(), (64, 64), axes=(COLUMNS,), fixed=(COLUMNS,))
+    assert bound == LowerBound(0, 0)
+
+
+def test_sums_without_terms_have_strategies() -> None:
+    bound = bound_of(lambda x, w: x @ w, (4, 0), (0, 8), axes=(ROWS, ((), ())))
+    assert bound == LowerBound(0, 0)
+
+
+def test_the_time_limit_ends_the_search_without_an_error() -> None:
+    bound = bound_of(lambda w: w @ w.T, (64, 32), axes=(ROWS,), fixed=(ROWS,), seconds=1e-9)
+    assert bound == LowerBound(2 * 64 * 64 * 32 // 4, 0)
 
 
 def test_too_many_strategies_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
