@@ -189,6 +189,15 @@ def is_row_major(view: BufferView) -> bool:
     return True
 
 
+def written_results(op: Op) -> Sequence[int]:
+    """Return the indices of the results that an operation writes; no operation reads the others.
+
+    A sort with the attribute `order` writes the permutation only.
+    """
+    order = op.attrs.get("order") if op.spec is ops.sort else None
+    return range(len(op.results)) if order is None else (order,)
+
+
 IN_PLACE_OPS = frozenset({ops.dynamic_update_slice, ops.scatter})
 """Operations that keep most of their first operand, and can update it in place."""
 

@@ -9,6 +9,7 @@ module is not imported for programs whose schedules are on disk.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from math import prod
 
 from shardir.backends.cpu.codegen.cache_keys import load_extension_rules
@@ -66,7 +67,9 @@ class ScheduleBuilder:
         self._lowered, self._rules, self._begin = lowered, rules, begin
         self.workers, self.machine = workers, machine
         self._temporaries: list[int] = []
-        self._temporaries_in_use = 0
+        """The largest size of each temporary among the operations that were built."""
+        self._requested: list[int] = []
+        """The sizes of the temporaries of the operation that is being built."""
         self._slots: list[int] = []
         self._overwritable_arguments = reuse_operands(lowered.pairs)
         arena = [b for b in lowered.buffers if b.kind is BufferKind.ARENA]
@@ -82,12 +85,8 @@ class ScheduleBuilder:
 
     def temporary(self, nbytes: int) -> int:
         """Return the slot of a buffer that only the phases of this operation use."""
-        number = self._temporaries_in_use
-        self._temporaries_in_use += 1
-        if number == len(self._temporaries):
-            self._temporaries.append(0)
-        self._temporaries[number] = max(self._temporaries[number], nbytes)
-        return self._first_temporary + number
+        self._requested.append(nbytes)
+        return self._first_temporary + len(self._requested) - 1
 
     def build(self) -> Schedule:
         """Return the schedule of the program."""
@@ -166,7 +165,7 @@ class ScheduleBuilder:
     def _build_items(self, items: Sequence[Item]) -> tuple[Item, ...]:
         built: list[Item] = []
         for item in items:
-            self._temporaries_in_use = 0
+            self._requested.clear()
             if isinstance(item, WorkItem):
                 self._build_work(item, built)
             elif isinstance(item, GatherElements):
@@ -202,6 +201,9 @@ class ScheduleBuilder:
             built.append(Segment())
         segment = built[-1]
         assert isinstance(segment, Segment)
+        # A rule that returns no phases may have requested temporaries before; they take no memory.
+        pairs = zip_longest(self._temporaries, self._requested, fillvalue=0)
+        self._temporaries = [max(pair) for pair in pairs]
         segment.phases.extend(phases)
         segment.causes.extend([cause] * len(phases))
         for phase in phases:

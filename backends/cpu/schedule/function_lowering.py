@@ -25,6 +25,7 @@ from shardir.backends.cpu.schedule.buffer_views import (
     operand_strides,
     reshape_strides,
     view_results,
+    written_results,
 )
 from shardir.backends.cpu.schedule.items import CopyItem, Item, ResultSource, WorkItem
 from shardir.backends.cpu.schedule.lowering_state import LoweringState
@@ -196,7 +197,7 @@ class FunctionLowering(LoweringState):
             return
         results = tuple(self._result_view(op, value, operands, users) for value in op.results)
         self.views.update(zip(op.results, results, strict=True))
-        self.mark_used(*operands, *results)
+        self.mark_used(*operands, *(results[number] for number in written_results(op)))
         items.append(WorkItem(op, operands, results))
         if is_elementwise(op):
             self._record_in_place_pairs(operands, results)

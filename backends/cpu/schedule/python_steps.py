@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from shardir.backends.cpu.kernel_api import BufferView
+from shardir.backends.cpu.schedule.buffer_views import written_results
 from shardir.backends.cpu.schedule.instructions import has_only_native_items
 from shardir.backends.cpu.schedule.items import BranchItem, Item, NumPyCall, ScanItem, WhileItem
 from shardir.backends.numpy.kernel_table import kernel_of
@@ -81,6 +82,7 @@ def _make_numpy_call(item: NumPyCall) -> RunStep:
     op = item.op
     compute = _interpret_block(op.blocks[0]) if op.blocks else _reference_kernel(op)
     single = len(op.results) == 1 and not op.blocks
+    written = written_results(op)
 
     # A user function may keep its operands, but the arena is reused.
     copies_operands = "function" in op.attrs
@@ -100,8 +102,10 @@ def _make_numpy_call(item: NumPyCall) -> RunStep:
         except MemoryError as error:
             error.add_note(f"while NumPy computed {op.name}; smaller batches need less memory")
             raise
-        for give, array in zip(gives, (computed,) if single else computed, strict=True):
-            give(bases)[...] = array
+        arrays = (computed,) if single else computed
+        for number, (give, array) in enumerate(zip(gives, arrays, strict=True)):
+            if number in written:
+                give(bases)[...] = array
         record_mark(op, begin)
 
     return step

@@ -30,7 +30,8 @@ def argsort_phases(
     """Return phases that write the permutation that sorts the lines of `x` to `y`, in i32, and
     32-bit elements to `values`.
 
-    Return None for keys of 64 bits, for long lines, and if quicksort does not support their words.
+    Return None for keys of 64 bits, for long lines, and if the processor has no compress
+    instructions.
     """
     steps = x.shape[dim]
     ends = [x, y] if values is None else [x, y, values]
@@ -38,7 +39,6 @@ def argsort_phases(
     if x.itemsize > WORD_BYTES // 2 or len(loops) > 1 or steps >= MIN_RADIX_ARGSORT_ELEMENTS:
         return None
     count, strides = loops[0] if loops else (1, (0,) * len(ends))
-    # Words take memory, which a later attempt with another algorithm would not need.
     if not can_compress_sort("u64", count, steps, context):
         return None
     lines = [
@@ -53,8 +53,7 @@ def argsort_phases(
 
     unsorted, arranged = words(), words()
     phases = compress_sort_phases(unsorted, arranged, 1, (), context)
-    if phases is None:
-        return None
+    assert phases is not None, "words of such lines fit a worker's scratch memory"
     parts = -(-steps // PART_ELEMENTS)
 
     def phase(name: str, text: Callable[[str, HostDescription], str], *record: int) -> Phase:

@@ -18,7 +18,7 @@ from shardir.backends.cpu.kernel_api import BufferView, Order, row_major_strides
 from shardir.backends.cpu.kernels.rules import LAYOUT_RULES
 from shardir.backends.cpu.schedule import function_lowering
 from shardir.backends.cpu.schedule.arena import BufferKind, assign_offsets, reuse_operands
-from shardir.backends.cpu.schedule.buffer_views import IN_PLACE_OPS, is_view_op
+from shardir.backends.cpu.schedule.buffer_views import IN_PLACE_OPS, is_view_op, written_results
 from shardir.backends.cpu.schedule.items import (
     BranchItem,
     CopyItem,
@@ -176,14 +176,14 @@ class ShadowExecution:
                     in_place and self.has_equal_addresses(view, result)
                 ) and not self.is_disjoint(view, result):
                     raise ShadowError(f"{reader} writes over %{value.name} while it reads it")
-        for value, view in zip(op.results, item.results, strict=True):
-            self.write(value, view)
+        for number in written_results(op):
+            self.write(op.results[number], item.results[number])
 
     def written_views(self, item: WorkItem) -> Sequence[BufferView]:
         """Return the views that an operation writes; parts of a concatenation that are already in
         place are omitted."""
         if item.op.name != "concatenate":
-            return item.results
+            return [item.results[number] for number in written_results(item.op)]
         (whole,), dim, start, parts = item.results, item.op.attrs["dim"], 0, []
         for view in item.operands:
             offset = whole.offset + start * whole.strides[dim]

@@ -1,7 +1,7 @@
 """Results reuse the memory of donated arguments, and no other memory."""
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,25 @@ def test_temporaries_are_reused() -> None:
 
     compiled = sd.jit(chain).lower(pool_array()).compile()
     assert compiled.memory_analysis().host_temp_size_in_bytes <= 2 * 4 * SIZE
+
+
+@pytest.mark.parametrize("keys", [("int32",), ("int32", "int64")])
+def test_sorts_for_the_permutation_plan_memory_for_positions_only(keys: Sequence[str]) -> None:
+    """Kernels sort one key; NumPy sorts two of which one has 64 bits, and many short lines."""
+
+    def sort_and_add(*keys: Any) -> Any:
+        sums = snp.cumsum(keys[0], axis=1)
+        return snp.lexsort(keys, axis=1) * (sums + 1)
+
+    shape = (600, 8)
+    with sd.enable_x64(True):
+        structs = [sd.ShapeDtypeStruct(shape, dtype) for dtype in keys]
+        compiled = sd.jit(sort_and_add).lower(*structs).compile()
+        sums = positions = 4 * 600 * 8
+        assert compiled.memory_analysis().host_temp_size_in_bytes == sums + 2 * positions
+        arrays = [np.random.default_rng(0).integers(0, 3, shape).astype(dtype) for dtype in keys]
+        wanted = np.lexsort(arrays, axis=1) * (np.cumsum(arrays[0], axis=1) + 1)
+        np.testing.assert_array_equal(compiled(*arrays), wanted)
 
 
 def test_an_ahead_of_time_compiled_program_reuses_donated_arguments() -> None:
