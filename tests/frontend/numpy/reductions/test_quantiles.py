@@ -11,7 +11,7 @@ import shardir as sd
 import shardir.numpy as snp
 from shardir.errors import OperationTypeError
 from shardir.frontend.errors import ArgumentError, ShapeError
-from shardir.frontend.numpy.reductions import quantiles
+from shardir.frontend.numpy.reductions import quantile_ranks
 from tests.error_assertions import error_line
 from tests.namespace import run
 
@@ -64,7 +64,7 @@ def test_at_traced_fractions(method: Any) -> None:
 
 
 def test_one_quantile_of_long_rows_needs_no_sort() -> None:
-    x = drawn(quantiles.SELECTION_MIN_LINE_ELEMENTS, 0.1)
+    x = drawn(quantile_ranks.SELECTION_MIN_LINE_ELEMENTS, 0.1)
     for function in (snp.nanmedian, lambda x: snp.nanquantile(x, [0.9])):
         text = sd.jit(function).lower(x).compile().as_text("schedule")
         assert "select positions: " in text
@@ -88,7 +88,7 @@ def test_positions_close_to_integers(
     method: str, long: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The product 0.29 * 100 is below 29 in f64 and 29 in f32; 0.9 * 3 is nearest to 3."""
-    monkeypatch.setattr(quantiles, "SELECTION_MIN_LINE_ELEMENTS", long)
+    monkeypatch.setattr(quantile_ranks, "SELECTION_MIN_LINE_ELEMENTS", long)
     for count, q, missing in ((101, 0.29, 0), (103, 0.29, 2), (4, 0.9, 0), (9, 0.7, 3), (5, 1, 5)):
         x = np.arange(count, dtype=np.float32)[::-1].copy()
         x[:missing] = np.nan
