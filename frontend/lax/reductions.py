@@ -42,10 +42,7 @@ def _define_reduction(name: str, core: str, meaning: str) -> UserFunction:
         operand: ArrayLike, axes: AxisLike, *, out_sharding: ShardingRequest = None
     ) -> Tracer:
         x = as_tracer(operand)
-        dims = canonicalize_axes(axes, x.ndim)
-        if core in ("max", "min"):
-            return emit_reduction(core, x, dims, keepdims=False)
-        return emit(core, x, dims=dims, weak=x.weak_type)
+        return emit_reduction(core, x, canonicalize_axes(axes, x.ndim), False, x.weak_type)
 
     return _document_public(name, f"Return the {meaning} of the elements along `axes`.", reduce)
 

@@ -42,14 +42,16 @@ from shardir.ir.types import INTEGERS, UNSIGNED, TensorType
 REDUCTION_STATIC_ARGNAMES = ("axis", "dtype", "out", "keepdims", "promote_integers")
 
 
-def emit_reduction(op: str, x: Tracer, dims: tuple[int, ...], keepdims: bool) -> Tracer:
+def emit_reduction(
+    op: str, x: Tracer, dims: tuple[int, ...], keepdims: bool, weak: bool = False
+) -> Tracer:
     """Emit one reduction over `dims`; with `keepdims` the reduced dimensions stay with size 1."""
     if not dims:
-        result = convert(x, x.value.type.dtype)
+        result = convert(x, x.value.type.dtype, weak)
     elif op in ("max", "min") and is_complex(x):
         result = _emit_complex_extreme(op, x, dims)
     else:
-        result = emit(op, x, dims=dims)
+        result = emit(op, x, dims=dims, weak=weak)
     return restore_reduced_dims(result, x, dims) if keepdims else result
 
 

@@ -11,7 +11,12 @@ from shardir.frontend.numpy.tracer_helpers.axis_slices import (
     slice_dim,
     transpose_dims,
 )
-from shardir.frontend.numpy.tracer_helpers.elementwise_emission import inexact_kind, require_real
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    emit_elementwise,
+    emit_isnan,
+    inexact_kind,
+    require_real,
+)
 from shardir.frontend.tracing.operands import as_tracer, convert, promote_to, reshape
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
@@ -46,7 +51,13 @@ def align_fractions(name: str, q: ArrayLike, lines: Tracer) -> tuple[Tracer, Tra
 def shape_result(
     found: Tracer, fractions: Tracer, x: Tracer, dims: tuple[int, ...], keepdims: bool
 ) -> Tracer:
-    """Return one row per fraction with the dimensions of the fractions and of the reduced `x`."""
+    """Return one row per fraction with the dimensions of the fractions and of the reduced `x`.
+
+    The rows of fractions that are NaN are NaN.
+    """
+    line = reshape(fractions, (found.shape[0],))
+    each = broadcast_in_dim(line, found.shape, (0,))
+    found = emit_elementwise("select", emit_isnan(each), each, found)
     rest = found.shape[1:]
     if keepdims:
         rest = tuple(1 if d in dims else n for d, n in enumerate(x.shape))

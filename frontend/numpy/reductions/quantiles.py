@@ -51,7 +51,8 @@ def quantile(
     `inverted_cdf` the result is the first element whose cumulative distribution is at least `q`;
     this method takes `weights` of the elements, of their shape or of that of `axis`. The result is
     NaN if a weight is negative or NaN, or their sum is 0 or infinite. Raise `ShapeError` for no
-    elements and `ArgumentError` for `q` outside of 0 to 1.
+    elements, and `ArgumentError` for numbers `q` of Python or NumPy outside of 0 to 1. The elements
+    of other arrays `q` are limited to this range, as in JAX, and those that are NaN give NaN.
     """
     check_no_out("quantile", out)
     return _quantile("quantile", a, q, axis, method, keepdims, False, weights)
@@ -118,7 +119,7 @@ def _percent_to_fraction(name: str, q: ArrayLike) -> ArrayLike:
     """Return percentages as fractions; raise `NotAnArrayError` if they are not numbers."""
     if is_number(q):
         if isinstance(q, int) and not 0 <= q <= 100:
-            raise _out_of_range_error(name, q, 100)
+            raise _out_of_range_error(name, q)
         return q / 100
     label = f"argument q of {name}"
     if isinstance(q, (list, tuple)) and is_concrete(q):
@@ -142,49 +143,56 @@ def _quantile(
             with_location(f"{name} takes weights with method={INVERTED_CDF!r}, not {method!r}")
         )
     fraction = _checked_fraction(name, q) if is_number(q) else None
+    fractions = None if is_number(q) else _known_fractions(name, q)
     if method == INVERTED_CDF:
         return quantiles_of_distribution(a, q, weights, axis, keepdims, nans, name)
-    if fraction is None:
-        fractions = _as_static_fractions(q)
-        if fractions is not None:
-            return _quantiles_static(a, fractions, axis, method, keepdims, nans, name)
-        return _quantiles_traced(a, q, axis, method, keepdims, nans, name)
-    return _quantile_static(a, fraction, axis, method, keepdims, nans, name)
+    if fraction is not None:
+        return _quantile_static(a, fraction, axis, method, keepdims, nans, name)
+    if fractions is not None and 0 < len(fractions) <= MAX_SELECTED_FRACTIONS:
+        return _quantiles_static(a, fractions, axis, method, keepdims, nans, name)
+    return _quantiles_traced(a, q, axis, method, keepdims, nans, name)
 
 
 def _checked_fraction(name: str, q: complex) -> float:
     """Return a concrete fraction; raise `ArgumentError` unless it is real and in range."""
-    end = 100 if "percentile" in name else 1
     if isinstance(q, complex):
-        raise ArgumentError(with_location(f"{name} takes a real number as q, got {end * q}"))
+        number = _largest_q(name) * q
+        raise ArgumentError(with_location(f"{name} takes a real number as q, got {number}"))
     if not 0 <= q <= 1:
-        raise _out_of_range_error(name, end * q, end)
+        raise _out_of_range_error(name, _largest_q(name) * q)
     return float(q)
 
 
-def _out_of_range_error(name: str, q: float, end: int) -> ArgumentError:
+def _largest_q(name: str) -> int:
+    return 100 if "percentile" in name else 1
+
+
+def _out_of_range_error(name: str, q: float) -> ArgumentError:
     value = f"{q:g}" if isinstance(q, float) else brief(q)
-    return ArgumentError(with_location(f"{name} takes q from 0 to {end}, got {value}"))
+    return ArgumentError(with_location(f"{name} takes q from 0 to {_largest_q(name)}, got {value}"))
 
 
 MAX_SELECTED_FRACTIONS = 7
 """The maximum number of concrete fractions that are selected one by one, without a sort."""
 
 
-def _as_static_fractions(q: ArrayLike) -> tuple[float, ...] | None:
-    """Return concrete fractions as a tuple, if they are a short vector of values from 0 to 1."""
+def _known_fractions(name: str, q: ArrayLike) -> tuple[float, ...] | None:
+    """Return a vector of numbers of Python or NumPy as a tuple, and `None` for other objects.
+
+    Raise `ArgumentError` if a number of Python or NumPy is not from 0 to 1.
+    """
     if isinstance(q, (list, tuple)):
         if not all(is_number(each) or isinstance(each, np.generic) for each in q):
             return None
     elif not isinstance(q, np.ndarray):
         return None
     known = np.asarray(q)
-    in_range = known.dtype.kind in "iuf" and ((known >= 0) & (known <= 1)).all()
-    return (
-        tuple(map(float, known))
-        if in_range and known.ndim == 1 and 0 < len(known) <= MAX_SELECTED_FRACTIONS
-        else None
-    )
+    if known.dtype.kind not in "iuf":
+        return None
+    outside = known[~((known >= 0) & (known <= 1))]
+    if outside.size:
+        raise _out_of_range_error(name, _largest_q(name) * float(outside.flat[0]))
+    return tuple(map(float, known)) if known.ndim == 1 else None
 
 
 QUANTILE_STATIC_ARGNAMES = ("axis", "method", "keepdims", "nans", "name")

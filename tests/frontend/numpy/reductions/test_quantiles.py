@@ -111,6 +111,16 @@ def test_complex_fractions_are_refused(function: Callable[..., Any]) -> None:
     assert told == f"the q of {name} takes no complex numbers, they have no order; got c64[1]"
 
 
+@pytest.mark.parametrize("method", ["linear", "lower", "inverted_cdf"])
+def test_fractions_outside_of_the_range(method: Any) -> None:
+    x = np.arange(5, dtype=np.float32)
+    found = run(lambda x, q: snp.quantile(x, q, method=method), x, np.float32([-0.1, 2, np.nan]))
+    np.testing.assert_array_equal(found, [0, 4, np.nan])
+    for q, named in (([0.1, 1.5], "1.5"), (np.array([[-0.5]]), "-0.5"), ([np.nan], "nan")):
+        told = error_line(ArgumentError, lambda q=q: snp.quantile(x, q, method=method))
+        assert told == f"quantile takes q from 0 to 1, got {named}"
+
+
 @pytest.mark.parametrize("name", ["quantile", "nanpercentile"])
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_weighted_quantiles_are_those_of_numpy(name: str, keepdims: bool) -> None:
