@@ -70,7 +70,8 @@ def _require_reduction(computation: UserFunction, dtype: str, what: str) -> _Red
     raise OperationTypeError(
         with_location(
             f"{what} takes lax.add, lax.mul, lax.max or lax.min (of bools, lax.bitwise_or or "
-            "lax.bitwise_and) as its computation; loop with lax.scan for others"
+            "lax.bitwise_and; of complex numbers, lax.add or lax.mul) as its computation; loop "
+            "with lax.scan for others"
         )
     )
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from shardir.frontend.argument_checks import call_user_function, check_flag, is_one_of
 from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.operators import Operators, immutable_error
 from shardir.frontend.dispatch.composed import composed_function
-from shardir.frontend.errors import ArgumentError, UnknownMethod
+from shardir.frontend.errors import ArgumentError, ShapeError, UnknownMethod
 from shardir.frontend.lax.control_flow.loops import while_loop
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import arithmetic
@@ -26,6 +27,7 @@ from shardir.frontend.shardings.resharding import call_with_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, operand_dtype
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.transforms.vmap import vmap
 
 UPDATE_MODES = ("drop", "fill", "clip", "promise_in_bounds")
 
@@ -118,7 +120,7 @@ class IndexedUpdate:
         )
 
     def apply(self, ufunc: Callable[[PyTree], PyTree], **options: PyTree) -> Tracer:
-        """Apply the elementwise `ufunc` to the elements, as often as the index names each one.
+        """Apply `ufunc`, a function of one element, as often as the index names each element.
 
         `unique_indices=True` states that index arrays name each element at most once. Without it,
         they have no derivative in reverse mode, because the number of applications is unknown.
@@ -126,8 +128,7 @@ class IndexedUpdate:
         wraps = _wraps(options)
         mode = None if _check_options(options) is None else "clip"
         current = self.get(mode=mode, wrap_negative_indices=wraps)
-        values = call_user_function(ufunc, "the function of at[...].apply", (current,))
-        result = self._apply_update("set", values, options)
+        result = self._apply_update("set", _map_elements(ufunc, current), options)
         if options.get("unique_indices") or not _may_repeat(self._index):
             return result
         zeros = filling.zeros(self._array.shape, "int32")
@@ -136,7 +137,7 @@ class IndexedUpdate:
 
         def apply_again(state: tuple[Tracer, Tracer]) -> tuple[Tracer, Tracer]:
             array, left = state
-            return as_tracer(where(left > 0, ufunc(array), array)), left - 1
+            return as_tracer(where(left > 0, _map_elements(ufunc, array), array)), left - 1
 
         repeated = while_loop(lambda state: (state[1] > 0).any(), apply_again, (result, counts - 1))
         final: Tracer = repeated[0]
@@ -185,6 +186,30 @@ class IndexedUpdate:
 
     def __repr__(self) -> str:
         return f"IndexedUpdate({self._array!r}, {self._index!r})"
+
+
+def _map_elements(ufunc: Callable[[PyTree], PyTree], array: Tracer) -> Tracer:
+    """Return the results of a function of one element for all elements of an array."""
+    what = "the function of at[...].apply"
+
+    def apply(element: Tracer) -> PyTree:
+        result = call_user_function(ufunc, what, (element,))
+        kind = abstract_of(result, f"the result of {what}").type
+        if kind.shape:
+            raise ShapeError(
+                with_location(
+                    f"{what} is called with one element at a time, and returned {kind}; return "
+                    "one element"
+                )
+            )
+        return result
+
+    apply.__name__ = what
+    if not array.shape:
+        found: Tracer = apply(array)
+        return found
+    found = vmap(apply)(array.reshape(-1)).reshape(array.shape)
+    return found
 
 
 def _may_repeat(index: PyTree) -> bool:

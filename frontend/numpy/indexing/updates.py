@@ -15,7 +15,11 @@ from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.indexing.index_vectors import clamp_index_vectors, make_index_vectors
 from shardir.frontend.numpy.indexing.subscripts import Span, Subscript
-from shardir.frontend.numpy.tracer_helpers.elementwise_emission import check_not_bool
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    check_not_bool,
+    emit_elementwise,
+    is_complex,
+)
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
     as_tracer,
@@ -121,8 +125,7 @@ def _combine(op: str, old: Tracer, new: Tracer) -> Tracer:
     name = _POINTWISE[op]
     if old.value.type.dtype == "bool":
         name = {"add": "or", "maximum": "or", "mul": "and", "minimum": "and"}[name]
-    result: Tracer = emit(name, old, new, weak=old.weak_type)
-    return result
+    return emit_elementwise(name, old, new)
 
 
 def _broadcast_values(values: Tracer, subscript: Subscript) -> Tracer:
@@ -188,6 +191,14 @@ def _scatter_update(
     x: Tracer, subscript: Subscript, arrays: Sequence[Tracer], values: Tracer, op: str, mode: str
 ) -> Tracer:
     """Scatter windows of full spans at index vectors; spans with a stride are index arrays, too."""
+    if op in ("min", "max") and is_complex(x):
+        raise OperationTypeError(
+            with_location(
+                f"x.at[index].{op} of complex numbers takes integers, slices without steps and "
+                "masks; for index arrays without repeated indices, use "
+                f"x.at[index].set(snp.{_POINTWISE[op]}(x[index], values))"
+            )
+        )
     strided = {
         _dim_position(subscript, i): span
         for i, d in enumerate(subscript.kept_dims)

@@ -86,7 +86,7 @@ def _align_weights(
     name: str, weights: ArrayLike, x: Tracer, axis: AxisLike, dims: tuple[int, ...]
 ) -> Tracer:
     """Return weights with the shape of `x`; they may have the shape of the axes alone."""
-    (given,) = require_real(f"the weights of {name}", weights)
+    (given,) = require_real(f"argument weights of {name}", weights)
     mass = as_tracer(given)
     if mass.shape == x.shape:
         return mass

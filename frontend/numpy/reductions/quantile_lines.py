@@ -42,7 +42,7 @@ def align_fractions(name: str, q: ArrayLike, lines: Tracer) -> tuple[Tracer, Tra
     """Return traced fractions, and one row of them for each fraction, with the shape of a row of
     `lines`."""
     (fractions,) = promote_to(
-        (lines.value.type.dtype, False), as_tracer(require_real(f"the q of {name}", q)[0])
+        (lines.value.type.dtype, False), as_tracer(require_real(f"argument q of {name}", q)[0])
     )
     line = reshape(fractions, (fractions.value.type.size,))
     return fractions, broadcast_in_dim(line, (line.shape[0], *lines.shape[1:]), (0,))

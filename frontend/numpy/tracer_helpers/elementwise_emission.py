@@ -58,11 +58,17 @@ def _compare_complex(op: str, x: Tracer, y: Tracer) -> Tracer:
 
 
 def _complex_extreme(op: str, x: Tracer, y: Tracer) -> Tracer:
-    """Return the larger or smaller complex number; NaN if either is NaN."""
+    """Return the larger or smaller complex number; NaN if either is NaN.
+
+    Where the numbers are equal, the real operation on their parts distributes the derivative.
+    """
     first = _compare_complex("ge" if op == "maximum" else "le", x, y)
     is_y_number = emit_elementwise("eq", y, y)
     takes_x = emit_elementwise("or", emit_isnan(x), emit_elementwise("and", first, is_y_number))
-    return emit_elementwise("select", takes_x, x, y)
+    parts = [(emit_elementwise(part, x), emit_elementwise(part, y)) for part in ("real", "imag")]
+    both = emit_elementwise("complex", *(emit_elementwise(op, a, b) for a, b in parts))
+    one = emit_elementwise("select", takes_x, x, y)
+    return emit_elementwise("select", emit_elementwise("eq", x, y), both, one)
 
 
 COMPLEX_ORDER_OPS: dict[str, Callable[[str, Tracer, Tracer], Tracer]] = {
@@ -157,15 +163,15 @@ def emit_select(condition: Tracer, x: ArrayLike, y: ArrayLike) -> Tracer:
 
 
 def require_real(name: str, *xs: object) -> tuple[Tracer, ...]:
-    """Return the operands; raise `OperationTypeError` if one is complex, as `name` needs an
-    order.
-    """
+    """Return the operands; raise `OperationTypeError` if one is complex."""
     operands = as_operands(*xs)
     for x in operands:
         if operand_dtype(x)[0] in COMPLEX:
             kind = x.value.type if isinstance(x, Tracer) else operand_dtype(x)[0]
             raise OperationTypeError(
-                with_location(f"{name} takes no complex numbers, they have no order; got {kind}")
+                with_location(
+                    f"{name} takes no complex numbers, got {kind}; pass .real, .imag or abs"
+                )
             )
     return operands
 

@@ -49,7 +49,8 @@ FAULTS: list[tuple[Callable[..., Any], type[Exception], str]] = [
     (lambda x, i: lax.reduce_window(x, 0.0, lambda a, b: a * a + b, (1, 1), (1, 1), "SAME"),
      OperationTypeError,
      "lax.reduce_window takes lax.add, lax.mul, lax.max or lax.min (of bools, lax.bitwise_or or "
-     "lax.bitwise_and) as its computation; loop with lax.scan for others"),
+     "lax.bitwise_and; of complex numbers, lax.add or lax.mul) as its computation; loop with "
+     "lax.scan for others"),
     (lambda x, i: lax.conv(x[None], x[None], (1,), "FULL"), OperationTypeError,
      "padding 'FULL' is unknown; it is 'SAME', 'SAME_LOWER', 'VALID' or pairs"),
     (lambda x, i: lax.conv_general_dilated(x[None], x[None], (1,), "VALID",

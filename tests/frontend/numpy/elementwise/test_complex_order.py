@@ -59,6 +59,21 @@ def test_the_derivative_of_an_extreme_belongs_to_the_elements_that_attain_it() -
     x = snp.array(NUMBERS)
     found = grad(lambda x: snp.max(x).real)(x)
     np.testing.assert_array_equal(found, [[0.5, 0, 0], [0, 0, 0.5]])
+    for function in (snp.maximum, lax.min):
+        found = grad(lambda x, f=function: f(x, NUMBERS).real.sum())(x)
+        np.testing.assert_array_equal(found, np.full(NUMBERS.shape, 0.5))
+
+
+def test_updates_of_slices_and_masks_have_the_same_order() -> None:
+    found = run(lambda x, y: x.at[:, 1].max(y[:, 1]), NUMBERS, REVERSED)
+    wanted = NUMBERS.copy()
+    wanted[:, 1] = np.maximum(NUMBERS, REVERSED)[:, 1]
+    np.testing.assert_array_equal(found, wanted)
+    assert error_line(OperationTypeError, lambda: snp.array(NUMBERS).at[[0, 1]].max(1j)) == (
+        "x.at[index].max of complex numbers takes integers, slices without steps and masks; for "
+        "index arrays without repeated indices, use "
+        "x.at[index].set(snp.maximum(x[index], values))"
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,5 +97,5 @@ def test_logsumexp_of_complex_numbers() -> None:
 
 def test_clip_refuses_complex_numbers() -> None:
     assert error_line(OperationTypeError, lambda: snp.clip(NUMBERS, 0, 1)) == (
-        "clip takes no complex numbers, they have no order; got c64[2, 3]"
+        "clip takes no complex numbers, got c64[2, 3]; pass .real, .imag or abs"
     )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shardir import jit, numpy as snp
-from shardir.frontend.errors import ArgumentError, IndexingError
+from shardir.frontend.errors import ArgumentError, IndexingError, ShapeError
 from tests.error_assertions import error_line
 from tests.namespace import eagerly, run
 
@@ -64,6 +64,16 @@ def test_apply_runs_once_per_repetition_of_an_index() -> None:
         np.testing.assert_array_equal(found, wanted)
     once = jit(lambda x, i: x.at[i].apply(snp.negative, unique_indices=True))(X, indices)
     np.testing.assert_array_equal(once, [-1, -2, 3, -4, 5])
+
+
+def test_apply_passes_single_elements_to_the_function() -> None:
+    for made in (run, eagerly):
+        found = made(lambda x: x.at[np.array([0, 1, 1])].apply(lambda v: v.sum() + 1), X)
+        np.testing.assert_array_equal(found, X + np.array([1, 2, 0, 0, 0]))
+    assert error_line(ShapeError, lambda: snp.array(X).at[1:3].apply(snp.cumsum)) == (
+        "the function of at[...].apply is called with one element at a time, and returned f32[1]; "
+        "return one element"
+    )
 
 
 def test_an_empty_mask_selects_nothing() -> None:
