@@ -7,7 +7,9 @@ axis may consist of parts with different paths.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from shardir.ir.module import Value
 from shardir.ir.sharding import Axis
 from shardir.passes.explain.history import FunctionHistory, dims_of
 from shardir.passes.explain.reports import Annotation, Chain, Link
@@ -48,6 +50,13 @@ HopTrail = tuple[AxisHop, "HopTrail"] | None
 """Hops from a dimension to the queried value."""
 OriginQuery = tuple[int, int, Axis, int]
 """A cell, a dimension of it, an axis, and the step position before which it arrived."""
+
+
+class AxisOrigin(NamedTuple):
+    """An axis that shards a value, and the annotations that its parts come from."""
+
+    axis: str
+    annotations: tuple[Annotation, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +222,18 @@ def origin_annotations(
     """Return the annotations that an axis at a dimension comes from."""
     arrivals = origins_of(history).arrivals(cell, dim, axis)
     return tuple(dict.fromkeys(history.annotation(arrival.said) for arrival in arrivals))
+
+
+def origins_of_value(history: FunctionHistory, value: Value) -> Iterator[AxisOrigin]:
+    """Yield the axes of a value with the annotations that they come from, without the paths."""
+    sharding = history.decided_shardings[value]
+    cell = history.story.cells[value]
+    for dim, dim_sharding in enumerate(sharding.dims if sharding else ()):
+        for axis in dim_sharding.axes:
+            yield AxisOrigin(
+                history.axis(axis, history.mesh(sharding)),
+                origin_annotations(history, cell, dim, axis),
+            )
 
 
 def link_of_hop(history: FunctionHistory, hop: AxisHop) -> Link:

@@ -10,8 +10,8 @@ from shardir.errors import PipelineError, suggest_name
 from shardir.ir.module import Module, Op, Value
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
+from shardir.passes.explain.axis_origins import origins_of_value
 from shardir.passes.explain.communication import with_source_line
-from shardir.passes.explain.explanation import origins_of_value
 from shardir.passes.explain.history import FunctionHistory, SourceLocations
 from shardir.passes.explain.propagated_program import (
     ExplainError,

@@ -1,12 +1,11 @@
 """Explanation of the sharding of one value, and an overview of the shardings of a program."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from shardir.errors import suggest_name
-from shardir.ir.module import Module, Value
+from shardir.ir.module import Module
 from shardir.passes.explain.absences import absences
-from shardir.passes.explain.axis_origins import axis_chains, origin_annotations
+from shardir.passes.explain.axis_origins import axis_chains
 from shardir.passes.explain.conflicts import conflicts_of
 from shardir.passes.explain.history import (
     RESULT_PREFIX,
@@ -22,18 +21,11 @@ from shardir.passes.explain.propagated_program import (
     propagate_with_history,
     result_number,
 )
-from shardir.passes.explain.reports import Annotation, Chain, Explanation, Revision, Summary
+from shardir.passes.explain.reports import Chain, Explanation, Revision, Summary
 from shardir.passes.explain.unused_annotations import stated_annotations
 from shardir.passes.explain.what_if import communication_totals, count_traffic
 from shardir.passes.propagation.propagate import Propagate
 from shardir.text.literals import format_name
-
-
-class AxisOrigin(NamedTuple):
-    """An axis that shards a value, and the annotations that its parts come from."""
-
-    axis: str
-    annotations: tuple[Annotation, ...]
 
 
 def explain(
@@ -111,18 +103,6 @@ def chains_of(history: FunctionHistory, explained: ExplainedValue) -> list[Chain
         for axis in dim_sharding.axes
         for chain in axis_chains(history, explained.cell, dim, axis)
     ]
-
-
-def origins_of_value(history: FunctionHistory, value: Value) -> Iterator[AxisOrigin]:
-    """Yield the axes of a value with the annotations that they come from, without the paths."""
-    sharding = history.decided_shardings[value]
-    cell = history.story.cells[value]
-    for dim, dim_sharding in enumerate(sharding.dims if sharding else ()):
-        for axis in dim_sharding.axes:
-            yield AxisOrigin(
-                history.axis(axis, history.mesh(sharding)),
-                origin_annotations(history, cell, dim, axis),
-            )
 
 
 def summarize(
