@@ -32,11 +32,12 @@ from shardir.passes.resharding.align import (
 )
 from shardir.passes.resharding.cost import (
     COLLECTIVE_LATENCY_BYTES,
+    MachineCost,
+    ReshardCost,
     reshard_cost,
     scalar_cost,
     with_unreduced,
 )
-from shardir.passes.resharding.machine_cost import MachineCost, ReshardCost
 
 LAYOUT_POLICIES = ("cheapest", "shardy")
 """Policies that decide with which shardings an operation runs."""

@@ -36,10 +36,9 @@ from shardir.passes.resharding.align import (
     partitioning_rule,
     pending_reduction,
 )
-from shardir.passes.resharding.cost import reshard_cost
+from shardir.passes.resharding.cost import MachineCost, ReshardCost, reshard_cost
 from shardir.passes.resharding.explanations import Explanations, format_lenient_choice
 from shardir.passes.resharding.layouts import LAYOUT_POLICIES, choose_alignment
-from shardir.passes.resharding.machine_cost import MachineCost, ReshardCost
 from shardir.passes.resharding.planner import same_placement
 from shardir.passes.resharding.uneven import (
     UNEVEN_MODES,
