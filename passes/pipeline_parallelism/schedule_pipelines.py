@@ -93,10 +93,10 @@ def _rank_count(pipeline: StagedPipeline, module: Module) -> int:
         + (
             f"the mesh has the axes {axes}"
             if axes
-            else "the program has no mesh of several devices"
+            else "no value of the program is on a mesh of several devices"
         )
         + f"; place the arguments on a mesh with an axis {axis!r}, one index for each row of "
-        "devices, or call the pipeline inside `with mesh:`",
+        "devices, or call the pipeline inside `with mesh:` of such a mesh",
         pipeline.op,
     )
 

@@ -119,17 +119,23 @@ def test_a_mesh_without_the_axis() -> None:
     assert error_line(PipelineStageError, lambda: step(mlp_loss, axis="stages")) == (
         "the pipeline runs along the mesh axis 'stages', and the mesh has the axes pipe=2, data=2; "
         "place the arguments on a mesh with an axis 'stages', one index for each row of devices, "
-        "or call the pipeline inside `with mesh:`"
+        "or call the pipeline inside `with mesh:` of such a mesh"
     )
 
 
 def test_arguments_without_a_mesh() -> None:
     run = sd.jit(sd.pipeline(mlp_loss, microbatches=2))
-    assert error_line(PipelineStageError, lambda: run(*mlp_arguments(2))) == (
-        "the pipeline runs along the mesh axis 'pipe', and the program has no mesh of several "
-        "devices; place the arguments on a mesh with an axis 'pipe', one index for each row of "
-        "devices, or call the pipeline inside `with mesh:`"
-    )
+
+    def run_in_other_mesh() -> object:
+        with sd.make_mesh((2, 2), ("data", "model")):
+            return run(*mlp_arguments(2))
+
+    for call in (lambda: run(*mlp_arguments(2)), run_in_other_mesh):
+        assert error_line(PipelineStageError, call) == (
+            "the pipeline runs along the mesh axis 'pipe', and no value of the program is on a "
+            "mesh of several devices; place the arguments on a mesh with an axis 'pipe', one index "
+            "for each row of devices, or call the pipeline inside `with mesh:` of such a mesh"
+        )
 
 
 def test_microbatches_that_do_not_divide_the_batch() -> None:
