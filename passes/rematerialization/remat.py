@@ -47,7 +47,11 @@ SEARCH_STEPS = 4
 
 
 class BudgetError(PipelineError):
-    """A program that does not fit into the budget of `remat`."""
+    """A program that does not fit into the budget of `remat`, but into one of `possible` bytes."""
+
+    def __init__(self, text: str, possible: int) -> None:
+        super().__init__(text)
+        self.possible = possible
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,8 @@ class Remat(Pass, name="remat"):
             f"remat cannot fit @{module.main.name} into a budget of {show_bytes(budget)} on each "
             f"device; it needs {show_bytes(before.peak)} without this pass, and "
             f"{show_bytes(found.peak)} with it, at {found.position}; choose a budget of "
-            f"{possible} bytes, or shard the values of that line further"
+            f"{possible} bytes, or shard the values of that line further",
+            possible,
         )
 
     def _parse_budget(self) -> int:

@@ -22,6 +22,8 @@ from shardir.passes.simulation.memory_use import memory_use
 from shardir.passes.simulation.simulate import FUSION_PIPELINE
 from shardir.passes.simulation.utilization import executed_flops
 
+CompilationError = PartitionError | BudgetError
+"""Why a program cannot be compiled with some shardings."""
 Key = tuple[float, ...]
 """The order of evaluations: excess memory, then cost, then bytes sent and the peak."""
 
@@ -59,9 +61,7 @@ class Evaluator(ABC):
     """Evaluates shardings of the arguments of a program, each of them once."""
 
     def __init__(self) -> None:
-        self._known: dict[ArgumentAxes, Evaluation | None] = {}
-        self.failure: PartitionError | BudgetError | None = None
-        """The reason why the last program without an evaluation has none."""
+        self._known: dict[ArgumentAxes, Evaluation | CompilationError] = {}
 
     @property
     def count(self) -> int:
@@ -70,22 +70,40 @@ class Evaluator(ABC):
 
     @property
     def evaluations(self) -> list[Evaluation]:
-        """The evaluations of all shardings with which the program can be partitioned."""
-        return [found for found in self._known.values() if found is not None]
+        """The evaluations of all shardings with which the program can be compiled."""
+        return [found for found in self._known.values() if isinstance(found, Evaluation)]
+
+    @property
+    def failure(self) -> tuple[ArgumentAxes, CompilationError]:
+        """The shardings that failed with the smallest possible budget, or the last ones if no
+        budget made them fail, and the error."""
+        failed = [(key, each) for key, each in self._known.items() if isinstance(each, Exception)]
+        exceeding = [(key, each) for key, each in failed if isinstance(each, BudgetError)]
+        return min(exceeding, key=lambda each: each[1].possible) if exceeding else failed[-1]
 
     def evaluate(self, arguments: ArgumentAxes) -> Evaluation | None:
         """Return the evaluation, or `None` if the program cannot be partitioned so, or does not fit
         into the budget of a pass."""
+        try:
+            return self.require(arguments)
+        except (PartitionError, BudgetError):
+            return None
+
+    def require(self, arguments: ArgumentAxes) -> Evaluation:
+        """Return the evaluation; raise the error where `evaluate` returns `None`."""
         if arguments not in self._known:
             try:
                 self._known[arguments] = self._evaluate(arguments)
             except (PartitionError, BudgetError) as error:
-                self._known[arguments] = None
-                self.failure = error
-        return self._known[arguments]
+                # The frames of a traceback would keep the program of each candidate in memory.
+                self._known[arguments] = error.with_traceback(None)
+        found = self._known[arguments]
+        if isinstance(found, Evaluation):
+            return found
+        raise found.with_traceback(None)
 
     @abstractmethod
-    def _evaluate(self, arguments: ArgumentAxes) -> Evaluation | None: ...
+    def _evaluate(self, arguments: ArgumentAxes) -> Evaluation: ...
 
 
 class ProgramEvaluator(Evaluator):

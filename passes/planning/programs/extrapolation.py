@@ -94,11 +94,9 @@ class ExtrapolatingEvaluator(Evaluator):
         numbers = {number: i for i, number in enumerate(programs.large.arguments)}
         self._in_large = [numbers[number] for number in programs.small.arguments]
 
-    def _evaluate(self, arguments: ArgumentAxes) -> Evaluation | None:
-        large = self.large.evaluate(arguments)
-        small = self.small.evaluate(tuple(arguments[i] for i in self._in_large))
-        if large is None or small is None:
-            return None
+    def _evaluate(self, arguments: ArgumentAxes) -> Evaluation:
+        large = self.large.require(arguments)
+        small = self.small.require(tuple(arguments[i] for i in self._in_large))
         more = self.programs.layers - self.programs.kept
 
         def extend(few: int, many: int) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shardir.display.byte_sizes import show_bytes
+from shardir.errors import PartitionError
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module, Value
 from shardir.passes.pipeline import Pipeline
@@ -128,7 +129,8 @@ def plan_program(request: PlanningRequest, progress: Progress | None = None) -> 
     programs = fold_program(request.module)
     if programs is None:
         request = replace(request, anchors=_find_anchors(request))
-        plan = _search(request, make_evaluator(request), progress, lambda arguments: arguments)
+        evaluator = make_evaluator(request)
+        plan = _search(request, evaluator, progress, lambda arguments: arguments, evaluator)
         check_memory(plan.chosen, request)
         return plan
     whole = make_evaluator(request)
@@ -178,10 +180,14 @@ def _plan_folded(
     evaluator = ExtrapolatingEvaluator(
         make_evaluator(fold_request(programs.small)), make_evaluator(large), programs
     )
-    plan = _search(large, evaluator, progress, programs.expand)
-    found = whole.evaluate(programs.expand(plan.searched.arguments))
-    if found is None:
-        raise _cannot_partition(request, whole)
+    plan = _search(large, evaluator, progress, programs.expand, whole)
+    try:
+        found = whole.require(programs.expand(plan.searched.arguments))
+    except (PartitionError, BudgetError) as error:
+        raise PlanningError(
+            f"the plan of @{request.module.main.name} that was found with {programs.kept} of its "
+            f"{programs.layers} layers cannot be compiled with all of them: {error}"
+        ) from None
     return replace(
         plan,
         chosen=found,
@@ -233,8 +239,10 @@ def _search(
     evaluator: Evaluator,
     progress: Progress | None,
     expand: Callable[[ArgumentAxes], ArgumentAxes],
+    whole: Evaluator,
 ) -> ProgramPlan:
-    """Return the best of the plans that a search finds and of those that are given."""
+    """Return the best of the plans that a search finds and of those that are given; `whole`
+    evaluates the program with all layers."""
     params = request.module.main.body.params
     pairs = find_state_pairs(request.module.main, request.count)
     decisions = _decisions(request)
@@ -268,7 +276,12 @@ def _search(
     allowed = [found for found in baselines.values() if _respects(found.arguments, fixed)]
     everything = [*([] if best is None else [best]), *allowed]
     if not everything:
-        raise _cannot_partition(request, evaluator)
+        arguments, error = evaluator.failure
+        if whole.evaluate(expand(arguments)) is None:
+            _, error = whole.failure  # With the budget that all layers need.
+        raise PlanningError(
+            f"no sharding of the arguments of @{request.module.main.name} can be compiled: {error}"
+        )
     chosen = min(everything, key=lambda found: found.key(request.memory_limit))
     return ProgramPlan(
         chosen,
@@ -281,13 +294,6 @@ def _search(
         reader,
         expand,
         request.anchors,
-    )
-
-
-def _cannot_partition(request: PlanningRequest, evaluator: Evaluator) -> PlanningError:
-    reason = "" if evaluator.failure is None else f": {evaluator.failure}"
-    return PlanningError(
-        f"no sharding of the arguments of @{request.module.main.name} can be partitioned{reason}"
     )
 
 

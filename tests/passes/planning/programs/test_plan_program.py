@@ -10,19 +10,21 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir.errors import PartitionError
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module
 from shardir.nn import relu, softmax
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.passes.planning.problem import PlanningError
-from shardir.passes.planning.programs.assignment import DimAxes
-from shardir.passes.planning.programs.evaluation import Evaluation
+from shardir.passes.planning.programs.assignment import ArgumentAxes, DimAxes
+from shardir.passes.planning.programs.evaluation import Evaluation, Evaluator
 from shardir.passes.planning.programs.lower_bound import LowerBound, find_lower_bound
 from shardir.passes.planning.programs.plan_program import (
     PlanningRequest,
     ProgramPlan,
     plan_program,
 )
+from shardir.passes.rematerialization.remat import BudgetError
 from tests.passes.planning.programs.machines import SimpleMachine
 
 LAYERS = 4
@@ -236,9 +238,26 @@ def test_recomputation_is_a_remedy_for_too_little_memory() -> None:
     with pytest.raises(PlanningError) as caught:
         plan_program(PlanningRequest(module, LINE, pipeline, max_evaluations=1))
     assert str(caught.value).startswith(
-        "no sharding of the arguments of @step can be partitioned: remat cannot fit @step into a "
+        "no sharding of the arguments of @step can be compiled: remat cannot fit @step into a "
         "budget of 1000 B on each device"
     )
+
+
+def test_the_smallest_of_the_budgets_of_all_candidates_is_stated() -> None:
+    class Failing(Evaluator):
+        def _evaluate(self, arguments: ArgumentAxes) -> Evaluation:
+            if arguments == ():
+                raise PartitionError("uneven")
+            raise BudgetError("large", len(arguments[0] or ()))
+
+    evaluator = Failing()
+    candidates: list[ArgumentAxes] = [((("x",),) * count,) for count in (3, 1, 2)]
+    for arguments in (candidates[0], candidates[1], candidates[2], ()):
+        assert evaluator.evaluate(arguments) is None
+    arguments, error = evaluator.failure
+    assert arguments == candidates[1]
+    assert isinstance(error, BudgetError)
+    assert error.possible == 1
 
 
 def test_given_shardings_are_kept() -> None:
