@@ -75,12 +75,13 @@ class Remat(Pass, name="remat"):
                 f"@{main.name} has not been partitioned, and remat needs the program of each "
                 f"device; write default,{self}"
             )
+        seconds_of = self._seconds_of(module)
         kernels = form_kernels(module)
         donated = range(len(kernels.main.body.params)) if self.donated else ()
         before = memory_use.memory_use(kernels, donated)
         if before.peak <= budget:
             return module
-        search = _Search(kernels, donated, self._seconds_of(module))
+        search = _Search(kernels, donated, seconds_of)
         result, reached = search.fit(budget)
         if result is not None:
             return result

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from shardir import ops as specs
-from shardir.errors import PartitionError
+from shardir.errors import PartitionError, PipelineError
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Loc, Module, Op, Value
 from shardir.ir.operation import OPS
@@ -88,6 +88,12 @@ class Reshard(Pass, name="reshard"):
         return MachineCost(self.machine, mesh) if self.machine else reshard_cost
 
     def __call__(self, module: Module) -> Module:
+        if self.machine and self.layouts == "shardy":
+            raise PipelineError(
+                "reshard has layouts=shardy, which compare no costs, and machine="
+                f"{self.machine}; leave one of them out"
+            )
+        self.cost_on(Mesh("", ()))  # An unknown machine is an error without a mesh, too.
         return rebuild_global_programs(
             module,
             lambda function, mesh: insert_reshards(function, ReshardInserter(mesh, function, self)),

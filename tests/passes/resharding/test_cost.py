@@ -1,9 +1,9 @@
-"""Layouts that are chosen by the time of reshards on a machine."""
+"""The cost of reshards: layouts that are chosen by their time on a machine."""
 
 import pytest
 
 from shardir.cost.communication import list_collectives
-from shardir.errors import MachineError
+from shardir.errors import MachineError, PipelineError
 from shardir.passes.pipeline import Pipeline
 from shardir.text.parser import parse
 
@@ -37,6 +37,17 @@ def test_a_machine_decides_by_time_instead_of_bytes() -> None:
     ]
 
 
-def test_an_unknown_machine_is_an_error() -> None:
+@pytest.mark.parametrize("step", ["reshard{machine=a100x9}", "remat{budget=1GiB,machine=a100x9}"])
+def test_an_unknown_machine_is_an_error_without_a_mesh_too(step: str) -> None:
+    program = parse("func @f(%x: f32[4]) -> (f32[4]) {\n  return %x\n}")
     with pytest.raises(MachineError, match="there is no machine 'a100x9'; did you"):
-        permuted("{machine=a100x9}")
+        Pipeline.parse(step)(program)
+
+
+def test_layouts_of_shardy_have_no_machine() -> None:
+    with pytest.raises(PipelineError) as caught:
+        permuted("{layouts=shardy,machine=a100x8}")
+    assert str(caught.value) == (
+        "reshard has layouts=shardy, which compare no costs, and machine=a100x8; leave one of them "
+        "out"
+    )
