@@ -87,7 +87,7 @@ def pipeline(
     check_function("pipeline", loss)
     attrs: dict[str, Attr] = {
         "microbatches": check_integer("microbatches of pipeline", microbatches, least=1),
-        "schedule": _schedule_text(schedule),
+        **_schedule_attributes(schedule),
         "axis": axis,
     }
     if reduction not in LOSS_REDUCTIONS:
@@ -133,16 +133,17 @@ def pipeline(
     return wrapper
 
 
-def _schedule_text(schedule: str | PathLike[str] | PipelineSchedule) -> str:
-    """Return the name of a schedule, or its text as CSV."""
+def _schedule_attributes(schedule: str | PathLike[str] | PipelineSchedule) -> dict[str, Attr]:
+    """Return the name of a schedule, or its text as CSV, and its file if it has one."""
     if isinstance(schedule, PipelineSchedule):
-        return schedule.to_csv()
+        return {"schedule": schedule.to_csv()}
     text = str(schedule)
     if text in NAMED_SCHEDULES or text == SEARCH:
-        return text
+        return {"schedule": text}
     if text.endswith(".csv"):
         try:
-            return PipelineSchedule.parse(Path(text).read_text("utf-8")).to_csv()
+            rows = PipelineSchedule.parse(Path(text).read_text("utf-8"))
+            return {"schedule": rows.to_csv(), "schedule_file": text}
         except PipelineScheduleError as error:
             raise PipelineScheduleError(with_location(f"{text}: {error}")) from None
         except (OSError, ValueError) as error:  # ValueError: the file is not UTF-8.

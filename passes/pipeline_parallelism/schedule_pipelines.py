@@ -14,7 +14,7 @@ from shardir.cost.op_cost import cost_of_block
 from shardir.display.byte_sizes import show_bytes
 from shardir.errors import count_noun
 from shardir.ir.module import Function, Module, Op
-from shardir.ops.control_flow.pipelines import staged_pipeline
+from shardir.ops.control_flow.pipelines import pipeline_attributes, staged_pipeline
 from shardir.passes.pipeline import Pass
 from shardir.passes.pipeline_parallelism.actions import (
     COMPUTATIONS,
@@ -46,7 +46,8 @@ class SchedulePipelines(Pass, name="schedule-pipelines"):
             try:
                 return _schedule(StagedPipeline.of(op), module).to_op()
             except PipelineScheduleError as error:
-                raise stage_error(str(error), op) from None
+                file = pipeline_attributes(op).schedule_file
+                raise stage_error(f"{file}: {error}" if file else str(error), op) from None
 
         return rewrite_pipelines(module, staged_pipeline, rewritten)
 

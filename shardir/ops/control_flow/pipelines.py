@@ -95,6 +95,7 @@ class PipelineAttributes(Attributes):
     stages: int = 0
     stages_per_rank: int = 0
     memory: int = 0
+    schedule_file: str = ""
 
     @property
     def loss_scale(self) -> float:
@@ -183,7 +184,7 @@ Marks state the stages of the block; with `stages`, the block has no marks and i
 number of stages of about equal cost.
 `schedule` is the name of a schedule, its text in torch's notation, or `search`, with the bytes of
 activations `memory` that a row may hold; the rows of devices along the mesh axis `axis` compute the
-stages.
+stages. Errors of a schedule that was read from a file name `schedule_file`.
 """
 
 Names = tuple[str, ...]

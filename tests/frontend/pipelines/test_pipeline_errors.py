@@ -179,8 +179,8 @@ def test_a_schedule_that_never_ends(tmp_path: Path) -> None:
     path = tmp_path / "cycle.csv"
     path.write_text("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n", "utf-8")
     assert error_line(PipelineStageError, lambda: step(mlp_loss, schedule=path)) == (
-        "the schedule never ends, because of a cyclic wait: rank 0 stops at 0B0, which needs 1B0 "
-        "of rank 1; rank 1 stops at 1F1, which needs 0F1 of rank 0"
+        f"{path}: the schedule never ends, because of a cyclic wait: rank 0 stops at 0B0, which "
+        "needs 1B0 of rank 1; rank 1 stops at 1F1, which needs 0F1 of rank 0"
     )
 
 
