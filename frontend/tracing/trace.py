@@ -89,7 +89,7 @@ class Trace:
 
     @property
     def is_staged(self) -> bool:
-        """Whether the block may run later than it is traced, with elements that are unknown."""
+        """True if the block may run later than it is traced, with elements that are unknown."""
         if self.parent is None:
             return self.program.concrete_values is None
         return self.inputs is None or self.parent.is_staged

@@ -72,11 +72,10 @@ def fused_products_rule(
 
 
 def _is_supported(nest: ProductNest, steps: ScoreSteps, plan: PassPlan) -> bool:
-    item = registers.itemsize(nest.computed_dtype)
-    for each in plan.passes:
-        for step, _ in each.stores:
-            if registers.itemsize(_computed(steps.body.steps[step].dtype)) != item:
-                return False
+    is_double = nest.computed_dtype == "f64"
+    stored = (steps.body.steps[step].dtype for each in plan.passes for step, _ in each.stores)
+    if any((dtype == "f64") != is_double for dtype in stored):
+        return False
     return all(
         has_instructions(
             step.op, step.attrs, tuple(steps.body.steps[i].dtype for i in step.operands), step.dtype
@@ -84,10 +83,6 @@ def _is_supported(nest: ProductNest, steps: ScoreSteps, plan: PassPlan) -> bool:
         for step in steps.body.steps
         if step.kind == APPLY
     )
-
-
-def _computed(dtype: str) -> str:
-    return "f64" if dtype == "f64" else "f32"
 
 
 @dataclass

@@ -248,7 +248,7 @@ class _RowBlockEmitter:
                 self.clear(self.scratch[f"sum{i}"], size)
                 continue
             dtype = shape.row_matrix_dtypes[self.steps.products + i]
-            target = (self.scratch[name], self.padded(w[f"{name}.features"]), lane)
+            target = (self.scratch[name], self.feature_row_bytes(w[f"{name}.features"]), lane)
             self.copy_rows(name, dtype, shape.dtype, target, w[f"{name}.features"])
         for i, dtype in enumerate(shape.operand_dtypes):
             if self.operand_loops(i) & {ROW, COLUMN} == {ROW}:
@@ -257,7 +257,7 @@ class _RowBlockEmitter:
                 target = (self.scratch[name], size, size)
                 self.copy_rows(name, dtype, dtype, target, f.value(1, "i64"))
 
-    def padded(self, features: LLVMValue) -> LLVMValue:
+    def feature_row_bytes(self, features: LLVMValue) -> LLVMValue:
         """Return the bytes of a row of features that is padded to full vectors."""
         lanes = self.shape.lanes
         return (features + (lanes - 1)) // lanes * (lanes * self.item)
