@@ -20,12 +20,15 @@ EXTRAS = (
     "optax",
     "ray",
     "safetensors",
+    "setuptools",
     "sklearn",
     "torch",
     "triton",
     "ziglang",
 )
-"""Modules that the library, or its tests, can do without; pyproject.toml says how to get them."""
+"""Modules that the library, or its tests, can do without: those of the extra `test`, and `ray`."""
+IN_NO_EXTRA = ("ray",)
+"""Modules that `make test-long` installs."""
 
 
 _NOT_INSTALLED = re.compile(rf"\b({'|'.join(EXTRAS)}) is not installed; pip install 'shardir")
@@ -54,7 +57,8 @@ def missing_extra(error: BaseException | None) -> str | None:
 
 def reason_without(extra: str) -> str:
     """Return why a test is skipped without an extra."""
-    return f"needs {extra}, which is not installed: pip install 'shardir[test]'"
+    package = extra if extra in IN_NO_EXTRA else "'shardir[test]'"
+    return f"needs {extra}, which is not installed: pip install {package}"
 
 
 def require(*modules: str) -> None:

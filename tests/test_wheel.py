@@ -12,6 +12,8 @@ import pytest
 
 from tests.test_extending import FILES
 
+pytestmark = pytest.mark.needs("setuptools")
+
 ROOT = Path(__file__).parents[1]
 SOURCES = ("shardir", "passes", "frontend", "backends", "pyproject.toml", "setup.py")
 TEXTS = ("README.md", "LICENSE")

@@ -26,7 +26,7 @@ from shardir.frontend.config import (
 )
 from shardir.frontend.dispatch.programs.runnable import default_pipeline
 from shardir.frontend.errors import SettingError, UnknownSetting
-from shardir.frontend.settings import read_environment
+from shardir.frontend.settings import SETTINGS, read_environment
 
 KNOWN = (
     "num_cpu_devices, enable_x64, threefry_partitionable, random_seed_offset, dump_dir, "
@@ -34,20 +34,17 @@ KNOWN = (
     "shardy_exact, passes, machine, isolated, gather, check_replicated_inputs, shown_platform, "
     "num_gpu_devices, log_compiles, debug_nans, traceback, native_dispatch"
 )
-VARIABLES = (
-    "CPU_DEVICES, ENABLE_X64, DUMP, VERIFY, UNEVEN, ON_FALLBACK, SHARDY_EXACT, MACHINE, ISOLATED, "
-    "GRAD_REDUCE_DTYPE, GATHER, SHOWN_PLATFORM, GPU_DEVICES, LOG_COMPILES, DEBUG_NANS, "
-    "TRACEBACK, NATIVE_DISPATCH"
-)
 
 
 @pytest.fixture(autouse=True)
 def defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in VARIABLES.split(", "):
-        monkeypatch.delenv(f"SHARDIR_{variable}", raising=False)
+    for setting in SETTINGS.values():
+        if setting.variable is not None:
+            monkeypatch.delenv(setting.variable, raising=False)
 
 
-def test_defaults() -> None:
+def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardir.frontend.config._process_scopes", [])  # Read the environment.
     assert repr(config) == (
         "config(num_cpu_devices=8, enable_x64=False, threefry_partitionable=True, "
         "random_seed_offset=0, dump_dir=None, verify=False, uneven=None, "
