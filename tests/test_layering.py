@@ -259,6 +259,11 @@ def test_file_names_that_repeat_denote_families_or_roles() -> None:
     assert repeated == FAMILY_FILE_NAMES | ROLE_FILE_NAMES
 
 
+def test_folders_have_few_modules() -> None:
+    counts = Counter(path.parent for path in FILES if path.name != "__init__.py")
+    assert {str(folder): count for folder, count in counts.items() if count > 25} == {}
+
+
 def start_up_graph() -> nx.DiGraph:
     """Return the graph of the imports that run when a module is imported.
 
