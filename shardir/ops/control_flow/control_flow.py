@@ -10,35 +10,23 @@ parameter of the body, and a result of the body is a slice of a stacked result; 
 one additional leading dimension.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardir.ir.attributes import Attributes
-from shardir.ir.module import Block, DataFlowEdge, Op, Value
+from shardir.ir.module import Block, DataFlowEdge, Op
 from shardir.ir.operation import define_op
 from shardir.ir.types import TensorType
-
-Types = tuple[TensorType, ...]
-
-
-def _check_types(what: str, values: Sequence[Value], expected: Sequence[TensorType]) -> None:
-    types = [value.type for value in values]
-    if types != list(expected):
-        raise TypeError(f"{what} ({_format_types(types)}), expected ({_format_types(expected)})")
-
-
-def _format_types(types: Sequence[TensorType]) -> str:
-    return ", ".join(map(str, types))
+from shardir.ops.control_flow.block_types import Types, check_types, only_block, types_of
 
 
 def _while_type(*inits: TensorType, result: object, blocks: tuple[Block, ...]) -> Types:
     if len(blocks) != 2:
         raise TypeError(f"has two blocks, a condition and a body, got {len(blocks)}")
     condition, body = blocks
-    _check_types("its condition takes", condition.params, inits)
-    _check_types("its condition returns", condition.returns, [TensorType((), "bool")])
-    _check_types("its body takes", body.params, inits)
-    _check_types("its body returns", body.returns, inits)
+    check_types("its condition takes", condition.params, inits)
+    check_types("its condition returns", condition.returns, [TensorType((), "bool")])
+    check_types("its body takes", body.params, inits)
+    check_types("its body returns", body.returns, inits)
     return inits
 
 
@@ -69,21 +57,19 @@ def _scan_type(
     *operands: TensorType, result: object, blocks: tuple[Block, ...], attributes: LoopAttributes
 ) -> Types:
     carries, length = attributes.carries, attributes.length
-    if len(blocks) != 1:
-        raise TypeError(f"has one block, got {len(blocks)}")
+    body = only_block(blocks)
     if length < 0:
         raise TypeError(f"length={length} must be at least 0")
     if not 0 <= carries <= len(operands):
         raise TypeError(f"carries={carries} is not within its {len(operands)} operands")
-    (body,) = blocks
     inits, stacked = operands[:carries], operands[carries:]
     for x in stacked:
         if x.rank == 0 or x.shape[0] != length:
             raise TypeError(f"takes slices of {x}, whose first dimension is not length={length}")
-    _check_types(
+    check_types(
         "its body takes", body.params, (*inits, *(x.with_shape(x.shape[1:]) for x in stacked))
     )
-    _check_types("its body carries on", body.returns[:carries], inits)
+    check_types("its body carries on", body.returns[:carries], inits)
     outs = (value.type for value in body.returns[carries:])
     return (*inits, *(y.with_shape((length, *y.shape)) for y in outs))
 
@@ -129,12 +115,12 @@ def _case_type(index: TensorType, *rest: TensorType, result: object, blocks: tup
         raise TypeError("needs at least one branch")
     if index.dtype == "bool" and len(blocks) != 2:
         raise TypeError(f"a bool chooses between two branches, got {len(blocks)}")
-    types = tuple(value.type for value in blocks[0].returns)
+    types = types_of(blocks[0].returns)
     for number, branch in enumerate(blocks):
         if branch.params:
             raise TypeError(f"its branches take no parameters, branch {number} takes some")
         if number:
-            _check_types(f"branch {number} returns", branch.returns, types)
+            check_types(f"branch {number} returns", branch.returns, types)
     return types
 
 

@@ -14,27 +14,13 @@ from shardir.ir.attributes import Attributes
 from shardir.ir.module import Block, DataFlowEdge, Op
 from shardir.ir.operation import define_op
 from shardir.ir.types import INEXACT, TensorType
-
-Types = tuple[TensorType, ...]
-
-
-def _format_types(types: Types) -> str:
-    return ", ".join(map(str, types))
+from shardir.ops.control_flow.block_types import Types, check_types, only_block, types_of
 
 
-def _primal_types(operands: Types, blocks: tuple[Block, ...]) -> Types:
+def _primal_types(operands: Types, block: Block) -> Types:
     """Return the types of the results of the first block."""
-    takes = tuple(value.type for value in blocks[0].params)
-    if takes != operands:
-        raise TypeError(
-            f"its block takes ({_format_types(takes)}), expected ({_format_types(operands)})"
-        )
-    return tuple(value.type for value in blocks[0].returns)
-
-
-def _check_types(what: str, values: tuple[TensorType, ...], expected: Types) -> None:
-    if values != expected:
-        raise TypeError(f"{what} ({_format_types(values)}), expected ({_format_types(expected)})")
+    check_types("its block takes", block.params, operands)
+    return types_of(block.returns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +46,7 @@ def _checkpoint_type(
     blocks: tuple[Block, ...],
     attributes: CheckpointAttributes,
 ) -> Types:
-    if len(blocks) != 1:
-        raise TypeError(f"has one block, got {len(blocks)}")
-    return _primal_types(operands, blocks)
+    return _primal_types(operands, only_block(blocks))
 
 
 def block_edges(op: Op) -> tuple[DataFlowEdge, ...]:
@@ -106,13 +90,11 @@ def _custom_jvp_type(
 ) -> Types:
     if len(blocks) > 2:
         raise TypeError(f"has one block and one for its rule, got {len(blocks)}")
-    results = _primal_types(operands, blocks)
+    results = _primal_types(operands, blocks[0])
     if len(blocks) == 2:
-        takes = tuple(value.type for value in blocks[1].params)
-        gives = tuple(value.type for value in blocks[1].returns)
         moving = _differentiable(operands[: len(operands) - attributes.closed])
-        _check_types("its rule takes", takes, (*operands, *moving))
-        _check_types("its rule gives", gives, (*results, *_differentiable(results)))
+        check_types("its rule takes", blocks[1].params, (*operands, *moving))
+        check_types("its rule gives", blocks[1].returns, (*results, *_differentiable(results)))
     return results
 
 
@@ -137,20 +119,16 @@ def _custom_vjp_type(
 ) -> Types:
     if len(blocks) not in (1, 3):
         raise TypeError(f"has one block and two for its rule, got {len(blocks)}")
-    results = _primal_types(operands, blocks)
+    results = _primal_types(operands, blocks[0])
     if len(blocks) == 3:
         ahead, back = blocks[1:]
         count = len(operands) - attributes.closed
-        takes = tuple(value.type for value in ahead.params)
-        gives = tuple(value.type for value in ahead.returns)
-        _check_types("its forward rule takes", takes, operands)
-        _check_types("its forward rule gives", gives[: len(results)], results)
-        expected = (*gives[len(results) :], *_differentiable(results), *operands[count:])
-        _check_types(
-            "its backward rule takes", tuple(value.type for value in back.params), expected
-        )
-        gradients = tuple(value.type for value in back.returns)
-        _check_types("its backward rule gives", gradients, _differentiable(operands[:count]))
+        given, residuals = ahead.returns[: len(results)], ahead.returns[len(results) :]
+        check_types("its forward rule takes", ahead.params, operands)
+        check_types("its forward rule gives", given, results)
+        expected = (*types_of(residuals), *_differentiable(results), *operands[count:])
+        check_types("its backward rule takes", back.params, expected)
+        check_types("its backward rule gives", back.returns, _differentiable(operands[:count]))
     return results
 
 

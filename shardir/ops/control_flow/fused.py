@@ -23,17 +23,17 @@ from dataclasses import dataclass
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import define_op
 from shardir.ir.types import TensorType
+from shardir.ops.control_flow.block_types import Types, types_of
 from shardir.ops.control_flow.derivative_regions import block_edges
 from shardir.ops.control_flow.loop_unification import (
     LoopMapping,
     LoopUnification,
+    check_nest_block,
     live_values,
     non_unit_dims,
     non_unit_sizes,
 )
 from shardir.ops.reductions.reduce import all_, any_, max_, min_, prod, sum_
-
-Types = tuple[TensorType, ...]
 
 REDUCTIONS = (sum_, prod, max_, min_, any_, all_)
 
@@ -50,17 +50,10 @@ class FusedLoopNest:
 
 def build_loop_nest(block: Block) -> FusedLoopNest:
     """Return the loop nest of a block; raise `TypeError` if the block is not one loop nest."""
-    joined, live = LoopUnification(), live_values(block)
+    joined, live = LoopUnification(block.params, REDUCTIONS), live_values(block)
     reductions: list[tuple[Op, LoopMapping]] = []
-    for param in block.params:
-        joined.add_value(param)
     for op in block.ops:
-        for value in op.operands:
-            if value not in joined.mappings:
-                raise TypeError(
-                    f"its block uses %{value.name}: {value.type} of the blocks around it; pass it "
-                    "as an operand"
-                )
+        joined.check_operands(op)
         if op.spec in REDUCTIONS:
             ended = joined.map_reduction(op)
             if ended and op.result in live:
@@ -71,7 +64,7 @@ def build_loop_nest(block: Block) -> FusedLoopNest:
     return _make_nest(block, joined, reductions)
 
 
-def _unify_reduced(block: Block, joined: "LoopUnification", reductions: Sequence[Op]) -> None:
+def _unify_reduced(block: Block, joined: LoopUnification, reductions: Sequence[Op]) -> None:
     """Unify the loops of reduced values, and of returned values of the same shape.
 
     The elementwise operations need not unify them: a value may be broadcast along a loop that no
@@ -85,7 +78,7 @@ def _unify_reduced(block: Block, joined: "LoopUnification", reductions: Sequence
 
 
 def _make_nest(
-    block: Block, joined: "LoopUnification", reductions: list[tuple[Op, LoopMapping]]
+    block: Block, joined: LoopUnification, reductions: list[tuple[Op, LoopMapping]]
 ) -> FusedLoopNest:
     numbers: dict[int, int] = {}
     extents: list[int] = []
@@ -132,17 +125,9 @@ def _make_nest(
 
 
 def _fused_type(*operands: TensorType, result: object, blocks: tuple[Block, ...]) -> Types:
-    if len(blocks) != 1:
-        raise TypeError(f"has one block, got {len(blocks)}")
-    (block,) = blocks
-    takes = tuple(value.type for value in block.params)
-    if takes != operands:
-        expected, got = (", ".join(map(str, types)) for types in (operands, takes))
-        raise TypeError(f"its block takes ({got}), expected ({expected})")
-    if not block.returns:
-        raise TypeError("its block yields nothing; it has at least one result")
+    block = check_nest_block(operands, blocks)
     build_loop_nest(block)
-    return tuple(value.type for value in block.returns)
+    return types_of(block.returns)
 
 
 fused = define_op("fused", type=_fused_type, edges=block_edges, blocks=1, is_loop_nest=True)

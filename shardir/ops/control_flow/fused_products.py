@@ -24,10 +24,12 @@ from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import define_op
 from shardir.ir.types import FLOATS, TensorType
 from shardir.ops.contraction.dot import dot
+from shardir.ops.control_flow.block_types import Types, types_of
 from shardir.ops.control_flow.derivative_regions import block_edges
 from shardir.ops.control_flow.loop_unification import (
     LoopMapping,
     LoopUnification,
+    check_nest_block,
     live_values,
     non_unit_dims,
 )
@@ -89,16 +91,9 @@ class ProductNest:
 
 def build_product_nest(block: Block) -> ProductNest:
     """Return the loops of a block; raise `TypeError` if it is not a nest of fused products."""
-    joined = LoopUnification()
-    for param in block.params:
-        joined.add_value(param)
+    joined = LoopUnification(block.params, (dot, *ROW_REDUCTIONS))
     for op in block.ops:
-        for value in op.operands:
-            if value not in joined.mappings:
-                raise TypeError(
-                    f"its block uses %{value.name}: {value.type} of the blocks around it; pass it "
-                    "as an operand"
-                )
+        joined.check_operands(op)
         if op.spec is dot:
             _map_product(joined, op)
         elif op.spec in ROW_REDUCTIONS:
@@ -256,20 +251,10 @@ def _check_values(nest: ProductNest, ops: Sequence[Op]) -> None:
             )
 
 
-def _fused_products_type(
-    *operands: TensorType, result: object, blocks: tuple[Block, ...]
-) -> tuple[TensorType, ...]:
-    if len(blocks) != 1:
-        raise TypeError(f"has one block, got {len(blocks)}")
-    (block,) = blocks
-    takes = tuple(value.type for value in block.params)
-    if takes != operands:
-        expected, got = (", ".join(map(str, types)) for types in (operands, takes))
-        raise TypeError(f"its block takes ({got}), expected ({expected})")
-    if not block.returns:
-        raise TypeError("its block yields nothing; it has at least one result")
+def _fused_products_type(*operands: TensorType, result: object, blocks: tuple[Block, ...]) -> Types:
+    block = check_nest_block(operands, blocks)
     build_product_nest(block)
-    return tuple(value.type for value in block.returns)
+    return types_of(block.returns)
 
 
 fused_products = define_op(

@@ -4,7 +4,7 @@ Operands of an elementwise operation map to the same loops; a broadcast adds loo
 removes some. Dimensions of size 1 map to no loop.
 """
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import Dense, OpSpec
@@ -16,12 +16,14 @@ from shardir.ops.communication.annotations import (
     reshard,
     sharding_constraint,
 )
+from shardir.ops.control_flow.block_types import Types, check_types, only_block
 from shardir.ops.control_flow.pipelines import pipeline_stage
 from shardir.ops.elementwise.bitcast import bitcast
 from shardir.ops.elementwise.elementwise import clamp, select
 from shardir.ops.random.random_bits import random_fold_in, random_hash
 from shardir.ops.shape.create import constant, iota
 from shardir.ops.shape.rearrangements import broadcast, reshape
+from shardir.ops.type_checks import join_with_and
 
 LoopMapping = tuple[int, ...]
 """The loop for each dimension of a value that is not of size 1."""
@@ -68,11 +70,26 @@ def is_same_width_bitcast(op: Op) -> bool:
 
 
 class LoopUnification:
-    """A union-find structure over the dimensions of values that map to the same loop."""
+    """A union-find structure over the dimensions of values of a block that map to the same loop.
 
-    def __init__(self) -> None:
+    `others` are the operations of the block whose results `map_result` does not map.
+    """
+
+    def __init__(self, params: Sequence[Value], others: Sequence[OpSpec]) -> None:
         self.mappings: dict[Value, LoopMapping] = {}
         self.parent: list[int] = []
+        self.others = others
+        for param in params:
+            self.add_value(param)
+
+    def check_operands(self, op: Op) -> None:
+        """Raise `TypeError` if an operation of the block uses a value of the blocks around it."""
+        for value in op.operands:
+            if value not in self.mappings:
+                raise TypeError(
+                    f"its block uses %{value.name}: {value.type} of the blocks around it; pass it "
+                    "as an operand"
+                )
 
     def root(self, axis: int) -> int:
         while self.parent[axis] != axis:
@@ -99,7 +116,7 @@ class LoopUnification:
         return tuple(axis for dim, axis in along.items() if dim in dims)
 
     def map_result(self, op: Op) -> None:
-        """Map the result of an operation that is not a reduction to loops."""
+        """Map the result of an operation to loops, except of one of `others`."""
         if op.spec is broadcast:
             x, y = op.operands[0], op.result
             along = dict(zip(non_unit_dims(x.type), self.mappings[x], strict=True))
@@ -125,8 +142,18 @@ class LoopUnification:
                 f"cannot hold %{op.results[0].name if op.results else ''} = {op.name}; it takes "
                 "elementwise operations, broadcast, iota, constants of one number, reshape that "
                 "adds or drops dimensions of size 1, bitcast of 32 or 64 bits to as many, and "
-                "sum, prod, max, min, any and all"
+                f"{join_with_and([spec.name for spec in self.others])}"
             )
+
+
+def check_nest_block(operands: Types, blocks: Sequence[Block]) -> Block:
+    """Return the block of an operation that is one loop nest over its operands; raise `TypeError`
+    if it has another number of blocks, or the block takes other types or yields nothing."""
+    block = only_block(blocks)
+    check_types("its block takes", block.params, operands)
+    if not block.returns:
+        raise TypeError("its block yields nothing; it has at least one result")
+    return block
 
 
 def live_values(block: Block) -> Set[Value]:

@@ -9,7 +9,6 @@ values of enclosing blocks. The values inside are local along the manual axes, a
 use only the free axes.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from shardir.ir.attributes import Attributes
@@ -23,6 +22,7 @@ from shardir.op_rules.factors import pointwise_rule
 from shardir.op_rules.tangents import linear_tangent
 from shardir.op_rules.vma import make_varying
 from shardir.ops.communication.collective_attributes import AxesAttributes
+from shardir.ops.control_flow.block_types import check_types, only_block
 from shardir.ops.type_checks import format_list
 
 ManualDimAxes = tuple[Axes, ...]
@@ -88,14 +88,12 @@ def _type(
     attributes: ManualComputationAttributes,
 ) -> tuple[TensorType, ...]:
     axes, in_axes, out_axes = attributes.axes, attributes.in_axes, attributes.out_axes
-    if len(blocks) != 1:
-        raise TypeError(f"has one block, got {len(blocks)}")
+    body = only_block(blocks)
     for i, axis in enumerate(axes):
         if not isinstance(axis, Axis):
             raise TypeError(f"axes={format_list(axes)} holds {axis!r}, which is not a mesh axis")
         if any(axis.overlaps(other) for other in axes[:i]):
             raise TypeError(f"axes={format_list(axes)} uses a part of {axis.name!r} twice")
-    (body,) = blocks
     if len(in_axes) != len(xs):
         raise TypeError(f"in_axes lists {len(in_axes)} operands, not {len(xs)}")
     if len(out_axes) != len(body.returns):
@@ -103,20 +101,11 @@ def _type(
     expected = [
         manual_local_type(x, dim_axes, axes) for x, dim_axes in zip(xs, in_axes, strict=True)
     ]
-    params = [param.type for param in body.params]
-    if params != expected:
-        raise TypeError(
-            f"its body takes ({_format_types(params)}), expected ({_format_types(expected)})"
-        )
-    returned = (value.type for value in body.returns)
+    check_types("its body takes", body.params, expected)
     return tuple(
-        manual_global_type(type, dim_axes, axes)
-        for type, dim_axes in zip(returned, out_axes, strict=True)
+        manual_global_type(value.type, dim_axes, axes)
+        for value, dim_axes in zip(body.returns, out_axes, strict=True)
     )
-
-
-def _format_types(types: Sequence[TensorType]) -> str:
-    return ", ".join(map(str, types))
 
 
 def add_manual_axes(free: Sharding, dim_axes: ManualDimAxes) -> Sharding:

@@ -26,9 +26,14 @@ from shardir.op_rules.batching import BatchedOp
 from shardir.op_rules.factors import pointwise_rule
 from shardir.op_rules.tangents import linear_tangent
 from shardir.op_rules.vma import exchange_varying
+from shardir.ops.control_flow.block_types import (
+    Types,
+    check_types,
+    format_types,
+    only_block,
+    types_of,
+)
 from shardir.ops.control_flow.manual_computation import ManualDimAxes
-
-Types = tuple[TensorType, ...]
 
 LOSS_REDUCTIONS = ("mean", "sum")
 """The reductions of the losses of microbatches to one loss."""
@@ -127,23 +132,16 @@ def _pipeline_type(
     blocks: tuple[Block, ...],
     attributes: PipelineAttributes,
 ) -> Types:
-    if len(blocks) != 1:
-        raise TypeError(f"has one block, got {len(blocks)}")
+    block = only_block(blocks)
     attributes.check(operands)
-    (block,) = blocks
     expected = block_operand_types(operands, attributes.microbatches, attributes.batched)
-    if (types := tuple(value.type for value in block.params)) != expected:
-        raise TypeError(f"its block takes ({_text(types)}), expected ({_text(expected)})")
+    check_types("its block takes", block.params, expected)
     if block.captures():
         raise TypeError(f"its block captures %{block.captures()[0].name}; pass it as an operand")
-    returned = tuple(value.type for value in block.returns)
+    returned = types_of(block.returns)
     if not returned or returned[0].shape:
-        raise TypeError(f"its block returns ({_text(returned)}), expected a scalar first")
+        raise TypeError(f"its block returns ({format_types(returned)}), expected a scalar first")
     return _result_types(operands, returned[0], returned[1:], attributes)
-
-
-def _text(types: Types) -> str:
-    return ", ".join(map(str, types))
 
 
 def _place(op: Op) -> str:
