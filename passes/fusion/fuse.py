@@ -24,9 +24,7 @@ from shardir.errors import PipelineError
 from shardir.ir.builder import UniqueNames
 from shardir.ir.module import Block, Function, Module, Op
 from shardir.ir.operation import OPS
-from shardir.ops.control_flow.fused import (
-    REDUCTIONS,
-)
+from shardir.ops.control_flow.fused import REDUCTIONS
 from shardir.ops.control_flow.loop_unification import (
     is_pointwise,
     is_same_width_bitcast,

@@ -16,9 +16,7 @@ from math import inf
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import Dense
 from shardir.ops.communication.async_collectives import done
-from shardir.ops.control_flow.fused import (
-    REDUCTIONS,
-)
+from shardir.ops.control_flow.fused import REDUCTIONS
 from shardir.ops.control_flow.loop_unification import (
     is_same_width_bitcast,
     is_unit_reshape,

@@ -47,9 +47,7 @@ from shardir.backends.cpu.schedule.items import (
 )
 from shardir.backends.cpu.threads.workers import worker_count
 from shardir.ir.module import Function
-from shardir.ops.control_flow.loop_unification import (
-    is_pointwise,
-)
+from shardir.ops.control_flow.loop_unification import is_pointwise
 
 FIRST_ARGUMENT_SLOT = 2
 

@@ -12,9 +12,7 @@ from shardir.backends.ipu.codegen.emitter import ProgramEmitter
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS
 from shardir.op_rules.rule_table import find_rule, missing_rule
-from shardir.ops.control_flow.loop_unification import (
-    is_pointwise,
-)
+from shardir.ops.control_flow.loop_unification import is_pointwise
 
 Lower = Callable[[ProgramEmitter, Op], None]
 

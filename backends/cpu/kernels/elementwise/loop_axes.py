@@ -11,9 +11,7 @@ from typing import NamedTuple
 from shardir.backends.cpu.kernel_api import BufferView
 from shardir.backends.cpu.kernels.elementwise.loop_body import LoopNest
 from shardir.ir.types import NUMPY_DTYPES
-from shardir.ops.control_flow.loop_unification import (
-    LoopMapping,
-)
+from shardir.ops.control_flow.loop_unification import LoopMapping
 
 CONTIGUOUS, BROADCAST, STRIDED = "unit", "splat", "general"
 """The layout of an array along the vector axis: contiguous, broadcast, or strided."""

@@ -31,9 +31,7 @@ from shardir.ops.control_flow.fused import (
     REDUCTIONS,
     fused,
 )
-from shardir.ops.control_flow.loop_unification import (
-    is_pointwise,
-)
+from shardir.ops.control_flow.loop_unification import is_pointwise
 
 
 def lower_loop_nest(

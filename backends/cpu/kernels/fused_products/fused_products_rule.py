@@ -18,8 +18,10 @@ from shardir.backends.cpu.kernels.elementwise.phase_record import make_named_ker
 from shardir.backends.cpu.kernels.elementwise.rules import has_instructions, lower_loop_nest
 from shardir.backends.cpu.kernels.fused_products.row_block_kernel import (
     COLUMNS_PER_CHUNK,
-    RowBlockShape,
     emit_row_block_kernel,
+)
+from shardir.backends.cpu.kernels.fused_products.row_block_record import (
+    RowBlockShape,
     word_names,
 )
 from shardir.backends.cpu.kernels.fused_products.score_passes import (
@@ -36,13 +38,9 @@ from shardir.backends.cpu.kernels.fused_products.visible_columns import (
 from shardir.backends.cpu.kernels.math import registers
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import TensorType
-from shardir.ops.control_flow.fused import (
-    fused,
-)
+from shardir.ops.control_flow.fused import fused
 from shardir.ops.control_flow.fused_products import ProductNest, build_product_nest
-from shardir.ops.control_flow.loop_unification import (
-    non_unit_dims,
-)
+from shardir.ops.control_flow.loop_unification import non_unit_dims
 from shardir.ops.elementwise.elementwise import convert
 from shardir.ops.reductions.reduce import sum_
 
@@ -136,7 +134,6 @@ class _ProductsLowering:
             nest.computed_dtype,
             tile_rows,
             lanes,
-            self.item,
         )
         self.words.update(rows=rows, columns=columns, block=block, blocks=blocks, parts=parts)
         self.words.update({f"extent{i}": extent for i, extent in enumerate(extents)})

@@ -21,9 +21,7 @@ from shardir.backends.cpu.kernels.math import library
 from shardir.ir.dtypes import FLOATS
 from shardir.ir.module import Op, Value
 from shardir.ops.contraction.dot import dot
-from shardir.ops.control_flow.fused import (
-    REDUCTIONS,
-)
+from shardir.ops.control_flow.fused import REDUCTIONS
 from shardir.ops.control_flow.fused_products import ProductNest
 from shardir.ops.control_flow.loop_unification import (
     live_values,

@@ -17,9 +17,7 @@ from shardir.backends.cpu.kernels.data_movement.loop_nest import loop_nest_of
 from shardir.backends.cpu.kernels.selection.radix_select import line_starts
 from shardir.backends.cpu.kernels.sort.quicksort import KernelStart, start_kernel
 from shardir.backends.cpu.kernels.sort.sort_keys import NAN_BITS, SortKeys
-from shardir.backends.cpu.kernels.sort.tuning import (
-    PART_ELEMENTS,
-)
+from shardir.backends.cpu.kernels.sort.tuning import PART_ELEMENTS
 
 WORD_BYTES = 8
 """The size in bytes of an element, and of a word."""

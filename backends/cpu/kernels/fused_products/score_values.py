@@ -1,0 +1,147 @@
+"""The values of scores and of rows that a kernel of fused products computes in registers."""
+
+from functools import partial
+
+from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
+from shardir.backends.cpu.codegen.llvm_text import LLVMValue, vector_type
+from shardir.backends.cpu.kernels.elementwise import accumulators
+from shardir.backends.cpu.kernels.elementwise.evaluation import StepValues
+from shardir.backends.cpu.kernels.elementwise.loop_axes import BROADCAST, CONTIGUOUS
+from shardir.backends.cpu.kernels.elementwise.loop_body import IOTA, REDUCE
+from shardir.backends.cpu.kernels.elementwise.vector_access import (
+    VectorAccess,
+    VectorPlace,
+    splat_value,
+)
+from shardir.backends.cpu.kernels.fused_products.row_block import RowBlock
+from shardir.backends.cpu.kernels.fused_products.score_passes import FIRST_BATCH, ROW, ScorePass
+from shardir.backends.cpu.kernels.math import inline, registers
+from shardir.backends.cpu.kernels.math.registers import VectorValue
+
+
+class ScoreValues:
+    """Emits the steps of scores for a vector of rows of a block."""
+
+    def __init__(self, block: RowBlock) -> None:
+        self.block, self.f, self.shape, self.steps = block, block.f, block.shape, block.shape.steps
+
+    def emit_scores(
+        self, each: ScorePass, start: LLVMValue, width: LLVMValue, lane: LLVMValue
+    ) -> None:
+        """Emit the steps of a pass for the columns of a chunk and the rows of a vector."""
+        f, shape, body = self.f, self.shape, self.steps.body
+        known = self.row_values(lane)
+        totals = {
+            step: f.variable(
+                registers.register_type(body.steps[step].dtype, shape.lanes),
+                registers.real_vector(
+                    accumulators.initial_accumulator(
+                        f, body.steps[step].op, body.steps[step].dtype, shape.lanes
+                    )
+                ),
+            )
+            for step in each.reductions
+        }
+        with f.loop(0, width) as offset:
+            column = start + offset
+            now = known.copy_for_inner_loop()
+            for step, slot in each.loads:
+                now.computed[step] = self.load_score(step, slot, column, lane)
+            for step in each.steps:
+                if body.steps[step].kind == IOTA:
+                    now.computed[step] = self.splat_index(column, body.steps[step].dtype)
+            now.evaluate(
+                each.steps,
+                VectorAccess(f, shape.lanes),
+                lambda number: self.column_place(number, offset, column, lane),
+                self.no_index,
+            )
+            for step, total in totals.items():
+                found = body.steps[step]
+                value = now.computed[found.operands[0]]
+                combined = accumulators.emit_combine(f, found.op, found.dtype, total.get(), value)
+                total.set(registers.real_vector(combined))
+            for step, slot in each.stores:
+                place = f.offset(self.block.score_address(slot, column), lane * self.block.item)
+                value = registers.real_vector(now.computed[step])
+                f.store(value, place, registers.TYPE_BYTES[MEMORY_TYPES["f32"]])
+        for step, total in totals.items():
+            found, place = body.steps[step], self.block.reduced_place(step, lane)
+            before = registers.load_elements(f, place, found.dtype, shape.lanes)
+            combined = accumulators.emit_combine(f, found.op, found.dtype, before, total.get())
+            registers.store_elements(f, combined, place, found.dtype)
+
+    def load_score(self, step: int, slot: int, column: LLVMValue, lane: LLVMValue) -> LLVMValue:
+        f, dtype = self.f, self.steps.body.steps[step].dtype
+        type = registers.register_type(dtype, self.shape.lanes)
+        place = f.offset(self.block.score_address(slot, column), lane * self.block.item)
+        value = f.load(place, type, registers.TYPE_BYTES[MEMORY_TYPES["f32"]])
+        is_product = step < self.steps.products
+        return registers.round_to_narrow(f, value, dtype) if is_product else value
+
+    def column_place(
+        self, number: int, offset: LLVMValue, column: LLVMValue, lane: LLVMValue
+    ) -> VectorPlace:
+        """Return the place of an operand for a column."""
+        f, operand = self.f, number - self.steps.products
+        dtype, name = self.shape.operand_dtypes[operand], f"operand{operand}"
+        if ROW in self.block.operand_loops(operand):
+            size = registers.itemsize(dtype)
+            at = f.offset(self.block.scratch[name], (offset * self.block.size + lane) * size)
+            return VectorPlace(at, dtype, CONTIGUOUS)
+        at = f.offset(self.block.address(name), column * self.block.words[f"{name}.column"])
+        return VectorPlace(at, dtype, BROADCAST)
+
+    def row_values(self, lane: LLVMValue) -> StepValues:
+        """Return the values that are the same for all columns, for the rows of a vector.
+
+        Those that depend on reductions are evaluated from the reductions so far.
+        """
+        f, shape, body = self.f, self.shape, self.steps.body
+        known = StepValues(f, body, shape.lanes)
+        order = []
+        for step, found in enumerate(body.steps):
+            if self.steps.varies(step):
+                continue
+            if found.kind == REDUCE:
+                place = self.block.reduced_place(step, lane)
+                known.computed[step] = registers.load_elements(f, place, found.dtype, shape.lanes)
+            elif found.kind == IOTA:
+                known.computed[step] = self.row_index(found.number, found.dtype, lane)
+            order.append(step)
+        known.evaluate(
+            order, VectorAccess(f, shape.lanes), partial(self.row_place, lane), self.no_index
+        )
+        known.precompute_divisors()
+        return known
+
+    def row_place(self, lane: LLVMValue, number: int) -> VectorPlace:
+        operand = number - self.steps.products
+        dtype, name = self.shape.operand_dtypes[operand], f"operand{operand}"
+        if ROW not in self.block.operand_loops(operand):
+            return VectorPlace(self.block.address(name), dtype, BROADCAST)
+        at = self.f.offset(self.block.scratch[name], lane * registers.itemsize(dtype))
+        return VectorPlace(at, dtype, CONTIGUOUS)
+
+    def row_index(self, loop: int, dtype: str, lane: LLVMValue) -> VectorValue:
+        """Return the index of a row for each lane, or that of a batch loop."""
+        f, lanes = self.f, self.shape.lanes
+        if loop >= FIRST_BATCH:
+            return self.splat_index(self.block.indices[loop - FIRST_BATCH], dtype)
+        type = vector_type("i64", lanes)
+        numbers = LLVMValue(f"<{', '.join(f'i64 {i}' for i in range(lanes))}>", type, f)
+        index = f.splat(self.block.first + lane, lanes) + numbers
+        last = f.splat(self.block.first + self.block.count - 1, lanes)
+        index = f.select(index.is_("slt", last), index, last)
+        made = inline.emit_elementwise(f, "convert", {}, [index], ["i64"], dtype)
+        assert made is not None
+        return made
+
+    def splat_index(self, index: LLVMValue, dtype: str) -> VectorValue:
+        made = inline.emit_elementwise(self.f, "convert", {}, [index], ["i64"], dtype)
+        assert made is not None
+        return splat_value(self.f, made, self.shape.lanes)
+
+    @staticmethod
+    def no_index(number: int) -> VectorValue:
+        raise AssertionError(f"index {number} is computed before")
