@@ -33,14 +33,16 @@ else:
 class NativeBackend(Backend):
     """Compile a program over unsharded arrays for the threads of this process.
 
-    Kernels are selected and compiled for `machine`, by default this host. Programs for another
-    machine run if this host has all of its instructions.
+    Kernels are selected and compiled for `machine`, by default this host. Raises `SettingError` for
+    a machine with instructions that this host may lack.
     """
 
     name = "cpu"
     pipeline = FUSED_PIPELINE
 
     def __init__(self, machine: "HostDescription | None" = None) -> None:
+        if machine is not None:
+            target.check_runs_here(machine)
         self._machine = machine
 
     def prepare(self) -> None:

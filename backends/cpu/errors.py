@@ -4,7 +4,8 @@ from shardir.errors import OutOfMemoryError as OutOfMemoryError, ShardirError
 
 
 class SettingError(ShardirError, ValueError):
-    """An environment variable with an invalid value."""
+    """An environment variable with an invalid value, or a machine whose programs this host cannot
+    run."""
 
 
 class MissingKernelCodeError(LookupError):

@@ -13,6 +13,8 @@ from shardir.backends.cpu.errors import SettingError
 
 ISAS = ("sse", "avx2", "avx512")
 """Instruction sets of x86 that `SHARDIR_MAX_CPU_ISA` accepts, each a superset of the one before."""
+GENERIC_CPUS = ("x86-64", "generic", "")
+"""Names of processors that have the features of every processor of their architecture only."""
 AVX_FEATURES = frozenset(
     {"avx", "avx2", "avxifma", "avxneconvert", "avxvnni", "avxvnniint16", "avxvnniint8", "f16c",
      "fma", "fma4", "gfni", "sha512", "sm3", "sm4", "vaes", "vpclmulqdq", "xop"}
@@ -97,6 +99,35 @@ def host_machine() -> HostDescription:
             "or unset it to use all instructions of the processor"
         )
     return found.limited_to(limit) if limit else found
+
+
+def check_runs_here(machine: HostDescription) -> None:
+    """Raise `SettingError` if this host may lack instructions of a machine, and `TypeError` for
+    another object."""
+    if not isinstance(machine, HostDescription):
+        raise TypeError(
+            f"the machine of a native backend is a HostDescription, got {machine!r}; "
+            "leave it out to compile for this host"
+        )
+    host = host_machine()
+    if machine.triple != host.triple:
+        raise SettingError(
+            f"this host runs programs for {host.triple}, not for {machine.triple}; derive the "
+            "machine from host_machine()"
+        )
+    # LLVM uses all features of a processor that has a name of its own.
+    if machine.cpu not in (host.cpu, *GENERIC_CPUS):
+        raise SettingError(
+            f"this host, {host.cpu!r}, may lack instructions of {machine.cpu!r}; set the cpu of "
+            f"the machine to {GENERIC_CPUS[0]!r} and list its features"
+        )
+    features = (each for each in machine.features.split(",") if each.startswith("+"))
+    missing = [each[1:] for each in features if not host.has(each[1:])]
+    if missing:
+        raise SettingError(
+            f"this host, {host.cpu!r}, lacks the features {', '.join(missing)} of the machine; "
+            "remove them, or derive the machine from host_machine()"
+        )
 
 
 def _detect_host() -> HostDescription:

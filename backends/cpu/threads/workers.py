@@ -54,8 +54,7 @@ MAX_CALLERS_IN_LIMITED_MEMORY = 4
 def runtime_code(how: str = "") -> NativeLibrary:
     """Return the code of interpreter and entry points; `how` overrides the way in which threads
     sleep."""
-    machine = host_machine()  # The threads of this process run this code.
-    chosen = how or sleep_method(machine.triple)
+    machine, chosen = _target_of_code(how)
     libc = ctypes.CDLL(None)
     imports = python_addresses()
     imports |= {name: function_address(libc[name]) for name in libc_symbols(chosen)}
@@ -67,8 +66,14 @@ def runtime_code(how: str = "") -> NativeLibrary:
 
 def is_code_on_disk() -> bool:
     """Return whether the code of this module will most likely be loaded from disk."""
-    machine = host_machine()
-    return is_on_disk(machine, _code_name(sleep_method(machine.triple)))
+    machine, how = _target_of_code()
+    return is_on_disk(machine, _code_name(how))
+
+
+def _target_of_code(how: str = "") -> tuple[HostDescription, str]:
+    """Return the machine that the code is compiled for, and the way in which threads sleep."""
+    machine = host_machine()  # The threads of this process run this code.
+    return machine, how or sleep_method(machine.triple)
 
 
 def _code_name(how: str) -> str:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from shardir.backends.cpu.backend import NativeBackend
 from shardir.backends.cpu.codegen.cache_keys import cache_key
-from shardir.backends.cpu.codegen.target import HostDescription, host_machine
+from shardir.backends.cpu.codegen.target import ISAS, HostDescription, host_machine
+from shardir.backends.cpu.errors import SettingError
 from tests.backends.cpu.machine_descriptions import HASWELL, MACHINES, NEOVERSE, SSE_ONLY, ZEN_5
 
 
@@ -70,3 +72,35 @@ def test_the_environment_limits_the_instruction_set() -> None:
                 "set it to one of sse, avx2, avx512, or unset it to use all instructions of the "
                 "processor\n"
             )
+
+
+def test_backends_refuse_machines_whose_programs_this_host_may_not_run() -> None:
+    host = host_machine()
+    refused: list[tuple[Any, str]] = [
+        (
+            "host",
+            "the machine of a native backend is a HostDescription, got 'host'; leave it out to "
+            "compile for this host",
+        ),
+        (
+            replace(host, triple="riscv64-unknown-linux-gnu"),
+            f"this host runs programs for {host.triple}, not for riscv64-unknown-linux-gnu; derive "
+            "the machine from host_machine()",
+        ),
+        (
+            replace(host, cpu="znver9"),
+            f"this host, {host.cpu!r}, may lack instructions of 'znver9'; set the cpu of the "
+            "machine to 'x86-64' and list its features",
+        ),
+        (
+            replace(host, features=f"{host.features},-a,+b,+c"),
+            f"this host, {host.cpu!r}, lacks the features b, c of the machine; remove them, or "
+            "derive the machine from host_machine()",
+        ),
+    ]
+    for machine, wanted in refused:
+        with pytest.raises((SettingError, TypeError)) as caught:
+            NativeBackend(machine)
+        assert str(caught.value) == wanted
+    for isa in ISAS:
+        NativeBackend(host.limited_to(isa))
