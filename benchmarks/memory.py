@@ -359,11 +359,17 @@ def measure_in_child(program: Program) -> dict[str, int] | None:
 
 
 def main(wanted: Sequence[str]) -> int:
+    chosen = [
+        program
+        for program in programs()
+        if not wanted or any(part in program.name for part in wanted)
+    ]
+    if not chosen:
+        print(f"no name of a program contains {' or '.join(wanted)}", file=sys.stderr)
+        return 2
     disable_huge_pages()
     errors = []
-    for program in programs():
-        if wanted and not any(part in program.name for part in wanted):
-            continue
+    for program in chosen:
         found = measure_in_child(program)
         if found is None:
             print(f"{program.name:34} failed")
