@@ -106,6 +106,12 @@ class Network:
         """Return the memory that an assignment uses at each point."""
         return self.sum_over_points(self.usages[self.offsets[:-1] + strategies])
 
+    def least_positive_cost(self) -> float:
+        """Return the least positive cost of a strategy or an edge; 1.0 if there is none."""
+        parts = (self.costs, self.tables)
+        least = min(float(part.min(where=part > 0, initial=np.inf)) for part in parts)
+        return least if np.isfinite(least) else 1.0
+
     def cost_of(self, strategies: Ints) -> float:
         """Return the cost of an assignment; each forbidden pair adds `FORBIDDEN_COST`."""
         entries = self.tables_of + strategies[self.second]

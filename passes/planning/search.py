@@ -29,7 +29,7 @@ PASSES_WITHOUT_PRICES = 20
 """The number of passes before the first prices."""
 FIRST_STEP = 0.1
 MIN_STEP = 2e-4
-"""The rise of the bound that a step of the prices aims at, relative to the bound."""
+"""The rise of the bound that a step of the prices aims at, relative to the scale of costs."""
 PATIENCE = 60
 """The number of passes without a higher bound after which the prices return to the best ones."""
 MOMENTUM = 0.9
@@ -125,6 +125,7 @@ class _Search:
         self.minima = np.zeros(int(network.counts.max(initial=1)))
         self.strategies = np.zeros(network.node_count, np.int64)
         self.bound = -math.inf
+        self.least_cost = network.least_positive_cost()
         self.best_prices = self.prices
         self.best_messages = self.messages
         self.best: Ints | None = None
@@ -153,7 +154,7 @@ class _Search:
         for number in range(PASSES_WITHOUT_PRICES):
             self._raise_bound(self._sweep(number % 2 == 1))
         self._certify()
-        step = FIRST_STEP * max(abs(self.bound), 1.0)
+        step = FIRST_STEP * self._scale
         direction = np.zeros(network.point_count)
         certified = improved = incumbent.elapsed_seconds
         certify_seconds = improve_seconds = 0.0
@@ -171,7 +172,7 @@ class _Search:
             usage = network.usage_of(self.strategies)
             self._consider(usage)
             if passes_without_rise > PATIENCE:
-                step = max(0.6 * step, MIN_STEP * max(abs(self.bound), 1.0))
+                step = max(0.6 * step, MIN_STEP * self._scale)
                 passes_without_rise = 0
                 direction[:] = 0.0
                 self._set_prices(self.best_prices)
@@ -190,6 +191,12 @@ class _Search:
                 improved = incumbent.elapsed_seconds
                 improve_seconds = improved - now
         self._certify()
+
+    @property
+    def _scale(self) -> float:
+        """The scale of costs. A bound of 0 does not state it: if only the limit of the memory makes
+        the cost positive, the cost is at least the least positive one."""
+        return max(abs(self.bound), self.least_cost)
 
     def _sweep(self, is_backward: bool) -> float:
         """Pass messages in one direction, choose strategies, and return the bound."""
@@ -291,9 +298,9 @@ class _Search:
         excess = np.maximum(usage / max(network.limit, 1) - 1.0, 0.0)
         if cost < self.best_cost and not excess.any():
             self._accept(self.strategies.copy(), cost)
-        scale = abs(self.bound) * float(excess.max(initial=0.0) + 3.0 * excess.sum() / len(usage)
+        penalty = self._scale * float(excess.max(initial=0.0) + 3.0 * excess.sum() / len(usage)
                                         if len(usage) else 0.0)  # fmt: skip
-        score = cost + scale
+        score = cost + penalty
         if self.candidate is None or score < self.candidate.score:
             self.candidate = _Candidate(self.strategies.copy(), self.prices, score)
 
@@ -316,7 +323,7 @@ class _Search:
         self.candidate = None
         strategies = candidate.strategies
         slack = network.limit - network.usage_of(strategies)
-        unit = abs(self.bound) / max(network.limit, 1)
+        unit = self._scale / max(network.limit, 1)
         for number in range(REPAIR_ROUNDS):
             if (slack >= 0).all() or self.incumbent.remaining < 0:
                 break

@@ -1,11 +1,13 @@
 """The search engine finds solutions, and lower bounds that are not above the least cost."""
 
+import itertools
 import time
 
+import numpy as np
 import pytest
 
 from shardir.passes.planning.instance import problem_of_json
-from shardir.passes.planning.problem import PlanningError
+from shardir.passes.planning.problem import Edge, PlanningError, PlanningProblem
 from shardir.passes.planning.search import load_kernels, solve_by_search
 from tests.passes.planning.test_exact import random_problem
 from tests.passes.planning.test_problem import EXAMPLE, brute_force, example
@@ -58,3 +60,26 @@ def test_too_little_memory_for_any_strategy_is_an_error() -> None:
         "the problem 'example' has no solution within its usage limit and its forbidden "
         "strategies; raise the limit, or allow more strategies"
     )
+
+
+def test_a_cost_that_only_the_limit_makes_positive_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bound without prices is 0, and the costs are far above 1. The clock counts its calls."""
+    costs, usages = np.array([0, 3, 5, 9]) * 10**9, np.array([100, 60, 40, 20])
+    equal = np.where(np.eye(4, dtype=bool), 0, 10**9)
+    problem = PlanningProblem(
+        "limited",
+        np.zeros(40, np.int64),
+        np.ones(40, np.int64),
+        [costs] * 40,
+        [usages * (1 + number % 4) for number in range(40)],
+        [Edge(number, number + 1, equal) for number in range(39)],
+        6000,
+    )
+    calls = itertools.count()
+    monkeypatch.setattr(time, "monotonic", lambda: next(calls) / 1000)
+    solution = solve_by_search(problem, seconds=0.5)
+    assert solution.peak <= 6000
+    assert solution.lower_bound is not None
+    assert solution.lower_bound > 0.9 * solution.cost
