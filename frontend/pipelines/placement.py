@@ -1,7 +1,8 @@
 """The shards of operands and results that the devices of a pipeline hold.
 
 before: `%loss, %w.grad = staged-pipeline(%w, %x, batched=[1], microbatches=8, ...)`
-after:  `%x.microbatches = reshape(%x) : f32[8, 4, 8]`,
+after:  `%x.divided = reshape(%x) : f32[8, 4, 8]`,
+        `%x.microbatches = sharding_constraint(%x.divided) : f32[8, 4@data, 8]`,
         `%loss, %w.grad = manual_computation(%w, %x.microbatches, axes=[pipe, data],
         in_axes=[[[pipe], [], []], [[], [data], []]], ...) { ... pipeline-call(...) ... }`
 
@@ -11,7 +12,7 @@ sharding with which the stages take it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from shardir.frontend.pipelines.fragments import PartitionedFragment, row_mesh, row_sharding
@@ -153,12 +154,12 @@ class PipelinePlacement:
         """Append the operations that call a function with the shards of the operands."""
         op, batched = self.pipeline.op, self.pipeline.batched_operands
         b.loc = op.loc
+        in_axes = tuple(map(self.in_axes, range(len(op.operands))))
         operands = [
-            self._divide(b, value) if number in batched else value
+            self._divide(b, value, in_axes[number]) if number in batched else value
             for number, value in enumerate(op.operands)
         ]
         axes = tuple(Axis.full(name, self.mesh) for name, _ in self.mesh.axes)
-        in_axes = tuple(map(self.in_axes, range(len(operands))))
         auxiliary = range(len(auxiliary_results(op)))
         out_axes = (
             (),
@@ -178,16 +179,24 @@ class PipelinePlacement:
         block = Block(params, (call,), results)
         b.append(Op(manual_computation, tuple(operands), op.results, attrs, (block,), op.loc))
 
-    def _divide(self, b: Builder, batch: Value) -> Value:
-        """Append a reshape of a batch to microbatches; each device holds whole ones of them if they
-        divide."""
+    def _divide(self, b: Builder, batch: Value, needed: ManualDimAxes) -> Value:
+        """Append a reshape of a batch to microbatches, and its sharding `needed` by the call; each
+        device holds whole microbatches before, if the batch divides into them."""
         part = microbatch_type(batch.type, self.pipeline.microbatches)
         type = part.with_shape((self.pipeline.microbatches, *part.shape))
-        made: Value = b.reshape(batch, result=type, name=f"{batch.name}.microbatches")
         sharding = batch.sharding
-        if sharding is not None and type.shape[0] % sharding.dims[0].num_shards == 0:
-            dims = (sharding.dims[0], DimSharding(()), *sharding.dims[1:])
-            placed = replace(made, sharding=Sharding(sharding.mesh, dims))
-            b.ops[-1] = replace(b.ops[-1], results=(placed,))
-            return placed
-        return made
+        if sharding is not None:
+            first, *rest = sharding.dims
+            is_whole = type.shape[0] % first.num_shards == 0
+            dims = (first, DimSharding(()), *rest)
+            sharding = Sharding(sharding.mesh, dims) if is_whole else None
+        divided: Value = b.reshape(
+            batch, result=type, name=f"{batch.name}.divided", sharding=sharding
+        )
+        b.why = f"the pipeline divides each microbatch of %{batch.name} over a row of devices"
+        target = Sharding.of(self.mesh.name, needed)
+        placed: Value = b.sharding_constraint(
+            divided, name=f"{batch.name}.microbatches", sharding=target
+        )
+        b.why = ""
+        return placed

@@ -20,7 +20,7 @@ from shardir.passes.pipeline_parallelism.actions import Action
 from shardir.passes.pipeline_parallelism.progress import RECEIVE_OF
 
 Totals = Mapping[tuple[int, str], NumpyArray]
-"""Sums and stacks of the values of all microbatches by stage and name."""
+"""The sums and the stacks of the values of all microbatches, by stage and name."""
 
 
 StateAction = Callable[[int, Action], None]

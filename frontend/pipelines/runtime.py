@@ -34,8 +34,8 @@ from shardir.passes.pipeline_parallelism.program import (
 from shardir.passes.pipeline_parallelism.progress import RECEIVE_OF, SEND_OF, matching_transfer
 
 Combined = dict[tuple[int, str], OrderedSum | Stack]
-"""What is combined from all microbatches, by stage and name: the loss, gradients of operands, and
-auxiliary results."""
+"""The sums of the losses and gradients of all microbatches, and the stacks of their auxiliary
+results, by stage and name."""
 
 
 class PipelineRunError(ShardirError, RuntimeError):
@@ -69,8 +69,8 @@ class PipelineRuntime(PipelineCall):
 
     def _run(self, arrays: Sequence[NumpyArray], state_action: StateAction) -> list[NumpyArray]:
         transport = self.group.transport()
-        sums: Combined = {}
-        runs = [_RowRun(self, rank, row, arrays, transport, sums, state_action)
+        combined: Combined = {}
+        runs = [_RowRun(self, rank, row, arrays, transport, combined, state_action)
                 for rank, row in self._rows.items()]  # fmt: skip
         while not all(run.has_ended for run in runs):
             if not any([run.advance() for run in runs]) and not transport.wait():
@@ -78,12 +78,14 @@ class PipelineRuntime(PipelineCall):
                 raise PipelineRunError(f"no rank of the pipeline can continue: {waiting}")
         transport.finish()
         count = self.pipeline.microbatches
-        totals = self.group.share({key: sums[key].total(count) for key in sums})
+        totals = self.group.share({key: combined[key].total(count) for key in combined})
         return self._results(totals, arrays)
 
     def local_window(self, number: int, slot: str, stage: int, array: NumpyArray) -> Window:
         """Return the part of `array`, which holds blocks of an operand, that a slot names."""
         window = slot_window(slot)
+        if not window:
+            return window
         dim = self._placement.block_dims.get(number)
         size = 0 if dim is None else self._placement.block_type(number).shape[dim]
         if dim is None or array.shape[dim] == size * self._placement.row_count:
@@ -130,11 +132,11 @@ class _RowRun:
         row: Sequence[ScheduledAction],
         arrays: Sequence[NumpyArray],
         transport: Transport,
-        sums: Combined,
+        combined: Combined,
         state_action: StateAction,
     ) -> None:
         self.runtime, self.rank, self.row, self.arrays = runtime, rank, row, arrays
-        self.transport, self.sums, self.state_action = transport, sums, state_action
+        self.transport, self.combined, self.state_action = transport, combined, state_action
         self.position = 0
         self.values: dict[tuple[int, int | None], dict[str, Storage]] = {}
 
@@ -202,7 +204,7 @@ class _RowRun:
         for name, value in zip(fragment.gives, self.runtime.fragments[key](args), strict=True):
             if is_summed(name) or is_auxiliary(name):
                 empty = OrderedSum() if is_summed(name) else Stack()
-                total = self.sums.setdefault((part.stage, name), empty)
+                total = self.combined.setdefault((part.stage, name), empty)
                 assert part.microbatch is not None
                 total.add(part.microbatch, value.array)
             else:

@@ -66,6 +66,9 @@ def test_collectives_are_those_of_all_stages() -> None:
             ACTIVATION,
             MICROBATCHES,
         )
+    assert rows["the pipeline divides each microbatch of %x over a row of devices"].value == (
+        "x.microbatches"
+    )
     assert "sum over 'b' of %v7 = dot, in the backward pass of stage 0" in rows
     assert dict(program.communication().by_kind)["send"].sent == 2 * MICROBATCHES * ACTIVATION
 
