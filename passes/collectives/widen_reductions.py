@@ -10,9 +10,9 @@ Mixed-precision training computes gradients in bf16 and applies them in f32. Wit
 every device rounds its partial sum to bf16 before the devices add them, and the sum is rounded
 again. The pass is optional, because the collective sends more bytes.
 
-Only operations that are linear in all operands together, and products before them, compute in the
-wider dtype. A device scales a partial sum, and accumulates it in a loop, in the dtype of the
-program; the collective adds the converted results.
+Operations that are linear in all operands together or that scale by a number, and products before
+them, compute in the wider dtype. A device accumulates a partial sum in a loop, and scales it by an
+array, in the dtype of the program; the collective adds the converted results.
 """
 
 from collections import Counter
@@ -26,6 +26,7 @@ from shardir import ops
 from shardir.ir.builder import Builder, UniqueNames, substitute
 from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.module import Block, Module, Op, Value
+from shardir.ir.operation import Dense
 from shardir.ir.types import TensorType
 from shardir.op_rules.linearity import linear_groups
 from shardir.op_rules.widening import arithmetic_of
@@ -143,9 +144,11 @@ def _walk_partial_sums(value: Value, found: _Sums) -> Iterator[Value]:
         return
     if _sums_products(op):
         yield value
-    elif _is_linear(op):
-        yield value
-        for operand in op.operands:
+    else:
+        summed = _summed_operands(op, found.makers)
+        if summed:
+            yield value
+        for operand in summed:
             if operand.type.dtype == value.type.dtype:
                 yield from _walk_partial_sums(operand, found)
 
@@ -156,9 +159,30 @@ def _sums_products(op: Op) -> bool:
     return arithmetic is not None and arithmetic.sums_products
 
 
-def _is_linear(op: Op) -> bool:
-    """Return whether an operation is linear in all operands together, and stays on its device."""
-    return not op.spec.collective and linear_groups(op) == (tuple(range(len(op.operands))),)
+def _summed_operands(op: Op, makers: Mapping[Value, Op]) -> list[Value]:
+    """Return the operands of which an operation may compute partial sums: it is linear in them
+    together, or scales one by a number; empty for other operations, and between devices."""
+    if op.spec.collective:
+        return []
+    summed: list[Value] = []
+    for group in linear_groups(op):
+        others = [value for i, value in enumerate(op.operands) if i not in group]
+        if all(
+            value.type.dtype == op.result.type.dtype and _has_one_number(value, makers)
+            for value in others
+        ):
+            summed += [op.operands[i] for i in group]
+    return summed
+
+
+def _has_one_number(value: Value, makers: Mapping[Value, Op]) -> bool:
+    """Return whether all elements of a value are known to be equal."""
+    op = makers.get(value)
+    if op is None or not value.type.rank:
+        return not value.type.rank
+    if op.spec is ops.broadcast:
+        return not op.operands[0].type.rank
+    return op.spec is ops.constant and not isinstance(op.attrs["value"], Dense)
 
 
 class _Widener:

@@ -52,6 +52,40 @@ def test_linear_operations_before_a_collective_are_widened() -> None:
     )
 
 
+def test_products_of_partial_sums_and_numbers_are_widened() -> None:
+    """A product with an array stays narrow: it may itself be a partial sum."""
+    assert (
+        rewritten("""\
+) -> (bf16[8, 8] of bf16[8@-, 8@-], bf16[8] of bf16[8@-]) {
+  %a = dot(%p, %p, dims="bi,bh->ih") : bf16[8, 8]
+  %n = constant(value=0.5) : bf16[]
+  %k = broadcast(%n, dims=[]) : bf16[8, 8]
+  %c = mul(%k, %a) : bf16[8, 8]
+  %d = all-reduce(%c, axes=[x], op=add) : bf16[8, 8]
+  %e = sum(%p, dims=[0]) : bf16[8]
+  %f = mul(%e, %e) : bf16[8]
+  %g = all-reduce(%f, axes=[x], op=add) : bf16[8]
+  return %d, %g
+""")
+        == """\
+) -> (bf16[8, 8] of bf16[8@-, 8@-], bf16[8] of bf16[8@-]) {
+  %a = dot(%p, %p, dims="bi,bh->ih") : f32[8, 8]
+  %n = constant(value=0.5) : bf16[]
+  %k = broadcast(%n, dims=[]) : bf16[8, 8]
+  %k.wide = convert(%k) : f32[8, 8]
+  %c = mul(%k.wide, %a) : f32[8, 8]
+  %d.wide = all-reduce(%c, axes=[x], op=add) : f32[8, 8]
+  %d = convert(%d.wide) : bf16[8, 8]
+  %e = sum(%p, dims=[0]) : bf16[8]
+  %f = mul(%e, %e) : bf16[8]
+  %f.wide = convert(%f) : f32[8]
+  %g.wide = all-reduce(%f.wide, axes=[x], op=add) : f32[8]
+  %g = convert(%g.wide) : bf16[8]
+  return %d, %g
+"""
+    )
+
+
 UNCHANGED = """\
 ) -> (f32[] of f32[], bf16[8] of bf16[8@-], bf16[32, 8] of bf16[32@-, 8@-]) {
   %w = convert(%p) : f32[4, 8]
