@@ -61,6 +61,13 @@ def _shardings(function: Function) -> Iterator[Sharding]:
     yield from (s for s in function.result_shardings if s)
 
 
+def rebuild_functions(module: Module, rebuilt: Callable[[Function], Function]) -> Module:
+    """Return the module with its functions rebuilt; the same module if none changes."""
+    functions = tuple(map(rebuilt, module.functions))
+    same = all(a is b for a, b in zip(functions, module.functions, strict=True))
+    return module if same else replace(module, functions=functions)
+
+
 def rebuild_global_programs(
     module: Module, rebuilt: Callable[[Function, Mesh], Function]
 ) -> Module:
@@ -73,9 +80,7 @@ def rebuild_global_programs(
         mesh = None if old.spmd else mesh_of_function(old, module)
         return old if mesh is None else rebuilt(old, mesh)
 
-    functions = tuple(map(function, module.functions))
-    same = all(a is b for a, b in zip(functions, module.functions, strict=True))
-    return module if same else replace(module, functions=functions)
+    return rebuild_functions(module, function)
 
 
 def rebuild_device_programs(

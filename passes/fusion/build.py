@@ -1,6 +1,6 @@
 """Build a `fused` operation for each group, at a position where its operands are defined."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -15,8 +15,25 @@ from shardir.ops.control_flow.loop_unification import (
     LoopMapping,
     non_unit_dims,
 )
+from shardir.ops.control_flow.manual_computation import manual_computation
 from shardir.ops.shape.rearrangements import broadcast
 from shardir.passes.fusion.groups import FusionGroup, FusionGroups, synchronizes_devices
+
+
+def rebuild_nested_blocks(block: Block, rebuilt: Callable[[Block], Block]) -> Block:
+    """Return the block with the blocks of loops and branches rebuilt; the same block if none
+    changes."""
+
+    def rebuild(op: Op) -> Op:
+        if not op.blocks or op.spec.is_loop_nest or op.spec is manual_computation:
+            return op
+        blocks = tuple(map(rebuilt, op.blocks))
+        same = all(a is b for a, b in zip(blocks, op.blocks, strict=True))
+        return op if same else replace(op, blocks=blocks)
+
+    ops = tuple(map(rebuild, block.ops))
+    same = all(a is b for a, b in zip(ops, block.ops, strict=True))
+    return block if same else replace(block, ops=ops)
 
 
 def build_fused_operations(block: Block, groups: FusionGroups, names: UniqueNames) -> Block:

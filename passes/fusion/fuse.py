@@ -29,11 +29,11 @@ from shardir.ops.control_flow.loop_unification import (
     is_pointwise,
     is_same_width_bitcast,
 )
-from shardir.ops.control_flow.manual_computation import manual_computation
-from shardir.passes.fusion.build import build_fused_operations
+from shardir.passes.fusion.build import build_fused_operations, rebuild_nested_blocks
 from shardir.passes.fusion.duplicate_operations import duplicate_cheap_operations
 from shardir.passes.fusion.groups import FusionLimits, form_groups
 from shardir.passes.pipeline import Pass
+from shardir.passes.rewriting import rebuild_functions, used_names
 
 
 @dataclass(frozen=True)
@@ -75,34 +75,19 @@ def fuse(
         return is_supported and accepts(op)
 
     limits = FusionLimits(is_fusible, most_operands, most_ops)
-    functions = tuple(_fuse_function(f, limits) for f in module.functions)
-    same = all(a is b for a, b in zip(functions, module.functions, strict=True))
-    return module if same else replace(module, functions=functions)
+    return rebuild_functions(module, lambda function: _fuse_function(function, limits))
 
 
 def _fuse_function(function: Function, limits: FusionLimits) -> Function:
-    values = [v for op in function.body.walk() for v in op.results]
-    params = [v for op in function.body.walk() for block in op.blocks for v in block.params]
-    names = UniqueNames([v.name for v in (*function.body.params, *values, *params)])
-    body = _fuse_block(function.body, limits, names)
+    body = _fuse_block(function.body, limits, used_names(function))
     return function if body is function.body else replace(function, body=body)
 
 
 def _fuse_block(block: Block, limits: FusionLimits, names: UniqueNames) -> Block:
     """Return the block with fused operations; the block itself if it has none."""
-    ops = tuple(_fuse_nested_blocks(op, limits, names) for op in block.ops)
-    if any(a is not b for a, b in zip(ops, block.ops, strict=True)):
-        block = replace(block, ops=ops)
+    block = rebuild_nested_blocks(block, lambda inner: _fuse_block(inner, limits, names))
     groups = form_groups(block, limits)
     if groups is None:
         return block
     duplicate_cheap_operations(groups, limits.most_operands)
     return build_fused_operations(block, groups, names)
-
-
-def _fuse_nested_blocks(op: Op, limits: FusionLimits, names: UniqueNames) -> Op:
-    if not op.blocks or op.spec.is_loop_nest or op.spec is manual_computation:
-        return op
-    blocks = tuple(_fuse_block(block, limits, names) for block in op.blocks)
-    same = all(a is b for a, b in zip(blocks, op.blocks, strict=True))
-    return op if same else replace(op, blocks=blocks)

@@ -40,11 +40,11 @@ from shardir.ops.control_flow.loop_unification import (
     non_unit_dims,
     non_unit_sizes,
 )
-from shardir.ops.control_flow.manual_computation import manual_computation
 from shardir.ops.shape.create import constant, iota
 from shardir.ops.shape.rearrangements import broadcast, reshape
-from shardir.passes.fusion.build import sort_topologically
+from shardir.passes.fusion.build import rebuild_nested_blocks, sort_topologically
 from shardir.passes.pipeline import Pass
+from shardir.passes.rewriting import rebuild_functions, used_names
 
 MIN_EXTENT = 16
 """Minimum extent of the row and the column loop."""
@@ -60,26 +60,19 @@ class FuseProducts(Pass, name="fuse-products"):
     """Group matrix products with the softmax between them."""
 
     def __call__(self, module: Module) -> Module:
-        functions = tuple(map(_fuse_function, module.functions))
-        same = all(a is b for a, b in zip(functions, module.functions, strict=True))
-        return module if same else replace(module, functions=functions)
+        return rebuild_functions(module, _fuse_function)
 
 
 def _fuse_function(function: Function) -> Function:
     if sum(op.spec is dot for op in function.body.walk()) < 2:
         return function
-    values = [v for op in function.body.walk() for v in op.results]
-    params = [v for op in function.body.walk() for block in op.blocks for v in block.params]
-    names = UniqueNames([v.name for v in (*function.body.params, *values, *params)])
-    body = _fuse_block(function.body, names)
+    body = _fuse_block(function.body, used_names(function))
     return function if body is function.body else replace(function, body=body)
 
 
 def _fuse_block(block: Block, names: UniqueNames) -> Block:
     """Return the block with fused products; the block itself if it has none."""
-    ops = tuple(_fuse_nested_blocks(op, names) for op in block.ops)
-    if any(a is not b for a, b in zip(ops, block.ops, strict=True)):
-        block = replace(block, ops=ops)
+    block = rebuild_nested_blocks(block, lambda inner: _fuse_block(inner, names))
     visited = set[Value]()
     for op in block.ops:
         if op.spec is dot and op.result not in visited:
@@ -89,14 +82,6 @@ def _fuse_block(block: Block, names: UniqueNames) -> Block:
             if replaced is not None:
                 return _fuse_block(replaced, names)
     return block
-
-
-def _fuse_nested_blocks(op: Op, names: UniqueNames) -> Op:
-    if not op.blocks or op.spec.is_loop_nest or op.spec is manual_computation:
-        return op
-    blocks = tuple(_fuse_block(block, names) for block in op.blocks)
-    same = all(a is b for a, b in zip(blocks, op.blocks, strict=True))
-    return op if same else replace(op, blocks=blocks)
 
 
 @dataclass

@@ -62,6 +62,7 @@ from shardir.passes.propagation.sharding_groups import (
 )
 from shardir.passes.propagation.split_constants import split_constants
 from shardir.passes.propagation.step import NO_SHARDING, ShardingTable
+from shardir.passes.rewriting import rebuild_functions
 
 NO_FACTOR_RULE_REASON = "has no factor rule, so that no sharding passes through"
 """The `why` of an operation through which propagation cannot pass."""
@@ -113,9 +114,7 @@ class Propagate(Pass, name="propagate"):
     def run(self, module: Module, record: PropagationRecord | None) -> Module:
         meshes = [mesh for mesh in module.meshes if not mesh.is_maximal]
         if not meshes:
-            functions = tuple(map(remove_data_flow_edges, module.functions))
-            same = all(new is old for new, old in zip(functions, module.functions, strict=True))
-            return module if same else replace(module, functions=functions)
+            return rebuild_functions(module, remove_data_flow_edges)
         rules = rules_in_force()
         module = rules.bind(module)
         steppers = StepperTable(ShardingTable(module), explain=record is not None)

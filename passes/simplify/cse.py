@@ -18,7 +18,7 @@ from shardir import ops as specs
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.operation import Attr
 from shardir.passes.pipeline import Pass
-from shardir.passes.rewriting import KEEP_CHOICES, has_effect
+from shardir.passes.rewriting import KEEP_CHOICES, has_effect, rebuild_functions
 
 ExpressionKey = tuple[Hashable, ...]
 
@@ -35,9 +35,7 @@ class CommonSubexpressionElimination(Pass, name="cse"):
     choices: ClassVar[dict[str, Sequence[str]]] = KEEP_CHOICES
 
     def __call__(self, module: Module) -> Module:
-        functions = tuple(self._function(function) for function in module.functions)
-        same = all(a is b for a, b in zip(functions, module.functions, strict=True))
-        return module if same else replace(module, functions=functions)
+        return rebuild_functions(module, self._function)
 
     def _function(self, function: Function) -> Function:
         body = _ExpressionMerger(self.keep == "collectives").block(function.body)

@@ -38,7 +38,7 @@ from shardir.op_rules.widening import (
 )
 from shardir.ops.communication.async_collectives import is_started
 from shardir.passes.pipeline import Pass
-from shardir.passes.rewriting import all_values, used_names
+from shardir.passes.rewriting import all_values, rebuild_functions, used_names
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,7 @@ class WidenSmallDtypes(Pass, name="widen-small-dtypes"):
     """Compute floats of at most 8 bits and integers of at most 4 bits in wider dtypes."""
 
     def __call__(self, module: Module) -> Module:
-        functions = tuple(map(_widen_function, module.functions))
-        same = all(a is b for a, b in zip(functions, module.functions, strict=True))
-        return module if same else replace(module, functions=functions)
+        return rebuild_functions(module, _widen_function)
 
 
 def _widen_function(function: Function) -> Function:
