@@ -1,13 +1,13 @@
 """`Plan`: shardings of the arguments of a function, with their predicted cost."""
 
-import sys
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from numbers import Real
 from typing import Any, final
 
 from shardir.cost.communication import Collective
+from shardir.frontend.argument_checks import check_real
 from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.errors import ArgumentError
@@ -317,14 +317,12 @@ class Plan(Report):
         search can only raise the bound. The bound needs no solver. Raises `PlanningError` for a
         program that is too large.
         """
-        is_number = isinstance(seconds, Real) and not isinstance(seconds, bool)
-        if not is_number or not 0 < seconds <= sys.float_info.max:
+        limit = check_real("seconds of lower_bound", seconds)
+        if not 0 < limit < math.inf:
             raise ArgumentError(
-                with_location(
-                    f"seconds of lower_bound is {brief(seconds)}; use a positive finite number"
-                )
+                with_location(f"seconds of lower_bound is {limit}; use a positive finite number")
             )
-        found = find_lower_bound(self._request, self._found.chosen, float(seconds))
+        found = find_lower_bound(self._request, self._found.chosen, limit)
         return PlanBound(self.name, self._found.chosen, found)
 
     @traceback_boundary

@@ -241,16 +241,20 @@ def test_wrong_annotations_of_why_not(annotation: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"), [(0, "0"), (float("inf"), "inf"), (10**400, None), ("1", "'1'")]
+    ("seconds", "fault"),
+    [
+        (0, "0.0; use a positive finite number"),
+        (np.float32(np.nan), "nan; use a positive finite number"),
+        (float("inf"), "inf; use a positive finite number"),
+        (10**400, f"a real number, got {brief(10**400)}"),
+        ("1", "a real number, got '1'"),
+    ],
 )
-def test_wrong_seconds_of_lower_bound(seconds: Any, shown: str | None) -> None:
+def test_wrong_seconds_of_lower_bound(seconds: Any, fault: str) -> None:
     plan = sd.plan(lambda x: x, (np.ones(4),), abstract_mesh(4), evaluations=1)
     with pytest.raises(ArgumentError) as caught:
         plan.lower_bound(seconds)
-    assert str(caught.value).partition("\n")[0] == (
-        f"seconds of lower_bound is {brief(seconds) if shown is None else shown}; use a positive "
-        "finite number"
-    )
+    assert str(caught.value).partition("\n")[0] == f"seconds of lower_bound is {fault}"
 
 
 def test_diff_with_another_object_is_refused() -> None:
