@@ -77,7 +77,9 @@ def main(wanted: list[str]) -> int:
     errors: list[float] = []
     with TemporaryDirectory() as folder:
         machine = Path(folder) / "local.toml"
-        machine.write_text(format_toml(describe_measurements(measure_local_machine(clock=clock))))
+        machine.write_text(
+            format_toml(describe_measurements(measure_local_machine(clock=clock))), "utf-8"
+        )
         for workload in workloads():
             if wanted and not any(part in workload.name for part in wanted):
                 continue

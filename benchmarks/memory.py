@@ -278,7 +278,7 @@ def programs() -> list[Program]:
 
 def resident_bytes(field: str) -> int:
     """Return a field of the process's memory: `VmRSS`, or the largest value so far, `VmHWM`."""
-    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text("utf-8"))
     assert found is not None
     return int(found[1]) << 10
 
@@ -328,7 +328,7 @@ def measure(program: Program) -> dict[str, int]:
     release_idle_memory()
     # Small blocks stay resident while they are idle, so those that arguments reuse were counted.
     start -= idle - memory.statistics().idle
-    Path("/proc/self/clear_refs").write_text("5")
+    Path("/proc/self/clear_refs").write_text("5", "utf-8")
     result = sd.block_until_ready(compiled(*arguments))
     peak = resident_bytes("VmHWM")
     del result

@@ -348,7 +348,7 @@ def main() -> None:
     options.add_argument("--every", type=int, default=1, help="use each n-th row")
     options.add_argument("--pairs", action="store_true", help="compare the order of pairs")
     chosen = options.parse_args()
-    rows = csv.DictReader(chosen.file.read_text().splitlines())
+    rows = csv.DictReader(chosen.file.read_text("utf-8").splitlines())
     steps = list(map(Measurement.parse, rows))[:: chosen.every]
     if chosen.recompute:
         steps = [replace(one, recomputation="full") for one in steps]

@@ -15,7 +15,9 @@ PAGE = ROOT / "docs" / "distributed.md"
 def run(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a program that starts a Ray cluster of two processes on this machine."""
     file = folder / "ray_job.py"
-    file.write_text(f"import ray\nray.init(num_cpus=2, include_dashboard=False)\n{program}")
+    file.write_text(
+        f"import ray\nray.init(num_cpus=2, include_dashboard=False)\n{program}", "utf-8"
+    )
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
         [sys.executable, str(file)],
@@ -29,7 +31,9 @@ def run(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def program() -> str:
-    found = re.search(r"^```python\n# ray_job\.py\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    found = re.search(
+        r"^```python\n# ray_job\.py\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S
+    )
     assert found
     return found[1]
 

@@ -25,7 +25,7 @@ def example_args():
 
 @pytest.fixture(autouse=True)
 def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "planned_program.py").write_text(FUNCTION)
+    (tmp_path / "planned_program.py").write_text(FUNCTION, "utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
 

@@ -27,8 +27,8 @@ module @m {
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("mlp.ir").write_text(MLP)
-    Path("model.mlir").write_text(MLIR)
+    Path("mlp.ir").write_text(MLP, "utf-8")
+    Path("model.mlir").write_text(MLIR, "utf-8")
 
 
 def test_a_page_is_written_and_named(capsys: pytest.CaptureFixture[str]) -> None:

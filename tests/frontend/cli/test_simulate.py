@@ -48,7 +48,7 @@ example_specs = (PartitionSpec(None, "model"), PartitionSpec("data"))
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    Path("mlp.ir").write_text(MLP)
+    Path("mlp.ir").write_text(MLP, "utf-8")
 
 
 def test_a_file_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,7 +62,7 @@ def test_a_file_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_function_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("simulated_step.py").write_text(FUNCTION)
+    Path("simulated_step.py").write_text(FUNCTION, "utf-8")
     options = ("--mesh", "data=64,model=8", "--machine", "a100x8")
     assert run("simulate", "simulated_step:step", *options) == 0
     text = capsys.readouterr().out
@@ -75,7 +75,7 @@ def test_a_function_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_function_of_jax_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("jax")
-    Path("simulated_jax.py").write_text(JAX_FUNCTION)
+    Path("simulated_jax.py").write_text(JAX_FUNCTION, "utf-8")
     options = ("--mesh", "data=4,model=2", "--machine", "a100x8")
     assert run("simulate", "simulated_jax:step", *options) == 0
     assert capsys.readouterr().out.startswith("one step of @step on a100x8, 8 devices: ")

@@ -47,8 +47,8 @@ MLP_PLACES = find_definition_locations(MLP, "mlp.ir")
 def test_the_json_of_a_small_program_is_pinned() -> None:
     found = json.loads(report_of_text(DOT, "dot.ir").to_json())
     if os.environ.get("SHARDIR_UPDATE_GOLDEN"):
-        GOLDEN.write_text(json.dumps(found, indent=1) + "\n")
-    assert found == json.loads(GOLDEN.read_text())
+        GOLDEN.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    assert found == json.loads(GOLDEN.read_text("utf-8"))
 
 
 def test_communication_is_that_of_explain() -> None:
@@ -216,7 +216,7 @@ def test_equal_programs_make_equal_bytes(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     environment = {**os.environ, "PYTHONHASHSEED": "17"}
     subprocess.run([sys.executable, "-c", script, page], check=True, env=environment)
-    assert page.read_text() == first.to_html()
+    assert page.read_text("utf-8") == first.to_html()
 
 
 def test_a_report_is_small() -> None:
@@ -311,8 +311,8 @@ def test_a_saved_report_loads(tmp_path: Path) -> None:
     made = mlp_report()
     for name in ("report.html", "report.json"):
         assert load(made.save(tmp_path / name)) == made
-    assert made.save(tmp_path / "report.txt").read_text() == f"{made}\n"
-    assert (tmp_path / "report.json").read_text() == made.to_json()
+    assert made.save(tmp_path / "report.txt").read_text("utf-8") == f"{made}\n"
+    assert (tmp_path / "report.json").read_text("utf-8") == made.to_json()
 
 
 def test_text_of_the_program_cannot_end_the_script() -> None:
@@ -345,7 +345,7 @@ def test_other_files_are_refused(
     content: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("r.json").write_text(content)
+    Path("r.json").write_text(content, "utf-8")
     with pytest.raises(ReportError) as error:
         load("r.json")
     assert str(error.value) == message
@@ -374,7 +374,7 @@ def test_damaged_reports_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("r.json").write_text(json.dumps({**json.loads(mlp_report().to_json()), **change}))
+    Path("r.json").write_text(json.dumps({**json.loads(mlp_report().to_json()), **change}), "utf-8")
     with pytest.raises(ReportError) as error:
         load("r.json")
     assert str(error.value) == message

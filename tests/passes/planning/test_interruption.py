@@ -40,7 +40,7 @@ def hard_problem() -> PlanningProblem:
 
 def is_running(process: int) -> bool:
     try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        state = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0]
     except OSError:
         return False
     return state != "Z"

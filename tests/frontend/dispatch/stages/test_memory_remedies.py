@@ -61,7 +61,7 @@ remedies, of 7 simulated changes  time  peak  fits
 @pytest.fixture
 def machine(tmp_path: Path) -> str:
     path = tmp_path / "round.toml"
-    path.write_text(MACHINE)
+    path.write_text(MACHINE, "utf-8")
     return str(path)
 
 
