@@ -68,7 +68,7 @@ class ConcreteValues:
         self._num_collected: dict[TraceValues, int] = {}
         self._num_operations = 0
         self.num_staged = 0
-        """The number of functions of `jit` that are being inlined: they know no elements."""
+        """The number of functions of `jit` that are being inlined; their elements are not known."""
 
     def find(self, trace: TraceValues, value: Value) -> NumpyArray | None:
         """Return the elements of a value, or `None` if they are unknown."""

@@ -99,7 +99,7 @@ def has_instructions(
 ) -> bool:
     """Return whether an elementwise operation has vector instructions for these element types.
 
-    This does not depend on the machine: passes ask before a machine is chosen.
+    This does not depend on the machine: passes call it before a machine is chosen.
     """
     f = LLVMFunction(LLVMModule(host_machine()), "probe", [])
     held = [registers.splat_constant(f, 1, dtype, 8) for dtype in dtypes]
