@@ -111,37 +111,109 @@ def test_excluded_columns_are_computed_if_they_count() -> None:
     check(arrays, TOLERANCES["f32"], False, 1, is_causal=True)
 
 
-def run_masked(dtype: str, mask: Callable[[Any, Any], Any], divides: bool) -> None:
-    """Compare masked attention of 200 positions of a narrow type with the interpreter; with
-    `divides`, masked exponentials are divided by their sum without a maximum."""
+POSITIONS = 200
 
-    def attention(x: Any) -> Any:
-        scores = x @ x.T
-        at = jnp.arange(200).astype(dtype)
-        visible = mask(at[:, None], at[None])
-        if divides:
-            weights = jnp.where(visible, jnp.exp(scores), 0)
-            return weights / jnp.sum(weights, axis=1, keepdims=True) @ x
-        return sd.nn.softmax(jnp.where(visible, scores, -1e30), axis=1) @ x
 
-    (x,) = np.random.default_rng(8).uniform(0.1, 1, (1, 200, 16)).astype(np.float32)
-    module = sd.parse(sd.jit(attention).lower(x).as_text())
+def check_scores(function: Callable[..., Any], dtype: str = "int32") -> None:
+    """Compare a function of a matrix, its scores, and positions along rows and columns, with the
+    interpreter."""
+
+    def program(x: Any) -> Any:
+        at = jnp.arange(POSITIONS).astype(dtype)
+        return function(x, x @ x.T, at[:, None], at[None])
+
+    (x,) = np.random.default_rng(8).uniform(0.1, 1, (1, POSITIONS, 16)).astype(np.float32)
+    module = sd.parse(sd.jit(program).lower(x).as_text())
     module = Pipeline.parse("cse,dce,fold-views,simplify,cse,dce")(module)
     fused = fuse_products(module)
     assert fused_products in [op.spec for op in fused.main.body.ops]
-    wanted, got = evaluate(module.main, [x])[0], run_with_kernels(fused, [x])[0]
-    np.testing.assert_allclose(got, np.asarray(wanted), rtol=1e-5)
+    results = zip(evaluate(module.main, [x]), run_with_kernels(fused, [x]), strict=True)
+    for wanted, got in results:
+        np.testing.assert_allclose(got, np.asarray(wanted), rtol=2e-5)
 
 
-def test_masks_of_integers_that_wrap_around() -> None:
-    """The index 200 is -56 in i8; 2,147,483,600 + 100 is negative in i32."""
-    run_masked("int8", lambda i, j: i >= j, False)
-    run_masked("int32", lambda i, j: i - 2147483600 - 100 >= j, False)
+def weigh(visible: Any, scores: Any) -> Any:
+    return sd.nn.softmax(jnp.where(visible, scores, -1e30), axis=1)
 
 
-def test_excluded_columns_of_blocks_without_visible_columns_are_nan() -> None:
-    """The weights of such rows are 0 / 0."""
-    run_masked("int32", lambda i, j: i >= j + 150, True)
+MASKS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    # The index 200 is -56 in i8; 2,147,483,600 + 100 is negative in i32.
+    "i8 that wraps around": ("int8", lambda i, j: i >= j),
+    "i32 that wraps around": ("int32", lambda i, j: i - 2147483600 - 100 >= j),
+    "either of two bounds": ("int32", lambda i, j: (i >= j) | (j < 7)),
+    "not both of two bounds": ("int32", lambda i, j: ~((i < j) & (j > 7))),
+    "two columns for each row": ("int32", lambda i, j: j + j >= i),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_columns_of_a_mask(mask: str) -> None:
+    dtype, is_visible = MASKS[mask]
+    check_scores(lambda x, scores, i, j: weigh(is_visible(i, j), scores) @ x, dtype)
+
+
+def divide_by_sum(weights: Any) -> Any:
+    return weights / jnp.sum(weights, axis=1, keepdims=True)
+
+
+def exponentials(scores: Any, i: Any, j: Any) -> Any:
+    return jnp.where(i >= j, jnp.exp(scores), 0)
+
+
+def largest(scores: Any, i: Any, j: Any) -> Any:
+    return jnp.max(jnp.where(i >= j, scores, -1e30), axis=1, keepdims=True)
+
+
+def unsigned_fill(i: Any, j: Any) -> Any:
+    """Return a number that is 2**32 - 1 in excluded columns."""
+    return (-jnp.where(i >= j, 0, 1).astype("uint32")).astype("float32")
+
+
+COUNTED: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "a constant": lambda s, i, j: jnp.where(i >= j, weigh(i >= j, s), 0.5),
+    "the minimum of the fill value": lambda s, i, j: (
+        weigh(i >= j, s)
+        * jnp.tanh(1e-30 * jnp.min(jnp.where(i >= j, s, -1e30), axis=1, keepdims=True))
+    ),
+    "a sum of ones": lambda s, i, j: (
+        exponentials(s, i, j) / jnp.sum(jnp.where(i >= j, jnp.exp(s), 1), axis=1, keepdims=True)
+    ),
+    "columns of another mask": lambda s, i, j: weigh(j % 3 == 0, s) * jnp.where(i >= j, 2, 1),
+    "differences of scores": lambda s, i, j: divide_by_sum(
+        jnp.exp(jnp.where(i >= j, s, -1e30) + jnp.where(j % 3 == 0, 1e30, 0))
+    ),
+    "an unsigned fill value": lambda s, i, j: sd.nn.softmax(
+        jnp.where(i >= j, s, unsigned_fill(i, j)), axis=1
+    ),
+    "zero times infinity of a score": lambda s, i, j: weigh(i >= j, s) * jnp.exp(9.0 * (j - i)),
+    "zero times infinity of a row": lambda s, i, j: (
+        weigh(i >= j, s) * jnp.exp(900 * largest(s, i, j))
+    ),
+    "zero times a quotient by zero": lambda s, i, j: weigh(i >= j, s) * (s / (j - i - 5)),
+    "zero divided by zero": lambda s, i, j: divide_by_sum(weigh(i >= j, s)) / (j - i - 5),
+    "zero divided by the constant zero": lambda s, i, j: (
+        weigh(i >= j, s) / jnp.where(i >= j, 1.0, 0.0)
+    ),
+    "0 / 0 in blocks without visible columns": lambda s, i, j: divide_by_sum(
+        exponentials(s, i, j + 150)
+    ),
+}
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("counted", COUNTED)
+def test_excluded_columns_that_count_are_computed(counted: str) -> None:
+    check_scores(lambda x, scores, i, j: COUNTED[counted](scores, i, j) @ x)
+
+
+def test_sums_before_the_maximum_are_not_repeated() -> None:
+    """The first rows have no visible column, so that their blocks compute all columns."""
+
+    def sums(x: Any, scores: Any, i: Any, j: Any) -> Any:
+        visible = i >= j + 150
+        return jnp.where(visible, jnp.tanh(scores), 0) @ x, weigh(visible, scores) @ x
+
+    check_scores(sums)
 
 
 @pytest.mark.parametrize("heads", [1, 4])
