@@ -19,9 +19,6 @@ Operand = Union["LLVMValue", int, float]
 """An operand: a value, or a Python number that becomes a constant of the other operand's type."""
 
 FLOAT_TYPES = ("half", "bfloat", "float", "double")
-OUTLINED_FUNCTION_ATTRIBUTES = "nounwind noinline alignstack(64)"
-"""Attributes of a function that kernels call: vectors that it spills do not cross cache lines.
-LLVM guarantees this by default for variables only."""
 NONTEMPORAL = "!nontemporal !{i32 1}"
 UNLIKELY_BRANCH_WEIGHTS = '!prof !{!"branch_weights", i32 1, i32 2000}'
 
@@ -418,3 +415,14 @@ def _suffix(type: str) -> str:
     kind = element_type(type)
     one = short.get(kind, kind)
     return one if kind == type else f"v{lane_count(type)}{one}"
+
+
+def add_outlined_function(
+    module: LLVMModule, name: str, params: Sequence[str], result: str = "void"
+) -> LLVMFunction:
+    """Add a function that kernels of the module call, and return it.
+
+    Vectors that it spills do not cross cache lines; by default LLVM guarantees this for variables
+    only.
+    """
+    return LLVMFunction(module, name, params, result, "nounwind noinline alignstack(64)", True)

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
     LLVMModule,
     LLVMValue,
     StackVariable,
+    add_outlined_function,
     vector_type,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
@@ -49,7 +49,7 @@ def emit_im2col(
     params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "i64",
               "ptr noalias readonly", "i64", "i64", "i64", "ptr noalias readonly",
               "ptr noalias readonly"]  # fmt: skip
-    f = LLVMFunction(module, name, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True)
+    f = add_outlined_function(module, name, params)
     packed, base, offsets, count, segments, parts, steps, stride, positions, bounds = f.params
     row, nothing = lines * arith.size, zeros_constant(f, name, longest * item)
     lanes = 1 << (lines - 1).bit_length()
@@ -315,14 +315,7 @@ def find_second_run(f: LLVMFunction, table: LLVMValue, count: LLVMValue, item: i
 
 def _emit_second_run(module: LLVMModule) -> None:
     params = ["ptr noalias readonly", "i64", "i64"]
-    f = LLVMFunction(
-        module,
-        SECOND_RUN_FUNCTION,
-        params,
-        "i64",
-        attributes=OUTLINED_FUNCTION_ATTRIBUTES,
-        internal=True,
-    )
+    f = add_outlined_function(module, SECOND_RUN_FUNCTION, params, "i64")
     table, count, item = f.params
     found, breaks = f.variable("i64", count), f.variable("i64", 0)
     before = f.variable("i64", f.load(table, "i64"))

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
     LLVMModule,
     LLVMValue,
+    add_outlined_function,
     lane_count as lanes_in,
     vector_type,
 )
@@ -74,7 +74,7 @@ def emit_starts(
     params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "i64",
               "ptr noalias readonly", "i64", "ptr noalias readonly",
               "ptr noalias readonly"]  # fmt: skip
-    f = LLVMFunction(module, name, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True)
+    f = add_outlined_function(module, name, params)
     starts, base, offsets, count, segments, parts, positions, bounds = f.params
     lanes = starts_per_panel(lines)
     many = vector_type("i64", lanes)
@@ -184,7 +184,7 @@ def emit_in_place_lhs_tile(
     """
     params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr noalias readonly",
               "ptr noalias", "ptr noalias readonly", "i64", "i64", "i1"]  # fmt: skip
-    f = LLVMFunction(module, name, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True)
+    f = add_outlined_function(module, name, params)
     parts, segments, starts, rhs, *place = f.params
     sums = TileAccumulators(f, tile, packed, arith)
     right, table = f.variable("ptr", rhs), f.variable("ptr", starts)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
     LLVMModule,
     LLVMValue,
+    add_outlined_function,
     vector_type,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
@@ -37,9 +37,7 @@ def emit_layout_copy(module: LLVMModule, dtype: str, arith: Arithmetic, pace: in
     """
     params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "ptr noalias", "i64", "i64",
               "i64", "i64"]  # fmt: skip
-    f = LLVMFunction(
-        module, LAYOUT_FUNCTION, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
-    )
+    f = add_outlined_function(module, LAYOUT_FUNCTION, params)
     to, base, words, table, first, steps, column, columns = f.params
     head = [f.load(f.offset(words, i, "i64"), "i64") for i in range(_HEAD_WORDS)]
     width, lines, more, planes, taps, line, image, channel = head

@@ -1,10 +1,9 @@
 """The tile of products whose columns use the NCHW layout: see `nchw_layout`."""
 
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
-    LLVMFunction,
     LLVMModule,
     LLVMValue,
+    add_outlined_function,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic
@@ -31,7 +30,7 @@ def emit_nchw_tile(
     params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr noalias readonly", "ptr",
               "i64", "i64", "ptr noalias", "ptr noalias readonly", "i64", "i64",
               "i1"]  # fmt: skip
-    f = LLVMFunction(module, name, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True)
+    f = add_outlined_function(module, name, params)
     steps, lhs, planes, table, prefetch_start, prefetch_stride, share_stride, *place = f.params
     sums = TileAccumulators(f, tile, packed, arith)
     left, line = f.variable("ptr", lhs), f.variable("ptr", prefetch_start)

@@ -6,11 +6,11 @@ from functools import cache
 from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
     LLVMModule,
     LLVMValue,
     StackVariable,
+    add_outlined_function,
     lane_count as lanes_of,
     vector_type,
 )
@@ -181,13 +181,7 @@ class _NhwcTileEmitter:
         """Emit the function."""
         params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr noalias readonly",
                   "ptr noalias", "ptr noalias readonly", "i64"]  # fmt: skip
-        f = LLVMFunction(
-            module,
-            _tile_function_name(self.tile, self.folded),
-            params,
-            attributes=OUTLINED_FUNCTION_ATTRIBUTES,
-            internal=True,
-        )
+        f = add_outlined_function(module, _tile_function_name(self.tile, self.folded), params)
         steps, lhs, rhs, table, out, offsets, columns = f.params
         height, size = self.tile.height, self.arith.size
         # A folded vector holds two rows that are half of the rows apart; an odd last row is single.

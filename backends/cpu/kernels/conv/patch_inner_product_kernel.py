@@ -8,10 +8,10 @@ image point to zeros.
 from functools import cache
 
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
     LLVMModule,
     LLVMValue,
+    add_outlined_function,
 )
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, Kernel
@@ -105,7 +105,7 @@ def _emit_dots(module: LLVMModule, kind: VectorArithmetic, size: tuple[int, int]
     """Emit `dots(parts, starts, segments, rhs, column, out, rows, column_out, count)`."""
     params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr noalias readonly", "i64",
               "ptr noalias", "ptr noalias readonly", "i64", "i64"]  # fmt: skip
-    f = LLVMFunction(module, "dots", params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True)
+    f = add_outlined_function(module, "dots", params)
     parts, starts, segments, rhs, column, out, rows, column_out, count = f.params
     height, width = size
     lanes, item = kind.lanes, kind.item

@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
-    LLVMFunction,
     LLVMModule,
     LLVMValue,
+    add_outlined_function,
     vector_type,
 )
 from shardir.backends.cpu.kernels.fft.passes import (
@@ -69,9 +68,7 @@ def define_bluestein(module: LLVMModule) -> None:
     Like `passes`, with planes for `inner` points.
     """
     params = ["ptr", "ptr", "i64", "i64", "i64", "ptr", "i64", "ptr", "ptr"]
-    f = LLVMFunction(
-        module, "chirped", params, "ptr", attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
-    )
+    f = add_outlined_function(module, "chirped", params, "ptr")
     first, other, plane, length, size, divisors, count, table, factors = f.params
     kind, step = vector_type("double", fft_lanes(f.machine)), fft_vector_bytes(f.machine)
 

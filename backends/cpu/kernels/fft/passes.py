@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
     LLVMModule,
     LLVMValue,
+    add_outlined_function,
     vector_type,
 )
 from shardir.backends.cpu.codegen.target import HostDescription
@@ -150,9 +150,7 @@ def define_passes(module: LLVMModule, known: Sequence[int]) -> None:
         else:
             _define_large_pass(module)
     params = ["ptr", "ptr", "i64", "i64", "ptr", "i64", "ptr"]
-    f = LLVMFunction(
-        module, "passes", params, "ptr", attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
-    )
+    f = add_outlined_function(module, "passes", params, "ptr")
     first, other, length, plane, divisors, count, table = f.params
     source, target = f.variable("ptr", first), f.variable("ptr", other)
     run_length = f.variable("i64", 1)
@@ -178,9 +176,7 @@ def _define_pass(module: LLVMModule, radix: int) -> None:
     There are `run_length` points in a run, and `left * RADIX` runs.
     """
     params = ["ptr noalias", "ptr noalias", "i64", "i64", "i64", "ptr noalias readonly"]
-    f = LLVMFunction(
-        module, f"pass_{radix}", params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
-    )
+    f = add_outlined_function(module, f"pass_{radix}", params)
     source, target, left, plane, run_length, table = f.params
     whole, size = vector_type("double", fft_lanes(f.machine)), fft_vector_bytes(f.machine)
     run = run_length * size
@@ -221,9 +217,7 @@ def _define_large_pass(module: LLVMModule) -> None:
     Sums and differences of opposite points overwrite these; see `_butterfly`.
     """
     params = ["ptr noalias", "ptr noalias", "i64", "i64", "i64", "ptr noalias readonly", "i64"]
-    f = LLVMFunction(
-        module, "pass_0", params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
-    )
+    f = add_outlined_function(module, "pass_0", params)
     source, target, left, plane, run_length, table, radix = f.params
     whole, size = vector_type("double", fft_lanes(f.machine)), fft_vector_bytes(f.machine)
     run, end = run_length * size, (radix >> 1) + 1

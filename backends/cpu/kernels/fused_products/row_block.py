@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
     LLVMModule,
     LLVMValue,
+    add_outlined_function,
 )
 from shardir.backends.cpu.kernels.fused_products.row_block_record import (
     RecordWords,
@@ -143,7 +143,7 @@ def _emit_copy(module: LLVMModule, source: str, target: str) -> str:
     name."""
     name = f"copy_{source}_{target}"
     params = ["ptr", "i64", "i64", "ptr", "i64", "i64", "i64", "i64", "i64"]
-    f = LLVMFunction(module, name, params, "void", OUTLINED_FUNCTION_ATTRIBUTES, internal=True)
+    f = add_outlined_function(module, name, params)
     start, outer_step, step, to, to_outer_step, to_step, outer, inner, limit = f.params
     with f.loop(0, outer) as i:
         last = limit - 1

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
     LLVMModule,
     LLVMValue,
+    add_outlined_function,
     vector_type,
 )
 from shardir.backends.cpu.codegen.target import HostDescription
@@ -41,9 +41,7 @@ class TileProduct:
         self.name = f"tile_product_{columns}_{dtype}"
         self.vector = vector_type(self.dtype, columns)
         params = ["ptr", "i64", "i64", "ptr", "i64", "i64", "ptr", "i64", "i64", "i64"]
-        f = LLVMFunction(
-            module, self.name, params, "void", OUTLINED_FUNCTION_ATTRIBUTES, internal=True
-        )
+        f = add_outlined_function(module, self.name, params)
         self.emit(f)
 
     def call(

@@ -10,10 +10,10 @@ from functools import cache
 from itertools import product
 
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
     LLVMModule,
     LLVMValue,
+    add_outlined_function,
     element_type,
     lane_count,
 )
@@ -81,13 +81,7 @@ def _text(
 def _emit_group(module: LLVMModule, kind: VectorArithmetic, height: int, width: int) -> None:
     """Emit `group(inner, lhs, row, rhs, column, out, out_row, out_column)`."""
     params = ["i64", "ptr readonly", "i64", "ptr readonly", "i64", "ptr noalias", "i64", "i64"]
-    f = LLVMFunction(
-        module,
-        f"group{height}x{width}",
-        params,
-        attributes=OUTLINED_FUNCTION_ATTRIBUTES,
-        internal=True,
-    )
+    f = add_outlined_function(module, f"group{height}x{width}", params)
     inner, lhs, row, rhs, column, out, out_row, out_column = f.params
     many, places = kind.lanes, list(product(range(height), range(width)))
     sets = max(1, -(-MIN_ACCUMULATION_CHAINS // (len(places) * kind.planes)))

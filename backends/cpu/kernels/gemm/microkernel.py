@@ -11,11 +11,11 @@ from functools import cache
 from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
     LLVMModule,
     LLVMValue,
     StackVariable,
+    add_outlined_function,
     vector_type,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
@@ -95,7 +95,7 @@ def emit_tile(
     """
     params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr", "i64", "i64",
               "ptr noalias", "ptr noalias readonly", "i64", "i64", "i1"]  # fmt: skip
-    f = LLVMFunction(module, name, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True)
+    f = add_outlined_function(module, name, params)
     steps, lhs, rhs, prefetch_start, prefetch_stride, share_stride, *place = f.params
     sums = TileAccumulators(f, tile, packed, arith)
     left, right, line = (f.variable("ptr", start) for start in (lhs, rhs, prefetch_start))
@@ -263,9 +263,7 @@ def emit_write(module: LLVMModule, tile: RegisterTile, arith: Arithmetic) -> Non
     """Emit `write_tile(sums, out, offsets, rows, columns, adding)`: write, or add, rows of a
     tile."""
     params = ["ptr noalias readonly", "ptr noalias", "ptr noalias readonly", "i64", "i64", "i1"]
-    f = LLVMFunction(
-        module, WRITE_TILE_FUNCTION, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
-    )
+    f = add_outlined_function(module, WRITE_TILE_FUNCTION, params)
     sums, out, offsets, rows, columns, adding = f.params
     lanes, step = tile.lanes * arith.planes, tile.lanes * arith.size
     type = vector_type(arith.type, lanes)

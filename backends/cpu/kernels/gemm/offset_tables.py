@@ -4,10 +4,10 @@ Loops are read from a list of the record as (extent, stride) pairs, the innermos
 """
 
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
     LLVMModule,
     LLVMValue,
+    add_outlined_function,
     vector_type,
 )
 from shardir.backends.cpu.kernels.gemm.product_record import load_list
@@ -18,9 +18,7 @@ OFFSETS_FUNCTION = "offsets_of_lines"
 def emit_offsets(module: LLVMModule) -> None:
     """Emit `offsets_of_lines(record, list, table, first, count)`: write line offsets in bytes."""
     params = ["ptr noalias readonly", "ptr noalias readonly", "ptr noalias", "i64", "i64"]
-    f = LLVMFunction(
-        module, OFFSETS_FUNCTION, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
-    )
+    f = add_outlined_function(module, OFFSETS_FUNCTION, params)
     record, list, table, first, count = f.params
     loops, number = load_list(f, record, list)
     extent, stride = (f.load(f.offset(loops, 8 * i), "i64") for i in range(2))
@@ -82,14 +80,7 @@ def emit_segments(module: LLVMModule, checks: int = 0) -> None:
     well.
     """
     params = ["ptr noalias readonly", "ptr noalias readonly", "ptr noalias", "i64", "i64"]
-    f = LLVMFunction(
-        module,
-        f"segments_{checks}",
-        params,
-        "i64",
-        attributes=OUTLINED_FUNCTION_ATTRIBUTES,
-        internal=True,
-    )
+    f = add_outlined_function(module, f"segments_{checks}", params, "i64")
     record, list, table, first, count = f.params
     loops, number = load_list(f, record, list)
     at, found, end = f.variable("i64", first), f.variable("i64", 0), first + count

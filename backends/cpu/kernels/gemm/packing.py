@@ -10,10 +10,10 @@ from math import gcd
 
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
     LLVMModule,
     LLVMValue,
+    add_outlined_function,
     vector_type,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
@@ -47,7 +47,7 @@ def emit_pack(module: LLVMModule, dtype: str, arith: Arithmetic, most: int, long
     emit_pack_separate_lines(module, dtype, arith)
     params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "i64",
               "ptr noalias readonly", "i64", "i64", "i64", "i64", "i64", "ptr"]  # fmt: skip
-    f = LLVMFunction(module, name, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True)
+    f = add_outlined_function(module, name, params)
     packed, base, offsets, count, segments, parts, steps, stride, lines, several, across = f.params
     starts, line_strides = (f.variable(f"[{most} x i64]").address for _ in range(2))
     zero_line = zeros_constant(f, name, longest * item)
@@ -118,14 +118,7 @@ def emit_is_contiguous(f: LLVMFunction, table: LLVMValue, count: LLVMValue, item
 
 def _emit_contiguous_function(module: LLVMModule) -> None:
     params = ["ptr noalias readonly", "i64", "i64"]
-    f = LLVMFunction(
-        module,
-        CONTIGUOUS_FUNCTION,
-        params,
-        "i1",
-        attributes=OUTLINED_FUNCTION_ATTRIBUTES,
-        internal=True,
-    )
+    f = add_outlined_function(module, CONTIGUOUS_FUNCTION, params, "i1")
     table, count, item = f.params
     expected = f.variable("i64", f.load(table, "i64"))
     wrong = f.variable("i64", 0)
@@ -145,7 +138,7 @@ def emit_pack_contiguous_lines(
     apart; if `panels` is 0, to one panel that has `count` lines.
     """
     params = ["ptr noalias", "ptr noalias readonly", "i64", "i64", "i64", "i64", "i64"]
-    f = LLVMFunction(module, name, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True)
+    f = add_outlined_function(module, name, params)
     packed, start, length, stride, panels, panel_distance, count = f.params
     place, source = f.variable("ptr", packed), f.variable("ptr", start)
     widest = max(1, 64 // arith.plane_bytes)
@@ -198,7 +191,7 @@ def emit_pack_separate_lines(module: LLVMModule, dtype: str, arith: Arithmetic) 
         return
     params = ["ptr noalias", "ptr noalias readonly", "ptr noalias readonly", "i64", "i64", "i64",
               "i64", "i64"]  # fmt: skip
-    f = LLVMFunction(module, name, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True)
+    f = add_outlined_function(module, name, params)
     packed, starts, line_strides, stride, lines, first, last, ahead = f.params
     item, row = NUMPY_DTYPES[dtype].itemsize, lines * arith.size
     few = 16 // arith.plane_bytes

@@ -1,11 +1,10 @@
 """Stores staged sums from scratch memory to the result."""
 
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
-    LLVMFunction,
     LLVMModule,
     LLVMValue,
     StackVariable,
+    add_outlined_function,
     vector_type,
 )
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, narrow_to_storage
@@ -22,9 +21,7 @@ def emit_unstage(module: LLVMModule, dtype: str, arith: Arithmetic) -> None:
     """
     params = ["ptr noalias", "ptr noalias readonly", "ptr noalias readonly",
               "ptr noalias readonly", "i64", "i64", "i64"]  # fmt: skip
-    f = LLVMFunction(
-        module, UNSTAGE_FUNCTION, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
-    )
+    f = add_outlined_function(module, UNSTAGE_FUNCTION, params)
     out, stage, rows, columns, row_count, column_count, width = f.params
     item, lanes = NUMPY_DTYPES[dtype].itemsize, 64 // arith.plane_bytes
     done = f.variable("i64", 0)

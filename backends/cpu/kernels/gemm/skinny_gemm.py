@@ -7,10 +7,10 @@ highest for long contiguous reads; the result stays in the L1 cache meanwhile.
 from functools import cache
 
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
     LLVMModule,
     LLVMValue,
+    add_outlined_function,
 )
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import Kernel
@@ -81,13 +81,7 @@ def _emit_sweep(module: LLVMModule, height: int, group: int, kind: VectorArithme
     of the result.
     """
     params = ["ptr readonly", "i64", "i64", "ptr readonly", "i64", "ptr noalias", "i64", "i64"]
-    f = LLVMFunction(
-        module,
-        f"sweep{height}x{group}",
-        params,
-        attributes=OUTLINED_FUNCTION_ATTRIBUTES,
-        internal=True,
-    )
+    f = add_outlined_function(module, f"sweep{height}x{group}", params)
     lhs, row_in, step, rhs, rhs_step, out, row_out, columns = f.params
     size, lanes = kind.item, kind.lanes
     left = [

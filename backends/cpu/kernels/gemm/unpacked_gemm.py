@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
     LLVMModule,
     LLVMValue,
+    add_outlined_function,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
 from shardir.backends.cpu.codegen.target import HostDescription
@@ -117,9 +117,7 @@ class _Strip:
         params = ["i64", "ptr readonly", "i64", "i64", "ptr readonly", "i64", "ptr noalias",
                   "i64", "i64", "i64"]  # fmt: skip
         name = f"strip{self.height}x{self.width}"
-        f = LLVMFunction(
-            self.module, name, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
-        )
+        f = add_outlined_function(self.module, name, params)
         columns, lanes = f.params[8], self.kind.lanes
         masks = [self.kind.mask(f, columns - j * lanes) for j in range(self.width)]
         if f.machine.vector_bytes == 64:

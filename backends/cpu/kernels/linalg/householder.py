@@ -8,11 +8,11 @@ follow LAPACK.
 from collections.abc import Sequence
 
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
     LLVMModule,
     LLVMValue,
     StackVariable,
+    add_outlined_function,
     vector_type,
 )
 from shardir.backends.cpu.kernels.linalg.scratch_matrix import (
@@ -47,13 +47,7 @@ def define_panel(module: LLVMModule) -> None:
     Below the diagonal each column becomes its reflection vector, whose first element is an implicit
     1; all columns of the block right of it are reflected.
     """
-    f = LLVMFunction(
-        module,
-        "panel",
-        ["i64", "i64", *MATRIX_PARAMS, "ptr"],
-        attributes=OUTLINED_FUNCTION_ATTRIBUTES,
-        internal=True,
-    )
+    f = add_outlined_function(module, "panel", ["i64", "i64", *MATRIX_PARAMS, "ptr"])
     rows, width, x, taus = *f.params[:2], ScratchMatrix(*f.params[2:5]), f.params[5]
     f.store(f.value(0.0, VECTOR_TYPE), taus, ITEM_BYTES)
     with f.loop(0, width) as s:
@@ -165,13 +159,7 @@ def _emit_scale_factor(
 def define_reflectors(module: LLVMModule) -> None:
     """Define `reflectors(rows, width, x, v)` and `triangle(rows, v, t)`: V, and its T,
     transposed."""
-    f = LLVMFunction(
-        module,
-        "reflectors",
-        ["i64", "i64", *MATRIX_PARAMS, "ptr"],
-        attributes=OUTLINED_FUNCTION_ATTRIBUTES,
-        internal=True,
-    )
+    f = add_outlined_function(module, "reflectors", ["i64", "i64", *MATRIX_PARAMS, "ptr"])
     rows, width, x, v = *f.params[:2], ScratchMatrix(*f.params[2:5]), f.params[5]
     inside = lane_indices(f).is_("slt", f.splat(width, BLOCK_COLUMNS))
     with f.loop(0, rows) as i:
@@ -182,13 +170,7 @@ def define_reflectors(module: LLVMModule) -> None:
         f.store(f.select(kept, row, 0.0), f.offset(v, i * (BLOCK_COLUMNS * ITEM_BYTES)), ITEM_BYTES)
     f.ret()
 
-    f = LLVMFunction(
-        module,
-        "triangle",
-        ["i64", "ptr", "ptr"],
-        attributes=OUTLINED_FUNCTION_ATTRIBUTES,
-        internal=True,
-    )
+    f = add_outlined_function(module, "triangle", ["i64", "ptr", "ptr"])
     rows, v, t = f.params
     sums = [f.variable(VECTOR_TYPE, 0.0) for _ in range(BLOCK_COLUMNS)]
     with f.loop(0, rows) as i:
@@ -221,7 +203,7 @@ def define_apply(module: LLVMModule, turned: bool) -> None:
     """
     name = "apply_turned" if turned else "apply"
     params = ["i64", "i64", "ptr", "ptr", *MATRIX_PARAMS]
-    f = LLVMFunction(module, name, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True)
+    f = add_outlined_function(module, name, params)
     rows, columns, v, t = f.params[:4]
     x = ScratchMatrix(*f.params[4:])
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
     LLVMModule,
     LLVMValue,
+    add_outlined_function,
     vector_type,
 )
 from shardir.backends.cpu.kernels.linalg.lapack_calls import MatrixEmitter
@@ -67,9 +67,7 @@ def define_load_columns(module: LLVMModule, dtype: str) -> None:
     if any(each.name == f"bring_{dtype}" for each in module.functions):
         return
     params = ["ptr", "i64", "i64", "i64", "i64", "ptr", "i64"]
-    f = LLVMFunction(
-        module, f"bring_{dtype}", params, "double", OUTLINED_FUNCTION_ATTRIBUTES, internal=True
-    )
+    f = add_outlined_function(module, f"bring_{dtype}", params, "double")
     source, down, along, rows, columns, target, column_rows = f.params
     planes, item = (2 if dtype in COMPLEX else 1), NUMPY_DTYPES[dtype].itemsize
     kind = vector_type(MEMORY_TYPES[dtype], planes)
@@ -109,9 +107,7 @@ def define_store_columns(module: LLVMModule, dtype: str) -> None:
     if any(each.name == f"put_{dtype}" for each in module.functions):
         return
     params = ["ptr", "i64", "i64", "i64", "ptr", "i64", "i64", "i1"]
-    f = LLVMFunction(
-        module, f"put_{dtype}", params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
-    )
+    f = add_outlined_function(module, f"put_{dtype}", params)
     source, column_rows, rows, columns, target, down, along, good = f.params
     planes, item = (2 if dtype in COMPLEX else 1), NUMPY_DTYPES[dtype].itemsize
 

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
     LLVMModule,
     LLVMValue,
     Operand,
+    add_outlined_function,
     vector_type,
 )
 from shardir.backends.cpu.kernel_api import BufferView
@@ -253,9 +253,7 @@ def define_update(module: LLVMModule, dtype: str) -> None:
     """
     numbers = compute_arithmetic(dtype)
     params = ["i64", "i64", *MATRIX_PARAMS * 3]
-    f = LLVMFunction(
-        module, "update", params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
-    )
+    f = add_outlined_function(module, "update", params)
     rows, columns = f.params[:2]
     left, right, out = (ScratchMatrix(*f.params[k : k + 3]) for k in (2, 5, 8))
     with f.loop(0, columns, BLOCK_COLUMNS) as j:
@@ -278,9 +276,7 @@ def define_substitute(module: LLVMModule, dtype: str, unit: bool) -> None:
     """
     numbers = compute_arithmetic(dtype)
     params = ["i64", "i64", *MATRIX_PARAMS * 2]
-    f = LLVMFunction(
-        module, "substitute", params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
-    )
+    f = add_outlined_function(module, "substitute", params)
     rows, columns = f.params[:2]
     left, x = (ScratchMatrix(*f.params[k : k + 3]) for k in (2, 5))
     with f.loop(0, columns, BLOCK_COLUMNS) as j, f.loop(0, rows) as i:

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from functools import partial
 
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
     LLVMModule,
     LLVMValue,
+    add_outlined_function,
 )
 from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
 from shardir.backends.cpu.kernels.sort.sort_keys import SortKeys
@@ -61,14 +61,7 @@ def emit_partition(module: LLVMModule, keys: SortKeys) -> str:
     returns the number of keys on the left.
     """
     name = f"part_{keys.type}"
-    f = LLVMFunction(
-        module,
-        name,
-        ("ptr", "i64", "ptr", "ptr", keys.type),
-        "i64",
-        OUTLINED_FUNCTION_ATTRIBUTES,
-        True,
-    )
+    f = add_outlined_function(module, name, ("ptr", "i64", "ptr", "ptr", keys.type), "i64")
     source, count, left, right, bound = f.params
     bounds = f.splat(bound, keys.lanes)
     # Use indices of read and written keys: LLVM takes long to analyze differences of addresses.

@@ -10,10 +10,10 @@ from functools import partial
 from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
     LLVMModule,
     LLVMValue,
+    add_outlined_function,
 )
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import (
@@ -52,7 +52,7 @@ def emit_quicksort(module: LLVMModule, keys: SortKeys) -> str:
     blocks, parts = emit_sort_blocks(module, keys), emit_partition(module, keys)
     are_alike = _emit_are_equal(module, keys)
     params = ("ptr", "ptr", "i64", keys.type, "i64", "ptr", "i64")
-    f = LLVMFunction(module, name, params, attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True)
+    f = add_outlined_function(module, name, params)
     target, stack, total, none_below, levels, ranks, number = f.params
     # Words of a range: its begin in the target, its end on the stack, its count, whether it is on
     # the stack, a lower bound of its keys, and how many more partitions are allowed.
@@ -95,7 +95,7 @@ def emit_quicksort(module: LLVMModule, keys: SortKeys) -> str:
 def _emit_are_equal(module: LLVMModule, keys: SortKeys) -> str:
     """Emit a function that returns whether (keys, count) are all equal, and return its name."""
     name = f"are_alike_{keys.type}"
-    f = LLVMFunction(module, name, ("ptr", "i64"), "i1", OUTLINED_FUNCTION_ATTRIBUTES, True)
+    f = add_outlined_function(module, name, ("ptr", "i64"), "i1")
     source, count = f.params
     at, one = f.variable("i64", 0), f.splat(f.load(source, keys.type), keys.lanes)
     different = f.variable("i1", count.is_("eq", 0))

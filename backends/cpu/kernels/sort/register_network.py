@@ -15,10 +15,10 @@ from functools import partial
 from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import (
-    OUTLINED_FUNCTION_ATTRIBUTES,
     LLVMFunction,
     LLVMModule,
     LLVMValue,
+    add_outlined_function,
     vector_type,
 )
 from shardir.backends.cpu.kernels.sort.sort_keys import SortKeys
@@ -44,9 +44,7 @@ def emit_sort_blocks(module: LLVMModule, keys: SortKeys) -> str:
     if any(each.name == name for each in module.functions):
         return name
     each_block = _emit_order_blocks(module, keys)
-    f = LLVMFunction(
-        module, name, ("ptr", "i64"), attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
-    )
+    f = add_outlined_function(module, name, ("ptr", "i64"))
     start, count = f.params
     f.call(each_block, [start, count, f.value(1, "i1")])
     width = f.variable("i64", 2 * block)
@@ -136,9 +134,7 @@ def _emit_order_blocks(module: LLVMModule, keys: SortKeys) -> str:
         places, keys.type, [lane ^ each.lane_xor for each in steps for lane in range(count)]
     )
     module.table(uppers, f"i{count}", [_upper_half_mask(each.group, count) for each in steps])
-    f = LLVMFunction(
-        module, name, ("ptr", "i64", "i1"), attributes=OUTLINED_FUNCTION_ATTRIBUTES, internal=True
-    )
+    f = add_outlined_function(module, name, ("ptr", "i64", "i1"))
     start, total, new = f.params
     registers = [f.variable(keys.vector_type) for _ in range(BLOCK_ROWS)]
     first = f.select(new, 0, len(sorting))
