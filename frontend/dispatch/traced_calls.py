@@ -203,3 +203,11 @@ def result_tracer(result: ArrayLike, i: int, structure: tree.PyTreeDef, name: st
             )
         )
     return as_tracer(result)
+
+
+_LEAF = tree.structure(0)
+
+
+def array_result(result: PyTree, name: str) -> Tracer:
+    """Return the result of a traced function that returns one array as a tracer."""
+    return result_tracer(result, 0, _LEAF, name)

@@ -9,6 +9,7 @@ from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.composed import ComposedFunction
 from shardir.frontend.dispatch.eager import PublicFunction, public
 from shardir.frontend.dispatch.jit_function import JitFunction
+from shardir.frontend.dispatch.traced_calls import array_result
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.lax.control_flow import loops
 from shardir.frontend.numpy.creation import array_conversion
@@ -58,7 +59,8 @@ def _map_lines(
     moved = reshaping.moveaxis(x, dim, -1)
     around = moved.shape[:-1]
     lines = reshaping.reshape(moved, (prod(around), x.shape[dim]))
-    found = loops.map(lambda line: as_tracer(func1d(line, *args, **options)), lines)
+    what = "the function of apply_along_axis"
+    found = loops.map(lambda line: array_result(func1d(line, *args, **options), what), lines)
     shaped = reshaping.reshape(found, (*around, *found.shape[1:]))
     own = range(len(around), shaped.ndim)
     return reshaping.moveaxis(shaped, tuple(own), tuple(range(dim, dim + len(own))))

@@ -10,9 +10,9 @@ import numpy as np
 
 from shardir.frontend.argument_checks import call_user_function, check_flag, is_one_of
 from shardir.frontend.arrays.array_types import ArrayLike
-from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.operators import Operators, immutable_error
 from shardir.frontend.dispatch.composed import composed_function
+from shardir.frontend.dispatch.traced_calls import array_result
 from shardir.frontend.errors import ArgumentError, ShapeError, UnknownMethod
 from shardir.frontend.lax.control_flow.loops import while_loop
 from shardir.frontend.numpy.creation import filling
@@ -192,23 +192,19 @@ def _map_elements(ufunc: Callable[[PyTree], PyTree], array: Tracer) -> Tracer:
     """Return the results of a function of one element for all elements of an array."""
     what = "the function of at[...].apply"
 
-    def apply(element: Tracer) -> PyTree:
-        result = call_user_function(ufunc, what, (element,))
-        kind = abstract_of(result, f"the result of {what}").type
-        if kind.shape:
+    def apply(element: Tracer) -> Tracer:
+        result = array_result(call_user_function(ufunc, what, (element,)), what)
+        if result.shape:
             raise ShapeError(
                 with_location(
-                    f"{what} is called with one element at a time, and returned {kind}; return "
-                    "one element"
+                    f"{what} is called with one element at a time, and returned "
+                    f"{result.value.type}; return one element"
                 )
             )
         return result
 
     apply.__name__ = what
-    if not array.shape:
-        found: Tracer = apply(array)
-        return found
-    found = vmap(apply)(array.reshape(-1)).reshape(array.shape)
+    found: Tracer = vmap(apply)(array.reshape(-1)).reshape(array.shape)
     return found
 
 

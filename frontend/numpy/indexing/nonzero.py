@@ -5,7 +5,6 @@ one, `size=` must state the length of the result.
 """
 
 from collections.abc import Sequence
-from functools import reduce
 from math import prod
 from typing import Any
 
@@ -37,11 +36,18 @@ from shardir.frontend.numpy.tracer_helpers.inspection import tensor_type_of
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_indices, as_tracer, convert, index_dtype, reshape
-from shardir.frontend.tracing.promotion import canonical_dtype
+from shardir.frontend.tracing.operands import (
+    as_indices,
+    as_tracer,
+    convert,
+    index_dtype,
+    operand_dtype,
+    reshape,
+)
+from shardir.frontend.tracing.promotion import canonical_dtype, result_type
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import DTYPE_INFO
-from shardir.ir.types import INTEGERS, NUMPY_DTYPES, NumpyArray, TensorType
+from shardir.ir.types import INTEGERS, NUMPY_DTYPES, UNSIGNED, NumpyArray, TensorType
 
 NATIVE_NONZERO_MIN_ELEMENTS = 1 << 11
 """The number of elements below which NumPy is faster than native code."""
@@ -212,7 +218,8 @@ def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Tracer, ...]:
     """Convert flat indices into an array of `shape` to one index array per dimension.
 
     Negative indices count from the end; indices out of range are clamped. The results have the
-    type of the indices, unless that is too narrow for the sizes. The sizes may be traced.
+    type of the indices, unless that is too narrow for the sizes. The sizes may be traced, and then
+    the results have the type to which indices and sizes promote.
     """
     indices = _require_integers(indices, "unravel_index")
     kind = indices.value.type.dtype
@@ -235,21 +242,36 @@ def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Tracer, ...]:
 
 
 def _unravel_traced_shape(indices: Tracer, shape: PyTree) -> tuple[Tracer, ...]:
-    """Return the coordinates of flat indices into an array whose sizes are traced."""
-    kind = indices.value.type
-    wide = kind.dtype if DTYPE_INFO[kind.dtype].bits >= 32 else canonical_dtype("i64")
-    parts = shape if isinstance(shape, (list, tuple)) else [shape]
-    sizes = [convert(_require_integers(n, "the shape of unravel_index"), wide) for n in parts]
-    size = as_tracer(reduce(arithmetic.multiply, sizes))
-    flat = convert(indices, wide)
-    flat = as_tracer(selection.where(flat < 0, flat + size, flat))
-    flat = as_tracer(selection.minimum(selection.maximum(flat, 0), size - 1))
+    """Return the coordinates of flat indices into an array whose sizes are traced.
+
+    They have the type to which the indices and the sizes promote. The product of the sizes, which
+    may exceed that type, is not needed.
+    """
+    what = "the shape of unravel_index"
+    parts = shape if isinstance(shape, (list, tuple)) else _require_integers(shape, what)
+    if isinstance(parts, Tracer):
+        parts = [parts[i] for i in range(parts.size)] if parts.ndim == 1 else [parts]
+    sizes = [_require_integers(n, what) for n in parts]
+    if any(n.ndim for n in sizes):
+        raise IndexingError(
+            with_location(f"{what} is an integer or a vector of integers, got {brief(shape)}")
+        )
+    kinds = [operand_dtype(x) for x in (indices, *sizes)]
+    dtype, narrow = result_type(*((name, False) for name, _ in kinds))[0], result_type(*kinds)[0]
+    if dtype not in INTEGERS:  # u64 and a signed type have no common integer type.
+        dtype = narrow = "u64" if kinds[0][0] in UNSIGNED else "i64"
+    rest, sizes = convert(indices, dtype), [convert(n, dtype) for n in sizes]
     coordinates = []
     for n in reversed(sizes):
-        coordinate = as_tracer(arithmetic.remainder(flat, n))
-        coordinates.append(convert(coordinate, kind.dtype, indices.weak_type))
-        flat = as_tracer(arithmetic.floor_divide(flat, n))
-    return tuple(reversed(coordinates))
+        coordinates.append((as_tracer(arithmetic.remainder(rest, n)), n))
+        rest = as_tracer(arithmetic.floor_divide(rest, n))
+    # The quotient is 0 for indices in range, and -1 for those that count from the end.
+    above, below = rest > 0, rest < (0 if dtype in UNSIGNED else -1)
+    found = [
+        as_tracer(selection.where(above, n - 1, selection.where(below, 0, coordinate)))
+        for coordinate, n in reversed(coordinates)
+    ]
+    return tuple([convert(coordinate, narrow) for coordinate in found])
 
 
 def _index_dtype(what: str, dtype: str, size: int) -> str:

@@ -11,6 +11,8 @@ from shardir.frontend.argument_checks import call_user_function, is_one_of
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.dispatch.traced_calls import array_result
+from shardir.frontend.errors import ShapeError
 from shardir.frontend.numpy.elementwise import arithmetic, rounding
 from shardir.frontend.numpy.function_application import apply_along_axis
 from shardir.frontend.numpy.reductions import basic_reductions, quantiles
@@ -105,8 +107,17 @@ def pad(
 
 def _pad_line(
     mode: UserFunction, width: tuple[int, int], axis: int, options: dict[str, PyTree], line: Tracer
-) -> PyTree:
-    return call_user_function(mode, "the function of pad", (line, width, axis, options))
+) -> Tracer:
+    what = "the function of pad"
+    result = array_result(call_user_function(mode, what, (line, width, axis, options)), what)
+    if result.shape != line.shape:
+        raise ShapeError(
+            with_location(
+                f"{what} returned {result.value.type} for a line of shape {line.shape}; return all "
+                "elements of the padded line"
+            )
+        )
+    return result
 
 
 def _checked_widths(pad_width: object, rank: int) -> tuple[tuple[int, int], ...]:

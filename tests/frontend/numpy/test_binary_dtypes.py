@@ -32,10 +32,11 @@ UNORDERED = {
 """Functions that refuse complex numbers, where JAX orders them."""
 REAL = {"boxcox", "boxcox1p", "owens_t"}
 """Functions that refuse complex numbers as SciPy does, where JAX computes a value."""
-STATIC = {"roll", "take", "unravel_index", "dot", "select_n"}
+STATIC = {"roll", "take", "dot", "select_n"}
 """Functions that refuse operands which JAX converts to integers or ignores, or sums of bools."""
-EDGES = {"histogram", "histogram_bin_edges"}
-"""Functions whose edges keep their own float dtype where JAX uses that of the data."""
+EDGES = {"histogram", "histogram_bin_edges", "unravel_index"}
+"""Functions whose edges keep their own float dtype where JAX uses that of the data, or whose
+results are integers where JAX returns floats."""
 PROMOTED = {"owens_t": "xlogy"}
 """Functions that promote their operands like this function of JAX, where JAX uses the default float
 type."""

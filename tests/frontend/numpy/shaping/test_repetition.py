@@ -7,7 +7,13 @@ import pytest
 
 from shardir import jit, numpy as snp
 from shardir.errors import OperationTypeError
-from shardir.frontend.errors import ArgumentError, IndexingError, TracedValueError
+from shardir.frontend.errors import (
+    ArgumentError,
+    IndexingError,
+    NotAnArrayError,
+    ShapeError,
+    TracedValueError,
+)
 from tests.error_assertions import error_line
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -76,14 +82,27 @@ def test_a_function_pads_lines() -> None:
     widths = ((1, 2), (2, 1))
     wanted = np.pad(X, widths, numpy_mode, value=7)
     np.testing.assert_array_equal(snp.pad(X, widths, mode, value=7), wanted)
+    assert error_line(ShapeError, lambda: snp.pad(X, 1, lambda line, *_: line[1:])) == (
+        "the function of pad returned f32[4] for a line of shape (5,); return all elements of the "
+        "padded line"
+    )
+    told = error_line(NotAnArrayError, lambda: snp.pad(X, 1, lambda *_: None))
+    assert told == (
+        "the function of pad returned None of type NoneType, which is not an array; return arrays, "
+        "numbers and containers of them only"
+    )
 
 
 def test_indices_unravel_into_traced_sizes() -> None:
     indices = np.array([[-1, 5, 40], [0, -70, 23]], np.int8)
-    found = jit(snp.unravel_index)(indices, (4, 6))
+    found = jit(snp.unravel_index)(indices, np.array([4, 6], np.int8))
     wanted = np.unravel_index(
         np.where(indices < 0, np.maximum(indices + 24, 0), np.minimum(indices, 23)), (4, 6)
     )
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(one, other)
         assert one.dtype == np.int8
+    # The product of the sizes needs more than 32 bits.
+    wide = jit(snp.unravel_index)(indices, np.array([65536, 65537], np.int32))
+    np.testing.assert_array_equal(wide[0], np.where(indices < 0, 65535, 0))
+    np.testing.assert_array_equal(wide[1], indices.astype(int) % 65537)
