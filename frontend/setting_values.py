@@ -1,6 +1,7 @@
 """Validators of settings: each returns the normalized value, or raises `ValueError(must be)`."""
 
 import os
+from operator import index
 from typing import TYPE_CHECKING
 
 from shardir._imports.lazy_import import lazy_import
@@ -33,10 +34,12 @@ def as_count(value: object) -> int:
 
 
 def as_integer(value: object) -> int:
-    if isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
-        value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
-        return value
+    try:
+        number = int(value) if isinstance(value, str) else index(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = None
+    if number is not None and not isinstance(value, bool) and -(2**63) <= number < 2**63:
+        return number
     raise ValueError("an integer of at most 64 bits")
 
 

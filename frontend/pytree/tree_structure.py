@@ -9,6 +9,7 @@ import optree
 from shardir.frontend.errors import StructureError
 from shardir.frontend.pytree.tree_checks import check_function, list_items
 from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 
 Node = TypeVar("Node")
@@ -17,12 +18,19 @@ Node = TypeVar("Node")
 class PyTreeDef:
     """The structure of a pytree: its containers without the leaves. It is hashable."""
 
-    __slots__ = ("spec",)
+    __slots__ = ("__weakref__", "spec")
 
     spec: optree.PyTreeSpec
     """The structure as an object of optree."""
 
     def __init__(self, spec: optree.PyTreeSpec) -> None:
+        if not isinstance(spec, optree.PyTreeSpec):
+            raise StructureError(
+                with_location(
+                    f"PyTreeDef takes a structure of optree, got {brief(spec)}; use "
+                    "tree.structure(x) for the structure of x"
+                )
+            )
         self.spec = spec
 
     @property
@@ -47,8 +55,19 @@ class PyTreeDef:
         return self.spec.unflatten(check_leaves("PyTreeDef.unflatten", self, leaves))
 
     def flatten_up_to(self, tree: PyTree, /) -> list[PyTree]:
-        """Return the parts of `tree` at the leaves of this structure, which is a prefix of its."""
-        return self.spec.flatten_up_to(tree)
+        """Return the parts of `tree` at the leaves of this structure.
+
+        Raises `StructureError` unless the outer containers of `tree` are those of this structure.
+        """
+        try:
+            return self.spec.flatten_up_to(tree)
+        except ValueError:
+            raise StructureError(
+                with_location(
+                    "PyTreeDef.flatten_up_to takes a tree whose outer containers are those of "
+                    f"{format_structure(self)}, got {brief(tree)}"
+                )
+            ) from None
 
     def children(self) -> "list[PyTreeDef]":
         """Return the structures of the children of the outermost container."""

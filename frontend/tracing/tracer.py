@@ -199,6 +199,9 @@ class Tracer(Operators):
         way_out = "return it from the traced function and call .item() there"
         return self._require_elements("item", way_out).item(*position)
 
+    def __bytes__(self) -> bytes:
+        self._refuse("bytes", "return it from the traced function and call bytes() there")
+
     def tobytes(self, order: str = "C") -> Any:
         self._refuse("bytes", "return it from the traced function and call .tobytes() there")
 

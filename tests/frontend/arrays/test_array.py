@@ -18,7 +18,12 @@ from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.signature import ShapeDtypeStruct, signature_of
 from shardir.frontend.config import enable_x64
 from shardir.frontend.dispatch.jit import jit
-from shardir.frontend.errors import ArgumentError, DeletedArrayError, ShapeError
+from shardir.frontend.errors import (
+    ArgumentError,
+    DeletedArrayError,
+    ShapeError,
+    TracedValueError,
+)
 from shardir.frontend.shardings.devices import devices
 from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import P
@@ -263,6 +268,10 @@ def test_bytes_of_an_array_do_not_depend_on_the_tier() -> None:
     for x in (snp.arange(3), snp.arange(6.0).reshape(2, 3).T, snp.array(1.5), snp.zeros((0, 2))):
         assert bytes(x) == x.__bytes__() == np.asarray(x).tobytes()
     assert bytes(snp.array(3)) == bytes(3)
+    with pytest.raises(
+        TracedValueError, match=r"a traced f32\[2\] has no bytes while .* is traced"
+    ):
+        jit(lambda x: bytes(x))(snp.ones(2))
     with pytest.raises(BufferError, match="no elements of type bf16; read the array with np"):
         bytes(snp.ones(2, "bfloat16"))
 

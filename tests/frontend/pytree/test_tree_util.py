@@ -246,6 +246,16 @@ def test_static_data_of_containers_is_that_of_jax() -> None:
         (lambda x: x.unflatten([1]), "PyTreeDef.unflatten got 1 leaves for a structure of 2"),
         (lambda x: x.unflatten(None), "leaves of PyTreeDef.unflatten are several, got None"),
         (lambda x: x.compose("a"), "PyTreeDef.compose takes what tree.structure returns, got 'a'"),
+        (
+            lambda x: tree_util.PyTreeDef("a"),
+            "PyTreeDef takes a structure of optree, got 'a'; use "
+            "tree.structure(x) for the structure of x",
+        ),
+        (
+            lambda x: x.flatten_up_to([1, 2]),
+            "PyTreeDef.flatten_up_to takes a tree whose outer "
+            "containers are those of (*, *), got [1, 2]",
+        ),
         (lambda x: x.walk(3, None, [1, 2]), "PyTreeDef.walk takes a function, got 3"),
         (lambda x: x.walk(len, 4, [1, 2]), "PyTreeDef.walk takes a function, got 4"),
         (lambda x: x.walk(len, None, [1]), "PyTreeDef.walk got 1 leaves for a structure of 2"),

@@ -15,7 +15,7 @@ import pytest
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.jit import jit
-from shardir.frontend.errors import RandomError, ShapeError
+from shardir.frontend.errors import RandomError, SettingError, ShapeError
 from shardir.frontend.numpy import api as snp
 from shardir.frontend.random import api as random
 from shardir.frontend.shardings.mesh import make_mesh
@@ -370,3 +370,8 @@ def test_an_offset_is_added_to_all_seeds() -> None:
         np.testing.assert_array_equal(random.key_data(random.key(17)), wanted)
         traced = jit(lambda seed: random.key_data(random.key(seed)))(np.int32(17))
     np.testing.assert_array_equal(traced, wanted)
+    with config(random_seed_offset=np.int64(3)):
+        assert config.random_seed_offset == 3
+    for wrong in ("+-3", "1" * 5000, 1.5, True):
+        with pytest.raises(SettingError, match=r"it must be an integer of at most 64 bits$"):
+            config.update("random_seed_offset", wrong)
