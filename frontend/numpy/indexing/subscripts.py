@@ -60,7 +60,8 @@ class Subscript:
     is_concrete: bool = False
     """True if the index arrays are concrete: one array with index vectors in its last dimension."""
     wraps: bool = True
-    """Whether negative elements of index arrays count from the end, or are out of range."""
+    """True if negative elements of index arrays count from the end; they are out of range
+    otherwise."""
 
     @property
     def indexed_dims(self) -> tuple[int, ...]:
