@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import optree
+from optree import PyTreeSpec
 
 from shardir.frontend.errors import StructureError
 from shardir.frontend.pytree.tree_checks import check_function, list_items
@@ -20,11 +21,11 @@ class PyTreeDef:
 
     __slots__ = ("__weakref__", "spec")
 
-    spec: optree.PyTreeSpec
+    spec: PyTreeSpec
     """The structure as an object of optree."""
 
-    def __init__(self, spec: optree.PyTreeSpec) -> None:
-        if not isinstance(spec, optree.PyTreeSpec):
+    def __init__(self, spec: PyTreeSpec) -> None:
+        if not isinstance(spec, PyTreeSpec):
             raise StructureError(
                 with_location(
                     f"PyTreeDef takes a structure of optree, got {brief(spec)}; use "

@@ -24,6 +24,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
     emit_elementwise,
 )
+from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
     as_tracer,
@@ -90,7 +91,7 @@ def _size_along(a: Any, axis: int | None) -> int:
 def _check_mode(what: str, mode: str | None, modes: Sequence[str] = INDEX_MODES) -> None:
     if mode is not None and not is_one_of(mode, modes):
         raise ArgumentError(
-            with_location(f"{what} has no mode {mode!r}; its modes are {', '.join(modes)}")
+            with_location(f"{what} has no mode {brief(mode)}; its modes are {', '.join(modes)}")
         )
 
 

@@ -156,11 +156,10 @@ def delete(
     `obj` is a concrete index, several indices, a slice or a mask. One index may be traced, and
     several with `assume_unique_indices`, which states that they are distinct and in range.
     """
+    unique = check_flag("assume_unique_indices", assume_unique_indices)
     if is_concrete(obj):
         return _delete_static(arr, to_hashable(obj), axis)
-    return _delete_traced(
-        arr, obj, axis, check_flag("assume_unique_indices", assume_unique_indices)
-    )
+    return _delete_traced(arr, obj, axis, unique)
 
 
 @public(static=("obj", "axis"), name="delete")
