@@ -8,16 +8,16 @@ from dataclasses import replace
 from functools import update_wrapper
 from time import perf_counter
 from types import MethodType
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, final
 
 from shardir._imports.lazy_import import lazy_import
 from shardir.backends.base import Launch
 from shardir.backends.native import native, vectorcall_class
 from shardir.frontend.argument_checks import check_call_signature, check_positional_only
 from shardir.frontend.arrays.array import Array
-from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.float0 import replace_float0
 from shardir.frontend.config import resolve_pipeline, resolve_uneven_mode
+from shardir.frontend.dispatch.argument_placement import DevicePlacement, Placement
 from shardir.frontend.dispatch.cache_info import CacheInfo, CallKey, CompilationLog
 from shardir.frontend.dispatch.call_table import (
     CallTable,
@@ -99,38 +99,6 @@ flatten_arrays = _flatten_positional_arrays if native is None else native.flatte
 """Return the arrays of a call and their signatures, or `None` if there are other arguments."""
 
 
-class Placement(Protocol):
-    """The devices on which a function wants its arguments, wherever they are.
-
-    `version` changes when a trace finds that other devices are needed.
-    """
-
-    @property
-    def version(self) -> object: ...
-
-    def place(
-        self, args: tuple[PyTree, ...], options: dict[str, PyTree]
-    ) -> tuple[Sequence[PyTree], dict[str, PyTree]]:
-        """Return the arguments of a call on these devices."""
-        ...
-
-
-@final
-class _DevicePlacement:
-    """The placement of all arguments on the `device` of `jit`."""
-
-    version = None
-
-    def __init__(self, parameters: Parameters, device: Device) -> None:
-        self._parameters, self._device = parameters, device
-
-    def place(
-        self, args: tuple[PyTree, ...], options: dict[str, PyTree]
-    ) -> tuple[Sequence[PyTree], dict[str, PyTree]]:
-        dynamic, _ = self._parameters.partition_arguments(args, options)
-        return self._parameters.merge_arguments(device_put(dynamic, self._device), args, options)
-
-
 @final
 @vectorcall_class
 class JitFunction:
@@ -162,7 +130,7 @@ class JitFunction:
         self._uneven, self._backend, self._device = uneven, backend, device
         self._compiler_options, self._passes = compiler_options, passes
         self._transform = transform
-        self._placement = placement if device is None else _DevicePlacement(parameters, device)
+        self._placement = placement if device is None else DevicePlacement(parameters, device)
         self._calls = CallTable()
         self._chosen = ChosenCalls()
         self._has_static = parameters.has_static
