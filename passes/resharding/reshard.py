@@ -29,7 +29,7 @@ from shardir.ir.operation import OPS
 from shardir.ir.sharding import Sharding
 from shardir.op_rules.factors import FactorRule
 from shardir.ops.control_flow.manual_computation import add_manual_axes, manual_computation
-from shardir.passes.pipeline import Pass
+from shardir.passes.pipeline import DEFAULT_PIPELINE, Pass
 from shardir.passes.resharding.align import (
     Alignment,
     BlockShardings,
@@ -92,6 +92,12 @@ class Reshard(Pass, name="reshard"):
             raise PipelineError(
                 "reshard has layouts=shardy, which compare no costs, and machine="
                 f"{self.machine}; leave one of them out"
+            )
+        if self.machine and any(function.spmd for function in module.functions):
+            steps = DEFAULT_PIPELINE.replace(",reshard,", f",{self},")
+            raise PipelineError(
+                f"@{module.main.name} has been partitioned, and {self} decides before; write it "
+                f"instead of the step reshard of the default pipeline: {steps}"
             )
         self.cost_on(Mesh("", ()))  # An unknown machine is an error without a mesh, too.
         return rebuild_global_programs(

@@ -51,3 +51,15 @@ def test_layouts_of_shardy_have_no_machine() -> None:
         "reshard has layouts=shardy, which compare no costs, and machine=a100x8; leave one of them "
         "out"
     )
+
+
+def test_a_partitioned_program_has_no_reshards_to_compare() -> None:
+    """The pipeline that the error states runs."""
+    with pytest.raises(PipelineError) as caught:
+        Pipeline.parse("default,reshard{machine=a100x8}")(parse(PRODUCT))
+    start, _, steps = str(caught.value).partition("default pipeline: ")
+    assert start == (
+        "@f has been partitioned, and reshard{machine=a100x8} decides before; write it instead of "
+        "the step reshard of the "
+    )
+    assert Pipeline.parse(steps)(parse(PRODUCT)).main.spmd
