@@ -10,11 +10,16 @@ the schedule; torch 2.13 numbers the forward passes of the last rank of 1F1B fro
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from math import prod
 
 from shardir.passes.pipeline_parallelism.actions import Action, ActionKind, PipelineScheduleError
 from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule, schedule_of_rows
 
 Row = list[Action]
+
+MAX_FORWARD_PASSES = 1_000_000
+"""The maximum number of forward passes of a schedule, of all stages and microbatches together; its
+verification and its simulation then take minutes."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +68,8 @@ def make_schedule(
         raise PipelineScheduleError(
             f"{name!r} is not a pipeline schedule; use one of {', '.join(NAMED_SCHEDULES)}"
         )
-    for what, number in (("ranks", ranks), ("microbatches", microbatches)):
-        if number < 1:
-            raise PipelineScheduleError(f"{what} is {number}; it must be at least 1")
     count = kind.stages_per_rank or (2 if stages_per_rank is None else stages_per_rank)
-    if count < 1:
-        raise PipelineScheduleError(f"stages_per_rank is {count}; it must be at least 1")
+    check_sizes(ranks, microbatches, count)
     if stages_per_rank not in (None, count):
         raise PipelineScheduleError(
             f"{name} has {count} stage{'s'[: count > 1]} on each rank; stages_per_rank is "
@@ -89,6 +90,24 @@ def make_schedule(
             )
     shape = PipelineShape(ranks, microbatches, count)
     return schedule_of_rows([kind.row(shape, rank) for rank in range(ranks)])
+
+
+def check_sizes(ranks: int, microbatches: int, stages_per_rank: int = 1) -> None:
+    """Raise `PipelineScheduleError` unless a schedule of these sizes exists and is small enough."""
+    sizes = {
+        "ranks": ranks,
+        "microbatches": microbatches,
+        "stages_per_rank": stages_per_rank,
+    }
+    for what, number in sizes.items():
+        if number < 1:
+            raise PipelineScheduleError(f"{what} is {number}; it must be at least 1")
+    count = prod(sizes.values())
+    if count > MAX_FORWARD_PASSES:
+        raise PipelineScheduleError(
+            f"the schedule has {count:,} forward passes, and the maximum is "
+            f"{MAX_FORWARD_PASSES:,}; use fewer microbatches or stages"
+        )
 
 
 def _action(stage: int, kind: ActionKind, microbatch: int) -> Action:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from shardir.passes.pipeline_parallelism.actions import Action, ActionKind, PipelineScheduleError
-from shardir.passes.pipeline_parallelism.named_schedules import make_schedule
+from shardir.passes.pipeline_parallelism.named_schedules import check_sizes, make_schedule
 from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule, schedule_of_rows
 from shardir.passes.pipeline_parallelism.simulation import (
     EQUAL_MEMORY,
@@ -87,9 +87,10 @@ def search_schedule(
         memory_limit: The most activations that a rank may hold, in the unit of `memory`.
 
     Raises:
-        PipelineScheduleError: the limit is below the activations of one microbatch, or ranks or
-            microbatches are not positive.
+        PipelineScheduleError: the limit is below the activations of one microbatch, or the sizes
+            are not those of a schedule.
     """
+    check_sizes(ranks, microbatches)
     all_times = for_each_stage(times, PassTimes, "times", ranks)
     all_memory = for_each_stage(memory, PassMemory, "memory", ranks)
     needed = max((each.input_gradient for each in all_memory), default=0)

@@ -251,6 +251,14 @@ def test_an_error_of_the_text_names_the_cell() -> None:
         ("1f1b", 0, 2, None, "ranks is 0; it must be at least 1"),
         ("1f1b", 2, 0, None, "microbatches is 0; it must be at least 1"),
         ("looped-bfs", 2, 2, 0, "stages_per_rank is 0; it must be at least 1"),
+        (
+            "1f1b",
+            2,
+            10**12,
+            None,
+            "the schedule has 2,000,000,000,000 forward passes, and the maximum is 1,000,000; use "
+            "fewer microbatches or stages",
+        ),
         ("zbv", 2, 4, 3, "zbv has 2 stages on each rank; stages_per_rank is 3"),
         ("1f1b", 2, 4, 2, "1f1b has 1 stage on each rank; stages_per_rank is 2"),
         (
