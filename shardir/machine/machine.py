@@ -1,6 +1,7 @@
 """`Machine`: the time of computations and collectives on a described machine with a mesh."""
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -75,9 +76,10 @@ class Machine:
         larger of the operand and the result on one device. An axis is a name, or a sub-axis as the
         text of programs writes it: `data:(2)4`.
         """
-        kind = kind.replace("_", "-")
+        kind = str(kind).replace("_", "-")
         if fault := collective_kind_fault(kind):
             raise MachineError(fault)
+        _check_amount("bytes_per_device", bytes_per_device)
         levels = [level for axis in reversed(axes) for level in self.levels(axis)]
         order = list(self.description.links)
         levels.sort(key=lambda level: order.index(level.link.name))
@@ -126,6 +128,8 @@ class Machine:
         return tuple(found)
 
     def _seconds(self, section: str, flops: float, bytes_moved: float, dtype: str) -> float:
+        _check_amount("flops", flops)
+        _check_amount("bytes_moved", bytes_moved)
         memory = self.description.memory
         if memory is None:
             self.description.refuse(
@@ -146,6 +150,18 @@ class Machine:
                 f'[{section}.{dtype}]\nflops_per_second = 1e12\nefficiency = 0.8\nsource = "..."',
             )
         return rate
+
+
+def _check_amount(what: str, amount: float) -> None:
+    """Raise `MachineError` unless an amount is a finite number that is not negative."""
+    try:
+        if 0 <= amount <= sys.float_info.max:
+            return
+    except (TypeError, ValueError):
+        pass
+    # The decimal digits of a huge integer may not be printable.
+    shown = "too large" if isinstance(amount, int) and amount > 0 else repr(amount)
+    raise MachineError(f"{what} is {shown}; use a finite number that is not negative")
 
 
 def load_machine(

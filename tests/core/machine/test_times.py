@@ -1,7 +1,9 @@
 """Times of computations and collectives."""
 
+import math
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -205,3 +207,18 @@ def test_published_all_reduces(
     machine = load_machine(name, axes={"x": group})
     predicted = [machine.collective_seconds("all-reduce", n * 2**20, ("x",)) for n in megabytes]
     assert np.mean(np.abs(np.array(predicted) / microseconds * 1e6 - 1)) < MEAN_ERROR
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"), [(-1, "-1"), (math.nan, "nan"), ("x", "'x'"), (10**400, "too large")]
+)
+def test_amounts_that_are_not_finite_or_negative(amount: Any, shown: str) -> None:
+    machine = load_machine("a100x8", axes={"data": 8})
+    for what, call in (
+        ("bytes_per_device", lambda: machine.collective_seconds("all-reduce", amount, ("data",))),
+        ("flops", lambda: machine.matmul_seconds(amount, 1, "f32")),
+        ("bytes_moved", lambda: machine.pointwise_seconds(1, amount, "f32")),
+    ):
+        with pytest.raises(MachineError) as caught:
+            call()
+        assert str(caught.value) == f"{what} is {shown}; use a finite number that is not negative"
