@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -116,10 +117,14 @@ def test_complex_fractions_are_refused(function: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("method", ["linear", "lower", "inverted_cdf"])
 def test_fractions_outside_of_the_range(method: Any) -> None:
     x = np.arange(5, dtype=np.float32)
-    found = run(lambda x, q: snp.quantile(x, q, method=method), x, np.float32([-0.1, 2, np.nan]))
+
+    def compute(x: Any, q: Any) -> Any:
+        return snp.quantile(x, q, method=method)
+
+    found = run(compute, x, np.array([-0.1, 2, np.nan], np.float32))
     np.testing.assert_array_equal(found, [0, 4, np.nan])
     for q, named in (([0.1, 1.5], "1.5"), (np.array([[-0.5]]), "-0.5"), ([np.nan], "nan")):
-        told = error_line(ArgumentError, lambda q=q: snp.quantile(x, q, method=method))
+        told = error_line(ArgumentError, partial(compute, x, q))
         assert told == f"quantile takes q from 0 to 1, got {named}"
 
 
