@@ -175,15 +175,19 @@ COUNTED: dict[str, Callable[[Any, Any, Any], Any]] = {
         weigh(i >= j, s)
         * jnp.tanh(1e-30 * jnp.min(jnp.where(i >= j, s, -1e30), axis=1, keepdims=True))
     ),
+    "the maximum of the fill value": lambda s, i, j: (
+        jnp.where(i >= j, s, 0) / jnp.max(jnp.where(i >= j, s, 50), axis=1, keepdims=True)
+    ),
+    "a fill value near the scores": lambda s, i, j: sd.nn.softmax(jnp.where(i >= j, s, 2), axis=1),
     "a sum of ones": lambda s, i, j: (
         exponentials(s, i, j) / jnp.sum(jnp.where(i >= j, jnp.exp(s), 1), axis=1, keepdims=True)
     ),
     "columns of another mask": lambda s, i, j: weigh(j % 3 == 0, s) * jnp.where(i >= j, 2, 1),
     "differences of scores": lambda s, i, j: divide_by_sum(
-        jnp.exp(jnp.where(i >= j, s, -1e30) + jnp.where(j % 3 == 0, 1e30, 0))
+        jnp.exp(jnp.where(i >= j, s, -1e30) - jnp.where((j % 3 == 0) & (j > i), -1e30, 0))
     ),
     "an unsigned fill value": lambda s, i, j: sd.nn.softmax(
-        jnp.where(i >= j, s, unsigned_fill(i, j)), axis=1
+        jnp.where(i >= j, s, 1e9 * unsigned_fill(i, j)), axis=1
     ),
     "zero times infinity of a score": lambda s, i, j: weigh(i >= j, s) * jnp.exp(9.0 * (j - i)),
     "zero times infinity of a row": lambda s, i, j: (
