@@ -85,6 +85,23 @@ func @f(%x: f32[2, 4, 3], %k: f32[5, 3], %g: f32[2, 4, 6]) -> (f32[5, 6]) {
             "fused_products: %z = dot is no product of rows and columns",
         ),
         (
+            "yield %z, %n",
+            "%q = broadcast(%n, dims=[0, 1]) : f32[2, 4, 7]\n    "
+            "%w = sum(%q, dims=[2]) : f32[2, 4]\n    yield %z, %w",
+            "fused_products: %q: f32[2, 4, 7] has loops that scores lack",
+        ),
+        (
+            "%n = max(%s, dims=[2]) : f32[2, 4]",
+            "%n = max(%s, dims=[1, 2]) : f32[2]",
+            "fused_products: neither a reduction nor a sum of its block removes one loop of scores",
+        ),
+        (
+            '%z = dot(%s, %c, dims="bts,bsh->bth") : f32[2, 4, 6]',
+            "%d = convert(%c) : f64[2, 5, 6]\n    %o = convert(%s) : f64[2, 4, 5]\n    "
+            '%z = dot(%o, %d, dims="bts,bsh->bth") : f64[2, 4, 6]',
+            "fused_products: its products have the types f32, f64",
+        ),
+        (
             "%n = max(%s, dims=[2]) : f32[2, 4]",
             "%c64 = convert(%s) : f64[2, 4, 5]\n    %o = max(%c64, dims=[2]) : f64[2, 4]\n    "
             "%n = convert(%o) : f32[2, 4]",
@@ -112,6 +129,28 @@ def test_invalid_blocks(old: str, new: str, wanted: str) -> None:
     assert old in ATTENTION
     with pytest.raises(ParseError) as caught:
         parse(ATTENTION.replace(old, new))
+    assert str(caught.value).split("\n")[0] == wanted
+
+
+def test_row_sums_with_different_batch_loops() -> None:
+    text = """
+func @f(%x: f32[2, 4, 3], %k: f32[2, 5, 3], %g: f32[2, 4, 6]) -> (f32[5, 6], f32[2, 5, 3]) {
+  %y, %u = fused_products(%x, %k, %g) : f32[5, 6], f32[2, 5, 3] {
+    (%a: f32[2, 4, 3], %b: f32[2, 5, 3], %c: f32[2, 4, 6]) =>
+    %s = dot(%a, %b, dims="bth,bsh->bts") : f32[2, 4, 5]
+    %m = max(%s, dims=[2]) : f32[2, 4]
+    %n = broadcast(%m, dims=[0, 1]) : f32[2, 4, 5]
+    %p = sub(%s, %n) : f32[2, 4, 5]
+    %z = dot(%p, %c, dims="bts,bth->sh") : f32[5, 6]
+    %w = dot(%p, %a, dims="bts,bth->bsh") : f32[2, 5, 3]
+    yield %z, %w
+  }
+  return %y, %u
+}
+"""
+    with pytest.raises(ParseError) as caught:
+        parse(text)
+    wanted = "fused_products: its row sums have different batch loops"
     assert str(caught.value).split("\n")[0] == wanted
 
 
