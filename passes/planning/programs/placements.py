@@ -25,19 +25,24 @@ def sent_part(source: Placement, target: Placement, sizes: tuple[int, ...]) -> F
 
     Each device of the target has to receive the elements of its shard that it does not have in the
     source. A sum of n terms on n devices takes at least n - 1 messages, and one more for each
-    further device that needs it. The bound holds for every sequence of collectives.
+    further device that needs it. A shard, or a part of a value that several devices have, is the
+    term of one device, and the terms of the others are zero. The bound holds for every sequence of
+    collectives.
     """
-    target = tuple(
-        UNSHARDED if new == PARTIAL != old else new for old, new in zip(source, target, strict=True)
-    )
+    # The devices along these axes need each element once, as a term of one of them.
+    sharing = prod(
+        n for old, new, n in zip(source, target, sizes, strict=True)
+        if new == PARTIAL and old == UNSHARDED
+    )  # fmt: skip
+    target = tuple(old if new == PARTIAL else new for old, new in zip(source, target, strict=True))
     terms = prod(n for place, n in zip(source, sizes, strict=True) if place == PARTIAL)
     left = prod(n for place, n in zip(target, sizes, strict=True) if place == PARTIAL)
     shards = prod(n for place, n in zip(target, sizes, strict=True) if place >= 0)
     if terms != left:
         devices = prod(sizes)
-        copies = devices // (left * shards)
+        copies = devices // (left * shards * sharing)
         return Fraction(terms - left + left * (copies - 1), devices)
-    return Fraction(1, shards) - _kept_part(source, target, sizes)
+    return (Fraction(1, shards) - _kept_part(source, target, sizes)) / sharing
 
 
 def _kept_part(source: Placement, target: Placement, sizes: Sequence[int]) -> Fraction:

@@ -28,7 +28,12 @@ R, P = UNSHARDED, PARTIAL
         ((P,), (0,), (4,), Fraction(3, 4)),
         ((P,), (P,), (4,), Fraction(0)),
         ((R,), (P,), (4,), Fraction(0)),
-        ((0,), (P,), (4,), Fraction(3, 4)),
+        # The shard of each device, with zeros elsewhere, is a term of the value.
+        ((0,), (P,), (4,), Fraction(0)),
+        ((0, 1), (P, R), (2, 2), Fraction(1, 4)),
+        # Each device along one axis contributes a part of the value.
+        ((R, 0), (P, R), (2, 2), Fraction(1, 4)),
+        ((R, P), (P, R), (2, 2), Fraction(2, 4)),
         ((P, P), (R, R), (2, 2), Fraction(6, 4)),
         # A reduce-scatter, a slice along the other axis, and all-gathers along both.
         ((P, R), (R, R), (4, 2), Fraction(10, 8)),
