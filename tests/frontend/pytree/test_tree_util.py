@@ -185,6 +185,9 @@ def test_ravel_pytree() -> None:
     assert flatten_util.ravel_pytree([])[0].shape == (0,)
 
 
+WRONG: Any = "a"
+
+
 class Wrong:
     def __init__(self, flattened: Any) -> None:
         self.flattened = flattened
@@ -247,7 +250,7 @@ def test_static_data_of_containers_is_that_of_jax() -> None:
         (lambda x: x.unflatten(None), "leaves of PyTreeDef.unflatten are several, got None"),
         (lambda x: x.compose("a"), "PyTreeDef.compose takes what tree.structure returns, got 'a'"),
         (
-            lambda x: tree_util.PyTreeDef("a"),
+            lambda x: tree_util.PyTreeDef(WRONG),
             "PyTreeDef takes a structure of optree, got 'a'; use "
             "tree.structure(x) for the structure of x",
         ),

@@ -117,14 +117,15 @@ def test_complex_fractions_are_refused(function: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("method", ["linear", "lower", "inverted_cdf"])
 def test_fractions_outside_of_the_range(method: Any) -> None:
     x = np.arange(5, dtype=np.float32)
-
-    def compute(x: Any, q: Any) -> Any:
-        return snp.quantile(x, q, method=method)
-
-    found = run(compute, x, np.array([-0.1, 2, np.nan], np.float32))
+    found = run(
+        lambda x, q: snp.quantile(x, q, method=method), x, np.array([-0.1, 2, np.nan], np.float32)
+    )
     np.testing.assert_array_equal(found, [0, 4, np.nan])
-    for q, named in (([0.1, 1.5], "1.5"), (np.array([[-0.5]]), "-0.5"), ([np.nan], "nan")):
-        told = error_line(ArgumentError, partial(compute, x, q))
+    wrong: list[tuple[Any, str]] = [
+        ([0.1, 1.5], "1.5"), (np.array([[-0.5]]), "-0.5"), ([np.nan], "nan"),
+    ]  # fmt: skip
+    for q, named in wrong:
+        told = error_line(ArgumentError, partial(snp.quantile, x, q, method=method))
         assert told == f"quantile takes q from 0 to 1, got {named}"
 
 
