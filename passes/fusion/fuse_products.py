@@ -320,26 +320,21 @@ class _ProductsBuilder:
 
     def is_copied(self, op: Op) -> bool:
         """Return whether an operation outside of the group is computed again inside: it costs
-        little, and its operands are smaller than its result."""
-        pending, seen = [op], set[Op]()
-        nbytes = 0
+        little, and what it is computed from is not larger than its result."""
+        if not _is_cheap(op):
+            return False
+        pending, copied, read = [op], {op}, set[Value]()
         while pending:
-            now = pending.pop()
-            if now in seen:
-                continue
-            seen.add(now)
-            if not _is_cheap(now) or len(seen) > MAX_COPIED_OPS:
-                nbytes += now.results[0].type.nbytes
-                if now is op:
-                    return False
-                continue
-            for value in now.operands:
+            for value in pending.pop().operands:
                 maker = self.group.makers.get(value)
-                if maker is None:
-                    nbytes += value.type.nbytes
+                if maker in copied:
+                    continue
+                if maker is None or not _is_cheap(maker) or len(copied) == MAX_COPIED_OPS:
+                    read.add(value)
                 else:
+                    copied.add(maker)
                     pending.append(maker)
-        return nbytes <= op.result.type.nbytes
+        return sum(value.type.nbytes for value in read) <= op.result.type.nbytes
 
 
 def _operand_dims(op: Op, dims: Dims) -> Dims:

@@ -124,12 +124,37 @@ def test_scores_that_are_used_elsewhere_are_not_fused() -> None:
 
     assert counts(transposed, SQUARE) == (0, 2)
 
+    def accumulated(x: Any) -> Any:
+        p = sd.nn.softmax(x @ x.T, axis=-1)
+        return p @ x + jnp.cumsum(p, axis=1)
+
+    assert counts(accumulated, SQUARE) == (0, 2)
+
+
+def test_operands_are_computed_outside_if_that_reads_less_or_takes_many_operations() -> None:
+    def operations(compute: Callable[..., Any], *args: Any) -> list[str]:
+        ((op,), _) = fused(lambda x, *y: sd.nn.softmax(x @ x.T + compute(*y), axis=1) @ x, *args)
+        return [inner.name for inner in op.blocks[0].ops]
+
+    def polynomial(row: Any) -> Any:
+        for number in range(40):
+            row = row * 1.5 + number
+        return row[:, None]
+
+    row = sd.ShapeDtypeStruct((64,), np.float32)
+    assert operations(lambda a: jnp.exp(a) * a, SQUARE, SQUARE).count("mul") == 1
+    assert operations(lambda a, b: a * b, SQUARE, SQUARE, SQUARE).count("mul") == 0
+    assert operations(polynomial, SQUARE, row).count("mul") == 0
+    table = np.arange(64.0 * 64).reshape(64, 64).astype(np.float32)
+    assert operations(lambda: table, SQUARE).count("constant") <= 1
+
 
 def test_short_sequences_and_long_features_are_not_fused() -> None:
     short = sd.ShapeDtypeStruct((2, 8, 4, 8), np.float32)
     assert counts(attention, short) == (0, 2)
     long = sd.ShapeDtypeStruct((1, 16, 1, 1024), np.float32)
     assert counts(attention, long) == (0, 2)
+    assert counts(attention, sd.ShapeDtypeStruct((0, 32, 4, 8), np.float32)) == (0, 2)
 
 
 def test_the_softmax_of_narrow_scores_is_not_fused() -> None:
