@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from shardir.errors import PartitionError
+from shardir.errors import PartitionError, PipelineError
 from shardir.ir.builder import Builder, UniqueNames
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.operation import OpSpec
 from shardir.ir.sharding import Axes, Sharding
 from shardir.ir.sub_axes import append_axis
+from shardir.passes.pipeline import Pass
 
 
 def all_values(block: Block) -> Iterator[Value]:
@@ -83,11 +84,22 @@ def rebuild_global_programs(
     return rebuild_functions(module, function)
 
 
+def check_partitioned(module: Module, step: Pass) -> None:
+    """Raise `PipelineError` if a pass on per-device programs runs before the partitioning."""
+    for function in module.functions:
+        if function.spmd is None and next(_shardings(function), None) is not None:
+            raise PipelineError(
+                f"@{function.name} has not been partitioned, and {step.name} needs the program of "
+                f"each device; write default,{step}"
+            )
+
+
 def rebuild_device_programs(
-    module: Module, rebuilt: Callable[[Block, UniqueNames], Block]
+    module: Module, step: Pass, rebuilt: Callable[[Block, UniqueNames], Block]
 ) -> Module:
-    """Return the module with the bodies of its per-device programs rebuilt; `rebuilt` gets the used
-    names."""
+    """Return the module with the bodies of its per-device programs rebuilt by a pass; `rebuilt`
+    gets the used names."""
+    check_partitioned(module, step)
     return replace(
         module,
         functions=tuple(

@@ -42,7 +42,7 @@ class CollectiveMatmul(Pass, name="collective-matmul"):
     minimum: int = 1 << 20
 
     def __call__(self, module: Module) -> Module:
-        return rebuild_device_programs(module, self.block)
+        return rebuild_device_programs(module, self, self.block)
 
     def block(self, block: Block, names: UniqueNames) -> Block:
         uses = Counter(value for op in block.ops for value in op.uses())

@@ -45,7 +45,7 @@ class CombineCollectives(Pass, name="combine-collectives"):
     limit: int = 1 << 22
 
     def __call__(self, module: Module) -> Module:
-        return rebuild_device_programs(module, self.block)
+        return rebuild_device_programs(module, self, self.block)
 
     def block(self, block: Block, names: UniqueNames) -> Block:
         new_ops: list[Op] = []

@@ -41,7 +41,7 @@ class Overlap(Pass, name="overlap"):
         for name in ("flops", "memory", "network"):
             if getattr(self, name) <= 0:
                 raise PipelineError(f"{name} of overlap is more than 0, got {getattr(self, name)}")
-        return rebuild_device_programs(module, self.block)
+        return rebuild_device_programs(module, self, self.block)
 
     def block(self, block: Block, names: UniqueNames) -> Block:
         ops = [

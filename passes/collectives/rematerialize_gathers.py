@@ -32,7 +32,7 @@ class RematerializeGathers(Pass, name="rematerialize-gathers"):
     idle: int = 50
 
     def __call__(self, module: Module) -> Module:
-        return rebuild_device_programs(module, self.block)
+        return rebuild_device_programs(module, self, self.block)
 
     def block(self, block: Block, names: UniqueNames) -> Block:
         gathers = {

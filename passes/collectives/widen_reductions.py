@@ -48,7 +48,7 @@ class WidenReductions(Pass, name="widen-reductions"):
     of: str = "all"
 
     def __call__(self, module: Module) -> Module:
-        return rebuild_device_programs(module, partial(_widen_program, self))
+        return rebuild_device_programs(module, self, partial(_widen_program, self))
 
 
 def widen_gradient_sums(steps: Pipeline, dtype: str) -> Pipeline:

@@ -25,7 +25,7 @@ from shardir.errors import MachineError, PipelineError
 from shardir.ir.module import Module, Op
 from shardir.passes.fusion.fuse import Fuse
 from shardir.passes.pipeline import Pass
-from shardir.passes.rewriting import all_values, used_names
+from shardir.passes.rewriting import check_partitioned, used_names
 from shardir.passes.simplify.cse import CommonSubexpressionElimination
 from shardir.passes.simplify.inline import Inline
 
@@ -69,12 +69,7 @@ class Remat(Pass, name="remat"):
 
     def __call__(self, module: Module) -> Module:
         budget = self._parse_budget()
-        main = module.main
-        if main.spmd is None and any(value.sharding for value in all_values(main.body)):
-            raise PipelineError(
-                f"@{main.name} has not been partitioned, and remat needs the program of each "
-                f"device; write default,{self}"
-            )
+        check_partitioned(module, self)
         seconds_of = self._seconds_of(module)
         kernels = form_kernels(module)
         donated = range(len(kernels.main.body.params)) if self.donated else ()

@@ -148,3 +148,21 @@ def test_a_pass_that_removes_a_used_definition_is_an_error() -> None:
     said = message("drops", checked=True)
     assert said.startswith("pass 'drops' returned an invalid module: ")
     assert "%b" in said
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "collective-matmul", "combine-collectives", "overlap", "rematerialize-gathers",
+        "remat{budget=1KiB}", "widen-reductions",
+    ],
+)  # fmt: skip
+def test_passes_on_the_programs_of_devices_need_partitioned_programs(step: str) -> None:
+    sharded = parse(f"mesh @m = [x=2]\n\n{TEXT.replace('%a: f32[4]', '%a: f32[4@x]')}")
+    with pytest.raises(PipelineError) as caught:
+        Pipeline.parse(step)(sharded)
+    assert str(caught.value) == (
+        f"@f has not been partitioned, and {step.partition('{')[0]} needs the program of each "
+        f"device; write default,{Pipeline.parse(step)}"
+    )
+    assert str(Pipeline.parse(step)(parse(TEXT))) == str(parse(TEXT))

@@ -127,23 +127,6 @@ def test_operations_with_effects_and_loops_are_not_repeated() -> None:
         Remat(str(POSSIBLE))(program(lines))
 
 
-def test_a_program_that_is_not_partitioned_is_refused() -> None:
-    module = parse("""
-mesh @m = [x=2]
-
-func @f(%x: f32[4@x]) -> (f32[4@x]) {
-  %y = exp(%x) : f32[4@x]
-  return %y
-}
-""")
-    with pytest.raises(PipelineError) as caught:
-        Pipeline.parse("remat{budget=1KiB}")(module)
-    assert str(caught.value) == (
-        "@f has not been partitioned, and remat needs the program of each device; write "
-        "default,remat{budget=1KiB}"
-    )
-
-
 @given(modules())
 def test_results_of_random_programs_are_bitwise_equal(module: Module) -> None:
     """About a third of the programs fit into less memory; the error states the budget of others
