@@ -1,6 +1,7 @@
 """Times of computations and collectives."""
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -214,11 +215,12 @@ def test_published_all_reduces(
 )
 def test_amounts_that_are_not_finite_or_negative(amount: Any, shown: str) -> None:
     machine = load_machine("a100x8", axes={"data": 8})
-    for what, call in (
-        ("bytes_per_device", lambda: machine.collective_seconds("all-reduce", amount, ("data",))),
-        ("flops", lambda: machine.matmul_seconds(amount, 1, "f32")),
-        ("bytes_moved", lambda: machine.pointwise_seconds(1, amount, "f32")),
-    ):
+    calls: dict[str, Callable[[], float]] = {
+        "bytes_per_device": lambda: machine.collective_seconds("all-reduce", amount, ("data",)),
+        "flops": lambda: machine.matmul_seconds(amount, 1, "f32"),
+        "bytes_moved": lambda: machine.pointwise_seconds(1, amount, "f32"),
+    }
+    for what, call in calls.items():
         with pytest.raises(MachineError) as caught:
             call()
         assert str(caught.value) == f"{what} is {shown}; use a finite number that is not negative"
