@@ -34,6 +34,9 @@ MIN_GIL_RELEASE_NANOSECONDS = 20_000.0
 """Nanoseconds from which a program releases the GIL."""
 SIGNAL_CHECK_INTERVAL_NANOSECONDS = 100_000_000.0
 """Nanoseconds after which signals are handled; longer phases are split into rows of this length."""
+MIN_ROW_TASKS_PER_WORKER = 8
+"""Minimum tasks of a row for each of several workers: at the end of a row they wait for each other,
+on average for half a task."""
 
 
 @final
@@ -51,7 +54,7 @@ class LoadedProgram:
         machine: HostDescription,
     ) -> None:
         self.phases, self.pool, self._causes = tuple(phases), workers, causes
-        self.rows = table_rows(self.phases)
+        self.rows = table_rows(self.phases, workers.count)
         code = kernel_table.kernel_addresses((phase.kernel for phase in self.phases), machine)
         words = _table_words(self.phases, self.rows)
         self._memory = (ctypes.c_int64 * (len(words) + 8))()
@@ -121,7 +124,7 @@ TableRow = tuple[int, int, int, int]
 """(index of the phase, first task, number of tasks, flags)"""
 
 
-def table_rows(phases: Sequence[Phase]) -> list[TableRow]:
+def table_rows(phases: Sequence[Phase], workers: int) -> list[TableRow]:
     """Return the rows of a table: long phases are split, and cheap ones are not shared."""
     to_come = 0.0
     shared = []
@@ -133,10 +136,14 @@ def table_rows(phases: Sequence[Phase]) -> list[TableRow]:
     rows: list[TableRow] = []
     since = 0.0
     for number, (phase, flags) in enumerate(zip(phases, reversed(shared), strict=True)):
-        parts = max(1, min(phase.tasks, int(phase.cost / SIGNAL_CHECK_INTERVAL_NANOSECONDS)))
-        bounds = [phase.tasks * part // parts for part in range(parts + 1)]
+        threads = workers if flags else 1
+        duration = phase.cost / threads
+        most = phase.tasks // (threads * MIN_ROW_TASKS_PER_WORKER) if threads > 1 else phase.tasks
+        parts = max(1, min(most, int(duration / SIGNAL_CHECK_INTERVAL_NANOSECONDS)))
+        rounds = -(-phase.tasks // threads)
+        bounds = [min(phase.tasks, rounds * part // parts * threads) for part in range(parts + 1)]
         for first, end in pairwise(bounds):
-            since += phase.cost / parts
+            since += duration / parts
             check = at.FLAG_CHECK_SIGNALS if since >= SIGNAL_CHECK_INTERVAL_NANOSECONDS else 0
             since = 0.0 if check else since
             rows.append((number, first, end - first, flags | check))

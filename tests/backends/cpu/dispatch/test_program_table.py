@@ -170,7 +170,7 @@ def test_table_rows_have_flags_for_parallel_phases_and_wakeups() -> None:
         return Phase(MULTIPLY_ADD, (0,), tasks, cost)
 
     parallel_and_wake = at.FLAG_PARALLEL | at.FLAG_WAKE
-    assert table_rows([phase(8, 1000.0), phase(8, 150e3), phase(1, 1e6), phase(8, 70e3)]) == [
+    assert table_rows([phase(8, 1000.0), phase(8, 150e3), phase(1, 1e6), phase(8, 70e3)], 2) == [
         (0, 0, 8, 0),
         (1, 0, 8, parallel_and_wake),  # 220 us of parallel work follow
         (2, 0, 1, 0),
@@ -181,13 +181,34 @@ def test_table_rows_have_flags_for_parallel_phases_and_wakeups() -> None:
 def test_table_rows_split_long_phases_to_check_signals() -> None:
     long = Phase(MULTIPLY_ADD, (0,), 10, 350e6)
     parallel_and_wake = at.FLAG_PARALLEL | at.FLAG_WAKE
-    assert table_rows([long]) == [
+    assert table_rows([long], 1) == [
         (0, 0, 3, parallel_and_wake | at.FLAG_CHECK_SIGNALS),
         (0, 3, 3, parallel_and_wake | at.FLAG_CHECK_SIGNALS),
         (0, 6, 4, parallel_and_wake | at.FLAG_CHECK_SIGNALS),
     ]
     many = [Phase(MULTIPLY_ADD, (0,), 1, 30e6)] * 5
-    assert [flags for *_, flags in table_rows(many)] == [0, 0, 0, at.FLAG_CHECK_SIGNALS, 0]
+    assert [flags for *_, flags in table_rows(many, 2)] == [0, 0, 0, at.FLAG_CHECK_SIGNALS, 0]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "seconds", "workers", "sizes"),
+    [
+        (32, 2.5, 2, [16, 16]),  # 8 tasks per worker
+        (31, 2.5, 2, [31]),
+        (3, 30, 2, [3]),
+        (99, 0.4, 2, [50, 49]),  # 0.2 s with two workers
+        (1000, 4, 8, [200, 200, 200, 200, 200]),
+        (1, 30, 2, [1]),
+    ],
+)
+def test_rows_of_long_phases_have_several_tasks_for_each_worker(
+    tasks: int, seconds: float, workers: int, sizes: list[int]
+) -> None:
+    """The workers wait for each other at the end of a row."""
+    rows = table_rows([Phase(MULTIPLY_ADD, (0,), tasks, seconds * 1e9)], workers)
+    assert [count for _, _, count, _ in rows] == sizes
+    assert [first for _, first, _, _ in rows] == np.cumsum([0, *sizes[:-1]]).tolist()
+    assert all(flags & at.FLAG_CHECK_SIGNALS for *_, flags in rows)
 
 
 def test_split_phases_run_every_task_once(oversubscribed_pool: WorkerPool) -> None:
