@@ -26,6 +26,10 @@ PLANE = (GENERATOR.normal(size=(2, 3)) + 1j * GENERATOR.normal(size=(2, 3))).ast
 
 RING = words("add subtract multiply")
 RATIO = words("floor_divide remainder mod fmod divmod")
+COMPLEX_REFUSAL = (
+    r"^{} takes no complex numbers, got c64\[2, 3\]; pass .real, .imag or abs\n  --> tests/"
+)
+"""The error of a function of real numbers."""
 
 
 def quotient(x: Any, y: Any) -> Any:
@@ -106,9 +110,9 @@ def test_complex_numbers_compare_lexicographically(name: str) -> None:
         check(name, x[:, None].copy(), x[:3])
 
 
-@pytest.mark.parametrize("name", ["arctan2", "hypot", "logaddexp", "heaviside"])
+@pytest.mark.parametrize("name", ["arctan2", "hypot", "heaviside"])
 def test_functions_of_real_numbers(name: str) -> None:
-    with pytest.raises(OperationTypeError, match=f"^{name} takes no complex numbers, they have"):
+    with pytest.raises(OperationTypeError, match=COMPLEX_REFUSAL.format(name)):
         run(getattr(snp, name), PLANE, 1.0)
 
 
@@ -294,7 +298,7 @@ def test_subtraction_of_bools_is_an_error(name: str) -> None:
 @pytest.mark.parametrize("name", RATIO)
 def test_remainder_of_complex_numbers_is_an_error(name: str) -> None:
     told = "remainder" if name == "mod" else name
-    with pytest.raises(OperationTypeError, match=f"^{told} takes no complex numbers, they have no"):
+    with pytest.raises(OperationTypeError, match=COMPLEX_REFUSAL.format(told)):
         run(getattr(snp, name), PLANE, PLANE)
 
 
