@@ -3,8 +3,8 @@
 The test evaluates abstractly every public function of `numpy`, `lax`, `nn` and `scipy.special` that
 JAX accepts with two vectors, in both settings of `enable_x64`. Intended differences are rules:
 shardir accepts more operands than JAX, some of its functions refuse complex numbers, and results of
-Python numbers keep their weak type; `UNORDERED`, `REAL`, `STATIC`, `EDGES` and `PROMOTED` name the
-functions.
+Python numbers keep their weak type; `UNORDERED`, `REAL`, `STATIC`, `INTEGRAL`, `EDGES` and
+`PROMOTED` name the functions.
 """
 
 import inspect
@@ -34,9 +34,10 @@ REAL = {"boxcox", "boxcox1p", "owens_t"}
 """Functions that refuse complex numbers as SciPy does, where JAX computes a value."""
 STATIC = {"roll", "take", "dot", "select_n"}
 """Functions that refuse operands which JAX converts to integers or ignores, or sums of bools."""
-EDGES = {"histogram", "histogram_bin_edges", "unravel_index"}
-"""Functions whose edges keep their own float dtype where JAX uses that of the data, or whose
-results are integers where JAX returns floats."""
+INTEGRAL = {"unravel_index"}
+"""Functions that refuse floats as indices and sizes, with which JAX computes."""
+EDGES = {"histogram", "histogram_bin_edges"}
+"""Functions whose edges keep their own float dtype where JAX uses that of the data."""
 PROMOTED = {"owens_t": "xlogy"}
 """Functions that promote their operands like this function of JAX, where JAX uses the default float
 type."""
@@ -89,8 +90,10 @@ def is_intended(name: str, pair: tuple[str, str], wanted: str, found: str) -> bo
     if wanted == "-":
         return True  # More operands are accepted.
     if found == "-":
-        return short in STATIC or (
-            short in UNORDERED | REAL and any(each in COMPLEX for each in pair)
+        return (
+            short in STATIC
+            or (short in UNORDERED | REAL and any(each in COMPLEX for each in pair))
+            or (short in INTEGRAL and wanted.startswith(("f", "bf", "c")))
         )
     # u64 and a signed type have no common integer type; JAX marks some of these floats as weak.
     if any(each in NUMBERS or each == "u64" for each in pair) and found.replace(
