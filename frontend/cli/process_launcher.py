@@ -63,14 +63,15 @@ def launch(
     ranks = range(first_rank, first_rank + count)
     processes: dict[int, subprocess.Popen[bytes]] = {}
     is_finished = False
-    with _signals_as_exceptions():
+    with _recorded_signals() as signals:
         try:
             for rank in ranks:
                 # The descendants of a process share its session, so that they can be ended with it.
                 processes[rank] = subprocess.Popen(
                     command, env={**common, RANK_VARIABLE: str(rank)}, start_new_session=True
                 )
-            failed = _wait_for_failure(processes)
+                _raise_signal(signals)
+            failed = _wait_for_failure(processes, signals)
             is_finished = failed is None
             return 0 if failed is None else _report(failed, processes[failed].returncode)
         except OSError as error:
@@ -83,7 +84,7 @@ def launch(
                 _end(processes)
 
 
-class _SignalError(BaseException):
+class _SignalError(Exception):
     """A signal that ends the launcher."""
 
     def __init__(self, number: int) -> None:
@@ -91,21 +92,28 @@ class _SignalError(BaseException):
 
 
 @contextmanager
-def _signals_as_exceptions() -> Iterator[None]:
-    """Raise an exception for the first signal that ends the launcher, and ignore the next ones,
-    which would leave processes behind."""
+def _recorded_signals() -> Iterator[list[int]]:
+    """Yield the list of the signals that end the launcher, to which each one that arrives is added.
 
-    def stop(number: int, frame: object) -> None:
-        for each in before:
-            signal.signal(each, signal.SIG_IGN)
-        raise _SignalError(number)
-
-    before = {each: signal.signal(each, stop) for each in END_SIGNALS}
+    An exception of a signal handler could leave a process behind that has just been started, and
+    whose number the launcher does not have yet.
+    """
+    signals: list[int] = []
+    before = {
+        each: signal.signal(each, lambda number, frame: signals.append(number))
+        for each in END_SIGNALS
+    }
     try:
-        yield
+        yield signals
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+def _raise_signal(signals: Sequence[int]) -> None:
+    """Raise an exception for the first signal that has arrived."""
+    if signals:
+        raise _SignalError(signals[0])
 
 
 def find_free_port() -> int:
@@ -124,13 +132,17 @@ def find_free_port() -> int:
     )
 
 
-def _wait_for_failure(processes: Mapping[int, "subprocess.Popen[bytes]"]) -> int | None:
-    """Return the process whose failure ends the job; None when all have succeeded.
+def _wait_for_failure(
+    processes: Mapping[int, "subprocess.Popen[bytes]"], signals: Sequence[int]
+) -> int | None:
+    """Return the process whose failure ends the job; None when all have succeeded. Raise
+    `_SignalError` if a signal arrives before.
 
     A process that another one has ended may be seen first; the other one ends at the same time.
     """
     deadline = float("inf")
     while True:
+        _raise_signal(signals)
         codes = {rank: each.poll() for rank, each in processes.items()}
         failed = [rank for rank, code in codes.items() if code]
         causes = [rank for rank in failed if codes[rank] != ABORTED_EXIT_CODE]

@@ -1,10 +1,12 @@
 """`shardir launch`, torchrun, and coordinator addresses: processes that start without MPI."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,6 +90,26 @@ def test_a_signal_ends_the_launcher_and_all_descendants(tmp_path: Path) -> None:
     assert job.returncode == 143
     with pytest.raises(ProcessLookupError):
         os.kill(descendant, 0)
+
+
+def test_a_signal_while_a_process_starts_ends_that_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from shardir.frontend.cli import process_launcher
+
+    started = []
+
+    class Slow(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self.pid)
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(subprocess, "Popen", Slow)
+    assert process_launcher.launch(["sleep", "1000"], 2) == 143
+    (process,) = started
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
 
 
 def test_a_program_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
