@@ -2,7 +2,7 @@
 `depthwise_kernel`."""
 
 from collections.abc import Sequence
-from math import ceil, prod
+from math import ceil, gcd, prod
 
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import LoweringContext, Phase
@@ -10,8 +10,17 @@ from shardir.backends.cpu.kernels.conv.depthwise_kernel import (
     depthwise_kernel,
     encode_depthwise_record,
 )
-from shardir.backends.cpu.kernels.conv.depthwise_tile import MAX_DEPTHWISE_CHECKED_DIMS, LaneLayout
-from shardir.backends.cpu.kernels.conv.tuning import MAX_LINES_PER_TILE, MIN_VECTOR_LANES
+from shardir.backends.cpu.kernels.conv.depthwise_tile import (
+    MAX_DEPTHWISE_CHECKED_DIMS,
+    LaneLayout,
+    TapRun,
+)
+from shardir.backends.cpu.kernels.conv.tuning import (
+    MAX_LINES_PER_TILE,
+    MAX_RUN_PITCH,
+    MAX_RUN_TAPS,
+    MIN_VECTOR_LANES,
+)
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct, ProductLoop
 from shardir.backends.cpu.kernels.gemm.tuning import MIN_TASK_NS
 
@@ -32,7 +41,8 @@ def lower_depthwise(work: MatrixProduct, context: LoweringContext, label: str) -
     lines = sorted(others, key=lambda loop: abs(loop.out)) or [ProductLoop(1, 0, 0, 0)]
     many = work.machine.lanes(item)
     vectors = ceil(lane.extent / many)
-    height, width = _choose_tile_shape(lines[0], vectors, work.machine)
+    run, unrolled, inner = _find_tap_run(lines[0], work.inner)
+    height, width = _choose_tile_shape(lines[0], vectors, run, work.machine)
     run_dim = next((d for d, step in enumerate(lane.position_strides) if step), -1)
     count, taps = prod(loop.extent for loop in lines), work.sizes[3]
     each = (0.25 * height * width + 2.0) / (height * width)
@@ -48,14 +58,18 @@ def lower_depthwise(work: MatrixProduct, context: LoweringContext, label: str) -
         "rhs_slot": work.rhs.slot, "rhs_offset": work.rhs.offset,
         "out_slot": work.out.slot, "out_offset": work.out.offset,
         "lanes": lane.extent, "block_lanes": lanes, "lane_blocks": ceil(lane.extent / lanes),
-        "lines": count, "block_lines": block, "taps": taps,
+        "lines": count, "block_lines": block,
+        "runs": taps // run.taps,
     }  # fmt: skip
     for d in range(MAX_DEPTHWISE_CHECKED_DIMS):
         fields[f"start_{d}"] = starts[d] if d < len(starts) else 0
         fields[f"size_{d}"] = sizes[d] if d < len(sizes) else 1
+    fields["row_stride"] = lines[0].lhs // run.line_pitch
+    fields["tap_stride"] = unrolled.rhs
+    for d, step in enumerate(lines[0].position_strides):
+        fields[f"row_step_{d}"] = step // run.line_pitch
     layout = LaneLayout(len(starts), run_dim, lane.rhs == 0, lane.lhs // item, times)
-    kernel = depthwise_kernel(work.out.dtype, height, width, layout)
-    inner = work.inner or (ProductLoop(1, 0, 0, 0),)
+    kernel = depthwise_kernel(work.out.dtype, height, width, layout, run)
     record = encode_depthwise_record(fields, _encode_loops(lines), _encode_loops(inner[::-1]))
     return [Phase(kernel, record, ceil(count / block) * fields["lane_blocks"], cost, label)]
 
@@ -77,11 +91,13 @@ def _merge_columns_into_lanes(work: MatrixProduct) -> tuple[MatrixProduct, int]:
 
 
 def _choose_tile_shape(
-    line_loop: ProductLoop, vectors: int, machine: HostDescription
+    line_loop: ProductLoop, vectors: int, run: TapRun, machine: HostDescription
 ) -> tuple[int, int]:
     """Return the lines that share the loaded right operand, and the vectors of lanes, that are
     computed together, as registers allow."""
     registers, most = (24, 4) if machine.has_many_registers else (8, 2)
+    if run.taps > 1:
+        most //= 2
     if line_loop.rhs or line_loop.extent == 1:
         most *= 2
     width = ceil(vectors / ceil(vectors / most))
@@ -108,6 +124,35 @@ def _find_lane_loop(work: MatrixProduct) -> ProductLoop | None:
         if line_loop and steps in ([], [pace]) and loop.extent >= MIN_VECTOR_LANES:
             return loop
     return None
+
+
+def _find_tap_run(
+    line_loop: ProductLoop, taps: tuple[ProductLoop, ...]
+) -> tuple[TapRun, ProductLoop, tuple[ProductLoop, ...]]:
+    """Return the run of taps that is unrolled, its loop, and the remaining loops over taps.
+
+    The taps of the run read rows of the left operand that other lines read too.
+    """
+    single = ProductLoop(1, 0, 0, 0)
+    for loop in taps[::-1]:
+        stride = gcd(line_loop.lhs, loop.lhs)
+        if line_loop.rhs or min(line_loop.lhs, loop.lhs) <= 0 or line_loop.extent == 1:
+            continue
+        run = TapRun(loop.extent, line_loop.lhs // stride, loop.lhs // stride)
+        is_short = 1 < loop.extent <= MAX_RUN_TAPS and run.line_pitch <= MAX_RUN_PITCH
+        if (
+            is_short
+            and run.tap_pitch <= MAX_RUN_PITCH
+            and all(
+                line_step * run.tap_pitch == tap_step * run.line_pitch
+                and line_step % run.line_pitch == 0
+                for line_step, tap_step in zip(
+                    line_loop.position_strides, loop.position_strides, strict=True
+                )
+            )
+        ):
+            return run, loop, tuple(each for each in taps if each is not loop) or (single,)
+    return TapRun(), single, taps or (single,)
 
 
 def _encode_loops(loops: Sequence[ProductLoop]) -> list[tuple[int, ...]]:

@@ -23,14 +23,17 @@ from shardir.backends.cpu.kernels.conv.depthwise_tile import (
     TAP_ENTRY_BYTES,
     DepthwiseTile,
     LaneLayout,
+    TapRun,
+    TileStrides,
 )
 
-TAPS_PER_TABLE = 512
-"""Taps that are tabulated at a time."""
+RUNS_PER_TABLE = 512
+"""Runs of taps that are tabulated at a time."""
 _NAMES = ("lhs_slot", "lhs_offset", "rhs_slot", "rhs_offset", "out_slot", "out_offset",
-          "lanes", "block_lanes", "lane_blocks", "lines", "block_lines", "taps",
+          "lanes", "block_lanes", "lane_blocks", "lines", "block_lines", "runs",
           "line_loops", "line_count", "tap_loops", "tap_count",
-          "start_0", "size_0", "start_1", "size_1", "start_2", "size_2")  # fmt: skip
+          "start_0", "size_0", "start_1", "size_1", "start_2", "size_2",
+          "row_stride", "tap_stride", "row_step_0", "row_step_1", "row_step_2")  # fmt: skip
 _FIELD_INDEX = {name: i for i, name in enumerate(_NAMES)}
 _LOOP_BYTES = 8 * (4 + MAX_DEPTHWISE_CHECKED_DIMS)
 """Bytes of a loop: its extent, three strides and the strides of positions."""
@@ -51,18 +54,22 @@ def encode_depthwise_record(
 
 
 @cache
-def depthwise_kernel(dtype: str, height: int, width: int, layout: LaneLayout) -> Kernel:
+def depthwise_kernel(
+    dtype: str, height: int, width: int, layout: LaneLayout, run: TapRun
+) -> Kernel:
     """Return the kernel for `height` lines and `width` vectors of lanes at a time.
 
     Lines of the innermost loop share the elements of the right operand if `height` is above 1.
     """
-    name = f"depthwise_{dtype}_{height}x{width}_{layout.name}"
-    return Kernel(name, lambda machine: _text(machine, name, dtype, height, width, layout))
+    unrolled = f"_run{run.taps}_{run.line_pitch}_{run.tap_pitch}" * (run.taps > 1)
+    name = f"depthwise_{dtype}_{height}x{width}_{layout.name}{unrolled}"
+    return Kernel(name, lambda machine: _text(machine, name, dtype, height, width, layout, run))
 
 
 def _text(
-    machine: HostDescription, name: str, dtype: str, height: int, width: int, layout: LaneLayout
-) -> str:
+    machine: HostDescription, name: str, dtype: str, height: int, width: int, layout: LaneLayout,
+    run: TapRun,
+) -> str:  # fmt: skip
     module = LLVMModule(machine)
     f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
     bases, record, task, worker = f.params
@@ -80,15 +87,18 @@ def _text(
     last_lane = f.umin(first_lane + get("block_lanes"), get("lanes"))
     first = task // get("lane_blocks") * get("block_lines")
     last = f.umin(first + get("block_lines"), get("lines"))
-    taps = get("taps")
+    runs = get("runs")
     bounds = [(get(f"start_{d}"), get(f"size_{d}")) for d in range(layout.checks)]
     loops = f.offset(record, get("line_loops"), "i64")
     extent = f.load(loops, "i64")
-    strides = [f.load(f.offset(loops, 8 * (1 + k)), "i64") for k in range(3 + layout.checks)]
-    sums = DepthwiseTile(f, dtype, height, width, layout, bounds, strides)
+    strides = TileStrides(
+        get("row_stride"), get("tap_stride"), f.load(f.offset(loops, 8 * 3), "i64"),
+        tuple(get(f"row_step_{d}") for d in range(layout.checks)),
+    )  # fmt: skip
+    sums = DepthwiseTile(f, dtype, height, width, layout, run, bounds, strides)
     begun, start = f.variable("i64", 0), f.variable("i64", 0)
-    with f.while_(lambda: begun.get().is_("eq", 0) | start.get().is_("slt", taps)):
-        here = f.umin(taps - start.get(), TAPS_PER_TABLE)
+    with f.while_(lambda: begun.get().is_("eq", 0) | start.get().is_("slt", runs)):
+        here = f.umin(runs - start.get(), RUNS_PER_TABLE)
         tap_loops = f.offset(record, get("tap_loops"), "i64")
         _emit_table(f, table, tap_loops, get("tap_count"), start.get(), here)
         line = f.variable("i64", first)
@@ -103,7 +113,7 @@ def _text(
                 sums.emit(starts, place[3:], table, here, lane, last_lane, begun.get(), count)
             line.set(now + count)
         begun.set(1)
-        start.set(start.get() + TAPS_PER_TABLE)
+        start.set(start.get() + RUNS_PER_TABLE)
     f.ret()
     return module.text()
 

@@ -4,14 +4,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, vector_type
+from shardir.backends.cpu.codegen.llvm_text import (
+    LLVMFunction,
+    LLVMValue,
+    StackVariable,
+    vector_type,
+)
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of
 from shardir.backends.cpu.kernels.gemm.microkernel import lane_mask, masked_load, masked_store
 
 MAX_DEPTHWISE_CHECKED_DIMS = 3
 """Maximum number of checked dimensions."""
 TAP_ENTRY_BYTES = 8 * (2 + MAX_DEPTHWISE_CHECKED_DIMS)
-"""Bytes of a tap in the table: two offsets and its positions."""
+"""Bytes of a run of taps in the table: two offsets and its positions."""
+
+
+class TapRun(NamedTuple):
+    """Taps that are unrolled, because they move along the same dimension as lines.
+
+    Tap `t` of line `i` reads row `line_pitch * i + tap_pitch * t` of the left operand, which is
+    loaded once for all lines and taps that read it. Without a run, `taps` is 1.
+    """
+
+    taps: int = 1
+    line_pitch: int = 1
+    tap_pitch: int = 0
+
+    def row(self, line: int, tap: int) -> int:
+        """Return the row of the left operand that a tap of a line reads."""
+        return self.line_pitch * line + self.tap_pitch * tap
 
 
 class LaneLayout(NamedTuple):
@@ -36,6 +57,24 @@ class LaneLayout(NamedTuple):
         return f"{self.checks}_{self.run_dim + 1}{more}"
 
 
+class TileStrides(NamedTuple):
+    """Strides in bytes: of a row of the left operand, of a tap of the right operand, and of a line
+    of the result; and the strides of a row in positions of the checked dimensions."""
+
+    row: LLVMValue
+    tap: LLVMValue
+    out: LLVMValue
+    positions: tuple[LLVMValue, ...]
+
+
+class _Vectors(NamedTuple):
+    """The lanes of a tile that are loaded: the right operand's vectors for each tap, and the masks
+    of the left operand's vectors, None if all lanes exist."""
+
+    rhs: list[list[LLVMValue]]
+    masks: list[list[LLVMValue]] | None
+
+
 @dataclass
 class DepthwiseTile:
     """The accumulators of some lanes of some lines, for the taps of the table."""
@@ -45,8 +84,9 @@ class DepthwiseTile:
     height: int
     width: int
     layout: LaneLayout
+    run: TapRun
     bounds: list[tuple[LLVMValue, LLVMValue]]
-    strides: list[LLVMValue]
+    strides: TileStrides
 
     def __post_init__(self) -> None:
         self.arith = arithmetic_of(self.dtype)
@@ -56,61 +96,90 @@ class DepthwiseTile:
         self.sums = [
             [self.f.variable(self.type) for _ in range(self.width)] for _ in range(self.height)
         ]
+        self.users: dict[int, list[tuple[int, int]]] = {}
+        """The (line, tap) pairs that read each row of the left operand."""
+        for line in range(self.height):
+            for tap in range(self.run.taps):
+                self.users.setdefault(self.run.row(line, tap), []).append((line, tap))
 
     def emit(
         self,
         operands: list[LLVMValue],
         position: list[LLVMValue],
         table: LLVMValue,
-        taps: LLVMValue,
+        runs: LLVMValue,
         lane: LLVMValue,
         stop: LLVMValue,
         adding: LLVMValue,
         count: LLVMValue,
     ) -> None:
-        """Emit the sums of the lanes from `lane`; missing lines repeat the last line and are not
-        stored."""
-        f, size, many = self.f, self.arith.size, self.many
+        """Emit the sums of the lanes from `lane` for the first `count` lines, over `runs` entries
+        of the table."""
+        f, size = self.f, self.arith.size
         lhs, rhs, out = operands
         rest = stop - lane
-        which = [f.umin(count - 1, i) if i else f.value(0, "i64") for i in range(self.height)]
         start = f.offset(
             lhs, lane * (size * self.layout.lane_pitch) // self.layout.lanes_per_element
         )
-        lines = [f.offset(start, i * self.strides[0]) for i in which]
         to = f.offset(out, lane * size)
-        masks = [lane_mask(f, rest - j * many, many) for j in range(self.width)]
-        more = f.splat(adding.is_("ne", 0), many)
-        for i, row in zip(which, self.sums, strict=True):
-            for j, each in enumerate(row):
-                at = f.offset(f.offset(to, i * self.strides[2]), j * many * size)
-                each.set(masked_load(f, at, masks[j] & more, self.type, size))
-        with f.loop(0, taps) as tap:
-            entry = f.offset(table, tap * TAP_ENTRY_BYTES)
+        exists = rest.is_("sge", self.lanes)
+        self._set_sums(to, rest, adding, count)
+        with f.loop(0, runs) as entry_index:
+            entry = f.offset(table, entry_index * TAP_ENTRY_BYTES)
             checks = range(self.layout.checks)
             moves = [f.load(f.offset(entry, 8 * k), "i64") for k in range(2 + len(checks))]
             places = [position[d] + moves[2 + d] + self.bounds[d][0] for d in checks]
             right = f.offset(rhs, moves[1])
             if not self.layout.is_rhs_shared:
                 right = f.offset(right, lane * size)
-            self._tap(lines, moves[0], right, masks, rest, places, lane, which)
-        for n, row in enumerate(self.sums):
-            with f.when(count.is_("sgt", n)):
-                for j, each in enumerate(row):
-                    at = f.offset(f.offset(to, self.strides[2] * n), j * many * size)
-                    masked_store(f, each.get(), at, masks[j], size)
+            self._add_run(f.offset(start, moves[0]), right, rest, places, lane, count)
+        for line, row in enumerate(self.sums):
+            with f.when(count.is_("sgt", line)):
+                f.if_else(
+                    exists,
+                    lambda line=line, row=row: self._store_line(row, to, line, None),
+                    lambda line=line, row=row: self._store_line(row, to, line, rest),
+                )
 
-    def _tap(
+    def _set_sums(
+        self, to: LLVMValue, rest: LLVMValue, adding: LLVMValue, count: LLVMValue
+    ) -> None:
+        """Set the sums to 0, or to the sums of earlier entries that the result contains."""
+        f, many, size = self.f, self.many, self.arith.size
+        zero = f.splat(f.value(0, self.arith.type), many)
+        for row in self.sums:
+            for each in row:
+                each.set(zero)
+        with f.when(adding.is_("ne", 0), seldom=True):
+            for line, row in enumerate(self.sums):
+                with f.when(count.is_("sgt", line)):
+                    for j, each in enumerate(row):
+                        at = f.offset(f.offset(to, self.strides.out * line), j * many * size)
+                        mask = lane_mask(f, rest - j * many, many)
+                        each.set(masked_load(f, at, mask, self.type, size))
+
+    def _store_line(
+        self, row: Sequence[StackVariable], to: LLVMValue, line: int, rest: LLVMValue | None
+    ) -> None:
+        """Store the sums of a line; those of the first `rest` lanes if not all lanes exist."""
+        f, many, size = self.f, self.many, self.arith.size
+        for j, each in enumerate(row):
+            at = f.offset(f.offset(to, self.strides.out * line), j * many * size)
+            if rest is None:
+                f.store(each.get(), at, size)
+            else:
+                masked_store(f, each.get(), at, lane_mask(f, rest - j * many, many), size)
+
+    def _add_run(
         self,
-        lines: list[LLVMValue],
-        move: LLVMValue,
+        left: LLVMValue,
         right: LLVMValue,
-        masks: list[LLVMValue],
         rest: LLVMValue,
         places: list[LLVMValue],
         lane: LLVMValue,
-        which: list[LLVMValue],
+        count: LLVMValue,
     ) -> None:
+        """Add the products of a run of taps; `places` are the positions of its first row."""
         f, walked, pace = self.f, self.layout.run_dim, self.layout.lane_pitch
         whole, place = rest.is_("sge", self.lanes), None
         if walked >= 0:
@@ -119,47 +188,61 @@ class DepthwiseTile:
             whole = whole & begin.is_("sge", 0) & last.is_("slt", extent)
             place = begin, extent
 
-        def inside(i: LLVMValue) -> LLVMValue:
+        def is_inside(row: int) -> LLVMValue:
             found = f.value(1, "i1")
             for d, at in enumerate(places):
                 if d != walked:
-                    moved = at + i * self.strides[3 + d]
+                    moved = at + self.strides.positions[d] * row
                     found = found & moved.is_("ult", self.bounds[d][1])
             return found
 
-        def add(rows: Sequence[int], full: bool) -> None:
-            some = self._masks(masks, rest, place) if not full else None
-            vectors = self._load_rhs(right, None if full else masks)
-            for i in rows:
-                for j, each in enumerate(self.sums[i]):
-                    a = self._load_lhs(f.offset(lines[i], move), j, some)
-                    each.set(self.arith.add_product(f, a, vectors[j], each.get()))
+        def add_rows(vectors: _Vectors, checked: bool) -> None:
+            for row in sorted(self.users):
+                if not checked:
+                    self._add_row(left, row, vectors)
+                    continue
+                first = min(line for line, _ in self.users[row])
+                with f.when(is_inside(row) & count.is_("sgt", first)):
+                    self._add_row(left, row, vectors)
 
-        def all_rows() -> None:
-            rows = range(self.height)
-            f.if_else(whole, lambda: add(rows, True), lambda: add(rows, False))
+        def whole_lanes() -> None:
+            vectors = _Vectors(self._load_rhs(right, None), None)
+            # Rows are ordered by position: if the first and the last are inside, all are.
+            every = is_inside(0) & is_inside(max(self.users)) & count.is_("eq", self.height)
+            f.if_else(every, lambda: add_rows(vectors, False), lambda: add_rows(vectors, True))
 
-        def each_row() -> None:
-            for row in range(self.height):
-                with f.when(inside(which[row])):
-                    add([row], False)
+        def some_lanes() -> None:
+            masks = [lane_mask(f, rest - j * self.many, self.many) for j in range(self.width)]
+            vectors = _Vectors(self._load_rhs(right, masks), self._masks(masks, rest, place))
+            add_rows(vectors, True)
 
-        # Lines are ordered by position: if the first and the last are inside, all are.
-        if self.height == 1:
-            with f.when(inside(which[0])):
-                all_rows()
-        else:
-            f.if_else(inside(which[0]) & inside(which[-1]), all_rows, each_row)
+        f.if_else(whole, whole_lanes, some_lanes)
 
-    def _load_rhs(self, right: LLVMValue, masks: list[LLVMValue] | None) -> list[LLVMValue]:
-        """Load the vectors of the right operand, or broadcast its shared element."""
+    def _add_row(self, left: LLVMValue, row: int, vectors: _Vectors) -> None:
+        """Add the products of a row of the left operand with all taps of lines that read it."""
+        start = self.f.offset(left, self.strides.row * row)
+        for j in range(self.width):
+            loaded = self._load_lhs(start, j, vectors.masks)
+            for line, tap in self.users[row]:
+                total = self.sums[line][j]
+                total.set(self.arith.add_product(self.f, loaded, vectors.rhs[tap][j], total.get()))
+
+    def _load_rhs(self, right: LLVMValue, masks: list[LLVMValue] | None) -> list[list[LLVMValue]]:
+        """Load the vectors of each tap of the right operand, or broadcast its shared element."""
         f, size, many = self.f, self.arith.size, self.many
-        if self.layout.is_rhs_shared:
-            return [f.splat(f.load(right, self.arith.type), many)] * self.width
-        return [
-            self._read(f.offset(right, j * many * size), masks[j] if masks else None)
-            for j in range(self.width)
-        ]
+        vectors = []
+        for tap in range(self.run.taps):
+            start = f.offset(right, self.strides.tap * tap)
+            if self.layout.is_rhs_shared:
+                vectors.append([f.splat(f.load(start, self.arith.type), many)] * self.width)
+                continue
+            vectors.append(
+                [
+                    self._read(f.offset(start, j * many * size), masks[j] if masks else None)
+                    for j in range(self.width)
+                ]
+            )
+        return vectors
 
     def _masks(
         self, masks: list[LLVMValue], rest: LLVMValue, place: tuple[LLVMValue, LLVMValue] | None
@@ -205,11 +288,8 @@ class DepthwiseTile:
 
     def _inside_mask(self, begin: LLVMValue, extent: LLVMValue) -> LLVMValue:
         """Return the mask of lanes whose positions are at least 0 and less than the extent."""
-        f, many = self.f, self.many
-        indices = ", ".join(f"i64 {lane}" for lane in range(many))
-        first = f.splat(begin, many)
-        places = f.emit(f"add {first.type} {first}, <{indices}>", first.type)
-        return places.is_("ult", f.splat(extent, many))
+        below = lane_mask(self.f, begin * -1, self.many)
+        return lane_mask(self.f, extent - begin, self.many) & (below ^ -1)
 
     def _read(self, at: LLVMValue, mask: LLVMValue | None, type: str = "") -> LLVMValue:
         type, size = type or self.type, self.arith.size

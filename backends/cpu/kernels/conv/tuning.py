@@ -15,6 +15,9 @@ MIN_INNERMOST_STEPS = 16
 # depthwise.py
 MAX_LINES_PER_TILE = 8
 """Maximum lines computed together: their addresses must fit the registers."""
+MAX_RUN_TAPS, MAX_RUN_PITCH = 8, 2
+"""Maximum taps of a run that is unrolled, and maximum distance between the rows of neighbouring
+lines and of neighbouring taps: with larger distances few taps read the same row."""
 MIN_VECTOR_LANES = 4
 """Minimum lanes that justify a vector."""
 
