@@ -48,7 +48,7 @@ def lower_depthwise(work: MatrixProduct, context: LoweringContext, label: str) -
     each = (0.25 * height * width + 2.0) / (height * width)
     cost = count * (taps * vectors * each + 20.0)
     tasks = max(1, min(int(cost / MIN_TASK_NS), 4 * context.workers))
-    block = ceil(count / min(tasks, count))
+    block = ceil(count / min(tasks, count) / height) * height
     pieces = min(ceil(tasks / ceil(count / block)), ceil(vectors / width))
     lanes = ceil(vectors / width / pieces) * width * many
     starts = work.patches.starts if work.patches else ()
@@ -96,15 +96,19 @@ def _choose_tile_shape(
     """Return the lines that share the loaded right operand, and the vectors of lanes, that are
     computed together, as registers allow."""
     registers, most = (24, 4) if machine.has_many_registers else (8, 2)
-    if run.taps > 1:
-        most //= 2
     if line_loop.rhs or line_loop.extent == 1:
         most *= 2
-    width = ceil(vectors / ceil(vectors / most))
-    if line_loop.rhs or line_loop.extent == 1:
-        return 1, width
-    height = min(MAX_LINES_PER_TILE, registers // width)
-    return ceil(line_loop.extent / ceil(line_loop.extent / height)), width
+        return 1, _equal_parts(vectors, most)
+    if run.taps > 1:  # Lines share both operands.
+        height = _equal_parts(line_loop.extent, min(MAX_LINES_PER_TILE, registers))
+        return height, _equal_parts(vectors, max(1, min(registers // height, most)))
+    width = _equal_parts(vectors, most)
+    return _equal_parts(line_loop.extent, min(MAX_LINES_PER_TILE, registers // width)), width
+
+
+def _equal_parts(extent: int, most: int) -> int:
+    """Return the size of the fewest equal parts of at most `most`."""
+    return ceil(extent / ceil(extent / most))
 
 
 def _find_lane_loop(work: MatrixProduct) -> ProductLoop | None:
@@ -131,28 +135,36 @@ def _find_tap_run(
 ) -> tuple[TapRun, ProductLoop, tuple[ProductLoop, ...]]:
     """Return the run of taps that is unrolled, its loop, and the remaining loops over taps.
 
-    The taps of the run read rows of the left operand that other lines read too.
+    The taps of the run read rows of the left operand that other lines read too. A long loop is
+    divided into runs of equal length.
     """
     single = ProductLoop(1, 0, 0, 0)
-    for loop in taps[::-1]:
+    if line_loop.rhs or line_loop.extent == 1 or line_loop.lhs <= 0:
+        return TapRun(), single, taps or (single,)
+    for index, loop in reversed(list(enumerate(taps))):
         stride = gcd(line_loop.lhs, loop.lhs)
-        if line_loop.rhs or min(line_loop.lhs, loop.lhs) <= 0 or line_loop.extent == 1:
-            continue
-        run = TapRun(loop.extent, line_loop.lhs // stride, loop.lhs // stride)
-        is_short = 1 < loop.extent <= MAX_RUN_TAPS and run.line_pitch <= MAX_RUN_PITCH
-        if (
-            is_short
-            and run.tap_pitch <= MAX_RUN_PITCH
-            and all(
-                line_step * run.tap_pitch == tap_step * run.line_pitch
-                and line_step % run.line_pitch == 0
-                for line_step, tap_step in zip(
-                    line_loop.position_strides, loop.position_strides, strict=True
-                )
+        count = max(n for n in range(1, MAX_RUN_TAPS + 1) if loop.extent % n == 0)
+        run = TapRun(count, line_loop.lhs // stride, loop.lhs // stride)
+        moves_alike = all(
+            line_step * run.tap_pitch == tap_step * run.line_pitch
+            and line_step % run.line_pitch == 0
+            for line_step, tap_step in zip(
+                line_loop.position_strides, loop.position_strides, strict=True
             )
-        ):
-            return run, loop, tuple(each for each in taps if each is not loop) or (single,)
+        )
+        pitches = (run.line_pitch, run.tap_pitch)
+        if count > 1 and min(pitches) > 0 and max(pitches) <= MAX_RUN_PITCH and moves_alike:
+            outer = (_repeat_loop(loop, count),) if loop.extent > count else ()
+            return run, loop, (*taps[:index], *outer, *taps[index + 1 :]) or (single,)
     return TapRun(), single, taps or (single,)
+
+
+def _repeat_loop(loop: ProductLoop, count: int) -> ProductLoop:
+    """Return the loop over runs of `count` steps of a loop."""
+    return ProductLoop(
+        loop.extent // count, loop.lhs * count, loop.rhs * count, loop.out * count,
+        tuple(step * count for step in loop.position_strides),
+    )  # fmt: skip
 
 
 def _encode_loops(loops: Sequence[ProductLoop]) -> list[tuple[int, ...]]:

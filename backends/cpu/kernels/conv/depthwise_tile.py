@@ -67,12 +67,15 @@ class TileStrides(NamedTuple):
     positions: tuple[LLVMValue, ...]
 
 
-class _Vectors(NamedTuple):
-    """The lanes of a tile that are loaded: the right operand's vectors for each tap, and the masks
-    of the left operand's vectors, None if all lanes exist."""
+class _LaneMasks(NamedTuple):
+    """The masks of existing lanes, for the vectors of the right and of the left operand."""
 
-    rhs: list[list[LLVMValue]]
-    masks: list[list[LLVMValue]] | None
+    rhs: list[LLVMValue]
+    lhs: list[list[LLVMValue]]
+
+
+RhsVectors = dict[int, list[LLVMValue]]
+"""The loaded vectors of the right operand for each tap."""
 
 
 @dataclass
@@ -196,53 +199,61 @@ class DepthwiseTile:
                     found = found & moved.is_("ult", self.bounds[d][1])
             return found
 
-        def add_rows(vectors: _Vectors, checked: bool) -> None:
+        def add_rows(masks: _LaneMasks | None, checked: bool) -> None:
+            taps: RhsVectors = {}
             for row in sorted(self.users):
                 if not checked:
-                    self._add_row(left, row, vectors)
+                    self._add_row(left, right, row, masks, taps)
                     continue
                 first = min(line for line, _ in self.users[row])
                 with f.when(is_inside(row) & count.is_("sgt", first)):
-                    self._add_row(left, row, vectors)
+                    self._add_row(left, right, row, masks, {})
 
         def whole_lanes() -> None:
-            vectors = _Vectors(self._load_rhs(right, None), None)
             # Rows are ordered by position: if the first and the last are inside, all are.
             every = is_inside(0) & is_inside(max(self.users)) & count.is_("eq", self.height)
-            f.if_else(every, lambda: add_rows(vectors, False), lambda: add_rows(vectors, True))
+            f.if_else(every, lambda: add_rows(None, False), lambda: add_rows(None, True))
 
         def some_lanes() -> None:
             masks = [lane_mask(f, rest - j * self.many, self.many) for j in range(self.width)]
-            vectors = _Vectors(self._load_rhs(right, masks), self._masks(masks, rest, place))
-            add_rows(vectors, True)
+            add_rows(_LaneMasks(masks, self._masks(masks, rest, place)), True)
 
         f.if_else(whole, whole_lanes, some_lanes)
 
-    def _add_row(self, left: LLVMValue, row: int, vectors: _Vectors) -> None:
-        """Add the products of a row of the left operand with all taps of lines that read it."""
+    def _add_row(
+        self,
+        left: LLVMValue,
+        right: LLVMValue,
+        row: int,
+        masks: _LaneMasks | None,
+        taps: RhsVectors,
+    ) -> None:
+        """Add the products of a row of the left operand with all taps of lines that read it.
+
+        Vectors of the right operand are loaded at their first use, and added to `taps`.
+        """
         start = self.f.offset(left, self.strides.row * row)
+        for _, tap in self.users[row]:
+            if tap not in taps:
+                taps[tap] = self._load_rhs(right, tap, masks.rhs if masks else None)
         for j in range(self.width):
-            loaded = self._load_lhs(start, j, vectors.masks)
+            loaded = self._load_lhs(start, j, masks.lhs if masks else None)
             for line, tap in self.users[row]:
                 total = self.sums[line][j]
-                total.set(self.arith.add_product(self.f, loaded, vectors.rhs[tap][j], total.get()))
+                total.set(self.arith.add_product(self.f, loaded, taps[tap][j], total.get()))
 
-    def _load_rhs(self, right: LLVMValue, masks: list[LLVMValue] | None) -> list[list[LLVMValue]]:
-        """Load the vectors of each tap of the right operand, or broadcast its shared element."""
+    def _load_rhs(
+        self, right: LLVMValue, tap: int, masks: list[LLVMValue] | None
+    ) -> list[LLVMValue]:
+        """Load the vectors of a tap of the right operand, or broadcast its shared element."""
         f, size, many = self.f, self.arith.size, self.many
-        vectors = []
-        for tap in range(self.run.taps):
-            start = f.offset(right, self.strides.tap * tap)
-            if self.layout.is_rhs_shared:
-                vectors.append([f.splat(f.load(start, self.arith.type), many)] * self.width)
-                continue
-            vectors.append(
-                [
-                    self._read(f.offset(start, j * many * size), masks[j] if masks else None)
-                    for j in range(self.width)
-                ]
-            )
-        return vectors
+        start = f.offset(right, self.strides.tap * tap)
+        if self.layout.is_rhs_shared:
+            return [f.splat(f.load(start, self.arith.type), many)] * self.width
+        return [
+            self._read(f.offset(start, j * many * size), masks[j] if masks else None)
+            for j in range(self.width)
+        ]
 
     def _masks(
         self, masks: list[LLVMValue], rest: LLVMValue, place: tuple[LLVMValue, LLVMValue] | None

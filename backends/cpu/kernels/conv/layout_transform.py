@@ -4,7 +4,8 @@ In gradients of images neither rows nor K steps of the product are contiguous in
 convolution had strides, positions of the result are not contiguous, and neither are those of the
 image for long strides. Small images have lines shorter than tiles, so that the NCHW layout and
 packing the filter are expensive. With features innermost all of these are contiguous runs.
-Transposing the operands and the result takes less time than it saves.
+Transposing the operands and the result takes less time than it saves. The same holds for gradients
+of depthwise convolutions.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from shardir.backends.cpu.kernels.conv.nchw_layout import POSITION_PITCHES
 from shardir.backends.cpu.kernels.conv.tuning import (
     MAX_STRIDED_TRANSFORM_TIME_RATIO,
     MAX_TRANSFORM_TIME_RATIO,
+    MIN_VECTOR_LANES,
     SQUARE_TRANSPOSE_NS_PER_ELEMENT,
 )
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
@@ -43,13 +45,13 @@ def plan_features_last(
     context: LoweringContext,
 ) -> FeaturesLastConvolution | None:
     """Return the convolution of transposed copies, or None if the transform does not pay off."""
+    if attrs.get("groups", 1) * attrs.get("batch_groups", 1) > 1:
+        return _plan_depthwise(attrs, x, w, out, context)
     of, by, to = parse_dims(attrs["dims"])
     is_strided = max(attrs["lhs_dilation"], default=1) > 1
     is_strided = is_strided or max(attrs["strides"], default=1) > max(POSITION_PITCHES)
     last = [(x, of.features_or_outputs), (w, by.features_or_outputs), (out, to.features_or_outputs)]
-    if attrs.get("groups", 1) * attrs.get("batch_groups", 1) > 1 or any(
-        view.strides[dim] == view.itemsize for view, dim in last
-    ):
+    if any(view.strides[dim] == view.itemsize for view, dim in last):
         return None
     window, places = (
         prod(view.shape[d] for d in side.spatial) for view, side in ((w, by), (out, to))
@@ -64,13 +66,76 @@ def plan_features_last(
     ratio = MAX_STRIDED_TRANSFORM_TIME_RATIO if is_strided else MAX_TRANSFORM_TIME_RATIO
     if SQUARE_TRANSPOSE_NS_PER_ELEMENT * (x.size + w.size + out.size) >= ratio * time:
         return None
-    image = _temporary_view(x, (of.batch_or_inputs, *of.spatial, of.features_or_outputs), context)
-    filter = _temporary_view(w, (*by.spatial, by.batch_or_inputs, by.features_or_outputs), context)
-    result = _temporary_view(
-        out, (to.batch_or_inputs, *to.spatial, to.features_or_outputs), context
+    orders = (
+        (of.batch_or_inputs, *of.spatial, of.features_or_outputs),
+        (*by.spatial, by.batch_or_inputs, by.features_or_outputs),
+        (to.batch_or_inputs, *to.spatial, to.features_or_outputs),
     )
-    before = [*copy_phases(x, image, context), *copy_phases(w, filter, context)]
-    return FeaturesLastConvolution(before, image, filter, result, copy_phases(result, out, context))
+    return _plan_copies((x, w, out), orders, context)
+
+
+def _plan_depthwise(
+    attrs: Mapping[str, Attr],
+    x: BufferView,
+    w: BufferView,
+    out: BufferView,
+    context: LoweringContext,
+) -> FeaturesLastConvolution | None:
+    """Return the depthwise convolution of copies whose channels are contiguous.
+
+    Vectors of the depthwise kernel are contiguous in the result. Without copies these can only be
+    neighbouring output positions, which a filter's gradient and, with a dilated image, each of its
+    products do not have.
+    """
+    of, by, to = parse_dims(attrs["dims"])
+    if attrs.get("batch_groups", 1) > 1:
+        channels, others = of.batch_or_inputs, of.features_or_outputs
+        is_depthwise = x.shape[channels] == attrs["batch_groups"]
+    else:
+        channels, others = of.features_or_outputs, of.batch_or_inputs
+        is_depthwise = x.shape[channels] == attrs["groups"]
+    count = x.shape[channels]
+    if not is_depthwise or w.shape[by.features_or_outputs] != count or count < MIN_VECTOR_LANES:
+        return None
+    window, places = (
+        prod(view.shape[d] for d in side.spatial) for view, side in ((w, by), (out, to))
+    )
+    is_filter_gradient = window > places > 1
+    if not is_filter_gradient and max(attrs["lhs_dilation"], default=1) == 1:
+        return None
+    orders = (
+        (others, *of.spatial, channels),
+        (by.batch_or_inputs, *by.spatial, by.features_or_outputs),
+        (to.batch_or_inputs, *to.spatial, to.features_or_outputs),
+    )
+    if all(
+        view.strides[order[-1]] == view.itemsize
+        for view, order in zip((x, w, out), orders, strict=True)
+    ):
+        return None
+    return _plan_copies((x, w, out), orders, context)
+
+
+def _plan_copies(
+    views: tuple[BufferView, BufferView, BufferView],
+    orders: tuple[tuple[int, ...], ...],
+    context: LoweringContext,
+) -> FeaturesLastConvolution:
+    """Return the convolution of copies with the dimensions in these orders; a view whose last
+    dimension is contiguous is used as it is."""
+    x, w, out = views
+    image, filter, result = (
+        view if view.strides[order[-1]] == view.itemsize else _temporary_view(view, order, context)
+        for view, order in zip(views, orders, strict=True)
+    )
+    before = [
+        phase
+        for view, copy in ((x, image), (w, filter))
+        if copy is not view
+        for phase in copy_phases(view, copy, context)
+    ]
+    after = copy_phases(result, out, context) if result is not out else []
+    return FeaturesLastConvolution(before, image, filter, result, after)
 
 
 def _temporary_view(

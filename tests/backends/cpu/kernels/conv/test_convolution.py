@@ -254,6 +254,12 @@ LARGE = [
     ("b01f,01io->b01f", (1, 3, 2, 20), (5, 5, 1, 20), {"groups": 20, "padding": ((2, 2), (2, 2))}),
     ("bf01,oi01->bf01", (2, 5, 17, 19), (5, 1, 7, 3),
      {"groups": 5, "padding": ((6, 6), (2, 2)), "rhs_dilation": (2, 2)}),
+    ("bf01,oi01->bf01", (2, 20, 9, 7), (20, 1, 3, 3),
+     {"groups": 20, "lhs_dilation": (2, 2), "padding": ((1, 2), (1, 2))}),
+    ("fb01,io01->bf01", (3, 20, 18, 16), (3, 20, 9, 8),
+     {"batch_groups": 20, "rhs_dilation": (2, 2), "padding": ((1, 0), (1, 0))}),
+    ("f01b,io01->bf01", (3, 17, 19, 24), (3, 24, 17, 19),
+     {"batch_groups": 24, "padding": ((1, 1), (1, 1))}),
     ("b0f,0io->b0f", (2, 1000, 1), (40, 1, 1), {"padding": ((20, 19),)}),
     ("bf0,oi0->bf0", (1, 1, 1024), (1, 1, 25), {}),
     ("bf0,oi0->bf0", (3, 1, 999), (1, 1, 333), {"padding": ((-7, 400),)}),
@@ -469,6 +475,20 @@ def test_images_of_few_features_are_not_transposed() -> None:
     """The copies take more than a tenth of the time of the products."""
     few = selected_kernels("bf01,oi01->bf01", (8, 8, 28, 28), (8, 8, 3, 3))
     assert not any(name.startswith("moves") for name in few)
+
+
+@pytest.mark.parametrize(
+    ("dims", "image", "filter", "given"),
+    [("fb01,io01->bf01", (2, 40, 14, 14), (2, 40, 14, 14), {"batch_groups": 40}),
+     ("bf01,oi01->bf01", (2, 40, 14, 14), (40, 1, 3, 3),
+      {"groups": 40, "lhs_dilation": (2, 2)})],
+)  # fmt: skip
+def test_channels_are_made_contiguous_for_gradients_of_depthwise_convolutions(
+    dims: str, image: tuple[int, ...], filter: tuple[int, ...], given: dict[str, Any]
+) -> None:
+    names = selected_kernels(dims, image, filter, padding=((1, 1), (1, 1)), **given)
+    kinds = [name.partition("_")[0] for name in names]
+    assert kinds == ["moves"] * 2 + ["depthwise"] * (len(kinds) - 3) + ["moves"]
 
 
 def test_a_large_filter_of_a_small_image_is_read_in_place() -> None:
