@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +108,12 @@ def network_cases() -> Iterator[Case]:
                     (2, rows, rows, channels), (3, 3, 1, channels), groups=channels)  # fmt: skip
         yield image(f"MobileNet depthwise NCHW {rows}", "bf01,oi01->bf01",
                     (2, channels, rows, rows), (channels, 1, 3, 3), groups=channels)  # fmt: skip
+        yield image(f"MobileNet depthwise NHWC filter gradient {rows}", "f01b,i01o->01bf",
+                    (2, rows, rows, channels), (2, rows, rows, channels),
+                    batch_groups=channels)  # fmt: skip
+        yield image(f"MobileNet depthwise NCHW filter gradient {rows}", "fb01,io01->bf01",
+                    (2, channels, rows, rows), (2, channels, rows, rows),
+                    batch_groups=channels)  # fmt: skip
     yield image("ViT patches NHWC", "b01f,01io->b01f", (2, 224, 224, 3), (16, 16, 3, 768),
                 strides=(16, 16), **DENSE)  # fmt: skip
     yield image("ViT patches NCHW", "bf01,oi01->bf01", (2, 3, 224, 224), (768, 3, 16, 16),
@@ -210,17 +215,46 @@ def library_call(case: Case, arrays: Sequence[Any]) -> Callable[[], object] | No
             return partial(np.dot if case.dims.endswith(">") else np.outer, *arrays)
         return partial(torch.einsum, case.dims, x, y)
     source, filter_dims = case.dims.partition("->")[0].split(",")
-    if filter_dims[0] == "i" or prod(case.attrs["lhs_dilation"]) > 1 or "oi" in filter_dims[2:]:
-        return None
     # The tensors have the layout of the case in memory, and that of PyTorch in their dimensions.
     spatial = "".join(c for c in source if c.isdigit())
     x = x.permute(*[source.index(c) for c in "bf" + spatial])
     y = y.permute(*[filter_dims.index(c) for c in "oi" + spatial])
     before, after = zip(*case.attrs["padding"], strict=True)
+    if "gradient" in case.name:
+        return gradient_call(case, x, y, before)
+    if before != after or max(*case.attrs["lhs_dilation"], *case.attrs["rhs_dilation"]) > 1:
+        return None
     function = torch.conv1d if len(spatial) == 1 else torch.conv2d
-    options = {"stride": case.attrs["strides"], "padding": before,
-               "groups": case.attrs.get("groups", 1)}  # fmt: skip
-    return partial(function, x, y, **options) if before == after else None
+    return partial(function, x, y, stride=case.attrs["strides"], padding=before,
+                   groups=case.attrs.get("groups", 1))  # fmt: skip
+
+
+def gradient_call(
+    case: Case, x: torch.Tensor, y: torch.Tensor, before: Sequence[int]
+) -> Callable[[], object]:
+    """Return the gradient that a case computes, in PyTorch. The operands of the case are in the
+    order of a forward convolution with this result."""
+    out = case.op.result.type.shape
+    result = case.dims.partition("->")[2]
+    sizes = [out[result.index(c)] for c in result if c.isdigit()]
+    is_filter = "filter gradient" in case.name
+    groups = case.attrs.get("batch_groups", 1)
+    y = y.transpose(0, 1)
+    if is_filter:  # The features of the case are the images of the forward convolution.
+        image, grad, padding = x.transpose(0, 1), y, before
+        weight = torch.empty(y.shape[1], x.shape[0] // groups, *sizes)
+        if x.stride(0) == 1:
+            weight = weight.contiguous(memory_format=torch.channels_last)
+    else:
+        image, grad, weight = torch.empty(x.shape[0], y.shape[1], *sizes), x, y
+        if x.stride(1) == 1:
+            image = image.contiguous(memory_format=torch.channels_last)
+        padding = [n - 1 - p for n, p in zip(y.shape[2:], before, strict=True)]
+    stride = case.attrs["rhs_dilation" if is_filter else "lhs_dilation"]
+    return partial(
+        torch.ops.aten.convolution_backward, grad, image, weight, None, stride, padding,
+        [1] * len(sizes), False, [0] * len(sizes), groups, [not is_filter, is_filter, False],
+    )  # fmt: skip
 
 
 def fastest(runs: Sequence[Callable[[], object]], rounds: int) -> list[float]:

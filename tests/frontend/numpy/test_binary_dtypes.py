@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.long, pytest.mark.needs("jax")]
 NAMESPACES = ("snp", "lax", "nn", "special")
 PAIRS_PER_FUNCTION = 24
 COMPLEX = ("c64", "c128", "1j")
+BOOLS = ("bool", "True")
 UNORDERED = {
     "arctan2", "atan2", "celu", "digitize", "elu", "histogram", "histogram_bin_edges",
     "histogram2d", "searchsorted", "clip",
@@ -35,7 +36,8 @@ REAL = {"boxcox", "boxcox1p", "owens_t"}
 STATIC = {"roll", "take", "dot", "select_n"}
 """Functions that refuse operands which JAX converts to integers or ignores, or sums of bools."""
 INTEGRAL = {"unravel_index"}
-"""Functions that refuse floats as indices and sizes, with which JAX computes."""
+"""Functions of indices and sizes: they refuse floats and bools, and their results are integers
+where those of JAX are floats."""
 EDGES = {"histogram", "histogram_bin_edges"}
 """Functions whose edges keep their own float dtype where JAX uses that of the data."""
 PROMOTED = {"owens_t": "xlogy"}
@@ -89,18 +91,19 @@ def is_intended(name: str, pair: tuple[str, str], wanted: str, found: str) -> bo
     short = name.partition(".")[2]
     if wanted == "-":
         return True  # More operands are accepted.
+    is_float = wanted.startswith(("f", "bf"))
     if found == "-":
         return (
             short in STATIC
             or (short in UNORDERED | REAL and any(each in COMPLEX for each in pair))
-            or (short in INTEGRAL and wanted.startswith(("f", "bf", "c")))
+            or (short in INTEGRAL and (is_float or any(each in BOOLS for each in pair)))
         )
     # u64 and a signed type have no common integer type; JAX marks some of these floats as weak.
     if any(each in NUMBERS or each == "u64" for each in pair) and found.replace(
         "*", ""
     ) == wanted.replace("*", ""):
         return True
-    return short in EDGES
+    return short in EDGES or (short in INTEGRAL and is_float)
 
 
 @pytest.mark.parametrize("mode", ["x32", "x64"])

@@ -1,15 +1,9 @@
 """The tile of the depthwise kernel: the sums of some lanes of some lines."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from shardir.backends.cpu.codegen.llvm_text import (
-    LLVMFunction,
-    LLVMValue,
-    StackVariable,
-    vector_type,
-)
+from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, vector_type
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of
 from shardir.backends.cpu.kernels.gemm.microkernel import lane_mask, masked_load, masked_store
 
@@ -136,13 +130,11 @@ class DepthwiseTile:
             if not self.layout.is_rhs_shared:
                 right = f.offset(right, lane * size)
             self._add_run(f.offset(start, moves[0]), right, rest, places, lane, count)
-        for line, row in enumerate(self.sums):
-            with f.when(count.is_("sgt", line)):
-                f.if_else(
-                    exists,
-                    lambda line=line, row=row: self._store_line(row, to, line, None),
-                    lambda line=line, row=row: self._store_line(row, to, line, rest),
-                )
+        f.if_else(
+            exists,
+            lambda: self._store_lines(to, None, count),
+            lambda: self._store_lines(to, rest, count),
+        )
 
     def _set_sums(
         self, to: LLVMValue, rest: LLVMValue, adding: LLVMValue, count: LLVMValue
@@ -161,17 +153,17 @@ class DepthwiseTile:
                         mask = lane_mask(f, rest - j * many, many)
                         each.set(masked_load(f, at, mask, self.type, size))
 
-    def _store_line(
-        self, row: Sequence[StackVariable], to: LLVMValue, line: int, rest: LLVMValue | None
-    ) -> None:
-        """Store the sums of a line; those of the first `rest` lanes if not all lanes exist."""
+    def _store_lines(self, to: LLVMValue, rest: LLVMValue | None, count: LLVMValue) -> None:
+        """Store the sums of the first `count` lines; of the first `rest` lanes if not all exist."""
         f, many, size = self.f, self.many, self.arith.size
-        for j, each in enumerate(row):
-            at = f.offset(f.offset(to, self.strides.out * line), j * many * size)
-            if rest is None:
-                f.store(each.get(), at, size)
-            else:
-                masked_store(f, each.get(), at, lane_mask(f, rest - j * many, many), size)
+        for line, row in enumerate(self.sums):
+            with f.when(count.is_("sgt", line)):
+                for j, each in enumerate(row):
+                    at = f.offset(f.offset(to, self.strides.out * line), j * many * size)
+                    if rest is None:
+                        f.store(each.get(), at, size)
+                    else:
+                        masked_store(f, each.get(), at, lane_mask(f, rest - j * many, many), size)
 
     def _add_run(
         self,
