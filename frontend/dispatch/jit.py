@@ -76,7 +76,8 @@ def jit(
     run its Python code.
 
     `static_argnums`, `static_argnames`: arguments that `fun` receives unchanged; they must be
-    hashable.
+    hashable. One of the two lists implies the other. If both are given, a parameter is static by
+    position only if it is in the first one, and by keyword only if it is in the second one.
 
     `donate_argnums`, `donate_argnames`: arguments whose memory results may reuse, and that must not
     be used after the call. As in JAX, an argument is not donated if the program copies it (because

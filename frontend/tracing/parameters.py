@@ -26,6 +26,7 @@ class Parameters:
     `*`.
 
     Static and donated parameters are listed by position and by name, because a call may use either.
+    As in JAX, each list determines the other one, unless the user states both.
     """
 
     name: str
@@ -73,8 +74,11 @@ class Parameters:
         ) -> tuple[frozenset[int], frozenset[str]]:
             at = _resolve_argnums(name, f"{word}_argnums", numbers, names, variadic)
             called = _resolve_argnames(name, f"{word}_argnames", wanted, keywords, nameless)
-            both = {names[i] for i in at if i < len(names)} | called
-            return frozenset(at | {names.index(n) for n in both if n in names}), frozenset(both)
+            if wanted is None:
+                called = frozenset(names[i] for i in at if i < len(names))
+            elif numbers is None:
+                at = frozenset(names.index(n) for n in called if n in names)
+            return at, called
 
         static, static_names = resolve(word, static_argnums, static_argnames)
         donated, donated_names = resolve("donate", donate_argnums, donate_argnames)

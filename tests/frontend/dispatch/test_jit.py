@@ -24,6 +24,7 @@ from shardir.frontend.shardings.sharding import NamedSharding, SingleDeviceShard
 from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.tracing.operands import align, as_tracer
 from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.tracer import Tracer
 from shardir.passes import Pipeline
 from shardir.passes.pipeline import DEFAULT_PIPELINE
 
@@ -100,7 +101,7 @@ def test_a_function_is_traced_once_per_signature() -> None:
 
 
 def test_static_arguments_are_passed_unchanged() -> None:
-    @partial(jit, static_argnums=(1,), static_argnames="mode")
+    @partial(jit, static_argnames=("times", "mode"))
     def f(x: Any, times: int, *, mode: str = "up") -> Any:
         for _ in range(times):
             x = add(x, 1.0 if mode == "up" else -1.0)
@@ -108,6 +109,29 @@ def test_static_arguments_are_passed_unchanged() -> None:
 
     np.testing.assert_array_equal(f(NUMBERS, 3), NUMBERS + 3)
     np.testing.assert_array_equal(f(NUMBERS, times=2, mode="down"), NUMBERS - 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "args", "keywords", "static"),
+    [
+        ({"static_argnums": 1}, (2,), {"y": 3}, "y"),
+        ({"static_argnames": "y"}, (2, 3), {}, "y"),
+        ({"static_argnums": 1, "static_argnames": ()}, (2, 3), {}, "y"),
+        ({"static_argnums": 1, "static_argnames": ()}, (2,), {"y": 3}, ""),
+        ({"static_argnums": (), "static_argnames": "y"}, (2, 3), {}, ""),
+        ({"static_argnums": 1, "static_argnames": "x"}, (2,), {"y": 3}, ""),
+        ({"static_argnums": 1, "static_argnames": "x"}, (), {"x": 2, "y": 3}, "x"),
+    ],
+)
+def test_positions_and_names_of_static_arguments_may_differ(
+    options: dict[str, Any], args: tuple[int, ...], keywords: dict[str, int], static: str
+) -> None:
+    def f(x: Any, y: Any) -> int:
+        assert isinstance(x, Tracer) == ("x" not in static)
+        assert isinstance(y, Tracer) == ("y" not in static)
+        return 1
+
+    assert jit(f, **options)(*args, **keywords) == 1
 
 
 def test_options_may_be_passed_with_or_without_the_function() -> None:
