@@ -32,7 +32,8 @@ def with_sharding_constraint(x: PyTree, shardings: object) -> PyTree:
     """Return the same values with the sharding that `shardings` states.
 
     `x` may be a container; `shardings` is one sharding for all leaves, or a prefix of the
-    container: an entry applies to all leaves below it, and `None` lets the compiler choose. A
+    container: an entry applies to all leaves below it. `PartitionSpec.UNCONSTRAINED` lets the
+    compiler choose the sharding of a dimension. A
     `PartitionSpec` refers to the mesh of the surrounding `with mesh:`. Inside of `jit`, dimensions
     need not be divisible; outside of `jit` this is `device_put` of arrays that are uncommitted or
     on the same devices. A sharding on an `AbstractMesh` is then resolved to the mesh of the arrays,
@@ -45,13 +46,28 @@ def with_sharding_constraint(x: PyTree, shardings: object) -> PyTree:
         requested = broadcast_sharding_requests(shardings, x, label)
     except ArgumentError as error:
         raise ArgumentError(with_location(str(error))) from None
-    resolved = [resolve_sharding(request, label) for request in requested]
-    pairs = zip(leaves, resolved, strict=True)
+    pairs = [
+        (leaf, _resolve_stated(request, label))
+        for leaf, request in zip(leaves, requested, strict=True)
+    ]
     if current_trace() is None:
-        placed = [leaf if to is None else _constrain_array(leaf, to) for leaf, to in pairs]
+        placed = [_constrain_array(leaf, to) for leaf, to in pairs]
     else:
         placed = [_constrain_tracer(as_tracer(leaf), to) for leaf, to in pairs]
     return tree.unflatten(structure, placed)
+
+
+def _resolve_stated(request: object, label: str) -> Sharding:
+    """Return the requested sharding, which must be stated."""
+    sharding = resolve_sharding(request, label)
+    if sharding is None:
+        raise ArgumentError(
+            with_location(
+                f"{label} has the sharding None for an array; state a sharding, or "
+                "PartitionSpec(PartitionSpec.UNCONSTRAINED) to let the compiler choose one"
+            )
+        )
+    return sharding
 
 
 def _constrain_array(leaf: Any, to: Sharding) -> Any:
@@ -72,9 +88,7 @@ def _constrain_array(leaf: Any, to: Sharding) -> Any:
     return device_put(leaf, to)
 
 
-def _constrain_tracer(value: Tracer, to: Sharding | None) -> Tracer:
-    if to is None:
-        return value
+def _constrain_tracer(value: Tracer, to: Sharding) -> Tracer:
     if to.has_explicit_axes and isinstance(to, NamedSharding):
         _assert_sharding(value, to)
         to = _add_explicit_axes(value, to)
