@@ -12,7 +12,7 @@ class AxisType(Enum):
     `Auto`: the compiler determines shardings from annotations. `Explicit`: shardings are part of
     the types of traced arrays (`typeof`), and an operation whose result has no unambiguous sharding
     raises `ShardingTypeError`. `Manual`: the program determines shardings, inside of `shard_map`;
-    only an `AbstractMesh` can be made with this type.
+    a mesh with such axes can be neither entered nor used for the sharding of an array.
     """
 
     Auto = "Auto"
@@ -27,10 +27,9 @@ class AxisType(Enum):
 
 
 def check_axis_types(
-    given: AxisType | Sequence[AxisType] | None, names: Sequence[str], is_abstract: bool = False
+    given: AxisType | Sequence[AxisType] | None, names: Sequence[str]
 ) -> tuple[AxisType, ...]:
-    """Return one type for each axis; raises `MeshError` for other objects, and for `Manual` axes
-    unless the mesh is abstract."""
+    """Return one type for each axis; raises `MeshError` for other objects."""
     if given is None:
         return (AxisType.Auto,) * len(names)
     types = tuple(given) if isinstance(given, Iterable) else (given,) * len(names)
@@ -39,11 +38,6 @@ def check_axis_types(
             f"a Mesh has axes {tuple(names)} and axis_types {types}; give one type for each axis"
         )
     for name, kind in zip(names, types, strict=True):
-        if kind is AxisType.Manual and not is_abstract:
-            raise MeshError(
-                f"the axis {name!r} of a Mesh is Manual, which is possible inside of shard_map "
-                "only; omit axis_types, and map the function with shard_map"
-            )
         if not isinstance(kind, AxisType):
             raise MeshError(
                 f"the axis {name!r} of a Mesh has the type {kind!r}; it must be AxisType.Auto or "

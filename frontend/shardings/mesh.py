@@ -107,7 +107,7 @@ class Mesh(metaclass=_InternedMeta):
                 f"the devices of a Mesh are arranged in {array.ndim} dimensions "
                 f"{array.shape}, and {len(names)} axes are named {names}; name every dimension"
             )
-        types = check_axis_types(axis_types, names, isinstance(self, AbstractMesh))
+        types = check_axis_types(axis_types, names)
         # The object is frozen, so this bypasses __setattr__.
         self.__dict__.update(
             devices=array,
@@ -198,6 +198,15 @@ class Mesh(metaclass=_InternedMeta):
         """True if the type of every axis is `AxisType.Manual`."""
         return all(kind is AxisType.Manual for kind in self.axis_types)
 
+    def check_no_manual_axes(self, use: str) -> None:
+        """Raise `MeshError` that begins with `use` if the mesh has devices and Manual axes."""
+        manual = self._axes_of(AxisType.Manual)
+        if manual and not isinstance(self, AbstractMesh):
+            raise MeshError(
+                f"{use} {self}, which contains manual axes; they are possible inside of shard_map "
+                "only; omit axis_types, and map the function with shard_map"
+            )
+
     def _axes_of(self, kind: AxisType) -> tuple[str, ...]:
         pairs = zip(self.axis_names, self.axis_types, strict=True)
         return tuple(name for name, each in pairs if each is kind)
@@ -251,7 +260,9 @@ class Mesh(metaclass=_InternedMeta):
     def __reduce__(self) -> tuple[object, ...]:
         return (Mesh, (np.array(self.devices), self.axis_names, self.axis_types))
 
+    @locate_errors
     def __enter__(self) -> "Mesh":
+        self.check_no_manual_axes("`with mesh:` has")
         set_entered_meshes((*_entered_meshes.get(), self))
         return self
 

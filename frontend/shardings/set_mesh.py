@@ -1,6 +1,7 @@
 """`set_mesh`: a mesh that stays entered until another one is set or a block ends; `use_mesh`: for a
 block."""
 
+from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.errors import MeshError
 from shardir.frontend.shardings.mesh import (
     Mesh,
@@ -25,9 +26,12 @@ class set_mesh:
 
     __slots__ = ("_before", "_mesh")
 
+    @locate_errors
     def __init__(self, mesh: Mesh | None) -> None:
         if mesh is not None and not isinstance(mesh, Mesh):
             raise MeshError(with_location(f"set_mesh takes a Mesh, got {mesh!r}"))
+        if mesh is not None:
+            mesh.check_no_manual_axes("set_mesh has")
         if current_trace() is not None:
             raise MeshError(
                 with_location(
@@ -57,9 +61,12 @@ class use_mesh:
 
     __slots__ = ("_before", "_mesh")
 
+    @locate_errors
     def __init__(self, mesh: Mesh | None) -> None:
         if mesh is not None and not isinstance(mesh, Mesh):
             raise MeshError(with_location(f"use_mesh takes a Mesh, got {mesh!r}"))
+        if mesh is not None:
+            mesh.check_no_manual_axes("use_mesh has")
         self._mesh = mesh
         self._before: tuple[Mesh, ...] = ()
 

@@ -333,6 +333,7 @@ class NamedSharding(Sharding):
                 f"a NamedSharding needs a PartitionSpec, got {spec!r}; "
                 "write NamedSharding(mesh, PartitionSpec(...))"
             )
+        mesh.check_no_manual_axes("a NamedSharding has")
         seen: dict[str, None] = {}
         for axis in (*spec.mentioned_axes(), *sorted(spec.unreduced)):
             if axis not in mesh.axis_names:

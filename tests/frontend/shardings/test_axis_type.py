@@ -21,6 +21,7 @@ from shardir.sharding import (
     get_abstract_mesh,
     reshard,
     set_mesh,
+    use_mesh,
 )
 
 A = np.arange(128, dtype=np.float32).reshape(8, 16)
@@ -59,15 +60,29 @@ def test_explicit_axes_are_reported() -> None:
 
 def test_other_axis_types_are_errors() -> None:
     with pytest.raises(MeshError) as caught:
-        make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto, AxisType.Manual))
-    assert str(caught.value).partition("\n")[0] == (
-        "the axis 'y' of a Mesh is Manual, which is possible inside of shard_map only; omit "
-        "axis_types, and map the function with shard_map"
-    )
-    with pytest.raises(MeshError) as caught:
         make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto,))
     assert str(caught.value).partition("\n")[0] == (
         "a Mesh has axes ('x', 'y') and axis_types (Auto,); give one type for each axis"
+    )
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        (set_mesh, "set_mesh has"),
+        (use_mesh, "use_mesh has"),
+        (Mesh.__enter__, "`with mesh:` has"),
+        (lambda mesh: NamedSharding(mesh, P("x")), "a NamedSharding has"),
+    ],
+)
+def test_a_mesh_with_manual_axes_is_not_entered(use: Callable[[Mesh], Any], words: str) -> None:
+    mesh = make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto, AxisType.Manual))
+    with pytest.raises(MeshError) as caught:
+        use(mesh)
+    assert str(caught.value).partition("\n")[0] == (
+        f"{words} Mesh('x': 2, 'y': 4, axis_types=(Auto, Manual)), which contains manual axes; "
+        "they are possible inside of shard_map only; omit axis_types, and map the function with "
+        "shard_map"
     )
 
 
