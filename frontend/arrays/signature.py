@@ -11,6 +11,7 @@ import numpy as np
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.errors import ArgumentError, ShapeError, ShardingError
 from shardir.frontend.shardings.partition_spec import PartitionSpec
+from shardir.frontend.shardings.requested_sharding import resolve_sharding
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.promotion import DType, dtype_of, user_dtype
@@ -65,21 +66,20 @@ class ShapeDtypeStruct:
     that this machine does not have.
     """
 
-    __slots__ = ("abstract", "sharding")
+    __slots__ = ("_stated_sharding", "abstract")
 
     abstract: AbstractValue
     """The abstract value: shape, element type and weakness."""
-    sharding: Sharding | None
-    """The sharding; `None` if none is stated."""
 
     def __init__(
         self,
         shape: Sequence[int],
         dtype: object,
         *,
-        sharding: Sharding | None = None,
+        sharding: Sharding | PartitionSpec | None = None,
         weak_type: bool = False,
     ) -> None:
+        """`sharding` may be a spec on the mesh that is entered where the struct is used."""
         if not isinstance(shape, Iterable):
             raise ShapeError(with_location(f"a shape is a tuple of sizes, got {shape!r}"))
         sizes = tuple(shape)
@@ -88,7 +88,7 @@ class ShapeDtypeStruct:
         if min(sizes, default=0) < 0:
             raise ShapeError(with_location(f"shape {sizes} has a negative size"))
         self.abstract = AbstractValue(TensorType(sizes, dtype_of(dtype)), weak_type)
-        self.sharding = sharding
+        self._stated_sharding = sharding
         if isinstance(sharding, Sharding):
             sharding.check_compatible_aval(sizes)
         elif isinstance(sharding, PartitionSpec):
@@ -110,6 +110,14 @@ class ShapeDtypeStruct:
         sharding = getattr(x, "sharding", None) if getattr(x, "committed", True) else None
         weak = bool(getattr(x, "weak_type", False))
         return cls(x.shape, x.dtype, sharding=sharding, weak_type=weak)
+
+    @property
+    def sharding(self) -> Sharding | None:
+        """The sharding, of a spec on the entered mesh; `None` if none is stated."""
+        stated = self._stated_sharding
+        if stated is None or isinstance(stated, Sharding):
+            return stated
+        return resolve_sharding(stated, "the sharding of a ShapeDtypeStruct")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -138,8 +146,8 @@ class ShapeDtypeStruct:
 
     def update(self, **changes: Any) -> "ShapeDtypeStruct":
         """Return a copy in which `shape`, `dtype`, `sharding` or `weak_type` are replaced."""
-        now = {name: getattr(self, name) for name in ("shape", "dtype", "sharding", "weak_type")}
-        return ShapeDtypeStruct(**{**now, **changes})
+        now = {name: getattr(self, name) for name in ("shape", "dtype", "weak_type")}
+        return ShapeDtypeStruct(**{**now, "sharding": self._stated_sharding, **changes})
 
     @property
     def signature(self) -> ArraySignature:
@@ -149,13 +157,14 @@ class ShapeDtypeStruct:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ShapeDtypeStruct):
             return NotImplemented
-        return (self.abstract, self.sharding) == (other.abstract, other.sharding)
+        return (self.abstract, self._stated_sharding) == (other.abstract, other._stated_sharding)
 
     def __hash__(self) -> int:
-        return hash((self.abstract, self.sharding))
+        return hash((self.abstract, self._stated_sharding))
 
     def __repr__(self) -> str:
-        where = f", sharding={self.sharding}" if self.sharding is not None else ""
+        stated = self._stated_sharding
+        where = "" if stated is None else f", sharding={stated}"
         weak = ", weak_type=True" if self.weak_type else ""
         name = self.dtype.name
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={name}{where}{weak})"

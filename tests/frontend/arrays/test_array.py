@@ -191,6 +191,22 @@ def test_a_shape_dtype_struct_has_the_attributes_of_an_array() -> None:
         ShapeDtypeStruct((-2,), int)
 
 
+def test_the_spec_of_a_shape_dtype_struct_is_on_the_entered_mesh() -> None:
+    x = ShapeDtypeStruct((8, 4), np.float32, sharding=P("a"))
+    with MESH:
+        assert x.sharding == NamedSharding(MESH, P("a"))
+        assert x.update(shape=(4,)).sharding == NamedSharding(MESH, P("a"))
+    assert x == ShapeDtypeStruct((8, 4), np.float32, sharding=P("a"))
+    expected = "ShapeDtypeStruct(shape=(8, 4), dtype=float32, sharding=PartitionSpec('a',))"
+    assert repr(x) == expected
+    with pytest.raises(ArgumentError) as caught:
+        _ = x.sharding
+    assert str(caught.value).partition("\n")[0] == (
+        "the sharding of a ShapeDtypeStruct has PartitionSpec('a',), which names no devices; write "
+        "NamedSharding(mesh, PartitionSpec('a',)), or call it inside `with mesh:`"
+    )
+
+
 @pytest.mark.parametrize(
     ("use", "error", "message"),
     [
