@@ -409,6 +409,7 @@ class JitFunction:
             find_definition(self._fun),
             donated,
             known.static,
+            self._device,
         )
 
     def _place_arguments(
@@ -418,6 +419,8 @@ class JitFunction:
         wanted: Sequence[Sharding | None],
     ) -> list[Sharding | None]:
         """Return the sharding of each argument; raise if it is elsewhere or does not divide."""
+        if self._device is not None:
+            return list(wanted)  # Calls move their arguments there.
         homes = [
             resolve_argument_sharding(leaf, sharding)
             for leaf, sharding in zip(described, wanted, strict=True)

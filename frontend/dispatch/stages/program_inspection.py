@@ -22,6 +22,7 @@ from shardir.frontend.dispatch.programs.runnable import default_pipeline
 from shardir.frontend.dispatch.stages.argument_check import check_structure
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.shardings.devices import Device
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.parameters import leaf_labels
 from shardir.frontend.tracing.trace import TracedFunction
@@ -77,6 +78,8 @@ class InspectedProgram(Printed):
     _defined: Loc | None = None
     _donated: Sequence[int] = ()
     _static: frozenset[int] = frozenset()
+    _device: Device | None = None
+    """The device to which calls of the compiled program move their arguments."""
 
     @property
     def module(self) -> Module:

@@ -10,6 +10,8 @@ from shardir._imports.lazy_import import lazy_import
 from shardir.cost.communication import Collective, list_collectives
 from shardir.cost.op_cost import Cost
 from shardir.display.representation import Printed, ir_text
+from shardir.frontend.arrays.array import Array
+from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.config import resolve_pipeline
 from shardir.frontend.dispatch.programs.donation import run_with_donation
@@ -92,6 +94,11 @@ class Lowered(InspectedProgram):
         """Return the arrays of a call; raises `ArgumentError` for other types, shardings or
         structures."""
         leaves = check_structure(self.module.main.name, self.in_tree, args, options)
+        if self._device is not None:
+            leaves = [
+                device_put(leaf, self._device) if isinstance(leaf, Array) else leaf
+                for leaf in leaves
+            ]
         params = [value.type for value in self._traced.params]
         check_arguments(self.module.main.name, leaves, self._labels, params, self._plan.params)
         return leaves
