@@ -34,6 +34,11 @@ def is_float0(x: object) -> bool:
     return isinstance(x, np.ndarray) and x.dtype == FLOAT0
 
 
+def without_axis(shape: tuple[int, ...], axis: int | None) -> tuple[int, ...]:
+    """Return the shape of a slice along an axis; the same shape if it is `None`."""
+    return shape if axis is None else (*shape[:axis], *shape[axis + 1 :])
+
+
 def replace_float0(x: object) -> PyTree:
     """Return the pytree with a `Float0Node` for each array of `float0`; the same object if there is
     none.

@@ -261,6 +261,8 @@ class JitFunction:
         given: Sequence[PyTree] = placed
         if self._placement is not None:
             given = tree.leaves(self._parameters.partition_arguments(args, options)[0])
+            if len(given) != len(placed):
+                return  # Arrays of float0 are no arguments of the program.
             if program.donated and any(x is not y for x, y in zip(given, placed, strict=True)):
                 return
         if not program.donated:

@@ -4,13 +4,19 @@ A `pmap` inside a `pmap` needs a device for every pair of positions. When one is
 is traced again on a mesh with an additional axis.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from math import prod
 
 from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.arrays.float0 import (
+    Float0Node,
+    is_float0,
+    replace_float0,
+    without_axis,
+)
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError, AxisError, BatchError, NotAnArrayError
@@ -84,10 +90,29 @@ class PmapCall:
         known = mapping.parameters
         check_call_signature(mapping.fun, mapping.name, args, options)
         self.dynamic, _ = known.partition_arguments(args, options)
-        self.leaves, self.structure = tree.flatten(self.dynamic)
+        self.leaves, structure = tree.flatten(self.dynamic)
         self.labels = known.labels(*self.dynamic)
         self.axes = self._resolve_in_axes()
         self.size = self._resolve_size()
+        self._separate_float0(structure)
+
+    def _separate_float0(self, structure: tree.PyTreeDef) -> None:
+        """Make arrays of `float0`, which have no data, part of the structure of the arguments.
+
+        `slices` is the structure of the arguments of the function.
+        """
+        described = list(zip(self.leaves, self.labels, self.axes, strict=True))
+        kept = [row for row in described if not is_float0(row[0])]
+
+        def structure_with(shape_of: Callable[[PyTree, int | None], tuple[int, ...]]) -> PyTree:
+            nodes = [Float0Node(shape_of(x, at)) if is_float0(x) else x for x, _, at in described]
+            return tree.structure(tree.unflatten(structure, nodes))
+
+        self.structure = structure_with(lambda x, _: x.shape)
+        self.slices = structure_with(lambda x, at: without_axis(x.shape, at))
+        self.leaves = [x for x, _, _ in kept]
+        self.labels = [label for _, label, _ in kept]
+        self.axes = [at for _, _, at in kept]
 
     def _resolve_in_axes(self) -> list[int | None]:
         mapping, static = self.mapping, self.mapping.parameters.static
@@ -125,9 +150,10 @@ class PmapCall:
                 )
             if axis is None:
                 continue
-            whole = abstract_of(leaf, label).type
-            at = axis + whole.rank if axis < 0 else axis
-            if not 0 <= at < whole.rank:
+            shape = leaf.shape if is_float0(leaf) else abstract_of(leaf, label).type.shape
+            at = axis + len(shape) if axis < 0 else axis
+            if not 0 <= at < len(shape):
+                whole = f"float0{list(shape)}" if is_float0(leaf) else abstract_of(leaf, label).type
                 raise AxisError(
                     with_location(
                         f"pmap of {name} maps axis {axis} of {label}, which is {whole}; give it "
@@ -135,7 +161,7 @@ class PmapCall:
                     )
                 )
             self.axes[i] = at
-            sizes.append((whole.shape[at], f"axis {axis} of {label} is {whole.shape[at]}"))
+            sizes.append((shape[at], f"axis {axis} of {label} is {shape[at]}"))
         if self.mapping.axis_size is not None:
             sizes.insert(0, (self.mapping.axis_size, f"axis_size is {self.mapping.axis_size}"))
         if not sizes:
@@ -160,13 +186,14 @@ class PmapCall:
         levels = ((self.mapping.axis_name or "pmap", self.size), *self.mapping.inner)
         if self.mapping.devices is not None and not self._uses_all_devices(levels):
             # Tracing will show whether a nested pmap uses the remaining devices.
-            return self.mapping.parameters.merge_arguments(self.dynamic, self.args, self.options)
+            dynamic = replace_float0(tree.unflatten(self.structure, self.leaves))
+            return self.mapping.parameters.merge_arguments(dynamic, self.args, self.options)
         mesh = self._make_mesh(levels)
         moved = [
             device_put(leaf, NamedSharding(mesh, _spec_at(mesh.axis_names[0], axis)))
             for leaf, axis in zip(self.leaves, self.axes, strict=True)
         ]
-        filled = tree.unflatten(self.structure, moved)
+        filled = replace_float0(tree.unflatten(self.structure, moved))
         return self.mapping.parameters.merge_arguments(filled, self.args, self.options)
 
     def _make_mesh(self, levels: Sequence[PmapLevel]) -> Mesh:
@@ -267,7 +294,7 @@ class PmapCall:
                 piece if at is None else reshape(piece, (*piece.shape[:at], *piece.shape[at + 1 :]))
                 for piece, at in zip(pieces, self.axes, strict=True)
             ]
-            filled = tree.unflatten(self.structure, slices)
+            filled = tree.unflatten(self.slices, slices)
             args, options = self.mapping.parameters.merge_arguments(filled, self.args, self.options)
             token = _enclosing_pmap.set(around)
             try:
@@ -282,10 +309,17 @@ class PmapCall:
             finally:
                 _enclosing_pmap.reset(token)
             leaves, outs = tree.flatten(out)
-            results = [
-                result_tracer(leaf, i, outs, self.mapping.name) for i, leaf in enumerate(leaves)
+            made = [
+                leaf if is_float0(leaf) else result_tracer(leaf, i, outs, self.mapping.name)
+                for i, leaf in enumerate(leaves)
             ]
-            axes = self._resolve_out_axes(outs, out, results)
+            positions = self._resolve_out_axes(outs, out, made)
+            pairs = list(zip(made, positions, strict=True))
+            outs = tree.structure(
+                tree.unflatten(outs, [self._stack_float0(x, at) for x, at in pairs])
+            )
+            results = [x for x in made if not is_float0(x)]
+            axes = [at for x, at in pairs if not is_float0(x)]
             found.append((outs, axes))
             return [
                 x if at is None else reshape(x, (*x.shape[:at], 1, *x.shape[at:]))
@@ -309,13 +343,19 @@ class PmapCall:
             ]
         return tree.unflatten(outs, results)
 
+    def _stack_float0(self, x: PyTree, at: int | None) -> PyTree:
+        """Return the node of a `float0` result of all devices, and other results unchanged."""
+        if not is_float0(x):
+            return x
+        return Float0Node(x.shape if at is None else (*x.shape[:at], self.size, *x.shape[at:]))
+
     @staticmethod
     def _constrain_mapped(mesh: Mesh, axis: str, x: Tracer, at: int | None) -> Tracer:
         """Return an argument or a result, sharded over the devices along its mapped axis."""
         return constrain(x, NamedSharding(mesh, _spec_at(axis, at, x.ndim if mesh.ndim > 1 else 0)))
 
     def _resolve_out_axes(
-        self, outs: tree.PyTreeDef, out: object, made: Sequence[Tracer]
+        self, outs: tree.PyTreeDef, out: object, made: Sequence[PyTree]
     ) -> list[int | None]:
         """Return the nonnegative position of the mapped axis in each result."""
         name = self.mapping.name
@@ -335,9 +375,10 @@ class PmapCall:
             if not 0 <= at < rank:
                 where = "".join(f"[{entry!r}]" for entry in path)
                 described = f"result{where} of {name}" if where else f"the result of {name}"
+                kind = f"float0{list(x.shape)}" if is_float0(x) else x.value.type
                 raise AxisError(
                     with_location(
-                        f"out_axes has axis {axis} for {described}, which is {x.value.type} on "
+                        f"out_axes has axis {axis} for {described}, which is {kind} on "
                         f"each device; the mapped axis can be {' or '.join(map(str, range(rank)))}"
                     )
                 )

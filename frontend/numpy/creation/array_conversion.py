@@ -8,6 +8,7 @@ import numpy as np
 from shardir.frontend.argument_checks import MAX_RANK, check_flag, check_integer, is_one_of
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
+from shardir.frontend.arrays.float0 import FLOAT0, is_float0
 from shardir.frontend.arrays.numpy_conversion import is_number, narrow_array
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.scalar_arguments import NUMBER_TYPES
@@ -52,6 +53,8 @@ def asarray(
     are enabled. `copy` has no effect, because arrays are immutable. Raise `NotAnArrayError` for an
     object that is not an array, such as lists of different lengths.
     """
+    if isinstance(dtype, np.dtype) and dtype == FLOAT0:
+        return np.zeros(np.shape(a), FLOAT0)  # type: ignore[return-value,arg-type]  # has no data
     device = choose_placement(device, out_sharding)
     if dtype is None and order is None and device is None and current_trace() is None:
         if type(a) is Array:
@@ -102,6 +105,8 @@ def array(
             with_location(f"ndmin of array is {rank}; arrays have at most {MAX_RANK} dimensions")
         )
     result = asarray(object, dtype, order)
+    if is_float0(result):
+        return np.array(result, ndmin=rank)  # type: ignore[return-value]
     if check_flag("copy of array", copy) and result is object:
         result = _asarray(result)
     if result.ndim < rank:

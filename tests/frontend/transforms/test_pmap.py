@@ -17,6 +17,7 @@ from shardir import (
     device_put_replicated,
     device_put_sharded,
     devices,
+    dtypes,
     grad,
     jit,
     jvp,
@@ -26,6 +27,7 @@ from shardir import (
     vjp,
     vmap,
 )
+from shardir.frontend.errors import AxisError, BatchError
 
 N = 8
 X: npt.NDArray[np.float32] = np.random.default_rng(0).standard_normal((N, 3)).astype(np.float32)
@@ -281,3 +283,31 @@ def test_devices_may_take_different_branches() -> None:
     sums, doubled = pmap(f, axis_name="i")(np.arange(1, 9, dtype=np.float32))
     agree(sums, np.full(8, 36 + 9))
     agree(doubled, [15, 11, 15, 19, 11, 13, 15, 17])
+
+
+def test_gradients_of_integers_are_arrays_of_float0() -> None:
+    slope = grad(lambda x, i: x * i["n"], argnums=(0, 1), allow_int=True)
+    numbers = np.arange(4, dtype=np.float32)
+    for _ in range(2):
+        by_x, by_i = pmap(slope)(numbers, {"n": np.arange(4)})
+        np.testing.assert_array_equal(by_x, numbers)
+        assert (by_i["n"].shape, by_i["n"].dtype) == ((4,), dtypes.float0)
+
+
+def test_arrays_of_float0_are_mapped() -> None:
+    empty = np.zeros((3, 4), dtypes.float0)
+    shapes = []
+
+    def f(x: Any) -> Any:
+        shapes.append(x.shape)
+        return x, snp.array(b"", dtype=dtypes.float0)
+
+    moved, made = pmap(f, in_axes=1, out_axes=(0, 0))(empty)
+    assert shapes[-1] == (3,)
+    assert (moved.shape, made.shape) == ((4, 3), (4,))
+    with pytest.raises(BatchError, match=r"axis 1 of x is 4, axis 0 of y is 3; choose others"):
+        pmap(lambda x, y: x, in_axes=(1, 0))(empty, np.ones(3))
+    with pytest.raises(AxisError, match=r"of x, which is float0\[3, 4\]; give it another axis"):
+        pmap(lambda x: x, in_axes=2)(empty)
+    with pytest.raises(AxisError, match=r"which is float0\[4\] on each device; the mapped axis"):
+        pmap(lambda x: x, in_axes=0, out_axes=2)(empty)
