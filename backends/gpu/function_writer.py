@@ -41,6 +41,8 @@ class CodeLine:
 class ProgramNeeds:
     """Definitions that a program needs besides `main`, in the order of first use."""
 
+    precision: str = "ieee"
+    """Precision of f32 products."""
     library: dict[str, None] = field(default_factory=dict)
     """Used functions of the library."""
     constants: dict[str, tuple[NumpyArray, str]] = field(default_factory=dict)

@@ -68,7 +68,7 @@ def write_program(
     array files.
     """
     _check_types(emission)
-    needs = ProgramNeeds()
+    needs = ProgramNeeds(precision)
     main = _write_main(emission, needs)
     parts = [
         f"{_header(emission)}\n\n{_imports(emission, needs, main, precision)}",

@@ -15,7 +15,8 @@ class GPU(Target):
 
     name: ClassVar[str] = "gpu"
     pipeline: ClassVar[str] = (
-        f"inline,combine-collectives,widen-small-dtypes,cse,simplify,fold-transposes,cse,dce,fuse{{without={UNFUSED_OPERATIONS}}}"
+        "inline,combine-collectives,widen-small-dtypes,cse,simplify,fold-transposes,cse,dce,"
+        f"fuse-products{{without={UNFUSED_OPERATIONS}}},dce,fuse{{without={UNFUSED_OPERATIONS}}}"
     )
     options: ClassVar[Mapping[str, str]] = {
         "precision": f"precision of f32 products: {' or '.join(PRECISIONS)}"

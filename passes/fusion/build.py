@@ -5,8 +5,10 @@ from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
+from shardir.errors import PipelineError
 from shardir.ir.builder import UniqueNames
 from shardir.ir.module import Block, Op, Value
+from shardir.ir.operation import OPS
 from shardir.ops.control_flow.fused import (
     REDUCTIONS,
     fused,
@@ -18,6 +20,15 @@ from shardir.ops.control_flow.loop_unification import (
 from shardir.ops.control_flow.manual_computation import manual_computation
 from shardir.ops.shape.rearrangements import broadcast
 from shardir.passes.fusion.groups import FusionGroup, FusionGroups, synchronizes_devices
+
+
+def parse_operation_names(names: str) -> Set[str]:
+    """Return the operations of an option `without`, whose names `+` separates."""
+    found = {name for name in names.split("+") if name}
+    for name in found:
+        if name not in OPS:
+            raise PipelineError(f"no operation is called {name!r}, which `without` names")
+    return found
 
 
 def rebuild_nested_blocks(block: Block, rebuilt: Callable[[Block], Block]) -> Block:

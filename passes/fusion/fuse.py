@@ -20,16 +20,18 @@ that do more than add or drop dimensions of size 1.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from shardir.errors import PipelineError
 from shardir.ir.builder import UniqueNames
 from shardir.ir.module import Block, Function, Module, Op
-from shardir.ir.operation import OPS
 from shardir.ops.control_flow.fused import REDUCTIONS
 from shardir.ops.control_flow.loop_unification import (
     is_pointwise,
     is_same_width_bitcast,
 )
-from shardir.passes.fusion.build import build_fused_operations, rebuild_nested_blocks
+from shardir.passes.fusion.build import (
+    build_fused_operations,
+    parse_operation_names,
+    rebuild_nested_blocks,
+)
 from shardir.passes.fusion.duplicate_operations import duplicate_cheap_operations
 from shardir.passes.fusion.groups import FusionLimits, form_groups
 from shardir.passes.pipeline import Pass
@@ -50,10 +52,7 @@ class Fuse(Pass, name="fuse"):
     reductions: bool = True
 
     def __call__(self, module: Module) -> Module:
-        alone = [name for name in self.without.split("+") if name]
-        for name in alone:
-            if name not in OPS:
-                raise PipelineError(f"no operation is called {name!r}, which `without` names")
+        alone = parse_operation_names(self.without)
 
         def accepts(op: Op) -> bool:
             return op.name not in alone and (self.reductions or op.spec not in REDUCTIONS)

@@ -42,7 +42,11 @@ from shardir.ops.control_flow.loop_unification import (
 )
 from shardir.ops.shape.create import constant, iota
 from shardir.ops.shape.rearrangements import broadcast, reshape
-from shardir.passes.fusion.build import rebuild_nested_blocks, sort_topologically
+from shardir.passes.fusion.build import (
+    parse_operation_names,
+    rebuild_nested_blocks,
+    sort_topologically,
+)
 from shardir.passes.pipeline import Pass
 from shardir.passes.rewriting import rebuild_functions, used_names
 
@@ -57,30 +61,36 @@ Dims = tuple[int, ...]
 
 @dataclass(frozen=True)
 class FuseProducts(Pass, name="fuse-products"):
-    """Group matrix products with the softmax between them."""
+    """Group matrix products with the softmax between them.
+
+    `without` names operations that groups do not contain, separated by `+`.
+    """
+
+    without: str = ""
 
     def __call__(self, module: Module) -> Module:
-        return rebuild_functions(module, _fuse_function)
+        excluded = parse_operation_names(self.without)
+        return rebuild_functions(module, lambda function: _fuse_function(function, excluded))
 
 
-def _fuse_function(function: Function) -> Function:
+def _fuse_function(function: Function, excluded: Set[str]) -> Function:
     if sum(op.spec is dot for op in function.body.walk()) < 2:
         return function
-    body = _fuse_block(function.body, used_names(function))
+    body = _fuse_block(function.body, excluded, used_names(function))
     return function if body is function.body else replace(function, body=body)
 
 
-def _fuse_block(block: Block, names: UniqueNames) -> Block:
+def _fuse_block(block: Block, excluded: Set[str], names: UniqueNames) -> Block:
     """Return the block with fused products; the block itself if it has none."""
-    block = rebuild_nested_blocks(block, lambda inner: _fuse_block(inner, names))
+    block = rebuild_nested_blocks(block, lambda inner: _fuse_block(inner, excluded, names))
     visited = set[Value]()
     for op in block.ops:
         if op.spec is dot and op.result not in visited:
             group = _grow_group(block, op)
             visited.update(group.members)
-            replaced = _replace_group(block, group, names) if group.is_closed else None
+            replaced = _replace_group(block, group, excluded, names) if group.is_closed else None
             if replaced is not None:
-                return _fuse_block(replaced, names)
+                return _fuse_block(replaced, excluded, names)
     return block
 
 
@@ -192,7 +202,9 @@ def _has_products(op: Op, shape: tuple[int, ...], makers: Mapping[Value, Op]) ->
     return False
 
 
-def _replace_group(block: Block, group: _ScoreGroup, names: UniqueNames) -> Block | None:
+def _replace_group(
+    block: Block, group: _ScoreGroup, excluded: Set[str], names: UniqueNames
+) -> Block | None:
     """Return the block with an operation for each level of a group; `None` if that is impossible or
     not worthwhile."""
     levels = _number_levels(block, group)
@@ -214,7 +226,7 @@ def _replace_group(block: Block, group: _ScoreGroup, names: UniqueNames) -> Bloc
             continue
         builder = _ProductsBuilder(group, levels, level, names)
         built = builder.build(results)
-        if built is None:
+        if built is None or any(op.name in excluded for op in built.blocks[0].ops):
             return None
         needed.update(value for value in built.operands if value in inside)
         made.append((max(order[value] for value in results), built))

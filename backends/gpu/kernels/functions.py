@@ -75,6 +75,16 @@ def erf_inv(x):
 
 
 @triton.jit
+def rescale(x, old, new):
+    """Return a sum of exponentials relative to the maximum `old` as one relative to `new`.
+
+    While the maximum is -inf, exponentials are NaN; a larger maximum makes them 0.
+    """
+    scaled = x * tl.where(old == new, 1.0, libdevice.exp(old - new))
+    return tl.where((old == float("-inf")) & (new > old), 0.0, scaled)
+
+
+@triton.jit
 def quotient(x, y):
     """Return x / y, truncated; all bits set for y = 0, the minimum for minimum / -1."""
     safe = tl.where((y == 0) | (y == -1), 1, y)

@@ -27,7 +27,7 @@ INDEX_NAMES = (*"ijklmnpqrst", *(f"i{number}" for number in range(2, 100)))
 
 @dataclass(frozen=True, slots=True)
 class FusedGroup:
-    """A `fused` operation, its axes, and the names of its values."""
+    """A `fused` or `fused_products` operation, its axes, and the names of its values."""
 
     op: Op
     block: Block
@@ -38,6 +38,8 @@ class FusedGroup:
     names: Mapping[Value, str]
     """Names in Python."""
     results: tuple[str, ...]
+    indices: int
+    """The number of different indices of tensors and of flattened axes."""
 
     @property
     def params(self) -> tuple[Value, ...]:
@@ -47,9 +49,7 @@ class FusedGroup:
     @property
     def is_large(self) -> bool:
         """Return whether element indices may exceed 32 bits."""
-        tensors = (*self.block.params, *self.block.returns)
-        walked = prod(self.layout.extents)
-        return max([walked, *(value.type.size for value in tensors)]) >= 1 << 30
+        return self.indices >= 1 << 30
 
     @property
     def itemsize(self) -> int:
@@ -115,10 +115,17 @@ class FusedGroup:
 
 
 def make_group(op: Op, name: str) -> FusedGroup:
-    """Return the `FusedGroup` of a fused operation, before its kernel is selected."""
+    """Return the `FusedGroup` of a `fused` operation, before its kernel is selected."""
+    layout = layout_of(op.blocks[0])
+    return name_group(op, name, layout, prod(layout.extents))
+
+
+def name_group(op: Op, name: str, layout: GroupLayout, indices: int = 1) -> FusedGroup:
+    """Return the `FusedGroup` of an operation with these axes; `indices` is the number of different
+    indices of its flattened axes."""
     (block,) = op.blocks
     words = ir_names(op)
-    own = (f"{name}_kernel", f"{name}_parts")
+    own = tuple(f"{name}_{word}" for word in ("kernel", "parts", "rows", "columns"))
     names = make_identifiers(words, (*RESERVED_NAMES, *helper_functions(), *own, name))
     results: list[str] = []
     taken = {*RESERVED_NAMES, *helper_functions(), *own, *names.values()}
@@ -128,4 +135,5 @@ def make_group(op: Op, name: str) -> FusedGroup:
             word = make_unused_name(identifier(result.name), taken, "_")
         taken.add(word)
         results.append(word)
-    return FusedGroup(op, block, name, layout_of(block), words, names, tuple(results))
+    sizes = (value.type.size for value in (*block.params, *block.returns))
+    return FusedGroup(op, block, name, layout, words, names, tuple(results), max([indices, *sizes]))

@@ -30,7 +30,7 @@ class KernelLaunch:
     """The type of each pointer parameter in the notation of `triton.compile`: `*fp32`."""
     constants: Mapping[str, int]
     num_warps: int
-    options: Mapping[str, bool] = field(default_factory=lambda: {"enable_fp_fusion": False})
+    options: Mapping[str, bool | int] = field(default_factory=lambda: {"enable_fp_fusion": False})
     """Multiply-adds are not fused, because the IR rounds twice. `enable_reflect_ftz=False`, for
     kernels that call libdevice, keeps subnormal numbers."""
 

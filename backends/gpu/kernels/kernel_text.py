@@ -55,9 +55,10 @@ def make_kernel(
     """Return the `Kernel` of kernels that are launched in sequence."""
     text = "\n\n".join(texts)
     calls = [_calls_libdevice(text) for text in texts]
-    options = {"enable_fp_fusion": False, "enable_reflect_ftz": False}
     launches = [
-        replace(launch, options=options) if calls_it else launch
+        replace(launch, options={**launch.options, "enable_reflect_ftz": False})
+        if calls_it
+        else launch
         for launch, calls_it in zip(launches, calls, strict=True)
     ]
     imports: tuple[str, ...] = (*KERNEL_IMPORTS, LIBDEVICE) if any(calls) else KERNEL_IMPORTS

@@ -37,6 +37,10 @@ class TileSizes:
     """Minimum loop iterations per part of a split reduction."""
     max_sequential_elements: int = 1 << 20
     """Maximum elements that a program processes sequentially if there are few programs."""
+    score_tile_bytes: int = 128
+    """Bytes of the longest side of a tile of scores, in the type of the products."""
+    min_row_programs: int = 32
+    """Fewer programs that compute long rows one after the other are slower than torch."""
 
 
 def next_power_of_two(number: int) -> int:

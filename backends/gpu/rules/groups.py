@@ -1,4 +1,4 @@
-"""Fused groups: a function that launches a Triton kernel, and a torch reference.
+"""Fused groups and products: a function that launches a Triton kernel, and a torch reference.
 
 Groups with the same computation on tensors of the same types share their functions.
 """
@@ -19,7 +19,7 @@ FREE_OPERATIONS = (ops.broadcast, ops.reshape, ops.iota, ops.constant)
 """Operations that cost nothing within a kernel and do not justify one."""
 
 
-@lowers("fused", lazy=True)
+@lowers("fused", "fused_products", lazy=True)
 def _fused_group(w: FunctionWriter, op: Op) -> str | None:
     """Lower a fused group; a group of one operation is written in place, as torch has a kernel for
     it.
@@ -58,7 +58,7 @@ def _group_key(op: Op) -> object:
 def _define_group(w: FunctionWriter, op: Op) -> str:
     """Write the functions of a group, and return the name of the function to call."""
     name = w.names.reserve(f"compute_{make_identifier(op.results[0].name)}")
-    kernel = write_kernel(op, name)
+    kernel = write_kernel(op, name, precision=w.needs.precision)
     if not isinstance(kernel, KernelText):
         text = _reference_text(w, op, name, f"No Triton kernel: {kernel.reason}.")
         w.needs.functions.append(text)

@@ -2,8 +2,9 @@
 
 With TRITON_INTERPRET=1 kernels run on the CPU, in NumPy. This file patches the interpreter of
 Triton 3.9: it implements libdevice's functions (empty there), rounds f32 to bf16 to nearest (there
-truncated), keeps broadcast booleans boolean (there of the compared type), reduces by halves (there
-element by element), and calls helper functions without patching the whole language for each call.
+truncated), multiplies matrices of bf16 (there their bits as integers), keeps broadcast booleans
+boolean (there of the compared type), reduces by halves (there element by element), warns of no
+infinities, and calls helper functions without patching the whole language for each call.
 It does not need shardir, so that emitted programs can contain it.
 """
 
@@ -30,6 +31,8 @@ def complete_interpreter() -> None:
         setattr(libdevice, name, _on_tensors(function, dtype))
     interpreter.InterpreterBuilder.create_fp_trunc = _fp_trunc
     interpreter.InterpreterBuilder.create_splat = _splat
+    interpreter.InterpreterBuilder.create_dot = _dot
+    interpreter.InterpreterBuilder.binary_op = QUIET_BINARY_OP
     interpreter.ReduceOps.generic_reduce = _generic_reduce
     interpreter.InterpretedFunction.__call__ = _call
 
@@ -124,6 +127,8 @@ BINARY: dict[str, Callable[..., Array]] = {
     "fmod": np.fmod,
     "pow": np.power,
 }
+QUIET_BINARY_OP = np.errstate(all="ignore")(interpreter.InterpreterBuilder.binary_op)
+"""The interpreter's arithmetic, without NumPy's warnings."""
 TYPED: dict[str, tuple[Callable[..., Array], tl.dtype]] = {
     "popc": (lambda x: np.bitwise_count(x.view(f"u{x.dtype.itemsize}")), tl.int32),
     "clz": (_clz, tl.int32),
@@ -157,6 +162,27 @@ def _splat(
     """Broadcast one number to a tile, in the type of its data."""
     data = np.full(type.shape, np.ravel(source.data)[0])
     return interpreter.TensorHandle(data, source.dtype.scalar)
+
+
+def _dot(
+    builder: interpreter.InterpreterBuilder,
+    a: interpreter.TensorHandle,
+    b: interpreter.TensorHandle,
+    d: interpreter.TensorHandle,
+    *options: object,
+) -> interpreter.TensorHandle:
+    """Multiply matrices and add `d`, in the type of `d`."""
+    with np.errstate(all="ignore"):
+        x, y = (_wide_data(handle).astype(d.data.dtype) for handle in (a, b))
+        return interpreter.TensorHandle(np.matmul(x, y) + d.data, d.dtype.scalar)
+
+
+def _wide_data(handle: interpreter.TensorHandle) -> Array:
+    """Return the numbers of a tile; those of bf16, which is stored as its bits, as f32."""
+    if handle.dtype.scalar != tl.bfloat16:
+        return np.asarray(handle.data)
+    bits: Array = handle.data.astype(np.uint32) << np.uint32(16)
+    return bits.view(np.float32)
 
 
 def _call(function: interpreter.InterpretedFunction, *args: object, **options: object) -> object:

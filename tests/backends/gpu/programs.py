@@ -346,6 +346,22 @@ def alone() -> Any:
 
 
 @program
+def causal_attention() -> Any:
+    """Return attention and its gradient, with heads on different devices."""
+    mesh = mesh_of(2, 2)
+
+    def loss(query: Any, key: Any, value: Any) -> Any:
+        return snp.sum(nn.dot_product_attention(query, key, value, is_causal=True) ** 2)
+
+    heads = ("data", None, "model")
+    given = (
+        sharded_argument(mesh, heads, 2, 20, 4, 5, dtype="bfloat16"),
+        *(sharded_argument(mesh, heads, 2, 20, 2, 5, dtype="bfloat16") for _ in range(2)),
+    )
+    return sd.jit(sd.value_and_grad(loss, (0, 1, 2))).lower(*given)
+
+
+@program
 def boards() -> Any:
     """Return steps of rule 30, whose cells read neighbouring devices."""
     mesh = mesh_of(4)

@@ -16,6 +16,7 @@ from shardir.interpret.interpreter import apply_op
 from shardir.ir.module import Module, Op, Value
 from shardir.ir.types import NUMPY_DTYPES
 from shardir.ops.control_flow.fused import fused
+from shardir.ops.control_flow.fused_products import fused_products
 from tests.backends.gpu.device import DEVICE, GPU
 from tests.optional_dependencies import require
 
@@ -32,6 +33,7 @@ SMALL_TILES = TileSizes(
     max_column_elements=8,
     min_programs=6,
     min_steps_per_part=1,
+    score_tile_bytes=32,
 )
 """Tile sizes for which small tensors use all kinds of kernels."""
 
@@ -92,7 +94,7 @@ class Interpreter:
         }
         for number, op in enumerate(module.main.body.ops):
             arrays = [env[value] for value in op.operands]
-            if op.spec is fused:
+            if op.spec in (fused, fused_products):
                 kernel = write_kernel(op, f"group_{number}", sizes)
                 assert isinstance(kernel, KernelText), kernel
                 outs = self.group(kernel, op, arrays)

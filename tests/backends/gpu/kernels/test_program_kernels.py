@@ -9,6 +9,7 @@ from shardir import ops
 from shardir.backends.gpu.kernels import KernelText, write_kernel, write_random_kernel
 from shardir.backends.gpu.kernels.compiling import compile_ahead
 from shardir.ops.control_flow.fused import fused
+from shardir.ops.control_flow.fused_products import fused_products
 from tests.backends.gpu.programs import PROGRAMS
 
 DEFAULT_PROGRAMS = ("mlp_dp_tp", "random_numbers")
@@ -22,8 +23,8 @@ def kernels(name: str) -> Iterator[KernelText]:
     with sd.cpu_devices(4):
         module = PROGRAMS[name]().emission("gpu").module
     for op in module.main.body.walk():
-        if op.spec is fused or op.spec in RANDOM_OPERATIONS:
-            write = write_kernel if op.spec is fused else write_random_kernel
+        if op.spec in (fused, fused_products, *RANDOM_OPERATIONS):
+            write = write_random_kernel if op.spec in RANDOM_OPERATIONS else write_kernel
             kernel = write(op, f"compute_{len(known)}")
             if isinstance(kernel, KernelText) and kernel.text not in known:
                 known.add(kernel.text)
