@@ -11,7 +11,7 @@ from shardir.backends.gpu.runtime_files import data_files, runtime_files
 
 
 class GPU(Target):
-    """Emits programs for GPUs: a Triton kernel per group of operations, torch for all others."""
+    """Emits programs for GPUs: Triton kernels of groups of operations, torch for all others."""
 
     name: ClassVar[str] = "gpu"
     pipeline: ClassVar[str] = (

@@ -9,8 +9,8 @@ after:  `%y = fused_products(%q, %k, %v) : f32[64, 8] { ... %s.1 = dot(%q.1, %k.
 `shardir.ops.control_flow.fused_products` states what such an operation may contain. A group of
 scores begins with a product, and contains all elementwise operations, reductions and products that
 use its scores. At least one reduction must be among them (the softmax), so that layers of a
-perceptron are no group. Masks and biases that are computed from small values are computed again in
-the group.
+perceptron are no group. Masks and biases that are computed from small values, also outside of the
+loop that contains a group, are computed again in the group.
 
 If products of a group depend on results of the group through operations outside of it, as the
 gradient depends on the result of attention, the group is divided into operations that follow each
@@ -76,21 +76,27 @@ class FuseProducts(Pass, name="fuse-products"):
 def _fuse_function(function: Function, excluded: Set[str]) -> Function:
     if sum(op.spec is dot for op in function.body.walk()) < 2:
         return function
-    body = _fuse_block(function.body, excluded, used_names(function))
+    body = _fuse_block(function.body, excluded, used_names(function), {})
     return function if body is function.body else replace(function, body=body)
 
 
-def _fuse_block(block: Block, excluded: Set[str], names: UniqueNames) -> Block:
-    """Return the block with fused products; the block itself if it has none."""
-    block = rebuild_nested_blocks(block, lambda inner: _fuse_block(inner, excluded, names))
+def _fuse_block(
+    block: Block, excluded: Set[str], names: UniqueNames, outer: Mapping[Value, Op]
+) -> Block:
+    """Return the block with fused products; the block itself if it has none.
+
+    `outer` has the operations of the blocks around it, by their results.
+    """
+    known = {**outer, **_makers(block)}
+    block = rebuild_nested_blocks(block, lambda inner: _fuse_block(inner, excluded, names, known))
     visited = set[Value]()
     for op in block.ops:
         if op.spec is dot and op.result not in visited:
-            group = _grow_group(block, op)
+            group = _grow_group(block, op, outer)
             visited.update(group.members)
             replaced = _replace_group(block, group, excluded, names) if group.is_closed else None
             if replaced is not None:
-                return _fuse_block(replaced, excluded, names)
+                return _fuse_block(replaced, excluded, names, outer)
     return block
 
 
@@ -98,15 +104,21 @@ def _fuse_block(block: Block, excluded: Set[str], names: UniqueNames) -> Block:
 class _ScoreGroup:
     """The operations that compute or use scores of one shape.
 
-    `members` maps scores and values of rows to their operations, `sums` the results of products of
-    scores. `is_closed`: no other operation uses scores.
+    `makers` are the operations of the block, and `outer` those of the blocks around it. `members`
+    maps scores and values of rows to their operations, `sums` the results of products of scores.
+    `is_closed`: no other operation uses scores.
     """
 
     makers: Mapping[Value, Op]
+    outer: Mapping[Value, Op]
     members: dict[Value, Op] = field(default_factory=dict)
     rows: dict[Value, None] = field(default_factory=dict)
     sums: dict[Value, Op] = field(default_factory=dict)
     is_closed: bool = True
+
+    def maker(self, value: Value) -> Op | None:
+        """Return the operation that computes a value; `None` for a parameter of a block."""
+        return self.makers.get(value) or self.outer.get(value)
 
     @property
     def results(self) -> Set[Value]:
@@ -114,16 +126,20 @@ class _ScoreGroup:
         return {*self.rows, *self.sums}
 
 
-def _grow_group(block: Block, first: Op) -> _ScoreGroup:
+def _makers(block: Block) -> dict[Value, Op]:
+    return {result: op for op in block.ops for result in op.results}
+
+
+def _grow_group(block: Block, first: Op, outer: Mapping[Value, Op]) -> _ScoreGroup:
     """Return the group of scores that begins with a product."""
-    makers = {result: op for op in block.ops for result in op.results}
+    makers = _makers(block)
     users: dict[Value, list[Op]] = {}
     for op in block.ops:
         for value in dict.fromkeys(op.uses()):
             users.setdefault(value, []).append(op)
     returned = set(block.returns)
     shape = non_unit_sizes(first.result.type)
-    group = _ScoreGroup(makers)
+    group = _ScoreGroup(makers, outer)
     pending = [first]
     while pending:
         op = pending.pop()
@@ -172,7 +188,7 @@ def _is_row_operation(op: Op, group: _ScoreGroup) -> bool:
     """Return whether an operation computes values of rows from such values and constants."""
     is_local = is_pointwise(op.spec) or (op.spec is reshape and is_unit_reshape(op))
     own = [value for value in op.operands if value in group.rows]
-    others = [group.makers.get(value) for value in op.operands if value not in group.rows]
+    others = [group.maker(value) for value in op.operands if value not in group.rows]
     return bool(is_local and own) and all(op and _is_number(op) for op in others)
 
 
@@ -298,7 +314,7 @@ class _ProductsBuilder:
         key = value, (dims if op is None else None)
         if key not in self.inner:
             is_result = value in self.group.results and self.levels[value] < self.level
-            maker = self.group.makers.get(value)
+            maker = self.group.maker(value)
             if op is not None and not is_result:
                 self.inner[key] = self.copy(op, self.score_dims)
             elif op is None and maker is not None and self.is_copied(maker):
@@ -338,7 +354,7 @@ class _ProductsBuilder:
         pending, copied, read = [op], {op}, set[Value]()
         while pending:
             for value in pending.pop().operands:
-                maker = self.group.makers.get(value)
+                maker = self.group.maker(value)
                 if maker in copied:
                     continue
                 if maker is None or not _is_cheap(maker) or len(copied) == MAX_COPIED_OPS:

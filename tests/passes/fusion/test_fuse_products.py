@@ -8,6 +8,7 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as jnp
+from shardir.errors import PipelineError
 from shardir.interpret.interpreter import run
 from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Module, Op
@@ -70,6 +71,47 @@ def test_attention_and_its_gradient(function: Callable[..., Any]) -> None:
     assert [op.name for op in backward.blocks[0].ops].count("dot") == 5
     sizes = {np.prod(value.type.shape) for value in backward.operands}
     assert 32 * 32 * 8 not in sizes, "scores are computed again"
+
+
+def test_masks_are_computed_inside_of_groups_of_loops() -> None:
+    """The mask is computed outside of the loop."""
+    text = """
+func @f(%x: f32[32, 8]) -> (f32[32, 8]) {
+  %i = iota(dim=0) : i32[32, 32]
+  %j = iota(dim=1) : i32[32, 32]
+  %c = ge(%i, %j) : bool[32, 32]
+  %n = constant(value=-1e30) : f32[32, 32]
+  %y = scan(%x, carries=1, length=2) : f32[32, 8] {
+    (%a: f32[32, 8]) =>
+    %s = dot(%a, %a, dims="th,sh->ts") : f32[32, 32]
+    %t = select(%c, %s, %n) : f32[32, 32]
+    %m = max(%t, dims=[1]) : f32[32]
+    %b = broadcast(%m, dims=[0]) : f32[32, 32]
+    %u = sub(%t, %b) : f32[32, 32]
+    %e = exp(%u) : f32[32, 32]
+    %o = dot(%e, %a, dims="ts,sh->th") : f32[32, 8]
+    yield %o
+  }
+  return %y
+}
+"""
+    before = parse(text)
+    after = Pipeline.parse("fuse-products,dce")(before)
+    verify(after)
+    check_equal(before, after)
+    (op,) = [op for op in after.main.body.walk() if op.spec is fused_products]
+    assert {value.type.shape for value in op.operands} == {(32, 8)}
+
+
+def test_operations_without_kernels_are_not_grouped() -> None:
+    text = str(sd.jit(attention).lower(X).as_text())
+    before = Pipeline.parse("inline,cse,dce,fold-views,simplify,cse,dce")(parse(text))
+    for without, count in ("digamma", 1), ("digamma+exp", 0):
+        after = Pipeline.parse(f"fuse-products{{without={without}}}")(before)
+        assert [op.spec for op in after.main.body.ops].count(fused_products) == count
+    with pytest.raises(PipelineError) as caught:
+        Pipeline.parse("fuse-products{without=no}")(before)
+    assert str(caught.value) == "no operation is called 'no', which `without` names"
 
 
 def test_masks_are_computed_inside() -> None:

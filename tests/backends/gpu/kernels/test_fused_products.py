@@ -24,7 +24,7 @@ from tests.backends.cpu.kernels.fused_products.attention_programs import (
 )
 from tests.backends.gpu.kernels.kernel_execution import SMALL_TILES, Array, Interpreter
 
-TOLERANCES = {"f32": 2e-6, "f64": 1e-14, "f16": 2e-3, "bf16": 1e-2}
+TOLERANCES = {"f32": 1e-5, "f64": 2e-14, "f16": 4e-3, "bf16": 3e-2}
 SIZES = {"batch": 1, "rows": 19, "columns": 37, "heads": 2, "groups": 1, "features": 5}
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "causal": ("f32", {}, {"is_causal": True}),
@@ -156,7 +156,7 @@ def test_passes_of_functions_of_scores(interpreter: Interpreter, name: str) -> N
     passes, function = SCORE_FUNCTIONS[name]
     x = np.random.default_rng(8).uniform(0.1, 1, (35, 16)).astype(np.float32)
     module = module_of(lambda x: function(x @ x.T) @ x, x)
-    check(interpreter, module, [x], 2e-6)
+    check(interpreter, module, [x], 1e-5)
     (op,) = products_of(fuse_products(module))
     assert len(make_products_group(op, "group").passes) == passes
 
