@@ -71,9 +71,13 @@ def row_sharding(
 
 
 def partition_fragment(
-    fragment: Fragment, shardings: Sequence[Sharding | None], mesh: Mesh | None
+    fragment: Fragment,
+    shardings: Sequence[Sharding | None],
+    results: Sequence[Sharding | None],
+    mesh: Mesh | None,
 ) -> PartitionedFragment:
-    """Return the program of each device of a row; `shardings` are those of the parameters."""
+    """Return the program of each device of a row; `shardings` are those of the parameters, and
+    `results` the requested ones of the results."""
     block = fragment.block
     # Fragments of equal stages have equal names, so that they are compiled once.
     new: dict[Value, Value] = {}
@@ -83,7 +87,7 @@ def partition_fragment(
     for param, sharding in zip(block.params, shardings, strict=True):
         new[param] = replace(new[param], sharding=sharding)
     body = substitute(block, new)
-    function = Function("fragment", body, (None,) * len(body.returns))
+    function = Function("fragment", body, tuple(results))
     steps = Pipeline.parse(DEFAULT_PIPELINE)
     if config.grad_reduce_dtype is not None:
         steps = widen_gradient_sums(steps, WIDE_FLOATS[config.grad_reduce_dtype])

@@ -8,7 +8,7 @@ from shardir.frontend.pipelines.fragments import (
 )
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module, Op, Value
-from shardir.ir.sharding import Sharding
+from shardir.ir.sharding import DimSharding, Sharding
 from shardir.passes.pipeline import STAGING_PIPELINE, Pipeline
 from shardir.passes.pipeline_parallelism.actions import ActionKind
 from shardir.passes.pipeline_parallelism.program import (
@@ -62,7 +62,11 @@ class _ValueShardings:
             self._of(stage, slot, param)
             for slot, param in zip(fragment.takes, fragment.block.params, strict=True)
         ]
-        made = partition_fragment(fragment, given, self.mesh)
+        requested = [
+            self._of_gradient(slot, value)
+            for slot, value in zip(fragment.gives, fragment.block.returns, strict=True)
+        ]
+        made = partition_fragment(fragment, given, requested, self.mesh)
         for slot, sharding in zip(fragment.gives, made.results, strict=True):
             self._known[stage, slot] = sharding
             if stage + 1 < self.pipeline.stage_count and slot in self.pipeline.forward[stage]:
@@ -79,3 +83,15 @@ class _ValueShardings:
             return self._known.get((stage, slot))
         operand = self.pipeline.op.operands[number]
         return row_sharding(operand.sharding, param.type, self.axis, self.mesh)
+
+    def _of_gradient(self, slot: str, value: Value) -> Sharding | None:
+        """Return the requested sharding of a gradient: that of its operand, to which propagation
+        may add axes. Without it, each microbatch could sum or gather the whole gradient."""
+        number = slot_number(slot, "gradient")
+        if number is None:
+            return None
+        operand = self.pipeline.op.operands[number]
+        sharding = row_sharding(operand.sharding, value.type, self.axis, self.mesh)
+        if sharding is None:
+            return None
+        return Sharding(sharding.mesh, tuple(DimSharding(dim.axes) for dim in sharding.dims))

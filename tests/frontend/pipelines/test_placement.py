@@ -7,7 +7,8 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as jnp
-from shardir import testing
+from shardir import lax, testing
+from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.frontend.pipelines.models import (
     mlp_arguments,
     place,
@@ -128,3 +129,40 @@ def test_an_entered_mesh(mesh: sd.Mesh) -> None:
         made = step(*arguments)
     assert made[1]["layers"].sharding.mesh == mesh
     assert_near(made, update(stacked_loss)(*arguments))
+
+
+def test_gradients_of_stages_are_sharded_as_their_operands() -> None:
+    # The gradient of the embedding does not use the embedding, and the positions of the words are
+    # sharded, so that only the operand determines which words a device holds.
+    mesh = sd.make_mesh((2, 2), ("pipe", "model"))
+    words, width = 64, 8
+
+    def loss(w: Any, x: Any) -> Any:
+        with sd.stage(0):
+            h = w["embedding"][x]
+            h = lax.with_sharding_constraint(h, NamedSharding(mesh, P(None, "model")))
+            h = jnp.tanh(h)
+        with sd.stage(1):
+            return jnp.mean((h @ w["out"]) ** 2)
+
+    w = {
+        "embedding": np.arange(words * width, dtype=np.float32).reshape(words, width) / 99,
+        "out": np.ones((width, width), np.float32),
+    }
+    specs = {"embedding": P("model", None), "out": P()}
+    args = (
+        sd.tree.map(lambda x, spec: sd.device_put(x, NamedSharding(mesh, spec)), w, specs),
+        np.arange(16, dtype=np.int32).reshape(4, 4),
+    )
+    step = sd.jit(sd.value_and_grad(sd.pipeline(loss, microbatches=2)))
+    value, gradient = step(*args)
+    expected_value, expected = sd.value_and_grad(loss)(w, args[1])
+    np.testing.assert_allclose(value, expected_value, rtol=1e-6)
+    np.testing.assert_allclose(gradient["embedding"], expected["embedding"], rtol=1e-5)
+    assert gradient["embedding"].sharding.spec == P("model", None)
+    kinds = {
+        row.kind
+        for row in step.lower(*args).compile().collectives()
+        if "stage 0" in row.why and "backward" in row.why
+    }
+    assert kinds == {"all-gather"}
