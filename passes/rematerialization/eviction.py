@@ -6,6 +6,9 @@ the value whose recomputation costs least in relation to its bytes and to the ti
 use. DTR estimates that time from the past; here the block states it. When an operation uses an
 evicted value, the operations that compute it from live values are repeated before it.
 
+A loop or a branch is executed as one operation. If the values inside of it do not fit into what the
+values outside leave, its blocks are rematerialized with that limit.
+
 The cost of a recomputation includes the evicted values between the value and live ones (`anchors`),
 and those of evicted values that would need it.
 """
@@ -71,7 +74,7 @@ class _Rematerializer:
         names: UniqueNames,
     ) -> None:
         self.block, self.ops, self.root = block, block.ops, storage
-        self.limit, self.names = limit, names
+        self.limit, self.names, self.seconds_of = limit, names, seconds_of
         self.seconds = [
             0.0 if op.spec in VIEWS else max(seconds_of(op), KERNEL_SECONDS) for op in self.ops
         ]
@@ -193,9 +196,21 @@ class _Rematerializer:
         """Execute an operation of the block."""
         self._make_room(self._bytes_of(op.results) + self.inside[i])
         new = {value: self.incarnation[value] for value in op.uses() if value in self.incarnation}
-        self.new_ops += substitute(Block((), (op,), ()), new).ops
+        (executed,) = substitute(Block((), (op,), ()), new).ops
+        room = self.limit - self.live_bytes - self._bytes_of(op.results)
+        if self.inside[i] > max(room, 0):
+            executed = replace(
+                executed, blocks=tuple(self._fit_nested(block, room) for block in executed.blocks)
+            )
+        self.new_ops.append(executed)
         for value in op.results:
             self._define(value, value)
+
+    def _fit_nested(self, block: Block, room: int) -> Block:
+        """Return the block of an operation with values computed again, to fit into `room` bytes."""
+        limit = room - self._bytes_of(block.params)
+        made = rematerialize_block(block, self.root, limit, self.seconds_of, self.names)
+        return block if made is None else made
 
     def _bytes_of(self, values: Sequence[Value]) -> int:
         return sum(value.type.nbytes for value in values if value not in self.root)

@@ -7,9 +7,9 @@ after:  `%h = dot(%x, %w, dims="bi,ih->bh")`, and after these operations
         `%g = dot(%e, %h.1, dims="bc,ch->bh")`
 
 The budget compares with the peak that `simulate` reports for fused operations.
-`passes.rematerialization.eviction` states the algorithm. Loops and branches are never repeated, and
-the values inside of them are not considered; use `checkpoint` in the body of a loop. Run the pass
-after `cse`, at the end of the pipeline.
+`passes.rematerialization.eviction` states the algorithm. Loops and branches are never repeated.
+Values inside of them are computed again in the same iteration; use `checkpoint` in the body of a
+loop to save less from one loop for another. Run the pass after `cse`, at the end of the pipeline.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from shardir._imports.lazy_import import lazy_import
 from shardir.cost.device_rates import DeviceRates
-from shardir.cost.memory import nested_bytes, used_by
+from shardir.cost.memory import Storage, used_by
 from shardir.cost.op_cost import cost_of
 from shardir.display.byte_sizes import parse_bytes, show_bytes
 from shardir.errors import MachineError, PipelineError
-from shardir.ir.module import Module, Op
+from shardir.ir.module import Block, Module, Op, Value
 from shardir.passes.fusion.fuse import Fuse
 from shardir.passes.pipeline import Pass
 from shardir.passes.rewriting import check_partitioned, used_names
@@ -163,14 +163,9 @@ class _Search:
         """Return the bytes of the arguments, and of the operands and results of the operation of
         which these need most; no repetition reduces them."""
         body = self.kernels.main.body
+        arguments = sum(value.type.nbytes for value in body.params)
         storage = memory_use.share_memory(body, self.donated)
-        arguments = set(body.params)
-        largest = 0
-        for op in body.ops:
-            values = {storage.get(value, value) for value in (*used_by(op), *op.results)}
-            own = sum(value.type.nbytes for value in values - arguments)
-            largest = max(largest, own + nested_bytes(op, storage))
-        return largest + sum(value.type.nbytes for value in arguments)
+        return arguments + _largest_operation_of(body, storage, set(body.params))
 
     def _rematerialize(self, limit: int) -> Module | None:
         """Return a module with values computed again, without fused operations; `None` if too many
@@ -189,3 +184,20 @@ class _Search:
         # The inlined operations include those that fusion duplicated.
         inlined = Inline()(replace(self.kernels, functions=functions))
         return CommonSubexpressionElimination()(inlined)
+
+
+def _largest_operation_of(block: Block, storage: Storage, outside: set[Value]) -> int:
+    """Return the most bytes of the operands and results of one operation of a block, without values
+    `outside` of it. An operation with blocks needs those of an operation in it too."""
+    largest = 0
+    for op in block.ops:
+        values = {storage.get(value, value) for value in (*used_by(op), *op.results)} - outside
+        own = sum(value.type.nbytes for value in values)
+        blocks = () if op.spec.is_loop_nest else op.blocks
+        nested = (
+            sum(value.type.nbytes for value in set(inner.params) - storage.keys())
+            + _largest_operation_of(inner, storage, outside | values | set(inner.params))
+            for inner in blocks
+        )
+        largest = max(largest, own + max(nested, default=0))
+    return largest

@@ -10,6 +10,7 @@ import shardir as sd
 import shardir.numpy as jnp
 from shardir.errors import PipelineError
 from shardir.ir.module import Module
+from shardir.ops import scan
 from shardir.passes import Pipeline, Remat
 from shardir.passes.autodiff.phases import is_recomputed
 from shardir.passes.rematerialization.remat import form_kernels
@@ -167,6 +168,38 @@ def test_the_executed_peak_decreases_with_the_budget(devices: int, machine: str)
     assert before - after >= devices * (peak - budget)
     for left, right in zip(smaller(ws, x), compiled(ws, x), strict=True):
         np.testing.assert_array_equal(np.asarray(left), np.asarray(right))
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_values_inside_of_a_loop_are_computed_again_in_the_same_iteration(devices: int) -> None:
+    def accumulated(ws: list[jnp.ndarray], x: jnp.ndarray) -> list[jnp.ndarray]:
+        def step(total: list[jnp.ndarray], one: jnp.ndarray) -> tuple[list[jnp.ndarray], None]:
+            return sd.tree.map(jnp.add, total, sd.grad(layers)(ws, one)), None
+
+        total, _ = sd.lax.scan(step, sd.tree.map(jnp.zeros_like, ws), x)
+        return list(total)
+
+    rng = np.random.default_rng(0)
+    ws = [rng.standard_normal((16, 16), np.float32) for _ in range(8)]
+    mesh = sd.make_mesh((devices,), ("data",))
+    x = rng.standard_normal((2, 512, 16), np.float32)
+    x = sd.device_put(x, NamedSharding(mesh, P(None, "data")))
+    lowered = sd.jit(accumulated).lower(ws, x)
+    compiled = lowered.compile()
+    peak = peak_of(compiled.module)
+    budget = peak * 7 // 10
+    smaller = lowered.compile(passes=f"default,remat{{budget={budget}}}")
+    (loop,) = (op for op in smaller.module.main.body.ops if op.spec is scan)
+    assert any(map(is_recomputed, loop.blocks[0].ops))
+    assert peak_of(smaller.module) <= budget
+    before, after = (
+        each.memory_analysis().host_peak_memory_in_bytes for each in (compiled, smaller)
+    )
+    assert before - after >= devices * (peak - budget)
+    for left, right in zip(smaller(ws, x), compiled(ws, x), strict=True):
+        np.testing.assert_array_equal(np.asarray(left), np.asarray(right))
+    with pytest.raises(PipelineError, match=r"choose a budget of \d+ bytes"):
+        lowered.compile(passes=f"default,remat{{budget={peak // 9}}}")
 
 
 def test_donated_state_reuses_the_memory_of_arguments() -> None:
