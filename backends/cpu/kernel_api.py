@@ -18,6 +18,20 @@ if TYPE_CHECKING:
 
 SCRATCH_BYTES_PER_WORKER = 4 << 20
 """Scratch memory of a worker while it runs a task, 64-byte aligned."""
+MIN_TASK_NS = 20_000.0
+"""Minimum duration of a task in nanoseconds, so that the cost of scheduling it is negligible."""
+TASKS_PER_WORKER = 4
+"""Tasks of a phase for each worker, so that workers that start late can run fewer of them."""
+
+
+def choose_task_count(cost: float, workers: int, min_task_ns: float = MIN_TASK_NS) -> int:
+    """Return the number of tasks into which work of `cost` nanoseconds should be split."""
+    return max(1, min(int(cost / min_task_ns), TASKS_PER_WORKER * workers))
+
+
+def blocks_per_task(blocks: int, cost: float, workers: int) -> int:
+    """Return the number of blocks of each task, if all blocks take `cost` nanoseconds."""
+    return -(-blocks // max(1, min(blocks, choose_task_count(cost, workers))))
 
 
 class BufferView(NamedTuple):

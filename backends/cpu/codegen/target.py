@@ -20,6 +20,10 @@ AVX_FEATURES = frozenset(
      "fma", "fma4", "gfni", "sha512", "sm3", "sm4", "vaes", "vpclmulqdq", "xop"}
 )  # fmt: skip
 """Features that require 32-byte registers."""
+CACHE_LINE_BYTES = 64
+"""Bytes of a cache line of x86 processors and most ARM processors."""
+PAGE_BYTES = 4096
+"""Minimum bytes of a page of memory."""
 
 
 @dataclass(frozen=True)

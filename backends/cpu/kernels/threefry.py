@@ -30,6 +30,7 @@ VECTORS_PER_GROUP = 4
 """Vectors that are hashed together."""
 _MAX_START = 1 << 62
 BLOCK_ITEMS = 1 << 13
+"""Elements of a block, which is also the limit of its columns."""
 
 HashWords = tuple[LLVMValue, LLVMValue]
 

@@ -4,11 +4,10 @@ from functools import lru_cache
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, vector_type
 from shardir.backends.cpu.codegen.memory_hints import store_fence
-from shardir.backends.cpu.codegen.target import HostDescription
+from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES, HostDescription
 from shardir.backends.cpu.dispatch.program_table import RunProgram, load_program
 from shardir.backends.cpu.kernel_api import Kernel, Phase
 
-CACHE_LINE_BYTES = 64
 BYTES_PER_TASK = 1 << 20
 """Bytes that one task copies."""
 COPY_BYTES_PER_NANOSECOND = 15

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from math import ceil, gcd, prod
 
 from shardir.backends.cpu.codegen.target import HostDescription
-from shardir.backends.cpu.kernel_api import LoweringContext, Phase
+from shardir.backends.cpu.kernel_api import LoweringContext, Phase, choose_task_count
 from shardir.backends.cpu.kernels.conv.depthwise_kernel import (
     depthwise_kernel,
     encode_depthwise_record,
@@ -22,7 +22,6 @@ from shardir.backends.cpu.kernels.conv.tuning import (
     MIN_VECTOR_LANES,
 )
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct, ProductLoop
-from shardir.backends.cpu.kernels.gemm.tuning import MIN_TASK_NS
 
 
 def lower_depthwise(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
@@ -47,7 +46,7 @@ def lower_depthwise(work: MatrixProduct, context: LoweringContext, label: str) -
     count, taps = prod(loop.extent for loop in lines), work.sizes[3]
     each = (0.25 * height * width + 2.0) / (height * width)
     cost = count * (taps * vectors * each + 20.0)
-    tasks = max(1, min(int(cost / MIN_TASK_NS), 4 * context.workers))
+    tasks = choose_task_count(cost, context.workers)
     block = ceil(count / min(tasks, count) / height) * height
     pieces = min(ceil(tasks / ceil(count / block)), ceil(vectors / width))
     lanes = ceil(vectors / width / pieces) * width * many

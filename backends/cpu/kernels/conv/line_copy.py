@@ -17,9 +17,10 @@ from shardir.backends.cpu.codegen.llvm_text import (
     vector_type,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
+from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES
 from shardir.backends.cpu.kernels.conv.tuning import MIN_LOOP_VECTORS
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, widen
-from shardir.backends.cpu.kernels.gemm.microkernel import CACHE_LINE_BYTES, masked_load
+from shardir.backends.cpu.kernels.gemm.microkernel import masked_load
 from shardir.ir.types import NUMPY_DTYPES
 
 LAYOUT_FUNCTION = "copy_layout"

@@ -15,7 +15,7 @@ from itertools import pairwise, product
 from math import gcd, prod
 from typing import NamedTuple
 
-from shardir.backends.cpu.codegen.target import HostDescription
+from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES, HostDescription
 from shardir.backends.cpu.kernel_api import LoweringContext, Phase
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
 from shardir.backends.cpu.kernels.conv.tuning import (
@@ -35,7 +35,6 @@ from shardir.backends.cpu.kernels.gemm.matrix_product import (
     ProductLoop,
     merge_loops,
 )
-from shardir.backends.cpu.kernels.gemm.microkernel import CACHE_LINE_BYTES
 from shardir.backends.cpu.kernels.gemm.packed_kernel import packed_gemm_kernel
 from shardir.backends.cpu.kernels.gemm.product_record import encode_record
 from shardir.backends.cpu.kernels.gemm.record_builder import count_tasks, describe_blocked_product

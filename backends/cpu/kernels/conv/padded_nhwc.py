@@ -11,7 +11,8 @@ from itertools import product
 from math import ceil, gcd, prod
 from typing import NamedTuple
 
-from shardir.backends.cpu.kernel_api import LoweringContext, Phase
+from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES
+from shardir.backends.cpu.kernel_api import LoweringContext, Phase, choose_task_count
 from shardir.backends.cpu.kernels.conv.nchw_layout import (
     UNBOUNDED_LINES,
     ImageLayout,
@@ -28,7 +29,6 @@ from shardir.backends.cpu.kernels.conv.tuning import (
 from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of, can_widen
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct, ProductLoop
-from shardir.backends.cpu.kernels.gemm.microkernel import CACHE_LINE_BYTES
 from shardir.backends.cpu.kernels.gemm.product_record import encode_record
 from shardir.backends.cpu.kernels.gemm.record_builder import count_tasks, describe_product
 from shardir.backends.cpu.kernels.gemm.skinny_dispatch import operations_per_ns
@@ -36,7 +36,6 @@ from shardir.backends.cpu.kernels.gemm.task_grid import TaskGrid
 from shardir.backends.cpu.kernels.gemm.tuning import (
     MAX_BLOCK_LINES,
     MAX_PART_STEPS,
-    MIN_TASK_NS,
     PACKED_LHS_BYTES,
 )
 from shardir.ir.types import COMPLEX
@@ -77,7 +76,7 @@ def lower_padded_nhwc(work: MatrixProduct, context: LoweringContext, label: str)
     if not most:
         return []
     cost = 2.0 * prod(work.sizes) / operations_per_ns(arith.plane_bytes, work.machine)
-    task_count = max(1, min(int(cost / MIN_TASK_NS), 4 * context.workers))
+    task_count = choose_task_count(cost, context.workers)
     products = ceil(batch / min(batch, task_count))
     lines = min(most, ceil(found.line.extent / ceil(task_count / ceil(batch / products))))
     lines = ceil(found.line.extent / ceil(found.line.extent / lines))

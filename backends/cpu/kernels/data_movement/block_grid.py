@@ -16,12 +16,20 @@ from typing import NamedTuple
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
 from shardir.backends.cpu.codegen.memory_hints import store_fence
 from shardir.backends.cpu.codegen.target import HostDescription
-from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, BufferView, Kernel, Phase
-from shardir.backends.cpu.kernels.data_movement.loop_nest import LoopNest, StridedLoop
+from shardir.backends.cpu.kernel_api import (
+    SCRATCH_BYTES_PER_WORKER,
+    TASKS_PER_WORKER,
+    BufferView,
+    Kernel,
+    Phase,
+    blocks_per_task,
+)
+from shardir.backends.cpu.kernels.data_movement.loop_nest import (
+    LoopNest,
+    StridedLoop,
+    loop_nest_of,
+)
 from shardir.ir.dtypes import DTYPE_INFO, UNSIGNED
-
-MIN_GRID_TASK_NS = 20_000.0
-"""Minimum duration of a task in nanoseconds, so that the cost of scheduling it is negligible."""
 
 
 class GridBlock(NamedTuple):
@@ -98,8 +106,7 @@ class BlockGrid(NamedTuple):
         starts: Sequence[DynamicStart] | None = None,
     ) -> Phase:
         """Return the phase of all blocks, split into as many tasks as pay off."""
-        tasks = max(1, min(self.blocks, 4 * workers, int(cost / MIN_GRID_TASK_NS)))
-        each = -(-self.blocks // tasks)
+        each = blocks_per_task(self.blocks, cost, workers)
         record = self._record(each, extra, starts)
         return Phase(kernel, record, -(-self.blocks // each), cost, label)
 
@@ -142,6 +149,16 @@ def block_grid_of(
     one = StridedLoop(1, (0,) * len(nest.offsets))
     slots = tuple(view.slot for view in views)
     return BlockGrid(slots, nest, outer, row or one, column or one, max(rows, 1), max(columns, 1))
+
+
+def batch_grid(views: Sequence[BufferView], workers: int, counters: int = 0) -> BlockGrid:
+    """Return the grid of independent steps, such as the matrices of a batch, whose longest loop is
+    split between tasks; the last `counters` views are counters."""
+    nest = loop_nest_of(views, counters=counters)
+    longest = max(nest.loops, key=lambda loop: loop.extent, default=None)
+    tasks = max(1, min(TASKS_PER_WORKER * workers, views[0].size))
+    columns = -(-(longest.extent if longest else 1) // tasks)
+    return block_grid_of(views[: len(views) - counters], nest, None, longest, 1, columns)
 
 
 def grid_kernel(name: str, form: KernelForm, body: BlockBody) -> Kernel:

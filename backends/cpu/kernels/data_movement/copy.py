@@ -12,7 +12,7 @@ from math import prod
 from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.memory_hints import should_stream_stores
-from shardir.backends.cpu.codegen.target import HostDescription
+from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES, HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase
 from shardir.backends.cpu.kernels.data_movement import copy_bodies, transpose_tiles
 from shardir.backends.cpu.kernels.data_movement.block_grid import (
@@ -26,6 +26,7 @@ from shardir.backends.cpu.kernels.data_movement.block_grid import (
 from shardir.backends.cpu.kernels.data_movement.loop_nest import LoopNest, StridedLoop, loop_nest_of
 
 BLOCK_BYTES = 64 << 10
+"""Bytes of a block."""
 CONFLICT_DISTANCE_BYTES = 1024
 """Addresses whose distance is a multiple of this conflict in a cache: for rows at such a distance,
 narrower blocks are transposed, and non-temporal stores are used for smaller arrays."""
@@ -237,7 +238,7 @@ def _tiles(
     column = found.loops[-1]
     side = transpose_tiles.tile_side(size, machine, min(row.extent, column.extent))
     whole = not any(
-        number % transpose_tiles.CACHE_LINE_BYTES
+        number % CACHE_LINE_BYTES
         for number in (
             column.extent * size,
             views[1].offset,

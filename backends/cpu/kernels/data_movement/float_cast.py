@@ -14,6 +14,7 @@ from shardir.backends.cpu.kernels.data_movement.block_grid import (
 from shardir.backends.cpu.kernels.data_movement.loop_nest import StridedLoop, loop_nest_of
 
 BLOCK_ITEMS = 1 << 14
+"""Elements of a block, which is also the limit of its columns."""
 
 
 def cast_phases(source: BufferView, target: BufferView, context: LoweringContext) -> list[Phase]:

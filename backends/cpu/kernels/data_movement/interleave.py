@@ -21,6 +21,7 @@ MAX_INTERLEAVED_ARRAYS = 4
 """Maximum number of arrays."""
 ITEM_BYTES = (1, 2, 4, 8)
 MAX_BLOCK_COLUMNS = 1 << 13
+"""Maximum columns of a block, and about its elements."""
 
 
 def interleave_phases(

@@ -14,6 +14,7 @@ from shardir.backends.cpu.kernel_api import (
     LoweringContext,
     Phase,
     Rule,
+    choose_task_count,
     row_major_strides,
 )
 from shardir.backends.cpu.kernels.data_movement import element_values
@@ -134,7 +135,7 @@ def _phase(
     # An update with all strides zero is one fill value, used for the few out-of-bounds elements.
     if any(updates.strides):
         cost += updates.nbytes / (8 if contiguous else 2)
-    enough = max(1, min(4 * context.workers, int(cost / MIN_SCATTER_TASK_NS)))
+    enough = choose_task_count(cost, context.workers, MIN_SCATTER_TASK_NS)
     block_columns = max(-(-extent // enough), 256 // target.itemsize if contiguous else 16)
     across = -(-extent // block_columns)
     # Reading all indices several times pays off if the target exceeds the caches.

@@ -7,12 +7,10 @@ instruction of x86 and of ARM.
 """
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count
-from shardir.backends.cpu.codegen.target import HostDescription
+from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES, HostDescription
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock
 from shardir.backends.cpu.kernels.data_movement.copy_bodies import copy_items, item_type
 
-CACHE_LINE_BYTES = 64
-"""Bytes of a cache line."""
 INTERLEAVE_BYTES = 16
 """Bytes within which items are interleaved at no additional cost."""
 

@@ -10,7 +10,7 @@ from math import prod
 
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.target import HostDescription
-from shardir.backends.cpu.kernel_api import LoweringContext, Phase
+from shardir.backends.cpu.kernel_api import LoweringContext, Phase, blocks_per_task
 from shardir.backends.cpu.kernels.elementwise.cost_model import estimate_nanoseconds
 from shardir.backends.cpu.kernels.elementwise.elementwise_kernel import (
     ElementwiseShape,
@@ -36,7 +36,7 @@ from shardir.ir.types import REAL_OF
 BLOCK_ELEMENTS = 1 << 15
 """Elements of a block: enough to hide the overhead of a block, few enough to balance the load."""
 TILE_ROWS, TILE_COLUMNS = 32, 128
-MIN_TASK_NANOSECONDS = 20_000.0
+"""Rows and columns of a block if an array is strided along the columns."""
 
 
 def choose_lanes(body: LoopBody, machine: HostDescription) -> int:
@@ -89,8 +89,7 @@ def elementwise_phases(
     cost = estimate_nanoseconds(body, size, arrays, column.strides)
     row_blocks, column_blocks = -(-row.extent // rows), -(-column.extent // columns)
     blocks = row_blocks * column_blocks * prod(axis.extent for axis in outer)
-    tasks = max(1, min(blocks, 4 * context.workers, int(cost / MIN_TASK_NANOSECONDS)))
-    each = -(-blocks // tasks)
+    each = blocks_per_task(blocks, cost, context.workers)
     record = PhaseRecord()
     if single:
         record.add(column.extent, each * columns, *column.strides)

@@ -11,11 +11,15 @@ from dataclasses import replace
 from math import prod
 
 from shardir.backends.cpu.codegen.target import HostDescription
-from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, LoweringContext, Phase
+from shardir.backends.cpu.kernel_api import (
+    SCRATCH_BYTES_PER_WORKER,
+    LoweringContext,
+    Phase,
+    blocks_per_task,
+)
 from shardir.backends.cpu.kernels.elementwise.column_reduction import ColumnShape, column_kernel
 from shardir.backends.cpu.kernels.elementwise.cost_model import estimate_nanoseconds
 from shardir.backends.cpu.kernels.elementwise.elementwise_loops import (
-    MIN_TASK_NANOSECONDS,
     choose_lanes,
 )
 from shardir.backends.cpu.kernels.elementwise.loop_axes import LoopArray, LoopAxis
@@ -137,8 +141,7 @@ def _row_phase(
     )
     cost = estimate_nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
     cost += rows * ROW_OVERHEAD_NANOSECONDS * (1 + len(stages.body.reductions))
-    tasks = max(1, min(rows, 4 * context.workers, int(cost / MIN_TASK_NANOSECONDS)))
-    each = -(-rows // tasks)
+    each = blocks_per_task(rows, cost, context.workers)
     record = PhaseRecord()
     record.add(rows, each, layout.column.extent, padded, repeats, *ends)
     record.arrays(layout.arrays)
@@ -203,8 +206,7 @@ def _column_phase(
     cost = estimate_nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
     column_blocks = -(-layout.column.extent // block_columns)
     blocks = column_blocks * prod(axis.extent for axis in layout.parallel)
-    tasks = max(1, min(blocks, 4 * context.workers, int(cost / MIN_TASK_NANOSECONDS)))
-    each = -(-blocks // tasks)
+    each = blocks_per_task(blocks, cost, context.workers)
     record = PhaseRecord()
     record.add(blocks, each, layout.column.extent, block_columns, column_blocks)
     record.add(row.extent, prod(axis.extent for axis in rest), *ends)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
 from shardir.backends.cpu.codegen.memory_hints import prefetch
+from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES
 from shardir.backends.cpu.kernels.elementwise.evaluation import iota_vector
 from shardir.backends.cpu.kernels.elementwise.loop_axes import (
     BROADCAST,
@@ -24,9 +25,6 @@ from shardir.backends.cpu.kernels.elementwise.loop_axes import (
 )
 from shardir.backends.cpu.kernels.elementwise.vector_access import VectorPlace
 from shardir.backends.cpu.kernels.math.registers import VectorValue, itemsize
-
-CACHE_LINE_BYTES = 64
-"""Bytes of a cache line."""
 
 
 @dataclass(frozen=True, slots=True)

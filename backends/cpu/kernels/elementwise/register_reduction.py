@@ -9,7 +9,7 @@ from typing import NamedTuple
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule, LLVMValue
 from shardir.backends.cpu.codegen.memory_hints import store_fence
 from shardir.backends.cpu.codegen.target import HostDescription
-from shardir.backends.cpu.kernel_api import Kernel, LoweringContext, Phase
+from shardir.backends.cpu.kernel_api import Kernel, LoweringContext, Phase, blocks_per_task
 from shardir.backends.cpu.kernels.elementwise.accumulators import (
     accumulator_dtype,
     emit_combine,
@@ -21,7 +21,6 @@ from shardir.backends.cpu.kernels.elementwise.column_reduction import (
     each_block,
 )
 from shardir.backends.cpu.kernels.elementwise.cost_model import estimate_nanoseconds
-from shardir.backends.cpu.kernels.elementwise.elementwise_loops import MIN_TASK_NANOSECONDS
 from shardir.backends.cpu.kernels.elementwise.evaluation import StepValues
 from shardir.backends.cpu.kernels.elementwise.loop_body import APPLY
 from shardir.backends.cpu.kernels.elementwise.nan_analysis import is_never_nan
@@ -42,6 +41,7 @@ from shardir.backends.cpu.kernels.elementwise.streaming_stores import are_aligne
 from shardir.backends.cpu.kernels.elementwise.vector_access import VectorAccess
 
 MAX_REGISTER_ROWS = 16
+"""Maximum number of rows, all of which are read in one step."""
 MAX_BLOCK_COLUMNS = 1 << 14
 """Upper limit of the columns of a block: a few pages of every row."""
 MIN_BLOCK_COLUMNS = 128
@@ -92,8 +92,7 @@ def register_reduction_phase(
     cost = estimate_nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
     column_blocks = -(-extent // block_columns)
     blocks = column_blocks * batch_size
-    tasks = max(1, min(blocks, 4 * context.workers, int(cost / MIN_TASK_NANOSECONDS)))
-    each = -(-blocks // tasks)
+    each = blocks_per_task(blocks, cost, context.workers)
     record = PhaseRecord()
     record.add(blocks, each, extent, block_columns, column_blocks)
     record.arrays(layout.arrays)

@@ -5,12 +5,9 @@ from math import prod
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
 from shardir.backends.cpu.codegen.memory_hints import should_stream_stores
-from shardir.backends.cpu.codegen.target import HostDescription
+from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES, HostDescription
 from shardir.backends.cpu.kernels.elementwise.loop_axes import LoopArray, LoopAxis
-from shardir.backends.cpu.kernels.elementwise.reduction_layout import (
-    CACHE_LINE_BYTES,
-    ReductionLayout,
-)
+from shardir.backends.cpu.kernels.elementwise.reduction_layout import ReductionLayout
 from shardir.backends.cpu.kernels.elementwise.reduction_passes import ReductionPasses
 from shardir.backends.cpu.kernels.elementwise.vector_access import VectorPlace
 from shardir.backends.cpu.kernels.math.registers import itemsize

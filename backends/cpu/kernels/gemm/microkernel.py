@@ -19,11 +19,9 @@ from shardir.backends.cpu.codegen.llvm_text import (
     vector_type,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
-from shardir.backends.cpu.codegen.target import HostDescription
+from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES, HostDescription
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, interleave_planes
 
-CACHE_LINE_BYTES = 64
-"""Bytes of a cache line."""
 COLUMN_PREFETCH_BYTES = 512
 """Prefetch distance in bytes of packed columns."""
 

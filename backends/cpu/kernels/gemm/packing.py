@@ -17,8 +17,9 @@ from shardir.backends.cpu.codegen.llvm_text import (
     vector_type,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
+from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, load_widened, widen
-from shardir.backends.cpu.kernels.gemm.microkernel import CACHE_LINE_BYTES, lane_mask, masked_load
+from shardir.backends.cpu.kernels.gemm.microkernel import lane_mask, masked_load
 from shardir.backends.cpu.kernels.gemm.tuning import (
     MAX_INTERLEAVED_PANELS,
     PACK_PREFETCH_STEPS,

@@ -6,7 +6,7 @@ Packing stalls on cache misses; issuing one prefetch per tile step hides the mem
 from typing import final
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, Operand
-from shardir.backends.cpu.kernels.gemm.microkernel import CACHE_LINE_BYTES
+from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES
 
 
 @final

@@ -9,7 +9,7 @@ of workers.
 from collections.abc import Sequence
 from math import prod
 
-from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase
+from shardir.backends.cpu.kernel_api import MIN_TASK_NS, BufferView, LoweringContext, Phase
 from shardir.backends.cpu.kernels.conv.depthwise import lower_depthwise
 from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import (
     find_run_dim,
@@ -59,7 +59,6 @@ from shardir.backends.cpu.kernels.gemm.tuning import (
     MIN_STEPS_PER_PART,
     MIN_STREAMED_LINES,
     MIN_STREAMED_MATRIX_BYTES,
-    MIN_TASK_NS,
     MIN_UNCACHED_SPLIT_K_STEPS,
     PACK_TASK_BYTES,
     PARTIAL_SUM_BYTES_PER_NS,

@@ -7,11 +7,10 @@ strides suit none of them, a small right operand is copied first, or a small res
 
 from math import ceil, gcd, prod
 
-from shardir.backends.cpu.codegen.target import HostDescription
-from shardir.backends.cpu.kernel_api import Kernel, LoweringContext, Phase
+from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES, PAGE_BYTES, HostDescription
+from shardir.backends.cpu.kernel_api import Kernel, LoweringContext, Phase, choose_task_count
 from shardir.backends.cpu.kernels.gemm.inner_product import inner_product_kernel
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct
-from shardir.backends.cpu.kernels.gemm.microkernel import CACHE_LINE_BYTES
 from shardir.backends.cpu.kernels.gemm.operand_copies import (
     lower_with_result_copy,
     lower_with_rhs_copy,
@@ -40,7 +39,6 @@ from shardir.backends.cpu.kernels.gemm.tuning import (
     MIN_READ_BYTES,
     MIN_READ_PIECES,
     MIN_STREAMED_RHS_BYTES,
-    MIN_TASK_NS,
     MIN_UNROLLED_PRODUCTS,
     READ_BYTES,
     RELATIVE_COST_BY_WIDTH,
@@ -50,8 +48,6 @@ from shardir.backends.cpu.kernels.gemm.tuning import (
 from shardir.backends.cpu.kernels.gemm.unpacked_gemm import unpacked_gemm_kernel
 from shardir.backends.cpu.kernels.gemm.unrolled_batched import unrolled_batched_kernel
 from shardir.ir.dtypes import NARROW_FLOATS
-
-PAGE_BYTES = 4096
 
 
 def lower_skinny(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
@@ -293,7 +289,7 @@ def unpacked_phases(
     flops = 2.0 * batch * rows * columns * inner / operations_per_ns(item, work.machine)
     touched = batch * item * (inner * (rows + columns) + rows * columns) / 20.0
     cost = max(flops, touched) + 20.0 * batch
-    task_count = max(1, min(int(cost / MIN_TASK_NS), 4 * context.workers))
+    task_count = choose_task_count(cost, context.workers)
     products = -(-batch // min(batch, task_count))
     task_count = -(-task_count // -(-batch // products))
     grid = TaskGrid(rows, columns, False, cost, products)

@@ -4,12 +4,12 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from shardir.backends.cpu.kernel_api import MIN_TASK_NS, TASKS_PER_WORKER
 from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
 from shardir.backends.cpu.kernels.gemm.microkernel import tile_variants
 from shardir.backends.cpu.kernels.gemm.tuning import (
     IDLE_FRACTION,
     MAX_BLOCK_LINES,
-    MIN_TASK_NS,
     PACK_NS_PER_BYTE,
     PACK_PHASE_COST_RATIO,
     PACKED_READ_COST_RATIO,
@@ -64,7 +64,7 @@ def choose_task_grid(
     one = multiply + left + right * (passes * PACKED_READ_COST_RATIO + ~packed) + TASK_OVERHEAD_NS
     # Several small products are computed by one task.
     products_per_task = np.clip(
-        (MIN_TASK_NS / one).astype(np.int64), 1, max(1, -(-batch // (4 * workers)))
+        (MIN_TASK_NS / one).astype(np.int64), 1, max(1, -(-batch // (TASKS_PER_WORKER * workers)))
     )
     tasks = -(-batch // products_per_task) * row_blocks * column_blocks
     task = products_per_task * one

@@ -4,9 +4,6 @@
 (Zen 3, AVX2). Limits that depend on the caches are computed from the description of the host.
 """
 
-MIN_TASK_NS = 20_000.0
-"""Minimum duration of a task in nanoseconds."""
-
 # block_sizes.py
 MAX_BLOCK_LINES = 2048
 """Maximum rows, and maximum columns, of a block."""

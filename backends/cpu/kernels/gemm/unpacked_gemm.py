@@ -16,9 +16,8 @@ from shardir.backends.cpu.codegen.llvm_text import (
     add_outlined_function,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
-from shardir.backends.cpu.codegen.target import HostDescription
+from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES, HostDescription
 from shardir.backends.cpu.kernel_api import Kernel
-from shardir.backends.cpu.kernels.gemm.microkernel import CACHE_LINE_BYTES
 from shardir.backends.cpu.kernels.gemm.product_record import OutputBlock, RecordReader
 from shardir.backends.cpu.kernels.gemm.tuning import RHS_PREFETCH_STEPS
 from shardir.backends.cpu.kernels.gemm.vector_arithmetic import VectorArithmetic

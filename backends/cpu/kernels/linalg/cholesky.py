@@ -21,10 +21,9 @@ from shardir.backends.cpu.kernel_api import (
 from shardir.backends.cpu.kernels.data_movement.block_grid import (
     GridBlock,
     KernelForm,
-    block_grid_of,
+    batch_grid,
     grid_kernel,
 )
-from shardir.backends.cpu.kernels.data_movement.loop_nest import loop_nest_of
 from shardir.backends.cpu.kernels.linalg.lu import FMAS_PER_NANOSECOND, batch_view, emit_blocked_lu
 from shardir.backends.cpu.kernels.linalg.scratch_matrix import (
     MatrixCopy,
@@ -52,14 +51,9 @@ def cholesky_rule(
     if scratch_bytes(rows, rows, x.dtype) + row_bytes(rows) > SCRATCH_BYTES_PER_WORKER:
         return None
     views = [batch_view(x, 2), batch_view(result, 2)]
-    found = loop_nest_of(views)
-    longest_loop = max(found.loops, key=lambda loop: loop.extent, default=None)
     count, planes = prod(x.shape[:-2]), compute_arithmetic(x.dtype).planes
     work = rows * (rows * rows / FMAS_PER_NANOSECOND * planes**2 + 20.0) + 50.0
-    each = -(
-        -(longest_loop.extent if longest_loop else 1) // max(1, min(4 * context.workers, count))
-    )
-    grid = block_grid_of(views, found, None, longest_loop, 1, each)
+    grid = batch_grid(views, context.workers)
     is_contiguous = has_contiguous_rows(x), has_contiguous_rows(result)
     name = (
         f"cholesky_{x.dtype}_{'n' if is_contiguous[0] else 's'}{'n' if is_contiguous[1] else 's'}"

@@ -15,6 +15,7 @@ import numpy as np
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
 from shardir.backends.cpu.kernel_api import (
     SCRATCH_BYTES_PER_WORKER,
+    TASKS_PER_WORKER,
     BufferView,
     LoweringContext,
     Phase,
@@ -22,10 +23,9 @@ from shardir.backends.cpu.kernel_api import (
 from shardir.backends.cpu.kernels.data_movement.block_grid import (
     GridBlock,
     KernelForm,
-    block_grid_of,
+    batch_grid,
     grid_kernel,
 )
-from shardir.backends.cpu.kernels.data_movement.loop_nest import loop_nest_of
 from shardir.backends.cpu.kernels.linalg.lu import batch_view
 from shardir.backends.numpy.lapack_routines import LAPACK_SYMBOL_PREFIX, find_routine
 from shardir.ir.types import COMPLEX
@@ -187,12 +187,9 @@ def lower_batch(work: BatchedWork, context: LoweringContext) -> list[Phase] | No
     )
     workers = context.workers if fits else max(1, context.workers // 4)
     if not fits:
-        slot = context.temporary(total_bytes * max(1, min(count, 4 * workers)))
+        slot = context.temporary(total_bytes * max(1, min(count, TASKS_PER_WORKER * workers)))
         views.insert(0, BufferView(slot, 0, shape, (0,) * len(shape), "f64"))
-    found = loop_nest_of(views)
-    longest_loop = max(found.loops, key=lambda loop: loop.extent, default=None)
-    each = -(-(longest_loop.extent if longest_loop else 1) // max(1, min(4 * workers, count)))
-    grid = block_grid_of(views, found, None, longest_loop, 1, each)
+    grid = batch_grid(views, workers)
     extra = (total_bytes, *steps, *sizes.values())
     body = partial(_emit_batch, work.dtype, fits, len(steps), tuple(sizes), work.emit)
     integers = {

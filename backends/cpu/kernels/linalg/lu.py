@@ -19,10 +19,9 @@ from shardir.backends.cpu.kernel_api import (
 from shardir.backends.cpu.kernels.data_movement.block_grid import (
     GridBlock,
     KernelForm,
-    block_grid_of,
+    batch_grid,
     grid_kernel,
 )
-from shardir.backends.cpu.kernels.data_movement.loop_nest import loop_nest_of
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic
 from shardir.backends.cpu.kernels.linalg.scratch_matrix import (
     BLOCK_COLUMNS,
@@ -65,15 +64,10 @@ def lu_rule(
     if scratch_bytes(rows, columns, x.dtype) > SCRATCH_BYTES_PER_WORKER:
         return None
     views = [batch_view(x, 2), batch_view(pivots, 1), batch_view(order, 1), batch_view(result, 2)]
-    found = loop_nest_of(views)
-    longest_loop = max(found.loops, key=lambda loop: loop.extent, default=None)
     count = prod(x.shape[:-2])
     planes = compute_arithmetic(x.dtype).planes
     work = max(rows, columns) * (rows * columns / FMAS_PER_NANOSECOND * planes**2 + 20.0) + 50.0
-    each = -(
-        -(longest_loop.extent if longest_loop else 1) // max(1, min(4 * context.workers, count))
-    )
-    grid = block_grid_of(views, found, None, longest_loop, 1, each)
+    grid = batch_grid(views, context.workers)
     is_contiguous = has_contiguous_rows(x), has_contiguous_rows(result)
     name = f"lu_{x.dtype}_{'n' if is_contiguous[0] else 's'}{'n' if is_contiguous[1] else 's'}"
     kernel = grid_kernel(name, KernelForm(4, extras=9), partial(_emit_lu, x.dtype, is_contiguous))

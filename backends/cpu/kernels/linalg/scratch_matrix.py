@@ -31,7 +31,9 @@ from shardir.backends.cpu.kernels.gemm.microkernel import lane_mask, masked_load
 from shardir.ir.types import COMPLEX, NUMPY_DTYPES
 
 BLOCK_COLUMNS = 8
+"""Columns of a block: one or several registers hold a row of it."""
 ITEM_BYTES = 8
+"""Bytes of an element; all are f64."""
 VECTOR_TYPE = vector_type("double", BLOCK_COLUMNS)
 ROW_PADDING_BYTES = 64
 """Padding between rows, so that the columns of large matrices do not conflict in the caches."""

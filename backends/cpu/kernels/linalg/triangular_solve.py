@@ -19,10 +19,9 @@ from shardir.backends.cpu.kernel_api import (
 from shardir.backends.cpu.kernels.data_movement.block_grid import (
     GridBlock,
     KernelForm,
-    block_grid_of,
+    batch_grid,
     grid_kernel,
 )
-from shardir.backends.cpu.kernels.data_movement.loop_nest import loop_nest_of
 from shardir.backends.cpu.kernels.linalg.lu import FMAS_PER_NANOSECOND, batch_view
 from shardir.backends.cpu.kernels.linalg.scratch_matrix import (
     BLOCK_COLUMNS,
@@ -67,8 +66,6 @@ def triangular_solve_rule(
         *(_column_blocks(v, blocks, rhs_block * v.strides[-1]) for v in (y, x)),
     ]
     counted = starts[0]._replace(offset=0, strides=(*(0,) * (len(x.shape) - 2), rhs_block))
-    found = loop_nest_of([*starts, counted], counters=1)
-    longest_loop = max(found.loops, key=lambda loop: loop.extent, default=None)
     count = prod(x.shape[:-2]) * blocks
     planes = compute_arithmetic(a.dtype).planes
     work = (
@@ -76,10 +73,7 @@ def triangular_solve_rule(
         + 20.0 * rows
         + 50.0
     )
-    each = -(
-        -(longest_loop.extent if longest_loop else 1) // max(1, min(4 * context.workers, count))
-    )
-    grid = block_grid_of(starts, found, None, longest_loop, 1, each)
+    grid = batch_grid([*starts, counted], context.workers, counters=1)
     flags = has_contiguous_rows(a), has_contiguous_rows(y), has_contiguous_rows(x)
     unit, conjugate = bool(op.attrs["unit"]), op.attrs["transpose"] == "adjoint"
     layout_letters = "".join("n" if flag else "s" for flag in flags) + "u" * unit + "c" * conjugate

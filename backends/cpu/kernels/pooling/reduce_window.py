@@ -34,6 +34,7 @@ from shardir.ir.module import Op
 from shardir.ir.types import COMPLEX, TensorType
 
 BLOCK_ITEMS = 1 << 12
+"""Elements of a block, which is also the limit of its columns."""
 
 
 class SlidingWindow(NamedTuple):

@@ -36,6 +36,7 @@ from shardir.ir.types import TensorType
 MAX_WINDOW_DIMS = 3
 """Maximum number of dimensions along which windows may move."""
 WORDS_PER_DIM = 6
+"""Words that describe the windows along a dimension in the record of the selecting phase."""
 
 
 def select_and_scatter_rule(

@@ -16,6 +16,7 @@ from shardir.backends.cpu.kernels.data_movement.loop_nest import loop_nest_of
 LINES_PER_GROUP = 8
 """Number of lines that are processed together."""
 ELEMENT_NS = 1.5
+"""Estimated nanoseconds for an element."""
 PART_TYPES = {"c64": ("float", 4), "c128": ("double", 8)}
 """The LLVM type of a part in memory, and its bytes. Products are computed in double."""
 

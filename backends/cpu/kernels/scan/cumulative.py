@@ -17,6 +17,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     vector_type,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch, should_stream_stores
+from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase, Rule
 from shardir.backends.cpu.kernels.data_movement import element_values, transpose_tiles
 from shardir.backends.cpu.kernels.data_movement.block_grid import (
@@ -37,7 +38,7 @@ MAX_ADJACENT_LINES = 2048
 """Maximum number of adjacent lines of a task, so that partial results stay in the cache."""
 LINES_PER_GROUP = 8
 """Number of non-adjacent lines that are processed together."""
-PREFETCH_DISTANCE_BYTES = 4 * transpose_tiles.CACHE_LINE_BYTES
+PREFETCH_DISTANCE_BYTES = 4 * CACHE_LINE_BYTES
 """Prefetch distance in bytes of tiles; the hardware prefetcher does not follow so many lines."""
 COMBINE_BY_OP = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
 
@@ -80,13 +81,13 @@ def cumulative_rule(
     variant, price = "along", 0.3
     body: Callable[..., None] = _scan_line_group
     if is_adjacent:
-        streaming = streaming and context.machine.vector_bytes == transpose_tiles.CACHE_LINE_BYTES
+        streaming = streaming and context.machine.vector_bytes == CACHE_LINE_BYTES
         variant, body = (
             f"beside{'_streaming' if streaming else ''}",
             partial(_scan_adjacent_lines, streaming),
         )
     elif min(extent, steps) >= side and abs(step) == size and step == y.strides[dim]:
-        streaming = streaming and step > 0 and side * size == transpose_tiles.CACHE_LINE_BYTES
+        streaming = streaming and step > 0 and side * size == CACHE_LINE_BYTES
         variant = "back" if step < 0 else "tiles_streaming" if streaming else "tiles"
         body = partial(_scan_tiles, step < 0, streaming)
         block_columns = side * max(1, -(-extent // side) // (4 * context.workers))
@@ -133,7 +134,7 @@ def _scan_adjacent_lines(
                     f.offset(target, at * size),
                 )
                 if past_caches and lanes == wide:
-                    f.store(made, to, transpose_tiles.CACHE_LINE_BYTES, True)
+                    f.store(made, to, CACHE_LINE_BYTES, True)
                 else:
                     f.store(made, to, 1)
                 position.set(at + lanes)
@@ -158,7 +159,7 @@ def _choose_streaming(
     """Emit `do` with non-temporal stores if the target and its steps are cache-line aligned."""
     places = target.to("i64", "ptrtoint") | step
     f.if_else(
-        (places & (transpose_tiles.CACHE_LINE_BYTES - 1)).is_("eq", 0),
+        (places & (CACHE_LINE_BYTES - 1)).is_("eq", 0),
         lambda: do(True),
         lambda: do(False),
     )
@@ -242,7 +243,7 @@ def _scan_tile(
         f.store(
             line,
             f.offset(target, to_line * i),
-            transpose_tiles.CACHE_LINE_BYTES if streaming else 1,
+            CACHE_LINE_BYTES if streaming else 1,
             streaming,
         )
 

@@ -22,6 +22,7 @@ DECIDING_BYTE = {"any": 1, "max": 1, "all": 0, "min": 0, "fused": 1}
 MIN_TASK_BYTES, MAX_TASKS = 1 << 18, 64
 """Minimum bytes of a task, and about the maximum number of tasks."""
 MAX_COST_NS = 150_000.0
+"""Maximum estimate of nanoseconds, below the cost from which on a phase wakes workers."""
 VECTOR_BYTES, VECTORS_PER_ITERATION = 64, 4
 """Bytes of a vector, and the number of vectors that are checked together."""
 

@@ -28,12 +28,14 @@ from shardir.backends.cpu.threads.memory import allocate
 MIN_CHUNK_ELEMENTS = 1 << 16
 """Minimum elements of a mask that one task counts."""
 MAX_CHUNKS = 64
+"""About the maximum number of chunks of a mask."""
 ITEM_TYPE_BY_BYTES = {1: "i8", 2: "i16", 4: "i32", 8: "i64", 16: "i128"}
 """The type of rows of this many bytes, which are copied as one item; other rows are copied
 bytewise."""
 COMPRESS_FEATURE_BY_BYTES = {4: "avx512f", 8: "avx512f", 1: "avx512vbmi2", 2: "avx512vbmi2"}
 """The x86 feature that compresses items of this many bytes."""
 BYTES_PER_CHECK = 64
+"""Bytes of a mask that are checked together."""
 
 
 def compile_row_selection(

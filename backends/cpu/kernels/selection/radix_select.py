@@ -35,12 +35,15 @@ from shardir.backends.cpu.kernels.data_movement.loop_nest import loop_nest_of
 from shardir.ir.dtypes import UNSIGNED
 
 DIGIT_BITS = 11
+"""Bits of a digit."""
 COUNTS_PER_TABLE = 1 << DIGIT_BITS
 COUNT_TABLE_BYTES = 4 * COUNTS_PER_TABLE
 INTERLEAVED_TABLES = 4
 """Count tables that consecutive elements use in turn: repeated increments of one entry are slow."""
 MIN_TASK_ELEMENTS = 1 << 15
+"""Minimum elements of a line that one task counts."""
 MAX_LINE_ELEMENTS = 1 << 31
+"""Elements of a line from which on counts of 32 bits could overflow."""
 STATE_WORDS = ("bits", "place", "match", "table")
 """The state of a position, one word each: the bits of its element found so far, its position among
 the elements that agree, the bits to match (-1: another position has the same), and the table with

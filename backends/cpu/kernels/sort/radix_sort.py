@@ -44,6 +44,7 @@ from shardir.backends.cpu.kernels.sort.tuning import (
 from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS, SIGNED
 
 DIGIT_VALUES = 256
+"""Number of values of a digit."""
 TABLE_BYTES = 4 * DIGIT_VALUES
 INTERLEAVED_TABLES = 4
 """Count tables that consecutive elements use in turn: repeated increments of one entry are slow."""

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import shardir as sd
-from shardir.backends.cpu.threads.bulk_copy import BYTES_PER_TASK, CACHE_LINE_BYTES, bulk_copy
+from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES
+from shardir.backends.cpu.threads.bulk_copy import BYTES_PER_TASK, bulk_copy
 from shardir.backends.cpu.threads.workers import workers
 
 SIZES = (
