@@ -199,17 +199,12 @@ class _ColumnKernelWriter:
 
     def _needed_steps(self, targets: Sequence[int], new: Sequence[int]) -> list[int]:
         """Return the steps to compute or load for some values, in order."""
-        found: set[int] = set()
-        left = list(targets)
-        while left:
-            k = left.pop()
-            if k in found:
-                continue
-            found.add(k)
-            recalled = k in self.between_regions and k not in new
-            if not recalled and self.body.steps[k].kind != REDUCE:
-                left += self.body.steps[k].operands
-        return sorted(found)
+        return self.body.required_steps(
+            targets,
+            lambda k: (
+                self.body.steps[k].kind == REDUCE or (k in self.between_regions and k not in new)
+            ),
+        )
 
     def load_parallel_value(self, k: int, i: LLVMValue) -> VectorValue:
         dtype = self.body.steps[k].dtype
@@ -327,15 +322,8 @@ class _ColumnKernelWriter:
 
     def _steps_of_pass(self, number: int) -> list[int]:
         """Return the steps of a pass, and the parallel steps that it reads."""
-        found = list(self.stages.steps(number))
-        left = [k for k in found if self.stages.is_parallel[k]]
-        seen = set(found)
-        while left:
-            k = left.pop()
-            if k in self.between_regions:
-                continue
-            for operand in self.body.steps[k].operands:
-                if operand not in seen:
-                    seen.add(operand)
-                    left.append(operand)
-        return sorted(seen)
+        steps = self.stages.steps(number)
+        return self.body.required_steps(
+            steps,
+            lambda k: k in self.between_regions or (k in steps and not self.stages.is_parallel[k]),
+        )

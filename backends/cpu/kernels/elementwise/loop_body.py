@@ -4,7 +4,7 @@ Broadcasts and reshapes vanish, since a value is identified by the axes along wh
 steps are the same for all shapes, so that their text can name a kernel.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import NamedTuple
 
 from shardir.ir.module import Block, Op, Value
@@ -52,6 +52,19 @@ class LoopBody(NamedTuple):
     def reductions(self) -> tuple[int, ...]:
         """The steps that are reductions."""
         return tuple(i for i, step in enumerate(self.steps) if step.kind == REDUCE)
+
+    def required_steps(self, targets: Iterable[int], stops: Callable[[int], bool]) -> list[int]:
+        """Return the targets and the steps that they need, in order, without operands of the steps
+        at which the search `stops`."""
+        found: set[int] = set()
+        pending = list(targets)
+        while pending:
+            i = pending.pop()
+            if i not in found:
+                found.add(i)
+                if not stops(i):
+                    pending += self.steps[i].operands
+        return sorted(found)
 
 
 def fused_block(op: Op) -> Block:

@@ -106,36 +106,20 @@ class ReductionPasses:
     def required_steps(self, targets: Sequence[int], known: Set[int]) -> list[int]:
         """Return the steps that some values need, in order, without operands of known or parallel
         steps."""
-        found: set[int] = set()
-        left = list(targets)
-        while left:
-            i = left.pop()
-            if i in found:
-                continue
-            found.add(i)
-            if i not in known and not self.is_parallel[i]:
-                left += self.body.steps[i].operands
-        return sorted(found)
+        return self.body.required_steps(targets, lambda i: i in known or self.is_parallel[i])
 
     @cached_property
     def parallel_steps(self) -> tuple[int, ...]:
         """The steps along parallel axes that passes or results need, in order, without
         reductions."""
-        needed: set[int] = set()
-        left = [self.body.results[i] for i in self.parallel_results()]
+        targets = [self.body.results[i] for i in self.parallel_results()]
         for number in range(self.passes):
-            left += [
-                i
-                for i in self.required_steps(self.targets(number), frozenset())
-                if self.is_parallel[i]
-            ]
-        while left:
-            i = left.pop()
-            if i not in needed and self.is_parallel[i]:
-                needed.add(i)
-                if self.body.steps[i].kind != REDUCE:
-                    left += self.body.steps[i].operands
-        return tuple(sorted(needed))
+            targets += self.required_steps(self.targets(number), frozenset())
+        needed = self.body.required_steps(
+            [i for i in targets if self.is_parallel[i]],
+            lambda i: self.body.steps[i].kind == REDUCE,
+        )
+        return tuple(needed)
 
     def parallel_steps_after(self, number: int) -> list[int]:
         """Return the parallel steps that become available after a pass (-1: before the first)."""

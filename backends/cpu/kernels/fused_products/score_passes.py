@@ -204,15 +204,8 @@ def _is_costly(step: LoopStep) -> bool:
 def _closure(steps: ScoreSteps, roots: Iterable[int], ready: Mapping[int, int]) -> set[int]:
     """Return the steps with a value for each column that roots need, those in `ready` included but
     not those that only they need."""
-    found, pending = set[int](), list(roots)
-    while pending:
-        step = pending.pop()
-        if step in found or not steps.varies(step):
-            continue
-        found.add(step)
-        if step not in ready:
-            pending += steps.body.steps[step].operands
-    return found
+    needed = steps.body.required_steps(roots, lambda i: i in ready or not steps.varies(i))
+    return set(filter(steps.varies, needed))
 
 
 def _assign_slots(
