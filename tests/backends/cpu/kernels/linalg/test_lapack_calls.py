@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from shardir.backends.cpu.kernels.linalg import lapack_calls
-from shardir.backends.cpu.kernels.linalg.lapack_qr import lower_qr_by_lapack
+from shardir.backends.cpu.kernels.linalg.qr import lower_qr_by_lapack
 from shardir.backends.cpu.kernels.rules import RULES
 from shardir.backends.numpy import lapack_routines
 from shardir.ir.module import Op

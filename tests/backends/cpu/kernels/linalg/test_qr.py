@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER
+from shardir.backends.cpu.kernels.linalg.qr import MAX_NARROW_ROWS
 from shardir.backends.cpu.kernels.rules import RULES
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
@@ -111,10 +112,17 @@ def test_qr_does_not_depend_on_the_worker_count(dtype: str) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("dtype", ["c64", "f64"])
-def test_complex_and_large_matrices_are_left_to_lapack(dtype: str) -> None:
-    size = 6 if dtype == "c64" else int((SCRATCH_BYTES_PER_WORKER / 16) ** 0.5)
-    x = random_matrices((size, size), dtype)
+LARGE = int((SCRATCH_BYTES_PER_WORKER / 16) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((6, 6), "c64"), ((LARGE, LARGE), "f64"), ((MAX_NARROW_ROWS + 1, 5), "f64")],
+)
+def test_complex_large_and_narrow_matrices_are_left_to_lapack(
+    shape: tuple[int, int], dtype: str
+) -> None:
+    x = random_matrices(shape, dtype)
     op = make_op(OPS["qr"], TensorType(x.shape, dtype), full=False)
     outs = [np.zeros(v.type.shape, v.type.numpy) for v in op.results]
     phases = lower_and_run(RULES["qr"], op, [x], outs)
