@@ -17,7 +17,6 @@ from shardir.ir.builder import Builder, UniqueNames, substitute
 from shardir.ir.module import Block, Function, Value
 from shardir.ir.types import INEXACT
 from shardir.passes.autodiff.forward_control import HANDLERS as CONTROL
-from shardir.passes.autodiff.forward_manual import HANDLERS as MANUAL
 from shardir.passes.autodiff.forward_regions import HANDLERS as REGIONS
 from shardir.passes.autodiff.linearized_checkpoints import split_checkpoints
 from shardir.passes.autodiff.pushforward import Pushforward
@@ -26,7 +25,7 @@ from shardir.passes.autodiff.residuals import eliminate_dead_operations, find_re
 from shardir.passes.autodiff.vjp import check_differentiable
 from shardir.passes.rewriting import all_values, used_names
 
-_HANDLERS = {**CONTROL, **MANUAL, **REGIONS}
+_HANDLERS = {**CONTROL, **REGIONS}
 
 
 def jvp(function: Function, wrt: Sequence[int]) -> Function:
