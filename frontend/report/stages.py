@@ -9,7 +9,7 @@ from shardir.frontend.report.records import DefinitionRecord, StageRecord
 from shardir.frontend.report.tables import ReportTables, Table
 from shardir.ir.module import Loc, Module, Op
 from shardir.passes.explain.history import find_place
-from shardir.passes.explain.row_folding import without_names
+from shardir.passes.explain.report_rows import without_names
 from shardir.passes.pipeline import Pass
 from shardir.text.literals import format_name
 from shardir.text.printer import Printer

@@ -1,6 +1,11 @@
-"""Rows and cells that the texts of reports share."""
+"""Rows and cells that the texts of reports share.
 
-from collections.abc import Sequence
+Repeated rows are folded: those of the layers of a model differ only in the names of values.
+"""
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
 
 from shardir.cost.communication import CommunicationTotal
 from shardir.display.byte_sizes import show_bytes
@@ -8,6 +13,12 @@ from shardir.ir.module import Loc
 
 MAX_ROWS = 20
 """Maximum number of table rows that are shown."""
+MIN_ROWS = 3
+"""The minimum number of equal rows that are shown as one."""
+
+Item = TypeVar("Item")
+_NAME = re.compile(r'%(?:[\w.$-]+|"[^"]*")')
+_NUMBER = re.compile(r"\d+")
 
 
 def amount_cells(group: CommunicationTotal) -> tuple[str, str, str]:
@@ -36,3 +47,43 @@ def location_text(loc: Loc | None) -> str:
 def with_location(text: str, loc: Loc | None) -> str:
     """Return a text with the file and line, if these are known."""
     return f"{text}  {loc}" if loc else text
+
+
+def without_numbers(text: str) -> str:
+    """Return a text without the numbers in the names of its values."""
+    return _NAME.sub(lambda name: _NUMBER.sub("#", name[0]), text)
+
+
+def without_names(text: str) -> str:
+    """Return a text without the names of its values."""
+    return _NAME.sub("%", text)
+
+
+def fold_rows(
+    rows: Iterable[Item], key: Callable[[Item], Hashable]
+) -> list[tuple[Item, Sequence[Item]]]:
+    """Return the first row of each group with an equal key, and its group.
+
+    Groups of fewer than `MIN_ROWS` rows stay separate rows. The order is that of the first rows.
+    """
+    groups: dict[Hashable, list[Item]] = {}
+    order: list[tuple[Item, Hashable]] = []
+    for row in rows:
+        row_key = key(row)
+        groups.setdefault(row_key, []).append(row)
+        order.append((row, row_key))
+    folded: list[tuple[Item, Sequence[Item]]] = []
+    seen: set[Hashable] = set()
+    for row, row_key in order:
+        group = groups[row_key]
+        if len(group) < MIN_ROWS:
+            folded.append((row, (row,)))
+        elif row_key not in seen:
+            seen.add(row_key)
+            folded.append((row, group))
+    return folded
+
+
+def format_times(group: Sequence[object]) -> str:
+    """Return ` x 96` for a group of 96 rows, nothing for one."""
+    return f" x {len(group)}" if len(group) > 1 else ""

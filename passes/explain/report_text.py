@@ -23,9 +23,13 @@ from shardir.passes.explain.report_rows import (
     MAX_ROWS,
     amount_cells,
     first_rows,
+    fold_rows,
+    format_times,
     location_text,
     omitted_rows,
     with_location,
+    without_names,
+    without_numbers,
 )
 from shardir.passes.explain.reports import (
     Absence,
@@ -41,12 +45,6 @@ from shardir.passes.explain.reports import (
     Summary,
     Traffic,
     report_text,
-)
-from shardir.passes.explain.row_folding import (
-    fold_rows,
-    format_times,
-    without_names,
-    without_numbers,
 )
 
 

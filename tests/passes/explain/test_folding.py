@@ -1,7 +1,7 @@
 """Repeated layers are shown once in the text of explanations."""
 
 from shardir.passes.explain import communication, conflicts, coverage, explain
-from shardir.passes.explain.row_folding import fold_rows, without_names, without_numbers
+from shardir.passes.explain.report_rows import fold_rows, without_names, without_numbers
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.text.parser import parse
 
