@@ -12,7 +12,7 @@ from shardir.frontend.numpy.elementwise import arithmetic, complex_parts, math_f
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import constant_like
 from shardir.frontend.scipy import special
 from shardir.frontend.scipy.distributions.distribution import Distribution
-from shardir.frontend.scipy.distributions.log_differences import log_one_minus_exp, one_minus_exp
+from shardir.frontend.scipy.distributions.log_probabilities import log_one_minus_exp, one_minus_exp
 from shardir.frontend.scipy.special_functions.double_double import compute_in_double
 from shardir.frontend.scipy.special_functions.stirling import log_poisson
 from shardir.frontend.tracing.tracer import Tracer

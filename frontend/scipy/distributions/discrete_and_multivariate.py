@@ -20,7 +20,7 @@ from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import concatenation, reshaping
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import promote_args_inexact
 from shardir.frontend.scipy import special
-from shardir.frontend.scipy.distributions.probabilities import (
+from shardir.frontend.scipy.distributions.log_probabilities import (
     exponentiate,
     minus_inf_outside_support,
 )

@@ -2,7 +2,7 @@
 
 from shardir.frontend.numpy.elementwise import math_functions, selection
 from shardir.frontend.scipy.distributions.distribution import Distribution
-from shardir.frontend.scipy.distributions.log_differences import log_one_minus_exp, one_minus_exp
+from shardir.frontend.scipy.distributions.log_probabilities import log_one_minus_exp, one_minus_exp
 from shardir.frontend.tracing.tracer import Tracer
 
 LINEAR_FROM = 20.0

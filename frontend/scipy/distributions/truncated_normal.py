@@ -10,7 +10,7 @@ from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.elementwise import math_functions, selection
 from shardir.frontend.scipy import special
 from shardir.frontend.scipy.distributions.distribution import Distribution
-from shardir.frontend.scipy.distributions.log_differences import log_one_minus_exp
+from shardir.frontend.scipy.distributions.log_probabilities import log_one_minus_exp
 from shardir.frontend.scipy.special_functions.double_double import compute_in_double
 from shardir.frontend.tracing.tracer import Tracer
 
