@@ -15,6 +15,7 @@ from shardir.display.byte_sizes import show_bytes
 from shardir.errors import count_noun
 from shardir.ir.module import Op
 from shardir.ir.sharding import REPLICATED_DIM, Axes, DimSharding, Sharding, count_positions
+from shardir.ir.sub_axes import take_disjoint_prefix
 from shardir.op_rules.factors import FactorKind, FactorRule
 from shardir.passes.explain.axis_origins import origin_annotations
 from shardir.passes.explain.factor_precedence import delay_reason, lost_to
@@ -36,7 +37,6 @@ from shardir.passes.resharding.align import (
 from shardir.passes.resharding.layouts import (
     alignment_reshard_cost,
     choose_alignment,
-    free_prefix,
 )
 from shardir.passes.resharding.planner import LOCAL_STEPS, plan_reshard, same_placement
 from shardir.passes.resharding.reshard import RESHARDING_OPERATIONS
@@ -369,7 +369,7 @@ class _ConflictAnalysis:
         if op is None or self.history.reshard.layouts != "cheapest":
             return None
         factor_axes = [
-            axes if i == factor else free_prefix(others, axes)
+            axes if i == factor else take_disjoint_prefix(others, axes)
             for i, others in enumerate(terms.factor_axes)
         ]
         mesh = terms.shardings[0].mesh

@@ -22,9 +22,8 @@ from shardir.ir.sub_axes import (
     append_axis,
     can_coexist,
     is_prefix,
-    take_disjoint_part,
+    take_disjoint_prefix,
     take_dividing_prefix,
-    truncate_axes,
 )
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorKind, FactorRule, TensorFactors
@@ -153,9 +152,7 @@ def _follow_one(
     taken = [axis for axes in factor_axes for axis in axes]
     for i, factor_sharding in views[follower].factor_shardings.items():
         if i not in views[leader].factor_shardings:
-            factor_axes[i] = truncate_axes(
-                factor_sharding.axes, lambda axis, _: take_disjoint_part(axis, taken)
-            )
+            factor_axes[i] = take_disjoint_prefix(factor_sharding.axes, taken)
     return factor_axes
 
 
@@ -268,7 +265,7 @@ class _AxesVote:
                 if is_prefix(axes, candidate) and candidate != axes:
                     left[i, candidate] = None
                 continue
-            disjoint = truncate_axes(candidate, lambda axis, _: take_disjoint_part(axis, axes))
+            disjoint = take_disjoint_prefix(candidate, axes)
             if (
                 disjoint
                 and disjoint != self.factor_axes[i]

@@ -25,8 +25,7 @@ from shardir.ir.sub_axes import (
     find_common_prefix,
     is_prefix,
     is_strict_prefix,
-    take_disjoint_part,
-    truncate_axes,
+    take_disjoint_prefix,
 )
 from shardir.op_rules.factors import FactorKind, FactorRule, TensorFactors
 from shardir.passes.propagation.factor_projection import (
@@ -121,7 +120,7 @@ def _follow_one(
     taken = [axis for axes in factor_axes for axis in axes]
     for i, factor_sharding in views[follower].factor_shardings.items():
         if i not in views[leader].factor_shardings:
-            factor_axes[i] = _disjoint_prefix(factor_sharding.axes, tuple(taken))
+            factor_axes[i] = take_disjoint_prefix(factor_sharding.axes, tuple(taken))
     return factor_axes
 
 
@@ -181,16 +180,11 @@ def _remaining_candidate(
             if longer
             else None
         )
-    axes = _disjoint_prefix(candidate.axes, best.axes)
+    axes = take_disjoint_prefix(candidate.axes, best.axes)
     if axes == candidate.axes:
         return candidate._replace(gain=count_positions(axes))
     return None if axes == before else candidate._replace(
         axes=axes, gain=count_positions(axes) // count_positions(before))  # fmt: skip
-
-
-def _disjoint_prefix(axes: Axes, others: Axes) -> Axes:
-    """Return the longest prefix that overlaps none of `others`."""
-    return truncate_axes(axes, lambda axis, _: take_disjoint_part(axis, others))
 
 
 def _major_factors(rule: FactorRule) -> list[set[int]]:

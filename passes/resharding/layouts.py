@@ -9,7 +9,7 @@ ties. A contraction computes more than with Shardy's choice only if a reduced fa
 one operand and unsharded in another: gathering may then send less than completing the reduction.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
@@ -17,8 +17,8 @@ from math import prod
 from shardir.ir.builder import Builder
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Op, Value
-from shardir.ir.sharding import Axes, Axis, Sharding, count_positions
-from shardir.ir.sub_axes import take_disjoint_part, truncate_axes
+from shardir.ir.sharding import Axes, Sharding, count_positions
+from shardir.ir.sub_axes import take_disjoint_prefix
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorKind, FactorRule
 from shardir.op_rules.partitioning import LocalOp, local_type_of
@@ -105,7 +105,7 @@ def _candidate_shardings(
             taken = [axis for axes in factor_axes for axis in axes]
             for i, factor_sharding in view.factor_shardings.items():
                 if i not in decided:
-                    factor_axes[i] = free_prefix(factor_sharding.axes, taken)
+                    factor_axes[i] = take_disjoint_prefix(factor_sharding.axes, taken)
             decided.update(view.factor_shardings)
         yield tuple(
             sharding_of_factors(mapping, factor_axes, sharding.mesh)
@@ -130,11 +130,6 @@ def _gathered_candidates(
                 sharding_of_factors(mapping, factor_axes, tensor.mesh)
                 for mapping, tensor in zip(rule.tensors, alignment.tensors, strict=True)
             )
-
-
-def free_prefix(axes: Axes, taken: Sequence[Axis]) -> Axes:
-    """Return the longest prefix of `axes` that does not overlap `taken`."""
-    return truncate_axes(axes, lambda axis, _: take_disjoint_part(axis, taken))
 
 
 def alignment_reshard_cost(

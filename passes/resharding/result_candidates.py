@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from shardir.ir.module import Op
 from shardir.ir.sharding import Axes, Sharding
-from shardir.ir.sub_axes import append_axis
+from shardir.ir.sub_axes import append_axis, take_disjoint_prefix
 from shardir.op_rules.factors import FactorKind, FactorRule
 from shardir.passes.propagation.factor_projection import project_to_factors
 from shardir.passes.resharding.align import (
@@ -21,7 +21,6 @@ from shardir.passes.resharding.cost import reshard_cost
 from shardir.passes.resharding.layouts import (
     alignment_reshard_cost,
     cheapest_alignment,
-    free_prefix,
 )
 from shardir.passes.resharding.uneven import paddable_factors, uneven_dims
 
@@ -151,7 +150,7 @@ def _factor_axes_candidates(
                     if factor_axes[i] and not longer:
                         continue
                     taken = [axis for other in factor_axes for axis in other]
-                    for axis in free_prefix(axes, taken):
+                    for axis in take_disjoint_prefix(axes, taken):
                         factor_axes[i] = append_axis(factor_axes[i], axis)
             yield factor_axes
         for i, axes in operand_axes[leader].items():

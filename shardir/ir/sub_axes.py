@@ -9,7 +9,7 @@ axis: (a, b:(1)2) is a prefix of (a, b).
 The algebra is that of OpenXLA Shardy, where a full axis corresponds to the sub-axis (1)n here.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import gcd
 
 from shardir.ir.sharding import Axes, Axis, count_positions
@@ -101,6 +101,11 @@ def truncate_axes(axes: Axes, keep: Callable[[Axis, int], Axis | None]) -> Axes:
             break
         pieces *= axis.size
     return tuple(result)
+
+
+def take_disjoint_prefix(axes: Axes, others: Sequence[Axis]) -> Axes:
+    """Return the longest prefix of `axes` that overlaps none of `others`."""
+    return truncate_axes(axes, lambda axis, _: take_disjoint_part(axis, others))
 
 
 def take_dividing_prefix(axes: Axes, size: int) -> Axes:
