@@ -370,10 +370,10 @@ class Plan(Report):
         """Return the program as StableHLO with the shardings of the plan in the dialect `sdy`."""
         return export.sdy_text(self.module)
 
-    def argument_rows(self, evaluation: Evaluation | None = None) -> list[tuple[str, str]]:
+    def argument_rows(self) -> list[tuple[str, str]]:
         """Return the names of arguments and their sharded type; those of repeated layers with one
         sharding have one row."""
-        arguments = (evaluation or self._found.chosen).arguments
+        arguments = self._found.chosen.arguments
         params = self._lowered.module.main.body.params
         rows = []
         for kind in self._found.classes:

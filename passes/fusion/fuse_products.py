@@ -149,9 +149,7 @@ def _grow_group(block: Block, first: Op, outer: Mapping[Value, Op]) -> _ScoreGro
         if op.spec in ROW_REDUCTIONS or _is_row_operation(op, group):
             group.members[value] = op
             group.rows[value] = None
-            pending += [
-                user for user in users.get(value, ()) if _joins_row(user, value, shape, group)
-            ]
+            pending += [user for user in users.get(value, ()) if _joins_row(user, shape, group)]
             continue
         if op.spec is dot and any(x in group.members and x not in group.rows for x in op.operands):
             group.sums[value] = op
@@ -196,7 +194,7 @@ def _is_number(op: Op) -> bool:
     return op.spec is constant and isinstance(op.attrs["value"], (int, float, bool))
 
 
-def _joins_row(op: Op, value: Value, shape: tuple[int, ...], group: _ScoreGroup) -> bool:
+def _joins_row(op: Op, shape: tuple[int, ...], group: _ScoreGroup) -> bool:
     """Return whether an operation that uses a value of each row belongs to the group."""
     if op.spec is broadcast and non_unit_sizes(op.result.type) == shape:
         return True

@@ -156,7 +156,7 @@ def _choose_stages(block: Block, op: Op) -> tuple[dict[Op, int | None], int]:
     stage_count = attributes.stages
     if not stage_count:
         stages = assign_stages(block)
-        return stages, count_stages(block, stages, op)
+        return stages, count_stages(block, op)
     marked = next((o for o in block.ops if o.spec is pipeline_stage), None)
     if marked is not None:
         raise stage_error(

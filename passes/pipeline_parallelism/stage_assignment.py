@@ -98,7 +98,7 @@ def _move_later(block: Block, stages: dict[Op, int | None]) -> None:
         stages[op] = min(range(earliest, min(needed) + 1), key=sent)
 
 
-def count_stages(block: Block, stages: dict[Op, int | None], op: Op) -> int:
+def count_stages(block: Block, op: Op) -> int:
     """Return the number of stages; raise `PipelineStageError` unless the last one has the loss."""
     marked = sorted({o.attrs["stage"]: None for o in block.ops if o.spec is pipeline_stage})
     if not marked:

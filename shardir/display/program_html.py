@@ -24,22 +24,22 @@ _LINE_END = re.compile(
 """The location and the reason of an operation, at the end of its line."""
 
 
-def program_html(text: str, axes: Iterable[str] = ()) -> Html:
+def program_html(text: str) -> Html:
     """Return the text of a program as a notebook output.
 
-    `axes` are the names of mesh axes in the order of their colors; those that the text declares,
-    and those of shardings on a mesh that it does not declare, follow.
+    The colors of mesh axes are in the order in which the text declares them; axes of shardings on a
+    mesh that it does not declare follow.
     """
     lines = _shorten(text.rstrip("\n").split("\n"))
-    colors = number_axes([*axes, *_declared_axes(lines)], lines)
+    colors = number_axes(_declared_axes(lines), lines)
     body, _ = _block(lines, 0, colors)
     return output(tag("div", body, class_="sd-code"))
 
 
-def report_html(text: str, axes: Iterable[str] = ()) -> Html:
+def report_html(text: str) -> Html:
     """Return the text of a report as a notebook output with colored labels of axes."""
     lines = _shorten(text.rstrip("\n").split("\n"))
-    colors = number_axes(axes, lines)
+    colors = number_axes((), lines)
     return output(tag("pre", [join([_line(line, colors), "\n"]) for line in lines]))
 
 

@@ -153,7 +153,7 @@ def pointwise_rule(operands: Sequence[Shape], results: Sequence[Shape]) -> Facto
     return RuleBuilder(operands, results).add_pointwise(results[0]).build()
 
 
-def einsum_rule(dims: str, operands: Sequence[Shape], reduction: str = "add") -> FactorRule:
+def einsum_rule(dims: str, operands: Sequence[Shape]) -> FactorRule:
     """Return the rule of an einsum such as `bi,ih->bh`.
 
     The order of factors decides ties in propagation: batch factors (in all tensors), free factors
@@ -175,4 +175,4 @@ def einsum_rule(dims: str, operands: Sequence[Shape], reduction: str = "add") ->
             sizes[c],
             FactorKind.PASS if c in output else FactorKind.REDUCE,
         )
-    return builder.build(reduction)
+    return builder.build("add")

@@ -36,9 +36,9 @@ class Roofline(NamedTuple):
 _rooflines: dict[int, Roofline] = {}
 
 
-def roofline(workers: WorkerPool | None = None) -> Roofline:
-    """Return the peak performance with a pool's workers, measured once in a tenth of a second."""
-    shared = worker_pool() if workers is None else workers
+def roofline() -> Roofline:
+    """Return the peak performance with all workers, measured once in a tenth of a second."""
+    shared = worker_pool()
     found = _rooflines.get(shared.count)
     if found is None:
         found = _rooflines[shared.count] = measure(shared)

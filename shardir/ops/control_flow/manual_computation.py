@@ -47,19 +47,16 @@ def _shard_counts(type: TensorType, dim_axes: object, axes: Axes, word: str) -> 
     return [count_positions(dim) for dim in dim_axes]
 
 
-def manual_local_type(
-    type: TensorType, dim_axes: ManualDimAxes, axes: Axes, word: str = "in_axes"
-) -> TensorType:
+def manual_local_type(type: TensorType, dim_axes: ManualDimAxes, axes: Axes) -> TensorType:
     """Return the local type of a tensor that is sharded by `dim_axes` along the manual `axes`.
 
-    Raises `TypeError`, which names `word`, unless the sharding uses these axes and divides the
-    tensor.
+    Raises `TypeError` unless the sharding uses these axes and divides the tensor.
     """
-    pieces = _shard_counts(type, dim_axes, axes, word)
+    pieces = _shard_counts(type, dim_axes, axes, "in_axes")
     for dim, (size, count) in enumerate(zip(type.shape, pieces, strict=True)):
         if size % count:
             raise TypeError(
-                f"{word} splits dimension {dim} of {type} into {count} shards, which do not "
+                f"in_axes splits dimension {dim} of {type} into {count} shards, which do not "
                 "divide it"
             )
     return type.with_shape([n // count for n, count in zip(type.shape, pieces, strict=True)])

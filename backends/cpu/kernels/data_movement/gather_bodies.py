@@ -98,7 +98,7 @@ def gather_rows(
                     address, inside = element_address(pointer, source)
                     item = f.load(address, type, 1)
                     if wrapping.fills:
-                        item = f.select(inside, item, _fill_value(f, block, size))
+                        item = f.select(inside, item, _fill_value(block, size))
                     f.store(item, target, 1)
                 for place, far in zip(places, ahead[unroll], strict=True):
                     place.set(f.offset(place.get(), far))
@@ -137,7 +137,7 @@ def _gather_vectors(
     lanes = LLVMValue(f"<{', '.join(f'i64 {i}' for i in range(GATHERED_ITEMS))}>", whole, f)
     steps, scale = lanes * f.splat(from_row, GATHERED_ITEMS), f.splat(stride, GATHERED_ITEMS)
     most = f.splat(limit, GATHERED_ITEMS)
-    other = f.splat(_fill_value(f, block, size), GATHERED_ITEMS) if wrapping.fills else None
+    other = f.splat(_fill_value(block, size), GATHERED_ITEMS) if wrapping.fills else None
     with f.when(contiguous), f.while_(partial(fits_before, done, block.rows, GATHERED_ITEMS)):
         pointer, source, target = (place.get() for place in places)
         index = f.load(pointer, vector_type("i32", GATHERED_ITEMS), 4).to(whole, "sext")
@@ -160,7 +160,7 @@ def _gather_vectors(
         done.set(done.get() + GATHERED_ITEMS)
 
 
-def _fill_value(f: LLVMFunction, block: GridBlock, size: int) -> LLVMValue:
+def _fill_value(block: GridBlock, size: int) -> LLVMValue:
     """Return the fill value of out-of-bounds indices: the word after those of the single index."""
     word = block.extra(3)
     return word if size == 8 else word.to(copy_bodies.item_type(size), "trunc")

@@ -238,7 +238,7 @@ def _define_large_pass(module: LLVMModule) -> None:
     with f.loop(0, left) as p, f.loop(0, run, size) as q:
         start, results = f.offset(source, p * run + q), f.offset(target, p * run * radix + q)
 
-        def opposite(k: LLVMValue, start: LLVMValue = start) -> list[LLVMValue]:
+        def opposite(k: LLVMValue) -> list[LLVMValue]:
             return [f.offset(start, left * run * each) for each in (k, radix - k)]
 
         first = load(start)
