@@ -16,6 +16,10 @@ assumed, because it does not state them) and of Korthikanti et al. (2022, arXiv:
 `stages per rank` of the interleaved schedule, `sequence parallelism` (1 or 0), and `ZeRO stage` (3,
 or 0).
 
+Steps with sequence parallelism run with the pass `overlap`: the backward pass sends while it
+computes the gradients of weights, as the paper states in section 4.2.2, and as
+apex/transformer/tensor_parallel/layers.py (NVIDIA/apex) does.
+
 A step with a pipeline is the sum of two predictions: the schedule of the passes of all stages, and
 the update of the weights of one stage, which begins with the sum of the gradients over `data`.
 Megatron keeps each stage's weights on its own devices; `sd.pipeline` gives all gradients to all
@@ -42,6 +46,9 @@ from typing import Any
 import shardir as sd
 import shardir.numpy as snp
 from shardir import lax
+from shardir.frontend.dispatch.stages.step_simulation import simulate_step
+from shardir.machine import load_machine
+from shardir.passes import Pipeline
 from shardir.sharding import AbstractMesh, NamedSharding, PartitionSpec as P
 
 WORDS = 51200
@@ -164,7 +171,7 @@ def make_layer(given: Measurement) -> Callable[[Any, Any], Any]:
         whole = placed(normalized(x, w["scale1"]))
         qkv = snp.einsum("bsd,dchk->cbhsk", whole, w["qkv"])
         mixed = placed(attention(*(placed(each, "model") for each in qkv)), None, "model")
-        x = x + placed(snp.einsum("bshk,hkd->bsd", mixed, w["out"]), "model")
+        x = x + placed(placed(snp.einsum("bshk,hkd->bsd", mixed, w["out"])), "model")
         whole = placed(normalized(x, w["scale2"]))
         h = placed(sd.nn.gelu(whole @ w["up"] + w["up_bias"]), None, "model")
         return x + placed(h @ w["down"], "model") + w["down_bias"]
@@ -185,7 +192,7 @@ def make_loss(given: Measurement) -> Any:
             with stage(number):
                 x, _ = lax.scan(lambda x, one: (layer(x, one), None), x, layers)
         with stage(given.stages - 1):
-            logits = (x @ w["embedding"].T).astype("float32")
+            logits = snp.einsum("bsd,vd->bsv", x, w["embedding"]).astype("float32")
             logits = logits - lax.stop_gradient(snp.max(logits, axis=-1, keepdims=True))
             total = snp.log(snp.sum(snp.exp(logits), axis=-1))
             hits = snp.arange(logits.shape[-1]) == targets[..., None]
@@ -312,12 +319,22 @@ def make_recomputed_step(**columns: float) -> sd.stages.Lowered:
 
 def predict_seconds(given: Measurement, machine: str, target: str | None) -> float:
     """Return the predicted time of a step."""
+    passes = "overlap" if given.sequence_parallelism else "none"
     if given.pipeline == 1:
-        step: float = lower_step(given).simulate(machine, target=target).step_seconds
+        lowered = lower_step(given).with_passes(f"default,{passes}")
+        step: float = lowered.simulate(machine, target=target).step_seconds
         return step
     (pipeline,) = lower_pipeline(given).pipelines()
+    found = load_machine(machine, axes=dict(pipeline.mesh.axes))
+    scheduled = Pipeline.parse(passes)
+    times = pipeline.pass_times(
+        {
+            key: simulate_step(scheduled(each.module), found, target=target).step_seconds
+            for key, each in pipeline.fragments.items()
+        }
+    )
     update = lower_update(given).simulate(machine, target=target)
-    return float(pipeline.simulate(machine).makespan) + update.step_seconds
+    return float(pipeline.simulate(found, times=times).makespan) + update.step_seconds
 
 
 def count_ordered_pairs(
