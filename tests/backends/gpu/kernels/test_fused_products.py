@@ -84,7 +84,7 @@ def test_random_sizes(interpreter: Interpreter, seed: int) -> None:
         "columns": int(rng.choice([16, 31, 48, 50])),
         "heads": groups * int(rng.integers(1, 3)),
         "groups": groups,
-        "features": int(rng.choice([1, 2, 16, 24, 40])),
+        "features": int(rng.choice([2, 3, 16, 24, 40])),
     }
     dtype = str(rng.choice(list(TOLERANCES)))
     masked, biased, causal, gradient = (bool(each) for each in rng.integers(0, 2, 4))
