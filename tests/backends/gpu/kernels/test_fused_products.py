@@ -79,7 +79,7 @@ def test_random_sizes(interpreter: Interpreter, seed: int) -> None:
     rng = np.random.default_rng(seed)
     groups = int(rng.integers(1, 3))
     sizes = {
-        "batch": int(rng.integers(1, 3)),
+        "batch": int(rng.integers(2, 4)),
         "rows": int(rng.choice([16, 17, 32, 45])),
         "columns": int(rng.choice([16, 31, 48, 50])),
         "heads": groups * int(rng.integers(1, 3)),
