@@ -106,6 +106,20 @@ class Config:
         return offset
 
     @property
+    def legacy_prng_key(self) -> str:
+        """Treatment of random keys that are two words, u32[2], instead of typed keys.
+
+        `"allow"`, the default: they are accepted. `"warn"`: a random function warns when it is
+        traced with such a key. `"error"`: it refuses the key.
+        """
+        return str(_read_setting("legacy_prng_key"))
+
+    @property
+    def enable_custom_prng(self) -> bool:
+        """True if `random.PRNGKey`, and random functions of words, return typed keys (no)."""
+        return bool(_read_setting("enable_custom_prng"))
+
+    @property
     def dump_dir(self) -> str | None:
         """Folder for the program text after every pass (none; `SHARDIR_DUMP`)."""
         folder = _read_setting("dump_dir")
@@ -326,6 +340,16 @@ def threefry_partitionable(enabled: bool = True) -> AbstractContextManager[None]
     """Return a context manager that sets whether each random bit depends on its own position
     alone."""
     return config(threefry_partitionable=enabled)
+
+
+def legacy_prng_key(mode: str) -> AbstractContextManager[None]:
+    """Return a context manager that sets the treatment of random keys that are two words."""
+    return config(legacy_prng_key=mode)
+
+
+def enable_custom_prng(enabled: bool = True) -> AbstractContextManager[None]:
+    """Return a context manager that sets whether `random.PRNGKey` returns typed keys."""
+    return config(enable_custom_prng=enabled)
 
 
 def dump_dir(folder: str | os.PathLike[str] | None) -> AbstractContextManager[None]:

@@ -108,6 +108,9 @@ EXPLICIT_MODES = ("strict", "lenient")
 TRACEBACK_MODES = ("short", "full")
 """The extents of tracebacks; see `Config.traceback`."""
 
+LEGACY_KEY_MODES = ("allow", "warn", "error")
+"""Treatments of random keys that are words; see `Config.legacy_prng_key`."""
+
 PLATFORMS = ("cpu", "gpu", "tpu", "ipu")
 """Names of platforms."""
 
@@ -116,6 +119,12 @@ def as_platform(value: object) -> str:
     if value in PLATFORMS:
         return str(value)
     raise ValueError("'cpu', 'gpu', 'tpu' or 'ipu'")
+
+
+def as_legacy_key_mode(value: object) -> str:
+    if value in LEGACY_KEY_MODES:
+        return str(value)
+    raise ValueError("'allow', 'warn' or 'error'")
 
 
 def as_fallback(value: object) -> str:

@@ -99,7 +99,7 @@ REASONS: dict[str, str] = {
     "The option changes how JAX itself traces or compiles, and has no counterpart here.": """
         jax.allow_f16_reductions jax.check_tracer_leaks jax.checking_leaks jax.enable_checks
         jax.explain_cache_misses jax.array_garbage_collection_guard jax.auto_pcast
-        jax.enable_custom_prng jax.jax2tf_associative_scan_reductions jax.legacy_prng_key
+        jax.jax2tf_associative_scan_reductions
         jax.make_user_context jax.no_execution jax.no_tracing
         jax.remove_size_one_mesh_axis_from_type jax.softmax_custom_jvp jax.thread_guard
     """,

@@ -1,5 +1,6 @@
 """PRNG keys: creation from seeds, splits, and conversions from and to words."""
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -30,8 +31,33 @@ def counter_scheme() -> Symbol:
 
 
 def as_typed_keys(key: ArrayLike) -> tuple[Tracer, bool]:
-    """Return typed keys, and whether they were given as two 32-bit words each (`PRNGKey`)."""
+    """Return typed keys, and whether keys derived from them are two 32-bit words each, as `key` is.
+
+    The setting `legacy_prng_key` may refuse words, and `enable_custom_prng` makes all derived keys
+    typed.
+    """
     tracer = as_tracer(key)
+    typed, are_words = _convert_to_keys(tracer)
+    if are_words:
+        _check_words_allowed(tracer.value.type)
+    return typed, are_words and not config.enable_custom_prng
+
+
+def _check_words_allowed(kind: TensorType) -> None:
+    mode = config.legacy_prng_key
+    if mode == "allow":
+        return
+    message = with_location(
+        f"the key is {kind}, and the setting legacy_prng_key is {mode!r}; make typed keys with "
+        'random.key(seed), or set legacy_prng_key="allow"'
+    )
+    if mode == "error":
+        raise RandomError(message)
+    warnings.warn(message, UserWarning, stacklevel=2)
+
+
+def _convert_to_keys(tracer: Tracer) -> tuple[Tracer, bool]:
+    """Return typed keys, and whether they were given as two 32-bit words each."""
     type = tracer.value.type
     if type.dtype == "key":
         return tracer, False
@@ -67,7 +93,7 @@ def _key_words(key: Tracer) -> Tracer:
 
 @public(name="wrap_key_data")
 def _wrap_key_data(words: ArrayLike) -> Tracer:
-    return as_typed_keys(words)[0]
+    return _convert_to_keys(as_tracer(words))[0]
 
 
 def wrap_key_data(
@@ -129,10 +155,16 @@ def PRNGKey(
 ) -> Tracer:
     """Return a key as two 32-bit words, u32[2]; `key` returns a typed key.
 
+    With the setting `enable_custom_prng`, return a typed key, too.
     Raise `NumberRangeError` for a seed of more than 64 bits, and `KeyImplementationError` for a
     seed that is not an integer.
     """
     _check_implementation(impl, dtype)
+    words = _seed_words(seed)
+    return wrap_key_data(words) if config.enable_custom_prng else words
+
+
+def _seed_words(seed: ArrayLike) -> Tracer:
     if isinstance(seed, int):
         seed = int(seed)
         if not -(2**63) <= seed < 2**63:
@@ -177,7 +209,8 @@ def key(
     """Return the key of an integer seed; without 64-bit types only the low 32 bits of the seed
     count.
     """
-    return wrap_key_data(PRNGKey(seed, impl=impl, dtype=dtype))
+    _check_implementation(impl, dtype)
+    return wrap_key_data(_seed_words(seed))
 
 
 @public(static=("num", "scheme"))

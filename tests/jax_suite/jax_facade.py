@@ -119,7 +119,6 @@ INERT = frozenset(
         "jax.default_matmul_precision",
         "jax.default_prng_impl",
         "jax.enable_checks",
-        "jax.legacy_prng_key",
         "jax.log_compiles",
         "jax.numpy_dtype_promotion",
         "jax.numpy_rank_promotion",

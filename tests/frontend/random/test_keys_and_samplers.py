@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 
 from shardir.frontend.arrays.array import from_numpy
-from shardir.frontend.config import config
+from shardir.frontend.config import config, enable_custom_prng, legacy_prng_key
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import NumberRangeError, RandomError, SettingError, ShapeError
 from shardir.frontend.numpy import api as snp
@@ -362,6 +362,40 @@ def test_constants_of_keys_repeat_one_number_in_both_words() -> None:
         np.testing.assert_array_equal(random.key_data(made()), np.full((2, 2), 7, np.uint32))
     filled = jit(lambda x: x.at[9].get(mode="fill"))(keys)
     np.testing.assert_array_equal(random.key_data(filled), np.full(2, 2**32 - 1, np.uint32))
+
+
+def test_a_setting_refuses_keys_that_are_words() -> None:
+    words = random.PRNGKey(3)
+    wanted = (
+        "the key is u32[2], and the setting legacy_prng_key is {!r}; make typed keys with "
+        'random.key(seed), or set legacy_prng_key="allow"'
+    )
+    for draw in (random.uniform, random.split, random.key_data, jit(random.normal)):
+        with legacy_prng_key("warn"), pytest.warns(UserWarning, match="legacy") as warned:
+            draw(words)
+        assert str(warned[0].message).partition("\n")[0] == wanted.format("warn")
+        with legacy_prng_key("error"), pytest.raises(RandomError) as caught:
+            draw(words)
+        assert str(caught.value).partition("\n")[0] == wanted.format("error")
+        with legacy_prng_key("error"):
+            draw(random.wrap_key_data(words))
+        draw(words)
+    with pytest.raises(SettingError, match=r"it must be 'allow', 'warn' or 'error'$"):
+        legacy_prng_key("deny")
+
+
+def test_a_setting_makes_all_keys_typed() -> None:
+    words = random.PRNGKey(3)
+    for make in (lambda: random.PRNGKey(3), lambda: jit(random.PRNGKey)(3)):
+        with enable_custom_prng():
+            typed = make()
+        np.testing.assert_array_equal(random.key_data(typed), words)
+        assert typed.dtype == random.key(3).dtype
+        assert make().dtype == np.uint32
+    with enable_custom_prng():
+        assert random.split(words).shape == (2,)
+        assert random.fold_in(words, 1).shape == ()
+    assert random.split(words).shape == (2, 2)
 
 
 def test_an_offset_is_added_to_all_seeds() -> None:
