@@ -172,8 +172,11 @@ class Registry(dict[str, Entry]):
 
     def _check(self, entry: object, where: str) -> None:
         if not self._accepts(entry):
+            article = "an" if self.noun[0] in "aeiou" else "a"
             raise PluginError(
-                bound_message(f"{where} is {entry!r}, and a {self.noun} is {self._expected}")
+                bound_message(
+                    f"{where} is {entry!r}, and {article} {self.noun} is {self._expected}"
+                )
             )
 
 

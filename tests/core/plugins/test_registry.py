@@ -236,6 +236,18 @@ def test_an_entry_point_of_the_wrong_type(packages: Packages) -> None:
     )
 
 
+def test_an_entry_point_of_an_operation_that_is_not_its_definition(packages: Packages) -> None:
+    packages.install(
+        "even", "plugin_e", "EVEN = 4\n", ("shardir.operations", "even", "plugin_e:EVEN")
+    )
+    with pytest.raises(PluginError) as caught:
+        OPS["even"]
+    assert str(caught.value) == (
+        "the entry point even = 'plugin_e:EVEN' of package even 0.1 is 4, and an operation is a "
+        "result of shardir.ir.operation.define_op"
+    )
+
+
 def test_an_entry_point_with_another_name_than_its_pass(packages: Packages) -> None:
     packages.install(
         "odd",
