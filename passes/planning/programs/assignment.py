@@ -53,6 +53,8 @@ class AssignmentReader:
     `fixed` has the axes of arguments that are not decided, and `None` for all others. Only the
     first `count` parameters are arguments; the others are arrays that the function captures. An
     anchor has a sharding if an axis shards a dimension of it that belongs to no argument's group.
+    Then the anchors whose dimensions no argument determines have one, too: otherwise propagation
+    from the others would shard them.
     """
 
     def __init__(
@@ -72,6 +74,11 @@ class AssignmentReader:
             for dims in decisions.groups
             if all(number >= len(params) for number, _ in dims)
             for dim in dims
+        }
+        self._free = {
+            number
+            for number, dim in self._own_dims - decisions.clashes
+            if self._values[number].type.shape[dim] > 1
         }
 
     def axes_of(self, assignment: Assignment) -> ArgumentAxes:
@@ -106,9 +113,12 @@ class AssignmentReader:
             else fixed
             for number, fixed in enumerate(self.fixed)
         )
+        numbers = range(len(self.params), len(self._values))
+        stated = {number for number in numbers if self._is_stated(number, dims[number])}
+        if stated:
+            stated |= self._free
         anchors = (
-            tuple(map(tuple, dims[number])) if self._is_stated(number, dims[number]) else None
-            for number in range(len(self.params), len(self._values))
+            tuple(map(tuple, dims[number])) if number in stated else None for number in numbers
         )
         return (*arguments, *anchors)
 

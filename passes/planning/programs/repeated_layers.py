@@ -3,7 +3,8 @@
 Parameters whose names differ in numbers only (`layers.0.up`, `layers.1.up`) and that have one type
 are one class. Groups of dimensions are one class if each of them belongs to a single layer and they
 have the same dimensions of the same classes of parameters. A group that connects two layers, such
-as the width between two dense layers, remains a decision of its own.
+as the width between two dense layers, remains a decision of its own. So does each dimension of an
+anchor that clashes with another one (`anchors.py`).
 """
 
 import re
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shardir.ir.module import Value
+from shardir.passes.planning.programs.anchors import clashing_dims
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 
@@ -22,12 +24,14 @@ class SharedDecisions:
     `groups` has for each class the dimensions of parameters and of anchors, whose numbers follow
     those of all parameters, as pairs of the number and the dimension. `params` has for each class
     the indices of its parameters. `alike` has the indices of parameters with one type whose
-    dimensions belong to the same groups, such as a weight and its momentum.
+    dimensions belong to the same groups, such as a weight and its momentum. `clashes` are the
+    dimensions of anchors that are decided apart from their groups.
     """
 
     groups: tuple[tuple[tuple[int, int], ...], ...]
     params: tuple[tuple[int, ...], ...]
     alike: tuple[tuple[int, ...], ...]
+    clashes: frozenset[tuple[int, int]] = frozenset()
 
 
 def classify_params(params: Sequence[Value]) -> tuple[tuple[int, ...], ...]:
@@ -47,10 +51,15 @@ def share_decisions(
     with those of layers shared."""
     names = [_class_name(value.name) for value in params]
     members: dict[int, list[tuple[int, int]]] = {}
-    for number, value in (*enumerate(params), *anchors.items()):
-        for dim, group in enumerate(groups[value]):
-            members.setdefault(group, []).append((number, dim))
     shared: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+    clashes: list[tuple[int, int]] = []
+    for number, value in (*enumerate(params), *anchors.items()):
+        apart = clashing_dims(groups[value]) if number in anchors else ()
+        for dim, group in enumerate(groups[value]):
+            if dim in apart:
+                clashes.append((number, dim))
+            else:
+                members.setdefault(group, []).append((number, dim))
     for group, dims in members.items():
         layers = {
             _layer(params[number].name) if number < len(params) else None for number, _ in dims
@@ -59,6 +68,8 @@ def share_decisions(
         if len(layers) == 1 and None not in layers:
             signature = tuple(sorted({(names[number], dim) for number, dim in dims}))
         shared.setdefault(signature, []).extend(dims)
+    for each in clashes:
+        shared["clash", *each] = [each]
     number_of = {dim: i for i, dims in enumerate(shared.values()) for dim in dims}
     alike: dict[tuple[object, ...], list[int]] = {}
     for number, value in enumerate(params):
@@ -68,6 +79,7 @@ def share_decisions(
         tuple(tuple(dims) for dims in shared.values()),
         classify_params(params),
         tuple(tuple(numbers) for numbers in alike.values()),
+        frozenset(clashes),
     )
 
 

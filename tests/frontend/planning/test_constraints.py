@@ -13,7 +13,8 @@ from shardir.sharding import PartitionSpec as P
 
 def correlation(key: Any) -> Any:
     noise = sd.random.uniform(key, (256, 512))
-    return snp.sum((noise @ noise.T) ** 2)
+    gram = noise @ noise.T
+    return snp.sum(gram**2)
 
 
 def mesh() -> Any:
@@ -26,11 +27,12 @@ def key() -> Any:
 
 def test_a_value_without_dimensions_of_arguments_is_constrained() -> None:
     plan = sd.plan(correlation, (key(),), mesh())
-    assert plan.constraints == {"noise": P("y", "x")}
+    assert plan.constraints == {"noise": P(), "gram": P(None, ("y", "x"))}
     assert plan.evaluation.flops * 4 == plan.compare().evaluations["replicated"].flops
-    (row,) = plan.constraint_rows()
-    assert row[:2] == ("%noise", "f32[256@y, 512@x]")
-    assert row[2].endswith("test_constraints.py:15")
+    row = plan.constraint_rows()[-1]
+    assert row[:2] == ("%gram", "f32[256, 256@(y, x)]")
+    assert row[2].endswith("test_constraints.py:16")
+    assert plan.lower_bound().bytes_gap == 0
 
 
 def test_the_function_of_a_plan_has_its_constraints() -> None:
@@ -51,20 +53,30 @@ def test_auto_constrains_values() -> None:
 def test_constraints_are_shown_and_exported() -> None:
     plan = sd.plan(correlation, (key(),), mesh())
     lines = str(plan).split("\n")
-    assert [line.split()[0] for line in lines[5:7]] == ["constraint", "%noise"]
-    assert "  dimension 0 of %noise over y; without it:" in str(plan)
-    *_, head, constraint = plan.as_jax().splitlines()
+    assert [line.split()[0] for line in lines[5:8]] == ["constraint", "%noise", "%gram"]
+    assert "  dimension 1 of %gram over x; without it:" in str(plan)
+    *_, head, _, constraint = plan.as_jax().splitlines()
     assert head == "# The plan constrains these values, with jax.lax.with_sharding_constraint:"
-    assert constraint.startswith("# %noise: f32[256@y, 512@x], P('y', 'x'), of ")
-    assert "%noise = " in plan.as_ir()
-    assert "f32[256@y, 512@x]" in plan.as_ir()
-    assert '[<@mesh, [{"y"}, {"x"}]>]' in plan.as_sdy()
+    assert constraint.startswith("# %gram: f32[256, 256@(y, x)], P(None, ('y', 'x')), of ")
+    assert "%gram = " in plan.as_ir()
+    assert "f32[256@-, 256@(y, x)]" in plan.as_ir()
+    assert '[<@mesh, [{}, {"y", "x"}]>]' in plan.as_sdy()
 
 
 def test_dimensions_of_arguments_need_no_constraint() -> None:
+    struct = sd.ShapeDtypeStruct((64, 64), "float32")
+    plan = sd.plan(lambda x, w: snp.tanh(x) @ w.T, (struct, struct), mesh())
+    assert plan.constraints == {}
+
+
+def test_dimensions_that_clash_are_constrained() -> None:
+    """An axis can shard the rows of `x` or of `x.T`, and the constraint needs neither."""
     struct = sd.ShapeDtypeStruct((64, 128), "float32")
     plan = sd.plan(lambda x: snp.tanh(x) @ x.T, (struct,), mesh())
-    assert plan.constraints == {}
+    assert plan.in_specs == (P(),)
+    assert list(plan.constraints.values()) == [P(("y", "x"))]
+    assert plan.collectives() == plan.jit().lower(struct).compile().collectives() == []
+    assert plan.lower_bound().flops_gap == 0
 
 
 def test_the_function_of_a_plan_has_the_shardings_of_state() -> None:

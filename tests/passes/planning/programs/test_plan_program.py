@@ -99,11 +99,13 @@ def check_against_brute_force(name: str, mesh: Mesh, machine: SimpleMachine | No
     module = trace(fun, *(struct(*shape) for shape in shapes))
     plan = make_plan(module, mesh, machine=machine)
     candidates = product(*(list(shardings(shape, mesh)) for shape in shapes))
-    found = [plan.evaluator.evaluate(arguments) for arguments in candidates]
+    unconstrained = (None,) * len(plan.anchors)
+    found = [plan.evaluator.evaluate((*arguments, *unconstrained)) for arguments in candidates]
     best = min(each.key(None) for each in found if each is not None)
     assert plan.chosen.key(None) <= best
     if machine is None:
         bound = bound_of(module, mesh, plan.chosen)
+        assert bound == LowerBound(plan.chosen.flops, plan.chosen.bytes_sent)
         for each in found:
             if each is not None:
                 assert (each.flops, each.bytes_sent) >= (bound.flops, bound.bytes_sent)
