@@ -22,8 +22,10 @@ def refuse_pipelines(module: Module, word: str) -> None:
     if found is not None:
         place = f"\n --> {found.loc}" if found.loc else ""
         raise PipelineCostError(
-            f"{word} does not search shardings of the pipeline in {module.main.name}; "
-            f"lower(...).simulate(machine) predicts the time and memory of stated ones{place}"
+            f"{word} does not search shardings of the pipeline in {module.main.name}; plan one "
+            "stage as a function of its own, on a mesh without the axis of the pipeline, and state "
+            "its shardings; lower(...).simulate(machine) predicts the time and memory of stated "
+            f"shardings{place}"
         )
 
 
