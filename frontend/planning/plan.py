@@ -72,8 +72,8 @@ class PlanBound(Report):
 
     The bound holds for all programs that run each operation once, with each mesh axis along at most
     one dimension of it, or on partial sums of earlier operations where it is linear. None executes
-    fewer flops, and none with the fewest flops sends fewer bytes. It does not bound the time on a
-    machine.
+    fewer flops, and none with the fewest flops sends fewer bytes. The bound of the time on a
+    machine is that of these flops at the peak rates.
     """
 
     name: str
@@ -93,8 +93,14 @@ class PlanBound(Report):
             return None
         return _gap(self.evaluation.bytes_sent, self.bound.bytes_sent)
 
+    @property
+    def time_gap(self) -> float | None:
+        """The part of the time of the plan that exceeds the bound; `None` without a machine."""
+        seconds, least = self.evaluation.seconds, self.bound.seconds
+        return None if seconds is None or least is None else _gap(seconds, least)
 
-def _gap(cost: int, bound: int) -> float:
+
+def _gap(cost: float, bound: float) -> float:
     """Return the relative gap between a cost and a bound; 0.0 for a cost below it, which only a
     program outside of the space of the bound has."""
     return (cost - bound) / cost if cost > bound else 0.0
@@ -311,7 +317,8 @@ class Plan(Report):
 
     @traceback_boundary
     def lower_bound(self, seconds: float = 60.0) -> PlanBound:
-        """Return a proven lower bound of the flops and of the sent bytes, and the gap to it.
+        """Return a proven lower bound of the flops, the sent bytes and, with a machine, the time,
+        and the gap to it.
 
         The search of the bound ends when it proves the plan optimal, and after `seconds`; a longer
         search can only raise the bound. The bound needs no solver. Raises `PlanningError` for a

@@ -62,11 +62,21 @@ def _(found: PlanBound) -> str:
     plan, bound = found.evaluation, found.bound
     sent = "-" if found.bytes_gap is None else f"{found.bytes_gap:.1%}"
     rows = [
-        ("plan", f"{plan.flops:,}", show_bytes(plan.bytes_sent)),
-        ("lower bound", f"{bound.flops:,}", show_bytes(bound.bytes_sent)),
-        ("gap", f"{found.flops_gap:.1%}", sent),
+        ("plan", *_times(plan.seconds), f"{plan.flops:,}", show_bytes(plan.bytes_sent)),
+        ("lower bound", *_times(bound.seconds), f"{bound.flops:,}", show_bytes(bound.bytes_sent)),
+        ("gap", *_gap_of_time(found), f"{found.flops_gap:.1%}", sent),
     ]
-    return "\n".join(align_columns(rows, (f"plan of @{found.name}", "flops", "sent")))
+    time = () if plan.seconds is None else ("time",)
+    return "\n".join(align_columns(rows, (f"plan of @{found.name}", *time, "flops", "sent")))
+
+
+def _gap_of_time(found: PlanBound) -> tuple[str, ...]:
+    return () if found.time_gap is None else (f"{found.time_gap:.1%}",)
+
+
+def _times(seconds: float | None) -> tuple[str, ...]:
+    """Return the cells of a time: none without a machine."""
+    return () if seconds is None else (format_time(round(seconds * PICOSECONDS)),)
 
 
 def _comparison_lines(evaluations: dict[str, Evaluation]) -> Iterator[str]:
@@ -75,13 +85,12 @@ def _comparison_lines(evaluations: dict[str, Evaluation]) -> Iterator[str]:
     rows = []
     for name, each in evaluations.items():
         seconds = each.seconds
-        time = () if seconds is None else (
-            format_time(round(seconds * PICOSECONDS)), _ratio(seconds, first.seconds or 0.0)
-        )  # fmt: skip
+        relative = () if seconds is None else (_ratio(seconds, first.seconds or 0.0),)
         rows.append(
             (
                 name,
-                *time,
+                *_times(seconds),
+                *relative,
                 f"{each.flops:,}",
                 show_bytes(each.bytes_sent),
                 f"{each.collective_count:,}",

@@ -71,7 +71,7 @@ def plan(
     ] = False,
     bound: Annotated[
         bool,
-        typer.Option("--bound", help="print a proven lower bound of the flops and the sent bytes"),
+        typer.Option("--bound", help="print a proven lower bound of time, flops and sent bytes"),
     ] = False,
     export: Annotated[
         PlanFormat | None, typer.Option(help="print the plan as code instead of a table")

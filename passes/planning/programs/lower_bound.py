@@ -25,10 +25,13 @@ class LowerBound:
     """The costs that no program in the space of `strategy_problem.py` is below, on each device.
 
     No program executes fewer than `flops`, and none with this number sends less than `bytes_sent`.
+    On the machine of the plan, the matrix products and convolutions of each program take at least
+    `seconds`, whatever it sends; `None` without a machine.
     """
 
     flops: int
     bytes_sent: int
+    seconds: float | None = None
 
 
 def find_lower_bound(request: PlanningRequest, chosen: Evaluation, seconds: float) -> LowerBound:
@@ -58,4 +61,8 @@ def find_lower_bound(request: PlanningRequest, chosen: Evaluation, seconds: floa
             pass  # Without a solution, the bound holds as well.
         finally:
             engines.close()
-    return LowerBound(found.flops, max(incumbent.lower_bound or 0, 0))
+    seconds = None
+    if (machine := request.machine) is not None:
+        at_peak = (n / machine.peak_flops(dtype) for dtype, n in found.flops_by_dtype.items())
+        seconds = sum(at_peak)
+    return LowerBound(found.flops, max(incumbent.lower_bound or 0, 0), seconds)

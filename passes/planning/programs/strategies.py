@@ -35,14 +35,17 @@ class Strategy:
     flops: int
 
 
-def placements_of(shape: Sequence[int], sizes: Sequence[int], *, even: bool) -> list[Placement]:
-    """Return the placements of a value without partial sums; those of an argument are `even`, all
-    of its shards have one size."""
+def placements_of(
+    shape: Sequence[int], sizes: Sequence[int], *, even: bool, partial: bool = False
+) -> list[Placement]:
+    """Return the placements of a value, with `partial` also those of partial sums; those of an
+    argument are `even`, all of its shards have one size."""
     found = []
-    for places in product(range(UNSHARDED, len(shape)), repeat=len(sizes)):
+    least = PARTIAL if partial else UNSHARDED
+    for places in product(range(least, len(shape)), repeat=len(sizes)):
         parts = [1] * len(shape)
         for place, size in zip(places, sizes, strict=True):
-            if place != UNSHARDED:
+            if place >= 0:
                 parts[place] *= size
         if all(n % p == 0 if even else n >= p for n, p in zip(shape, parts, strict=True) if p > 1):
             found.append(places)

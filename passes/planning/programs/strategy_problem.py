@@ -4,8 +4,9 @@ The nodes are the arguments and the operations of a program, with their placemen
 (`strategies.py`). An edge from the operation that computes a value to one that uses it costs the
 least bytes that each device then sends (`sent_part`). A value with several uses has a node of its
 own, whose strategies also state how many bytes its copies cost at most; that it is resharded to
-several placements then costs as much as the most expensive one of them. Operations with blocks cost
-nothing, and neither do diagonals, which `reshard` replaces by masked sums. The optimum is therefore
+several placements then costs as much as the most expensive one of them. The costs in a loop count
+once for each iteration, except for values that the loop does not change. Branches cost nothing, and
+neither do diagonals, which `reshard` replaces by masked sums. The optimum is therefore
 a lower bound of what any program sends that runs each operation once, with one of its strategies.
 
 Only the strategies with the fewest flops are allowed, as a plan without a machine first minimizes
@@ -18,10 +19,13 @@ from math import ceil, prod
 
 import numpy as np
 
+from shardir import ops
+from shardir.cost.trip_counts import Definitions, find_definitions, trip_count
 from shardir.ir.mesh import Mesh
-from shardir.ir.module import Block, Module, Value
+from shardir.ir.module import Block, Module, Op, Value
 from shardir.ir.types import TensorType
-from shardir.passes.def_use import analyze_def_use
+from shardir.ops.control_flow.control_flow import LoopAttributes
+from shardir.passes.def_use import DefUse, analyze_def_use
 from shardir.passes.planning.problem import (
     FORBIDDEN,
     Edge,
@@ -39,7 +43,7 @@ from shardir.passes.planning.programs.placements import (
 )
 from shardir.passes.planning.programs.strategies import placements_of, strategies_of
 from shardir.passes.resharding.reassociate import is_read_by_diagonals
-from shardir.passes.simulation.utilization import flops_of_block
+from shardir.passes.simulation.utilization import Flops, add_flops, flops_of_block
 
 MAX_PAIRS = 20_000_000
 """The number of pairs of strategies of neighbouring nodes of the largest problem."""
@@ -47,10 +51,15 @@ MAX_PAIRS = 20_000_000
 
 @dataclass(frozen=True)
 class StrategyProblem:
-    """A planning problem, and the fewest flops that each device executes."""
+    """A planning problem, and the fewest flops of each dtype that each device executes."""
 
     problem: PlanningProblem
-    flops: int
+    flops_by_dtype: Flops
+
+    @property
+    def flops(self) -> int:
+        """The fewest flops that each device executes."""
+        return sum(self.flops_by_dtype.values())
 
 
 @dataclass(eq=False, slots=True)
@@ -74,10 +83,11 @@ class _Source:
 @dataclass(eq=False, slots=True)
 class _Use:
     """A node that uses a value: the placements that each of its strategies needs, one of which
-    suffices for a result whose placement is free."""
+    suffices for a result whose placement is free, and how often the value is resharded."""
 
     node: int
     needed: Sequence[tuple[Placement, ...]]
+    times: int = 1
 
 
 @dataclass(eq=False, slots=True)
@@ -145,12 +155,12 @@ class _Builder:
         columns = []
         for needed in zip(*(use.needed for use in uses), strict=True):
             column = np.zeros(len(places), np.int64)
-            for each in needed:
+            for use, each in zip(uses, needed, strict=True):
                 if each not in known:
                     known[each] = np.array(
                         [self.sent(place, each, nbytes) for place in places], np.int64
                     )
-                column = np.maximum(column, known[each])
+                column = np.maximum(column, known[each] * use.times)
             columns.append(column)
         return np.stack(columns, axis=1)
 
@@ -184,29 +194,9 @@ def build_strategy_problem(
         usages = [shard_bytes(value.type, place, sizes) for place in places]
         node = builder.add_node(np.zeros(len(places), np.int64), np.array(usages, np.int64))
         sources[value] = _Source(node, places)
-    uses: dict[Value, list[_Use]] = {}
-    flops = 0
-    def_use = analyze_def_use(module.main)
-    for op in body.ops:
-        strategies = None
-        if not is_read_by_diagonals(op, def_use):
-            strategies = strategies_of(op, sizes, [sources[v].partial_axes for v in op.operands])
-        if strategies is None:
-            found = sum(flops_of_block(Block((), (op,), ()), recomputed=True).values())
-            flops += found // prod(sizes)
-            for value in op.results:
-                sources[value] = _free_source(builder, value)
-            continue
-        least = min(each.flops for each in strategies)
-        flops += least
-        strategies = [each for each in strategies if each.flops == least]
-        node = builder.add_node(np.zeros(len(strategies), np.int64))
-        for i, value in enumerate(op.operands):
-            uses.setdefault(value, []).append(
-                _Use(node, [(each.operands[i],) for each in strategies])
-            )
-        for i, value in enumerate(op.results):
-            sources[value] = _Source(node, [each.results[i] for each in strategies])
+    reader = _BodyReader(builder, sources, analyze_def_use(module.main), find_definitions(body))
+    reader.read(body, 1)
+    uses = reader.uses
     for index, value in enumerate(body.returns):
         if index in state_pairs:
             argument = sources[body.params[state_pairs[index]]]
@@ -219,7 +209,99 @@ def build_strategy_problem(
     for value, source in sources.items():
         builder.connect(value.type, source, uses.get(value, ()))
     problem = _problem(builder, module.main.name, len(body.params), memory_limit)
-    return StrategyProblem(problem, flops)
+    return StrategyProblem(problem, reader.flops)
+
+
+@dataclass(eq=False, slots=True)
+class _BodyReader:
+    """Adds the nodes of operations, also of those in the bodies of loops.
+
+    `times` has for each value how often it changes: a value that depends on nothing that a loop
+    changes is resharded once. Other values change once. `aliases` are the values that a loop
+    carries without a change, with their values before the loop.
+    """
+
+    builder: _Builder
+    sources: dict[Value, _Source]
+    def_use: DefUse
+    definitions: Definitions
+    uses: dict[Value, list[_Use]] = field(default_factory=dict)
+    flops: Flops = field(default_factory=dict)
+    times: dict[Value, int] = field(default_factory=dict)
+    aliases: dict[Value, Value] = field(default_factory=dict)
+
+    def read(self, block: Block, runs: int) -> None:
+        """Add the operations of a block that runs `runs` times."""
+        for op in block.ops:
+            times = max((self.times.get(self._known(v), 1) for v in op.uses()), default=1)
+            self.times.update(dict.fromkeys(op.results, times))
+            if op.spec in (ops.scan, ops.while_):
+                self._read_loop(op, runs, times)
+            else:
+                self._read_op(op, runs)
+
+    def _known(self, value: Value) -> Value:
+        return self.aliases.get(value, value)
+
+    def _read_op(self, op: Op, runs: int) -> None:
+        builder, sizes = self.builder, self.builder.sizes
+        operands = [self._known(value) for value in op.operands]
+        strategies = None
+        if not is_read_by_diagonals(op, self.def_use):
+            partial = [self.sources[value].partial_axes for value in operands]
+            strategies = strategies_of(op, sizes, partial)
+        if strategies is None:
+            found = flops_of_block(Block((), (op,), ()), recomputed=True)
+            self._add_flops({dtype: n // prod(sizes) for dtype, n in found.items()}, runs)
+            for value in op.results:
+                self.sources[value] = _free_source(builder, value)
+            return
+        least = min(each.flops for each in strategies)
+        if least:
+            self._add_flops({op.operands[0].type.dtype: least}, runs)
+        strategies = [each for each in strategies if each.flops == least]
+        node = builder.add_node(np.zeros(len(strategies), np.int64))
+        for i, value in enumerate(operands):
+            needed = [(each.operands[i],) for each in strategies]
+            self._add_use(value, node, needed, self.times.get(value, 1))
+        for i, value in enumerate(op.results):
+            self.sources[value] = _Source(node, [each.results[i] for each in strategies])
+
+    def _read_loop(self, op: Op, runs: int, times: int) -> None:
+        """Add the body of a loop. Each carried value has one placement in all iterations, possibly
+        with partial sums; the condition, slices and results are free."""
+        body = op.blocks[-1]
+        count = trip_count(op, self.definitions) or 1
+        carried = LoopAttributes.of(op).carries if op.spec is ops.scan else len(op.operands)
+        changed: list[tuple[Value, _Source]] = []
+        for i, param in enumerate(body.params):
+            before = self._known(op.operands[i])
+            if i < carried and body.returns[i] is param:
+                self.aliases[param] = before
+                continue
+            self.times[param] = times * count
+            self.sources[param] = source = _free_source(self.builder, param, partial=i < carried)
+            if i < carried:
+                needed = [(place,) for place in source.placements]
+                self._add_use(before, source.node, needed, self.times.get(before, 1))
+                changed.append((body.returns[i], source))
+        self.read(body, runs * count)
+        for value, source in changed:
+            after = self._known(value)
+            needed = [(place,) for place in source.placements]
+            self._add_use(
+                after, source.node, needed, min(self.times.get(after, 1), times * (count - 1))
+            )
+        for value in op.results:
+            self.sources[value] = _free_source(self.builder, value)
+
+    def _add_flops(self, flops: Flops, runs: int) -> None:
+        self.flops = add_flops(self.flops, {dtype: n * runs for dtype, n in flops.items()})
+
+    def _add_use(
+        self, value: Value, node: int, needed: Sequence[tuple[Placement, ...]], times: int
+    ) -> None:
+        self.uses.setdefault(value, []).append(_Use(node, needed, times))
 
 
 def placement_of(axes: DimAxes, names: Sequence[str]) -> Placement:
@@ -234,9 +316,9 @@ def shard_bytes(type: TensorType, placement: Placement, sizes: Sequence[int]) ->
     return type.nbytes // shards
 
 
-def _free_source(builder: _Builder, value: Value) -> _Source:
-    """Add the node of a value that its operation computes in any placement."""
-    places = placements_of(value.type.shape, builder.sizes, even=False)
+def _free_source(builder: _Builder, value: Value, *, partial: bool = False) -> _Source:
+    """Add the node of a value in any placement, with `partial` also a partial sum."""
+    places = placements_of(value.type.shape, builder.sizes, even=False, partial=partial)
     return _Source(builder.add_node(np.zeros(len(places), np.int64)), places)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import shardir as sd
+import shardir.numpy as snp
 from shardir.ir.mesh import Mesh
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.passes.planning import automatic
@@ -14,6 +15,7 @@ from shardir.passes.planning.programs import strategy_problem
 from shardir.passes.planning.programs.lower_bound import LowerBound, find_lower_bound
 from shardir.passes.planning.programs.placements import PARTIAL, UNSHARDED, sent_part
 from shardir.passes.planning.programs.plan_program import PlanningRequest, make_evaluator
+from tests.passes.planning.programs.machines import SimpleMachine
 
 R, P = UNSHARDED, PARTIAL
 
@@ -71,6 +73,36 @@ ROWS, COLUMNS = (("x",), ()), ((), ("x",))
 def test_a_program_without_communication_has_the_bound_0() -> None:
     bound = bound_of(lambda x, w: x @ w, (64, 32), (32, 128), axes=(ROWS, ((), ())))
     assert bound == LowerBound(2 * 64 * 32 * 128 // 4, 0)
+
+
+def test_loops_reshard_values_that_they_do_not_change_once() -> None:
+    def fun(x: Any, w: Any) -> Any:
+        return sd.lax.scan(lambda x, _: (snp.tanh(x @ w), None), x, None, length=5)[0]
+
+    axes = ROWS, ROWS
+    bound = bound_of(fun, (64, 32), (32, 32), axes=axes, fixed=axes)
+    assert bound == LowerBound(5 * 2 * 64 * 32 * 32 // 4, 32 * 32 * 4 * 3 // 4)
+
+
+def test_bytes_of_loops_count_for_each_iteration() -> None:
+    """The gradients of all iterations but the last one are reduced; the bound has no placement for
+    the result of a loop."""
+
+    def fun(x: Any, w: Any) -> Any:
+        def step(w: Any, _: Any) -> Any:
+            return w - x.T @ snp.tanh(x @ w), None
+
+        return sd.lax.scan(step, w, None, length=5)[0]
+
+    axes = ROWS, ((), ())
+    bound = bound_of(fun, (4096, 32), (32, 8), axes=axes, fixed=axes)
+    assert bound == LowerBound(5 * 4 * 4096 * 32 * 8 // 4, 4 * 32 * 8 * 4 * 6 // 4)
+
+
+def test_the_fewest_flops_bound_the_time() -> None:
+    machine = SimpleMachine(seconds_per_flop=1e-6)
+    bound = bound_of(lambda x, w: x @ w, (64, 32), (32, 128), machine=machine)
+    assert bound.seconds == pytest.approx(2 * 64 * 32 * 128 // 4 * 1e-6)
 
 
 def test_given_shardings_raise_the_bound() -> None:
