@@ -144,6 +144,9 @@ class Target(ABC):
     """The passes that a partitioned module goes through before it is emitted."""
     options: ClassVar[Mapping[str, str]] = {}
     """The supported options and their descriptions."""
+    emits_pipelines: ClassVar[bool] = False
+    """True if programs may have calls of pipelines (`EmittablePipeline`); otherwise every device
+    computes all stages."""
 
     @abstractmethod
     def emit(self, emission: Emission, options: Mapping[str, str]) -> dict[str, str | bytes]:

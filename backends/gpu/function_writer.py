@@ -11,6 +11,7 @@ import numpy as np
 from shardir.backends.gpu.identifiers import FunctionNames
 from shardir.backends.gpu.line_wrapping import wrap_line
 from shardir.backends.gpu.torch_text import number_text
+from shardir.backends.pipeline_programs import PipelineProgram
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import Dense
@@ -55,6 +56,8 @@ class ProgramNeeds:
     """Import statements of the functions."""
     kernels: dict[str, None] = field(default_factory=dict)
     """Helper functions that kernels use."""
+    pipelines: list[PipelineProgram] = field(default_factory=list)
+    """The pipelines that `main` runs."""
 
 
 class FunctionWriter:

@@ -10,7 +10,7 @@ from shardir.ir.module import Value
 
 _WORD = re.compile(r"[^A-Za-z0-9_]+")
 _COPY = re.compile(r"(?<=.)\.\d+$")
-_FUNCTION_PREFIXES = ("compute_", "constant_")
+_FUNCTION_PREFIXES = ("compute_", "constant_", "stage_")
 """Prefixes of the functions that a program defines."""
 
 

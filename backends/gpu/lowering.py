@@ -57,7 +57,6 @@ HOST_CALLBACK_REASON = (
 REFUSED_OPERATIONS: dict[str, tuple[str, str]] = {
     "callback": (HOST_CALLBACK_REASON, "return the value and call the function on the result"),
     "pure-callback": (HOST_CALLBACK_REASON, "write the function with shardir's operations"),
-    "pipeline-call": (HOST_CALLBACK_REASON, "run the pass inline-pipelines instead"),
     "opaque": (
         "it is an operation of another language, of which only the text is known",
         "write it with shardir's operations",

@@ -13,15 +13,18 @@ from shardir.backends.gpu.kernels.helpers import helper_functions
 from shardir.backends.gpu.library_text import definitions, library_text
 from shardir.backends.gpu.line_wrapping import wrap_line
 from shardir.backends.gpu.lowering import lower_operation
+from shardir.backends.gpu.pipeline_text import pipelines_text
 from shardir.backends.gpu.runtime_files import RUNTIME_FOLDER, program_declaration
+from shardir.backends.pipeline_programs import program_blocks
 from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module
 from shardir.ir.sharding import Axis
 
 RESERVED_NAMES = (
-    "Callable", "F", "INTERPRETED", "PROGRAM", "Path", "Program", "Tensor", "cache", "comm",
-    "device", "itertools", "libdevice", "main", "math", "np", "os", "run", "tl", "torch", "triton",
+    "Callable", "Combined", "F", "Gradient", "INTERPRETED", "PIPELINES", "PROGRAM", "Pass", "Path",
+    "Pipeline", "Program", "Sent", "Tensor", "cache", "comm", "device", "itertools", "libdevice",
+    "main", "math", "np", "os", "run", "run_pipeline", "tl", "torch", "triton",
 )  # fmt: skip
 """Names that the program itself uses; no value may have one of them."""
 PRECISIONS = ("ieee", "tf32")
@@ -37,6 +40,11 @@ HOST_READING_OPERATIONS = (
 )
 """Operations for which the host reads a result of the device, such as a convergence flag."""
 
+PIPELINE_NAMES = (
+    "Combined", "Gradient", "Pass", "Pipeline", "Program", "Sent", "Tensor", "run", "run_pipeline",
+)  # fmt: skip
+"""Names that a program with pipelines imports from its runtime."""
+
 MISSING_PACKAGE_HANDLER = f"""\
 except ModuleNotFoundError as error:
     if __name__ != "__main__":
@@ -51,8 +59,10 @@ except ModuleNotFoundError as error:
 
 def _check_types(emission: Emission) -> None:
     """Raise `EmissionError` for arrays of elements of less than a byte."""
-    body = emission.module.main.body
-    for value in (*body.params, *(result for op in body.walk() for result in op.results)):
+    blocks = list(program_blocks(emission.module))
+    values = [x for block in blocks for x in block.params]
+    values += [x for block in blocks for op in block.walk() for x in op.results]
+    for value in values:
         info = DTYPE_INFO.get(value.type.dtype)
         if info is not None and info.bits < info.memory_bits:
             raise EmissionError(
@@ -69,12 +79,17 @@ def write_program(
     """
     _check_types(emission)
     needs = ProgramNeeds(precision)
-    main = _write_main(emission, needs)
+    mesh = emission.mesh
+    main = _write_function("main", emission.module, needs, mesh)
+    stages = pipelines_text(
+        needs.pipelines, mesh, lambda name, module: _write_function(name, module, needs, mesh)
+    )
     parts = [
-        f"{_header(emission)}\n\n{_imports(emission, needs, main, precision)}",
+        f"{_header(emission)}\n\n{_imports(emission, needs, main + stages, precision)}",
         _section("Arrays", constants_text(needs.constants)),
         _section("Functions that torch lacks", library_text(needs.library)),
         _section("Groups: a Triton kernel, the same in torch, and the launch", _groups_text(needs)),
+        _section("The passes of the stages, and the schedules", stages),
         _section("The program of one device", main),
         _section(
             "What it takes and returns",
@@ -89,6 +104,8 @@ def write_program(
 def why_no_graph(module: Module) -> str:
     """Return the reason why no CUDA graph can contain the program, or "" if one can."""
     for op in module.main.body.walk():
+        if op.spec is ops.pipeline_call:
+            return f"{op.name} (%{op.results[0].name}) makes the host start transfers"
         if op.spec in HOST_READING_OPERATIONS:
             what = f"%{op.results[0].name}" if op.results else "it"
             return f"{op.name} ({what}) makes the host read what the device has computed"
@@ -197,12 +214,14 @@ def _imports(emission: Emission, needs: ProgramNeeds, main: str, precision: str)
     if re.search(r"\bF\.", text):
         torch["import torch.nn.functional as F"] = None
     names = "Program, Tensor, run"
+    if needs.pipelines:
+        names = "(\n    " + ",\n    ".join(PIPELINE_NAMES) + ",\n)"
     lines = sorted(plain, key=lambda line: (not line.startswith("import"), line))
     installed = [*sorted(torch, key=_import_key), "", f"from {RUNTIME_FOLDER} import {names}"]
     lines += [
         "",
         "try:",
-        *(f"    {line}".rstrip() for line in installed),
+        *(f"    {line}".rstrip() for text in installed for line in text.split("\n")),
         *MISSING_PACKAGE_HANDLER.splitlines(),
     ]
     switches = [
@@ -227,7 +246,8 @@ def _multiplies_narrow_floats(module: Module) -> bool:
     """Return whether 16-bit floats are summed, for which torch may use a 16-bit accumulator."""
     return any(
         value.type.dtype in NARROW_FLOATS
-        for op in module.main.body.walk()
+        for block in program_blocks(module)
+        for op in block.walk()
         if op.spec in (ops.dot, ops.convolution)
         for value in op.operands
     )
@@ -246,18 +266,21 @@ def _groups_text(needs: ProgramNeeds) -> str:
     return "\n\n\n".join([*helpers, *needs.functions])
 
 
-def _write_main(emission: Emission, needs: ProgramNeeds) -> str:
-    mesh: Mesh = emission.mesh
-    body = emission.module.main.body
-    names = FunctionNames([*RESERVED_NAMES, *definitions(), *helper_functions()])
+def _write_function(name: str, module: Module, needs: ProgramNeeds, mesh: Mesh) -> str:
+    """Return the text of a function that computes the body of a module on one device."""
+    body = module.main.body
+    # The functions of a program share its kernels and constants.
+    defined = re.findall(r"^def (\w+)", "\n".join(needs.functions), re.MULTILINE)
+    taken = [*RESERVED_NAMES, *definitions(), *helper_functions(), *defined, *needs.constants]
+    names = FunctionNames(taken)
     writer = FunctionWriter(names, needs, lower_operation, mesh)
     params = [names[param] for param in body.params]
     writer.write_block(body)
     returned = [writer.name(value) for value in body.returns]
     text = writer.text(body.returns)
-    lines = [f"def main({', '.join(['comm', *params])}):"]
+    lines = [f"def {name}({', '.join(['comm', *params])}):"]
     if len(lines[0]) > MAX_LINE_CHARACTERS:
-        lines = ["def main(", *(f"    {name}," for name in ["comm", *params]), "):"]
+        lines = [f"def {name}(", *(f"    {name}," for name in ["comm", *params]), "):"]
     if re.search(r"\bdevice\b", text):
         lines.append("    device = comm.device")
     if text:

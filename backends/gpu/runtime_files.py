@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from shardir.backends.emission import Emission, ProgramValue
+from shardir.backends.pipeline_programs import emitted_pipeline, program_blocks
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module
 from shardir.ir.sharding import Axes
@@ -20,6 +21,8 @@ from shardir.ir.sharding import Axes
 RUNTIME_FOLDER = "shardir_runtime"
 """Folder of the runtime files, and the package from which the program imports them."""
 _HOME = "shardir.backends.gpu.vendored"
+_MONITOR = "action_monitor"
+"""The module of `shardir.backends` that pipelines also use without shardir."""
 
 
 def runtime_files() -> dict[str, str]:
@@ -28,11 +31,12 @@ def runtime_files() -> dict[str, str]:
     """
     # Found by path: importing the package would import torch, which emission does not need.
     found = sorted((Path(__file__).parent / "vendored").glob("*.py"))
+    monitor = Path(__file__).parents[1] / f"{_MONITOR}.py"
     return {
-        f"{RUNTIME_FOLDER}/{file.name}": file.read_text(encoding="utf-8").replace(
-            _HOME, RUNTIME_FOLDER
-        )
-        for file in found
+        f"{RUNTIME_FOLDER}/{file.name}": file.read_text(encoding="utf-8")
+        .replace(_HOME, RUNTIME_FOLDER)
+        .replace(f"shardir.backends.{_MONITOR}", f"{RUNTIME_FOLDER}.{_MONITOR}")
+        for file in (*found, monitor)
     }
 
 
@@ -74,17 +78,17 @@ def program_declaration(emission: Emission, no_graph: str = "") -> str:
     """
     lines = [
         "PROGRAM = Program(",
-        f"    title={_literal(emission.title)},",
-        f"    mesh={_literal(dict(emission.mesh.axes))},",
+        f"    title={literal(emission.title)},",
+        f"    mesh={literal(dict(emission.mesh.axes))},",
         "    arguments=(",
         *_tensors(emission.arguments, emission.mesh),
         "    ),",
         "    results=(",
         *_tensors(emission.results, emission.mesh),
         "    ),",
-        f"    groups={_literal(communication_groups(emission.module, emission.mesh))},",
+        f"    groups={literal(communication_groups(emission.module, emission.mesh))},",
         "    file=__file__,",
-        *([f"    no_graph={_literal(no_graph)},"] if no_graph else []),
+        *([f"    no_graph={literal(no_graph)},"] if no_graph else []),
         ")",
     ]
     return "\n".join(lines) + "\n"
@@ -101,9 +105,13 @@ def communication_groups(module: Module, mesh: Mesh) -> tuple[tuple[str, ...], .
     Permutes are point-to-point and need no group.
     """
     found: dict[tuple[str, ...], None] = {}
+    for block in program_blocks(module):
+        for op in block.walk():
+            if op.spec.collective and op.attrs.get("axes"):
+                found[axes_text(op.attrs["axes"], mesh)] = None
     for op in module.main.body.walk():
-        if op.spec.collective and op.attrs.get("axes"):
-            found[axes_text(op.attrs["axes"], mesh)] = None
+        if (pipeline := emitted_pipeline(op)) is not None:
+            found[pipeline.axis,] = None
     spmd = module.main.spmd
     for result in spmd.results if spmd is not None else ():
         # A result with pending reductions is reduced before it is written or compared.
@@ -126,18 +134,18 @@ def _tensors(boundaries: Sequence[ProgramValue], mesh: Mesh) -> Iterator[str]:
             "unreduced": axes_text(sharding.unreduced, mesh),
             "reduction": sharding.reduction if sharding.unreduced else "",
         }
-        stated = [f"{key}={_literal(value)}" for key, value in named.items() if value]
-        yield f"        Tensor({', '.join([*map(_literal, said), *stated])}),"
+        stated = [f"{key}={literal(value)}" for key, value in named.items() if value]
+        yield f"        Tensor({', '.join([*map(literal, said), *stated])}),"
 
 
-def _literal(value: object) -> str:
+def literal(value: object) -> str:
     """Return a string, number or container as the text that a formatter would produce."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{_literal(k)}: {_literal(v)}' for k, v in value.items())}}}"
+        return f"{{{', '.join(f'{literal(k)}: {literal(v)}' for k, v in value.items())}}}"
     if isinstance(value, tuple):
-        return f"({', '.join(map(_literal, value))}{',' if len(value) == 1 else ''})"
+        return f"({', '.join(map(literal, value))}{',' if len(value) == 1 else ''})"
     return repr(value)
 
 

@@ -18,6 +18,7 @@ class GPU(Target):
         "inline,combine-collectives,widen-small-dtypes,cse,simplify,fold-transposes,cse,dce,"
         f"fuse-products{{without={UNFUSED_OPERATIONS}}},dce,fuse{{without={UNFUSED_OPERATIONS}}}"
     )
+    emits_pipelines: ClassVar[bool] = True
     options: ClassVar[Mapping[str, str]] = {
         "precision": f"precision of f32 products: {' or '.join(PRECISIONS)}"
     }

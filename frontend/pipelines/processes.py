@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from shardir.backends.action_monitor import action_monitor
 from shardir.frontend.distributed.processes import process_group
-from shardir.frontend.pipelines.action_monitor import action_monitor
 from shardir.frontend.pipelines.placement import PipelinePlacement
 from shardir.frontend.pipelines.transport import (
     LocalTransport,

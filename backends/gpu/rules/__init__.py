@@ -15,6 +15,7 @@ from shardir.backends.gpu.rules import (
     functions as functions,
     groups as groups,
     index as index,
+    pipelines as pipelines,
     random as random,
     reduce as reduce,
     shape as shape,

@@ -10,6 +10,14 @@ import os
 from importlib.util import find_spec
 
 from shardir.backends.gpu.vendored.command import run as run
+from shardir.backends.gpu.vendored.pipeline import (
+    Combined as Combined,
+    Gradient as Gradient,
+    Pass as Pass,
+    Pipeline as Pipeline,
+    Sent as Sent,
+    run_pipeline as run_pipeline,
+)
 from shardir.backends.gpu.vendored.program_description import Program as Program, Tensor as Tensor
 
 if os.environ.get("TRITON_INTERPRET") == "1" and find_spec("triton") is not None:

@@ -15,6 +15,8 @@ major to minor. Every device of a group calls the same methods in the same order
                                                          from position to position; others zeros
     comm.collective_permute(x, source=("i",), target=("j",))
                                                          sharding over i becomes one over j
+    comm.broadcast(x, source=0, axes=("i",))             the tensor of the device at a position
+    comm.start_transfers(what, sends, receives)          tensors to and from single devices
 
 Tensors have the torch dtype with the name of the element type (`key` is `torch.uint64`), and
 results are contiguous tensors that share no memory. `comm.device` is the torch device on which
@@ -37,11 +39,23 @@ class CommError(Exception):
     """Raised if devices cannot connect, or do not match the program."""
 
 
+class Transfers(ABC):
+    """Transfers between single devices that have started together."""
+
+    @abstractmethod
+    def has_finished(self) -> bool:
+        """Return whether the tensors are known to have been sent and received."""
+
+    @abstractmethod
+    def wait(self) -> Sequence[Tensor]:
+        """Wait for the transfers, and return the received tensors."""
+
+
 class Comm(ABC):
     """One device's communication with the others of its mesh.
 
     This class implements all collectives with one primitive, `meet`; subclasses must give equal
-    results.
+    results. `start_transfers` is the primitive of transfers between single devices.
     """
 
     def __init__(self, mesh: Mesh, rank: int, device: torch.device | str) -> None:
@@ -60,6 +74,30 @@ class Comm(ABC):
         The result of `use` shares no memory with its arguments. `what` names the collective in
         errors.
         """
+
+    @abstractmethod
+    def start_transfers(
+        self,
+        what: str,
+        sends: Sequence[tuple[Tensor, int]],
+        receives: Sequence[tuple[tuple[int, ...], torch.dtype, int]],
+    ) -> Transfers:
+        """Start to send tensors to devices, and to receive tensors (shape, dtype, device).
+
+        The tensors from one device to another are received in the order in which they are sent.
+        `what` names the transfers in errors.
+        """
+
+    def broadcast(self, x: Tensor, source: int, axes: Axes) -> Tensor:
+        """Return the tensor of the device at the position `source` along `axes`; those of other
+        devices only have its shape.
+        """
+        return self.meet(
+            x,
+            self._group(axes),
+            f"broadcast from {source}",
+            lambda parts: parts[source].clone(memory_format=torch.contiguous_format),
+        )
 
     def axis_index(self, axes: Axes) -> Tensor:
         """Return the device's position along `axes`."""

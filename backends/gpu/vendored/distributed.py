@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from shardir.backends.gpu.vendored.comm import Comm, CommError, Pairs, concatenate
+from shardir.backends.gpu.vendored.comm import Comm, CommError, Pairs, Transfers, concatenate
 from shardir.backends.gpu.vendored.device_mesh import Axes, Mesh
 from shardir.backends.gpu.vendored.reduction import reduce_tensors, view_as_words
 
@@ -79,6 +79,38 @@ class DistComm(Comm):
         if len(group) == 1 or not x.numel():
             return use([x] * len(group))
         return use(self._gather_rows(x, group).unbind(0))
+
+    def start_transfers(
+        self,
+        what: str,
+        sends: Sequence[tuple[Tensor, int]],
+        receives: Sequence[tuple[tuple[int, ...], torch.dtype, int]],
+    ) -> Transfers:
+        place = torch.device("cpu") if self.staged else self.device
+        made = [torch.empty(shape, dtype=dtype, device=place) for shape, dtype, _ in receives]
+        sent = [self._to_library(x).contiguous() for x, _ in sends]
+        steps = [
+            dist.P2POp(function, _view_as_bytes(x), device)
+            for function, tensors, devices in (
+                (dist.isend, sent, [device for _, device in sends]),
+                (dist.irecv, made, [device for *_, device in receives]),
+            )
+            for x, device in zip(tensors, devices, strict=True)
+            if x.numel()
+        ]
+        started = _StartedTransfers(self, what, steps, (sent, made))
+        with started.report_errors():
+            started.requests = list(dist.batch_isend_irecv(steps)) if steps else []
+        return started
+
+    def broadcast(self, x: Tensor, source: int, axes: Axes) -> Tensor:
+        group = self._group(axes)
+        if len(group) == 1 or not x.numel():
+            return x
+        sent = self._to_library(x).contiguous()
+        with self._report_errors("broadcast", x, group):
+            dist.broadcast(_view_as_bytes(sent), group[source], group=self._process_group(group))
+        return self._from_library(sent)
 
     def all_reduce(self, x: Tensor, op: str, axes: Axes) -> Tensor:
         group = self._group(axes)
@@ -215,6 +247,47 @@ class DistComm(Comm):
             return rows
         found = [view_as_words(rows)[order.index(member)] for member in group]
         return torch.stack(found).view(rows.dtype)
+
+
+class _StartedTransfers(Transfers):
+    """Transfers of processes; sent tensors are kept until the library has read them."""
+
+    def __init__(
+        self,
+        comm: DistComm,
+        what: str,
+        steps: Sequence[dist.P2POp],
+        tensors: tuple[Sequence[Tensor], Sequence[Tensor]],
+    ) -> None:
+        self._comm, self._what = comm, what
+        self._devices = sorted({step.peer for step in steps})
+        self._sent, self._received = tensors
+        self.requests: list[dist.Work] = []
+
+    def has_finished(self) -> bool:
+        # The requests of gloo are not known to have finished before `wait`.
+        return all(request.is_completed() for request in self.requests)
+
+    def wait(self) -> Sequence[Tensor]:
+        if self.requests:
+            with self.report_errors():
+                for request in self.requests:
+                    request.wait()
+            self.requests, self._sent = [], ()
+            self._received = [self._comm._from_library(x) for x in self._received]
+        return self._received
+
+    @contextmanager
+    def report_errors(self) -> Iterator[None]:
+        """Convert errors of the library into a `CommError` that names the transfers."""
+        try:
+            yield
+        except RuntimeError as error:
+            raise CommError(
+                f"device {self._comm.rank} failed at {self._what} with devices {self._devices}; "
+                "one of them may have ended or timed out: "
+                f"{str(error).strip().splitlines()[0]}"
+            ) from None
 
 
 def _native_reduction(

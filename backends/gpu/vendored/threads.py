@@ -11,6 +11,7 @@ waits at a barrier; work on GPUs still overlaps.
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
@@ -18,10 +19,14 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from shardir.backends.gpu.vendored.comm import Comm, CommError
+from shardir.backends.gpu.vendored.comm import Comm, CommError, Transfers
 from shardir.backends.gpu.vendored.device_mesh import Mesh
 
 Made = TypeVar("Made")
+Message = tuple[Tensor, torch.cuda.Event | None]
+"""A sent tensor, and the event after which it is complete."""
+MessageKey = tuple[int, int, int]
+"""The devices that send and receive a message, and its number among those of both."""
 
 
 class Rendezvous:
@@ -42,6 +47,8 @@ class ThreadGroup:
         self._places: dict[tuple[int, ...], Rendezvous] = {}
         self._lock = threading.Lock()
         self._turn = threading.Lock() if serial else None
+        self._messages: dict[MessageKey, Message] = {}
+        self._arrival = threading.Condition(self._lock)
 
     def rendezvous(self, group: tuple[int, ...]) -> Rendezvous:
         """Return the rendezvous of a group, always the same object."""
@@ -57,6 +64,7 @@ class ThreadGroup:
                 self.error = error
             for place in self._places.values():
                 place.barrier.abort()
+            self._arrival.notify_all()
 
     @contextmanager
     def hold_turn(self) -> Iterator[None]:
@@ -64,15 +72,37 @@ class ThreadGroup:
         with self._turn or nullcontext():
             yield
 
-    def wait(self, barrier: threading.Barrier) -> None:
-        """Wait at a barrier while other threads may run; raises `BrokenBarrierError`."""
+    @contextmanager
+    def pass_turn(self) -> Iterator[None]:
+        """Let other threads run within the context."""
         if self._turn is not None:
             self._turn.release()
         try:
-            barrier.wait(self.timeout)
+            yield
         finally:
             if self._turn is not None:
                 self._turn.acquire()
+
+    def wait(self, barrier: threading.Barrier) -> None:
+        """Wait at a barrier while other threads may run; raises `BrokenBarrierError`."""
+        with self.pass_turn():
+            barrier.wait(self.timeout)
+
+    def post(self, key: MessageKey, message: Message) -> None:
+        """Send a message; this never waits."""
+        with self._arrival:
+            self._messages[key] = message
+            self._arrival.notify_all()
+
+    def take(self, key: MessageKey) -> Message | None:
+        """Return a message after it has arrived; `None` after the time-out."""
+        with self.pass_turn(), self._arrival:
+            self._arrival.wait_for(
+                lambda: key in self._messages or self.error is not None, self.timeout
+            )
+            if self.error is not None:
+                raise CommError("another device failed")
+            return self._messages.pop(key, None)
 
 
 class LocalComm(Comm):
@@ -84,6 +114,8 @@ class LocalComm(Comm):
         """Create a device; a single device needs no `world`."""
         super().__init__(mesh, rank, device)
         self._world = world or ThreadGroup(timeout=0.0, serial=False)
+        self._started: Counter[tuple[int, int]] = Counter()
+        """The number of messages that have started, by the devices that send and receive."""
 
     def meet(
         self,
@@ -118,6 +150,40 @@ class LocalComm(Comm):
         del place.published[self.rank]
         return made
 
+    def start_transfers(
+        self,
+        what: str,
+        sends: Sequence[tuple[Tensor, int]],
+        receives: Sequence[tuple[tuple[int, ...], torch.dtype, int]],
+    ) -> Transfers:
+        for x, device in sends:
+            self._world.post(self._next_key(self.rank, device), (x, self._record_event()))
+        keys = [self._next_key(device, self.rank) for *_, device in receives]
+        started = _StartedTransfers(lambda: [self._take(key, what) for key in keys])
+        if not keys:
+            started.wait()
+        return started
+
+    def _next_key(self, source: int, target: int) -> MessageKey:
+        number = self._started[source, target]
+        self._started[source, target] += 1
+        return source, target, number
+
+    def _take(self, key: MessageKey, what: str) -> Tensor:
+        message = self._world.take(key)
+        if message is None:
+            error = CommError(
+                f"device {self.rank} waited {self._world.timeout:g} s for device {key[0]} at {what}"
+            )
+            self._world.fail(error)
+            raise error
+        x, ready = message
+        self._wait_for_event(ready)
+        if self._on_gpu and x.device == self.device:
+            # The allocator must not reuse the memory before this stream has read it.
+            x.record_stream(torch.cuda.current_stream(self.device))
+        return x.to(self.device, non_blocking=True)
+
     def _wait(self, place: Rendezvous, what: str) -> None:
         try:
             self._world.wait(place.barrier)
@@ -140,6 +206,22 @@ class LocalComm(Comm):
     @property
     def _on_gpu(self) -> bool:
         return bool(self.device.type == "cuda")
+
+
+class _StartedTransfers(Transfers):
+    """Transfers of threads; `take` receives the tensors."""
+
+    def __init__(self, take: Callable[[], Sequence[Tensor]]) -> None:
+        self._take = take
+        self._received: Sequence[Tensor] | None = None
+
+    def has_finished(self) -> bool:
+        return self._received is not None
+
+    def wait(self) -> Sequence[Tensor]:
+        if self._received is None:
+            self._received = self._take()
+        return self._received
 
 
 def run_threads(

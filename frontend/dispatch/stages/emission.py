@@ -13,12 +13,14 @@ import numpy as np
 
 from shardir.backends.emission import Emission, EmissionError, ProgramValue, Samples, get_target
 from shardir.errors import TimeLimitError, count_noun, os_error_reason
+from shardir.frontend.pipelines.emission import prepare_pipelines
 from shardir.frontend.pytree_types import PyTree
 from shardir.interpret.interpreter import run
 from shardir.interpret.machine_limits import check_runnable
 from shardir.interpret.random_arguments import parameter_types, random_arguments
 from shardir.ir.dtypes import NumpyArray
 from shardir.ir.module import Module
+from shardir.ops.control_flow.pipelines import has_pipelines
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.verify.verifier import verify
 
@@ -81,10 +83,12 @@ def make_emission(
     `arguments` or random ones from `seed`, and their results. Raises `EmissionError` if the
     reference interpreter does not compute these within `seconds`.
     """
-    parted = module
+    chosen, parted = get_target(target), module
     if module.main.spmd is None and (module.meshes or pipeline is not None):
-        parted = (pipeline or Pipeline.parse(DEFAULT_PIPELINE))(module)
-    parted = _without_device_ids(Pipeline.parse(get_target(target).pipeline)(parted))
+        if chosen.emits_pipelines and has_pipelines(module):
+            parted = prepare_pipelines(module, chosen.pipeline)
+        parted = (pipeline or Pipeline.parse(DEFAULT_PIPELINE))(parted)
+    parted = _without_device_ids(Pipeline.parse(chosen.pipeline)(parted))
     verify(parted)
     emission = Emission.of(parted)
     if naming is not None:

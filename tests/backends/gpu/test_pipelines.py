@@ -1,0 +1,131 @@
+"""Pipelines in emitted programs give the values of the unpipelined step."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardir as sd
+from shardir.backends.emission import EmissionError
+from shardir.backends.gpu.vendored.comm import CommError
+from shardir.backends.gpu.vendored.device_mesh import Mesh
+from shardir.backends.gpu.vendored.pipeline import Pipeline, read_row, run_pipeline
+from shardir.backends.gpu.vendored.threads import LocalComm, run_threads
+from shardir.backends.gpu.vendored.worker import RunOptions, Worker
+from tests.backends.gpu.program_execution import RUNTIME
+from tests.frontend.pipelines.models import MODELS, place_arguments
+
+
+def emit_step(model: str, schedule: str, folder: Path, stages: int = 2) -> list[np.ndarray]:
+    """Write the program of a step, and return the results of the unpipelined step."""
+    loss, _ = MODELS[model]
+    with sd.cpu_devices(2 * stages):
+        mesh = sd.make_mesh((stages, 2), ("pipe", "data"))
+        arguments = place_arguments(model, mesh, stages)
+        step = sd.value_and_grad(sd.pipeline(loss, microbatches=4, schedule=schedule))
+        sd.jit(step).lower(*arguments).emit("gpu", folder, selftest=True, arguments=arguments)
+        expected = sd.jit(sd.value_and_grad(loss))(*arguments)
+        return [np.asarray(leaf) for leaf in sd.tree.leaves(expected)]
+
+
+def run_program(folder: Path, *launcher: str) -> subprocess.CompletedProcess[str]:
+    """Run the program with a launcher, and write its results into its folder."""
+    (program,) = folder.glob("*.py")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, *launcher, str(program), "--device", "cpu", "--results", str(folder)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def assert_results(folder: Path, expected: list[np.ndarray]) -> None:
+    """Compare the results that a program wrote with those expected."""
+    paths = sorted((folder / "selftest" / "results").glob("*.npy"))
+    made = [np.load(folder / path.name) for path in paths]
+    assert len(made) == len(expected)
+    for x, y in zip(made, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-6 * np.abs(y).max())
+
+
+@pytest.mark.parametrize(
+    ("model", "schedule"),
+    [
+        ("stacked", "1f1b"),
+        pytest.param("stacked", "zb-h1", marks=pytest.mark.long),
+        pytest.param("transformer", "1f1b", marks=pytest.mark.long),
+    ],
+)
+def test_threads_compute_the_unpipelined_step(model: str, schedule: str, tmp_path: Path) -> None:
+    expected = emit_step(model, schedule, tmp_path)
+    (path,) = tmp_path.glob("*.py")
+    text = path.read_text("utf-8").replace("from shardir_runtime", f"from {RUNTIME}")
+    namespace: dict[str, Any] = {"__name__": "program", "__file__": str(path)}
+    exec(compile(text, str(path), "exec"), namespace)
+    main, program = namespace["main"], namespace["PROGRAM"]
+    options = RunOptions(results=tmp_path)
+    run_threads(
+        program.devices, ["cpu"] * 4, lambda comm: Worker(main, program, comm, options).work()
+    )
+    assert_results(tmp_path, expected)
+
+
+@pytest.mark.long
+def test_gloo_processes_compute_the_unpipelined_step(tmp_path: Path) -> None:
+    expected = emit_step("stacked", "1f1b", tmp_path)
+    done = run_program(tmp_path, "-m", "torch.distributed.run", "--nproc-per-node=4")
+    assert done.returncode == 0, done.stderr
+    assert_results(tmp_path, expected)
+
+
+@pytest.mark.long
+def test_a_killed_process_names_its_action(tmp_path: Path) -> None:
+    emit_step("mlp", "1f1b", tmp_path)
+    (program,) = tmp_path.glob("*.py")
+    text = program.read_text("utf-8")
+    head = "def stage_1B(comm, "
+    assert head in text
+    start = text.index("\n", text.index("):\n", text.index(head))) + 1
+    killed = "    if comm.rank == 3:\n        os.kill(os.getpid(), 9)\n"
+    text = text[:start] + killed + text[start:]
+    program.write_text(text.replace("import os\n", "", 1).replace('"""\n', '"""\nimport os\n', 2))
+    done = run_program(tmp_path, "-m", "torch.distributed.run", "--nproc-per-node=4")
+    assert done.returncode != 0
+    assert (
+        "shardir: process 3 of 4 was killed while rank 1 ran 1B0 of the pipeline "
+        "(stage 1, microbatch 0)"
+    ) in done.stderr
+
+
+def test_a_schedule_that_needs_buffered_sends_is_refused(tmp_path: Path) -> None:
+    rows = (
+        "0F0,0F1,0SEND_F1,0SEND_F0,0RECV_B0,0RECV_B1,0B0,0B1",
+        "1RECV_F0,1RECV_F1,1F0,1F1,1B0,1B1,1SEND_B0,1SEND_B1",
+    )
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(rows) + "\n")
+    loss, _ = MODELS["mlp"]
+    with sd.cpu_devices(4):
+        arguments = place_arguments("mlp", sd.make_mesh((2, 2), ("pipe", "data")), 2)
+        step = sd.value_and_grad(sd.pipeline(loss, microbatches=2, schedule=str(path)))
+        with pytest.raises(
+            EmissionError,
+            match="on GPUs, a send may wait for its receive, and the schedule never ends, because "
+            "of a cyclic wait: rank 0 stops at 0SEND_F1, which needs 1RECV_F1 of rank 1; rank 1 "
+            "stops at 1RECV_F0, which needs 0SEND_F0 of rank 0; change the order of the transfers",
+        ):
+            sd.jit(step).lower(*arguments).emit("gpu", tmp_path / "out")
+
+
+def test_an_edited_schedule_is_checked() -> None:
+    with pytest.raises(CommError, match="'0X1' in the row of rank 2 is not an action"):
+        read_row("0F0,0X1", 2)
+    pipeline = Pipeline("pipe", 1, (), ("0F0", "1F0"), {}, (), (), (), (), 1.0)
+    with pytest.raises(CommError, match="the schedule has 2 rows, and the mesh has 1 rows"):
+        run_pipeline(LocalComm(Mesh({"pipe": 1}), 0, "cpu", None), pipeline)
