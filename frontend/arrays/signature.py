@@ -11,8 +11,7 @@ import numpy as np
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.errors import ArgumentError, ShapeError, ShardingError
 from shardir.frontend.shardings.partition_spec import PartitionSpec
-from shardir.frontend.shardings.requested_sharding import resolve_sharding
-from shardir.frontend.shardings.sharding import Sharding
+from shardir.frontend.shardings.sharding import Sharding, resolve_spec
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.promotion import DType, dtype_of, user_dtype
 from shardir.ir.types import TensorType
@@ -117,7 +116,7 @@ class ShapeDtypeStruct:
         stated = self._stated_sharding
         if stated is None or isinstance(stated, Sharding):
             return stated
-        return resolve_sharding(stated, "the sharding of a ShapeDtypeStruct")
+        return resolve_spec(stated, "the sharding of a ShapeDtypeStruct")
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """Resolution of requested shardings: a sharding, a device, or a spec on the entered mesh."""
 
-from shardir.frontend.errors import ArgumentError, NoMeshError
+from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
 from shardir.frontend.pytree_types import PyTree
@@ -9,7 +9,12 @@ from shardir.frontend.shardings.deferred_sharding import DeferredSharding
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.mesh import AbstractMesh, current_mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
-from shardir.frontend.shardings.sharding import NamedSharding, Sharding, SingleDeviceSharding
+from shardir.frontend.shardings.sharding import (
+    NamedSharding,
+    Sharding,
+    SingleDeviceSharding,
+    resolve_spec,
+)
 from shardir.frontend.source_locations import with_location
 
 ShardingRequest = Sharding | Device | PartitionSpec | None
@@ -55,12 +60,4 @@ def resolve_sharding(request: object, word: str) -> Sharding | None:
         return SingleDeviceSharding(request)
     if not isinstance(request, PartitionSpec):
         raise _invalid_sharding_error(request, word)
-    mesh = current_mesh()
-    if mesh is None:
-        raise NoMeshError(
-            with_location(
-                f"{word} has {request}, which names no devices; "
-                f"write NamedSharding(mesh, {request}), or call it inside `with mesh:`"
-            )
-        )
-    return NamedSharding(mesh, request)
+    return resolve_spec(request, word)

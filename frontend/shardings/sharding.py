@@ -15,9 +15,9 @@ from typing import Self, TypeVar, final
 from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check_integer
 from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.distributed.processes import process_group
-from shardir.frontend.errors import ArgumentError, IndivisibleError, ShardingError
+from shardir.frontend.errors import ArgumentError, IndivisibleError, NoMeshError, ShardingError
 from shardir.frontend.shardings.devices import Device
-from shardir.frontend.shardings.mesh import Mesh
+from shardir.frontend.shardings.mesh import Mesh, current_mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec, Unconstrained
 from shardir.frontend.shardings.sub_axes import (
     SubAxes,
@@ -26,6 +26,7 @@ from shardir.frontend.shardings.sub_axes import (
     num_shards,
     shard_number,
 )
+from shardir.frontend.source_locations import with_location
 
 Index = tuple[slice, ...]
 DimensionSharding = SubAxes | Unconstrained
@@ -453,3 +454,19 @@ def make_single_device_sharding(
 ) -> SingleDeviceSharding:
     """Return the sharding of whole arrays on one device."""
     return SingleDeviceSharding(device, memory_kind=memory_kind)
+
+
+def resolve_spec(spec: PartitionSpec, word: str) -> NamedSharding:
+    """Return the sharding of a spec on the entered mesh.
+
+    Raises `NoMeshError` that begins with `word` if no mesh is entered.
+    """
+    mesh = current_mesh()
+    if mesh is None:
+        raise NoMeshError(
+            with_location(
+                f"{word} has {spec}, which names no devices; "
+                f"write NamedSharding(mesh, {spec}), or call it inside `with mesh:`"
+            )
+        )
+    return NamedSharding(mesh, spec)
