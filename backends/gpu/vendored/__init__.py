@@ -10,7 +10,7 @@ import os
 from importlib.util import find_spec
 
 from shardir.backends.gpu.vendored.command import run as run
-from shardir.backends.gpu.vendored.pipeline import (
+from shardir.backends.gpu.vendored.pipeline_runtime import (
     Combined as Combined,
     Gradient as Gradient,
     Pass as Pass,

@@ -13,7 +13,7 @@ import numpy as np
 
 from shardir.backends.emission import Emission, EmissionError, ProgramValue, Samples, get_target
 from shardir.errors import TimeLimitError, count_noun, os_error_reason
-from shardir.frontend.pipelines.emission import prepare_pipelines
+from shardir.frontend.pipelines.pipeline_emission import prepare_pipelines
 from shardir.frontend.pytree_types import PyTree
 from shardir.interpret.interpreter import run
 from shardir.interpret.machine_limits import check_runnable

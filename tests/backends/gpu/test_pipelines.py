@@ -13,7 +13,7 @@ import shardir as sd
 from shardir.backends.emission import EmissionError
 from shardir.backends.gpu.vendored.comm import CommError
 from shardir.backends.gpu.vendored.device_mesh import Mesh
-from shardir.backends.gpu.vendored.pipeline import Pipeline, read_row, run_pipeline
+from shardir.backends.gpu.vendored.pipeline_runtime import Pipeline, read_row, run_pipeline
 from shardir.backends.gpu.vendored.threads import LocalComm, run_threads
 from shardir.backends.gpu.vendored.worker import RunOptions, Worker
 from tests.backends.gpu.program_execution import RUNTIME
