@@ -80,11 +80,11 @@ def _colors(backgrounds: Iterable[str]) -> str:
 
 _LIGHT = (
     f"{_colors(LIGHT_BACKGROUNDS)}--sd-page:#ffffff;--sd-text:#1b1f24;--sd-dim:#59636e;"
-    "--sd-line:#c4ccd4;--sd-key:#0550ae"
+    "--sd-line:#c4ccd4;--sd-key:#0550ae;color-scheme:light"
 )
 _DARK = (
     f"{_colors(DARK_BACKGROUNDS)}--sd-page:#12161b;--sd-text:#e6edf3;--sd-dim:#9da7b3;"
-    "--sd-line:#4a535d;--sd-key:#79c0ff"
+    "--sd-line:#4a535d;--sd-key:#79c0ff;color-scheme:dark"
 )
 
 
