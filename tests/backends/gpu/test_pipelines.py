@@ -92,9 +92,8 @@ def test_a_killed_process_names_its_action(tmp_path: Path) -> None:
     head = "def stage_1B(comm, "
     assert head in text
     start = text.index("\n", text.index("):\n", text.index(head))) + 1
-    killed = "    if comm.rank == 3:\n        os.kill(os.getpid(), 9)\n"
-    text = text[:start] + killed + text[start:]
-    program.write_text(text.replace("import os\n", "", 1).replace('"""\n', '"""\nimport os\n', 2))
+    killed = "    if comm.rank == 3:\n        import os\n        os.kill(os.getpid(), 9)\n"
+    program.write_text(text[:start] + killed + text[start:], "utf-8")
     done = run_program(tmp_path, "-m", "torch.distributed.run", "--nproc-per-node=4")
     assert done.returncode != 0
     assert (
