@@ -61,8 +61,10 @@ def find_lower_bound(request: PlanningRequest, chosen: Evaluation, seconds: floa
             pass  # Without a solution, the bound holds as well.
         finally:
             engines.close()
-    seconds = None
-    if (machine := request.machine) is not None:
-        at_peak = (n / machine.peak_flops(dtype) for dtype, n in found.flops_by_dtype.items())
-        seconds = sum(at_peak)
-    return LowerBound(found.flops, max(incumbent.lower_bound or 0, 0), seconds)
+    machine = request.machine
+    seconds_at_peak = (
+        None
+        if machine is None
+        else sum(n / machine.peak_flops(dtype) for dtype, n in found.flops_by_dtype.items())
+    )
+    return LowerBound(found.flops, max(incumbent.lower_bound or 0, 0), seconds_at_peak)
