@@ -60,7 +60,7 @@ from shardir.frontend.interop.primitive_rules import (
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import trace_boundary, with_location
 from shardir.frontend.tracing.operands import as_tracer
-from shardir.frontend.tracing.parameters import Parameters, function_name
+from shardir.frontend.tracing.parameters import ArgNames, ArgNums, Parameters, function_name
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
 
@@ -87,8 +87,8 @@ RULE_MODULES = (
 def from_jax(
     fun: UserFunction,
     *,
-    static_argnums: int | tuple[int, ...] = (),
-    static_argnames: str | tuple[str, ...] = (),
+    static_argnums: ArgNums | None = None,
+    static_argnames: ArgNames | None = None,
 ) -> "ImportedFunction":
     """Convert `fun`, a function written for JAX, to a function of shardir.
 
