@@ -45,7 +45,7 @@ def emission(text: str = TEXT, samples: bool = False) -> Emission:
 @pytest.fixture(autouse=True)
 def plain_target(monkeypatch: pytest.MonkeyPatch) -> None:
     """Register a target without passes."""
-    target = SimpleNamespace(pipeline="")
+    target = SimpleNamespace(pipeline="", emits_pipelines=False)
     monkeypatch.setitem(emissions.TARGETS, "plain", target)
 
 
