@@ -4,7 +4,14 @@ Torch and Triton name their dtypes as NumPy and `ml_dtypes` do; this file states
 `vendored/arrays.py` has the same table for programs, which cannot import shardir.
 """
 
-from shardir.ir.dtypes import COMPLEX, COMPUTE_DTYPES, DTYPE_INFO, NARROW_FLOATS, UNSIGNED
+from shardir.ir.dtypes import (
+    COMPLEX,
+    COMPUTE_DTYPES,
+    DTYPE_INFO,
+    FLOATS,
+    NARROW_FLOATS,
+    UNSIGNED,
+)
 
 TORCH_DTYPES = {
     dtype: "torch.uint8" if info.is_small else f"torch.{info.numpy.name}"
@@ -39,3 +46,5 @@ POINTER_TYPES = {
 """Pointer types in the notation of `triton.compile`."""
 INFERRED_TYPES = (*NARROW_FLOATS, "f32", "i32", "bool")
 """Types that Triton infers for a plain number, unless it is too small for a normal f32."""
+PRODUCT_DTYPES = tuple(dtype for dtype in FLOATS if not DTYPE_INFO[dtype].is_small)
+"""Dtypes of operands of products of tiles (`tl.dot`)."""

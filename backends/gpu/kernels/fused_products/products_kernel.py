@@ -11,14 +11,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import prod
 
-from shardir.backends.gpu.dtypes import POINTER_TYPES
+from shardir.backends.gpu.dtypes import POINTER_TYPES, PRODUCT_DTYPES
 from shardir.backends.gpu.kernels.arithmetic import expression
 from shardir.backends.gpu.kernels.fused_products.product_tiles import ProductTile, choose_tile
 from shardir.backends.gpu.kernels.fused_products.products_group import (
     ProductsGroup,
     make_products_group,
 )
-from shardir.backends.gpu.kernels.fused_products.score_passes import PRODUCT_DTYPES, ScorePass
+from shardir.backends.gpu.kernels.fused_products.score_passes import ScorePass
 from shardir.backends.gpu.kernels.fused_products.score_writer import ScoreWriter, make_score_writer
 from shardir.backends.gpu.kernels.kernel import KernelLaunch, KernelRefusal, KernelText
 from shardir.backends.gpu.kernels.kernel_text import MAX_LINE_CHARACTERS, function_text

@@ -18,12 +18,11 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from shardir import ops
+from shardir.backends.gpu.dtypes import PRODUCT_DTYPES
 from shardir.ir.module import Op, Value
 from shardir.ops.control_flow.fused_products import ROW_REDUCTIONS, ProductNest
 from shardir.ops.shape.create import constant
 
-PRODUCT_DTYPES = ("f16", "bf16", "f32", "f64")
-"""Types of operands of products."""
 MAX_EXPONENTIAL = 2.0**15
 """Maximum of an exponential times constants, so that it does not overflow in f16."""
 _SAME_VALUE = (ops.broadcast, ops.reshape, ops.stop_gradient)
