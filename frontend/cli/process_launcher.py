@@ -96,12 +96,14 @@ def _recorded_signals() -> Iterator[list[int]]:
     """Yield the list of the signals that end the launcher, to which each one that arrives is added.
 
     An exception of a signal handler could leave a process behind that has just been started, and
-    whose number the launcher does not have yet.
+    whose number the launcher does not have yet. Ignored signals, such as SIGHUP under `nohup`,
+    remain ignored.
     """
     signals: list[int] = []
     before = {
         each: signal.signal(each, lambda number, frame: signals.append(number))
         for each in END_SIGNALS
+        if signal.getsignal(each) != signal.SIG_IGN
     }
     try:
         yield signals

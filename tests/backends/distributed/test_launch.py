@@ -112,6 +112,16 @@ def test_a_signal_while_a_process_starts_ends_that_process(
         os.kill(process, 0)
 
 
+def test_an_ignored_signal_does_not_end_the_job() -> None:
+    from shardir.frontend.cli import process_launcher
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert process_launcher.launch(["sh", "-c", f"kill -HUP {os.getpid()}"], 1) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_a_program_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
     from shardir.frontend.cli.process_launcher import launch
 
