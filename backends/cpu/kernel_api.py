@@ -22,11 +22,21 @@ MIN_TASK_NS = 20_000.0
 """Minimum duration of a task in nanoseconds, so that the cost of scheduling it is negligible."""
 TASKS_PER_WORKER = 4
 """Tasks of a phase for each worker, so that workers that start late can run fewer of them."""
+SIGNAL_CHECK_INTERVAL_NANOSECONDS = 100_000_000.0
+"""Nanoseconds after which signals are handled; longer phases are split into rows of this length."""
+MIN_ROW_TASKS_PER_WORKER = 8
+"""Minimum tasks of a row for each of several workers: at the end of a row they wait for each other,
+on average for half a task."""
 
 
 def choose_task_count(cost: float, workers: int, min_task_ns: float = MIN_TASK_NS) -> int:
-    """Return the number of tasks into which work of `cost` nanoseconds should be split."""
-    return max(1, min(int(cost / min_task_ns), TASKS_PER_WORKER * workers))
+    """Return the number of tasks into which work of `cost` nanoseconds should be split.
+
+    Long work has enough tasks for rows of the length of the interval between checks for signals.
+    """
+    intervals = cost / SIGNAL_CHECK_INTERVAL_NANOSECONDS
+    most = max(TASKS_PER_WORKER * workers, int(intervals * MIN_ROW_TASKS_PER_WORKER))
+    return max(1, min(int(cost / min_task_ns), most))
 
 
 def blocks_per_task(blocks: int, cost: float, workers: int) -> int:

@@ -19,7 +19,11 @@ from shardir.backends.cpu.codegen import kernel_table
 from shardir.backends.cpu.codegen.compiler import LINK_LOCK
 from shardir.backends.cpu.codegen.target import HostDescription, host_machine
 from shardir.backends.cpu.dispatch.entry_point import make_builtin_function
-from shardir.backends.cpu.kernel_api import Phase
+from shardir.backends.cpu.kernel_api import (
+    MIN_ROW_TASKS_PER_WORKER,
+    SIGNAL_CHECK_INTERVAL_NANOSECONDS,
+    Phase,
+)
 from shardir.backends.cpu.threads import shared_memory_layout as at
 from shardir.backends.cpu.threads.workers import WorkerPool, worker_pool
 
@@ -32,11 +36,6 @@ MIN_WAKE_NANOSECONDS = 200_000.0
 """Nanoseconds of remaining shared work from which workers are woken, which takes 30 to 170 us."""
 MIN_GIL_RELEASE_NANOSECONDS = 20_000.0
 """Nanoseconds from which a program releases the GIL."""
-SIGNAL_CHECK_INTERVAL_NANOSECONDS = 100_000_000.0
-"""Nanoseconds after which signals are handled; longer phases are split into rows of this length."""
-MIN_ROW_TASKS_PER_WORKER = 8
-"""Minimum tasks of a row for each of several workers: at the end of a row they wait for each other,
-on average for half a task."""
 
 
 @final

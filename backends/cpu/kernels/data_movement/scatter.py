@@ -10,6 +10,7 @@ from functools import partial
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
 from shardir.backends.cpu.kernel_api import (
+    TASKS_PER_WORKER,
     BufferView,
     LoweringContext,
     Phase,
@@ -135,7 +136,9 @@ def _phase(
     # An update with all strides zero is one fill value, used for the few out-of-bounds elements.
     if any(updates.strides):
         cost += updates.nbytes / (8 if contiguous else 2)
+    # Every block of columns reads all indices, so long scatters have no more tasks than others.
     enough = choose_task_count(cost, context.workers, MIN_SCATTER_TASK_NS)
+    enough = min(enough, TASKS_PER_WORKER * context.workers)
     block_columns = max(-(-extent // enough), 256 // target.itemsize if contiguous else 16)
     across = -(-extent // block_columns)
     # Reading all indices several times pays off if the target exceeds the caches.

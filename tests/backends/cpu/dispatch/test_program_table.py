@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shardir.backends.cpu.dispatch.program_table import load_program, table_rows
-from shardir.backends.cpu.kernel_api import Phase
+from shardir.backends.cpu.kernel_api import TASKS_PER_WORKER, Phase, choose_task_count
 from shardir.backends.cpu.threads import shared_memory_layout as at
 from shardir.backends.cpu.threads.workers import WorkerPool
 from tests.backends.cpu.sample_kernels import (
@@ -209,6 +209,18 @@ def test_rows_of_long_phases_have_several_tasks_for_each_worker(
     assert [count for _, _, count, _ in rows] == sizes
     assert [first for _, first, _, _ in rows] == np.cumsum([0, *sizes[:-1]]).tolist()
     assert all(flags & at.FLAG_CHECK_SIGNALS for *_, flags in rows)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 8, 64])
+def test_long_work_has_enough_tasks_for_checks_of_signals(workers: int) -> None:
+    """Work of 1 s for each worker has ten rows, and work of 1 ms has a row of a few tasks."""
+
+    def row_sizes(cost: float) -> list[int]:
+        phase = Phase(MULTIPLY_ADD, (0,), choose_task_count(cost, workers), cost)
+        return [count for _, _, count, _ in table_rows([phase], workers)]
+
+    assert row_sizes(1e9 * workers) == [8 * workers] * 10
+    assert row_sizes(1e6 * workers) == [TASKS_PER_WORKER * workers]
 
 
 def test_split_phases_run_every_task_once(oversubscribed_pool: WorkerPool) -> None:
