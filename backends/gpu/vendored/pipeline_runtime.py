@@ -141,6 +141,13 @@ def run_pipeline(comm: Comm, pipeline: Pipeline, *operands: Tensor) -> tuple[Ten
             f"the schedule has {len(rows)} rows, and the mesh has {count} rows of devices along "
             f"{pipeline.axis!r}; write one row for each"
         )
+    for rank, row in enumerate(rows):
+        for action in row:
+            if action.microbatch >= pipeline.microbatches:
+                raise CommError(
+                    f"rank {rank} has {action}, and the microbatches are 0 to "
+                    f"{pipeline.microbatches - 1}; remove the action, or emit a program with more"
+                )
     return _RowRun(comm, pipeline, rows, operands).results()
 
 
@@ -226,6 +233,7 @@ class _RowRun:
     def _needed_names(self, action: Action) -> Iterator[str]:
         if action.kind in _PASSES:
             yield from (name for name in self._pass(action).takes if not _is_operand(name))
+            yield from (sent.given for sent in self._passed_on(action))
         elif action.kind in _SENDS:
             yield from (sent.given for sent in self.pipeline.sent(action.stage, action.kind))
 
@@ -265,17 +273,24 @@ class _RowRun:
                 own[name] = value
         self._pass_on(action)
 
+    def _following_stage(self, action: Action) -> int:
+        """Return the stage that takes the values that a pass of this one gives."""
+        return action.stage + (1 if action.kind == "F" else -1)
+
+    def _passed_on(self, action: Action) -> tuple[Sent, ...]:
+        """Return the values that a pass gives to the following stage in the same row."""
+        other_rank = self.rank_of_stage.get(self._following_stage(action))
+        if action.kind == "W" or other_rank != self.rank:
+            return ()
+        return self.pipeline.sent(action.stage, "SEND_F" if action.kind == "F" else "SEND_B")
+
     def _pass_on(self, action: Action) -> None:
-        """Give values to the next stage, if the row computes it too."""
-        if action.kind == "W":
-            return
-        is_forward = action.kind == "F"
-        following = action.stage + (1 if is_forward else -1)
-        if self.rank_of_stage.get(following) != self.rank:
-            return
-        there = self.values.setdefault((following, action.microbatch), {})
-        for sent in self.pipeline.sent(action.stage, "SEND_F" if is_forward else "SEND_B"):
-            there[sent.taken] = self._value(action.place, sent.given)
+        """Give values to the following stage, if the row computes it too."""
+        if passed := self._passed_on(action):
+            following = self._following_stage(action), action.microbatch
+            there = self.values.setdefault(following, {})
+            for sent in passed:
+                there[sent.taken] = self._value(action.place, sent.given)
 
     def _start_transfers(self, actions: Sequence[Action]) -> None:
         """Start adjacent sends and receives together."""
@@ -367,12 +382,17 @@ class _Terms:
         self._name, self._is_stack = name, name.startswith("auxiliary ")
         self._sum: Tensor | None = None
         self._early: dict[int, Tensor] = {}
-        self._count = self._added = 0
+        self._microbatches: set[int] = set()
+        self._added = 0
 
     def add(self, microbatch: int, term: Tensor) -> None:
-        """Add the term of a microbatch."""
+        """Add the term of a microbatch; raise `CommError` if it was added before."""
+        if microbatch in self._microbatches:
+            raise CommError(
+                f"the schedule gives {self._name!r} of microbatch {microbatch} more than once"
+            )
+        self._microbatches.add(microbatch)
         self._early[microbatch] = term
-        self._count += 1
         while not self._is_stack and self._added in self._early:
             following = self._early.pop(self._added)
             if self._sum is None:
@@ -385,9 +405,10 @@ class _Terms:
 
     def combine(self, microbatches: int) -> Tensor:
         """Return the sum or the stack of the terms of all microbatches."""
-        if self._count != microbatches:
+        count = len(self._microbatches)
+        if count != microbatches:
             raise CommError(
-                f"the schedule gives {self._count} terms of {self._name!r}, and there are "
+                f"the schedule gives {count} terms of {self._name!r}, and there are "
                 f"{microbatches} microbatches"
             )
         if self._is_stack:

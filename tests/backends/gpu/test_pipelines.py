@@ -8,12 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import shardir as sd
 from shardir.backends.emission import EmissionError
 from shardir.backends.gpu.vendored.comm import CommError
 from shardir.backends.gpu.vendored.device_mesh import Mesh
-from shardir.backends.gpu.vendored.pipeline_runtime import Pipeline, read_row, run_pipeline
+from shardir.backends.gpu.vendored.pipeline_runtime import (
+    Combined,
+    Pass,
+    Pipeline,
+    Sent,
+    read_row,
+    run_pipeline,
+)
 from shardir.backends.gpu.vendored.threads import LocalComm, run_threads
 from shardir.backends.gpu.vendored.worker import RunOptions, Worker
 from tests.backends.gpu.program_execution import RUNTIME
@@ -128,3 +136,38 @@ def test_an_edited_schedule_is_checked() -> None:
     pipeline = Pipeline("pipe", 1, (), ("0F0", "1F0"), {}, (), (), (), (), 1.0)
     with pytest.raises(CommError, match="the schedule has 2 rows, and the mesh has 1 rows"):
         run_pipeline(LocalComm(Mesh({"pipe": 1}), 0, "cpu", None), pipeline)
+
+
+def run_one_row(row: str, stages: int = 1, microbatches: int = 2) -> tuple[torch.Tensor, ...]:
+    """Return the loss of a schedule of one row. Each stage adds 1."""
+    passes = {
+        f"{stage}F": Pass(
+            lambda comm, x: (x + 1,),
+            ("x" if stage else "argument 0",),
+            ("loss" if stage + 1 == stages else "y",),
+        )
+        for stage in range(stages)
+    }
+    forward = ((Sent("y", "x", "f32", ()),),) * (stages - 1)
+    combined = (Combined(stages - 1, "loss", "f32", ()),)
+    pipeline = Pipeline("pipe", microbatches, (0,), (row,), passes, forward, (), combined, (), 1.0)
+    comm = LocalComm(Mesh({"pipe": 1}), 0, "cpu", None)
+    return run_pipeline(comm, pipeline, torch.arange(2.0))
+
+
+def test_an_edited_schedule_has_each_microbatch_once() -> None:
+    (loss,) = run_one_row("0F0,1F0,0F1,1F1", stages=2)
+    assert loss == 5
+    with pytest.raises(
+        CommError,
+        match="the schedule gives 'loss' of microbatch 0 more than once; while rank 0 ran 0F0 of",
+    ):
+        run_one_row("0F0,0F0")
+    with pytest.raises(CommError, match="gives 1 terms of 'loss', and there are 2 microbatches"):
+        run_one_row("0F1")
+    with pytest.raises(
+        CommError,
+        match=r"rank 0 has 0F2 of the pipeline \(stage 0, microbatch 2\), and the microbatches are "
+        "0 to 1; remove the action, or emit a program with more",
+    ):
+        run_one_row("0F0,0F1,0F2")
