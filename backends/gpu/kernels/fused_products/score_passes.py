@@ -118,12 +118,16 @@ class _Planner:
         return replace(found, steps=steps, divisor=other) if is_quotient else None
 
     def keeps_value(self, op: Op, found: Exponential, others: Sequence[Value]) -> bool:
-        """Return whether a result is an exponential, negated or converted, or zero."""
+        """Return whether a result is an exponential, negated or converted, or zero.
+
+        A quotient that is replaced by zero is none: the quotient may be NaN, and the division after
+        the last column would make the zero NaN, too.
+        """
         if op.spec in (*_SAME_VALUE, ops.neg):
             return True
         if op.spec is ops.convert:
             return op.result.type.dtype in PRODUCT_DTYPES
-        if op.spec is not ops.select:
+        if op.spec is not ops.select or found.divisor is not None:
             return False
         mask = op.operands[0]
         is_early = self.level(mask) <= self.passes[found.largest]

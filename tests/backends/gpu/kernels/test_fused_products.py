@@ -117,6 +117,21 @@ def test_rows_without_visible_columns_are_the_mean_of_all_values(interpreter: In
     np.testing.assert_allclose(made[0, 17, 0], np.mean(arrays[2][0, :, 0], axis=0), 1e-5)
 
 
+def test_zeros_in_place_of_weights_that_are_not_finite(interpreter: Interpreter) -> None:
+    x = np.random.default_rng(9).standard_normal((19, 16)).astype(np.float32)
+    mask = np.tril(np.ones((19, 19), bool))
+    mask[3] = False
+    x[17, 0] = np.nan
+
+    def attend(x: Any, mask: Any) -> Any:
+        scores = jnp.where(mask, x @ x.T, -jnp.inf)
+        return jnp.where(mask, sd.nn.softmax(scores, axis=1), 0) @ jnp.abs(jnp.sign(x[:, 1:]))
+
+    (made,) = check(interpreter, module_of(attend, x, mask), [x, mask], 1e-5)
+    assert not made[3].any()
+    assert np.isnan(made).any(axis=1).sum() == 2
+
+
 def module_of(function: Callable[..., Any], *arrays: Array) -> Module:
     """Return the program of a function before fusion."""
     with sd.enable_x64(True):
@@ -131,7 +146,14 @@ def shifted(scores: Any, largest: Any) -> Any:
 SCORE_FUNCTIONS: dict[str, tuple[int, Callable[[Any], Any]]] = {
     "softmax": (1, lambda s: sd.nn.softmax(s, axis=1)),
     "softmax of a soft cap": (1, lambda s: sd.nn.softmax(3 * jnp.tanh(s / 3), axis=1)),
-    "dropout": (1, lambda s: jnp.where(jnp.cos(s) > 0, sd.nn.softmax(s, axis=1), 0) / 0.5),
+    "masked exponentials": (
+        1,
+        lambda s: (
+            jnp.where(jnp.cos(s) > 0, shifted(s, jnp.max(s, axis=1)), 0)
+            / jnp.sum(shifted(s, jnp.max(s, axis=1)), axis=1, keepdims=True)
+        ),
+    ),
+    "dropout": (2, lambda s: jnp.where(jnp.cos(s) > 0, sd.nn.softmax(s, axis=1), 0) / 0.5),
     "a multiple that is too large": (2, lambda s: sd.nn.softmax(s, axis=1) * 1e6),
     "a sum without a maximum": (
         2,
