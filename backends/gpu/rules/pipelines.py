@@ -17,4 +17,5 @@ def _pipeline_call(w: FunctionWriter, op: Op, *operands: str) -> str:
         raise EmissionError.of(op, HOST_CALLBACK_REASON, "emit the traced program instead")
     w.needs.pipelines.append(program)
     number = len(w.needs.pipelines) - 1
-    return f"run_pipeline({', '.join(['comm', f'PIPELINES[{number}]', *operands])})"
+    call = f"run_pipeline({', '.join(['comm', f'PIPELINES[{number}]', *operands])})"
+    return f"{call}[0]" if len(op.results) == 1 else call
