@@ -63,7 +63,7 @@ def _flops_of_block(block: Block, definitions: Definitions, recomputed: bool) ->
                 inner = max(found, key=lambda each: sum(each.values()))
             else:
                 inner = found[0]
-            times = trip_count(op, definitions) or 1
+            times = trip_count(op, definitions)
             for dtype, count in inner.items():
-                result[dtype] = result.get(dtype, 0) + count * times
+                result[dtype] = result.get(dtype, 0) + count * (1 if times is None else times)
     return result

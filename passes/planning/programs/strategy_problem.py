@@ -271,7 +271,8 @@ class _BodyReader:
         """Add the body of a loop. Each carried value has one placement in all iterations, possibly
         with partial sums; the condition, slices and results are free."""
         body = op.blocks[-1]
-        count = trip_count(op, self.definitions) or 1
+        known_count = trip_count(op, self.definitions)
+        count = 1 if known_count is None else known_count
         carried = LoopAttributes.of(op).carries if op.spec is ops.scan else len(op.operands)
         changed: list[tuple[Value, _Source]] = []
         for i, param in enumerate(body.params):
@@ -289,9 +290,8 @@ class _BodyReader:
         for value, source in changed:
             after = self._known(value)
             needed = [(place,) for place in source.placements]
-            self._add_use(
-                after, source.node, needed, min(self.times.get(after, 1), times * (count - 1))
-            )
+            repeats = times * max(count - 1, 0)
+            self._add_use(after, source.node, needed, min(self.times.get(after, 1), repeats))
         for value in op.results:
             self.sources[value] = _free_source(self.builder, value)
 

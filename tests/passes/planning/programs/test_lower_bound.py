@@ -99,6 +99,16 @@ def test_bytes_of_loops_count_for_each_iteration() -> None:
     assert bound == LowerBound(5 * 4 * 4096 * 32 * 8 // 4, 4 * 32 * 8 * 4 * 6 // 4)
 
 
+def test_loops_without_iterations_cost_nothing() -> None:
+    def fun(x: Any, w: Any) -> Any:
+        return sd.lax.scan(lambda x, _: (snp.tanh(x @ w), None), x, None, length=0)[0]
+
+    axes = ROWS, ROWS
+    machine = SimpleMachine(seconds_per_flop=1e-6)
+    bound = bound_of(fun, (64, 32), (32, 32), axes=axes, fixed=axes, machine=machine)
+    assert bound == LowerBound(0, 0, 0.0)
+
+
 def test_the_fewest_flops_bound_the_time() -> None:
     machine = SimpleMachine(seconds_per_flop=1e-6)
     bound = bound_of(lambda x, w: x @ w, (64, 32), (32, 128), machine=machine)
