@@ -28,15 +28,18 @@ from tests.backends.gpu.program_execution import RUNTIME
 from tests.frontend.pipelines.models import MODELS, place_arguments
 
 
-def emit_step(model: str, schedule: str, folder: Path, stages: int = 2) -> list[np.ndarray]:
+def emit_step(
+    model: str, schedule: str, folder: Path, stages: int = 2, gradient: bool = True
+) -> list[np.ndarray]:
     """Write the program of a step, and return the results of the unpipelined step."""
     loss, _ = MODELS[model]
     with sd.cpu_devices(2 * stages):
         mesh = sd.make_mesh((stages, 2), ("pipe", "data"))
         arguments = place_arguments(model, mesh, stages)
-        step = sd.value_and_grad(sd.pipeline(loss, microbatches=4, schedule=schedule))
+        piped = sd.pipeline(loss, microbatches=4, schedule=schedule)
+        step, plain = map(sd.value_and_grad, (piped, loss)) if gradient else (piped, loss)
         sd.jit(step).lower(*arguments).emit("gpu", folder, selftest=True, arguments=arguments)
-        expected = sd.jit(sd.value_and_grad(loss))(*arguments)
+        expected = sd.jit(plain)(*arguments)
         return [np.asarray(leaf) for leaf in sd.tree.leaves(expected)]
 
 
@@ -71,7 +74,15 @@ def assert_results(folder: Path, expected: list[np.ndarray]) -> None:
     ],
 )
 def test_threads_compute_the_unpipelined_step(model: str, schedule: str, tmp_path: Path) -> None:
-    expected = emit_step(model, schedule, tmp_path)
+    check_threads(emit_step(model, schedule, tmp_path), tmp_path)
+
+
+def test_threads_compute_a_loss_without_gradients(tmp_path: Path) -> None:
+    check_threads(emit_step("mlp", "gpipe", tmp_path, gradient=False), tmp_path)
+
+
+def check_threads(expected: list[np.ndarray], tmp_path: Path) -> None:
+    """Run the program in a folder with threads, and compare its results with those expected."""
     (path,) = tmp_path.glob("*.py")
     text = path.read_text("utf-8").replace("from shardir_runtime", f"from {RUNTIME}")
     namespace: dict[str, Any] = {"__name__": "program", "__file__": str(path)}
