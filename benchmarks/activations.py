@@ -39,7 +39,7 @@ MODES: dict[str, tuple[bool, tuple[str, ...]]] = {
     "both": (True, SAVED),
     "full": (False, ()),
 }
-"""Whether the sequence is sharded, and the values that are saved, for each column of figure 7."""
+"""The columns of figure 7: a flag for a sharded sequence, and the values that are saved."""
 MODELS = {
     "22B": (4, 6144, 64, 48, 1, 1, 4),
     "175B": (1, 12288, 96, 96, 8, 3, 64),

@@ -369,6 +369,8 @@ def main() -> None:
     steps = list(map(Measurement.parse, rows))[:: chosen.every]
     if chosen.recompute:
         steps = [replace(one, recomputation="full") for one in steps]
+    if not steps:
+        raise SystemExit("simulation.py: no step remains; name a CSV file with the row of a step")
     predicted = []
     for one in steps:
         predicted.append(predict_seconds(one, chosen.machine, chosen.target) * 1e3)

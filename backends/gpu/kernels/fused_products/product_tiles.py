@@ -51,17 +51,19 @@ def choose_tile(
     while outer > 2 * MIN_PRODUCT_EXTENT and 2 * programs // outer < sizes.min_programs:
         outer //= 2
 
-    def used(stages: int) -> int:
+    def count_shared_bytes(stages: int) -> int:
         return outer * outer_bytes + stages * inner * inner_bytes + outer * inner * item
 
-    while used(1) > MAX_SHARED_BYTES:
+    while count_shared_bytes(1) > MAX_SHARED_BYTES:
         if max(outer, inner) == MIN_PRODUCT_EXTENT:
             return None
         if inner >= outer:
             inner //= 2
         else:
             outer //= 2
-    stages = max(n for n in range(1, MAX_STAGES + 1) if n == 1 or used(n) <= MAX_SHARED_BYTES)
+    stages = max(
+        n for n in range(1, MAX_STAGES + 1) if n == 1 or count_shared_bytes(n) <= MAX_SHARED_BYTES
+    )
     features = sum(group.padded_features(nest.scores_and_matrix(op)[1]) for op in sums)
     elements = outer * (features + 2 * inner) * max(item // 4, 1)
     return ProductTile(outer, inner, 4 if elements <= MAX_ELEMENTS_OF_FOUR_WARPS else 8, stages)

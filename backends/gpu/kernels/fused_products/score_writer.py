@@ -154,18 +154,18 @@ class ScoreWriter(KernelWriter):
         if exponential is not None and exponential.divisor is not None:
             self.skip_division(exponential)
         self.emit(self.collect_needed([scores, matrix], through=False))
-        term, other = self.masked(self.term(scores)), self.term(matrix)
+        term, other = self.mask_scores(self.term(scores)), self.term(matrix)
         if other.dtype in NARROW_FLOATS and term.dtype == other.dtype:
             term = replace(term, text=f"{parenthesize(term.text)}.to({TRITON_TYPES[other.dtype]})")
         left, right = self.operand_texts(term, other)
         name = self.names[op.result]
-        added = self.rescaled(name, exponential)
+        added = self.rescale_sum(name, exponential)
         if added != name:
             self.append_line(f"{name} = {added}")
         options = self.dot_options(scores, matrix)
         self.append_line(f"{name} = tl.dot({left}, {right}, {name}{options})")
 
-    def masked(self, term: KernelTerm) -> KernelTerm:
+    def mask_scores(self, term: KernelTerm) -> KernelTerm:
         """Return scores that are zero out of the bounds of the inner side."""
         whole = self.broadcast_to_tile(term)
         if not self.inner.mask:
@@ -180,7 +180,7 @@ class ScoreWriter(KernelWriter):
                 self.emit(self.collect_needed([op.operands[0]], through=False))
                 self.terms[value] = self.term(op.operands[0])
 
-    def rescaled(self, name: str, exponential: Exponential | None) -> str:
+    def rescale_sum(self, name: str, exponential: Exponential | None) -> str:
         """Return an accumulator, relative to the new maximum if it sums exponentials."""
         if exponential is None:
             return name
@@ -191,7 +191,7 @@ class ScoreWriter(KernelWriter):
         """Write the line that adds the tile's part to a reduction over the inner side."""
         name = self.names[op.result]
         part = self.tile_reduction(op)
-        self.append_line(f"{name} = {accumulate(op, self.rescaled(name, exponential), part)}")
+        self.append_line(f"{name} = {accumulate(op, self.rescale_sum(name, exponential), part)}")
 
     def advance_maximum(self, op: Op) -> None:
         """Write the line that computes the maximum of all tiles including this one."""
