@@ -138,7 +138,7 @@ def compare(work: Workload, kind: str, bandwidth: float) -> str:
     if work.moves:
         moved = work.moves * BYTES[work.dtype] * np.prod(work.shapes[0])
         share = f"{moved / found['shardir'] / bandwidth:>9.0%}"
-    return f"{work.name:<24}{work.dtype:<10}{''.join(cells)}{ratio}{share}"
+    return f"{work.name:<27}{work.dtype:<10}{''.join(cells)}{ratio}{share}"
 
 
 def reason_for_none() -> str:
@@ -171,7 +171,7 @@ def main() -> None:
     device = device or torch.cuda.get_device_name()
     bandwidth = copy_bandwidth(kind, options.scale)
     print(f"on {device}; torch {torch.__version__}; a copy moves {bandwidth / 1e9:,.0f} GB/s")
-    print(f"\n{'milliseconds':<34}{''.join(f'{name:>14}' for name in LIBRARIES)}    ratio  of copy")
+    print(f"\n{'milliseconds':<37}{''.join(f'{name:>14}' for name in LIBRARIES)}    ratio  of copy")
     for work in workloads(options.scale):
         if options.names and not work.name.startswith(tuple(options.names)):
             continue

@@ -1,6 +1,7 @@
 """The workloads of `gpu.py`: one function for shardir and JAX, and one for torch.
 
-They are a fused chain, two row-wise normalizations, and two training steps.
+They are a fused chain, two row-wise normalizations, two training steps, and attention with its
+gradient.
 """
 
 from collections.abc import Callable
@@ -155,6 +156,49 @@ def block_step_torch(torch: Any) -> Callable[..., Any]:
     return step
 
 
+def attention(lib: Any) -> Callable[..., Any]:
+    return lambda q, k, v: lib.nn.dot_product_attention(q, k, v)
+
+
+def attention_torch(torch: Any) -> Callable[..., Any]:
+    def run(*qkv: Any) -> Any:
+        q, k, v = (x.transpose(1, 2) for x in qkv)
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2)
+
+    return run
+
+
+def causal_attention(lib: Any) -> Callable[..., Any]:
+    return lambda q, k, v: lib.nn.dot_product_attention(q, k, v, is_causal=True)
+
+
+def causal_attention_torch(torch: Any) -> Callable[..., Any]:
+    def run(*qkv: Any) -> Any:
+        q, k, v = (x.transpose(1, 2) for x in qkv)
+        attend = torch.nn.functional.scaled_dot_product_attention
+        return attend(q, k, v, is_causal=True).transpose(1, 2)
+
+    return run
+
+
+def gradient_of(
+    forward: Callable[[Any], Callable[..., Any]],
+) -> Callable[[Any], Callable[..., Any]]:
+    """Return the gradient, with respect to three operands, of the sum of weighted results."""
+
+    def make(lib: Any) -> Callable[..., Any]:
+        function = forward(lib)
+
+        def loss(q: Any, k: Any, v: Any, weights: Any) -> Any:
+            return (function(q, k, v) * weights).sum()
+
+        grad = lib.top.grad if hasattr(lib, "top") else lib.func.grad
+        gradient: Callable[..., Any] = grad(loss, (0, 1, 2))
+        return gradient
+
+    return make
+
+
 def workloads(scale: int) -> list[Workload]:
     """Return all workloads; `scale` 1 fills a large GPU, larger values are for short tests."""
     many, rows, width = 1 << 27, 1 << 15, 4096
@@ -193,4 +237,17 @@ def workloads(scale: int) -> list[Workload]:
         )
         for dtype in ("float32", "bfloat16")
     ]
-    return [*plain, *steps, *blocks]
+    operand = (max(4 // scale, 1), max(4096 // scale, 1), HEADS, max(128 // scale, 1))
+    products = [
+        Workload(name, change(ours), change(theirs), (operand,) * count, dtype)
+        for suffix, ours, theirs in (
+            ("attention", attention, attention_torch),
+            ("causal attention", causal_attention, causal_attention_torch),
+        )
+        for name, change, count in (
+            (suffix, lambda function: function, 3),
+            (f"{suffix} gradient", gradient_of, 4),
+        )
+        for dtype in ("float32", "bfloat16")
+    ]
+    return [*plain, *steps, *blocks, *products]
