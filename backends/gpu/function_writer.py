@@ -76,6 +76,8 @@ class FunctionWriter:
     ) -> None:
         self.names, self.needs, self.mesh, self.depth = names, needs, mesh, 1
         self.lines: list[CodeLine] = []
+        self.makers: dict[Value, Op] = {}
+        """The operations before the next line, by their results."""
         self._lower = lower
         self._used: dict[Value, None] = {}
         self._literals: dict[Value, NumpyArray] = {}
@@ -153,6 +155,7 @@ class FunctionWriter:
     def write_block(self, block: Block) -> None:
         """Write the operations of a block."""
         for op in block.ops:
+            self.makers.update(dict.fromkeys(op.results, op))
             self._lower(self, op)
 
     def text(self, returned: Sequence[Value] = ()) -> str:

@@ -16,7 +16,7 @@ class GPU(Target):
     name: ClassVar[str] = "gpu"
     pipeline: ClassVar[str] = (
         "inline,combine-collectives,widen-small-dtypes,cse,simplify,fold-transposes,cse,dce,"
-        f"fuse-products{{without={UNFUSED_OPERATIONS}}},dce,fuse{{without={UNFUSED_OPERATIONS}}}"
+        f"fuse-products{{convert_inside=true,without={UNFUSED_OPERATIONS}}},dce,fuse{{without={UNFUSED_OPERATIONS}}}"
     )
     emits_pipelines: ClassVar[bool] = True
     options: ClassVar[Mapping[str, str]] = {

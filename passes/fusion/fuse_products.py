@@ -18,6 +18,9 @@ other. A later one computes the scores again from the results of reductions, suc
 score of each row; storing the scores would take memory that is quadratic in the length of a
 sequence (T. Dao et al., FlashAttention, 2022).
 
+With `convert_inside=true`, a group converts the 16-bit matrices that it multiplies in f32 itself:
+its kernels then read half the bytes, and multiply by 16-bit numbers, which matrix units support.
+
 A group whose scores are used by another operation, or returned, is left unchanged.
 """
 
@@ -26,6 +29,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from shardir.ir.builder import UniqueNames
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ops.contraction.dot import dot
 from shardir.ops.control_flow.fused_products import (
@@ -40,6 +44,7 @@ from shardir.ops.control_flow.loop_unification import (
     non_unit_dims,
     non_unit_sizes,
 )
+from shardir.ops.elementwise.elementwise import convert
 from shardir.ops.shape.create import constant, iota
 from shardir.ops.shape.rearrangements import broadcast, reshape
 from shardir.passes.fusion.build import (
@@ -63,40 +68,49 @@ Dims = tuple[int, ...]
 class FuseProducts(Pass, name="fuse-products"):
     """Group matrix products with the softmax between them.
 
-    `without` names operations that groups do not contain, separated by `+`.
+    `without` names operations that groups do not contain, separated by `+`. With `convert_inside`,
+    groups contain the conversions of 16-bit matrices to f32.
     """
 
     without: str = ""
+    convert_inside: bool = False
 
     def __call__(self, module: Module) -> Module:
         excluded = parse_operation_names(self.without)
-        return rebuild_functions(module, lambda function: _fuse_function(function, excluded))
+        options = _Options(excluded, self.convert_inside)
+        return rebuild_functions(module, lambda function: _fuse_function(function, options))
 
 
-def _fuse_function(function: Function, excluded: Set[str]) -> Function:
+@dataclass(frozen=True, slots=True)
+class _Options:
+    excluded: Set[str]
+    convert_inside: bool
+
+
+def _fuse_function(function: Function, options: _Options) -> Function:
     if sum(op.spec is dot for op in function.body.walk()) < 2:
         return function
-    body = _fuse_block(function.body, excluded, used_names(function), {})
+    body = _fuse_block(function.body, options, used_names(function), {})
     return function if body is function.body else replace(function, body=body)
 
 
 def _fuse_block(
-    block: Block, excluded: Set[str], names: UniqueNames, outer: Mapping[Value, Op]
+    block: Block, options: _Options, names: UniqueNames, outer: Mapping[Value, Op]
 ) -> Block:
     """Return the block with fused products; the block itself if it has none.
 
     `outer` has the operations of the blocks around it, by their results.
     """
     known = {**outer, **_makers(block)}
-    block = rebuild_nested_blocks(block, lambda inner: _fuse_block(inner, excluded, names, known))
+    block = rebuild_nested_blocks(block, lambda inner: _fuse_block(inner, options, names, known))
     visited = set[Value]()
     for op in block.ops:
         if op.spec is dot and op.result not in visited:
             group = _grow_group(block, op, outer)
             visited.update(group.members)
-            replaced = _replace_group(block, group, excluded, names) if group.is_closed else None
+            replaced = _replace_group(block, group, options, names) if group.is_closed else None
             if replaced is not None:
-                return _fuse_block(replaced, excluded, names, outer)
+                return _fuse_block(replaced, options, names, outer)
     return block
 
 
@@ -217,7 +231,7 @@ def _has_products(op: Op, shape: tuple[int, ...], makers: Mapping[Value, Op]) ->
 
 
 def _replace_group(
-    block: Block, group: _ScoreGroup, excluded: Set[str], names: UniqueNames
+    block: Block, group: _ScoreGroup, options: _Options, names: UniqueNames
 ) -> Block | None:
     """Return the block with an operation for each level of a group; `None` if that is impossible or
     not worthwhile."""
@@ -238,9 +252,9 @@ def _replace_group(
         ]
         if not results:
             continue
-        builder = _ProductsBuilder(group, levels, level, names)
+        builder = _ProductsBuilder(group, levels, level, names, options.convert_inside)
         built = builder.build(results)
-        if built is None or any(op.name in excluded for op in built.blocks[0].ops):
+        if built is None or any(op.name in options.excluded for op in built.blocks[0].ops):
             return None
         needed.update(value for value in built.operands if value in inside)
         made.append((max(order[value] for value in results), built))
@@ -274,9 +288,15 @@ class _ProductsBuilder:
     """Builds the operation of one level of a group."""
 
     def __init__(
-        self, group: _ScoreGroup, levels: Mapping[Value, int], level: int, names: UniqueNames
+        self,
+        group: _ScoreGroup,
+        levels: Mapping[Value, int],
+        level: int,
+        names: UniqueNames,
+        convert_inside: bool,
     ) -> None:
         self.group, self.levels, self.level, self.names = group, levels, level, names
+        self.convert_inside = convert_inside
         self.score_dims: Dims = tuple(range(len(non_unit_sizes(next(iter(group.members)).type))))
         self.inner: dict[tuple[Value, Dims | None], Value] = {}
         """The inner value for a value of the block around, and the dimensions of scores along which
@@ -328,6 +348,17 @@ class _ProductsBuilder:
         self.operands.append(value)
         return inner
 
+    def matrix(self, value: Value) -> Value:
+        """Return the inner value for a matrix from outside of the group."""
+        maker = self.group.maker(value)
+        if not self.convert_inside or maker is None or not _is_widening(maker):
+            return self.param(value)
+        result = replace(value, name=self.names.fresh(value.name))
+        self.ops.append(
+            replace(maker, operands=(self.param(maker.operands[0]),), results=(result,))
+        )
+        return result
+
     def copy(self, op: Op, dims: Dims) -> Value:
         """Append a copy of an operation, and of those that it depends on.
 
@@ -337,7 +368,9 @@ class _ProductsBuilder:
         if op.spec is broadcast:
             dims = _operand_dims(op, dims)
         operands = tuple(
-            self.param(value) if op.spec is dot and value not in inside else self.value(value, dims)
+            self.matrix(value)
+            if op.spec is dot and value not in inside
+            else self.value(value, dims)
             for value in op.operands
         )
         result = replace(op.result, name=self.names.fresh(op.result.name))
@@ -367,6 +400,11 @@ def _operand_dims(op: Op, dims: Dims) -> Dims:
     """Return the dimensions of scores along which the operand of a broadcast is used."""
     along = dict(zip(non_unit_dims(op.result.type), dims, strict=True))
     return tuple(along[op.attrs["dims"][dim]] for dim in non_unit_dims(op.operands[0].type))
+
+
+def _is_widening(op: Op) -> bool:
+    is_narrow = op.spec is convert and op.operands[0].type.dtype in NARROW_FLOATS
+    return is_narrow and op.result.type.dtype == "f32"
 
 
 def _is_cheap(op: Op) -> bool:

@@ -8,6 +8,9 @@ excludes. `write_random_kernel(op, name)` writes kernels that draw random bits. 
 """
 
 from shardir.backends.gpu.kernels.arithmetic import UNFUSED_OPERATIONS as UNFUSED_OPERATIONS
+from shardir.backends.gpu.kernels.fused_products.products_kernel import (
+    find_sum_operands as find_sum_operands,
+)
 from shardir.backends.gpu.kernels.helpers import helper_functions as helper_functions
 from shardir.backends.gpu.kernels.kernel import (
     KernelLaunch as KernelLaunch,

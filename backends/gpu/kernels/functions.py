@@ -22,6 +22,28 @@ def minimum(x, y):
 
 
 @triton.jit
+def leading_bits(x):
+    """Return the number whose significand has the first 8 bits of that of an f32."""
+    return (x.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def multiply_split(x, y, z):
+    """Return the matrix product of f32 `x` and bf16 `y`, added to `z`.
+
+    Three numbers of 8 bits have the sum `x`, so that all products are exact. The later numbers are
+    often 0, whose product with an infinite number is NaN: only the first decides about NaN.
+    """
+    high = leading_bits(x)
+    rest = x - high
+    middle = leading_bits(rest)
+    small = tl.dot((rest - middle).to(tl.bfloat16), y)
+    small = tl.dot(middle.to(tl.bfloat16), y, small)
+    z += tl.where(small == small, small, 0.0)
+    return tl.dot(high.to(tl.bfloat16), y, z)
+
+
+@triton.jit
 def product(x, y):
     return x * y
 

@@ -56,6 +56,8 @@ class KernelText:
     program defines each once."""
     imports: tuple[str, ...] = KERNEL_IMPORTS
     """Import statements that the text, the launch and the helpers need."""
+    may_exceed_shared_memory: bool = False
+    """Whether GPUs with less shared memory than others cannot run the kernels."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """Select the kernel of a group, or the reason why it has none."""
 
+from collections.abc import Set
+
 from shardir.backends.gpu.dtypes import TRITON_TYPES
 from shardir.backends.gpu.kernels.arithmetic import REFUSAL_REASONS, RULES
 from shardir.backends.gpu.kernels.flat import write_flat_kernel
@@ -19,13 +21,18 @@ from shardir.ops.shape.create import iota
 
 
 def write_kernel(
-    op: Op, name: str, sizes: TileSizes | None = None, precision: str = "ieee"
+    op: Op,
+    name: str,
+    sizes: TileSizes | None = None,
+    precision: str = "ieee",
+    sums: Set[int] = frozenset(),
 ) -> KernelText | KernelRefusal:
     """Return the kernel of an operation `fused` or `fused_products`.
 
     Its functions are named after `name`, an identifier that no other group of the program has.
     Operands and results are contiguous tensors of the torch types with the names of their element
-    types (bool as `torch.bool`). `precision` is that of f32 products, in terms of `tl.dot`.
+    types (bool as `torch.bool`). `precision` is that of f32 products, in terms of `tl.dot`. `sums`
+    are the numbers of operands that `find_sum_operands` returns.
     """
     sizes = sizes or TileSizes()
     (block,) = op.blocks
@@ -38,7 +45,7 @@ def write_kernel(
         if 0 in value.type.shape:
             return KernelRefusal(f"%{value.name}: {value.type} has no elements")
     if op.spec is fused_products:
-        return write_products_kernel(op, name, sizes, precision)
+        return write_products_kernel(op, name, sizes, precision, sums)
     group = make_group(op, name)
     if not group.layout.reduced:
         return write_flat_kernel(group, sizes)

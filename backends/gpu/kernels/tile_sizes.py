@@ -37,8 +37,8 @@ class TileSizes:
     """Minimum loop iterations per part of a split reduction."""
     max_sequential_elements: int = 1 << 20
     """Maximum elements that a program processes sequentially if there are few programs."""
-    score_tile_bytes: int = 128
-    """Bytes of the longest side of a tile of scores, in the type of the products."""
+    score_tile_length: int = 64
+    """Maximum length of a side of a tile of scores."""
     min_row_programs: int = 32
     """Fewer programs that compute long rows one after the other are slower than torch."""
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from shardir import ops
 from shardir.backends.gpu.function_writer import MAX_LINE_CHARACTERS, FunctionWriter
 from shardir.backends.gpu.identifiers import FunctionNames, make_identifier
-from shardir.backends.gpu.kernels import KernelText, write_kernel
+from shardir.backends.gpu.kernels import KernelText, find_sum_operands, write_kernel
 from shardir.backends.gpu.line_wrapping import wrap_code
 from shardir.backends.gpu.lowering import lower_operation, lowers
 from shardir.backends.gpu.rules.control import inline_block
@@ -28,9 +28,10 @@ def _fused_group(w: FunctionWriter, op: Op) -> str | None:
     if not op.operands or sum(step.spec not in FREE_OPERATIONS for step in block.ops) < 2:
         inline_block(w, op, op.blocks[0])
         return None
-    function = w.needs.groups.get(key := _group_key(op))
+    sums = find_sum_operands(op, w.makers)
+    function = w.needs.groups.get(key := (_group_key(op), sums))
     if function is None:
-        function = w.needs.groups[key] = _define_group(w, op)
+        function = w.needs.groups[key] = _define_group(w, op, sums)
     return f"{function}({', '.join(w.name(value) for value in op.operands)})"
 
 
@@ -55,10 +56,13 @@ def _group_key(op: Op) -> object:
     return params, steps, tuple(numbers[value] for value in block.returns)
 
 
-def _define_group(w: FunctionWriter, op: Op) -> str:
-    """Write the functions of a group, and return the name of the function to call."""
+def _define_group(w: FunctionWriter, op: Op, sums: frozenset[int]) -> str:
+    """Write the functions of a group, and return the name of the function to call.
+
+    `sums` are the numbers of operands that are sums of exponentials.
+    """
     name = w.names.reserve(f"compute_{make_identifier(op.results[0].name)}")
-    kernel = write_kernel(op, name, precision=w.needs.precision)
+    kernel = write_kernel(op, name, precision=w.needs.precision, sums=sums)
     if not isinstance(kernel, KernelText):
         text = _reference_text(w, op, name, f"No Triton kernel: {kernel.reason}.")
         w.needs.functions.append(text)
@@ -75,9 +79,8 @@ def define_kernel(w: FunctionWriter, kernel: KernelText, name: str, reference: s
         w.needs.kernels[helper] = None
     for line in kernel.imports:
         w.needs.imports[line] = None
-    w.needs.functions.append(
-        f"{kernel.text.rstrip()}\n\n\n{reference}\n\n\n{_launch_text(kernel, name)}"
-    )
+    launch = _launch_text(kernel, name)
+    w.needs.functions.append(f"{kernel.text.rstrip()}\n\n\n{reference}\n\n\n{launch}")
 
 
 def _reference_text(w: FunctionWriter, op: Op, name: str, says: str) -> str:
@@ -105,12 +108,21 @@ def _reference_text(w: FunctionWriter, op: Op, name: str, says: str) -> str:
 def _launch_text(kernel: KernelText, name: str) -> str:
     """Return the text of the function that `main` calls."""
     operands = ", ".join(kernel.operands)
+    launch = kernel.launch.splitlines()
+    if kernel.may_exceed_shared_memory:
+        launch = [
+            f"{name}_operands = ({operands})",
+            "try:",
+            *(f"    {line}" for line in launch),
+            "except triton.OutOfResources:  # The GPU has too little shared memory.",
+            f"    return {name}_reference(*{name}_operands)",
+        ]
     lines = [
         f"def {name}({operands}):",
         f"    if not ({kernel.operands[0]}.is_cuda or INTERPRETED):",
         f"        return {name}_reference({operands})",
         *(f"    {line}" for line in _make_contiguous(kernel.operands)),
-        *(f"    {line}" if line else "" for line in kernel.launch.splitlines()),
+        *(f"    {line}" if line else "" for line in launch),
         f"    return {', '.join(kernel.results)}",
     ]
     return wrap_code("\n".join(lines), MAX_LINE_CHARACTERS)

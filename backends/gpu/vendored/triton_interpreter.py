@@ -2,7 +2,8 @@
 
 With TRITON_INTERPRET=1 kernels run on the CPU, in NumPy. This file patches the interpreter of
 Triton 3.9: it implements libdevice's functions (empty there), rounds f32 to bf16 to nearest (there
-truncated), multiplies matrices of bf16 (there their bits as integers), keeps broadcast booleans
+truncated), multiplies matrices of bf16 (there their bits as integers) and of f32 with the precision
+`bf16x6` (there refused; computed in f32), keeps broadcast booleans
 boolean (there of the compared type), reduces by halves (there element by element), warns of no
 infinities, and calls helper functions without patching the whole language for each call.
 It does not need shardir, so that emitted programs can contain it.
@@ -11,6 +12,7 @@ It does not need shardir, so that emitted programs can contain it.
 import math
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,6 +34,11 @@ def complete_interpreter() -> None:
     interpreter.InterpreterBuilder.create_fp_trunc = _fp_trunc
     interpreter.InterpreterBuilder.create_splat = _splat
     interpreter.InterpreterBuilder.create_dot = _dot
+    options = interpreter.interpreter_builder.options
+    precisions = tuple(dict.fromkeys((*options.allowed_dot_input_precisions, "bf16x6")))
+    interpreter.interpreter_builder.options = replace(
+        options, allowed_dot_input_precisions=precisions
+    )
     interpreter.InterpreterBuilder.binary_op = QUIET_BINARY_OP
     interpreter.ReduceOps.generic_reduce = _generic_reduce
     interpreter.InterpretedFunction.__call__ = _call

@@ -8,7 +8,8 @@ loop, and any batch loops. It may contain
 - the reductions `sum`, `max` and `min` over the column loop, of f64 scores if the products are of
   f64, and otherwise of f32 scores;
 - *column sums* and *row sums*: `dot` of scores and a matrix, which sums over the column loop, or
-  over the row loop and any batch loops.
+  over the row loop and any batch loops;
+- `convert` to f32 of a parameter of 16-bit floats that is a matrix of these products.
 
 It returns column sums, row sums, and results of reductions. A kernel thus computes it for a block
 of rows at a time, and its memory is linear in the extents of both loops. In attention, rows are
@@ -20,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import define_op
 from shardir.ir.types import FLOATS, TensorType
@@ -33,6 +35,7 @@ from shardir.ops.control_flow.loop_unification import (
     live_values,
     non_unit_dims,
 )
+from shardir.ops.elementwise.elementwise import convert
 from shardir.ops.reductions.reduce import max_, min_, sum_
 
 ROW_REDUCTIONS = (sum_, max_, min_)
@@ -52,6 +55,8 @@ class ProductNest:
     score_products: tuple[Op, ...]
     sums: tuple[Op, ...]
     """The column sums and the row sums."""
+    conversions: dict[Value, Value]
+    """The parameter that each converted matrix is computed from."""
 
     @cached_property
     def batch_loops(self) -> tuple[int, ...]:
@@ -111,10 +116,28 @@ def build_product_nest(block: Block) -> ProductNest:
         raise TypeError("its block computes no scores: no dot has operands from outside")
     mappings, extents = _number_loops(joined)
     column, row = _find_loops(ops, score_products, sums, mappings, extents)
-    nest = ProductNest(block, extents, row, column, mappings, score_products, sums)
+    scores = set(mappings[score_products[0].result])
+    conversions = _find_conversions(block, ops, scores, mappings)
+    nest = ProductNest(block, extents, row, column, mappings, score_products, sums, conversions)
     _check_products(nest)
     _check_values(nest, ops)
     return nest
+
+
+def _find_conversions(
+    block: Block, ops: Sequence[Op], scores: set[int], mappings: dict[Value, LoopMapping]
+) -> dict[Value, Value]:
+    """Return the matrices of 16-bit floats whose conversions to f32 only products use, by the
+    results of the conversions."""
+    others = {value for op in ops if op.spec is not dot for value in op.operands}
+    others.update(block.returns)
+    return {
+        op.result: op.operands[0]
+        for op in ops
+        if op.spec is convert and op.operands[0] in block.params and op.result not in others
+        if op.operands[0].type.dtype in NARROW_FLOATS and op.result.type.dtype == "f32"
+        if not set(mappings[op.result]) <= scores
+    }
 
 
 def _map_product(joined: LoopUnification, op: Op) -> None:
@@ -227,7 +250,7 @@ def _check_values(nest: ProductNest, ops: Sequence[Op]) -> None:
     sums = {op.result for op in nest.sums}
     computed = nest.computed_dtype
     for op in ops:
-        if op.spec is dot:
+        if op.spec is dot or op.result in nest.conversions:
             continue
         if any(value in sums for value in op.operands):
             raise TypeError(f"%{op.result.name} = {op.name} uses a sum; compute it outside")

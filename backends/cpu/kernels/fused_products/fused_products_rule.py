@@ -60,9 +60,10 @@ _ALIGNMENT_BYTES = 64
 def fused_products_rule(
     op: Op, operands: Sequence[BufferView], results: Sequence[BufferView], context: LoweringContext
 ) -> Sequence[Phase] | None:
-    """Return the phases of fused products; `None` if a step has no vector instructions."""
+    """Return the phases of fused products; `None` if a step has no vector instructions, or for
+    conversions inside of the operation: matrices are packed once, before it."""
     nest = build_product_nest(op.blocks[0])
-    if 0 in nest.extents:
+    if 0 in nest.extents or nest.conversions:
         return None
     steps = score_steps(nest)
     plan = plan_score_passes(steps)

@@ -1,10 +1,15 @@
 """A group of fused products: its axes, and the sides of its tiles."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 
-from shardir.backends.gpu.kernels.fused_products.score_passes import ScorePass, plan_score_passes
+from shardir.backends.gpu.kernels.fused_products.score_passes import (
+    ScorePass,
+    find_exponential_sums,
+    plan_score_passes,
+    source_value,
+)
 from shardir.backends.gpu.kernels.group import FusedGroup, name_group
 from shardir.backends.gpu.kernels.group_layout import GroupLayout
 from shardir.backends.gpu.kernels.tile_sides import TileSide
@@ -30,6 +35,8 @@ class ProductsGroup:
     nest: ProductNest
     ops: tuple[Op, ...]
     """The operations that results depend on."""
+    sums: Set[int] = frozenset()
+    """The numbers of operands that are sums of exponentials."""
 
     @cached_property
     def makers(self) -> Mapping[Value, Op]:
@@ -37,13 +44,49 @@ class ProductsGroup:
 
     @cached_property
     def first_params(self) -> Mapping[Value, Value]:
-        """The first parameter with the operand and the loops of each parameter."""
+        """The first parameter with the operand and the loops of each parameter; feature loops of
+        one extent count as one."""
+        nest = self.nest
+        own = {*nest.batch_loops, nest.row_loop, nest.column_loop}
         found: dict[object, Value] = {}
-        pairs = zip(self.named.block.params, self.named.op.operands, strict=True)
-        return {
-            param: found.setdefault((operand, self.nest.mappings[param]), param)
-            for param, operand in pairs
+        first: dict[Value, Value] = {}
+        for param, operand in zip(self.named.block.params, self.named.op.operands, strict=True):
+            loops = [
+                (loop, None) if loop in own else (None, nest.extents[loop])
+                for loop in nest.mappings[param]
+            ]
+            first[param] = found.setdefault((operand, *loops), param)
+        return first
+
+    def stored_matrix(self, value: Value) -> Value:
+        """Return the parameter that a matrix is, or that it is converted from."""
+        return self.first_params[self.nest.conversions.get(value, value)]
+
+    @cached_property
+    def exponential_sums(self) -> Set[Value]:
+        """Sums of exponentials relative to the largest score, broadcast or not.
+
+        As one of the exponentials is 1, such a sum is NaN or at least 1.
+        """
+        given = {param for n, param in enumerate(self.named.block.params) if n in self.sums}
+        return find_exponential_sums(self.ops) | {
+            op.result for op in self.ops if source_value(self.makers, op.result) in given
         }
+
+    def permutation_lines(self) -> list[str]:
+        """Return the lines that copy matrices whose features are not innermost."""
+        lines = []
+        for param in dict.fromkeys(self.first_params.values()):
+            loops = self.nest.mappings[param]
+            dims = dict(zip(loops, non_unit_dims(param.type), strict=True))
+            stored = [dims[loop] for loop in _stored_loops(self.nest, param)]
+            if stored != sorted(stored):
+                last = stored[-1]
+                order = [dim for dim in range(param.type.rank) if dim != last] + [last]
+                name = self.named.names[param]
+                text = ", ".join(map(str, order))
+                lines.append(f"{name} = {name}.permute({text}).contiguous()")
+        return lines
 
     @cached_property
     def passes(self) -> tuple[ScorePass, ...]:
@@ -120,13 +163,26 @@ class ProductsGroup:
         return max(next_power_of_two(extent), MIN_PRODUCT_EXTENT)
 
 
-def make_products_group(op: Op, name: str) -> ProductsGroup:
+def _stored_loops(nest: ProductNest, value: Value) -> tuple[int, ...]:
+    """Return the loops of a value in the order of its dimensions in memory.
+
+    The features of a matrix are innermost there: the launch copies other matrices. Triton 3.6
+    computes illegal addresses for some tiles of matrices with another order (sm_90).
+    """
+    loops = nest.mappings[value]
+    if value not in nest.block.params:
+        return loops
+    outside = {nest.row_loop, nest.column_loop, *nest.batch_loops}
+    return tuple(sorted(loops, key=lambda loop: loop not in outside))
+
+
+def make_products_group(op: Op, name: str, sums: Set[int] = frozenset()) -> ProductsGroup:
     """Return the group of an operation `fused_products`."""
     (block,) = op.blocks
     nest = build_product_nest(block)
     live = live_values(block)
     ops = tuple(op for op in block.ops if op.results[0] in live)
-    return ProductsGroup(name_group(op, name, _layout(nest, ops)), nest, ops)
+    return ProductsGroup(name_group(op, name, _layout(nest, ops)), nest, ops, sums)
 
 
 def _layout(nest: ProductNest, ops: tuple[Op, ...]) -> GroupLayout:
@@ -136,10 +192,10 @@ def _layout(nest: ProductNest, ops: tuple[Op, ...]) -> GroupLayout:
         for value in (*nest.block.params, *nest.block.returns, *(op.result for op in ops))
     }
     strides: dict[Value, Mapping[int, int]] = {}
-    for value, loops in lies.items():
+    for value in lies:
         step = 1
         own = dict[int, int]()
-        for loop in reversed(loops):
+        for loop in reversed(_stored_loops(nest, value)):
             own[loop] = step
             step *= nest.extents[loop]
         strides[value] = own

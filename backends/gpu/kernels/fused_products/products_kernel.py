@@ -6,9 +6,9 @@ values), from the values of rows that the first has stored. Both compute scores 
 storing them, and add in a fixed order.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from shardir.backends.gpu.dtypes import POINTER_TYPES, PRODUCT_DTYPES
@@ -18,7 +18,10 @@ from shardir.backends.gpu.kernels.fused_products.products_group import (
     ProductsGroup,
     make_products_group,
 )
-from shardir.backends.gpu.kernels.fused_products.score_passes import ScorePass
+from shardir.backends.gpu.kernels.fused_products.score_passes import (
+    ScorePass,
+    find_exponential_sums,
+)
 from shardir.backends.gpu.kernels.fused_products.score_writer import ScoreWriter, make_score_writer
 from shardir.backends.gpu.kernels.kernel import KernelLaunch, KernelRefusal, KernelText
 from shardir.backends.gpu.kernels.kernel_text import MAX_LINE_CHARACTERS, function_text
@@ -26,30 +29,37 @@ from shardir.backends.gpu.kernels.terms import KernelTerm
 from shardir.backends.gpu.kernels.tile_sizes import TileSizes, ceil_divide
 from shardir.backends.gpu.line_wrapping import wrap_line
 from shardir.ir.module import Op, Value
+from shardir.ops.control_flow.fused_products import fused_products
 from shardir.ops.shape.create import iota
 
 
 def write_products_kernel(
-    op: Op, name: str, sizes: TileSizes, precision: str
+    op: Op, name: str, sizes: TileSizes, precision: str, sums: Set[int] = frozenset()
 ) -> KernelText | KernelRefusal:
-    """Return the kernels of an operation `fused_products`; `precision` is that of f32 products."""
-    group = make_products_group(op, name)
+    """Return the kernels of an operation `fused_products`.
+
+    `precision` is that of f32 products. `sums` are the numbers of operands that are sums of
+    exponentials, as `find_sum_operands` returns them.
+    """
+    group = make_products_group(op, name, sums)
     nest, block = group.nest, group.named.block
     for product in (*nest.score_products, *nest.sums):
         for value in product.tensors:
+            if value.type.dtype == "f64":
+                return KernelRefusal("Triton 3.6 does not compile all products of f64")
             if value.type.dtype not in PRODUCT_DTYPES:
                 return KernelRefusal(f"tl.dot has no {value.type.dtype}, the type of %{value.name}")
-    sums = {each.result for each in group.row_sums}
+    row_sums = {each.result for each in group.row_sums}
     texts: list[str] = []
     launches: list[KernelLaunch] = []
-    scratch: list[str] = []
-    if any(value not in sums for value in block.returns) or group.row_values:
+    scratch = group.permutation_lines()
+    if any(value not in row_sums for value in block.returns) or group.row_values:
         made = _kernel_of_rows(group, sizes, precision)
         if isinstance(made, KernelRefusal):
             return made
         texts.append(made.text(group.named.docstring()))
         launches.append(made.launch)
-        scratch = [
+        scratch += [
             group.named.allocation(group.named.names[value], value.type.shape, value.type.dtype)
             for value in group.row_values
             if value not in block.returns
@@ -60,7 +70,22 @@ def write_products_kernel(
             return made
         texts.append(made.text(_docstring_of_columns(group) if texts else group.named.docstring()))
         launches.append(made.launch)
-    return group.named.kernel(texts, launches, scratch)
+    kernel = group.named.kernel(texts, launches, scratch)
+    return replace(kernel, may_exceed_shared_memory=True)
+
+
+def find_sum_operands(op: Op, makers: Mapping[Value, Op]) -> frozenset[int]:
+    """Return the numbers of operands that other fused products return as sums of exponentials,
+    which are NaN or at least 1; `makers` has the operations by their results."""
+    found = set[int]()
+    for number, value in enumerate(op.operands if op.spec is fused_products else ()):
+        maker = makers.get(value)
+        if maker is not None and maker.spec is fused_products:
+            (block,) = maker.blocks
+            made = block.returns[maker.results.index(value)]
+            if made in find_exponential_sums(block.ops):
+                found.add(number)
+    return frozenset(found)
 
 
 def _docstring_of_columns(group: ProductsGroup) -> list[str]:
@@ -85,7 +110,7 @@ def _kernel_of_rows(
 ) -> _Kernel | KernelRefusal:
     """Return the kernel that computes reductions, column sums and values of rows."""
     nest = group.nest
-    tile = choose_tile(group, group.column_sums, True, sizes)
+    tile = choose_tile(group, group.column_sums, True, precision, sizes)
     if tile is None:
         return _refuse_features(group)
     outer, inner = (group.make_side(nest.row_loop, tile.outer, 0),
@@ -154,7 +179,7 @@ def _divide_sum(writer: ScoreWriter, op: Op, divisor: Value) -> None:
     """Write the division of a sum of exponentials by their sum."""
     (division,) = (each for each in writer.group.ops if divisor in each.operands)
     name = writer.names[op.result]
-    sum_term = KernelTerm(name, writer.group.nest.computed_dtype)
+    sum_term = KernelTerm(name, "f32")
     writer.append_line(f"{name} = {expression(division, [sum_term, writer.term(divisor)])}")
 
 
@@ -163,7 +188,7 @@ def _kernel_of_columns(
 ) -> _Kernel | KernelRefusal:
     """Return the kernel that computes row sums."""
     nest = group.nest
-    tile = choose_tile(group, group.row_sums, False, sizes)
+    tile = choose_tile(group, group.row_sums, False, precision, sizes)
     if tile is None:
         return _refuse_features(group)
     outer, inner = (group.make_side(nest.column_loop, tile.outer, 0),
@@ -268,4 +293,5 @@ def _finish(
     constants = {writer.outer.block: tile.outer, writer.inner.block: tile.inner, **writer.constants}
     options = {"enable_fp_fusion": False, "num_stages": tile.stages}
     launch = KernelLaunch(function, (programs,), pointers, constants, tile.warps, options)
-    return _Kernel(launch, [*writer.lines[:first], *indices, *writer.lines[first:]])
+    lines = [*writer.lines[:first], *indices, *writer.lines[first:]]
+    return _Kernel(launch, lines)

@@ -91,7 +91,7 @@ class _Planner:
 
     def exponential(self, op: Op) -> Exponential | None:
         """Return how an operation computes an exponential; `None` if it does not."""
-        if op.spec is ops.exp and op.result.type.dtype in ("f32", "f64"):
+        if op.spec is ops.exp and op.result.type.dtype == "f32":
             return self.relative_exponential(op)
         known = [(x, self.exponentials[x]) for x in op.operands if x in self.exponentials]
         if len(known) != 1:
@@ -134,14 +134,8 @@ class _Planner:
         return is_early and all(y == mask or self.number(y) == 0 for y in others)
 
     def relative_exponential(self, op: Op) -> Exponential | None:
-        difference = self.makers.get(self.source(op.operands[0]))
-        if difference is None or difference.spec is not ops.sub:
-            return None
-        score, largest = map(self.source, difference.operands)
-        maker = self.makers.get(largest)
-        if maker is None or maker.spec is not ops.max_ or self.source(maker.operands[0]) != score:
-            return None
-        return Exponential(maker, {op.result})
+        largest = find_largest(self.makers, op)
+        return None if largest is None else Exponential(largest, {op.result})
 
     def is_own_sum(self, value: Value, found: Exponential) -> bool:
         """Return whether a divisor is the sum of the exponentials that it divides, so that it is
@@ -156,12 +150,7 @@ class _Planner:
         )
 
     def source(self, value: Value) -> Value:
-        """Return the value that operations without arithmetic broadcast or reshape."""
-        maker = self.makers.get(value)
-        while maker is not None and maker.spec in _SAME_VALUE:
-            value = maker.operands[0]
-            maker = self.makers.get(value)
-        return value
+        return source_value(self.makers, value)
 
     def number(self, value: Value) -> float | None:
         """Return the constant that a value equals everywhere, or `None`."""
@@ -170,6 +159,43 @@ class _Planner:
             return None
         given = maker.attrs["value"]
         return float(given) if isinstance(given, (int, float)) else None
+
+
+def source_value(makers: Mapping[Value, Op], value: Value) -> Value:
+    """Return the value that operations without arithmetic broadcast or reshape."""
+    maker = makers.get(value)
+    while maker is not None and maker.spec in _SAME_VALUE:
+        value = maker.operands[0]
+        maker = makers.get(value)
+    return value
+
+
+def find_largest(makers: Mapping[Value, Op], op: Op) -> Op | None:
+    """Return the maximum over columns to which the scores of an exponential are relative."""
+    difference = makers.get(source_value(makers, op.operands[0]))
+    if difference is None or difference.spec is not ops.sub:
+        return None
+    score, largest = (source_value(makers, value) for value in difference.operands)
+    maker = makers.get(largest)
+    if maker is None or maker.spec is not ops.max_:
+        return None
+    return maker if source_value(makers, maker.operands[0]) == score else None
+
+
+def find_exponential_sums(block_ops: Iterable[Op]) -> Set[Value]:
+    """Return the sums over columns of exponentials relative to the largest of their scores, and
+    the values that these are broadcast to."""
+    makers: dict[Value, Op] = {}
+    found = set[Value]()
+    for op in block_ops:
+        makers[op.result] = op
+        if op.spec is ops.sum_:
+            maker = makers.get(source_value(makers, op.operands[0]))
+            if maker is not None and maker.spec is ops.exp and find_largest(makers, maker):
+                found.add(op.result)
+        elif op.spec in _SAME_VALUE and op.operands[0] in found:
+            found.add(op.result)
+    return found
 
 
 def plan_score_passes(nest: ProductNest, live: Iterable[Op]) -> tuple[ScorePass, ...]:

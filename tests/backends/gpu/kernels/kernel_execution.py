@@ -33,7 +33,7 @@ SMALL_TILES = TileSizes(
     max_column_elements=8,
     min_programs=6,
     min_steps_per_part=1,
-    score_tile_bytes=32,
+    score_tile_length=16,
 )
 """Tile sizes for which small tensors use all kinds of kernels."""
 

@@ -34,9 +34,10 @@ def attention_module(arrays: Sequence[Array], gradient: bool, **options: Any) ->
     return Pipeline.parse("cse,dce,fold-views,simplify,cse,dce")(module)
 
 
-def fuse_products(module: Module) -> Module:
+def fuse_products(module: Module, convert_inside: bool = False) -> Module:
     """Return the module after the passes that fuse products."""
-    return Pipeline.parse("fuse-products,dce")(module)
+    options = "{convert_inside=true}" if convert_inside else ""
+    return Pipeline.parse(f"fuse-products{options},dce")(module)
 
 
 def run_with_kernels(
