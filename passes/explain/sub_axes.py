@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Sequence
 
 from shardir.ir.sharding import Axis
+from shardir.ir.sub_axes import can_coexist
 
 
 def intersection(a: Axis, b: Axis) -> Axis | None:
-    """Return the sub-axis that both contain, `None` if they are disjoint."""
-    if a.name != b.name:
+    """Return the sub-axis that both contain, `None` if they are disjoint or cannot coexist."""
+    if a.name != b.name or not can_coexist(a, b):
         return None
     pre, following = max(a.pre, b.pre), min(a.next, b.next)
     if following <= pre:

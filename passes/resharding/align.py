@@ -20,7 +20,7 @@ from shardir.ir.operation import Attr, OpSpec
 from shardir.ir.sharding import REPLICATED_DIM, Axes, DimSharding, Sharding, count_positions
 from shardir.ir.sub_axes import (
     append_axis,
-    can_coexist,
+    find_conflict,
     is_prefix,
     take_disjoint_prefix,
     take_dividing_prefix,
@@ -95,7 +95,7 @@ def _agreed_axes(
             if factor_sharding.axes and factor not in cuttable:
                 return None
     used = [axis for axes in factor_axes.values() for axis in axes]
-    if any(a.overlaps(b) or not can_coexist(a, b) for i, a in enumerate(used) for b in used[:i]):
+    if find_conflict(used):
         return None
     return [factor_axes.get(i, ()) for i in range(len(rule.factors))]
 

@@ -23,6 +23,7 @@ from shardir.ir.sharding import Axes, Axis, Sharding, count_positions
 from shardir.ir.sub_axes import (
     append_axis,
     find_common_prefix,
+    find_conflict,
     is_prefix,
     is_strict_prefix,
     take_disjoint_prefix,
@@ -91,7 +92,7 @@ def _agreed_axes(rule: FactorRule, views: Sequence[ProjectedTensor]) -> FactorAx
     if any(factor_axes.get(i) for i in rule.of_kind(FactorKind.REPLICATE)):
         return None
     used = [axis for axes in factor_axes.values() for axis in axes]
-    if any(a.overlaps(b) for i, a in enumerate(used) for b in used[:i]):
+    if find_conflict(used):
         return None
     return [factor_axes.get(i, ()) for i in range(len(rule.factors))]
 

@@ -7,7 +7,7 @@ axes; only their execution needs this module.
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from shardir.ir.mesh import Mesh
 from shardir.ir.sharding import Axes, Axis
+from shardir.ir.sub_axes import can_coexist
 
 DeviceArray = npt.NDArray[np.int64]
 """An array with one entry per device."""
@@ -74,10 +75,13 @@ def permute_senders(mesh: Mesh, source: Axes, target: Axes) -> DeviceArray:
 def refine_axes(axes: Iterable[Axis]) -> dict[Axis, tuple[Axis, ...]]:
     """Split axes into parts such that any two parts are equal or disjoint.
 
-    Raises `ValueError` if two axes overlap without a common refinement, such as thirds and halves
-    of one mesh axis.
+    Raises `ValueError` if two axes have no common refinement, such as thirds and halves of one mesh
+    axis.
     """
     axes = tuple(dict.fromkeys(axes))
+    for a, b in combinations(axes, 2):
+        if not can_coexist(a, b):
+            raise ValueError(f"{a} and {b} have no common refinement")
     bounds: dict[str, set[int]] = {}
     for axis in axes:
         bounds.setdefault(axis.name, set()).update((axis.pre, axis.next))
@@ -97,8 +101,6 @@ def merge_axes(axes: Sequence[Axis]) -> Axes:
 
 def _split_axis(axis: Axis, bounds: Sequence[int]) -> tuple[Axis, ...]:
     inside = [bound for bound in bounds if axis.pre <= bound <= axis.next]
-    if any(high % low for low, high in pairwise(inside)):
-        raise ValueError(f"parts of axis {axis.name!r} overlap without a common refinement")
     return tuple(Axis(axis.name, low, high // low) for low, high in pairwise(inside))
 
 

@@ -48,7 +48,8 @@ class Axis(CachedHash):
         return self.name == other.name and self.pre < other.next and other.pre < self.next
 
     def contains(self, other: "Axis") -> bool:
-        return self.name == other.name and self.pre <= other.pre and self.next >= other.next
+        """Return whether `other` is a part of this axis: both begin and end at divisors."""
+        return self.name == other.name and other.pre % self.pre == 0 and self.next % other.next == 0
 
     def stride(self, mesh: Mesh) -> int:
         """Return the stride along the axis in the row-major order of devices."""

@@ -7,9 +7,12 @@ part of two lists is a prefix. The last axis of a prefix may be a major part of 
 axis: (a, b:(1)2) is a prefix of (a, b).
 
 The algebra is that of OpenXLA Shardy, where a full axis corresponds to the sub-axis (1)n here.
+Shardy compares sizes where this module requires divisibility: (1)2 is a prefix of (1)3 there, but
+no reshape contains both.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
 from math import gcd
 
 from shardir.ir.sharding import Axes, Axis, count_positions
@@ -28,11 +31,14 @@ def can_coexist(a: Axis, b: Axis) -> bool:
 
 def is_major_part(a: Axis, b: Axis) -> bool:
     """Return whether `a` is `b` or a major part of it."""
-    return a.name == b.name and a.pre == b.pre and a.size <= b.size
+    return a.name == b.name and a.pre == b.pre and b.size % a.size == 0
 
 
 def take_disjoint_part(axis: Axis, others: Iterable[Axis]) -> Axis | None:
-    """Return the largest major part of `axis` that overlaps none of `others`, or `None`."""
+    """Return the largest major part of `axis` that overlaps none of `others`.
+
+    The result is `None` if there is none, or if `axis` cannot coexist with one of `others`.
+    """
     for other in others:
         if other.name != axis.name:
             continue
@@ -43,6 +49,16 @@ def take_disjoint_part(axis: Axis, others: Iterable[Axis]) -> Axis | None:
                 return None
             axis = Axis(axis.name, axis.pre, other.pre // axis.pre)
     return axis
+
+
+def find_conflict(axes: Sequence[Axis]) -> str | None:
+    """Return why no tensor can be sharded along all of `axes`, such as "a part of 'x' twice"."""
+    for a, b in combinations(axes, 2):
+        if a.overlaps(b):
+            return f"a part of {a.name!r} twice"
+        if not can_coexist(a, b):
+            return f"{a} and {b}, which are not parts of one split of {a.name!r}"
+    return None
 
 
 def is_overlapping(axes: Iterable[Axis], others: Axes) -> bool:
@@ -78,7 +94,7 @@ def find_common_prefix(first: Axes, second: Axes) -> Axes:
         if a == b:
             common.append(a)
             continue
-        if can_coexist(a, b) and (is_major_part(a, b) or is_major_part(b, a)):
+        if is_major_part(a, b) or is_major_part(b, a):
             common.append(min(a, b))
         break
     return tuple(common)

@@ -194,9 +194,7 @@ class _DivergenceAnalysis:
 
     def contained_parts(self, axes: Sequence[Axis]) -> AxisParts:
         """Return the parts that one of `axes` contains."""
-        return frozenset(
-            p for a in axes for p in self.bounds[a.name] if a.contains(p) and can_coexist(a, p)
-        )
+        return frozenset(p for a in axes for p in self.bounds[a.name] if a.contains(p))
 
     def merge_parts(self, parts: AxisParts) -> Axes:
         joined: Axes = ()

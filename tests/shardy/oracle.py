@@ -49,7 +49,9 @@ _NUMBER = re.compile(r'"program":(\d+)')
 
 
 class NoAnswer(Exception):
-    """Shardy produced a module that its own verifier rejects."""
+    """Shardy produced a module that its own verifier rejects, or compared parts of an axis by their
+    size.
+    """
 
 
 @dataclass
@@ -62,6 +64,13 @@ class Decisions:
     params: Seen
     results: Seen
     ops: dict[int, Counter[tuple[Seen, Seen]]]
+
+    def axes(self) -> set[Axis]:
+        """Return all axes and sub-axes that shard a tensor."""
+        tensors = [*self.params, *self.results]
+        for seen in self.ops.values():
+            tensors += (sharding for both in seen for side in both for sharding in side)
+        return {axis for sharding in tensors if sharding for axis in sharding.used_axes()}
 
 
 @cache

@@ -150,3 +150,24 @@ func @f(
     fifo = types_by_name(text, level="basic", order="fifo")
     assert lifo["d"] == "f32[8@x, 8@-, 8@-]"
     assert fifo["d"] == "f32[8@-, 8@x, 8@-]"
+
+
+def test_parts_of_an_axis_are_compared_by_divisibility() -> None:
+    """%e takes half of x, which is no prefix of the third that %b takes: the half of x and the
+    minor half that shards %b are not parts of one split.
+    """
+    text = """\
+mesh @m = [x=6]
+
+func @f(
+  %a: f32[6, 6, 6],
+  %c: f32[6@x, 6, 6],
+) -> (f32[6, 6, 6]) {
+  %b = neg(%a) : f32[6, 6@x:(3)2, 6]
+  %e = add(%b, %c) : f32[6, 6, 6@x:(2)3]
+  return %e
+}
+"""
+    types = types_by_name(text)
+    assert types["b"] == "f32[6@x:(1)3, 6@x:(3)2, 6@-]"
+    assert types["e"] == "f32[6@x:(1)2, 6@-, 6@x:(2)3]"
