@@ -18,7 +18,7 @@ from shardir.ir.signature import check_call
 from shardir.ir.types import TensorType
 from shardir.ops.communication.async_collectives import find_start_misuses
 from shardir.ops.control_flow.manual_computation import manual_computation
-from shardir.text.printer import AXIS_ATTRIBUTES, find_mesh_with_axis, print_mesh
+from shardir.text.printer import AXIS_ATTRIBUTES, find_mesh_with_axis, format_axis, print_mesh
 from shardir.verify.diagnostics import Fault, Faults
 from shardir.verify.divergence import find_divergences
 from shardir.verify.well_formed import (
@@ -139,8 +139,9 @@ class _FunctionChecker:
                 for axis in mesh_axes(attr) if self.manual and name in AXIS_ATTRIBUTES else ():
                     if not any(manual_axis.contains(axis) for manual_axis in self.manual_axes()):
                         self.found.add_at_op(
-                            f"{op.name} is along {axis.name!r}, which no manual_computation around "
-                            f"it has among its axes; they have {self.manual_names()}",
+                            f"{op.name} is along {self.format_axis(axis)}, which no "
+                            "manual_computation around it has among its axes; they have "
+                            f"{self.manual_names()}",
                             op, "attrs", i,
                         )  # fmt: skip
         if spmd and op.spec in GLOBAL_ONLY:
@@ -187,7 +188,11 @@ class _FunctionChecker:
         return tuple(axis for op in self.manual for axis in mesh_axes(op.attrs.get("axes")))
 
     def manual_names(self) -> str:
-        return ", ".join(repr(axis.name) for axis in self.manual_axes()) or "none"
+        return ", ".join(map(self.format_axis, self.manual_axes())) or "none"
+
+    def format_axis(self, axis: Axis) -> str:
+        """Return the text of a mesh axis."""
+        return format_axis(axis, find_mesh_with_axis(axis.name, tuple(self.meshes.values())))
 
     def check_types(self, op: Op) -> None:
         """Check that the type rule infers the stated result types."""

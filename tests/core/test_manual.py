@@ -25,6 +25,21 @@ func @f(
 }
 """.replace("HOW", "axes=[x], in_axes=[[[x], []], [[]]], out_axes=[[[], [x]]]")
 
+PART_OF_AN_AXIS = """\
+mesh @m = [x=12]
+
+func @f(
+  %a: f32[6],
+) -> (f32[6]) {
+  %r = manual_computation(%a, axes=[x:(1)6], in_axes=[[[]]], out_axes=[[[]]]) : f32[6] {
+    (%p: f32[6]) =>
+    %s = all-reduce(%p, axes=[x:(2)3], op=add) : f32[6]
+    yield %s
+  }
+  return %r
+}
+"""
+
 NESTED = """\
 mesh @m = [x=2, y=4]
 
@@ -68,12 +83,12 @@ def test_different_shardings_are_unequal() -> None:
         (
             "in_axes=[[[x], []], [[]]]",
             "in_axes=[[[x], [x]], [[]]]",
-            "in_axes shards f32[8, 4] along 'x' twice",
+            "in_axes shards f32[8, 4] along a part of 'x' twice",
         ),
         (
             "in_axes=[[[x], []], [[]]]",
             "in_axes=[[[y], []], [[]]]",
-            "in_axes shards f32[8, 4] along 'y', which is not in axes=[x:(1)2]",
+            "in_axes shards f32[8, 4] along y:(1)4, which is not in axes=[x:(1)2]",
         ),
         ("in_axes=[[[x], []], [[]]]", "in_axes=[[[x]], [[]]]",
          "in_axes lists 1 dimensions for f32[8, 4]"),
@@ -103,8 +118,15 @@ def test_mismatched_shardings_are_errors(old: str, new: str, says: str) -> None:
             PROGRAM,
             "all-reduce(%p, axes=[x]",
             "all-reduce(%p, axes=[y]",
-            "all-reduce is along 'y', which no manual_computation around it has among its axes; "
-            "they have 'x'",
+            "all-reduce is along y, which no manual_computation around it has among its axes; "
+            "they have x",
+        ),
+        (
+            PART_OF_AN_AXIS,
+            "x:(2)3",
+            "x:(2)2",
+            "all-reduce is along x:(2)2, which no manual_computation around it has among its axes; "
+            "they have x:(1)6",
         ),
         (
             PROGRAM,

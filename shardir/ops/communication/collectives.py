@@ -7,6 +7,7 @@ them holds shard p. `all-slice` and `axis-index` depend on the device but do not
 
 from collections.abc import Callable, Sequence
 from functools import reduce
+from itertools import product
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from shardir.ir.device_groups import device_groups, device_positions, permute_se
 from shardir.ir.mesh import Mesh
 from shardir.ir.operation import Result, Varying, Vma, define_op
 from shardir.ir.sharding import Axes, Axis, count_positions
+from shardir.ir.sub_axes import can_coexist, find_conflict
 from shardir.ir.types import NumpyArray, TensorType
 from shardir.op_rules.batching import ShiftDims
 from shardir.op_rules.factors import FactorRule, RuleBuilder
@@ -65,11 +67,11 @@ def _count_devices(axes: Axes, name: str = "axes") -> int:
     """Return the number of devices along `axes` after checking that the axes do not overlap."""
     if not axes:
         raise TypeError(f"{name}=[] contains no mesh axis")
-    for i, axis in enumerate(axes):
+    for axis in axes:
         if not isinstance(axis, Axis):
             raise TypeError(f"{name}={format_list(axes)} holds {axis!r}, which is not a mesh axis")
-        if any(axis.overlaps(other) for other in axes[:i]):
-            raise TypeError(f"{name}={format_list(axes)} uses a part of {axis.name!r} twice")
+    if fault := find_conflict(axes):
+        raise TypeError(f"{name}={format_list(axes)} uses {fault}")
     return count_positions(axes)
 
 
@@ -318,6 +320,12 @@ def _permute_type(
                 f"source={format_list(source)} and target={format_list(target)} differ in number "
                 "of devices"
             )
+        for a, b in product(source, target):
+            if not can_coexist(a, b):
+                raise TypeError(
+                    f"source={format_list(source)} and target={format_list(target)}: {a} and {b} "
+                    f"are not parts of one split of {a.name!r}"
+                )
         return x
     count = _count_devices(axes)
     for column, what in ((0, "sends"), (1, "receives")):

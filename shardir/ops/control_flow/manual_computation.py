@@ -16,7 +16,7 @@ from shardir.ir.builder import Builder
 from shardir.ir.module import Block, Value
 from shardir.ir.operation import Cotangents, Symbol, define_op
 from shardir.ir.sharding import Axes, Axis, Sharding, count_positions
-from shardir.ir.sub_axes import append_axis
+from shardir.ir.sub_axes import append_axis, find_conflict
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import pointwise_rule
 from shardir.op_rules.tangents import linear_tangent
@@ -36,14 +36,14 @@ def _shard_counts(type: TensorType, dim_axes: object, axes: Axes, word: str) -> 
     if len(dim_axes) != type.rank:
         raise TypeError(f"{word} lists {len(dim_axes)} dimensions for {type}")
     used = [axis for dim in dim_axes for axis in dim]
-    for i, axis in enumerate(used):
+    for axis in used:
         if not isinstance(axis, Axis) or not any(manual.contains(axis) for manual in axes):
-            name = axis.name if isinstance(axis, Axis) else axis
+            name = axis if isinstance(axis, Axis) else repr(axis)
             raise TypeError(
-                f"{word} shards {type} along {name!r}, which is not in axes={format_list(axes)}"
+                f"{word} shards {type} along {name}, which is not in axes={format_list(axes)}"
             )
-        if any(axis.overlaps(other) for other in used[:i]):
-            raise TypeError(f"{word} shards {type} along {axis.name!r} twice")
+    if fault := find_conflict(used):
+        raise TypeError(f"{word} shards {type} along {fault}")
     return [count_positions(dim) for dim in dim_axes]
 
 
@@ -86,11 +86,11 @@ def _type(
 ) -> tuple[TensorType, ...]:
     axes, in_axes, out_axes = attributes.axes, attributes.in_axes, attributes.out_axes
     body = only_block(blocks)
-    for i, axis in enumerate(axes):
+    for axis in axes:
         if not isinstance(axis, Axis):
             raise TypeError(f"axes={format_list(axes)} holds {axis!r}, which is not a mesh axis")
-        if any(axis.overlaps(other) for other in axes[:i]):
-            raise TypeError(f"axes={format_list(axes)} uses a part of {axis.name!r} twice")
+    if fault := find_conflict(axes):
+        raise TypeError(f"axes={format_list(axes)} uses {fault}")
     if len(in_axes) != len(xs):
         raise TypeError(f"in_axes lists {len(in_axes)} operands, not {len(xs)}")
     if len(out_axes) != len(body.returns):

@@ -128,6 +128,7 @@ def test_axis_index_is_the_position() -> None:
 
 
 VECTOR = TensorType((6,), "f32")
+HALF, THIRD = Axis("z", 1, 2), Axis("z", 3, 2)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +138,12 @@ VECTOR = TensorType((6,), "f32")
          "all-reduce: axes=[] contains no mesh axis"),
         (collectives.all_reduce, VECTOR, {"axes": (X, X), "op": "add"},
          "all-reduce: axes=[x:(1)2, x:(1)2] uses a part of 'x' twice"),
+        (collectives.all_reduce, VECTOR, {"axes": (HALF, THIRD), "op": "add"},
+         "all-reduce: axes=[z:(1)2, z:(3)2] uses z:(1)2 and z:(3)2, which are not parts of one "
+         "split of 'z'"),
+        (collectives.collective_permute, VECTOR, {"source": (HALF,), "target": (THIRD,)},
+         "collective-permute: source=[z:(1)2] and target=[z:(3)2]: z:(1)2 and z:(3)2 are not parts "
+         "of one split of 'z'"),
         (collectives.all_reduce, VECTOR, {"axes": (X,), "op": "mean"},
          "all-reduce: op=mean is not a reduction; op is one of add, mul, max, min, and, or"),
         (collectives.all_reduce, TensorType((6,), "key"), {"axes": (X,), "op": "add"},
