@@ -36,7 +36,8 @@ class LowerBound:
 
 def find_lower_bound(request: PlanningRequest, chosen: Evaluation, seconds: float) -> LowerBound:
     """Return a lower bound of the cost of all plans; the time limit is `seconds`, and a bound that
-    proves the chosen plan the best ends the search."""
+    proves the chosen plan the best ends the search. Raises `MachineError` if the machine has no
+    rate of a dtype in which the program multiplies matrices."""
     module = Pipeline.parse(PREPARATION)(request.module)
     found = build_strategy_problem(
         module,
@@ -45,6 +46,12 @@ def find_lower_bound(request: PlanningRequest, chosen: Evaluation, seconds: floa
         request.fixed or (),
         request.count,
         request.memory_limit,
+    )
+    machine = request.machine
+    seconds_at_peak = (
+        None
+        if machine is None
+        else sum(n / machine.peak_flops(dtype) for dtype, n in found.flops_by_dtype.items())
     )
     if found.problem.edges:
         load_kernels()  # The time limit does not include their compilation.
@@ -61,10 +68,4 @@ def find_lower_bound(request: PlanningRequest, chosen: Evaluation, seconds: floa
             pass  # Without a solution, the bound holds as well.
         finally:
             engines.close()
-    machine = request.machine
-    seconds_at_peak = (
-        None
-        if machine is None
-        else sum(n / machine.peak_flops(dtype) for dtype, n in found.flops_by_dtype.items())
-    )
     return LowerBound(found.flops, max(incumbent.lower_bound or 0, 0), seconds_at_peak)

@@ -1,17 +1,21 @@
 """The lower bound of plans: communication between placements, strategies, and reports."""
 
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir.errors import MachineError
 from shardir.ir.mesh import Mesh
+from shardir.machine import load_machine
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.passes.planning import automatic
 from shardir.passes.planning.problem import PlanningError
-from shardir.passes.planning.programs import strategy_problem
+from shardir.passes.planning.programs import lower_bound, strategy_problem
 from shardir.passes.planning.programs.lower_bound import LowerBound, find_lower_bound
 from shardir.passes.planning.programs.placements import PARTIAL, UNSHARDED, sent_part
 from shardir.passes.planning.programs.plan_program import PlanningRequest, make_evaluator
@@ -113,6 +117,30 @@ def test_the_fewest_flops_bound_the_time() -> None:
     machine = SimpleMachine(seconds_per_flop=1e-6)
     bound = bound_of(lambda x, w: x @ w, (64, 32), (32, 128), machine=machine)
     assert bound.seconds == pytest.approx(2 * 64 * 32 * 128 // 4 * 1e-6)
+
+
+def test_a_machine_without_a_rate_of_the_dtype_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error comes before the search of the bound, and with the rate that it states the program
+    has a bound."""
+    file = tmp_path / "small.toml"
+    rate = 'flops_per_second = 1e12\nefficiency = 0.8\nsource = "..."'
+    file.write_text(f'description = "small"\n[matmul.bf16]\n{rate}\n')
+    module = sd.jit(snp.matmul).lower(*[sd.ShapeDtypeStruct((64, 64), "float32")] * 2).module
+    mesh = Mesh("mesh", (("x", 4),))
+    request = PlanningRequest(module, mesh, Pipeline.parse(DEFAULT_PIPELINE))
+    chosen = make_evaluator(request).require(((("x",), ()), ((), ())))
+    with monkeypatch.context() as patch, pytest.raises(MachineError) as caught:
+        patch.setattr(lower_bound, "load_kernels", lambda: pytest.fail("the search has begun"))
+        find_lower_bound(replace(request, machine=load_machine(file)), chosen, 600.0)
+    assert str(caught.value) == (
+        f"machine 'small' has no matmul.f32.flops_per_second; add it to {file} with its source:\n"
+        f"[matmul.f32]\n{rate}"
+    )
+    file.write_text(f"{file.read_text()}\n{str(caught.value).partition(chr(10))[2]}\n")
+    bound = find_lower_bound(replace(request, machine=load_machine(file)), chosen, 600.0)
+    assert bound == LowerBound(2 * 64**3 // 4, 0, 2 * 64**3 // 4 / 1e12)
 
 
 def test_given_shardings_raise_the_bound() -> None:
