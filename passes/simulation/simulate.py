@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from shardir import ops
 from shardir.errors import MachineError
 from shardir.ir.module import Module
 from shardir.passes.explain.history import SourceLocations
@@ -18,7 +19,7 @@ from shardir.passes.simulation.utilization import (
     model_flops,
     utilization,
 )
-from shardir.passes.simulation.work import PICOSECONDS
+from shardir.passes.simulation.work import COMPUTE_STREAM, PICOSECONDS, WorkModel
 
 FUSION_PIPELINE = "inline,fuse"
 """The passes from the program of each device to the kernels of a target without passes of its
@@ -81,3 +82,16 @@ def simulate(
         (*notes, *(note for cost in called for note in cost.notes)),
         tuple(cost.lanes for cost in called if cost.lanes),
     )
+
+
+def least_seconds(module: Module, machine: MachineModel) -> float:
+    """Return a lower bound of the time of a run of a partitioned program, before its kernels are
+    formed: the time of products and collectives outside of blocks. A device runs one of them at a
+    time, except collectives that were started before."""
+    model = WorkModel(machine, module.meshes)
+    works = [
+        model.work_of(op)
+        for op in module.main.body.ops
+        if op.spec.collective or op.spec in (ops.dot, ops.convolution)
+    ]
+    return sum(each.duration for each in works if COMPUTE_STREAM in each.streams) / PICOSECONDS

@@ -13,11 +13,13 @@ from dataclasses import replace
 from itertools import permutations
 
 from shardir.passes.planning.programs.assignment import ArgumentAxes, Assignment, AssignmentReader
-from shardir.passes.planning.programs.evaluation import Evaluation, Evaluator, Key
+from shardir.passes.planning.programs.evaluation import Cost, Evaluation, Evaluator, Key
 
 MOVES_AFTER_IMPROVEMENT = 6
 """The number of moves that are evaluated after the first improving one, before the best of them is
 accepted."""
+WORSE = 1.0
+"""The rank of a move that does not improve a plan."""
 
 Progress = Callable[[int, Evaluation | None], None]
 """A function that is called after each evaluation, with the number of evaluations and the best
@@ -71,8 +73,9 @@ class AssignmentSearch:
     def _key(self, found: Evaluation) -> Key:
         return found.key(self.memory_limit)
 
-    def _evaluate(self, assignment: Assignment) -> Evaluation | None:
-        found = self.evaluator.evaluate(self.reader.axes_of(assignment))
+    def _evaluate(self, assignment: Assignment, most: Cost | None = None) -> Evaluation | None:
+        """Return the evaluation, `None` if it fails or costs more than `most`."""
+        found = self.evaluator.evaluate(self.reader.axes_of(assignment), most)
         if found is not None and (self.best is None or self._key(found) < self._key(self.best)):
             self.best, self.best_assignment = found, assignment
         if self.progress is not None:
@@ -121,13 +124,19 @@ class AssignmentSearch:
                 candidates.append((stale.get(name, float("-inf")), number, name, move))
         candidates.sort(key=lambda each: each[:2])
         best: tuple[tuple[float, ...], Assignment] | None = None
+        # A plan that fits into the memory is better than all those that cost more.
+        most = None if now.excess(self.memory_limit) else now.cost
         left = MOVES_AFTER_IMPROVEMENT
         for expected, _, name, move in candidates:
             if self._is_exhausted or left == 0:
                 break
-            found = self._evaluate(move)
+            found = self._evaluate(move, most)
             rank = None if found is None else self._rank(now, found)
-            stale[name] = float("inf") if rank is None else rank[0]
+            if rank is not None:
+                stale[name] = rank[0]
+            else:
+                has_failed = self.evaluator.has_failed(self.reader.axes_of(move))
+                stale[name] = float("inf") if has_failed else WORSE
             if (
                 rank is not None
                 and rank < (-self.min_improvement,)
@@ -147,13 +156,13 @@ class AssignmentSearch:
             if removed > 0:
                 added = max(0.0, _relative(before[1], after[1]))
                 return (-1.0 - removed / (added + 0.01), *after)
-            return (1.0, *after)
+            return (WORSE, *after)
         if after >= before:
-            return (1.0, *after)
+            return (WORSE, *after)
         for old, new in zip(before, after, strict=True):
             if new != old:
                 return (_relative(old, new), *after)
-        return (1.0, *after)
+        return (WORSE, *after)
 
     def _group_additions(self, current: Assignment) -> Iterator[tuple[object, Assignment]]:
         """Yield the assignments with one more axis of a group."""

@@ -5,7 +5,7 @@ therefore those of the compiled program, and propagation from the same shardings
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from shardir.cost.communication import Collective, list_collectives, sum_collectives
@@ -19,11 +19,14 @@ from shardir.passes.planning.programs.assignment import ArgumentAxes, DimAxes
 from shardir.passes.rematerialization.remat import BudgetError
 from shardir.passes.simulation import MachineModel, simulate
 from shardir.passes.simulation.memory_use import memory_use
-from shardir.passes.simulation.simulate import FUSION_PIPELINE
+from shardir.passes.simulation.simulate import FUSION_PIPELINE, least_seconds
 from shardir.passes.simulation.utilization import executed_flops
 
 CompilationError = PartitionError | BudgetError
 """Why a program cannot be compiled with some shardings."""
+Cost = tuple[float, ...]
+"""The cost of a plan: the seconds of a step, or without a machine the flops, the bytes sent and the
+number of collectives, in this order."""
 Key = tuple[float, ...]
 """The order of evaluations: excess memory, then cost, then bytes sent and the peak."""
 
@@ -49,29 +52,42 @@ class Evaluation:
         """The collectives of the partitioned program."""
         return list_collectives(self.module)
 
+    @property
+    def cost(self) -> Cost:
+        """The cost, without the memory."""
+        if self.seconds is not None:
+            return (self.seconds,)
+        return (self.flops, self.bytes_sent, self.collective_count)
+
+    def excess(self, memory_limit: int | None) -> int:
+        """Return the bytes by which the peak exceeds a limit."""
+        return 0 if memory_limit is None else max(0, self.peak - memory_limit)
+
     def key(self, memory_limit: int | None) -> Key:
         """Return a key that is smaller for better evaluations."""
-        excess = 0 if memory_limit is None else max(0, self.peak - memory_limit)
-        if self.seconds is not None:
-            return (excess, self.seconds, self.bytes_sent, self.peak)
-        return (excess, self.flops, self.bytes_sent, self.collective_count, self.peak)
+        sent = () if self.seconds is None else (self.bytes_sent,)
+        return (self.excess(memory_limit), *self.cost, *sent, self.peak)
 
 
 class Evaluator(ABC):
-    """Evaluates shardings of the arguments of a program, each of them once."""
+    """Evaluates shardings of the arguments of a program, each of them once.
+
+    An evaluation ends early if the shardings cost more than the caller permits.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[ArgumentAxes, Evaluation | CompilationError] = {}
+        self._known: dict[ArgumentAxes, Evaluation | CompilationError | Cost] = {}
 
     @property
     def count(self) -> int:
         """The number of evaluated shardings."""
         return len(self._known)
 
-    @property
-    def evaluations(self) -> list[Evaluation]:
-        """The evaluations of all shardings with which the program can be compiled."""
-        return [found for found in self._known.values() if isinstance(found, Evaluation)]
+    def evaluate_all(self) -> list[Evaluation]:
+        """Return the evaluations of all shardings so far with which the program can be compiled,
+        also of those that ended early."""
+        found = [self.evaluate(arguments) for arguments in list(self._known)]
+        return [each for each in found if each is not None]
 
     @property
     def failure(self) -> tuple[ArgumentAxes, CompilationError]:
@@ -81,29 +97,48 @@ class Evaluator(ABC):
         exceeding = [(key, each) for key, each in failed if isinstance(each, BudgetError)]
         return min(exceeding, key=lambda each: each[1].possible) if exceeding else failed[-1]
 
-    def evaluate(self, arguments: ArgumentAxes) -> Evaluation | None:
-        """Return the evaluation, or `None` if the program cannot be partitioned so, or does not fit
-        into the budget of a pass."""
-        try:
-            return self.require(arguments)
-        except (PartitionError, BudgetError):
-            return None
+    def evaluate(self, arguments: ArgumentAxes, most: Cost | None = None) -> Evaluation | None:
+        """Return the evaluation, or `None` if the program cannot be partitioned so, does not fit
+        into the budget of a pass, or costs more than `most`."""
+        found = self._known.get(arguments)
+        if found is None or (isinstance(found, tuple) and not _exceeds(found, most)):
+            found = self._known[arguments] = self._find(arguments, most)
+        return found if isinstance(found, Evaluation) else None
+
+    def has_failed(self, arguments: ArgumentAxes) -> bool:
+        """Return whether the program cannot be compiled with evaluated shardings."""
+        return isinstance(self._known[arguments], Exception)
 
     def require(self, arguments: ArgumentAxes) -> Evaluation:
         """Return the evaluation; raise the error where `evaluate` returns `None`."""
-        if arguments not in self._known:
-            try:
-                self._known[arguments] = self._evaluate(arguments)
-            except (PartitionError, BudgetError) as error:
-                # The frames of a traceback would keep the program of each candidate in memory.
-                self._known[arguments] = error.with_traceback(None)
+        evaluation = self.evaluate(arguments)
         found = self._known[arguments]
-        if isinstance(found, Evaluation):
-            return found
-        raise found.with_traceback(None)
+        if isinstance(found, Exception):
+            raise found.with_traceback(None)
+        assert evaluation is not None
+        return evaluation
+
+    def _find(
+        self, arguments: ArgumentAxes, most: Cost | None
+    ) -> Evaluation | CompilationError | Cost:
+        """Return the evaluation, the error, or a cost above `most` that the shardings have at
+        least."""
+        try:
+            for found in self.steps(arguments):
+                if isinstance(found, Evaluation) or _exceeds(found, most):
+                    return found
+        except (PartitionError, BudgetError) as error:
+            # The frames of a traceback would keep the program of each candidate in memory.
+            return error.with_traceback(None)
+        raise AssertionError("an evaluation is the last step")
 
     @abstractmethod
-    def _evaluate(self, arguments: ArgumentAxes) -> Evaluation: ...
+    def steps(self, arguments: ArgumentAxes) -> Iterator[Cost | Evaluation]:
+        """Yield lower bounds of the cost, and then the evaluation."""
+
+
+def _exceeds(cost: Cost, most: Cost | None) -> bool:
+    return most is not None and cost > most
 
 
 class ProgramEvaluator(Evaluator):
@@ -121,37 +156,33 @@ class ProgramEvaluator(Evaluator):
         pipeline: Pipeline,
         state_pairs: Mapping[int, int],
         donated: Sequence[int] = (),
-        fusion: str = FUSION_PIPELINE,
         anchors: Sequence[Value] = (),
     ) -> None:
         super().__init__()
         self.module, self.mesh, self.machine = module, mesh, machine
         self.pipeline, self.state_pairs = pipeline, state_pairs
-        self.donated, self.fusion, self.anchors = donated, fusion, anchors
+        self.donated, self.anchors = donated, anchors
 
-    def _evaluate(self, arguments: ArgumentAxes) -> Evaluation:
+    def steps(self, arguments: ArgumentAxes) -> Iterator[Cost | Evaluation]:
+        """Yield the cost without the work of fused operations, and then the evaluation."""
         annotated = annotate_arguments(
             self.module, self.mesh, arguments, self.state_pairs, self.anchors
         )
         module = self.pipeline(annotated)
-        kernels = Pipeline.parse(self.fusion)(module) if self.fusion else module
+        total = sum_collectives(list_collectives(module))
+        flops = sum(executed_flops(module).values())
+        if self.machine is None:
+            yield (flops, total.sent, total.executions)
+        else:
+            yield (least_seconds(module, self.machine),)
+        kernels = Pipeline.parse(FUSION_PIPELINE)(module)
         seconds = None
         if self.machine is not None:
             simulation = simulate(kernels, self.machine, fusion="", donated=self.donated)
             seconds, peak = simulation.step_seconds, simulation.memory.peak
         else:
             peak = memory_use(kernels, self.donated).peak
-        found = list_collectives(module)
-        total = sum_collectives(found)
-        return Evaluation(
-            arguments,
-            seconds,
-            sum(executed_flops(module).values()),
-            total.sent,
-            total.executions,
-            peak,
-            module,
-        )
+        yield Evaluation(arguments, seconds, flops, total.sent, total.executions, peak, module)
 
 
 def annotate_arguments(

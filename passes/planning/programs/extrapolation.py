@@ -4,18 +4,26 @@ Each further layer adds the same time, bytes and memory. The cost with all layer
 costs with few layers and with one more.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from shardir.ir.module import Module
 from shardir.passes.planning.programs.assignment import ArgumentAxes, DimAxes
-from shardir.passes.planning.programs.evaluation import Evaluation, Evaluator, ProgramEvaluator
+from shardir.passes.planning.programs.evaluation import (
+    Cost,
+    Evaluation,
+    Evaluator,
+    ProgramEvaluator,
+)
 from shardir.passes.planning.programs.fold_layers import (
     FoldedProgram,
     LayerFolder,
     layer_of,
     rename_layer,
 )
+
+Number = TypeVar("Number", int, float)
 
 MIN_OPERATIONS = 1500
 """The number of operations from which on a program is folded."""
@@ -94,23 +102,31 @@ class ExtrapolatingEvaluator(Evaluator):
         numbers = {number: i for i, number in enumerate(programs.large.arguments)}
         self._in_large = [numbers[number] for number in programs.small.arguments]
 
-    def _evaluate(self, arguments: ArgumentAxes) -> Evaluation:
-        large = self.large.require(arguments)
-        small = self.small.require(tuple(arguments[i] for i in self._in_large))
-        more = self.programs.layers - self.programs.kept
+    def steps(self, arguments: ArgumentAxes) -> Iterator[Cost | Evaluation]:
+        """Yield the extrapolated steps of both programs."""
+        in_small = tuple(arguments[i] for i in self._in_large)
+        for large, small in zip(
+            self.large.steps(arguments), self.small.steps(in_small), strict=True
+        ):
+            if isinstance(large, Evaluation) and isinstance(small, Evaluation):
+                yield self._extend_evaluation(large, small)
+            elif isinstance(large, tuple) and isinstance(small, tuple):
+                yield tuple(map(self._extend, large, small))
 
-        def extend(few: int, many: int) -> int:
-            return many + more * (many - few)
-
+    def _extend_evaluation(self, large: Evaluation, small: Evaluation) -> Evaluation:
         seconds = None
         if large.seconds is not None and small.seconds is not None:
-            seconds = large.seconds + more * (large.seconds - small.seconds)
-        return Evaluation(
-            arguments,
-            seconds,
-            extend(small.flops, large.flops),
-            extend(small.bytes_sent, large.bytes_sent),
-            extend(small.collective_count, large.collective_count),
-            extend(small.peak, large.peak),
-            large.module,
+            seconds = self._extend(large.seconds, small.seconds)
+        return replace(
+            large,
+            seconds=seconds,
+            flops=self._extend(large.flops, small.flops),
+            bytes_sent=self._extend(large.bytes_sent, small.bytes_sent),
+            collective_count=self._extend(large.collective_count, small.collective_count),
+            peak=self._extend(large.peak, small.peak),
         )
+
+    def _extend(self, large: Number, small: Number) -> Number:
+        """Return a cost with all layers."""
+        more = self.programs.layers - self.programs.kept
+        return large + more * (large - small)

@@ -26,12 +26,12 @@ def pareto_front(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
 
 def search_pareto_front(request: PlanningRequest, plan: ProgramPlan) -> list[Evaluation]:
     """Return the front of the candidates of a plan and of searches with smaller memory limits."""
-    found = list(plan.evaluator.evaluations)
+    found = plan.evaluator.evaluate_all()
     for factor in LIMIT_FACTORS:
         limit = int(plan.searched.peak * factor)
         try:
             smaller = plan_program(replace(request, memory_limit=limit))
         except PlanningError:  # No plan fits into this limit, and none into a smaller one.
             break
-        found += smaller.evaluator.evaluations
+        found += smaller.evaluator.evaluate_all()
     return pareto_front(found)

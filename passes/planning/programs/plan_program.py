@@ -13,6 +13,7 @@ from shardir.display.byte_sizes import show_bytes
 from shardir.errors import PartitionError
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module, Value
+from shardir.passes.garbage_collection import paused_garbage_collection
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.planning.problem import PlanningError
 from shardir.passes.planning.programs.anchors import find_anchors
@@ -48,7 +49,6 @@ from shardir.passes.planning.programs.repeated_layers import (
 from shardir.passes.planning.programs.state_pairs import find_state_pairs
 from shardir.passes.rematerialization.remat import BudgetError, Remat
 from shardir.passes.simulation import MachineModel
-from shardir.passes.simulation.simulate import FUSION_PIPELINE
 
 MAX_EVALUATIONS = 400
 """The number of shardings that a search evaluates at most."""
@@ -83,7 +83,6 @@ class PlanningRequest:
     fixed: tuple[DimAxes | None, ...] | None = None
     annotated: ArgumentAxes | None = None
     donated: tuple[int, ...] = ()
-    fusion: str = FUSION_PIPELINE
     max_evaluations: int = MAX_EVALUATIONS
     count: int | None = None
     anchors: tuple[Value, ...] = ()
@@ -124,6 +123,7 @@ class ProgramPlan:
         return self.searched is not self.chosen
 
 
+@paused_garbage_collection()
 def plan_program(request: PlanningRequest, progress: Progress | None = None) -> ProgramPlan:
     """Return the best plan found; raise `PlanningError` if none fits into the memory."""
     programs = fold_program(request.module)
@@ -204,7 +204,6 @@ def make_evaluator(request: PlanningRequest) -> ProgramEvaluator:
         request.pipeline,
         find_state_pairs(request.module.main, request.count),
         request.donated,
-        request.fusion,
         request.anchors,
     )
 

@@ -17,7 +17,7 @@ from shardir.nn import relu, softmax
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.passes.planning.problem import PlanningError
 from shardir.passes.planning.programs.assignment import ArgumentAxes, DimAxes
-from shardir.passes.planning.programs.evaluation import Evaluation, Evaluator
+from shardir.passes.planning.programs.evaluation import Cost, Evaluation, Evaluator
 from shardir.passes.planning.programs.lower_bound import LowerBound, find_lower_bound
 from shardir.passes.planning.programs.plan_program import (
     PlanningRequest,
@@ -247,7 +247,7 @@ def test_recomputation_is_a_remedy_for_too_little_memory() -> None:
 
 def test_the_smallest_of_the_budgets_of_all_candidates_is_stated() -> None:
     class Failing(Evaluator):
-        def _evaluate(self, arguments: ArgumentAxes) -> Evaluation:
+        def steps(self, arguments: ArgumentAxes) -> Iterator[Cost | Evaluation]:
             if arguments == ():
                 raise PartitionError("uneven")
             raise BudgetError("large", len(arguments[0] or ()))
