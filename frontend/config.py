@@ -236,6 +236,15 @@ class Config:
         return bool(_read_setting("log_compiles"))
 
     @property
+    def check_tracer_leaks(self) -> bool:
+        """True if a traced value that is still referenced when its trace has ended is an error (no;
+        `SHARDIR_CHECK_TRACER_LEAKS`).
+
+        Every trace then runs the garbage collector, which is slow.
+        """
+        return bool(_read_setting("check_tracer_leaks"))
+
+    @property
     def debug_nans(self) -> bool:
         """True if a result with NaN is an error that names the first operation that makes NaN (no;
         `SHARDIR_DEBUG_NANS`).
@@ -365,6 +374,15 @@ def verify(enabled: bool = True) -> AbstractContextManager[None]:
 def log_compiles(enabled: bool = True) -> AbstractContextManager[None]:
     """Return a context manager that sets whether the reasons of compilations are logged."""
     return config(log_compiles=enabled)
+
+
+def check_tracer_leaks(enabled: bool = True) -> AbstractContextManager[None]:
+    """Return a context manager that sets whether a traced value that outlives its trace is an
+    error."""
+    return config(check_tracer_leaks=enabled)
+
+
+checking_leaks = check_tracer_leaks
 
 
 def debug_nans(enabled: bool = True) -> AbstractContextManager[None]:

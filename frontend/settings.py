@@ -78,6 +78,7 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("shown_platform", "cpu", "SHARDIR_SHOWN_PLATFORM", as_platform),
         Setting("num_gpu_devices", None, "SHARDIR_GPU_DEVICES", as_optional_count),
         Setting("log_compiles", False, "SHARDIR_LOG_COMPILES", as_switch, affects_programs=False),
+        Setting("check_tracer_leaks", False, "SHARDIR_CHECK_TRACER_LEAKS", as_switch),
         Setting("debug_nans", False, "SHARDIR_DEBUG_NANS", as_switch),
         Setting("traceback", "short", "SHARDIR_TRACEBACK", as_traceback, affects_programs=False),
         Setting(

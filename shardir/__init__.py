@@ -24,6 +24,8 @@ TABLE = {
     "shardir.frontend.dispatch.callbacks": ("io_callback", "pure_callback"),
     "shardir.frontend.transforms.rematerialization": ("checkpoint", "checkpoint_policies", "remat"),
     "shardir.frontend.config": (
+        "check_tracer_leaks",
+        "checking_leaks",
         "config",
         "cpu_devices",
         "debug_nans",
@@ -181,6 +183,8 @@ if TYPE_CHECKING:
         device_put_sharded as device_put_sharded,
     )
     from shardir.frontend.config import (
+        check_tracer_leaks as check_tracer_leaks,
+        checking_leaks as checking_leaks,
         config as config,
         cpu_devices as cpu_devices,
         debug_nans as debug_nans,

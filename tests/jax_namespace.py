@@ -97,7 +97,7 @@ REASONS: dict[str, str] = {
         jax.ad jax.api_util jax.core jax.interpreters jax.lib jax.version
     """,
     "The option changes how JAX itself traces or compiles, and has no counterpart here.": """
-        jax.allow_f16_reductions jax.check_tracer_leaks jax.checking_leaks jax.enable_checks
+        jax.allow_f16_reductions jax.enable_checks
         jax.explain_cache_misses jax.array_garbage_collection_guard jax.auto_pcast
         jax.jax2tf_associative_scan_reductions
         jax.make_user_context jax.no_execution jax.no_tracing

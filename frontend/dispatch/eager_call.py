@@ -44,6 +44,7 @@ from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.parameters import UnhashableError, static_key
+from shardir.frontend.tracing.trace import require_trace
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import NumpyArray
 
@@ -257,7 +258,10 @@ def _compile_call(
 
     rebuilt: list[object] = []
 
-    def rebuild(tracers: Iterator[Tracer]) -> tuple[list[PyTree], dict[str, PyTree]]:
+    def rebuild(given: Iterator[Tracer]) -> tuple[list[PyTree], dict[str, PyTree]]:
+        params = list(given)
+        require_trace(name).program.internal_tracers += params
+        tracers = iter(params)
         filled = [
             _insert_tracers(a, i in eager.static_positions, tracers) for i, a in enumerate(args)
         ]

@@ -77,7 +77,7 @@ from shardir.frontend.source_locations import find_definition, with_location
 from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Dynamic, Parameters
-from shardir.frontend.tracing.trace import current_trace, stage_out
+from shardir.frontend.tracing.trace import current_trace, stage_out, trace_inlined
 from shardir.frontend.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class JitFunction:
                     return self._inline(args, options)
                 else:
                     leaves, key = self._flatten_arrays(args, options)
-                known = self._calls.get(key)
+                known = self._find_static(key) if self._has_static else self._calls.get(key)
                 if known is not None:
                     program, structure, launch, context = known
                     if is_current(context):
@@ -165,6 +165,21 @@ class JitFunction:
         except Exception as error:
             hide_own_frames(error)
             raise
+
+    def _find_static(self, key: PyTree) -> CompiledCall | None:
+        """Return the call with a key of the table that contains static arguments.
+
+        Raises `ArgumentError` if they cannot be compared with those of an earlier call.
+        """
+        try:
+            return self._calls.get(key)
+        except Exception as error:
+            raise ArgumentError(
+                with_location(
+                    f"static arguments of {self._parameters.name} should be comparable using "
+                    f"__eq__, which raised {type(error).__name__}: {error}"
+                )
+            ) from error
 
     def _run_with_donation(self, run: Launch, leaves: list[PyTree], program: Runnable) -> PyTree:
         return run_with_donation(
@@ -219,7 +234,7 @@ class JitFunction:
             raise
         context, objects = trace_context(), context_objects()
         signature = tokens, static, context
-        found = self._calls.get(signature)
+        found = self._find_static(signature) if static else self._calls.get(signature)
         if found is None:
             prepare_backend(default_array_device().backend)
             begin = perf_counter()
@@ -494,10 +509,14 @@ class JitFunction:
             as_tracer(leaf) if sharding is None else constrain(as_tracer(leaf), sharding)
             for leaf, sharding in zip(leaves, wanted, strict=True)
         ]
-        filled, named = known.merge_arguments(tree.unflatten(structure, tracers), args, options)
+
+        def call(*inner: Tracer) -> PyTree:
+            filled, named = known.merge_arguments(tree.unflatten(structure, inner), args, options)
+            return self._fun(*filled, **named)
+
         try:
             with stage_out():
-                result = self._fun(*filled, **named)
+                result = trace_inlined(call, tracers, known.name)
         except RecursionError:
             raise RecursiveError(
                 with_location(

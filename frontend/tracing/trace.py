@@ -16,7 +16,10 @@ from shardir._imports.lazy_import import lazy_import
 from shardir.errors import OperationTypeError
 from shardir.frontend import source_locations
 from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.config import config
 from shardir.frontend.errors import OutsideTraceError
+from shardir.frontend.pytree import tree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
@@ -33,8 +36,9 @@ from shardir.ir.types import NumpyArray
 
 if TYPE_CHECKING:
     from shardir.frontend.arrays.array import Array
-    from shardir.frontend.tracing import sharding_types
+    from shardir.frontend.tracing import leak_checker, sharding_types
 else:
+    leak_checker = lazy_import("shardir.frontend.tracing.leak_checker")
     sharding_types = lazy_import("shardir.frontend.tracing.sharding_types")
 
 Origin = Value | Varying
@@ -355,12 +359,11 @@ def trace_program(
     if mesh is not None:
         require_sharding_types(program, NamedSharding(mesh, PartitionSpec())).is_stated = True
     if program.sharding_types is not None:
-        for tracer, (_, abstract) in zip(tracers, params, strict=True):
-            program.sharding_types.declare(tracer.value, abstract.sharding)
+        for value, (_, abstract) in zip(trace.params, params, strict=True):
+            program.sharding_types.declare(value, abstract.sharding)
     with _enter_trace(trace):
         results = list(fun(tracers))
-        for result in results:
-            result.check(trace)
+        _check_results(trace, results)
     # Derivatives keep the program; the elements must not live as long as they do.
     program.concrete_values = None
     program.forget_frames()
@@ -372,7 +375,7 @@ def trace_program(
     if types is not None:
         body = types.state(body)
     arrays = tuple(array for array, _ in program.captured.values())
-    return TracedFunction(
+    traced = TracedFunction(
         Function(name, body, (None,) * len(results)),
         (*(abstract for _, abstract in params), *(array.abstract for array in arrays)),
         tuple(AbstractValue(r.value.type, r.weak_type) for r in results),
@@ -380,6 +383,12 @@ def trace_program(
         tuple(program.requested_shardings) if types is None else types.requested_shardings(),
         None if types is None else tuple(types.result_sharding(r.value) for r in results),
     )
+    program.captured.clear()
+    tracers.clear()
+    results.clear()
+    if config.check_tracer_leaks:
+        leak_checker.check_leaks(trace)
+    return traced
 
 
 @trace_boundary
@@ -415,10 +424,44 @@ def trace_block(
     trace.predicate = None if decision is None else _origin(decision)
     with _enter_trace(trace):
         results = list(fun(*tracers))
-        for result in results:
-            result.check(trace)
+        _check_results(trace, results)
     block = Block(tuple(trace.params), tuple(trace.ops), tuple(r.value for r in results))
-    return block, tuple(r.abstract for r in results)
+    abstracts = tuple([r.abstract for r in results])
+    tracers.clear()
+    results.clear()
+    if config.check_tracer_leaks:
+        leak_checker.check_leaks(trace)
+    return block, abstracts
+
+
+def trace_inlined(fun: UserFunction, args: Sequence[Tracer], what: str) -> PyTree:
+    """Return the result of `fun`, whose operations become a part of the current trace.
+
+    Values of the enclosing traces may be used; those of `fun` leave it as its results only.
+    """
+    outer = require_trace(what)
+    # The trace has not ended before the outer one: rules of `fun` may use its values until then.
+    trace = Trace(outer.program, outer, what)
+    with use_trace(trace):
+        result = fun(*[Tracer(trace, x.value, x.weak_type, x.site) for x in args])
+        leaves, structure = tree.flatten(result)
+    outer.ops.extend(trace.ops)
+    wrapped = [
+        Tracer(outer, x.value, x.weak_type, x.site)
+        if isinstance(x, Tracer) and x.belongs_to(trace)
+        else x
+        for x in leaves
+    ]
+    leaves.clear()
+    del result
+    if config.check_tracer_leaks:
+        leak_checker.check_leaks(trace)
+    return tree.unflatten(structure, wrapped)
+
+
+def _check_results(trace: Trace, results: Sequence[Tracer]) -> None:
+    for result in results:
+        result.check(trace)
 
 
 def _origin(said: Tracer | Varying) -> Origin:

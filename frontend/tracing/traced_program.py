@@ -82,6 +82,9 @@ class TracedProgram:
         self.names = UniqueNames()
         self.name_hints: dict[Value, str] = {}
         self.captured: dict[int, tuple[Array, Tracer]] = {}
+        self.internal_tracers: list[Tracer] = []
+        """The tracers that may outlive their trace, because rules that are traced later and
+        callers refer to them."""
         self.requested_shardings: dict[tuple[UserSharding, int], int] = {}
         self._last_call: object = None
         self._last_hinted: tuple[Value, ...] = ()

@@ -94,6 +94,19 @@ class Tracer(Operators):
             return types.abstract(self.value, self.weak_type)
         return AbstractValue(self.value.type, self.weak_type)
 
+    def alias(self) -> "Tracer":
+        """Return another tracer of the same value."""
+        return Tracer(self._trace, self.value, self.weak_type, self._site)
+
+    @property
+    def site(self) -> CallSite | None:
+        """The call that made the value, where known."""
+        return self._site
+
+    def belongs_to(self, trace: TraceScope) -> bool:
+        """Return whether the value was made in `trace` itself."""
+        return self._trace is trace
+
     def check(self, trace: TraceScope | None) -> None:
         """Raise `LeakedTracerError` unless the tracer belongs to `trace` or to a trace that
         encloses it.

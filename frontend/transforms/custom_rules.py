@@ -91,7 +91,7 @@ DifferentiatedFlags = Sequence[bool]
 @dataclass(frozen=True)
 class CustomCall:
     """A call inside of a trace: `tracers` are the leaves of the arguments that may be
-    differentiated."""
+    differentiated, and `args` has `None` in place of these arguments."""
 
     name: str
     args: list[PyTree]
@@ -121,9 +121,12 @@ class CustomCall:
                         f"{brief_with_type(leaf)} and no array; list it in nondiff_argnums"
                     )
                 )
-        tracers = [as_tracer(leaf) for leaf in leaves]
         trace = require_trace(known.name)
-        return cls(known.name, args, fixed, tracers, structure, labels, trace, copy_context())
+        tracers = [x.alias() for x in map(as_tracer, leaves)]
+        kept = [arg if i in fixed else None for i, arg in enumerate(args)]
+        trace.program.internal_tracers += tracers
+        trace.program.internal_tracers += [x for x in tree.leaves(kept) if isinstance(x, Tracer)]
+        return cls(known.name, kept, fixed, tracers, structure, labels, trace, copy_context())
 
     @property
     def abstracts(self) -> list[AbstractValue]:

@@ -33,7 +33,7 @@ KNOWN = (
     "enable_custom_prng, dump_dir, "
     "verify, uneven, on_fallback, grad_reduce_dtype, explicit_sharding, "
     "shardy_exact, passes, machine, isolated, gather, check_replicated_inputs, shown_platform, "
-    "num_gpu_devices, log_compiles, debug_nans, traceback, native_dispatch"
+    "num_gpu_devices, log_compiles, check_tracer_leaks, debug_nans, traceback, native_dispatch"
 )
 
 
@@ -54,7 +54,8 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
         "shardy_exact=False, passes=None, machine=None, "
         "isolated=False, gather=False, check_replicated_inputs=True, "
         "shown_platform='cpu', num_gpu_devices=None, "
-        "log_compiles=False, debug_nans=False, traceback='short', native_dispatch=True)"
+        "log_compiles=False, check_tracer_leaks=False, debug_nans=False, "
+        "traceback='short', native_dispatch=True)"
     )
 
 
@@ -155,6 +156,7 @@ def test_every_setting_has_a_context_manager(tmp_path: Path) -> None:
             ("check_replicated_inputs", True),
             ("shown_platform", "cpu"),
             ("num_gpu_devices", None),
+            ("check_tracer_leaks", False),
             ("debug_nans", False),
         )
     with dump_dir(tmp_path):

@@ -112,7 +112,6 @@ PUBLIC = (
 
 INERT = frozenset(
     [
-        "jax.checking_leaks",
         "jax.debug_infs",
         "jax.debug_key_reuse",
         "jax.debug_nans",
