@@ -196,6 +196,8 @@ def _resolve_argnums(
                 with_location(f"{word} of {fun} has {brief(number)}, which is not a number")
             )
         at = number + len(names) if number < 0 else number
+        if at < 0 and variadic:
+            continue  # As in JAX, calls need not have so many arguments.
         if at < 0 or (at >= len(names) and not variadic):
             takes = f"{len(names)} ({', '.join(names)})" if names else "none"
             raise ArgumentError(

@@ -103,7 +103,10 @@ def _is_convertible(given: AbstractValue, expected: TensorType) -> bool:
         return True
     is_real = given.type.dtype not in COMPLEX
     return (
-        given.weak and given.type.shape == expected.shape and (is_real or expected.dtype in COMPLEX)
+        given.weak
+        and given.type.dtype in INEXACT
+        and given.type.shape == expected.shape
+        and (is_real or expected.dtype in COMPLEX)
     )
 
 

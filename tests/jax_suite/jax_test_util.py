@@ -110,7 +110,6 @@ def redirect_to(library: Any, *, wording: bool = False, compiled: bool = True) -
 
 def _call_privately(library: Any) -> None:
     """Give public objects the internal names that JAX has for them."""
-    type(library.jit(lambda: 0)).trace = type(library.jit(lambda: 0)).lower
     library.Array.aval = property(library.typeof)
     import_module("shardir.frontend.tracing.tracer").Tracer.aval = property(library.typeof)
     library.Array._committed = property(lambda array: array.committed)

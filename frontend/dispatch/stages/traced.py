@@ -1,6 +1,6 @@
 """The stage between a function and its lowered program, and the types of stages."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, final, runtime_checkable
 
@@ -70,8 +70,12 @@ class Traced:
         """The positions of donated arguments among the leaves of all arguments."""
         return tuple(sorted(self._lowered.donated))
 
-    def lower(self) -> Lowered:
-        """Return the lowered program."""
+    def lower(self, *, lowering_platforms: Sequence[str] | None = None) -> Lowered:
+        """Return the lowered program.
+
+        `lowering_platforms` has no effect: a lowered program does not depend on the platform, and
+        `compile` compiles it for the devices of its arguments.
+        """
         return self._lowered
 
     def __repr__(self) -> str:

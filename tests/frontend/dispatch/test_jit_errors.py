@@ -64,6 +64,26 @@ def test_arguments_that_cannot_be_traced_are_errors() -> None:
         "another hashable value, or do not make it static"
     )
 
+    class Incomparable:
+        def __hash__(self) -> int:
+            return 1
+
+        def __eq__(self, other: object) -> bool:
+            raise NotImplementedError("no comparison")
+
+    static(NUMBERS, Incomparable())
+    with pytest.raises(ArgumentError) as incomparable:
+        static(NUMBERS, Incomparable())
+    assert first_line(incomparable) == (
+        "static arguments of lambda should be comparable using __eq__, which raised "
+        "NotImplementedError: no comparison"
+    )
+
+
+def test_argument_numbers_of_variadic_functions_may_exceed_the_arguments() -> None:
+    for number in (9, -9):
+        assert jit(lambda x, *rest: x, static_argnums=number)(2) == 2
+
 
 def test_shardings_that_do_not_match_arguments_are_errors() -> None:
     x = device_put(NUMBERS, named("model"))

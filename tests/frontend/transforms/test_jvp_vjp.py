@@ -191,6 +191,7 @@ def test_mismatched_tangents_are_errors() -> None:
         ((X, 2.0), (T[:2], 1.0)),
         ((X, 2.0), ("a", 1.0)),
         ((2.0, 2.0), (1j, 1.0)),
+        ((2.0, 2.0), (1, 1.0)),
         (X, T),
     ]
     for primals, tangents in cases:
@@ -213,6 +214,7 @@ def test_mismatched_tangents_are_errors() -> None:
         "jvp of f got a tangent f32[2] for x, which is f32[3]; give one of that type",
         "jvp of f got a tangent 'a' of type str for x, which is f32[3]; give one of that type",
         "jvp of f got a tangent c64[] for x, which is f32[]; give one of that type",
+        "jvp of f got a tangent i32[] for x, which is f32[]; give one of that type",
         f"jvp takes its primals as a tuple, one for each argument, got {X!r}; write ({X!r},)",
         "the pullback of f got a cotangent f32[2] for the result, which is f32[3]; give one of "
         "that type",
