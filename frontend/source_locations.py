@@ -270,9 +270,28 @@ def find_variable_name(value: object) -> str:
     result = _name_in(place.frame.f_globals, value)
     frame: FrameType | None = place.frame
     while frame is not None and not _frame_code_info(frame).internal:
-        result = _name_in(frame.f_locals, value) or result
+        known = frame.f_locals
+        result = _name_in(known, value) or result
+        if sys.getrefcount(known) <= _NUM_REFERENCES_TO_LOCALS:
+            _release_locals(frame.f_code, known)
         frame = frame.f_back
     return result
+
+
+_NUM_REFERENCES_TO_LOCALS = 3
+"""The references to the variables of a frame that no other code has read: the frame, the variable
+`known`, and the argument of `getrefcount`."""
+
+
+def _release_locals(code: CodeType, known: Mapping[str, object]) -> None:
+    """Remove the variables of a function from the dictionary that its frame keeps.
+
+    Before Python 3.13, `f_locals` is a copy that the frame keeps as long as it runs, so that `del`
+    in the function would not free an array.
+    """
+    if isinstance(known, dict) and code.co_flags & inspect.CO_OPTIMIZED:
+        for name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
+            known.pop(name, None)
 
 
 def _name_in(scope: Mapping[str, object], value: object) -> str:

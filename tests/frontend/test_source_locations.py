@@ -1,10 +1,12 @@
 """Source lines and variable names are read from the frames of the user's program."""
 
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 
+from shardir import numpy as snp
 from shardir.frontend import source_locations
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.pytree import tree
@@ -86,3 +88,25 @@ def test_variables_are_found_by_their_value() -> None:
     assert source_locations.find_variable_name(mine) == "mine"
     assert source_locations.find_variable_name(X) == "X"
     assert source_locations.find_variable_name(object()) == ""
+
+
+def test_the_search_for_a_name_keeps_no_variable_alive() -> None:
+    def read_locals() -> dict[str, object]:
+        mine = object()
+        given = locals()
+        assert source_locations.find_variable_name(mine) == "mine"
+        return given
+
+    def keep(x: Any) -> Any:
+        return lambda: x
+
+    mine = snp.ones(3)
+    alive = weakref.ref(mine)
+    fun = jit(keep(mine))
+    fun()
+    del mine
+    assert alive() is not None
+    del fun
+    assert alive() is None
+    # A dictionary that the function itself reads stays complete.
+    assert "mine" in read_locals()

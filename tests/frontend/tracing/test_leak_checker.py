@@ -29,13 +29,17 @@ def test_traced_values_that_outlive_a_jitted_function_are_an_error() -> None:
 
 
 def test_traced_values_that_outlive_a_nested_function_are_an_error() -> None:
+    def keep(x: PyTree, kept: list[PyTree]) -> PyTree:
+        kept.append(x)
+        return snp.sin(x)
+
     def in_scan(x: PyTree) -> PyTree:
-        kept = []
-        return lax.scan(lambda c, _: (kept.append(c) or snp.sin(c), None), x, None, length=3)
+        kept: list[PyTree] = []
+        return lax.scan(lambda c, _: (keep(c, kept), None), x, None, length=3)
 
     def in_jit(x: PyTree) -> PyTree:
-        kept = []
-        return shardir.jit(lambda x: kept.append(x) or x)(x)
+        kept: list[PyTree] = []
+        return shardir.jit(lambda x: keep(x, kept))(x)
 
     for fun, name in ((in_scan, "the body of scan"), (in_jit, "lambda")):
         message = f"Leaked trace: {name} has ended"
@@ -44,11 +48,11 @@ def test_traced_values_that_outlive_a_nested_function_are_an_error() -> None:
 
 
 def test_traced_values_of_an_inlined_function_are_refused_outside_of_it() -> None:
-    kept = []
+    kept: list[PyTree] = []
 
     @shardir.jit
     def f(x: PyTree) -> PyTree:
-        shardir.jit(lambda y: kept.append(y) or y)(1.0)
+        shardir.jit(lambda: kept.append(x + 1))()
         return x + kept[0]
 
     with pytest.raises(LeakedTracerError) as leaked:
