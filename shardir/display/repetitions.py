@@ -49,16 +49,25 @@ def find_repetitions(
     for i in range(len(lines) - SEED_LINES + 1):
         seeds.setdefault(tuple(lines[i : i + SEED_LINES]), []).append(i)
     ranks = {i: rank for places in seeds.values() for rank, i in enumerate(places)}
+    # By distance, the end of the lines that equal those at this distance. The lines before the end
+    # need no further comparison, so the search is linear in the number of lines.
+    ends: dict[int, int] = {}
     folds = []
     i = 0
     while i < len(lines):
         fold = None
         if i in ranks:
             places = seeds[tuple(lines[i : i + SEED_LINES])]
-            later = places[ranks[i] + 1 : ranks[i] + 1 + MAX_CANDIDATES]
-            repetitions = [_repetition_at(lines, i, position - i, min_unit) for position in later]
+            found = []
+            for position in places[ranks[i] + 1 : ranks[i] + 1 + MAX_CANDIDATES]:
+                unit = position - i
+                end = ends.get(unit, 0)
+                if end <= i:
+                    end = ends[unit] = _end_of_equal_lines(lines, i, unit)
+                if end >= position and unit >= min_unit:
+                    found.append(_repetition_at(lines, i, unit))
             fold = max(
-                (each for each in repetitions if each is not None),
+                (each for each in found if each is not None),
                 key=lambda each: (each.unit * each.count, -each.unit),
                 default=None,
             )
@@ -70,28 +79,51 @@ def find_repetitions(
     return tuple(folds)
 
 
-def _repetition_at(lines: Sequence[int], start: int, unit: int, min_unit: int) -> Repetition | None:
-    """Return the copies of the `unit` lines from line `start` on, `None` if there are too few."""
+def _end_of_equal_lines(lines: Sequence[int], start: int, distance: int) -> int:
+    """Return the first line from `start` on that differs from the line at a distance after it."""
+    last = len(lines) - distance
+
+    def are_equal(end: int, count: int) -> bool:
+        other = end + distance
+        return end + count <= last and lines[end : end + count] == lines[other : other + count]
+
+    end, count = start, 1
+    while are_equal(end, count):
+        end, count = end + count, 2 * count
+    while count:
+        if are_equal(end, count):
+            end += count
+        count //= 2
+    return end
+
+
+def _repetition_at(lines: Sequence[int], start: int, unit: int) -> Repetition | None:
+    """Return the copies of the `unit` lines from line `start` on, which follow each other at least
+    once; `None` if there are too few."""
     first = lines[start : start + unit]
-    if unit < min_unit or lines[start + unit : start + 2 * unit] != first:
-        return None
     count, at = 2, start + 2 * unit
     exceptions: list[tuple[int, int]] = []
-    while True:
-        gap = next(
-            (
-                gap
-                for gap in range(min(2 * unit, len(lines) - at - unit) + 1)
-                # The comparison of one line avoids that of most slices.
-                if lines[at + gap] == first[0] and lines[at + gap : at + gap + unit] == first
-            ),
-            None,
-        )  # fmt: skip
-        if gap is None:
-            break
-        if gap:
-            exceptions.append((at, gap))
-        count, at = count + 1, at + gap + unit
+    while (position := _find_copy(lines, first, at)) is not None:
+        if position > at:
+            exceptions.append((at, position - at))
+        count, at = count + 1, position + unit
     if count < MIN_COPIES or unit * count < MIN_FOLDED_LINES:
         return None
     return Repetition(start, at - start, unit, count, tuple(exceptions))
+
+
+def _find_copy(lines: Sequence[int], first: Sequence[int], start: int) -> int | None:
+    """Return the position of the next copy of a group of lines, `None` if the lines before it are
+    more than two copies long."""
+    unit = len(first)
+    at, last = start, min(start + 2 * unit, len(lines) - unit)
+    while at <= last:
+        try:
+            at = lines.index(first[0], at, last + 1)
+        except ValueError:
+            return None
+        # The comparison of one more line avoids that of most slices.
+        if lines[at + unit - 1] == first[-1] and lines[at : at + unit] == first:
+            return at
+        at += 1
+    return None

@@ -195,6 +195,8 @@ def test_a_layer_that_differs_is_an_exception() -> None:
         ([9, *[1, 2, 3, 4, 5, 6] * 3, 9], (Repetition(1, 18, 6, 3, ()),)),
         ([1, 2, 3, 4] * 2 + [7] + [1, 2, 3, 4] * 2, (Repetition(0, 17, 4, 4, ((8, 1),)),)),
         (list(range(100)), ()),
+        (list(range(70)) * 2, ()),  # Two copies.
+        (list(range(70)) * 3, (Repetition(0, 210, 70, 3, ()),)),
     ],
 )
 def test_folds_of_sequences(lines: list[int], folds: tuple[Repetition, ...]) -> None:
