@@ -11,14 +11,19 @@ from collections.abc import Iterator, Sequence
 from shardir.display.repetitions import Repetition
 from shardir.frontend.report.records import DefinitionRecord, ReportData, StageRecord
 from shardir.frontend.report.text import format_location
+from shardir.text.literals import STRING, VALUE_NAME, unquote_string
 
-_NAME = re.compile(r'%(?:[\w.$-]+|"[^"]*")')
+_NAME = re.compile(VALUE_NAME)
+_NAME_OR_STRING = re.compile(rf"{VALUE_NAME}|{STRING}")
 _OPERATION = re.compile(
-    r'\s*(?:((?:%(?:[\w.$-]+|"[^"]*")(?:, )?)+) = )?([\w-]+)(?:\((.*?)\))?(?: : (.*?))?(?: \{)?$'
+    rf"\s*(?:({VALUE_NAME}(?:, {VALUE_NAME})*) = )?([\w-]+)"
+    rf'(?:\(((?:[^"]|{STRING})*?)\))?(?: : (.*?))?(?: \{{)?$'
 )
 _TERMINATOR = re.compile(r"\s*(return|yield)\b")
-_PARAMETER = re.compile(r'\s*\(?(%(?:[\w.$-]+|"[^"]*")): (.*?),?$')
-_FUNCTION = re.compile(r"(?:spmd )?func @([^(]*)\(")
+_PARAMETERS = re.compile(rf"\s*(?:({VALUE_NAME}: .*?),?|\(({VALUE_NAME}: .*)\) =>)$")
+_PARAMETER = re.compile(rf"({VALUE_NAME}): (.*)")
+_TYPE_PART = re.compile(rf"{STRING}|[\[(]|[\])]|, ")
+_FUNCTION = re.compile(rf"(?:spmd )?func @(?:([\w.]+)|({STRING}))\(")
 COLLECTIVE_COLOR, PARAMETER_COLOR = "#ffd6ec", "#e8eef7"
 
 
@@ -48,13 +53,17 @@ def _nodes(
     for number, text_number in enumerate(stage.lines):
         line = data.texts[text_number]
         if found := _FUNCTION.match(line):
-            function, makers = found[1], {}
+            function, makers = found[1] or unquote_string(found[2]), {}
             continue
-        if parameter := _PARAMETER.match(line):
-            name, type = parameter[1], parameter[2]
-            makers[name] = f"{number}", "0"
-            style = {"backgroundColor": PARAMETER_COLOR}
-            yield _node(number, name, groups[number], [("type", type)], [], [type], style)
+        if parameters := _PARAMETERS.match(line):
+            listed = map(_PARAMETER.fullmatch, _split(parameters[1] or parameters[2]))
+            typed = {each[1]: each[2] for each in listed if each}
+            makers.update((name, (f"{number}", f"{i}")) for i, name in enumerate(typed))
+            attributes = [("type", type) for type in typed.values()]
+            yield _node(
+                number, ", ".join(typed), groups[number], attributes, [], [*typed.values()],
+                {"backgroundColor": PARAMETER_COLOR},
+            )  # fmt: skip
             continue
         if terminator := _TERMINATOR.match(line):
             sources = [makers[name] for name in _NAME.findall(line) if name in makers]
@@ -63,17 +72,18 @@ def _nodes(
         operation = _OPERATION.match(line)
         if operation is None or function == "" or line.startswith((")", "}", "mesh")):
             continue
-        results = operation[1].split(", ") if operation[1] else []
+        results = _NAME.findall(operation[1] or "")
         attributes = [("text", line.strip())]
         definition = definitions.get((function, results[0])) if results else None
         if definition is not None and definition.location is not None:
             attributes.append(("line", format_location(data, definition.location)))
         if definition is not None and definition.why:
             attributes.append(("why", definition.why))
-        sources = [makers[name] for name in _NAME.findall(operation[3] or "") if name in makers]
+        names = _NAME_OR_STRING.findall(operation[3] or "")
+        sources = [makers[name] for name in names if name in makers]
         for output, name in enumerate(results):
             makers[name] = f"{number}", f"{output}"
-        types = _split_types(operation[4] or "")
+        types = _split(operation[4] or "")
         is_collective = bool(results) and results[0] in collectives
         color = {"backgroundColor": COLLECTIVE_COLOR} if is_collective else None
         label = f"{operation[2]} {results[0]}" if results else operation[2]
@@ -118,6 +128,14 @@ def _groups(stage: StageRecord) -> Iterator[str]:
     yield from names
 
 
-def _split_types(text: str) -> list[str]:
-    """Return the types of results: commas inside of brackets separate dimensions."""
-    return [part for part in re.split(r", (?![^\[(]*[\])])", text) if part]
+def _split(text: str) -> list[str]:
+    """Return the types, or the names with types, of a list: commas inside of brackets separate
+    dimensions and axes."""
+    parts, begin, depth = [], 0, 0
+    for found in _TYPE_PART.finditer(text):
+        if found[0] == ", " and depth == 0:
+            parts.append(text[begin : found.start()])
+            begin = found.end()
+        elif len(found[0]) == 1:
+            depth += 1 if found[0] in "[(" else -1
+    return [*parts, text[begin:]] if text else []

@@ -13,9 +13,15 @@ const KEYS = [["1 ... 5, arrows", "show a view"], ["j k", "next and previous lin
   ["f", "fold or unfold repeated lines"], ["+ - arrows", "zoom and move the schedule"],
   ["Esc", "close the selected value"], ["?", "show these keys"]];
 const COLLECTIVE = /^(all-reduce|all-gather|all-to-all|all-slice|reduce-scatter|collective-permute|reshard|ragged-)/;
-const NAME = /%(?:[\w.$-]+|"[^"]*")/g;
-const DEFINITION = /^\s*((?:%(?:[\w.$-]+|"[^"]*")(?:, )?)+)(?: =|:)/;
-const FUNCTION = /^(?:spmd )?func @([^(]*)\(/;
+// Names in programs; names with other characters are written as strings.
+const STRING = String.raw`"(?:[^"\\]|\\.)*"`, WORD = String.raw`[\p{L}\p{N}_.]+`;
+const VALUE = `%(?:${WORD}|${STRING})`, AXIS = `(?:[A-Za-z_][\\p{L}\\p{N}_-]*|${STRING})`;
+const NAME = new RegExp(VALUE, "gu"), FIRST_NAME = new RegExp(`^${VALUE}`, "u");
+const NAMES = new RegExp(`^\\s*(${VALUE}(?:, ${VALUE})*)(?: =|:)`, "u");
+const OPERATION = new RegExp(`^(\\s*(?:${VALUE}(?:, )?)+ = )([\\w-]+)`, "u");
+const FUNCTION = new RegExp(`^(?:spmd )?func @(?:(${WORD})|(${STRING}))\\(`, "u");
+const SHARDING = new RegExp(`\\d+@(?:-|\\?|\\([^)]*\\)|${AXIS}(?::\\(\\d+\\)\\d+)?)\\??|(?:replicated|unreduced)(?:\\[\\w+\\])?\\([^)]*\\)`, "gu");
+const SHARDING_AXIS = new RegExp(`[@(]\\(?(${AXIS})`, "u");
 
 let R; // The report.
 let state = {};
@@ -76,6 +82,9 @@ function makeIndex() {
   };
 }
 
+// The values that a line defines: results, or parameters of a function or of a block.
+const definedNames = (line) => (NAMES.exec(line)?.[1] ?? /^\s*\((.*)\) =>$/.exec(line)?.[1] ?? "").match(NAME) ?? [];
+
 // The lines of a stage: `keys` identify the same line in other stages, `at` finds definitions.
 function stageIndex(number) {
   let found = index.stages.get(number);
@@ -85,14 +94,14 @@ function stageIndex(number) {
   R.stages[number].lines.forEach((id, i) => {
     const text = R.texts[id];
     const f = FUNCTION.exec(text);
-    if (f) current = f[1];
-    const d = DEFINITION.exec(text);
+    if (f) current = f[1] ?? JSON.parse(f[2]);
+    const d = NAMES.exec(text);
     const base = `${current}\n${d ? d[1] : text}`;
     const count = counts.get(base) ?? 0;
     counts.set(base, count + 1);
     keys.push(`${base}\n${count}`);
     functions.push(current);
-    if (d) for (const name of d[1].split(", ")) if (!at.has(`${current} ${name}`)) at.set(`${current} ${name}`, i);
+    for (const name of definedNames(text)) if (!at.has(`${current} ${name}`)) at.set(`${current} ${name}`, i);
   });
   found = {keys, functions, at};
   index.stages.set(number, found);
@@ -112,13 +121,14 @@ function knownValue(fn, name) {
 
 // Texts with links and chips
 
+const axisName = (text) => (text?.[0] === '"' ? JSON.parse(text) : text);
 function typeSpans(text) {
   const parts = [];
   let last = 0;
-  for (const m of text.matchAll(/\d+@(?:-|\?|\([^)]*\)|[\w$]+(?::\(\d+\)\d+)?)\??|(?:replicated|unreduced)(?:\[\w+\])?\([^)]*\)/g)) {
+  for (const m of text.matchAll(SHARDING)) {
     parts.push(text.slice(last, m.index));
-    const axis = /@\(?([\w$]+)/.exec(m[0]) ?? /\(([\w$]+)/.exec(m[0]);
-    const color = axis && index.axes.has(axis[1]) ? `chip a${index.axes.get(axis[1])}` : "open";
+    const axis = axisName(SHARDING_AXIS.exec(m[0])?.[1]);
+    const color = index.axes.has(axis) ? `chip a${index.axes.get(axis)}` : "open";
     parts.push(h("span", {className: color}, m[0]));
     last = m.index + m[0].length;
   }
@@ -129,7 +139,7 @@ function typeSpans(text) {
 // Spans of a line of the program: names select values, shardings are chips.
 function lineSpans(text, fn) {
   const parts = [];
-  const d = /^(\s*(?:%(?:[\w.$-]+|"[^"]*")(?:, )?)+ = )([\w-]+)/.exec(text) ?? /^(\s*)([\w-]+)(?=\()/.exec(text);
+  const d = OPERATION.exec(text) ?? /^(\s*)([\w-]+)(?=\()/.exec(text);
   const plain = (piece) => {
     let last = 0;
     for (const m of piece.matchAll(NAME)) {
@@ -435,13 +445,13 @@ function makeLine(row, i) {
     return h("div", {className: "row fold" + cursor, onclick: () => toggleFold(row)}, h("span", {className: "ln"}, row.open ? "-" : "+"), h("span", {className: "num"}, label));
   }
   const fn = stageIndex(row.stage).functions[row.at];
-  const d = DEFINITION.exec(row.text);
-  const selected = d && state.value && state.fn === fn && d[1].split(", ").includes(state.value);
+  const names = definedNames(row.text);
+  const selected = state.value && state.fn === fn && names.includes(state.value);
   const found = text.query && row.text.includes(text.query);
   const mark = state.diff ? h("span", {className: "mark"}, row.kind === "add" ? "+" : row.kind === "del" ? "-" : " ") : "";
-  const why = d && R.stages[row.stage].operations ? index.definitions.get(`${fn} ${d[1].split(", ")[0]}`)?.why : "";
+  const why = names.length && R.stages[row.stage].operations ? index.definitions.get(`${fn} ${names[0]}`)?.why : "";
   return h("div", {className: `row ${row.kind}${selected ? " selected" : ""}${cursor}${found ? " found" : ""}`, title: why || undefined,
-    onclick: () => { setCursor(i); if (d) selectValue(fn, d[1].split(", ")[0]); }},
+    onclick: () => { setCursor(i); if (names.length) selectValue(fn, names[0]); }},
   h("span", {className: "ln"}, String(row.number)), mark, lineSpans(row.text, fn));
 }
 
@@ -467,8 +477,8 @@ function setCursor(row) { text.cursor = row; text.list.show(row); }
 function openRow(row) {
   if (!row) return;
   if (row.kind === "fold") return toggleFold(row);
-  const d = row.text && DEFINITION.exec(row.text);
-  if (d) selectValue(stageIndex(row.stage).functions[row.at], d[1].split(", ")[0]);
+  const [name] = definedNames(row.text ?? "");
+  if (name) selectValue(stageIndex(row.stage).functions[row.at], name);
 }
 function searchFor(query) {
   text.query = query;
@@ -548,7 +558,10 @@ function valueParts(value) {
   return parts;
 }
 
-const chip = (axis) => h("span", {className: `chip a${index.axes.get(axis.split(":")[0]) ?? 0} mono`}, axis);
+function chip(axis) {
+  const color = index.axes.get(axisName(axis.split(":")[0]));
+  return h("span", {className: color === undefined ? "mono" : `chip a${color} mono`}, axis);
+}
 
 // The paths of the parts of an axis, each from its annotation to the value.
 function paths(origin) {
@@ -648,11 +661,11 @@ function throughStages(fn, name) {
 }
 function resultText(line) { // The operation and the type of a definition.
   const m = /^%.*? = ([\w-]+)\(.*\) : (.*?)(?: \{)?$/.exec(line);
-  return m ? `${m[1]} : ${m[2]}` : line.replace(/^%(?:[\w.$-]+|"[^"]*"): /, "").replace(/,$/, "");
+  return m ? `${m[1]} : ${m[2]}` : line.replace(FIRST_NAME, "").replace(/^: /, "").replace(/,$/, "");
 }
 function usesOf(fn, name) {
   const own = stageIndex(state.stage), found = [];
-  const escaped = new RegExp(name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&") + '(?![\\w.$"-])');
+  const escaped = new RegExp(name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&") + '(?![\\p{L}\\p{N}_."])', "u");
   R.stages[state.stage].lines.forEach((id, i) => {
     if (found.length <= 30 && own.functions[i] === fn && R.texts[id].includes(name) && own.at.get(`${fn} ${name}`) !== i && escaped.test(R.texts[id])) found.push(i);
   });
@@ -901,7 +914,7 @@ function renderRun(run) {
     canvas,
     table([["thread"], ["tasks", "n"], ["busy", "n"], ["of the run", "n"]], rows, {label: "Threads of the measured run"})];
 }
-const firstValue = (name) => /^%(?:[\w.$-]+|"[^"]*")/.exec(name ?? "")?.[0];
+const firstValue = (name) => FIRST_NAME.exec(name ?? "")?.[0];
 
 // Return the last box at a time, in one lane or, with -1, in any.
 function boxAt(boxes, t, lane) {

@@ -11,11 +11,11 @@ from shardir.ir.module import Loc, Module, Op
 from shardir.passes.explain.history import find_place
 from shardir.passes.explain.report_rows import without_names
 from shardir.passes.pipeline import Pass
-from shardir.text.literals import format_name
+from shardir.text.literals import STRING, VALUE_NAME, format_name
 from shardir.text.printer import Printer
 
-_DEFINITION = re.compile(r'\s*((?:%(?:[\w.$-]+|"[^"]*")(?:, )?)+)(?: =|:)')
-_FUNCTION = re.compile(r"(?:spmd )?func @([^(]*)\(")
+_DEFINITION = re.compile(rf"\s*((?:{VALUE_NAME}(?:, )?)+)(?: =|:)")
+_FUNCTION = re.compile(rf"(?:spmd )?func @([\w.]+|{STRING})\(")
 
 
 class Stage(NamedTuple):

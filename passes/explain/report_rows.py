@@ -10,6 +10,7 @@ from typing import TypeVar
 from shardir.cost.communication import CommunicationTotal
 from shardir.display.byte_sizes import show_bytes
 from shardir.ir.module import Loc
+from shardir.text.literals import VALUE_NAME
 
 MAX_ROWS = 20
 """Maximum number of table rows that are shown."""
@@ -17,7 +18,7 @@ MIN_ROWS = 3
 """The minimum number of equal rows that are shown as one."""
 
 Item = TypeVar("Item")
-_NAME = re.compile(r'%(?:[\w.$-]+|"[^"]*")')
+_NAME = re.compile(VALUE_NAME)
 _NUMBER = re.compile(r"\d+")
 
 

@@ -8,6 +8,7 @@ of a NaN, the shape of an empty array).
 import json
 import re
 from base64 import b64decode, b64encode
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,10 @@ MAX_LISTED_ELEMENTS = 64
 
 _WORD = re.compile(r"[A-Za-z_][\w-]*")
 _NAME = re.compile(r"[\w.]+")
+STRING = r'"(?:[^"\\]|\\.)*"'
+"""A regular expression for a string literal."""
+VALUE_NAME = rf"%(?:[\w.]+|{STRING})"
+"""A regular expression for the name of a value in a program, as `format_name` writes it."""
 _RESERVED_WORDS = ("true", "false", "inf", "nan")
 
 
@@ -43,6 +48,7 @@ def unquote_string(literal: str) -> str:
     return text
 
 
+@lru_cache(maxsize=1 << 16)
 def format_name(name: str) -> str:
     """Return a name as written after `%` or `@`, quoted if necessary."""
     return name if _NAME.fullmatch(name) else quote_string(name)

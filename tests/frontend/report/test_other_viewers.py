@@ -74,3 +74,37 @@ func @f(%x: f32[4], %w: f32[4]) -> (f32[4]) {
     labels = [node["label"] for node in nodes]
     assert "mul %z" in labels
     assert "scan %y" in labels
+
+
+def test_graphs_connect_all_parameters_of_blocks_and_quoted_names() -> None:
+    text = """\
+mesh @m = [x=2, y=2]
+
+func @"f(x)"(%"a, (\\"b\\"": f32[8, 8@(x, y)], %größe: i32[]) -> (f32[8, 8], i32[]) {
+  %"c, d", %n = scan(%"a, (\\"b\\"", %größe, carries=2, length=3) : f32[8, 8], i32[] {
+    (%carry: f32[8, 8@(x, y)], %step: i32[]) =>
+    %next = add(%step, %step) : i32[]
+    yield %carry, %next
+  }
+  return %"c, d", %n
+}
+"""
+    nodes = json.loads(report_of_text(text).to_model_explorer())["graphs"][0]["nodes"]
+    found = {
+        node["label"]: (
+            [output["attrs"][0]["value"] for output in node["outputsMetadata"]],
+            [(edge["sourceNodeId"], edge["sourceNodeOutputId"]) for edge in node["incomingEdges"]],
+        )
+        for node in nodes
+    }
+    (first, second, scan, block, add, *_) = (node["id"] for node in nodes)
+    assert found == {
+        '%"a, (\\"b\\""': (["f32[8, 8@(x, y)]"], []),
+        "%größe": (["i32[]"], []),
+        'scan %"c, d"': (["f32[8, 8]", "i32[]"], [(first, "0"), (second, "0")]),
+        "%carry, %step": (["f32[8, 8@(x, y)]", "i32[]"], []),
+        "add %next": (["i32[]"], [(block, "1"), (block, "1")]),
+        "yield": ([], [(block, "0"), (add, "0")]),
+        "return": ([], [(scan, "0"), (scan, "1")]),
+    }
+    assert all(node["attrs"] for node in nodes)
