@@ -29,6 +29,7 @@ from shardir.frontend.report.tables import ReportTables, Table
 from shardir.frontend.report.timeline import Timeline
 from shardir.frontend.report.values import ValueTables
 from shardir.ir.module import Loc, Module
+from shardir.ops.control_flow.pipelines import has_pipelines
 from shardir.passes.explain.collective_causes import CollectiveCauses
 from shardir.passes.explain.communication import communication
 from shardir.passes.explain.conflicts import conflicts_of
@@ -39,6 +40,11 @@ from shardir.passes.explain.propagated_program import PropagatedProgram, propaga
 from shardir.passes.explain.reports import Coverage
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.simulation import Simulation
+
+INLINED_NOTE = (
+    "after the pass inline-pipelines, every device computes all operations of a pipeline; "
+    "all numbers are those of that program"
+)
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,9 @@ def build_report(given: ReportInput) -> ReportData:
         _run(given.backend_pipeline, device_program, last, notes)
         stages += last.stages[1:]
     notes += unexplained
+    pipelined = recorder.before("inline-pipelines")
+    if pipelined is not None and has_pipelines(pipelined):
+        notes.append(INLINED_NOTE)
 
     histories = list(run.histories.values()) if run else []
     values = ValueTables(tables)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from shardir import ops
 from shardir.cost.memory import MemoryTimeline, estimate_memory, memory_timeline
 from shardir.cost.op_cost import Cost, cost_of, mesh_axes_of
 from shardir.cost.source_lines import cost_by_line
@@ -28,8 +29,9 @@ class Timeline:
     """The schedule and memory of the first function of a per-device program.
 
     Operations run in program order. A transfer occupies the lane of its mesh axes; computation
-    waits for it unless it was started before (`all-reduce-start`), until its `done`. Times follow
-    from the machine that the pass `overlap` assumes; only their ratios are meaningful.
+    waits for it unless it was started before (`all-reduce-start`), until its `done`. The transfers
+    in the blocks of an operation, such as a loop, are part of its computation. Times follow from
+    the machine that the pass `overlap` assumes; only their ratios are meaningful.
     """
 
     def __init__(self, module: Module, places: Places, tables: ReportTables) -> None:
@@ -79,7 +81,8 @@ class Timeline:
         arrival: dict[Value, int] = {}
         for op, alive in zip(self.module.main.body.ops, self.memory.alive, strict=True):
             lane = self._lane(op)
-            duration = round(self.machine.seconds(op) * NANOSECONDS)
+            latency = self.machine.latency * _count_nested_transfers(op)
+            duration = round((self.machine.seconds(op) + latency) * NANOSECONDS)
             if is_started(op):
                 duration = round(self._transfer_seconds(op) * NANOSECONDS)
             start, waits = now, 0
@@ -157,6 +160,19 @@ class Timeline:
             sums = found.get(key, Cost())
             peak = peaks.get(key, 0)
             yield SourceLineRecord(*key, sums.flops, sums.memory, sums.sent, peak)
+
+
+def _count_nested_transfers(op: Op) -> int:
+    """Return the number of transfers that the blocks of an operation execute, as `cost_of` counts
+    executions."""
+    counts = [
+        sum(1 if each.spec.collective else _count_nested_transfers(each) for each in block.ops)
+        for block in op.blocks
+    ]
+    if op.spec is ops.case:
+        return max(counts)
+    times: int = op.attrs.get("length", 1)
+    return sum(counts) * times
 
 
 def _box_name(op: Op) -> str:

@@ -72,7 +72,11 @@ def test_a_program_without_pipelines() -> None:
 def test_lanes_in_the_report(tmp_path: Path) -> None:
     program = lowered("1f1b")
     path = tmp_path / "report.json"
-    program.report(path)
+    report = program.report(path)
+    assert report.data.notes == (
+        "after the pass inline-pipelines, every device computes all operations of a pipeline; "
+        "all numbers are those of that program",
+    )
     text = program.pipelines()[0].to_text()
     assert text == (
         "pipeline of 2 stages and 4 microbatches along pipe\n"
