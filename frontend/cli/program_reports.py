@@ -18,16 +18,19 @@ def write_reports(
     program: CommandTarget, pipeline: str, page: str | None, form: ReportFormat | None
 ) -> None:
     """Write the report of a program to the file `page`, and print it in the form `form`."""
+    if page is not None:
+        _check_page(page)
     made = _make_report(program, pipeline)
     if page is not None:
-        _save_page(made, page)
+        typer.echo(made.save(page))
     if form is not None:
         typer.echo(_WRITERS[form](made), nl=False)
 
 
 def write_page(program: CommandTarget, pipeline: str, page: str, simulation: Simulation) -> None:
     """Write the report of a program with its simulation to the file `page`."""
-    _save_page(_make_report(program, pipeline, simulation), page)
+    _check_page(page)
+    typer.echo(_make_report(program, pipeline, simulation).save(page))
 
 
 def _make_report(
@@ -44,10 +47,9 @@ def _make_report(
     )
 
 
-def _save_page(made: ProgramReport, page: str) -> None:
+def _check_page(page: str) -> None:
     if Path(page).suffix not in (".html", ".htm"):
         raise CommandError(f"--html writes a page, and {page!r} does not end with .html")
-    typer.echo(made.save(page))
 
 
 def _locations(program: CommandTarget) -> Mapping[tuple[str, str], Loc]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from shardir.errors import count_noun
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Value
 from shardir.ir.sharding import Axis, Sharding, count_positions
@@ -261,7 +262,7 @@ class _AbsenceSearch:
             if overlaps_any(self.axis, sharding.axes):
                 uneven = size % count_positions(sharding.axes)
                 reason = RefusalReason.INDIVISIBLE if uneven else RefusalReason.PART
-                detail = f"{size} positions" if uneven else ""
+                detail = count_noun(size, "position") if uneven else ""
                 result.append(_plain(self.text, reason, detail, dim))
         return result
 

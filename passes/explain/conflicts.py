@@ -336,7 +336,8 @@ class _ConflictAnalysis:
         walking = [i for i, mapping in enumerate(step.rule.tensors) if any(mapping)]
         pieces = count_positions(axes)
         if axes and not self.terms.factor_axes[factor] and step.rule.factors[factor].size % pieces:
-            return Verdict.CANNOT, f"{step.rule.factors[factor].size} positions in {pieces} shards"
+            positions = count_noun(step.rule.factors[factor].size, "position")
+            return Verdict.CANNOT, f"{positions} in {count_noun(pieces, 'shard')}"
         if cheaper := self.cost_verdict(factor, axes):
             return cheaper
         if len(walking) == 2:
