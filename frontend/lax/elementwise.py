@@ -89,7 +89,9 @@ def operation_function(name: str, description: str) -> UserFunction:
     """
     spec = OPS.find(name)
     if spec is None:
-        similar = suggest_name(name, OPS.names()) if isinstance(name, str) else ""
+        # The name of an entry point is known before its module defines the operation.
+        others = (other for other in OPS.names() if other != name)
+        similar = suggest_name(name, others) if isinstance(name, str) else ""
         hint = similar or "define it before with define_op"
         raise PluginError(f"no operation is called {name!r}; {hint}")
 

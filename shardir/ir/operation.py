@@ -242,6 +242,7 @@ OPS: Registry[OpSpec] = Registry(
     accepts=lambda entry: isinstance(entry, OpSpec),
     name_of=lambda spec: spec.name,
     package="shardir.ops",
+    are_registered_by_definition=True,
 )
 """The operations by name. Installed packages and loaded files add theirs (`shardir.plugins`)."""
 

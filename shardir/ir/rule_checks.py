@@ -98,8 +98,11 @@ def _with_check(name: str, key: str, rule: Rule, check: Check) -> Rule:
         except ShardirError:
             raise
         except Exception as error:
-            if key == "type" and isinstance(error, TypeError):
-                raise  # The sentence of a type rule about the operands.
+            # A type rule raises a sentence about the operands; a call that does not match its
+            # parameters raises outside of it.
+            is_raised_inside = error.__traceback__ is not None and error.__traceback__.tb_next
+            if key == "type" and isinstance(error, TypeError) and is_raised_inside:
+                raise
             message = f"raised {type(error).__name__}{exception_place(error)}: {error}"
             raise _rule_error(name, key, message) from error
         if wrong := check(returned, args, options):

@@ -24,10 +24,15 @@ class PluginError(ShardirError):
     """An extension cannot be loaded, or conflicts with another one."""
 
 
+class UnboundNameError(AttributeError):
+    """A module has no object of a name."""
+
+
 @dataclass(frozen=True, slots=True)
 class EntryPoint:
-    """An entry point of an installed package: `name = "value"` in the metadata of `package`."""
+    """An entry point of an installed package: `name = "value"` of a group in its metadata."""
 
+    group: str
     name: str
     value: str
     package: str
@@ -39,14 +44,19 @@ class EntryPoint:
 
     def load(self) -> Any:
         """Import the object; raise `PluginError` that names the package and the exception."""
+        where = (
+            f"{self.origin} cannot be loaded: its entry point {self.name} = {self.value!r} of "
+            f"{self.group}"
+        )
+        if not self.value.partition(":")[0].strip():
+            raise PluginError(f"{where} names no module; write module:name")
         try:
             with attribute_entries(self.origin):
                 return import_object(self.value)
+        except UnboundNameError as error:
+            raise PluginError(f"{where} names no object: {error}") from error
         except Exception as error:
-            raise PluginError(
-                f"{self.origin} cannot be loaded: its entry point {self.name} = {self.value!r} "
-                f"raised {describe_exception(error)}"
-            ) from error
+            raise PluginError(f"{where} raised {describe_exception(error)}") from error
 
 
 def entry_points(group: str) -> tuple[EntryPoint, ...]:
@@ -72,7 +82,9 @@ def _all_entry_points() -> Mapping[str, tuple[EntryPoint, ...]]:
         seen.add(name)
         for point in package.entry_points:
             if point.group.startswith(GROUP_PREFIX):
-                entry = EntryPoint(point.name, point.value, f"{name} {package.version}")
+                entry = EntryPoint(
+                    point.group, point.name, point.value, f"{name} {package.version}"
+                )
                 groups.setdefault(point.group, []).append(entry)
     return {group: tuple(points) for group, points in groups.items()}
 
@@ -112,13 +124,16 @@ def _importing_module() -> str:
 
 
 def import_object(value: str) -> Any:
-    """Return the module `module`, or the object `module:name`."""
+    """Return the module `module`, or the object `module:name`.
+
+    Raises `UnboundNameError` if the module has no such object.
+    """
     module, _, path = value.partition(":")
     result: Any = import_module(module.strip())
     for part in filter(None, path.strip().split(".")):
         if not hasattr(result, part):
-            hint = suggest_name(part, dir(result))
-            raise AttributeError(f"{module} has no {path!r}" + (f"; {hint}" if hint else ""))
+            hint = suggest_name(part, dir(result)) or "define it there, or name another object"
+            raise UnboundNameError(f"{module} has no {path!r}; {hint}")
         result = getattr(result, part)
     return result
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, Final, TypeVar
 
 from shardir.errors import bound_message, missing_file_reason
@@ -44,7 +44,8 @@ class Registry(dict[str, Entry]):
     kind of object in errors and `accepts` checks it. `own` has the module and the attribute of
     each entry of shardir that is imported on demand, `package` is the package of shardir whose
     import registers all of its entries. `name_of` returns the name of an entry; without it, an
-    entry has the name of its entry point.
+    entry has the name of its entry point. Entries that `are_registered_by_definition` are checked
+    where they are defined, so that an object which was made otherwise is no entry.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Registry(dict[str, Entry]):
         name_of: Callable[[Any], str] | None = None,
         own: Mapping[str, tuple[str, str]] = MappingProxyType({}),
         package: str | None = None,
+        are_registered_by_definition: bool = False,
     ) -> None:
         super().__init__()
         self.noun = noun
@@ -66,7 +68,9 @@ class Registry(dict[str, Entry]):
         self._name_of = name_of
         self._own = own
         self._package = package
+        self._are_registered_by_definition = are_registered_by_definition
         self._origins: dict[str, str] = {}
+        self._being_loaded: set[str] = set()
         self.has_extensions = False
         """True if an entry of another package or file is registered."""
         _registries.append(self)
@@ -81,7 +85,9 @@ class Registry(dict[str, Entry]):
             if name in self:
                 return self[name]
         load_environment_plugins()
-        if name not in self and (point := self._points().get(name)) is not None:
+        # A module whose import looks up its own entry before it defines it finds none.
+        is_absent = name not in self and name not in self._being_loaded
+        if is_absent and (point := self._points().get(name)) is not None:
             self._load(point)
         if name not in self:
             raise KeyError(name)
@@ -159,7 +165,11 @@ class Registry(dict[str, Entry]):
 
     def _load(self, point: EntryPoint) -> None:
         """Import the entry of a package."""
-        entry = point.load()
+        self._being_loaded.add(point.name)
+        try:
+            entry = point.load()
+        finally:
+            self._being_loaded.discard(point.name)
         where = f"the entry point {point.name} = {point.value!r} of {point.origin}"
         self._check(entry, where)
         name = point.name if self._name_of is None else self._name_of(entry)
@@ -167,17 +177,23 @@ class Registry(dict[str, Entry]):
             raise PluginError(f"{where} is the {self.noun} {name!r}; give both the same name")
         # The import of a pass or an operation adds it already.
         if self.get(name) is not entry:
+            if self._are_registered_by_definition:
+                raise self._kind_error(entry, where)
             with attribute_entries(point.origin):
                 self.register(name, entry)
 
     def _check(self, entry: object, where: str) -> None:
         if not self._accepts(entry):
-            article = "an" if self.noun[0] in "aeiou" else "a"
-            raise PluginError(
-                bound_message(
-                    f"{where} is {entry!r}, and {article} {self.noun} is {self._expected}"
-                )
-            )
+            raise self._kind_error(entry, where)
+
+    def _kind_error(self, entry: object, where: str) -> PluginError:
+        article = "an" if self.noun[0] in "aeiou" else "a"
+        # The text of a function or a module contains an address or a path.
+        kind = {FunctionType: "function", ModuleType: "module"}.get(type(entry))
+        text = repr(entry) if kind is None else f"the {kind} {entry.__name__}"  # type: ignore[attr-defined]
+        return PluginError(
+            bound_message(f"{where} is {text}, and {article} {self.noun} is {self._expected}")
+        )
 
 
 _registries: list[Registry[Any]] = []

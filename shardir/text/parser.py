@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from lark import Token
 
 from shardir import ops as ops  # declares the operations
-from shardir.errors import OperationTypeError, ParseError, count_noun, suggest_name
+from shardir.errors import OperationTypeError, ParseError, RuleError, count_noun, suggest_name
 from shardir.ir.builder import infer_types
 from shardir.ir.module import Block, Function, GlobalTensor, Loc, Module, Op, SpmdInterface, Value
 from shardir.ir.operation import OPS, Attr, OpSpec
@@ -224,7 +224,7 @@ class _FunctionParser:
             signature.check_given(call.attrs)
             signature.check_blocks(len(call.blocks))
             return infer_types(spec, call.operands, result, call.attrs, tuple(call.blocks))
-        except OperationTypeError as error:
+        except (OperationTypeError, RuleError) as error:
             raise self.source.fail(str(error), call.at) from None
         except Exception:  # Attributes of a kind that the rule does not expect.
             message = f"{spec.name}: the attributes are not of the right kind"

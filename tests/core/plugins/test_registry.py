@@ -10,6 +10,7 @@ import pytest
 
 from shardir.backends.base import get_backend
 from shardir.backends.emission import TARGETS, get_target
+from shardir.errors import ParseError
 from shardir.ir.builder import Builder
 from shardir.ir.operation import OPS
 from shardir.passes import PASSES, Pipeline, Propagate
@@ -210,8 +211,8 @@ def test_a_package_that_cannot_be_imported(packages: Packages) -> None:
         "broken", "plugin_c", "import nothing_of_this_name\n", ("shardir.passes", "c", "plugin_c:C")
     )
     assert message_of_pass("c") == (
-        "package broken 0.1 cannot be loaded: its entry point c = 'plugin_c:C' raised "
-        "ModuleNotFoundError: No module named 'nothing_of_this_name'"
+        "package broken 0.1 cannot be loaded: its entry point c = 'plugin_c:C' of shardir.passes "
+        "raised ModuleNotFoundError: No module named 'nothing_of_this_name'"
     )
 
 
@@ -223,8 +224,8 @@ def test_an_entry_point_whose_object_does_not_exist(packages: Packages) -> None:
         ("shardir.passes", "idle", "plugin_c:Idel"),
     )
     assert message_of_pass("idle") == (
-        "package broken 0.1 cannot be loaded: its entry point idle = 'plugin_c:Idel' raised "
-        "AttributeError: plugin_c has no 'Idel'; did you mean 'Idle'?"
+        "package broken 0.1 cannot be loaded: its entry point idle = 'plugin_c:Idel' of "
+        "shardir.passes names no object: plugin_c has no 'Idel'; did you mean 'Idle'?"
     )
 
 
@@ -236,15 +237,61 @@ def test_an_entry_point_of_the_wrong_type(packages: Packages) -> None:
     )
 
 
-def test_an_entry_point_of_an_operation_that_is_not_its_definition(packages: Packages) -> None:
-    packages.install(
-        "even", "plugin_e", "EVEN = 4\n", ("shardir.operations", "even", "plugin_e:EVEN")
-    )
+NO_DEFINITION = "and an operation is a result of shardir.ir.operation.define_op"
+FAILURE = "package even 0.1 cannot be loaded: its entry point even = "
+
+
+@pytest.mark.parametrize(
+    ("module", "value", "message"),
+    [
+        ("EVEN = 4", "plugin_e:EVEN", f"is 4, {NO_DEFINITION}"),
+        ("def even(x): ...", "plugin_e:even", f"is the function even, {NO_DEFINITION}"),
+        ("", "plugin_e", f"is the module plugin_e, {NO_DEFINITION}"),
+        (
+            "from shardir.ir.operation import OpSpec\nEVEN = OpSpec('even', type=lambda x: x)",
+            "plugin_e:EVEN",
+            f"is <op even>, {NO_DEFINITION}",
+        ),
+        (
+            "EVEN: object",  # An annotation binds no name.
+            "plugin_e:EVEN",
+            f"{FAILURE}'plugin_e:EVEN' of shardir.operations names no object: plugin_e has no "
+            "'EVEN'; define it there, or name another object",
+        ),
+        (
+            "from shardir.extend import operation_function\n"
+            "EVEN = operation_function('even', 'whether x is even')",
+            "plugin_e:EVEN",
+            f"{FAILURE}'plugin_e:EVEN' of shardir.operations raised PluginError: no operation is "
+            "called 'even'; define it before with define_op",
+        ),
+        (
+            "",
+            ":EVEN",
+            f"{FAILURE}':EVEN' of shardir.operations names no module; write module:name",
+        ),
+    ],
+)
+def test_an_entry_point_of_an_operation_that_is_not_its_definition(
+    packages: Packages, module: str, value: str, message: str
+) -> None:
+    packages.install("even", "plugin_e", module, ("shardir.operations", "even", value))
     with pytest.raises(PluginError) as caught:
         OPS["even"]
-    assert str(caught.value) == (
-        "the entry point even = 'plugin_e:EVEN' of package even 0.1 is 4, and an operation is a "
-        "result of shardir.ir.operation.define_op"
+    if not message.startswith(FAILURE):
+        message = f"the entry point even = {value!r} of package even 0.1 {message}"
+    assert str(caught.value) == message
+
+
+def test_a_type_rule_with_other_parameters(packages: Packages) -> None:
+    module = "from shardir.extend import define_op\ndefine_op('double', type=lambda x: x)\n"
+    packages.install("types", "plugin_t", module)
+    load_plugin("plugin_t")
+    with pytest.raises(ParseError) as caught:
+        parse(PROGRAM)
+    assert str(caught.value).partition("\n")[0] == (
+        "the rule 'type' of operation 'double' raised TypeError: <lambda>() got an unexpected "
+        "keyword argument 'result'"
     )
 
 
