@@ -173,7 +173,7 @@ class AxisOrigins:
         Layers repeat the same steps, so the result is cached. The record keeps rules, gains and
         shardings alive, so their identity serves as the key.
         """
-        key = (
+        key: ArrivalKey = (
             id(step.rule), id(step.gains), tensor, dim, *missing,
             *map(id, step.before), id(step.after[tensor]),
         )  # fmt: skip
