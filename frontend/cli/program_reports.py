@@ -17,12 +17,15 @@ from shardir.passes.simulation import Simulation
 def write_reports(
     program: CommandTarget, pipeline: str, page: str | None, form: ReportFormat | None
 ) -> None:
-    """Write the report of a program to the file `page`, and print it in the form `form`."""
+    """Write the report of a program to the file `page`, and print it in the form `form`.
+
+    The path of the page is printed on stderr if a form is printed on stdout.
+    """
     if page is not None:
         _check_page(page)
     made = _make_report(program, pipeline)
     if page is not None:
-        typer.echo(made.save(page))
+        typer.echo(made.save(page), err=form is not None)
     if form is not None:
         typer.echo(_WRITERS[form](made), nl=False)
 

@@ -182,10 +182,16 @@ def load_target(
         opened = _open_function(stack, target, mesh, args, specs)
         with as_command_errors(f"{target} cannot be traced"):
             lowered: Lowered = opened.traced.lower(*opened.placed)
-        if mesh is not None and not lowered.module.meshes:
+        meshes = lowered.module.meshes
+        if mesh is not None and not meshes:
             raise CommandError(
                 f"{target} has no shardings on {mesh}; define {opened.module.__name__}.{SPECS} as "
                 "the specs of its arguments, or name some with --specs"
+            )
+        if mesh is not None and parse_mesh(mesh).shape_tuple not in {m.axes for m in meshes}:
+            used = " and ".join(",".join(f"{k}={n}" for k, n in each.axes) for each in meshes)
+            raise CommandError(
+                f"{target} has no shardings on --mesh {mesh}; its shardings are on {used}"
             )
     return CommandTarget(
         lowered.module, lowered.user_locations, lowered, _known_elements(lowered, opened.given)

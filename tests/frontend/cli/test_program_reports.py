@@ -43,7 +43,9 @@ def test_a_page_is_written_and_named(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_stablehlo_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("explain", "model.mlir", "--html", "model.html", "--to", "trace-events") == 0
-    events = json.loads(capsys.readouterr().out.removeprefix("model.html\n"))["traceEvents"]
+    out, err = capsys.readouterr()
+    assert err.endswith("\nmodel.html\n")
+    events = json.loads(out)["traceEvents"]
     assert {event["name"] for event in events} >= {"dot %0.partial", "all-reduce %0"}
     data = load("model.html").data
     (row,) = data.collectives

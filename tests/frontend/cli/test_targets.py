@@ -120,6 +120,24 @@ def test_arguments_may_have_shardings(capsys: pytest.CaptureFixture[str]) -> Non
     assert "argument %x: f32[64@data, 256@-]" in capsys.readouterr().out
 
 
+def test_a_mesh_without_shardings_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "of_mesh.py").write_text(
+        "import shardir as sd\n"
+        "mesh = sd.sharding.AbstractMesh((2,), ('x',))\n"
+        "example_args = (sd.ShapeDtypeStruct((8,), 'float32', sharding=sd.NamedSharding(mesh, "
+        "sd.P('x'))),)\n"
+        "double = sd.jit(lambda x: 2 * x)\n",
+        encoding="utf-8",
+    )
+    assert run("explain", "of_mesh:double", "--mesh", "x=4") == 1
+    assert capsys.readouterr().err == (
+        "error: of_mesh:double has no shardings on --mesh x=4; its shardings are on x=2\n"
+    )
+    assert run("explain", "of_mesh:double", "--mesh", "x=2") == 0
+
+
 def test_a_shardir_function_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("explain", "of_ours:total", "--mesh", "data=8") == 0
     assert "all-reduce over data" in capsys.readouterr().out
