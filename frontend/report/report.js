@@ -890,8 +890,11 @@ function renderSchedule(view) {
 
 // The tables of a simulated step on a described machine.
 function renderSimulation(simulation) {
-  const tables = simulation.tables.map((t) => table(t.head.map((word) => [word]),
-    t.rows.map((row) => h("tr", {}, row.map((cell) => h("td", {}, cell)))), {label: t.head[0]}));
+  const tables = simulation.tables.map((t) => {
+    const kinds = t.head.map((_, column) => (column && t.rows.every((row) => /^\d/.test(row[column])) ? "n" : column ? "" : "part"));
+    return table(t.head.map((word, i) => [word, kinds[i]]),
+      t.rows.map((row) => h("tr", {}, row.map((cell, i) => h("td", {className: kinds[i]}, cell)))), {label: t.head[0]});
+  });
   return [h("h2", {}, "Simulation: ", simulation.title), tables, simulation.sentences.map((s) => h("p", {}, s)),
     simulation.lanes.map((text) => h("pre", {className: "mono lanes", tabIndex: 0, "aria-label": "Schedule of a pipeline, with a line for each rank"}, text))];
 }

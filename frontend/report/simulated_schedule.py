@@ -4,7 +4,7 @@ The trace has one lane for the computation and one for each mesh axis. A loop is
 contains the boxes of its first iteration.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from shardir.frontend.report.records import BoxRecord, SimulationRecord, TableRecord
 from shardir.frontend.report.trace_events import write_trace_events
@@ -29,13 +29,17 @@ def simulation_record(simulation: Simulation) -> SimulationRecord:
     )
     return SimulationRecord(
         table.title_of(simulation),
-        tuple(
-            TableRecord(each.head, tuple(tuple(map(str.strip, row)) for row in each.rows))
-            for each in tables
-        ),
+        tuple(TableRecord(each.head, tuple(_words(each.rows))) for each in tables),
         tuple(sentence for sentence in sentences if sentence),
         simulation.lanes,
     )
+
+
+def _words(rows: Sequence[Sequence[str]]) -> Iterator[tuple[str, ...]]:
+    """Yield the words of the rows of a table; rows that are parts of others stay indented."""
+    margin = min((len(row[0]) - len(row[0].lstrip()) for row in rows), default=0)
+    for name, *words in rows:
+        yield name[margin:].rstrip(), *map(str.strip, words)
 
 
 def simulation_trace_events(simulation: Simulation) -> str:
@@ -69,12 +73,15 @@ def simulation_trace_events(simulation: Simulation) -> str:
             for stream in used:
                 if stream == COMPUTE_STREAM and op.spec.collective:
                     continue
+                # Rounded ends instead of durations: parts of an operation end before it does.
+                first = start // PICOSECONDS_PER_NANOSECOND
+                end = (start + work.duration) // PICOSECONDS_PER_NANOSECOND
                 box = BoxRecord(
                     ", ".join(f"%{format_name(value.name)}" for value in op.results) or op.name,
                     op.name,
                     lanes[stream],
-                    start // PICOSECONDS_PER_NANOSECOND,
-                    work.duration // PICOSECONDS_PER_NANOSECOND,
+                    first,
+                    end - first,
                     0,
                     bytes_alive,
                 )

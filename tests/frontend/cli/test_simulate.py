@@ -99,6 +99,12 @@ def test_the_page_of_a_program_shows_its_simulation(capsys: pytest.CaptureFixtur
     page, title, *_ = capsys.readouterr().out.splitlines()
     assert page == "mlp.html"
     report = load("mlp.html")
+    assert report.data.simulation is not None
+    names = [[row[0] for row in table.rows] for table in report.data.simulation.tables]
+    assert names[0] == [
+        "computation", "  matrix products", "  elementwise", "exposed communication", "bubbles",
+    ]  # fmt: skip
+    assert not any(name.startswith(" ") for column in names[1:] for name in column)
     record = report.data.simulation
     assert record is not None
     assert record.title == title

@@ -404,3 +404,27 @@ def test_numbers_as_text() -> None:
         "5", "1.0 K", "2.5 M", "1.0 P",
     ]  # fmt: skip
     assert show_bytes(1280) == "1.2 KiB"
+
+
+LOOP = """\
+mesh @m = [x=4]
+
+func @f(%a: f32[8, 16@x], %w: f32[16@x, 16]) -> (f32[8, 16]) {
+  %y = scan(%a, carries=1, length=3) : f32[8, 16] {
+    (%c: f32[8, 16]) =>
+    %d = dot(%c, %w, dims="bi,io->bo") : f32[8, 16]
+    yield %d
+  }
+  return %y
+}
+"""
+
+
+def test_the_time_of_a_loop_has_the_latency_of_each_of_its_transfers() -> None:
+    data = report_of_text(LOOP).data
+    (box,) = data.schedule.boxes
+    latency = dict(data.schedule.machine)["seconds of latency"]
+    (collective,) = data.collectives
+    assert collective.executions == 3
+    assert 0 <= box.duration - 3 * latency * 1e9 < 100
+    assert (data.schedule.lanes, box.waits) == (("compute",), 0)
