@@ -491,5 +491,5 @@ def test_other_interfaces_of_jaxlib_are_recognized(monkeypatch: pytest.MonkeyPat
         runtime.LoadedProgram("f", "module {}", runtime.list_devices()[:1], [])
     assert str(caught.value).startswith(
         f"jaxlib {jaxlib.__version__} has another interface than the tested versions (0.10.1, "
-        "0.10.2): "
+        "0.10.2, 0.11.2): "
     )
