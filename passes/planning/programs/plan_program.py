@@ -57,6 +57,10 @@ FOLDED_MIN_IMPROVEMENT = 0.002
 """The relative improvement from which on a search with fewer layers accepts a move; its evaluations
 take longer than those of small programs."""
 
+PREPARATION = "cse,dce"
+"""The passes before a program is searched with few layers, or its lower bound is found: the
+compiled program computes equal values once, and no unused ones."""
+
 MAX_REMAT_OPERATIONS = 5000
 """The number of operations of the largest program of which an error states that recomputation makes
 it fit; larger ones take too long."""
@@ -167,7 +171,7 @@ def _plan_folded(
         batch = request.batch
         return replace(
             request,
-            module=program.module,
+            module=Pipeline.parse(PREPARATION)(program.module),
             memory_limit=limit,
             fixed=fixed,
             annotated=annotated,
