@@ -119,6 +119,10 @@ class ArgumentError(ShardirError, TypeError, ValueError):
     """A function is called, or wrapped, with invalid arguments."""
 
 
+class CompilerOptionError(ArgumentError, JaxRuntimeError):
+    """An option of a compiler is unknown."""
+
+
 class LostUpdateError(ArgumentError):
     """A function updates an argument in place, and the caller could not see the update."""
 

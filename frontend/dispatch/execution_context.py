@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 from shardir.frontend.distributed.processes import process_group
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import ArgumentError, CompilerOptionError
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.devices import Device, find_device, local_devices
@@ -110,7 +110,7 @@ def check_compiler_options(
         )
     for option in options or ():
         if option not in IGNORED_COMPILER_OPTIONS:
-            raise ArgumentError(
+            raise CompilerOptionError(
                 with_location(
                     f"compiler_options of {name} has {option!r}, which is unknown; the options of "
                     "XLA that are accepted, without effect, are "

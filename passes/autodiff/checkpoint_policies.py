@@ -24,7 +24,7 @@ def saves_everything(save: Sequence[str]) -> bool:
 def is_saved(save: Sequence[str], op: Op) -> bool:
     """Return whether the result of an operation is saved by the forward computation.
 
-    Results of loops and branches are not. Raises `DifferentiateError` for an unknown clause.
+    Loops and branches themselves are not. Raises `DifferentiateError` for an unknown clause.
     """
     return not op.blocks and any(_is_satisfied(clause, op) for clause in save)
 

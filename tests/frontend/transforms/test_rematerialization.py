@@ -14,12 +14,15 @@ from shardir import (
     jvp,
     lax,
     linearize,
+    make_ir,
     remat,
+    tree,
     vmap,
 )
 from shardir.ad_checkpoint import checkpoint_name
 from shardir.errors import ShardirError
 from shardir.frontend.numpy import api as snp
+from shardir.passes.pipeline import Pipeline
 
 W, X = snp.ones((2, 3)) * 0.3, snp.arange(6.0).reshape(3, 2)
 
@@ -150,3 +153,37 @@ def test_checkpoint_outside_of_a_trace() -> None:
 
     assert f(2.0) == f(3.0) - 2 == 4
     assert seen == ["Tracer"]
+
+
+def loop_of_sines(x: Any) -> Any:
+    return lax.scan(lambda c, _: (snp.sin(c), c), x, None, length=3)
+
+
+def loop_of_branches(x: Any) -> Any:
+    def step(c: Any, i: Any) -> Any:
+        return lax.cond(i > 1, snp.sin, snp.cos, c) * c, c + i
+
+    return lax.scan(step, x, snp.arange(4.0), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("fun", "saved", "recomputed"),
+    [
+        (loop_of_sines, "cos", set()),
+        (loop_of_sines, "sin", {"cos"}),
+        (loop_of_sines, "", {"sin", "cos"}),
+        (loop_of_branches, "sin", {"cos"}),
+        (loop_of_branches, "cos", {"sin"}),
+    ],
+)
+def test_a_linearized_function_takes_saved_values_of_loops_and_branches(
+    fun: Any, saved: str, recomputed: set[str]
+) -> None:
+    kept = checkpoint(fun, policy=lambda name, *_, **__: name == saved)
+    results, pushforward = linearize(kept, 0.5)
+    expected, tangents = jvp(fun, (0.5,), (1.0,))
+    found = [*tree.leaves(results), *tree.leaves(pushforward(1.0))]
+    for one, other in zip(found, [*tree.leaves(expected), *tree.leaves(tangents)], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+    program = Pipeline.parse("dce")(make_ir(pushforward)(1.0))
+    assert {op.name for op in program.main.body.walk()} & {"sin", "cos"} == recomputed
