@@ -112,7 +112,10 @@ def build_report(given: ReportInput) -> ReportData:
     made = ReportData(
         name=given.module.main.name,
         pipeline=given.pipeline,
-        meshes=tuple(MeshRecord(m.name, tuple(m.axes), m.size) for m in given.module.meshes),
+        meshes=tuple(
+            MeshRecord(m.name, tuple(m.axes), m.size, tuple(m.device_ids or ()))
+            for m in given.module.meshes
+        ),
         files=(),
         texts=texts.items,
         stages=stage_list,

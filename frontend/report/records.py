@@ -11,7 +11,7 @@ from functools import cached_property
 from shardir.display.repetitions import Repetition
 
 FORMAT = "shardir-report"
-VERSION = 4
+VERSION = 5
 """The version of the structure; it changes when a field changes or disappears."""
 
 Location = tuple[int, int, int]
@@ -19,11 +19,13 @@ Location = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class MeshRecord:
-    """A mesh with the names and sizes of its axes."""
+    """A mesh with the names and sizes of its axes; `device_ids` are the devices at its positions,
+    the last axis fastest, and empty if these are in order."""
 
     name: str
     axes: tuple[tuple[str, int], ...]
     devices: int
+    device_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True)

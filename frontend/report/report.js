@@ -21,6 +21,7 @@ const NAMES = new RegExp(`^\\s*(${VALUE}(?:, ${VALUE})*)(?: =|:)`, "u");
 const OPERATION = new RegExp(`^(\\s*(?:${VALUE}(?:, )?)+ = )([\\w-]+)`, "u");
 const FUNCTION = new RegExp(`^(?:spmd )?func @(?:(${WORD})|(${STRING}))\\(`, "u");
 const SHARDING = new RegExp(`\\d+@(?:-|\\?|\\([^)]*\\)|${AXIS}(?::\\(\\d+\\)\\d+)?)\\??|(?:replicated|unreduced)(?:\\[\\w+\\])?\\([^)]*\\)`, "gu");
+const SUB_AXIS = new RegExp(`(${AXIS})(?::\\((\\d+)\\)(\\d+))?`, "gu");
 const SHARDING_AXIS = new RegExp(`[@(]\\(?(${AXIS})`, "u");
 
 let R; // The report.
@@ -595,7 +596,7 @@ function deviceGrid(value) {
   const dims = value.shards.map((n, d) => [n, d]).filter(([n]) => n > 1).map(([, d]) => d);
   const inside = /\[(.*?)\](?= |$)/.exec(value.type)?.[1] ?? "";
   const texts = inside.split(/, (?![^(]*\))/);
-  const axes = texts.map((t) => (/@\(([^)]*\)?[^)]*)\)\??$/.exec(t)?.[1] ?? /@([^?-][^?]*)/.exec(t)?.[1] ?? "").split(", ").filter(Boolean));
+  const axes = texts.map((t) => [...(/@(.*?)(?: p\d+)?$/.exec(t)?.[1] ?? "").matchAll(SUB_AXIS)].map(([, name, pre, size]) => [axisName(name), pre, size]));
   const [rowDim, columnDim] = dims.length > 1 ? dims : [-1, dims[0] ?? -1];
   const rows = rowDim < 0 ? 1 : value.shards[rowDim], columns = columnDim < 0 ? 1 : value.shards[columnDim];
   const sizes = Object.fromEntries(mesh.axes), strides = {};
@@ -603,8 +604,7 @@ function deviceGrid(value) {
   for (const [name, size] of [...mesh.axes].reverse()) { strides[name] = stride; stride *= size; }
   const position = (device, dim) => {
     let at = 0;
-    for (const axis of axes[dim] ?? []) {
-      const [, name, pre, part] = /^([^:]+)(?::\((\d+)\)(\d+))?$/.exec(axis) ?? [null, axis];
+    for (const [name, pre, part] of axes[dim] ?? []) {
       const full = sizes[name] ?? 1, size = part ? Number(part) : full, before = pre ? Number(pre) : 1;
       at = at * size + (Math.floor(Math.floor(device / (strides[name] ?? 1)) % full / (full / (before * size))) % size);
     }
@@ -614,14 +614,15 @@ function deviceGrid(value) {
   for (let device = 0; device < mesh.devices; device++) {
     const key = `${rowDim < 0 ? 0 : position(device, rowDim)},${columnDim < 0 ? 0 : position(device, columnDim)}`;
     if (!holders.has(key)) holders.set(key, []);
-    holders.get(key).push(device);
+    holders.get(key).push(mesh.device_ids[device] ?? device);
   }
+  for (const devices of holders.values()) devices.sort((a, b) => a - b);
   const longest = Math.max(...[...holders.values()].map((devices) => ranges(devices, 2).length));
   const shownRows = Math.min(rows, 8), shownColumns = Math.min(columns, 8, Math.max(1, Math.floor(GRID / (7 * longest + 8))));
   const cells = [];
   for (let i = 0; i < shownRows; i++) for (let j = 0; j < shownColumns; j++) {
     const devices = holders.get(`${i},${j}`) ?? [];
-    const color = rowDim < 0 && columnDim < 0 ? null : index.axes.get((axes[columnDim] ?? [])[0]?.split(":")[0]) ?? null;
+    const color = rowDim < 0 && columnDim < 0 ? null : index.axes.get(axes[columnDim]?.[0]?.[0]) ?? null;
     cells.push(h("div", {title: `devices ${ranges(devices, 40)}`, className: color === null ? "" : `a${color}${(i + j) % 2 ? " odd" : ""}`}, ranges(devices, 2)));
   }
   const grid = h("div", {className: "grid", role: "img", "aria-label": `shards ${value.shards.join(" x ")}`, style: `grid-template-columns:repeat(${shownColumns}, 1fr)`}, cells);

@@ -106,6 +106,31 @@ def test_a_click_on_a_value_shows_its_chain(page: Page, tmp_path: Path) -> None:
     check(page, path)
 
 
+def test_names_are_read_as_they_are_written(page: Page, tmp_path: Path) -> None:
+    text = """\
+mesh @m = ["x y"=2, données=2] devices=[3, 2, 1, 0]
+
+func @"f(x)"(%"a, (\\"b\\"": f32[8@"x y", 8@données], %größe: f32[8, 8]) -> (f32[8, 8], f32[8, 8]) {
+  %"c, d", %n = scan(%"a, (\\"b\\"", %größe, carries=2, length=3) : f32[8, 8], f32[8, 8] {
+    (%carry: f32[8, 8], %schritt: f32[8, 8]) =>
+    %next = add(%schritt, %carry) : f32[8, 8]
+    yield %carry, %next
+  }
+  return %"c, d", %n
+}
+"""
+    path = show(page, report_of_text(text), tmp_path)
+    for name in ('%"a, (\\"b\\""', "%größe", '%"c, d"', "%n", "%schritt"):
+        page.click(".v", name)
+        assert page.texts("#inspector h2")[0] == name
+        assert page.texts(".row.selected .v.sel")[0] == name
+    page.click(".v", '%"c, d"')
+    assert page.texts("#inspector .grid div") == ["3", "2", "1", "0"]
+    assert page.texts("#inspector .chain h3 .chip") == ['"x y"', "données"]
+    assert "a0" in page.run("document.querySelector('#inspector .chain h3 .chip').className")
+    check(page, path)
+
+
 def numbers_of(page: Page) -> list[str]:
     return page.texts(".num")
 

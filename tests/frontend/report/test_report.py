@@ -334,9 +334,9 @@ def test_text_of_the_program_cannot_end_the_script() -> None:
         ('{"format": "other"}',
          'r.json is not a report: it has no field "format" with "shardir-report"'),
         ('{"format": "shardir-report", "version": 9}',
-         "r.json is a report of version 9, and this shardir reads version 4; write the report "
+         "r.json is a report of version 9, and this shardir reads version 5; write the report "
          "again, or read it with the shardir that wrote it"),
-        ('{"format": "shardir-report", "version": 4}',
+        ('{"format": "shardir-report", "version": 5}',
          "r.json: the report lacks the field 'name'"),
         ("<html></html>", 'r.json is not a report: it has no element "shardir-report"'),
         ('<script type="application/gzip" id="shardir-report">AAAA</script>',
@@ -364,7 +364,7 @@ def test_other_files_are_refused(
          "r.json: element 0 of files of the report is an integer, and should be an object"),
         ({"files": [{"name": "f", "txt": ""}]},
          "r.json: element 0 of files of the report has no field 'txt'; did you mean 'text'?"),
-        ({"meshes": [{"name": "m", "axes": [["x"]], "devices": 1}]},
+        ({"meshes": [{"name": "m", "axes": [["x"]], "devices": 1, "device_ids": []}]},
          "r.json: element 0 of axes of element 0 of meshes of the report has 1 elements, and "
          "should have 2"),
     ],
