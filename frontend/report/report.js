@@ -84,7 +84,7 @@ function makeIndex() {
 }
 
 // The values that a line defines: results, or parameters of a function or of a block.
-const definedNames = (line) => (NAMES.exec(line)?.[1] ?? /^\s*\((.*)\) =>$/.exec(line)?.[1] ?? "").match(NAME) ?? [];
+const definedNames = (line, d = NAMES.exec(line)) => (d?.[1] ?? /^\s*\((%.*)\) =>$/.exec(line)?.[1] ?? "").match(NAME) ?? [];
 
 // The lines of a stage: `keys` identify the same line in other stages, `at` finds definitions.
 function stageIndex(number) {
@@ -102,7 +102,7 @@ function stageIndex(number) {
     counts.set(base, count + 1);
     keys.push(`${base}\n${count}`);
     functions.push(current);
-    for (const name of definedNames(text)) if (!at.has(`${current} ${name}`)) at.set(`${current} ${name}`, i);
+    for (const name of definedNames(text, d)) if (!at.has(`${current} ${name}`)) at.set(`${current} ${name}`, i);
   });
   found = {keys, functions, at};
   index.stages.set(number, found);
