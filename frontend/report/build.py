@@ -89,6 +89,11 @@ def build_report(given: ReportInput) -> ReportData:
     pipelined = recorder.before("inline-pipelines")
     if pipelined is not None and has_pipelines(pipelined):
         notes.append(INLINED_NOTE)
+    if len(device_program.functions) > 1:
+        notes.append(
+            f"communication, schedule and costs are those of @{device_program.main.name}, the "
+            f"first of {len(device_program.functions)} functions"
+        )
 
     histories = list(run.histories.values()) if run else []
     values = ValueTables(tables)

@@ -1055,7 +1055,7 @@ function renderSource(view) {
 }
 function lineCard(file, line) {
   const here = (loc) => loc && loc[0] === file && loc[1] === line;
-  const values = R.definitions.filter((d) => here(d.location)).reverse(), collectives = R.collectives.filter((c) => here(c.location));
+  const values = R.definitions.filter((d) => here(d.location)), collectives = R.collectives.filter((c) => here(c.location));
   const first = values.slice(0, 60);
   return h("div", {className: "card"}, h("button", {type: "button", className: "close", onclick: () => go({line: null}), "aria-label": "Close"}, "x"),
     h("h3", {style: "margin-top:0"}, `${R.files[file].name}:${line}`),

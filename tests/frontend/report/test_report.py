@@ -420,6 +420,14 @@ func @f(%a: f32[8, 16@x], %w: f32[16@x, 16]) -> (f32[8, 16]) {
 """
 
 
+def test_a_note_names_the_function_whose_costs_are_shown() -> None:
+    text = "func @{name}(%x: f32[4]) -> (f32[4]) {{\n  return %x\n}}\n"
+    data = report_of_text(text.format(name="f") + text.format(name="g")).data
+    assert data.notes[-1] == (
+        "communication, schedule and costs are those of @f, the first of 2 functions"
+    )
+
+
 def test_the_time_of_a_loop_has_the_latency_of_each_of_its_transfers() -> None:
     data = report_of_text(LOOP).data
     (box,) = data.schedule.boxes
