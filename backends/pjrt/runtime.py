@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 TESTED_VERSIONS: Final = {"0.10.1": ("cpu",), "0.10.2": ("cpu",), "0.11.2": ("cpu",)}
 """The tested versions of jaxlib, and the platforms on which they were tested."""
 
+CPU_OPTIONS: Final = {
+    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT",
+}
+"""The options of XLA for programs on CPUs. By default, XLA calls the library YNNPACK for reductions
+too, fused with operations that compute their operands; there, maxima and minima ignore NaN, and
+conversions to bf16 do not round. With this value, XLA calls it for products only."""
+
 Result = TypeVar("Result")
 
 _CPU_LAUNCH = Lock()
@@ -187,6 +194,8 @@ def _compile(text: str, devices: "Sequence[jax.Device]") -> "_jax.LoadedExecutab
     options.num_replicas, options.num_partitions = len(devices), 1
     grid = np.array([[device.id] for device in devices])
     options.device_assignment = xla_client.DeviceAssignment.create(grid)
+    if devices[0].platform == "cpu":
+        options.env_option_overrides = list(CPU_OPTIONS.items())
     client = devices[0].client
     return client.compile_and_load(text, _jax.DeviceList(tuple(devices)), options)
 
@@ -218,12 +227,17 @@ def _sharding(devices: "tuple[jax.Device, ...]") -> "jax.sharding.NamedSharding"
 
 
 def _explain_versions(use: Callable[[], Result]) -> Result:
-    """Return the result of a use of private names, or raise `PJRTError` if they are different."""
+    """Return the result of a use of private names or options, or raise `PJRTError` if jaxlib has
+    different ones."""
+    import jax
+    import jaxlib
+
     try:
         return use()
-    except (AttributeError, ImportError, TypeError) as error:
-        import jaxlib
-
+    except (AttributeError, ImportError, TypeError, jax.errors.JaxRuntimeError) as error:
+        is_of_xla = isinstance(error, jax.errors.JaxRuntimeError)
+        if is_of_xla and not any(option in str(error) for option in CPU_OPTIONS):
+            raise
         versions = ", ".join(TESTED_VERSIONS)
         raise PJRTError(
             f"jaxlib {jaxlib.__version__} has another interface than the tested versions "

@@ -233,6 +233,62 @@ def test_nan_is_the_maximum_and_the_minimum_over_devices(dtype: str) -> None:
         np.testing.assert_array_equal(found, stated)  # NumPy compares no NaN of bf16.
 
 
+def compare_with_cpu(program: Any, x: Any, rtol: float = 1e-6) -> None:
+    """Compare the results of a program on one device with those of the backend `cpu`."""
+    with sd.config(enable_x64=True):
+        results = zip(sd.jit(program)(x), sd.jit(program, backend="pjrt")(x), strict=True)
+    for wanted, found in results:
+        expected, made = (np.asarray(each).astype(np.float64) for each in (wanted, found))
+        np.testing.assert_allclose(made, expected, rtol)
+
+
+def square(dtype: str) -> Any:
+    """Return positive numbers with NaN in the diagonal, as many that XLA would use YNNPACK."""
+    x = np.random.default_rng(0).uniform(1, 2, (64, 64)).astype(NUMPY_DTYPES[dtype])
+    np.fill_diagonal(x, np.nan)
+    return x
+
+
+EACH_AXIS = pytest.mark.parametrize("axis", [1, pytest.param(0, marks=pytest.mark.long)])
+
+
+@EACH_AXIS
+@pytest.mark.parametrize(
+    "dtype", ["f32", *(pytest.param(name, marks=pytest.mark.long) for name in ("f64", "bf16"))]
+)
+def test_reductions_with_nan_in_each_position(dtype: str, axis: int) -> None:
+    def program(x: Any) -> Any:
+        positive = sd.nn.relu(x)
+        return snp.max(x, axis), snp.min(x, axis), snp.sum(positive, axis)
+
+    compare_with_cpu(program, square(dtype), 1e-2 if dtype == "bf16" else 1e-6)
+
+
+@EACH_AXIS
+@pytest.mark.long
+def test_other_maxima_with_nan_in_each_position(axis: int) -> None:
+    def program(x: Any) -> Any:
+        return [
+            snp.argmax(x, axis),
+            sd.lax.cummax(x, axis),
+            sd.lax.cummin(x, axis),
+            snp.sort(x, axis),
+            sd.lax.reduce_window(x, -np.inf, sd.lax.max, (3, 3), (1, 1), "SAME"),
+            snp.zeros(64, x.dtype).at[snp.arange(64) // 2].min(x[:, 0]),
+            snp.sum(snp.minimum(x, 1), axis),
+            snp.max(x @ x, axis),
+            snp.max(x),
+        ]
+
+    compare_with_cpu(program, square("f32"))
+
+
+@pytest.mark.long
+def test_reductions_round_their_operands() -> None:
+    x = np.random.default_rng(0).uniform(1, 2, (64, 64)).astype(np.float32)
+    compare_with_cpu(lambda x: [snp.sum(x.astype("bfloat16").astype("float32"), 0)], x)
+
+
 def test_a_forked_process_is_refused() -> None:
     x = place(small_integers(8), "x")
     add = sd.jit(lambda x: x + 1)
@@ -481,14 +537,30 @@ def test_errors_of_xla_are_errors_of_this_package() -> None:
     assert str(caught.value).startswith("XLA cannot compile the program f: ")
 
 
-@pytest.mark.long
-def test_other_interfaces_of_jaxlib_are_recognized(monkeypatch: pytest.MonkeyPatch) -> None:
-    import jaxlib
+def delete_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     from jaxlib import _jax
 
     monkeypatch.delattr(_jax, "CompileOptions")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "change",
+    [
+        delete_a_name,
+        lambda monkeypatch: monkeypatch.setattr(runtime, "CPU_OPTIONS", {"xla_other": "1"}),
+    ],
+)
+def test_other_interfaces_of_jaxlib_are_recognized(
+    change: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import jaxlib
+
+    change(monkeypatch)
     with pytest.raises(PJRTError) as caught:
-        runtime.LoadedProgram("f", "module {}", runtime.list_devices()[:1], [])
+        runtime.LoadedProgram(
+            "f", "module { func.func @main() { return } }", runtime.list_devices()[:1], []
+        )
     assert str(caught.value).startswith(
         f"jaxlib {jaxlib.__version__} has another interface than the tested versions (0.10.1, "
         "0.10.2, 0.11.2): "
