@@ -9,6 +9,8 @@ _UNITS = {
     **{"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
     **{"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
 }
+MAX_SHOWN_BYTES = 1 << 80
+"""Larger byte counts, which floats may not hold, are not shown exactly."""
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?(?:e\d+)?)\s*([A-Za-z]*)\s*")
 
 
@@ -16,6 +18,8 @@ def show_bytes(count: float) -> str:
     """Return a byte count as text: `512 B`, `4.0 KiB`, `16.0 MiB`, ..."""
     if count < 1024:
         return f"{count:.0f} B"
+    if count > MAX_SHOWN_BYTES:
+        return f"more than {show_bytes(MAX_SHOWN_BYTES)}"
     for unit in ("KiB", "MiB", "GiB", "TiB"):
         count /= 1024
         if count < 1024:

@@ -34,6 +34,9 @@ MIN_SHARED_NANOSECONDS = 60_000.0
 """Nanoseconds from which a phase is shared with workers that are awake."""
 MIN_WAKE_NANOSECONDS = 200_000.0
 """Nanoseconds of remaining shared work from which workers are woken, which takes 30 to 170 us."""
+MAX_ROWS_PER_PHASE = 1 << 16
+"""Maximum rows of one phase. Only phases of hours reach it, such as those of arrays that no memory
+can hold: their allocation fails after the table is built."""
 MIN_GIL_RELEASE_NANOSECONDS = 20_000.0
 """Nanoseconds from which a program releases the GIL."""
 
@@ -138,6 +141,7 @@ def table_rows(phases: Sequence[Phase], workers: int) -> list[TableRow]:
         threads = workers if flags else 1
         duration = phase.cost / threads
         most = phase.tasks // (threads * MIN_ROW_TASKS_PER_WORKER) if threads > 1 else phase.tasks
+        most = min(most, MAX_ROWS_PER_PHASE)
         parts = max(1, min(most, int(duration / SIGNAL_CHECK_INTERVAL_NANOSECONDS)))
         rounds = -(-phase.tasks // threads)
         bounds = [min(phase.tasks, rounds * part // parts * threads) for part in range(parts + 1)]

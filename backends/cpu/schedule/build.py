@@ -46,10 +46,25 @@ from shardir.backends.cpu.schedule.items import (
     WorkItem,
 )
 from shardir.backends.cpu.threads.workers import worker_count
+from shardir.display.byte_sizes import show_bytes
+from shardir.errors import OutOfMemoryError
 from shardir.ir.module import Function
 from shardir.ops.control_flow.loop_unification import is_pointwise
 
 FIRST_ARGUMENT_SLOT = 2
+MAX_ADDRESSABLE_BYTES = 1 << 56
+"""Bytes of the address space of a process on the largest 64-bit machines. The program of a schedule
+computes with offsets and sizes of 64 bits."""
+
+
+def _check_addressable(arena_bytes: int, buffers: Sequence[PlannedBuffer]) -> None:
+    """Raise `OutOfMemoryError` for buffers that no address space can hold."""
+    others = sum(buffer.nbytes for buffer in buffers if buffer.kind is not BufferKind.ARENA)
+    if (needed := arena_bytes + others) > MAX_ADDRESSABLE_BYTES:
+        raise OutOfMemoryError(
+            f"no memory for {show_bytes(needed)}: a process can address at most "
+            f"{show_bytes(MAX_ADDRESSABLE_BYTES)}; compute on smaller arrays"
+        )
 
 
 class ScheduleBuilder:
@@ -72,6 +87,7 @@ class ScheduleBuilder:
         self._overwritable_arguments = reuse_operands(lowered.pairs)
         arena = [b for b in lowered.buffers if b.kind is BufferKind.ARENA]
         self._arena_bytes = assign_offsets(arena)
+        _check_addressable(self._arena_bytes, lowered.buffers)
         next_slot = FIRST_ARGUMENT_SLOT
         for buffer in lowered.buffers:
             if buffer.kind is BufferKind.ARENA and not buffer.pinned:

@@ -15,6 +15,7 @@ from shardir.display.byte_sizes import show_bytes
         (3 << 29, "1.5 GiB"),
         (1 << 42, "4.0 TiB"),
         (5 << 60, "5120.0 PiB"),
+        (10**400, "more than 1073741824.0 PiB"),
     ],
 )
 def test_byte_counts_have_readable_units(count: int, text: str) -> None:

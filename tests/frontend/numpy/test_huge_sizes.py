@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shardir as sd
 import shardir.numpy as snp
 from shardir import lax
 from shardir.errors import OutOfMemoryError
@@ -15,9 +16,20 @@ CONSTANTS: dict[str, Callable[[], Any]] = {
     "repeat": lambda: snp.repeat(snp.ones(4), np.array([10**14] * 4)),
 }
 RESULTS: dict[str, Callable[[], Any]] = {
+    "linspace": lambda: snp.linspace(0, 1, 2**53),
     "wrap": lambda: snp.pad(snp.ones(4), 10**14, mode="wrap"),
     "dilated image": lambda: lax.conv_general_dilated(
         snp.ones((1, 1, 8)), snp.ones((1, 1, 3)), (1,), [(0, 0)], lhs_dilation=(10**30,)
+    ),
+}
+UNADDRESSABLE: dict[str, Callable[[], Any]] = {
+    "linspace": lambda: snp.linspace(0, 1, 2**62),
+    "eye": lambda: snp.eye(2**55),
+    "tile": lambda: snp.tile(snp.ones(4), 2**62),
+    "repeat": lambda: snp.repeat(snp.ones(4), 2, total_repeat_length=2**70),
+    "jit": lambda: sd.jit(lambda x: snp.broadcast_to(x, (2**62,)) + 1)(1.0),
+    "jit of a number beyond floats": lambda: sd.jit(lambda x: snp.broadcast_to(x, (10**400,)) + 1)(
+        1.0
     ),
 }
 
@@ -34,8 +46,18 @@ def test_error_names_the_call_whose_constants_do_not_fit(name: str) -> None:
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_results_that_exceed_memory_are_errors(name: str) -> None:
-    with pytest.raises(OutOfMemoryError, match=r"^no memory for \d+\.\d [TP]iB: "):
+    with pytest.raises(OutOfMemoryError, match=r"^no memory for (more than )?\d+\.\d [TP]iB: "):
         RESULTS[name]()
+
+
+@pytest.mark.parametrize("name", UNADDRESSABLE)
+def test_programs_that_exceed_the_address_space_are_errors(name: str) -> None:
+    with pytest.raises(
+        OutOfMemoryError,
+        match=r"^no memory for (more than )?\d+\.\d PiB: a process can address at most 64\.0 PiB; "
+        "compute on smaller arrays",
+    ):
+        UNADDRESSABLE[name]()
 
 
 @pytest.mark.parametrize("widths", [(0, 0), (1, 2), (7, 5), (30, 31), (100, 0)])

@@ -7,7 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from shardir.backends.cpu.dispatch.program_table import load_program, table_rows
+from shardir.backends.cpu.dispatch.program_table import (
+    MAX_ROWS_PER_PHASE,
+    load_program,
+    table_rows,
+)
 from shardir.backends.cpu.kernel_api import TASKS_PER_WORKER, Phase, choose_task_count
 from shardir.backends.cpu.threads import shared_memory_layout as at
 from shardir.backends.cpu.threads.workers import WorkerPool
@@ -186,6 +190,8 @@ def test_table_rows_split_long_phases_to_check_signals() -> None:
         (0, 3, 3, parallel_and_wake | at.FLAG_CHECK_SIGNALS),
         (0, 6, 4, parallel_and_wake | at.FLAG_CHECK_SIGNALS),
     ]
+    endless = Phase(MULTIPLY_ADD, (0,), 1 << 60, 1e30)
+    assert len(table_rows([endless], 2)) == MAX_ROWS_PER_PHASE
     many = [Phase(MULTIPLY_ADD, (0,), 1, 30e6)] * 5
     assert [flags for *_, flags in table_rows(many, 2)] == [0, 0, 0, at.FLAG_CHECK_SIGNALS, 0]
 
