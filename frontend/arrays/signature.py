@@ -10,6 +10,7 @@ import numpy as np
 
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.errors import ArgumentError, ShapeError, ShardingError
+from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import Sharding, resolve_spec
 from shardir.frontend.source_locations import with_location
@@ -79,8 +80,8 @@ class ShapeDtypeStruct:
         weak_type: bool = False,
     ) -> None:
         """`sharding` may be a spec on the mesh that is entered where the struct is used."""
-        if not isinstance(shape, Iterable):
-            raise ShapeError(with_location(f"a shape is a tuple of sizes, got {shape!r}"))
+        if not isinstance(shape, Iterable) or getattr(shape, "ndim", 1) == 0:
+            raise ShapeError(with_location(f"a shape is a tuple of sizes, got {brief(shape)}"))
         sizes = tuple(shape)
         if not all(isinstance(size, (int, np.integer)) for size in sizes):
             raise ShapeError(with_location(f"shape {sizes} has a size that is not an integer"))

@@ -164,6 +164,8 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
      "'a'"),
     (lambda: sd.ShapeDtypeStruct(raw(3), "float32"), ShapeError, "a shape is a tuple of sizes, got "
      "3"),
+    (lambda: sd.ShapeDtypeStruct(raw(np.array(3)), "float32"), ShapeError, "a shape is a tuple of "
+     "sizes, got array(3)"),
     (lambda: sd.testing.assert_equivalent(same, raw(4)), ArgumentError, "args of assert_equivalent "
      "are a tuple, got 4"),
 ]  # fmt: skip
