@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     import jax
     from jaxlib import _jax
 
-TESTED_VERSIONS: Final = {"0.10.1": ("cpu",), "0.10.2": ("cpu",), "0.11.2": ("cpu",)}
+TESTED_VERSIONS: Final = {
+    "0.10.1": ("cpu",),
+    "0.10.2": ("cpu",),
+    "0.11.2": ("cpu",),
+    "0.12.0": ("cpu",),
+}
 """The tested versions of jaxlib, and the platforms on which they were tested."""
 
 CPU_OPTIONS: Final = {

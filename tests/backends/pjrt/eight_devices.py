@@ -563,5 +563,5 @@ def test_other_interfaces_of_jaxlib_are_recognized(
         )
     assert str(caught.value).startswith(
         f"jaxlib {jaxlib.__version__} has another interface than the tested versions (0.10.1, "
-        "0.10.2, 0.11.2): "
+        "0.10.2, 0.11.2, 0.12.0): "
     )
