@@ -50,6 +50,8 @@ SPECIAL_CASES = {
     "backends/gpu/kernels/conversion.py": "Triton rounds f64 and integers to bf16 twice",
     "backends/gpu/vendored/triton_interpreter.py": "Triton's interpreter truncates f32 to bf16",
     "frontend/profiling/machine_calibration.py": "the dtypes of the products that it measures",
+    "backends/gpu/kernels/functions.py": "matrix units multiply f32 as the sum of three bf16",
+    "backends/gpu/kernels/fused_products/": "matrix units multiply f32 as the sum of three bf16",
     "backends/ipu/": "f16 is the only narrow float of an IPU; `downcast` replaces all others",
 }
 """Files and folders whose algorithm is specific to one dtype, and the reason."""
