@@ -22,7 +22,6 @@ def run(source: str) -> None:
     [
         ("jax.config.update('jax_debug_infs', True)", "jax_debug_infs=True"),
         ("with jax.debug_infs(True): pass", "jax_debug_infs=True"),
-        ("with jax.checking_leaks(): pass", "jax_check_tracer_leaks=True"),
         ("with jax.transfer_guard('disallow'): pass", "jax_transfer_guard='disallow'"),
         (
             "jax.config.update('jax_transfer_guard_host_to_device', 'log')",

@@ -42,7 +42,6 @@ _TRANSFER_GUARD = Check(("allow",), ("log", "disallow", "log_explicit", "disallo
 
 CHECKS: Final[Mapping[str, Check]] = {
     "jax_array_garbage_collection_guard": Check(("allow",), ("log", "fatal")),
-    "jax_check_tracer_leaks": _SWITCH,
     "jax_debug_infs": _SWITCH,
     "jax_debug_key_reuse": _SWITCH,
     "jax_default_matmul_precision": Check(("default", "highest", "float32"), ()),

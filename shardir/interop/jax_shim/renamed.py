@@ -100,8 +100,6 @@ CONTAINER_MODULES = frozenset(
 """Modules of JAX that exist only as containers of names in `MOVED_NAMES`."""
 
 IGNORED_SETTING_CONTEXTS: Mapping[str, tuple[str] | tuple[str, bool]] = {
-    "jax.check_tracer_leaks": ("jax_check_tracer_leaks",),
-    "jax.checking_leaks": ("jax_check_tracer_leaks", True),
     "jax.debug_infs": ("jax_debug_infs",),
     "jax.debug_key_reuse": ("jax_debug_key_reuse",),
     "jax.default_matmul_precision": ("jax_default_matmul_precision",),
