@@ -141,7 +141,7 @@ class custom_partitioning(CustomFunction[PyTree]):
                     )
                 )
         if any(axis.manual for axis in bound_axes().values()):
-            return self._fun(*call.args)
+            return self._fun(*call.all_arguments(call.tracers))
 
         def compute(*moving: PyTree) -> PyTree:
             given = iter(moving)
