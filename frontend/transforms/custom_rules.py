@@ -20,6 +20,7 @@ from shardir.frontend.pytree.tree_structure import format_structure
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.named_axes import bound_axes
 from shardir.frontend.tracing.operands import as_tracer, convert, splat
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
 from shardir.frontend.tracing.trace import (
@@ -39,6 +40,7 @@ from shardir.ir.host_function import HostFunction
 from shardir.ir.module import Block, Value
 from shardir.ir.operation import Attr, Varying
 from shardir.ir.types import INEXACT
+from shardir.ops.control_flow.derivative_regions import DerivativeRule
 
 
 def bind_positional(
@@ -220,8 +222,10 @@ class CustomCall:
         differentiated.
         """
         attrs = {"closed": len(primal.captures)} if primal.captures else {}
+        axis_names = {axis: each.name for each in bound_axes().values() for axis in each.axes}
+        named = DerivativeRule(rule, tuple(self.names), axis_names)
         return self.emit_operation(
-            spec, primal, rule=HostFunction(name or self.name, rule), **attrs
+            spec, primal, rule=HostFunction(name or self.name, named), **attrs
         )
 
     def emit_operation(self, spec: str, primal: "Primal", **attrs: Attr) -> PyTree:

@@ -21,14 +21,16 @@ from functools import partial
 from shardir import ops as specs
 from shardir.errors import DifferentiateError
 from shardir.ir.builder import Builder, UniqueNames
-from shardir.ir.host_function import HostFunction, host_function_of
+from shardir.ir.host_function import HostFunction
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import NOT_VARYING, Symbol, Varying
 from shardir.ir.sharding import Axes
 from shardir.ir.types import INEXACT
+from shardir.ops.control_flow.derivative_regions import derivative_rule_of
 from shardir.ops.shape.rearrangements import reshape
 from shardir.passes.autodiff.pullback import error
 from shardir.passes.autodiff.varying import (
+    dependent_values,
     divergent_axes,
     infer_varying_axes,
     union_of_varying_axes,
@@ -179,12 +181,13 @@ class _VaryInserter:
         first = self.block(op.blocks[0], within, ends)
         op = replace(op, operands=operands)
         finish = partial(_rewrite_rule, op, [a for _, a in pairs], ends, self, within)
-        trace = host_function_of(op.attrs["rule"])
+        named = derivative_rule_of(op)
         if len(op.blocks) > 1:
             return replace(op, blocks=(first, *finish(op.blocks[1:])))
-        if trace is None:
+        if named is None:
             return replace(op, blocks=(first,))
-        rule = HostFunction(op.attrs["rule"], lambda moves: finish(trace(moves)))
+        new = replace(named, trace=lambda moves: finish(named(moves)))
+        rule = HostFunction(op.attrs["rule"], new)
         return replace(op, blocks=(first,), attrs={**op.attrs, "rule": rule})
 
     def varying_of_rule(self, block: Block, starts: Sequence[Varying]) -> dict[Value, Varying]:
@@ -234,7 +237,8 @@ def _rewrite_rule(
     and results.
 
     A tangent and a cotangent vary along the axes of their value. A gradient that varies along more
-    axes than its operand is the contribution of each device.
+    axes than its operand is the contribution of each device; one that varies along fewer axes is
+    refused, as in JAX, because it may be a sum over the devices.
     """
     count = len(op.operands) - op.attrs.get("closed", 0)
     moving = [a for v, a in zip(op.operands[:count], starts, strict=False) if _is_differentiable(v)]
@@ -242,22 +246,72 @@ def _rewrite_rule(
     if op.spec is specs.custom_jvp:
         (rule,) = blocks
         what = [*("result" for _ in ends), *("tangent" for _ in moved)]
-        return (
-            _rewrite_rule_block(
-                op, rule, [*starts, *moving], [*ends, *moved], what, making, within
-            ),
-        )
+        initial = making.varying_of_rule(rule, [*starts, *moving])
+        varying_axes = infer_varying_axes(rule, initial, making.axes, within)
+        _check_tangents(op, rule, varying_axes, making.axes, within)
+        return (_rewrite_rule_block(op, rule, initial, [*ends, *moved], what, making, within),)
     ahead, back = blocks
-    varying_axes = infer_varying_axes(
-        ahead, making.varying_of_rule(ahead, starts), making.axes, within
-    )
+    initial = making.varying_of_rule(ahead, starts)
+    varying_axes = infer_varying_axes(ahead, initial, making.axes, within)
     residuals = [varying_axes.get(value, NOT_VARYING) for value in ahead.returns[len(ends) :]]
     names = [*("result" for _ in ends), *("" for _ in residuals)]
-    ahead = _rewrite_rule_block(op, ahead, starts, [*ends, *residuals], names, making, within)
-    param_axes = [*residuals, *moved, *starts[count:]]
-    return ahead, _rewrite_rule_block(
-        op, back, param_axes, moving, ["" for _ in moving], making, within
-    )
+    ahead = _rewrite_rule_block(op, ahead, initial, [*ends, *residuals], names, making, within)
+    initial = making.varying_of_rule(back, [*residuals, *moved, *starts[count:]])
+    varying_axes = infer_varying_axes(back, initial, making.axes, within)
+    _check_gradients(op, back, moving, varying_axes, making.axes, within)
+    names = ["" for _ in moving]
+    return ahead, _rewrite_rule_block(op, back, initial, moving, names, making, within)
+
+
+def _check_gradients(
+    op: Op,
+    rule: Block,
+    arguments: Sequence[Varying],
+    varying_axes: Mapping[Value, Varying],
+    axes: Axes,
+    within: Varying,
+) -> None:
+    """Raise `DifferentiateError` for a gradient that varies along fewer axes than its argument."""
+    params, named = op.blocks[0].params, derivative_rule_of(op)
+    names = named.argument_names if named else [f"%{param.name}" for param in params]
+    each = [name for name, x in zip(names, params, strict=False) if _is_differentiable(x)]
+    missing = _missing_axes(rule, rule.returns, arguments, varying_axes, axes, within)
+    for name, less in zip(each, missing, strict=False):
+        if less:
+            raise _varies_less_error(op, "gradient", f"argument {name}", less)
+
+
+def _check_tangents(
+    op: Op, rule: Block, varying_axes: Mapping[Value, Varying], axes: Axes, within: Varying
+) -> None:
+    """Raise `DifferentiateError` for a tangent that varies along fewer axes than its result."""
+    results, tangents = rule.returns[: len(op.results)], rule.returns[len(op.results) :]
+    each = [(i, value) for i, value in enumerate(results) if _is_differentiable(value)]
+    result_axes = [varying_axes.get(value, NOT_VARYING) for _, value in each]
+    missing = _missing_axes(rule, tangents, result_axes, varying_axes, axes, within)
+    for (i, _), less in zip(each, missing, strict=True):
+        if less:
+            raise _varies_less_error(op, "tangent", f"result {i}", less)
+
+
+def _missing_axes(
+    rule: Block,
+    derivatives: Sequence[Value],
+    expected: Sequence[Varying],
+    varying_axes: Mapping[Value, Varying],
+    axes: Axes,
+    within: Varying,
+) -> list[Axes]:
+    """Return the axes along which each derivative does not vary and must.
+
+    A constant, such as zeros, is correct on each device.
+    """
+    variable = dependent_values(rule, (*rule.params, *rule.captures()))
+    missing = []
+    for value, wanted in zip(derivatives, expected, strict=True):
+        less = wanted - varying_axes.get(value, NOT_VARYING) - within
+        missing.append(tuple(axis for axis in axes if axis in less and value in variable))
+    return missing
 
 
 def _is_differentiable(value: Value) -> bool:
@@ -267,7 +321,7 @@ def _is_differentiable(value: Value) -> bool:
 def _rewrite_rule_block(
     op: Op,
     block: Block,
-    starts: Sequence[Varying],
+    initial: Mapping[Value, Varying],
     ends: Sequence[Varying],
     what: Sequence[str],
     making: _VaryInserter,
@@ -277,7 +331,6 @@ def _rewrite_rule_block(
 
     Results that `what` names must not vary along more axes; others are summed.
     """
-    initial = making.varying_of_rule(block, starts)
     varying_block = make_varying_explicit(
         block,
         initial,
@@ -307,6 +360,20 @@ def _varies_more_error(op: Op, what: str) -> DifferentiateError:
         f"the rule of {op.attrs['rule']} returns a {what} that may differ between devices, "
         f"but the result of {op.attrs['rule']} is replicated; reduce it as the function does, for "
         "example by lax.psum",
+        op,
+    )
+
+
+def _varies_less_error(op: Op, what: str, owner: str, axes: Axes) -> DifferentiateError:
+    named = derivative_rule_of(op)
+    known = named.axis_names if named else {}
+    names = [known.get(axis, axis.name) for axis in axes]
+    argument = repr(names[0] if len(names) == 1 else tuple(names))
+    return error(
+        f"the rule of {op.attrs['rule']} returns a {what} of {owner} that does not vary along "
+        f"{' and '.join(map(repr, names))}, and {owner} does; return the {what} of each device, "
+        f"for example without lax.psum, or, if the devices have equal ones, lax.pcast({what}, "
+        f'{argument}, to="varying")',
         op,
     )
 

@@ -13,6 +13,7 @@ from shardir.ir.host_function import HostFunction, host_function_of
 from shardir.ir.module import Block, Function, Op, Value
 from shardir.ir.types import INEXACT
 from shardir.op_rules.batching import broadcast_over_batch
+from shardir.ops.control_flow.derivative_regions import derivative_rule_of
 from shardir.passes.autodiff.regions import instantiate_rule
 from shardir.passes.batching.batcher import Batcher, Handler
 from shardir.passes.batching.transform import vectorize_with
@@ -52,7 +53,10 @@ def _batch_custom_rule(outer: Batcher, op: Op) -> Sequence[Value]:
     if len(op.blocks) > 1:
         rule, blocks = op.attrs["rule"], make(op, flags, many, [True] * len(flags))
     else:
-        rule, blocks = HostFunction(op.attrs["rule"], partial(make, op, flags, many)), ()
+        rule, blocks = op.attrs["rule"], ()
+        if (named := derivative_rule_of(op)) is not None:
+            batched = replace(named, trace=partial(make, op, flags, many))
+            rule = HostFunction(rule, batched)
     attrs = {**op.attrs, "rule": rule}
     operands = map(outer.get, op.operands)
     return as_values(outer.b.emit(op.spec, *operands, blocks=(block, *blocks), **attrs))

@@ -8,11 +8,14 @@ traced rule is stored in blocks of the operation, which text can also contain.
 The last `closed` operands are values that the first block captured; they have no tangents.
 """
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shardir.ir.attributes import Attributes
+from shardir.ir.host_function import host_function_of
 from shardir.ir.module import Block, DataFlowEdge, Op
 from shardir.ir.operation import define_op
+from shardir.ir.sharding import Axis
 from shardir.ir.types import INEXACT, TensorType
 from shardir.ops.control_flow.block_types import Types, check_types, only_block, types_of
 
@@ -38,6 +41,25 @@ class CustomDerivativeAttributes(Attributes):
 
     rule: str
     closed: int = 0
+
+
+@dataclass(frozen=True)
+class DerivativeRule:
+    """A rule of the user that is not traced yet, and the names that errors use."""
+
+    trace: Callable[[Sequence[bool]], tuple[Block, ...]]
+    """Returns the blocks of the rule; the flags state which operands are differentiated."""
+    argument_names: tuple[str, ...]
+    axis_names: Mapping[Axis, str]
+
+    def __call__(self, moves: Sequence[bool]) -> tuple[Block, ...]:
+        return self.trace(moves)
+
+
+def derivative_rule_of(op: Op) -> DerivativeRule | None:
+    """Return the rule of an operation; `None` if its blocks are present, or only its name is."""
+    rule = host_function_of(op.attrs["rule"])
+    return rule if isinstance(rule, DerivativeRule) else None
 
 
 def _checkpoint_type(

@@ -307,6 +307,57 @@ def test_a_varying_tangent_of_a_replicated_result_is_an_error() -> None:
     )
 
 
+def rule_with_sum(checked: bool = True, make_equal: Any = None) -> Any:
+    """Return a `shard_map` of a function whose backward rule sums the gradient of a sharded
+    argument.
+    """
+
+    def backward(x: Any, g: Any) -> Any:
+        gradient = lax.psum(g * x["a"], AXIS)
+        return ({"a": gradient if make_equal is None else make_equal(gradient)},)
+
+    f = sd.custom_vjp(lambda x: x["a"] ** 2)
+    f.defvjp(lambda x: (f(x), x), backward)
+    mesh = sd.make_mesh((COUNT,), (AXIS,))
+    return sd.shard_map(
+        lambda x: f({"a": x}), mesh=mesh, in_specs=P(AXIS), out_specs=P(AXIS), check_vma=checked
+    )
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda f: f, sd.jit, lambda f: lambda x: sd.vmap(f)(snp.stack([x, x]))]
+)
+def test_a_gradient_must_vary_as_its_argument(wrap: Any) -> None:
+    with pytest.raises(DifferentiateError) as error:
+        sd.grad(lambda x: wrap(rule_with_sum())(x).sum())(X)
+    assert first_line(error) == (
+        "the rule of lambda returns a gradient of argument x.a that does not vary along 's', and "
+        "argument x.a does; return the gradient of each device, for example without lax.psum, or, "
+        "if the devices have equal ones, lax.pcast(gradient, 's', to=\"varying\")"
+    )
+
+
+def test_an_equal_gradient_of_a_varying_argument_is_cast() -> None:
+    casts = rule_with_sum(make_equal=lambda g: lax.pcast(g, AXIS, to="varying"))
+    zeros = rule_with_sum(make_equal=lambda g: snp.zeros(g.shape))
+    summed = np.tile(X.reshape(COUNT, -1).sum(0), COUNT)
+    for cut, want in ((casts, summed), (rule_with_sum(False), summed), (zeros, 0 * X)):
+        agree(sd.grad(lambda x, cut=cut: cut(x).sum())(X), want)
+
+
+def test_a_tangent_must_vary_as_its_result() -> None:
+    f = sd.custom_jvp(snp.sin)
+    f.defjvp(lambda primals, tangents: (f(*primals), lax.psum(tangents[0], AXIS)))
+    for body in (lambda _, x: sd.jvp(f, (x,), (x,))[1], lambda _, x: sd.grad(f)(x[0])):
+        with pytest.raises(DifferentiateError) as error:
+            in_shards(body)
+        assert first_line(error) == (
+            "the rule of sin returns a tangent of result 0 that does not vary along 's', and "
+            "result 0 does; return the tangent of each device, for example without lax.psum, or, "
+            "if the devices have equal ones, lax.pcast(tangent, 's', to=\"varying\")"
+        )
+
+
 def test_transpose_of_loops_branches_and_checkpoints() -> None:
     """The residuals must not depend on the linear arguments, but may be results of an operation
     that does.

@@ -335,6 +335,34 @@ def test_a_rule_whose_tangent_varies_more_than_its_result_is_an_error() -> None:
     )
 
 
+SUMMED_GRADIENT = """
+%h = custom-vjp(%p, rule="f") : f32[2] {
+  (%a1: f32[2]) =>
+  %s1 = sin(%a1) : f32[2]
+  yield %s1
+} {
+  (%a2: f32[2]) =>
+  %s2 = sin(%a2) : f32[2]
+  yield %s2
+} {
+  (%g: f32[2]) =>
+  %t = all-reduce(%g, axes=[x], op=add) : f32[2]
+  yield %t
+}
+yield %p
+"""
+
+
+def test_a_rule_whose_gradient_varies_less_than_its_argument_is_an_error() -> None:
+    with pytest.raises(DifferentiateError) as caught:
+        print_explicit(SUMMED_GRADIENT)
+    assert str(caught.value) == (
+        "the rule of f returns a gradient of argument %a1 that does not vary along 'x', and "
+        "argument %a1 does; return the gradient of each device, for example without lax.psum, or, "
+        "if the devices have equal ones, lax.pcast(gradient, 'x', to=\"varying\")"
+    )
+
+
 def test_dependence_on_a_value() -> None:
     module = program(
         """
