@@ -37,5 +37,6 @@ class DevicePlacement:
     def place(
         self, args: tuple[PyTree, ...], options: dict[str, PyTree]
     ) -> tuple[Sequence[PyTree], dict[str, PyTree]]:
-        dynamic, _ = self._parameters.partition_arguments(args, options)
-        return self._parameters.merge_arguments(device_put(dynamic, self._device), args, options)
+        known = self._parameters.for_call(len(args))
+        dynamic, _ = known.partition_arguments(args, options)
+        return known.merge_arguments(device_put(dynamic, self._device), args, options)

@@ -78,6 +78,8 @@ def jit(
     `static_argnums`, `static_argnames`: arguments that `fun` receives unchanged; they must be
     hashable. One of the two lists implies the other. If both are given, a parameter is static by
     position only if it is in the first one, and by keyword only if it is in the second one.
+    Negative numbers count from the last parameter, or, for a function with `*args`, from the last
+    positional argument of the call.
 
     `donate_argnums`, `donate_argnames`: arguments whose memory results may reuse, and that must not
     be used after the call. As in JAX, an argument is not donated if the program copies it (because

@@ -193,7 +193,8 @@ class JitFunction:
         the table; the key is `None` if there are other arguments."""
         if not self._has_static:
             return flatten_arrays(args, options) or ((), None)
-        dynamic, static = self._parameters.partition_arguments(args, options)
+        known = self._parameters.for_call(len(args))
+        dynamic, static = known.partition_arguments(args, options)
         found = flatten_arrays(*dynamic)
         return ((), None) if found is None else (found[0], (found[1], static))
 
@@ -221,7 +222,7 @@ class JitFunction:
     ) -> PyTree:
         """Call the function with arguments on its devices; `args` and `options` are those of the
         user."""
-        known = self._parameters
+        known = self._parameters.for_call(len(args))
         call = tuple(placed), named
         dynamic, static = known.partition_arguments(*call) if known.has_static else (call, ())
         try:
@@ -247,7 +248,7 @@ class JitFunction:
             found = CompiledCall(program, None if structure.is_leaf() else structure, None, objects)
             self._calls.add(signature, found)  # Last, because other threads read the table.
             self._compilations.add(
-                self._fun, known.name, self._call_key(dynamic, static, context), seconds
+                self._fun, known.name, self._call_key(known, dynamic, static, context), seconds
             )
         program = found.program
         made = (
@@ -275,12 +276,14 @@ class JitFunction:
         program, structure, launch, _ = call
         given: Sequence[PyTree] = placed
         if self._placement is not None:
-            given = tree.leaves(self._parameters.partition_arguments(args, options)[0])
+            known = self._parameters.for_call(len(args))
+            given = tree.leaves(known.partition_arguments(args, options)[0])
             if len(given) != len(placed):
                 return  # Arrays of float0 are no arguments of the program.
             if program.donated and any(x is not y for x, y in zip(given, placed, strict=True)):
                 return
-        if not program.donated:
+        # The native cache has one set of static positions for all calls of a function.
+        if not program.donated and not self._parameters.counts_from_end:
             static = self._parameters.static, self._parameters.static_names
             distinct = native_call_cache.with_distinct_arrays(args, options, given)
             native_call_cache.insert_call(self, static, launch, structure, *distinct)
@@ -322,8 +325,10 @@ class JitFunction:
         entries = tuple(self._compilations.entries)
         return CacheInfo(self._parameters.name, self._calls.num_programs(), entries)
 
-    def _call_key(self, dynamic: Dynamic, static: PyTree, context: TraceContext) -> CallKey:
-        known = self._parameters
+    @staticmethod
+    def _call_key(
+        known: Parameters, dynamic: Dynamic, static: PyTree, context: TraceContext
+    ) -> CallKey:
         leaves, structure = tree.flatten(dynamic)
         named = [(known.label(i) if isinstance(i, int) else i, value) for i, value in static]
         return CallKey(
@@ -358,7 +363,7 @@ class JitFunction:
         return f"<{self._transform} of {self._parameters.name}>"
 
     def _lower(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> Lowered:
-        known = self._parameters
+        known = self._parameters.for_call(len(args))
         check_compiler_options(self._compiler_options, known.name)
         check_call_signature(self._fun, known.name, args, options)
         dynamic, static = known.partition_arguments(args, options)
@@ -487,7 +492,7 @@ class JitFunction:
         """Inline a call into the enclosing trace."""
         if self._transform != "jit":
             return self._fun(*args, **options)
-        known = self._parameters
+        known = self._parameters.for_call(len(args))
         check_compiler_options(self._compiler_options, known.name, inside=True)
         check_call_signature(self._fun, known.name, args, options)
         dynamic, _ = known.partition_arguments(args, options)

@@ -193,7 +193,7 @@ class ImportedFunction:
     def _mark_arguments(self, args: Arguments, options: Keywords) -> tuple[Arguments, Keywords]:
         """Convert the arguments of an outside call: arrays, and static parts as
         `StaticArguments`."""
-        known = self._parameters
+        known = self._parameters.for_call(len(args))
 
         def each(x: object, static: bool) -> PyTree:
             if static:

@@ -1,13 +1,14 @@
 """The parameters of a function that is to be traced: names, static and donated parameters."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from inspect import Parameter, signature
 from typing import Self
 
 import numpy as np
 
-from shardir.errors import ShardirError
+from shardir.errors import ShardirError, count_noun
 from shardir.frontend.argument_checks import as_items
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
@@ -26,7 +27,8 @@ class Parameters:
     `*`.
 
     Static and donated parameters are listed by position and by name, because a call may use either.
-    As in JAX, each list determines the other one, unless the user states both.
+    As in JAX, each list determines the other one, unless the user states both. A negative position
+    of a function with `*args` counts from the last argument of a call; see `for_call`.
     """
 
     name: str
@@ -75,21 +77,34 @@ class Parameters:
             at = _resolve_argnums(name, f"{word}_argnums", numbers, names, variadic)
             called = _resolve_argnames(name, f"{word}_argnames", wanted, keywords, nameless)
             if wanted is None:
-                called = frozenset(names[i] for i in at if i < len(names))
+                called = frozenset(names[i] for i in at if 0 <= i < len(names))
             elif numbers is None:
                 at = frozenset(names.index(n) for n in called if n in names)
             return at, called
 
         static, static_names = resolve(word, static_argnums, static_argnames)
         donated, donated_names = resolve("donate", donate_argnums, donate_argnames)
-        if both := sorted(static & donated):
-            raise ArgumentError(
-                with_location(
-                    f"argument {both[0]} of {name} is both static and donated; choose one"
-                )
-            )
+        _check_distinct(name, static, donated)
         any_donated = bool(donated or donated_names)
         return cls(name, names, variadic, static, static_names, any_donated, donated, donated_names)
+
+    @cached_property
+    def counts_from_end(self) -> bool:
+        """True if positions depend on the number of positional arguments of a call."""
+        return min((*self.static, *self.donated_numbers), default=0) < 0
+
+    def for_call(self, count: int) -> "Parameters":
+        """Return the parameters with the positions in a call with `count` positional arguments.
+
+        Raises `ArgumentError` if a static position does not exist.
+        """
+        if not self.counts_from_end:
+            return self
+        static = positions_in_call(self.name, self.static, count)
+        numbers = (i + count if i < 0 else i for i in self.donated_numbers)
+        donated = frozenset(i for i in numbers if i >= 0)
+        _check_distinct(self.name, static, donated)
+        return replace(self, static=static, donated_numbers=donated)
 
     @property
     def has_static(self) -> bool:
@@ -170,6 +185,30 @@ class Parameters:
         return given + [options[name] for name in sorted(options) if name in self.donated_names]
 
 
+def positions_in_call(fun: str, numbers: frozenset[int], count: int) -> frozenset[int]:
+    """Return the positions in a call of `fun` with `count` positional arguments.
+
+    Raises `ArgumentError` for a negative number without an argument.
+    """
+    for number in sorted(numbers):
+        if number < -count:
+            arguments = count_noun(count, "positional argument")
+            raise ArgumentError(
+                with_location(
+                    f"argument {number} of {fun} is listed by number, and the call has "
+                    f"{arguments}; negative numbers count from the last one"
+                )
+            )
+    return frozenset(i + count if i < 0 else i for i in numbers)
+
+
+def _check_distinct(fun: str, static: frozenset[int], donated: frozenset[int]) -> None:
+    if both := sorted(static & donated):
+        raise ArgumentError(
+            with_location(f"argument {both[0]} of {fun} is both static and donated; choose one")
+        )
+
+
 def leaf_labels(base: str, arg: object) -> list[str]:
     """Return a name for each leaf of `arg`, made of `base` and its path."""
     return [".".join(map(str, (base, *path))) for path in tree.structure(arg).paths()]
@@ -196,8 +235,9 @@ def _resolve_argnums(
                 with_location(f"{word} of {fun} has {brief(number)}, which is not a number")
             )
         at = number + len(names) if number < 0 else number
-        if at < 0 and variadic:
-            continue  # As in JAX, calls need not have so many arguments.
+        if number < 0 and variadic:
+            result.add(number)
+            continue
         if at < 0 or (at >= len(names) and not variadic):
             takes = f"{len(names)} ({', '.join(names)})" if names else "none"
             raise ArgumentError(

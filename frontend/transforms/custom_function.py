@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.tracebacks import hide_own_frames
-from shardir.frontend.tracing.parameters import function_name
+from shardir.frontend.tracing.parameters import function_name, positions_in_call
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.transforms.custom_rules import CustomCall, Primal, bind_positional
 
@@ -34,7 +34,8 @@ class CustomFunction(ABC, Generic[Result]):
             self._check_rule()
             if current_trace() is None:
                 return self._fun(*given)
-            call = CustomCall.of(self._fun, given, self._fixed)
+            fixed = positions_in_call(self._name, self._fixed, len(given))
+            call = CustomCall.of(self._fun, given, fixed)
             result: Result = self._emit(call, call.trace_primal(self._fun))
             return result
         except Exception as error:

@@ -87,7 +87,7 @@ class PmapCall:
         self, mapping: PmapParameters, args: tuple[PyTree, ...], options: dict[str, PyTree]
     ) -> None:
         self.mapping, self.args, self.options = mapping, args, options
-        known = mapping.parameters
+        known = self.parameters = mapping.parameters.for_call(len(args))
         check_call_signature(mapping.fun, mapping.name, args, options)
         self.dynamic, _ = known.partition_arguments(args, options)
         self.leaves, structure = tree.flatten(self.dynamic)
@@ -115,7 +115,7 @@ class PmapCall:
         self.axes = [at for _, _, at in kept]
 
     def _resolve_in_axes(self) -> list[int | None]:
-        mapping, static = self.mapping, self.mapping.parameters.static
+        mapping, static = self.mapping, self.parameters.static
         in_axes, word = mapping.in_axes, f"in_axes of pmap of {mapping.name}"
         positional, named = self.dynamic
         if isinstance(in_axes, tuple):
@@ -187,14 +187,14 @@ class PmapCall:
         if self.mapping.devices is not None and not self._uses_all_devices(levels):
             # Tracing will show whether a nested pmap uses the remaining devices.
             dynamic = replace_float0(tree.unflatten(self.structure, self.leaves))
-            return self.mapping.parameters.merge_arguments(dynamic, self.args, self.options)
+            return self.parameters.merge_arguments(dynamic, self.args, self.options)
         mesh = self._make_mesh(levels)
         moved = [
             device_put(leaf, NamedSharding(mesh, _spec_at(mesh.axis_names[0], axis)))
             for leaf, axis in zip(self.leaves, self.axes, strict=True)
         ]
         filled = replace_float0(tree.unflatten(self.structure, moved))
-        return self.mapping.parameters.merge_arguments(filled, self.args, self.options)
+        return self.parameters.merge_arguments(filled, self.args, self.options)
 
     def _make_mesh(self, levels: Sequence[PmapLevel]) -> Mesh:
         """Return the mesh of an outermost pmap, with an axis for each nested one."""
@@ -295,7 +295,7 @@ class PmapCall:
                 for piece, at in zip(pieces, self.axes, strict=True)
             ]
             filled = tree.unflatten(self.slices, slices)
-            args, options = self.mapping.parameters.merge_arguments(filled, self.args, self.options)
+            args, options = self.parameters.merge_arguments(filled, self.args, self.options)
             token = _enclosing_pmap.set(around)
             try:
                 out = self.mapping.fun(*args, **options)

@@ -173,6 +173,7 @@ def _trace_checkpoint(
     args: tuple[PyTree, ...],
     options: dict[str, PyTree],
 ) -> PyTree:
+    known = known.for_call(len(args))
     dynamic = tuple(arg for i, arg in enumerate(args) if i not in known.static)
     leaves, structure = tree.flatten((dynamic, options))
     labels = [

@@ -27,6 +27,7 @@ from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.passes import Pipeline
 from shardir.passes.pipeline import DEFAULT_PIPELINE
+from tests.error_assertions import first_line
 
 MESH = make_mesh((4, 2), ("data", "model"))
 NUMBERS = np.arange(32, dtype=np.float32).reshape(8, 4)
@@ -132,6 +133,38 @@ def test_positions_and_names_of_static_arguments_may_differ(
         return 1
 
     assert jit(f, **options)(*args, **keywords) == 1
+
+
+def test_negative_positions_count_from_the_last_argument_of_a_call() -> None:
+    seen = []
+
+    def f(x: Any, *args: Any) -> Any:
+        seen.append([isinstance(each, Tracer) for each in (x, *args)])
+        return add(x, args[0])
+
+    last = jit(f, static_argnums=-1)
+    for args in ((NUMBERS, 2), (NUMBERS, NUMBERS, 2), (NUMBERS, NUMBERS, 3), (NUMBERS, 2)):
+        np.testing.assert_array_equal(last(*args), NUMBERS + args[1])
+    assert seen == [[True, False], [True, True, False], [True, True, False]]
+    with pytest.raises(ArgumentError) as error:
+        jit(f, static_argnums=(-2, 0))(2)
+    assert first_line(error) == (
+        "argument -2 of f is listed by number, and the call has 1 positional argument; negative "
+        "numbers count from the last one"
+    )
+
+
+def test_negative_positions_of_donated_arguments_count_from_the_last_one() -> None:
+    def f(x: Any, *args: Any) -> Any:
+        return tuple(add(each, 1.0) for each in (x, *args))
+
+    for count in (2, 3):
+        arrays = [from_numpy(NUMBERS) for _ in range(count)]
+        jit(f, donate_argnums=-1)(*arrays)
+        assert [x.is_deleted() for x in arrays] == [False] * (count - 1) + [True]
+    with pytest.raises(ArgumentError) as error:
+        jit(f, static_argnums=1, donate_argnums=-1)(NUMBERS, 2)
+    assert first_line(error) == "argument 1 of f is both static and donated; choose one"
 
 
 def test_options_may_be_passed_with_or_without_the_function() -> None:

@@ -370,3 +370,19 @@ def test_a_gradient_inside_may_close_over_an_argument() -> None:
     np.testing.assert_allclose(jit(slope)(x, y), np.cos(x) * y, rtol=1e-6)
     gradient = jit(grad(lambda x, y: snp.sum(slope(x, y))))(x, y)
     np.testing.assert_allclose(gradient, -np.sin(x) * y, rtol=1e-6)
+
+
+def test_negative_positions_of_arguments_without_derivative_count_from_the_last_one() -> None:
+    def power(x: Any, *args: Any) -> Any:
+        return x ** args[-1]
+
+    f = custom_vjp(power, nondiff_argnums=(-1,))
+    f.defvjp(
+        lambda *args: (f(*args), args[:-1]),
+        lambda n, saved, g: (g * n * saved[0] ** (n - 1), *(None for _ in saved[1:])),
+    )
+    h = custom_jvp(power, nondiff_argnums=(-1,))
+    h.defjvp(lambda n, xs, ts: (h(*xs, n), ts[0] * n * xs[0] ** (n - 1)))
+    for each in (f, h):
+        assert float(grad(each)(2.0, 3)) == 12
+        assert float(grad(each)(2.0, 5.0, 3)) == 12
