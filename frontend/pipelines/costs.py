@@ -98,7 +98,8 @@ class PipelineCosts:
 
     def cost_of(self, rank: int) -> Cost:
         """Return the cost of one run on each device of a row."""
-        total = Cost(sent=sum_collectives(self.collectives_of(rank)).sent)
+        spent = sum_collectives(self.collectives_of(rank))
+        total = Cost(sent=spent.sent, transfers=spent.executions)
         added: set[tuple[int, str]] = set()
         for key, count in self._runs_of(rank).items():
             one = cost_of_block(self.pipeline.fragments[key].module.main.body)

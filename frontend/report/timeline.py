@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from shardir import ops
 from shardir.cost.memory import MemoryTimeline, estimate_memory, memory_timeline
-from shardir.cost.op_cost import Cost, cost_of, mesh_axes_of
+from shardir.cost.op_cost import Cost, mesh_axes_of
 from shardir.cost.source_lines import cost_by_line
 from shardir.frontend.report.records import (
     AliveRecord,
@@ -81,10 +80,7 @@ class Timeline:
         arrival: dict[Value, int] = {}
         for op, alive in zip(self.module.main.body.ops, self.memory.alive, strict=True):
             lane = self._lane(op)
-            latency = self.machine.latency * _count_nested_transfers(op)
-            duration = round((self.machine.seconds(op) + latency) * NANOSECONDS)
-            if is_started(op):
-                duration = round(self._transfer_seconds(op) * NANOSECONDS)
+            duration = round(self.machine.seconds(op) * NANOSECONDS)
             start, waits = now, 0
             if op.spec is done:
                 now = start = max(now, arrival.get(op.operands[0], now))
@@ -110,9 +106,6 @@ class Timeline:
             return 0
         name = ", ".join(dict.fromkeys(axis.name for axis in mesh_axes_of(op))) or "transfers"
         return self.lanes.setdefault(name, len(self.lanes))
-
-    def _transfer_seconds(self, op: Op) -> float:
-        return self.machine.latency + cost_of(op).sent / self.machine.network
 
     def _alive_at_peak(self) -> Iterator[AliveRecord]:
         """Yield the values that are alive at the peak, the largest first."""
@@ -160,19 +153,6 @@ class Timeline:
             sums = found.get(key, Cost())
             peak = peaks.get(key, 0)
             yield SourceLineRecord(*key, sums.flops, sums.memory, sums.sent, peak)
-
-
-def _count_nested_transfers(op: Op) -> int:
-    """Return the number of transfers that the blocks of an operation execute, as `cost_of` counts
-    executions."""
-    counts = [
-        sum(1 if each.spec.collective else _count_nested_transfers(each) for each in block.ops)
-        for block in op.blocks
-    ]
-    if op.spec is ops.case:
-        return max(counts)
-    times: int = op.attrs.get("length", 1)
-    return sum(counts) * times
 
 
 def _box_name(op: Op) -> str:

@@ -35,12 +35,14 @@ class Overlap(Pass, name="overlap"):
     flops: float = DeviceRates.flops
     memory: float = DeviceRates.memory
     network: float = DeviceRates.network
-    latency: float = 1e-5
+    latency: float = DeviceRates.latency
 
     def __call__(self, module: Module) -> Module:
         for name in ("flops", "memory", "network"):
-            if getattr(self, name) <= 0:
+            if not getattr(self, name) > 0:
                 raise PipelineError(f"{name} of overlap is more than 0, got {getattr(self, name)}")
+        if not self.latency >= 0:
+            raise PipelineError(f"latency of overlap is at least 0, got {self.latency}")
         return rebuild_device_programs(module, self, self.block)
 
     def block(self, block: Block, names: UniqueNames) -> Block:
@@ -56,11 +58,11 @@ class Overlap(Pass, name="overlap"):
         return replace(block, ops=tuple(_split_collectives(order, names)))
 
     def seconds(self, op: Op) -> float:
-        """Return the seconds that an operation computes, or that its transfer takes."""
+        """Return the seconds that an operation computes, including the transfers in its blocks, or
+        that its transfer takes."""
+        rates = DeviceRates(self.flops, self.memory, self.network, self.latency)
         cost = cost_of(op)
-        if op.spec in START_OPS:
-            return self.latency + cost.sent / self.network
-        return DeviceRates(self.flops, self.memory, self.network).seconds(cost)
+        return rates.transfer_seconds(cost) if op.spec.collective else rates.seconds(cost)
 
 
 ScheduledEvent = tuple[Op, bool]

@@ -36,18 +36,26 @@ _REDUCTIONS = frozenset(
 @dataclass(frozen=True, slots=True)
 class Cost:
     """A cost. `memory`: bytes read and written; `flops`: arithmetic operations; `sent`: bytes that
-    a device sends to other devices.
+    a device sends to other devices; `transfers`: executed collectives.
     """
 
     memory: int = 0
     flops: int = 0
     sent: int = 0
+    transfers: int = 0
 
     def __add__(self, other: "Cost") -> "Cost":
-        return Cost(self.memory + other.memory, self.flops + other.flops, self.sent + other.sent)
+        return Cost(
+            self.memory + other.memory,
+            self.flops + other.flops,
+            self.sent + other.sent,
+            self.transfers + other.transfers,
+        )
 
     def __mul__(self, times: int) -> "Cost":
-        return Cost(self.memory * times, self.flops * times, self.sent * times)
+        return Cost(
+            self.memory * times, self.flops * times, self.sent * times, self.transfers * times
+        )
 
 
 def cost_of_block(block: Block) -> Cost:
@@ -67,7 +75,7 @@ def cost_of(op: Op) -> Cost:
             return max(blocks, key=lambda cost: (cost.flops, cost.sent, cost.memory))
         times: int = op.attrs.get("length", 1)
         return sum(blocks, Cost()) * times
-    return Cost(memory_of(op), flops_of(op), sent_by(op))
+    return Cost(memory_of(op), flops_of(op), sent_by(op), int(op.spec.collective))
 
 
 def memory_of(op: Op) -> int:

@@ -169,6 +169,38 @@ def test_invalid_machine_parameters_are_errors(name: str) -> None:
     assert str(error.value) == f"{name} of overlap is more than 0, got 0.0"
 
 
+def test_a_latency_below_zero_is_an_error() -> None:
+    with pytest.raises(PipelineError) as error:
+        Overlap(latency=-1e-5)(parse("func @f() -> () {\n  return\n}"))
+    assert str(error.value) == "latency of overlap is at least 0, got -1e-05"
+
+
+LOOP = """\
+  %a = all-reduce(%p, axes=[x], op=add) : f32[64, 64]
+  %s = scan(%u, carries=1, length=50) : f32[512, 512] {
+    (%v: f32[512, 512]) =>
+    %t = reduce-scatter(%v, dim=0, axes=[x], op=add) : f32[128, 512]
+    %w = all-gather(%t, dim=0, axes=[x]) : f32[512, 512]
+    yield %w
+  }
+"""
+
+
+def test_a_loop_costs_the_latency_of_each_of_its_transfers() -> None:
+    module = parse(f"{HEAD}{LOOP}  return %a, %s\n}}\n")
+    all_reduce, loop = module.main.body.ops
+    machine, without = Overlap(latency=1e-3), Overlap(latency=0.0)
+    assert machine.seconds(loop) - without.seconds(loop) == pytest.approx(0.1)
+    assert machine.seconds(all_reduce) - without.seconds(all_reduce) == pytest.approx(1e-3)
+
+
+def test_a_transfer_that_ends_inside_of_a_loop_is_complete_after_it() -> None:
+    # The first transfer takes 1 ms, and the 100 transfers of the loop take 100 ms.
+    lines = f"{LOOP}  %b = neg(%s) : f32[512, 512]\n  return %a, %b\n"
+    after = Overlap(network=1e14, latency=1e-3)(parse(f"{HEAD}{lines}}}\n"))
+    assert [op.name for op in after.main.body.ops] == ["all-reduce-start", "scan", "done", "neg"]
+
+
 def test_every_collective_has_a_start_operation() -> None:
     assert sorted(spec.name for spec in START_OPS) == [
         "all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter",
