@@ -81,8 +81,7 @@ def test_arguments_that_cannot_be_traced_are_errors() -> None:
 
 
 def test_argument_numbers_of_variadic_functions_may_exceed_the_arguments() -> None:
-    for number in (9, -9):
-        assert jit(lambda x, *rest: x, static_argnums=number)(2) == 2
+    assert jit(lambda x, *rest: x, static_argnums=9)(2) == 2
 
 
 def test_shardings_that_do_not_match_arguments_are_errors() -> None:
