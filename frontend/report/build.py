@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from shardir.cost.communication import name_counted_function
 from shardir.cost.op_cost import cost_of_block
 from shardir.errors import ShardirError
 from shardir.frontend.profiling.profile_data import Profile
@@ -89,11 +90,8 @@ def build_report(given: ReportInput) -> ReportData:
     pipelined = recorder.before("inline-pipelines")
     if pipelined is not None and has_pipelines(pipelined):
         notes.append(INLINED_NOTE)
-    if len(device_program.functions) > 1:
-        notes.append(
-            f"communication, schedule and costs are those of @{device_program.main.name}, the "
-            f"first of {len(device_program.functions)} functions"
-        )
+    if counted := name_counted_function(device_program):
+        notes.append(f"communication, schedule and costs are those of {counted}")
 
     histories = list(run.histories.values()) if run else []
     values = ValueTables(tables)

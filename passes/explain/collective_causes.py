@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from shardir import ops as specs
-from shardir.cost.communication import Collective, format_axes, list_collectives
+from shardir.cost.communication import (
+    Collective,
+    format_axes,
+    list_collectives,
+    name_counted_function,
+)
 from shardir.errors import PipelineError, suggest_name
 from shardir.ir.module import Module, Op, Value
 from shardir.ir.sharding import Sharding
@@ -80,7 +85,7 @@ def explain_collective(
         )
     last = names.index("partition")
     before = Pipeline(steps.partitioning[:last])(run.decided)
-    row = _row(list_collectives(Pipeline(steps.partitioning[last:])(before)), collective)
+    row = _row(Pipeline(steps.partitioning[last:])(before), collective)
     history = run.history()
     return CollectiveCauses(before, history).cause(row)
 
@@ -150,20 +155,25 @@ class CollectiveCauses:
         return {op: i for i, op in enumerate(self.before.main.body.walk())}
 
 
-def _row(rows: list[Collective], collective: Collective | str) -> Collective:
+def _row(program: Module, collective: Collective | str) -> Collective:
+    """Return the row of a collective of the first function of a per-device program."""
     if not isinstance(collective, str | Collective):
         raise ExplainError(
             f"a collective is a `Collective` or the name of its result, got {collective!r}"
         )
     name = (collective if isinstance(collective, str) else collective.value).removeprefix("%")
+    rows = list_collectives(program)
     for row in rows:
         if row.value == name:
             return row
     names = [f"%{row.value}" for row in rows]
+    counted = name_counted_function(program)
     if not names:
-        raise ExplainError("the program does not communicate")
+        subject = f"{counted}," if counted else "the program"
+        raise ExplainError(f"{subject} does not communicate")
     hint = suggest_name(f"%{name}", names) or f"the collectives are {', '.join(names)}"
-    raise ExplainError(f"no collective makes %{name}; {hint}")
+    where = f" in {counted}" if counted else ""
+    raise ExplainError(f"no collective makes %{name}{where}; {hint}")
 
 
 def _find_operation(ops: dict[str, Op], name: str) -> Op | None:

@@ -8,6 +8,7 @@ from shardir.cost.communication import (
     CommunicationTotal,
     format_axes,
     list_collectives,
+    name_counted_function,
     sum_by,
     sum_collectives,
 )
@@ -24,7 +25,8 @@ class Communication(Report):
     """The collectives of a program.
 
     `rows` are in program order; the tables are sums over all executions, with those of a `while`
-    counted once. `by_line` is by the line of the user's program that they serve.
+    counted once. `by_line` is by the line of the user's program that they serve. `counted` names
+    the function that contains them if the program has several.
     """
 
     rows: tuple[Collective, ...]
@@ -32,6 +34,7 @@ class Communication(Report):
     by_axes: tuple[tuple[str, CommunicationTotal], ...]
     by_line: tuple[tuple[str, CommunicationTotal], ...]
     total: CommunicationTotal
+    counted: str = ""
 
 
 class CollectiveList(list[Collective]):
@@ -52,7 +55,8 @@ def communication(module: Module, *, places: SourceLocations | None = None) -> C
     `places` are lines of the text that the program was read from, for operations without a source
     line.
     """
-    return tabulate_collectives(list_collectives(module), module.main.name, places)
+    tables = tabulate_collectives(list_collectives(module), module.main.name, places)
+    return replace(tables, counted=name_counted_function(module))
 
 
 def tabulate_collectives(

@@ -189,9 +189,11 @@ def _(report: Difference) -> str:
 def _traffic(before: Traffic, after: Traffic) -> Iterator[str]:
     if before.error or after.error:
         for when, traffic in (("before", before), ("after", after)):
-            yield f"{when}: {traffic.error or _total(traffic)}"
+            total = f"{_total(traffic)}{_counted_in(traffic.counted)}"
+            yield f"{when}: {traffic.error or total}"
         return
-    yield f"communication: {_total(before)} -> {_total(after)}"
+    where = _counted_in(after.counted)
+    yield f"communication{where}: {_total(before)} -> {_total(after)}"
     old, new = ({k: (n, b) for k, n, b in t.kinds} for t in (before, after))
     yield from align_columns([
         (f"  {kind}", _amount(*old.get(kind, (0, 0))), "->", _amount(*new.get(kind, (0, 0))))
@@ -201,6 +203,12 @@ def _traffic(before: Traffic, after: Traffic) -> Iterator[str]:
 
 def _total(traffic: Traffic) -> str:
     return f"{show_bytes(traffic.nbytes)} in {count_noun(traffic.count, 'collective')}"
+
+
+def _counted_in(counted: str) -> str:
+    """Return the words that name the function whose collectives are counted, if there are several
+    functions."""
+    return f" in {counted}" if counted else ""
 
 
 def _amount(count: int, nbytes: int) -> str:
@@ -262,7 +270,8 @@ def _(report: Summary) -> str:
             ("without a rule", str(report.unruled), "", "--coverage"),
         ]),
         "",
-        report.traffic.error or f"communication: {_total(report.traffic)}",
+        report.traffic.error
+        or f"communication{_counted_in(report.traffic.counted)}: {_total(report.traffic)}",
         *align_columns([(f"  {k}", _amount(n, b)) for k, n, b in report.traffic.kinds]),
     ]  # fmt: skip
     return "\n".join(lines)
@@ -271,8 +280,9 @@ def _(report: Summary) -> str:
 @report_text.register
 def _(report: Communication) -> str:
     if not report.rows:
-        return "no communication"
-    lines = [f"{count_noun(report.total.count, 'collective')}, {_spent(report.total)}"]
+        return f"no communication{_counted_in(report.counted)}"
+    count = f"{count_noun(report.total.count, 'collective')}{_counted_in(report.counted)}"
+    lines = [f"{count}, {_spent(report.total)}"]
     groups = (
         ("by kind", report.by_kind), ("over", report.by_axes), ("by line", report.by_line)
     )  # fmt: skip

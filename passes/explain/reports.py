@@ -212,11 +212,13 @@ class Change:
 class Traffic:
     """The communication of a program: (kind, count, bytes on one device) of collectives.
 
-    The body of a `while` is counted once. `error` states why a program cannot be partitioned.
+    The body of a `while` is counted once. `error` states why a program cannot be partitioned,
+    `counted` the function that communicates if the program has several.
     """
 
     kinds: tuple[tuple[str, int, int], ...]
     error: str = ""
+    counted: str = ""
 
     @property
     def nbytes(self) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shardir.cost.communication import list_collectives
+from shardir.cost.communication import list_collectives, name_counted_function
 from shardir.errors import ParseError, PartitionError, suggest_name
 from shardir.ir.builder import substitute
 from shardir.ir.module import Function, Module, Value
@@ -195,4 +195,7 @@ def count_traffic(program: Module) -> Traffic:
         times = each.executions if each.executions is not None else 1
         count, nbytes = kinds.get(each.kind, (0, 0))
         kinds[each.kind] = (count + times, nbytes + times * each.nbytes)
-    return Traffic(tuple((kind, *total) for kind, total in sorted(kinds.items())))
+    return Traffic(
+        tuple((kind, *total) for kind, total in sorted(kinds.items())),
+        counted=name_counted_function(program),
+    )

@@ -45,6 +45,13 @@ class Collective:
         return 1 if self.executions is None else self.executions
 
 
+def name_counted_function(module: Module) -> str:
+    """Return which function of a module with several ones the counts are those of, such as `@f, the
+    first of 2 functions`, and an empty text for a module with one function."""
+    count = len(module.functions)
+    return f"@{module.main.name}, the first of {count} functions" if count > 1 else ""
+
+
 def list_collectives(module: Module) -> list[Collective]:
     """Return every collective of the module's first function in program order, including loops.
 

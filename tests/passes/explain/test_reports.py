@@ -8,6 +8,7 @@ import shardir
 from shardir.errors import PipelineError
 from shardir.passes.explain import (
     ExplainError,
+    communication,
     conflicts,
     coverage,
     explain,
@@ -17,6 +18,7 @@ from shardir.passes.explain import (
     what_if,
 )
 from shardir.passes.explain.reports import Verdict
+from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.text.definition_locations import find_definition_locations
 from shardir.text.parser import parse
 from tests.passes.explain.programs import CONFLICT, FRAGILE, LOOP, MLP, SORTED
@@ -371,3 +373,55 @@ def test_a_lowered_function_is_explained_with_its_own_pipeline() -> None:
         assert shardir.jit(lambda a, b: a * b).lower(a, b).explain("result 0").type == (
             "f32[64@-, 8@-]"
         )
+
+
+QUIET = """\
+func @f(%a: f32[8]) -> (f32[8]) {
+  %b = neg(%a) : f32[8]
+  return %b
+}
+"""
+SUM = """\
+func @g(%p: f32[8, 16@x], %q: f32[16@x, 4]) -> (f32[8, 4]) {
+  %y = dot(%p, %q, dims="bi,io->bo") : f32[8, 4]
+  return %y
+}
+"""
+TWO_FUNCTIONS = f"mesh @m = [x=4]\n\n{QUIET}\n{SUM}"
+SWAPPED_FUNCTIONS = f"mesh @m = [x=4]\n\n{SUM}\n{QUIET}"
+
+
+def communication_text(text: str) -> str:
+    return str(communication(Pipeline.parse(DEFAULT_PIPELINE)(parse(text))))
+
+
+def test_tables_of_collectives_name_the_function_that_they_count() -> None:
+    assert communication_text(TWO_FUNCTIONS) == "no communication in @f, the first of 2 functions"
+    head, *_ = communication_text(SWAPPED_FUNCTIONS).splitlines()
+    assert head == (
+        "1 collective in @g, the first of 2 functions, 192 B sent by each device in one run"
+    )
+
+
+def test_a_summary_names_the_function_whose_communication_it_states() -> None:
+    *_, last = explain_text(TWO_FUNCTIONS, summarize).splitlines()
+    assert last == "communication in @f, the first of 2 functions: 0 B in 0 collectives"
+
+
+def test_a_difference_names_the_function_whose_communication_it_states() -> None:
+    report = what_if(parse(TWO_FUNCTIONS), ["%p: f32[8@x, 16]"], function="g")
+    assert str(report).splitlines()[-1] == (
+        "communication in @f, the first of 2 functions: "
+        "0 B in 0 collectives -> 0 B in 0 collectives"
+    )
+
+
+def test_collectives_of_other_functions_are_not_explained() -> None:
+    with pytest.raises(ExplainError) as quiet:
+        explain_collective(parse(TWO_FUNCTIONS), "%y")
+    assert str(quiet.value) == "@f, the first of 2 functions, does not communicate"
+    with pytest.raises(ExplainError) as other:
+        explain_collective(parse(SWAPPED_FUNCTIONS), "%b")
+    assert str(other.value) == (
+        "no collective makes %b in @g, the first of 2 functions; the collectives are %y"
+    )
