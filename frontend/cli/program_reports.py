@@ -46,6 +46,7 @@ def _make_report(
             places=_locations(program),
             sources={} if program.text is None else {program.name: program.text},
             simulation=simulation,
+            is_planned=program.lowered is not None and program.lowered.is_planned,
         )
     )
 

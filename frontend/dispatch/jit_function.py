@@ -432,6 +432,7 @@ class JitFunction:
             donated,
             known.static,
             self._device,
+            is_planned=deferred is not None,
         )
 
     def _place_arguments(

@@ -46,6 +46,7 @@ INLINED_NOTE = (
     "after the pass inline-pipelines, every device computes all operations of a pipeline; "
     "all numbers are those of that program"
 )
+PLANNED_NOTE = "a plan chose the shardings of arguments and results that the program does not state"
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class ReportInput:
     `backend_pipeline` those after it. `places` are the lines of values without a line of their own,
     `sources` the texts of files that cannot be read by name. `texts` are shown as further stages.
     `profile` is a profile of the program, whose last run is shown, and `simulation` a simulation of
-    it.
+    it. `is_planned` states that a plan chose shardings of the program.
     """
 
     module: Module
@@ -67,6 +68,7 @@ class ReportInput:
     texts: Mapping[str, str] = field(default_factory=dict)
     profile: Profile | None = None
     simulation: Simulation | None = None
+    is_planned: bool = False
 
 
 def build_report(given: ReportInput) -> ReportData:
@@ -90,6 +92,8 @@ def build_report(given: ReportInput) -> ReportData:
     pipelined = recorder.before("inline-pipelines")
     if pipelined is not None and has_pipelines(pipelined):
         notes.append(INLINED_NOTE)
+    if given.is_planned:
+        notes.append(PLANNED_NOTE)
     if counted := name_counted_function(device_program):
         notes.append(f"communication, schedule and costs are those of {counted}")
 

@@ -80,6 +80,8 @@ class InspectedProgram(Printed):
     _static: frozenset[int] = frozenset()
     _device: Device | None = None
     """The device to which calls of the compiled program move their arguments."""
+    is_planned: bool = False
+    """Whether a plan chose the shardings that the program does not state."""
 
     @property
     def module(self) -> Module:
@@ -276,7 +278,11 @@ class InspectedProgram(Printed):
     def _report_input(self) -> "ReportInput":
         lanes = {f"pipeline {i}": each.to_text() for i, each in enumerate(self.pipelines())}
         return build.ReportInput(
-            self.module, self.pipeline, places=self.user_locations, texts=lanes
+            self.module,
+            self.pipeline,
+            places=self.user_locations,
+            texts=lanes,
+            is_planned=self.is_planned,
         )
 
     @property

@@ -14,6 +14,8 @@ from shardir.passes.planning.problem import PlanningError
 from shardir.passes.planning.programs import plan_program
 from shardir.sharding import AxisType, NamedSharding, PartitionSpec as P
 
+PLANNED = "a plan chose the shardings of arguments and results that the program does not state"
+
 
 def step(w: Any, v: Any, x: Any) -> Any:
     gradients = sd.grad(lambda p: (relu(x @ p[0]) @ p[1]).sum())((w, v))
@@ -52,8 +54,10 @@ def test_the_shardings_are_those_of_a_plan() -> None:
     mesh, args = mesh_of(4), arguments()
     plan = sd.plan(step, args, mesh)
     planned = sd.jit(step, in_shardings=sd.AUTO(mesh))
-    compiled = planned.lower(*args).compile()
+    lowered = planned.lower(*args)
+    compiled = lowered.compile()
     assert compiled.collectives() == plan.collectives()
+    assert lowered.report().data.notes == plan.jit().lower(*args).report().data.notes == (PLANNED,)
     found = planned(*args)
     assert specs(found) == list(plan.out_specs)
     for mine, expected in zip(found, sd.jit(step)(*args), strict=True):
