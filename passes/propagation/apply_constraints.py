@@ -18,7 +18,7 @@ These are OpenXLA Shardy's rules (`sdy-apply-sharding-constraints`).
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from shardir import ops as specs
 from shardir.ir.module import Block, Op, Value
@@ -34,16 +34,25 @@ ShardingByValue = dict[Value, Sharding]
 PositionKey = tuple[float, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class AppliedConstraints:
+    """The constraint or manual computation that annotates each value, and the shardings that are
+    replicated along manual axes of size 1, with these axes."""
+
+    annotated_by: dict[Value, Op] = field(default_factory=dict)
+    requested: ShardingByValue = field(default_factory=dict)
+
+
 def apply_constraints(
     draft: FunctionDraft,
     owners: Mapping[Value, Value],
     said: ShardingByValue,
     bridges: Mapping[Value, BoundaryConversion],
-) -> dict[Value, Op]:
+) -> AppliedConstraints:
     """Rewire the draft and add the shardings of operands to `said`, the shardings stated so far.
 
     `owners` maps each target of an edge to the owner, `bridges` holds the parameters of manual
-    computations. Returns the constraint or manual computation that annotates each value.
+    computations.
     """
     speakers = [
         op
@@ -51,14 +60,14 @@ def apply_constraints(
         if op.spec in (specs.sharding_constraint, specs.manual_computation)
     ]
     if not speakers:
-        return {}
+        return AppliedConstraints()
     applied = _ConstraintApplication(draft, owners, said, bridges)
     for op in speakers:
         if op.spec is specs.sharding_constraint:
             applied.read_end_of_chain(op)
         for i, value in enumerate(tuple(draft.inputs(op))):
             applied.apply(op, i, value)
-    return applied.annotated_by
+    return applied.result
 
 
 def _postorder(block: Block) -> list[Op]:
@@ -87,7 +96,7 @@ class _ConstraintApplication:
         }
         """The sharding of each constraint, without the parts that preparation removes."""
         self.bridges = bridges
-        self.annotated_by: dict[Value, Op] = {}
+        self.result = AppliedConstraints()
         self.places: dict[Op, PositionKey] = {}
         self._number(draft.function.body)
         self.moves = 0
@@ -129,17 +138,23 @@ class _ConstraintApplication:
                 self.said[self.owners[value]] = replace(
                     open_, unreduced=sharding.unreduced, reduction=sharding.reduction
                 )
-                self.annotated_by[self.owners[value]] = op
+                self.result.annotated_by[self.owners[value]] = op
             for use in reversed(list(self.draft.uses_of(value))):
                 if use[0] is not op:
                     self.draft.rewire(use, op.result)
         else:
-            self.said[value] = without_unit_axes(sharding)
-            self.annotated_by[value] = op
+            self.state(value, sharding)
+            self.result.annotated_by[value] = op
             maker = self.draft.makers.get(value)
             for sibling in maker.results if maker else ():
                 rank = sibling.type.rank
                 self.said.setdefault(sibling, Sharding.open(sharding.mesh, rank))
+
+    def state(self, value: Value, sharding: Sharding) -> None:
+        """Record the sharding that an operation states for a value."""
+        self.said[value] = without_unit_axes(sharding)
+        if self.said[value] != sharding:
+            self.result.requested[value] = sharding
 
     def annotating_uses(self, value: Value) -> list[tuple[Op, int]]:
         """Return the constraints and manual computations that use a value, with the operand
@@ -195,9 +210,9 @@ class _ConstraintApplication:
         if op.spec is specs.sharding_constraint:
             self.draft.remove(op)
         else:
-            said = without_unit_axes(sharding)
-            op = self.draft.constraint(value, said, op.loc)
-            self.said[op.result], self.stated[op] = said, sharding
+            op = self.draft.constraint(value, without_unit_axes(sharding), op.loc)
+            self.stated[op] = sharding
+            self.state(op.result, sharding)
             self.draft.add(op, to)
         at = list(self.draft.ops(to)).index(maker) + 1 if maker else 0
         self.draft.insert(op, at, to)

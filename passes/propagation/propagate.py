@@ -26,7 +26,7 @@ from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
 from shardir.op_rules.custom_rules import RuleSet, rules_in_force
 from shardir.passes.pipeline import Pass
-from shardir.passes.propagation.apply_constraints import apply_constraints
+from shardir.passes.propagation.apply_constraints import AppliedConstraints, apply_constraints
 from shardir.passes.propagation.data_flow_edges import remove_data_flow_edges
 from shardir.passes.propagation.draft import FunctionDraft
 from shardir.passes.propagation.finish import (
@@ -196,18 +196,20 @@ class Propagate(Pass, name="propagate"):
         owners = edge_owners(draft)
         said = stated_shardings(draft, units=not self.prepare)
         bridges = state_boundary_shardings(draft, said, steppers.shardings, units=not self.prepare)
-        constraints = apply_constraints(draft, owners, said, bridges) if self.prepare else {}
+        applied = AppliedConstraints()
+        if self.prepare:
+            applied = apply_constraints(draft, owners, said, bridges)
         groups = merge_groups(draft)
-        spoke = unify_groups(draft, groups, owners, said, steppers.shardings.meshes)
+        meshes = steppers.shardings.meshes
+        spoke = unify_groups(draft, groups, owners, said, applied.requested, meshes)
         edges = {
             op: draft.edges(op)
             for op in draft.walk()
             if op.spec.edges or op.spec is ops.manual_computation
         }
         network = build_network(draft, edges, groups, bridges, steppers, rules)
-        return PreparedFunction(
-            draft, network, owners, said, bridges, groups, AnnotationSources(constraints, spoke)
-        )
+        sources = AnnotationSources(applied.annotated_by, spoke)
+        return PreparedFunction(draft, network, owners, said, bridges, groups, sources)
 
     def start_run(
         self,

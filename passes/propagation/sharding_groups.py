@@ -107,11 +107,14 @@ def unify_groups(
     groups: list[ShardingGroup],
     owners: Mapping[Value, Value],
     said: dict[Value, Sharding],
+    requested: Mapping[Value, Sharding],
     meshes: Mapping[str, Mesh],
 ) -> dict[Value, Value]:
     """Make the members of each group equal in `said`, the stated shardings.
 
-    Returns the members that take the sharding of another member, with that member.
+    `requested` has those that are replicated along manual axes of size 1, with these axes: they
+    conflict with shardings without them. Returns the members that take the sharding of another
+    member, with that member.
     """
     spoke: dict[Value, Value] = {}
     for group in groups:
@@ -119,7 +122,12 @@ def unify_groups(
         constraining = [s for s in stated if s and _constrains(s, meshes)]
         if not constraining:
             continue
-        if all(_is_equal(constraining[0], each, meshes) for each in constraining):
+        compared = [
+            requested.get(owners.get(value, value), sharding)
+            for value, sharding in zip(group.members, stated, strict=True)
+            if sharding in constraining
+        ]
+        if all(_is_equal(compared[0], each, meshes) for each in compared):
             first = group.members[stated.index(constraining[0])]
             for value, sharding in zip(group.members, stated, strict=True):
                 if sharding not in constraining:

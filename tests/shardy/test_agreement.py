@@ -71,6 +71,30 @@ func @main(%x: f32[6, 24]) -> (f32[6, 24]) {{
         assert agrees(module) == [], str(module)
 
 
+def test_a_sharding_group_with_an_operand_of_a_manual_computation() -> None:
+    """The sharding that a manual computation states is replicated along its axis of size 1, so that
+    it conflicts with that of a constraint in the same group.
+    """
+    module = parse("""\
+mesh @m = [x=4, one=1]
+
+func @main(%p: f32[8, 4@x], %z: f32[8, 4]) -> (f32[8, 4], f32[8, 4]) {
+  %a = neg(%p) : f32[8, 4]
+  %c = sharding_constraint(%a) : f32[8@-, 4@-]
+  sharding_group(%c, group=0)
+  sharding_group(%z, group=0)
+  %m = manual_computation(%z, axes=[one], in_axes=[[[], []]], out_axes=[[[one], []]]) : f32[8, 4] {
+    (%l: f32[8@-, 4@-]) =>
+    %n = neg(%l) : f32[8, 4]
+    yield %n
+  }
+  %r = add(%c, %p) : f32[8, 4]
+  return %r, %m
+}
+""")
+    assert agrees(module) == []
+
+
 def test_many_programs_agree(request: pytest.FixtureRequest) -> None:
     """Compare each level and the final shardings, except where Shardy's own verifier rejects its
     result.
