@@ -269,7 +269,8 @@ def _replace_group(
 
 
 def _number_levels(block: Block, group: _ScoreGroup) -> dict[Value, int]:
-    """Return, for each value, the number of times that the path to it leaves the group."""
+    """Return, for each value, the number of times that the path to it leaves the group. A product
+    of scores and a sum leaves it, too."""
     levels: dict[Value, int] = {}
     inside = {*group.members, *group.sums}
     for op in block.ops:
@@ -277,7 +278,7 @@ def _number_levels(block: Block, group: _ScoreGroup) -> dict[Value, int]:
         level = 0
         for value in op.uses():
             own = levels.get(value, 0)
-            leaves = not is_member and value in inside
+            leaves = value in group.sums if is_member else value in inside
             level = max(level, own + leaves)
         for result in op.results:
             levels[result] = level

@@ -250,10 +250,10 @@ def _check_values(nest: ProductNest, ops: Sequence[Op]) -> None:
     sums = {op.result for op in nest.sums}
     computed = nest.computed_dtype
     for op in ops:
-        if op.spec is dot or op.result in nest.conversions:
-            continue
         if any(value in sums for value in op.operands):
             raise TypeError(f"%{op.result.name} = {op.name} uses a sum; compute it outside")
+        if op.spec is dot or op.result in nest.conversions:
+            continue
         for value in op.tensors:
             if not set(nest.mappings[value]) <= scores:
                 raise TypeError(f"%{value.name}: {value.type} has loops that scores lack")

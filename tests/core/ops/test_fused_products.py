@@ -113,6 +113,11 @@ func @f(%x: f32[2, 4, 3], %k: f32[5, 3], %g: f32[2, 4, 6]) -> (f32[5, 6]) {
             "fused_products: %w = neg uses a sum; compute it outside",
         ),
         (
+            "yield %z, %n",
+            '%w = dot(%s, %z, dims="bts,bth->bsh") : f32[2, 5, 6]\n    yield %w, %n',
+            "fused_products: %w = dot uses a sum; compute it outside",
+        ),
+        (
             'dims="bts,bsh->bth") : f32[2, 4, 6]\n    yield %z, %n',
             'dims="bts,bsh->th") : f32[4, 6]\n    yield %z, %n',
             "fused_products: %z = dot is no sum of scores over rows or columns",

@@ -138,6 +138,14 @@ def test_residuals_are_results_of_the_same_operation() -> None:
     assert counts(lambda x: attention(x, return_residual=True), X) == (1, 0)
 
 
+def test_products_of_scores_and_their_sums_follow_the_sums() -> None:
+    def transposed(x: Any) -> Any:
+        weights = sd.nn.softmax(x @ x.T, axis=1)
+        return weights.T @ (weights @ x)
+
+    assert counts(transposed, SQUARE) == (2, 0)
+
+
 def test_loops_and_recomputed_blocks() -> None:
     def layers(x: Any) -> Any:
         def layer(x: Any, _: None) -> tuple[Any, None]:
