@@ -21,7 +21,9 @@ from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import NUMPY_DTYPES
 from shardir.text.printer import Printer
 
-RESERVED_NAMES = ("tl", "triton", "torch", "libdevice", "device", "float", "range")
+RESERVED_NAMES = ("tl", "triton", "torch", "libdevice", "device", "float", "range", "INTERPRETED")
+FUNCTION_WORDS = ("kernel", "parts", "rows", "columns", "operands", "reference")
+"""Ends of the names of functions and variables of a group."""
 INDEX_NAMES = (*"ijklmnpqrst", *(f"i{number}" for number in range(2, 100)))
 
 
@@ -125,7 +127,7 @@ def name_group(op: Op, name: str, layout: GroupLayout, indices: int = 1) -> Fuse
     indices of its flattened axes."""
     (block,) = op.blocks
     words = ir_names(op)
-    own = tuple(f"{name}_{word}" for word in ("kernel", "parts", "rows", "columns"))
+    own = tuple(f"{name}_{word}" for word in FUNCTION_WORDS)
     names = make_identifiers(words, (*RESERVED_NAMES, *helper_functions(), *own, name))
     results: list[str] = []
     taken = {*RESERVED_NAMES, *helper_functions(), *own, *names.values()}

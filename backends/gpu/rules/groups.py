@@ -37,7 +37,8 @@ def _fused_group(w: FunctionWriter, op: Op) -> str | None:
 
 def _group_key(op: Op) -> object:
     """Return a key of the group's computation without names; the `repr` of numbers distinguishes
-    0.0 from -0.0.
+    0.0 from -0.0. Kernels load an operand that is given twice only once, so the key states which
+    operands are equal.
     """
     (block,) = op.blocks
     numbers: dict[Value, int] = {}
@@ -52,7 +53,10 @@ def _group_key(op: Op) -> object:
         )
         for step in block.ops
     )
-    params = tuple(param.type for param in block.params)
+    params = tuple(
+        (op.operands.index(operand), param.type)
+        for operand, param in zip(op.operands, block.params, strict=True)
+    )
     return params, steps, tuple(numbers[value] for value in block.returns)
 
 

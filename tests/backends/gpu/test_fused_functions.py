@@ -59,6 +59,38 @@ def test_groups_that_differ_in_the_sign_of_a_zero_have_two_functions() -> None:
     ]
 
 
+PRODUCTS = """\
+  %{0} = fused_products({1}) : f32[16, 4] {{
+    (%{0}.q: f32[16, 4], %{0}.k: f32[16, 4], %{0}.v: f32[16, 4]) =>
+    %{0}.s = dot(%{0}.q, %{0}.k, dims="th,sh->ts") : f32[16, 16]
+    %{0}.m = max(%{0}.s, dims=[1]) : f32[16]
+    %{0}.n = broadcast(%{0}.m, dims=[0]) : f32[16, 16]
+    %{0}.d = sub(%{0}.s, %{0}.n) : f32[16, 16]
+    %{0}.y = dot(%{0}.d, %{0}.v, dims="ts,sh->th") : f32[16, 4]
+    yield %{0}.y
+  }}
+"""
+
+
+def test_groups_that_differ_in_equal_operands_have_two_functions() -> None:
+    """A kernel loads a matrix that is key and value only once."""
+    head = "func @f(%x: f32[16, 4], %y: f32[16, 4]) -> (f32[16, 4], f32[16, 4]) {\n"
+    groups = PRODUCTS.format("a", "%x, %y, %y") + PRODUCTS.format("b", "%a, %x, %y")
+    text = main_function_text(parse(head + groups + "  return %a, %b\n}\n"))
+    assert text.splitlines()[1:3] == [
+        "    a = compute_a(x, y, y)  # fused_products: f32[16, 4]",
+        "    b = compute_b(a, x, y)  # fused_products: f32[16, 4]",
+    ]
+
+
+def test_operands_with_the_names_of_functions() -> None:
+    names = ("%compute_a_reference", "%INTERPRETED", "%compute_a_operands")
+    head = f"func @f({', '.join(f'{name}: f32[16, 4]' for name in names)}) -> (f32[16, 4]) {{\n"
+    group = PRODUCTS.format("a", ", ".join(names))
+    text = program_text(parse(f"{head}{group}  return %a\n}}\n"))
+    assert "def compute_a(compute_a_reference_1, INTERPRETED_1, compute_a_operands_1):" in text
+
+
 def test_a_group_has_a_reference_function_a_kernel_and_a_launch() -> None:
     text = program_text(parse(GROUPS))
     assert "@triton.jit\ndef compute_a_kernel(" in text
