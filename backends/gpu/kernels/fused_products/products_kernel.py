@@ -171,16 +171,16 @@ def _write_pass(writer: ScoreWriter, each: ScorePass) -> None:
         dtype, name = op.result.type.dtype, writer.names[op.result]
         writer.terms[op.result] = KernelTerm(name, dtype, spans=writer.outer.spans)
     for op, found in each.online.items():
-        if found.divisor is not None and op in each.sums:
-            _divide_sum(writer, op, found.divisor)
+        division = writer.division(found)
+        if division is not None and op in each.sums:
+            _divide_sum(writer, op, division)
 
 
-def _divide_sum(writer: ScoreWriter, op: Op, divisor: Value) -> None:
+def _divide_sum(writer: ScoreWriter, op: Op, division: Op) -> None:
     """Write the division of a sum of exponentials by their sum."""
-    (division,) = (each for each in writer.group.ops if divisor in each.operands)
     name = writer.names[op.result]
-    sum_term = KernelTerm(name, "f32")
-    writer.append_line(f"{name} = {expression(division, [sum_term, writer.term(divisor)])}")
+    operands = [KernelTerm(name, "f32"), writer.term(division.operands[1])]
+    writer.append_line(f"{name} = {expression(division, operands)}")
 
 
 def _kernel_of_columns(

@@ -164,8 +164,9 @@ class ScoreWriter(KernelWriter):
     def add_sum(self, op: Op, exponential: Exponential | None = None) -> None:
         """Write the line that adds the tile's part to a column sum or a row sum."""
         scores, matrix = self.group.nest.scores_and_matrix(op)
-        if exponential is not None and exponential.divisor is not None:
-            self.skip_division(exponential)
+        division = None if exponential is None else self.division(exponential)
+        if division is not None:
+            self.skip_division(division)
         source = self.group.nest.conversions.get(matrix, matrix)
         is_split = source.type.dtype == "bf16" and scores.type.dtype == "f32"
         if is_split:
@@ -194,13 +195,15 @@ class ScoreWriter(KernelWriter):
             return whole
         return replace(whole, text=f"tl.where({self.inner.mask}, {whole.text}, 0.0)")
 
-    def skip_division(self, exponential: Exponential) -> None:
+    def division(self, exponential: Exponential) -> Op | None:
+        """Return the division of exponentials by their sum; other scores may be divided by it."""
+        steps = (self.makers[value] for value in exponential.steps)
+        return next((op for op in steps if exponential.divisor in op.operands), None)
+
+    def skip_division(self, division: Op) -> None:
         """Let the quotient of exponentials and their sum be the exponentials themselves."""
-        for value in exponential.steps:
-            op = self.makers[value]
-            if exponential.divisor in op.operands:
-                self.emit(self.collect_needed([op.operands[0]], through=False))
-                self.terms[value] = self.term(op.operands[0])
+        self.emit(self.collect_needed([division.operands[0]], through=False))
+        self.terms[division.result] = self.term(division.operands[0])
 
     def rescale_sum(self, name: str, exponential: Exponential | None) -> str:
         """Return an accumulator, relative to the new maximum if it sums exponentials."""

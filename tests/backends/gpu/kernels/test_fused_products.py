@@ -137,6 +137,18 @@ def test_zeros_in_place_of_weights_that_are_not_finite(interpreter: Interpreter)
     assert np.isnan(made).any(axis=1).sum() == 2
 
 
+def test_the_sum_of_a_softmax_may_divide_other_scores(interpreter: Interpreter) -> None:
+    x = np.random.default_rng(5).standard_normal((19, 16)).astype(np.float32)
+
+    def attend(x: Any) -> Any:
+        scores = x @ x.T
+        weights = shifted(scores, jnp.max(scores, axis=1))
+        total = jnp.sum(weights, axis=1, keepdims=True)
+        return weights / total @ x, scores / total @ x
+
+    check(interpreter, module_of(attend, x), [x], 1e-5)
+
+
 def test_products_of_f32_and_bf16_are_exact(interpreter: Interpreter) -> None:
     """The kernel reads bf16, and splits the f32 weights into three numbers of 8 bits."""
     rng = np.random.default_rng(3)
