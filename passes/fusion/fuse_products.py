@@ -12,10 +12,10 @@ use its scores. At least one reduction must be among them (the softmax), so that
 perceptron are no group. Masks and biases that are computed from small values, also outside of the
 loop that contains a group, are computed again in the group.
 
-If products of a group depend on results of the group through operations outside of it, as the
-gradient depends on the result of attention, the group is divided into operations that follow each
-other. A later one computes the scores again from the results of reductions, such as the largest
-score of each row; storing the scores would take memory that is quadratic in the length of a
+If products of a group depend on sums of the group, or on results through operations outside of it,
+as the gradient depends on the result of attention, the group is divided into operations that follow
+each other. A later one computes the scores again from the results of reductions, such as the
+largest score of each row; storing the scores would take memory that is quadratic in the length of a
 sequence (T. Dao et al., FlashAttention, 2022).
 
 With `convert_inside=true`, a group converts the 16-bit matrices that it multiplies in f32 itself:
