@@ -75,7 +75,7 @@ class _Division:
     """The operations of a block, divided between the forward computation and the pushforward.
 
     `ahead` computes the values that do not depend on tangents; `again` computes all values except
-    those in `kept`, which `ahead` hands over. `moving` are the values that depend on tangents.
+    those in `kept`, which are results of `ahead`. `moving` are the values that depend on tangents.
     """
 
     ahead: Sequence[Op]

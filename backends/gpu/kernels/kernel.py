@@ -57,7 +57,8 @@ class KernelText:
     imports: tuple[str, ...] = KERNEL_IMPORTS
     """Import statements that the text, the launch and the helpers need."""
     may_exceed_shared_memory: bool = False
-    """Whether GPUs with less shared memory than others cannot run the kernels."""
+    """True if a kernel may need more shared memory than some GPUs have; on these, the launch calls
+    the torch reference."""
 
 
 @dataclass(frozen=True, slots=True)

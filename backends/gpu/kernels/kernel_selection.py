@@ -32,7 +32,7 @@ def write_kernel(
     Its functions are named after `name`, an identifier that no other group of the program has.
     Operands and results are contiguous tensors of the torch types with the names of their element
     types (bool as `torch.bool`). `precision` is that of f32 products, in terms of `tl.dot`. `sums`
-    are the numbers of operands that `find_sum_operands` returns.
+    are the positions of operands that `find_sum_operands` returns.
     """
     sizes = sizes or TileSizes()
     (block,) = op.blocks

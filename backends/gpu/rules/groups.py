@@ -63,7 +63,7 @@ def _group_key(op: Op) -> object:
 def _define_group(w: FunctionWriter, op: Op, sums: frozenset[int]) -> str:
     """Write the functions of a group, and return the name of the function to call.
 
-    `sums` are the numbers of operands that are sums of exponentials.
+    `sums` are the positions of operands that are sums of exponentials.
     """
     name = w.names.reserve(f"compute_{make_identifier(op.results[0].name)}")
     kernel = write_kernel(op, name, precision=w.needs.precision, sums=sums)

@@ -81,7 +81,7 @@ class InspectedProgram(Printed):
     _device: Device | None = None
     """The device to which calls of the compiled program move their arguments."""
     is_planned: bool = False
-    """Whether a plan chose the shardings that the program does not state."""
+    """True if a plan chose shardings that the program does not state."""
 
     @property
     def module(self) -> Module:

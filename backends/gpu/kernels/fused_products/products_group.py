@@ -36,7 +36,7 @@ class ProductsGroup:
     ops: tuple[Op, ...]
     """The operations that results depend on."""
     sums: Set[int] = frozenset()
-    """The numbers of operands that are sums of exponentials."""
+    """The positions of operands that are sums of exponentials."""
 
     @cached_property
     def makers(self) -> Mapping[Value, Op]:
@@ -166,8 +166,8 @@ class ProductsGroup:
 def _stored_loops(nest: ProductNest, value: Value) -> tuple[int, ...]:
     """Return the loops of a value in the order of its dimensions in memory.
 
-    The features of a matrix are innermost there: the launch copies other matrices. Triton 3.6
-    computes illegal addresses for some tiles of matrices with another order (sm_90).
+    The features of a matrix are innermost there: the launch copies other matrices. With Triton 3.6
+    on sm_90, a kernel of f32 matrices in another order ended with an illegal memory access.
     """
     loops = nest.mappings[value]
     if value not in nest.block.params:

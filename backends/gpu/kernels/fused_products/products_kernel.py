@@ -38,7 +38,7 @@ def write_products_kernel(
 ) -> KernelText | KernelRefusal:
     """Return the kernels of an operation `fused_products`.
 
-    `precision` is that of f32 products. `sums` are the numbers of operands that are sums of
+    `precision` is that of f32 products. `sums` are the positions of operands that are sums of
     exponentials, as `find_sum_operands` returns them.
     """
     group = make_products_group(op, name, sums)
@@ -75,7 +75,7 @@ def write_products_kernel(
 
 
 def find_sum_operands(op: Op, makers: Mapping[Value, Op]) -> frozenset[int]:
-    """Return the numbers of operands that other fused products return as sums of exponentials,
+    """Return the positions of operands that other fused products return as sums of exponentials,
     which are NaN or at least 1; `makers` has the operations by their results."""
     found = set[int]()
     for number, value in enumerate(op.operands if op.spec is fused_products else ()):
