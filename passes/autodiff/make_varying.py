@@ -186,7 +186,7 @@ class _VaryInserter:
             return replace(op, blocks=(first, *finish(op.blocks[1:])))
         if named is None:
             return replace(op, blocks=(first,))
-        new = replace(named, trace=lambda moves: finish(named(moves)))
+        new = replace(named, trace=lambda differentiated: finish(named(differentiated)))
         rule = HostFunction(op.attrs["rule"], new)
         return replace(op, blocks=(first,), attrs={**op.attrs, "rule": rule})
 

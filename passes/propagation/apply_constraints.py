@@ -54,15 +54,15 @@ def apply_constraints(
     `owners` maps each target of an edge to the owner, `bridges` holds the parameters of manual
     computations.
     """
-    speakers = [
+    annotating_ops = [
         op
         for op in _postorder(draft.function.body)
         if op.spec in (specs.sharding_constraint, specs.manual_computation)
     ]
-    if not speakers:
+    if not annotating_ops:
         return AppliedConstraints()
     applied = _ConstraintApplication(draft, owners, said, bridges)
-    for op in speakers:
+    for op in annotating_ops:
         if op.spec is specs.sharding_constraint:
             applied.read_end_of_chain(op)
         for i, value in enumerate(tuple(draft.inputs(op))):

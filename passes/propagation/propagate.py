@@ -201,14 +201,14 @@ class Propagate(Pass, name="propagate"):
             applied = apply_constraints(draft, owners, said, bridges)
         groups = merge_groups(draft)
         meshes = steppers.shardings.meshes
-        spoke = unify_groups(draft, groups, owners, said, applied.requested, meshes)
+        members = unify_groups(draft, groups, owners, said, applied.requested, meshes)
         edges = {
             op: draft.edges(op)
             for op in draft.walk()
             if op.spec.edges or op.spec is ops.manual_computation
         }
         network = build_network(draft, edges, groups, bridges, steppers, rules)
-        sources = AnnotationSources(applied.annotated_by, spoke)
+        sources = AnnotationSources(applied.annotated_by, members)
         return PreparedFunction(draft, network, owners, said, bridges, groups, sources)
 
     def start_run(

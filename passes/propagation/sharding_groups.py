@@ -40,8 +40,8 @@ def merge_groups(draft: FunctionDraft) -> list[ShardingGroup]:
     A repeated `sharding_group` of a value counts as one use. Raises `PropagateError` if the members
     of a group differ in shape, or are on both sides of a manual computation.
     """
-    sayings = _group_operations(draft)
-    if not sayings:
+    group_operations = _group_operations(draft)
+    if not group_operations:
         return []
     leader: dict[int, int] = {}
 
@@ -51,14 +51,14 @@ def merge_groups(draft: FunctionDraft) -> list[ShardingGroup]:
         return number
 
     by_value: dict[Value, list[Op]] = {}
-    for op in sayings:
+    for op in group_operations:
         by_value.setdefault(draft.inputs(op)[0], []).append(op)
     for ops in by_value.values():
         for op in ops:
             first, second = sorted((least(ops[0].attrs["group"]), least(op.attrs["group"])))
             leader[second] = first
     groups: dict[int, ShardingGroup] = {}
-    for op in sayings:
+    for op in group_operations:
         (value,) = draft.inputs(op)
         group = groups.setdefault(least(op.attrs["group"]), ShardingGroup([], []))
         if value in group.members:
@@ -116,7 +116,7 @@ def unify_groups(
     conflict with shardings without them. Returns the members that take the sharding of another
     member, with that member.
     """
-    spoke: dict[Value, Value] = {}
+    sources: dict[Value, Value] = {}
     for group in groups:
         stated = [said.get(owners.get(value, value)) for value in group.members]
         constraining = [s for s in stated if s and _constrains(s, meshes)]
@@ -131,7 +131,7 @@ def unify_groups(
             first = group.members[stated.index(constraining[0])]
             for value, sharding in zip(group.members, stated, strict=True):
                 if sharding not in constraining:
-                    spoke[owners.get(value, value)] = owners.get(first, first)
+                    sources[owners.get(value, value)] = owners.get(first, first)
                 _state_sharding(draft, owners, said, value, constraining[0])
         else:
             open_ = replace(
@@ -141,7 +141,7 @@ def unify_groups(
             for i, value in enumerate(group.members):
                 group.members[i] = _insert_constraint_behind(draft, owners, value, open_)
                 said[group.members[i]] = open_
-    return spoke
+    return sources
 
 
 def check_manual_results(

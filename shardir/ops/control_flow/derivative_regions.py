@@ -52,8 +52,8 @@ class DerivativeRule:
     argument_names: tuple[str, ...]
     axis_names: Mapping[Axis, str]
 
-    def __call__(self, moves: Sequence[bool]) -> tuple[Block, ...]:
-        return self.trace(moves)
+    def __call__(self, differentiated: Sequence[bool]) -> tuple[Block, ...]:
+        return self.trace(differentiated)
 
 
 def derivative_rule_of(op: Op) -> DerivativeRule | None:
