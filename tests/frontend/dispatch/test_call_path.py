@@ -105,7 +105,7 @@ def test_the_map_lists_the_files_between_a_call_and_its_first_kernel(tmp_path: P
     text = (ROOT / "docs/map.md").read_text(encoding="utf-8")
     section = text[text.index("**From `f(x)` to the first kernel.**") :]
     section = section[: section.index("\n## ")]
-    stated = re.search(r"crosses (\d+) files and returns (\d+) times", section)
+    stated = re.search(r"passes through (\d+) files and returns (\d+) times", section)
     assert stated is not None
     assert (len(files), returns) == tuple(map(int, stated.groups())), steps
     assert len(files) <= MAX_FILES
