@@ -1,4 +1,4 @@
-"""Compares digests of the inputs of a call by messages that the call sends anyway.
+"""Compares digests of the inputs of a call, in messages that the call sends anyway.
 
 Each process begins with the digest of its own inputs as its *state*. Some collectives, the
 *carriers*, send the state along with their messages; if a received state differs from its own, the

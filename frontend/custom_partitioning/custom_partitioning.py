@@ -1,4 +1,4 @@
-"""`custom_partitioning`: functions whose program for each device the user states."""
+"""`custom_partitioning`: the user states the program that each device runs for a function."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Watchdog process: ends a process with a message if the processes it joins never come.
+"""Watchdog process: it ends a process with a message if other processes of the job never join.
 
 Until MPI has started, a process that waits for others cannot measure time, nor detect that one of
 them has ended. A small separate process does so: it runs this file alone, and exits when the

@@ -1,4 +1,4 @@
-"""The syntax of story files: sections of IR text, each after the first below a heading.
+"""The syntax of story files: sections of IR text, of which all but the first have a heading.
 
 A heading is a line such as `// ===== propagate,reshard`, which names a pipeline. This module
 imports nothing heavy, because the pytest plug-in looks for headings in every `.ir` file of a

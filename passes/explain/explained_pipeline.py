@@ -1,4 +1,4 @@
-"""The pipeline of an explained program, divided where shardings are decided."""
+"""The pipeline of an explained program, divided before the first pass that needs all shardings."""
 
 from dataclasses import dataclass, replace
 from typing import Self

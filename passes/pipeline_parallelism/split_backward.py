@@ -50,7 +50,7 @@ VIEWS = (reshape, slice_, transpose, convert)
 
 @dataclass(frozen=True)
 class SplitBackward(Pass, name="split-backward"):
-    """Add the fragments of gradients to each `staged-pipeline` that returns some.
+    """Add backward fragments to each `staged-pipeline` that returns gradients.
 
     `form=whole` adds only B, `form=halves` only I and W.
     """

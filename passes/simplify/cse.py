@@ -25,7 +25,7 @@ ExpressionKey = tuple[Hashable, ...]
 
 @dataclass(frozen=True)
 class CommonSubexpressionElimination(Pass, name="cse"):
-    """Keep the first of equal operations; with `keep=collectives`, all collectives.
+    """Remove operations that repeat an earlier one; `keep=collectives` keeps all collectives.
 
     The option is for the program of one process, in which more operations are equal than in those
     of other processes: all processes must execute the same collectives.

@@ -24,7 +24,7 @@ from shardir.passes.simplify.identities import SIMPLIFICATION_RULES, ValueFacts,
 
 @dataclass(frozen=True)
 class Simplify(Pass, name="simplify"):
-    """Apply algebraic identities that are exact; with `keep=collectives`, not to collectives.
+    """Apply algebraic identities that are exact; `keep=collectives` excludes collectives.
 
     The option is for the program of one process, in which other values are constant than in those
     of other processes: all processes must execute the same collectives.

@@ -56,10 +56,10 @@ def launch(
         str | None, typer.Option(help="host:port at which process 0 listens, for several hosts")
     ] = None,
 ) -> None:
-    """Run a program that calls shardir.distributed.initialize() in several processes.
+    """Run a program in several processes.
 
-    It needs no MPI. If a process fails, the command ends the others, and exits with the exit code
-    of that process.
+    The program calls shardir.distributed.initialize(). MPI is not needed. If a process fails, the
+    command ends the others, and exits with the exit code of that process.
     """
     if hosts > 1 and coordinator is None:
         raise CommandError("several hosts need --coordinator, the host and a port of host 0")

@@ -1,4 +1,4 @@
-"""Functions whose program for each device the user states, under their path in JAX."""
+"""`custom_partitioning` and its sharding rules, under their path in JAX."""
 
 from typing import TYPE_CHECKING
 

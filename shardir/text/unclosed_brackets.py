@@ -1,4 +1,4 @@
-"""Unclosed brackets and quotes, which often cause a syntax error in a later place."""
+"""Unclosed brackets and quotes, which often cause a syntax error at a later position."""
 
 import re
 from collections import Counter

@@ -1,11 +1,11 @@
-"""A disk cache of object code: what was compiled once is only loaded afterwards.
+"""A disk cache of object code, from which later processes load code instead of compiling it.
 
-The contents are executed. So the folder must belong to the user and must not be writable by others,
-or it is not used; each entry is a regular file of the user, and begins with a checksum of its key
-and of its contents. `load` removes a file that is truncated or damaged, that was saved under
-another key, or that cannot be read, and returns None. Files appear atomically, even with concurrent
-writers. Beyond `MAX_CACHE_BYTES` or `MAX_CACHE_FILES` the least recently used files are removed. A
-full disk or a read-only folder costs time only.
+The contents are executed. Therefore the folder must belong to the user and must not be writable by
+others, or it is not used; each entry is a regular file of the user, and begins with a checksum of
+its key and of its contents. `load` removes a file that is truncated or damaged, that was saved
+under another key, or that cannot be read, and returns None. Files appear atomically, even with
+concurrent writers. Beyond `MAX_CACHE_BYTES` or `MAX_CACHE_FILES` the least recently used files are
+removed. A full disk or a read-only folder costs time only.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
-"""Find arguments that are only tested for being nonzero: any nonzero byte will do for true.
+"""Find bool arguments that a program only compares with 0, so that any nonzero byte can be true.
 
-NumPy's bool arrays may hold such bytes, and need no copy on their way into such a program.
+NumPy's bool arrays may hold such bytes, and such a program reads them without a copy.
 Operations that move bytes or use them as integers need bytes that are 0 or 1.
 """
 

@@ -110,7 +110,11 @@ def explain(
         typer.Option(help="print all numbers of the --html page in this format"),
     ] = None,
 ) -> None:
-    """Explain the shardings of a program, and the effect of other annotations."""
+    """Explain the shardings of a program.
+
+    Without options, the command prints a summary. The options print the origin of a sharding,
+    conflicts, the effect of other annotations, and communication.
+    """
 
 
 @command(
@@ -132,9 +136,10 @@ def profile(
     ] = None,
     seed: Seed = 0,
 ) -> None:
-    """Run a function on virtual CPU devices, and print the time of each operation.
+    """Measure the time of each operation of a function.
 
-    Arguments of which example_args have a shape only are random.
+    The function runs on virtual CPU devices. Arguments for which example_args state only a shape
+    are random.
     """
 
 
@@ -192,7 +197,7 @@ def simulate(
         typer.Option(help="format of the output: a table, or a timeline for Perfetto"),
     ] = SimulationFormat.text,
 ) -> None:
-    """Predict the time and the memory of one step of a program on a machine."""
+    """Predict the time and memory of a step on a machine."""
 
 
 @command(
@@ -237,13 +242,15 @@ def calibrate(
         ),
     ] = None,
     fit: Annotated[
-        str, typer.Option(help="constants to fit to the steps, with commas")
+        str, typer.Option(help="constants to fit to the steps, separated by commas")
     ] = "matmul,memory",
     output: Annotated[
         Path | None, typer.Option(help="TOML file that receives the machine description")
     ] = None,
 ) -> None:
-    """Fit the numbers of a machine description to measurements, with cross-validated errors.
+    """Fit a machine description to measurements.
+
+    The command also prints cross-validated errors.
 
     For a table of a collective, print its latency and bandwidth, and the entry for a description.
     With --local, measure products, elementwise operations and collectives on this machine, and

@@ -77,11 +77,11 @@ def plan(
         PlanFormat | None, typer.Option(help="print the plan as code instead of a table")
     ] = None,
 ) -> None:
-    """Find shardings of the arguments of a function on a mesh.
+    """Find shardings of the arguments of a function.
 
     The search partitions the program for each candidate, and minimizes the predicted time of one
-    run on the machine within its memory. Without a machine it divides the arithmetic over the
-    devices, and then minimizes the bytes that each device sends.
+    run on the machine, within the memory of a device. Without a machine, it divides the arithmetic
+    over the devices, and then minimizes the bytes that each device sends.
     """
 
 
@@ -106,16 +106,20 @@ def solve(
         Path | None, typer.Option(help="file that receives the strategies as a JSON list")
     ] = None,
     evaluate_only: Annotated[
-        bool, typer.Option("--evaluate", help="print the cost and the peak of --start only")
+        bool,
+        typer.Option(
+            "--evaluate", help="print only the cost and the peak of the strategies of --start"
+        ),
     ] = False,
     engine: Annotated[str, typer.Option(help="solver: auto, exact or search")] = "auto",
 ) -> None:
-    """Choose a strategy for each node of a planning problem, at least cost within its memory.
+    """Solve a planning problem.
 
-    The format is that of the IOPDDL contest. The engine `exact` is HiGHS (extra `exact`), and the
-    engine `search` combines message passing and local search; `auto` runs both at the same time,
-    or `search` alone without HiGHS. All print a proven lower bound of the cost. Ctrl-C
-    ends the search with the best solution so far.
+    A solution chooses a strategy for each node, with the least cost for which the memory is within
+    the limit. The format of problems is that of the IOPDDL contest. The engine `exact` is HiGHS
+    (extra `exact`), and the engine `search` combines message passing and local search; `auto` runs
+    both at the same time, or `search` alone without HiGHS. All engines print a proven lower bound
+    of the cost. Ctrl-C ends the search with the best solution so far.
     """
 
 
@@ -170,7 +174,9 @@ def pipeline_schedule(
         Path | None, typer.Option(help="file that receives the schedule as CSV")
     ] = None,
 ) -> None:
-    """Print a schedule of pipeline parallelism, verify it, and simulate its time and memory.
+    """Print, verify and simulate a pipeline schedule.
+
+    The simulation predicts the time and memory of the schedule.
 
     The schedules are gpipe, 1f1b, interleaved-1f1b, looped-bfs, interleaved-zero-bubble, zb-h1,
     zb-h2, zbv and dualpipev. `search` finds a schedule whose ranks hold at most --memory-limit

@@ -38,7 +38,7 @@ def opt(
         str | None,
         typer.Option(
             help="pass pipeline, such as default,overlap; `none` only verifies and prints "
-            "(default: that of jit for a function, else the one that `shardir passes` prints)",
+            "(default: for a function the pipeline of jit, for a file the default pipeline)",
             autocompletion=complete_pipeline,
         ),
     ] = None,
@@ -89,7 +89,7 @@ def passes(
         ),
     ] = None,
 ) -> None:
-    """List the passes and their options, or describe one pass."""
+    """List passes and their options, or describe one pass."""
 
 
 @command(
@@ -125,7 +125,11 @@ def run(
     args: Arguments = None,
     specs: Specs = None,
 ) -> None:
-    """Run a program on all devices of its mesh and print its results and their shardings."""
+    """Run a program and print its results.
+
+    The program runs on all devices of its mesh. The command also prints the shardings of the
+    results.
+    """
 
 
 @command(
@@ -172,7 +176,10 @@ def emit(
         list[str] | None, typer.Option(help="option of the target, as name=value")
     ] = None,
 ) -> None:
-    """Write a program as source text for a target, and print the names of the files."""
+    """Write a program as source text for a target.
+
+    The command prints the names of the files.
+    """
 
 
 @command(
@@ -202,9 +209,9 @@ def draw(
         ),
     ] = None,
 ) -> None:
-    """Draw the first function of a program: operations as boxes, values as edges.
+    """Draw the first function of a program.
 
-    SVG requires Graphviz.
+    Boxes show operations, and edges show values. SVG requires Graphviz.
     """
 
 
@@ -237,11 +244,12 @@ def check_stories(
     args: Arguments = None,
     specs: Specs = None,
 ) -> None:
-    """Check that the pipelines of story files make the programs that the files show.
+    """Check story files, or the results of a function.
 
-    A story file is IR text. A heading such as // ===== propagate names the pipeline that makes the
-    program below the heading of the program above it. The results of all programs must be equal.
+    A story file is IR text with headings. A heading such as // ===== propagate names a pipeline,
+    which turns the program above the heading into the program below it. The command checks this,
+    and that all programs of the file have equal results.
 
-    For a function, check that its program on the devices of the mesh computes the same results as
-    the unsharded program, for the arrays of its example arguments or random ones.
+    For a function, the command checks that its program on the devices of the mesh has the same
+    results as the unsharded program. The arguments are the arrays of example_args, or random.
     """

@@ -1,8 +1,9 @@
 """Arguments whose shardings are chosen when the traced program is known.
 
-Calls whose arguments differ in their shardings only share the chosen ones where these agree. The
-state of a step, which is uncommitted in the first call and sharded in the second one, is therefore
-planned once.
+If two calls differ only in the shardings of their arguments, and the arguments of the second call
+agree with the shardings that were chosen for the first one, the second call uses these shardings
+too. The state of a training step, which is uncommitted in the first call and sharded in the second
+one, is therefore planned once.
 """
 
 from collections.abc import Callable, Hashable, Sequence

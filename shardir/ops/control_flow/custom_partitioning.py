@@ -1,6 +1,6 @@
-"""Functions whose program for each device the user states.
+"""Calls of functions for which the user states the program that each device runs.
 
-A call of such a function has a factor rule, with which shardings propagate, and two host functions:
+Such a call has a factor rule, with which shardings propagate, and two host functions:
 `function` returns the block that computes the results from whole operands, and `partition` traces
 the program of one device, when the shardings are known. Neither has a text, so a program that was
 parsed from text can be propagated and cannot run.

@@ -1,4 +1,4 @@
-"""Packs patches of images (im2col): lines and steps have positions, some of them outside.
+"""Packs patches of images (im2col), with zeros for positions outside of the image.
 
 A line and a step each have a position along every checked dimension; if their sum is outside the
 image, the element is zero. Most of a panel is inside: for each segment the kernel determines which
