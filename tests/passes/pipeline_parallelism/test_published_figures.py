@@ -84,16 +84,42 @@ def test_bubbles_have_the_closed_forms(ranks: int, microbatches: int) -> None:
         zb_h1 = make_schedule("zb-h1", ranks=ranks, microbatches=microbatches)
         zb_h1_bubble = simulate_schedule(zb_h1, times).cost - microbatches * TOTAL
         assert zb_h1_bubble == (ranks - 1) * (FORWARD + INPUT - WEIGHT)
+    else:
+        last_weight_gradients = (1 - microbatches) * WEIGHT
+        assert bubble("zb-h1", times) == (ranks - 1) * (FORWARD + INPUT) + last_weight_gradients
     if microbatches % ranks == 0:
-        chunk = PassTimes(FORWARD / 2, INPUT / 2, WEIGHT / 2)
-        schedule = make_schedule("interleaved-1f1b", ranks=ranks, microbatches=microbatches)
-        interleaved = simulate_schedule(schedule, chunk).makespan - microbatches * TOTAL
-        assert interleaved == (ranks - 1) * TOTAL / 2
+        for stages in (2, 3):
+            check_interleaved(ranks, microbatches, stages)
     if microbatches >= 2 * ranks:
         zb_h2 = make_schedule("zb-h2", ranks=ranks, microbatches=microbatches)
+        zb_h2_bubble = simulate_schedule(zb_h2, times).cost - microbatches * TOTAL
+        assert zb_h2_bubble == (ranks - 1) * (FORWARD + INPUT - 2 * WEIGHT)
         assert simulate_schedule(zb_h2).cost == 3 * microbatches
         zbv = make_schedule("zbv", ranks=ranks, microbatches=microbatches)
         assert simulate_schedule(zbv).cost == 6 * microbatches
+
+
+def check_interleaved(ranks: int, microbatches: int, stages: int) -> None:
+    """Compare the bubble and the memory of `stages` stages on each rank with the closed forms."""
+    chunk = PassTimes(FORWARD / stages, INPUT / stages, WEIGHT / stages)
+    schedule = make_schedule(
+        "interleaved-1f1b", ranks=ranks, microbatches=microbatches, stages_per_rank=stages
+    )
+    simulation = simulate_schedule(schedule, chunk, memory=PassMemory(Fraction(1, stages), 0))
+    assert simulation.makespan - microbatches * TOTAL == (ranks - 1) * TOTAL / stages
+    if microbatches > ranks:
+        assert max(simulation.peaks) == ranks + Fraction(ranks - 1, stages)
+
+
+@pytest.mark.parametrize("ranks", [2, 5, 8])
+def test_the_bubble_of_dualpipev(ranks: int) -> None:
+    """The table of deepseek-ai/DualPipe, whose passes F and I take equal times."""
+    times = PassTimes(forward=2, input_gradient=2, weight_gradient=1, overlapped=4)
+    schedule = make_schedule("dualpipev", ranks=ranks, microbatches=2 * ranks)
+    simulation = simulate_schedule(schedule, times)
+    idle = max(simulation.makespan - busy for busy in simulation.busy)
+    # (p - 1)(F&B + B - 3W), where B is a whole backward pass.
+    assert idle == (ranks - 1) * (4 + 3 - 3 * 1)
 
 
 @pytest.mark.parametrize(

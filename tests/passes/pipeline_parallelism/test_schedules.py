@@ -1,5 +1,7 @@
 """Pipeline schedules: torch's orders and notation, transfers, and the errors of wrong schedules."""
 
+import hashlib
+
 import pytest
 
 from shardir.passes.pipeline_parallelism.actions import PipelineScheduleError, parse_action
@@ -13,7 +15,7 @@ from shardir.passes.pipeline_parallelism.simulation import (
     without_transfers,
 )
 from shardir.passes.pipeline_parallelism.transfers import add_transfers
-from tests.passes.pipeline_parallelism.torch_schedules import CLASSES, torch_rows
+from tests.passes.pipeline_parallelism.torch_schedules import CLASSES, torch_csv, torch_rows
 
 LONG = pytest.mark.long
 
@@ -65,6 +67,32 @@ def test_the_text_is_read_and_printed_unchanged() -> None:
         "1RECV_F0,1F0,1B0,1SEND_B0,(1F1;1B2)OVERLAP_F_B\n"
     )
     assert PipelineSchedule.parse(text).to_csv() == text
+
+
+# The schedules of zb1p_2rank_2stagep_compute.csv and dualpipev_4rank_10mb.csv in torch's folder
+# test/distributed/pipelining/artifacts, and the hashes of these files.
+ARTIFACTS = {
+    ("interleaved-zero-bubble", 2, 8): (
+        "47447dbd4824fb9cf9b4f3e3a200acfdc0763f2a8ed2eb3d72161886dc10d372"
+    ),
+    ("dualpipev", 4, 10): "16ce4a29936e4c5ad774098add32489b4937942e3f5ab0108f17d2826b184529",
+}
+
+
+@pytest.mark.parametrize(("name", "ranks", "microbatches"), ARTIFACTS)
+def test_files_of_torch_are_read_and_printed_unchanged(
+    name: str, ranks: int, microbatches: int
+) -> None:
+    pytest.importorskip("torch.distributed.pipelining")
+    text = torch_csv(name, ranks, microbatches, has_transfers=False)
+    assert hashlib.sha256(text.encode()).hexdigest() == ARTIFACTS[name, ranks, microbatches]
+    schedule = PipelineSchedule.parse(text)
+    assert schedule.to_csv() == text
+    ours = make_schedule(name, ranks=ranks, microbatches=microbatches)
+    assert [*map(list, map(schedule.actions, range(ranks)))] == [*map(list, ours.rows)]
+    text = torch_csv(name, ranks, microbatches, has_transfers=True)
+    assert PipelineSchedule.parse(text).to_csv() == text
+    verify_schedule(PipelineSchedule.parse(text))
 
 
 def test_files_of_other_editors_are_read() -> None:
