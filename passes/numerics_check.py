@@ -81,8 +81,8 @@ def _describe_difference(
     module: Module, want: Sequence[Array], got: Sequence[Array], tolerance: float
 ) -> str:
     """Describe the result with the largest deviation, its index, and its deviation."""
-    apart = [relative_distance(a, b, tolerance) for a, b in zip(want, got, strict=True)]
-    i = int(np.argmax(apart))
+    distances = [relative_distance(a, b, tolerance) for a, b in zip(want, got, strict=True)]
+    i = int(np.argmax(distances))
     a, b = (
         x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (want[i], got[i])
     )

@@ -143,9 +143,9 @@ class ValueTables:
                     _axis_text(history, at, part),
                     part.pre,
                     part.size,
-                    self._tables.annotation(history.annotation(said)),
+                    self._tables.annotation(history.annotation(origin)),
                 )
-                for part, said in local.stated
+                for part, origin in local.stated
             )
             hops = tuple(
                 (self._link(history, hop), numbers[source])

@@ -30,9 +30,9 @@ def is_saved(save: Sequence[str], op: Op) -> bool:
 
 
 def _is_satisfied(clause: str, op: Op) -> bool:
-    asked = host_function_of(clause)
-    if asked is not None:
-        return bool(asked(op.name, *(value.type for value in op.operands), **op.attrs))
+    policy = host_function_of(clause)
+    if policy is not None:
+        return bool(policy(op.name, *(value.type for value in op.operands), **op.attrs))
     name = op.attrs["label"] if op.spec is ops.checkpoint_name else None
     kind, _, names = clause.partition("=")
     listed = names.split("|")

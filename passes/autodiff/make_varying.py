@@ -308,8 +308,8 @@ def _missing_axes(
     """
     variable = dependent_values(rule, (*rule.params, *rule.captures()))
     missing = []
-    for value, wanted in zip(derivatives, expected, strict=True):
-        less = wanted - varying_axes.get(value, NOT_VARYING) - within
+    for value, required in zip(derivatives, expected, strict=True):
+        less = required - varying_axes.get(value, NOT_VARYING) - within
         missing.append(tuple(axis for axis in axes if axis in less and value in variable))
     return missing
 

@@ -118,10 +118,10 @@ def _merge_into_dim(outer: Batcher, x: Value, dim: int) -> Value:
 def _split_to_front(outer: Batcher, x: Value, dim: int) -> Value:
     """Return `x` with a dimension split into chunks that become a new first dimension."""
     b, shape = outer.b, x.type.shape
-    apart = (*shape[:dim], outer.size, shape[dim] // outer.size, *shape[dim + 1 :])
-    perm = (dim, *(d for d in range(len(apart)) if d != dim))
-    dealt: Value = b.transpose(b.reshape(x, result=x.type.with_shape(apart)), perm=perm)
-    return dealt
+    split_shape = (*shape[:dim], outer.size, shape[dim] // outer.size, *shape[dim + 1 :])
+    perm = (dim, *(d for d in range(len(split_shape)) if d != dim))
+    chunks: Value = b.transpose(b.reshape(x, result=x.type.with_shape(split_shape)), perm=perm)
+    return chunks
 
 
 def _require_single_axis(handler: Handler) -> Handler:

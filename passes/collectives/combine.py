@@ -131,9 +131,9 @@ def _flatten_operand(b: Builder, op: Op) -> Value:
             op.attrs["dim" if "dim" in op.attrs else "split"],
             count_positions(op.attrs["axes"]),
         )
-        apart = (*shape[:dim], count, shape[dim] // count, *shape[dim + 1 :])
-        order = (dim, *(i for i in range(len(apart)) if i != dim))
-        value = b.transpose(b.reshape(value, result=value.type.with_shape(apart)), perm=order)
+        split_shape = (*shape[:dim], count, shape[dim] // count, *shape[dim + 1 :])
+        order = (dim, *(i for i in range(len(split_shape)) if i != dim))
+        value = b.transpose(b.reshape(value, result=value.type.with_shape(split_shape)), perm=order)
     rows = value.type.with_shape((count, value.type.size // count))
     result: Value = b.reshape(value, result=rows, name=name)
     return result

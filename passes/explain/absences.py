@@ -267,25 +267,25 @@ class _AbsenceSearch:
         return result
 
     def excluded_by_annotation(self) -> list[Absence]:
-        said = self.history.stated.get(self.cell)
-        if said is None:
+        stated = self.history.stated.get(self.cell)
+        if stated is None:
             return []
-        detail = str(self.history.annotation(said))
-        if overlaps_any(self.axis, said.sharding.replicated):
+        detail = str(self.history.annotation(stated))
+        if overlaps_any(self.axis, stated.sharding.replicated):
             return [_plain(self.text, RefusalReason.REPLICATED, detail)]
-        if overlaps_any(self.axis, said.sharding.unreduced):
+        if overlaps_any(self.axis, stated.sharding.unreduced):
             return [_plain(self.text, RefusalReason.UNREDUCED, detail)]
         return []
 
     def closed_dims(self) -> list[Absence]:
-        said = self.history.stated.get(self.cell)
-        if said is None or not said.sharding.is_closed:
+        stated = self.history.stated.get(self.cell)
+        if stated is None or not stated.sharding.is_closed:
             return []
-        return [_plain(self.text, RefusalReason.CLOSED, str(self.history.annotation(said)))]
+        return [_plain(self.text, RefusalReason.CLOSED, str(self.history.annotation(stated)))]
 
     def explain_missing_request(self) -> list[Absence]:
-        asked = place_graph(self.history).is_stated(self.axis)
-        return [] if asked else [_plain(self.text, RefusalReason.UNSTATED)]
+        is_stated = place_graph(self.history).is_stated(self.axis)
+        return [] if is_stated else [_plain(self.text, RefusalReason.UNSTATED)]
 
     # Refusals by operations
 
@@ -336,8 +336,8 @@ class _AbsenceSearch:
             RefusalReason.UNREDUCED,
             RefusalReason.OVERFLOW,
         ):
-            said = history.stated.get(step.cells[refusal.tensor])
-            detail = str(history.annotation(said)) if said else ""
+            stated = history.stated.get(step.cells[refusal.tensor])
+            detail = str(history.annotation(stated)) if stated else ""
         elif reason is RefusalReason.BEHIND:
             detail = self.first_refusal(step, refusal)
         return Absence(
@@ -358,21 +358,23 @@ class _AbsenceSearch:
         for dim, sharding in enumerate(state.dims if state else ()):
             for part in intersections(self.axis, sharding.axes):
                 arrivals = origins_of(self.history).arrivals(cell, dim, part)
-                said = dict.fromkeys(str(self.history.annotation(each.said)) for each in arrivals)
+                annotations = dict.fromkeys(
+                    str(self.history.annotation(each.origin)) for each in arrivals
+                )
                 since = [each.hop for each in arrivals if each.hop]
                 when = f", since {step_time(since[-1].step)}" if since else ""
-                return f"the axis shards dimension {dim} for {' and '.join(said)}{when}"
+                return f"the axis shards dimension {dim} for {' and '.join(annotations)}{when}"
         return ""
 
     def shardings_along_factor(self, step: PropagationStep, refusal: Refusal) -> str:
         """Describe how the tensors of an operation are sharded along a factor."""
-        told = []
+        shardings = []
         for tensor, view in enumerate(self.history.views(step)):
             sharding = view.factor_shardings.get(refusal.factor)
             if sharding and sharding.axes:
                 axes = ", ".join(self.history.axis(axis, self.mesh) for axis in sharding.axes)
-                told.append(f"{self.history.tensor(step, tensor)} along {axes}")
-        return "; ".join(dict.fromkeys(told))
+                shardings.append(f"{self.history.tensor(step, tensor)} along {axes}")
+        return "; ".join(dict.fromkeys(shardings))
 
     def first_refusal(self, step: PropagationStep, refusal: Refusal) -> str:
         """Describe the first refusal."""

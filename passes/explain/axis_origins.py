@@ -30,19 +30,19 @@ class AxisHop:
 
 @dataclass(frozen=True, slots=True)
 class AxisPath:
-    """`axis` was stated in `said`, and moved along `hops` (the last is the one that arrived)."""
+    """`axis` was stated in `origin`, and moved along `hops` (the last is the one that arrived)."""
 
     axis: Axis
-    said: StatedSharding
+    origin: StatedSharding
     hops: tuple[AxisHop, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AxisArrival:
-    """`axis` was stated in `said`; `hop` moved it to the queried dimension, if any."""
+    """`axis` was stated in `origin`; `hop` moved it to the queried dimension, if any."""
 
     axis: Axis
-    said: StatedSharding
+    origin: StatedSharding
     hop: AxisHop | None
 
 
@@ -97,7 +97,7 @@ class AxisOrigins:
             question, trail = waiting.pop()
             _, local = self.local(question)
             result += (
-                AxisPath(part, said, tuple(_unroll_trail(trail))) for part, said in local.stated
+                AxisPath(part, origin, tuple(_unroll_trail(trail))) for part, origin in local.stated
             )
             waiting += ((query_at_source(hop, piece), (hop, trail)) for hop, piece in local.hops)
         return sorted(result, key=lambda way: way.axis)
@@ -105,11 +105,11 @@ class AxisOrigins:
     def arrivals(self, cell: int, dim: int, axis: Axis) -> list[AxisArrival]:
         """Return the statements of the parts of an axis at a dimension, and their last hops."""
         _, local = self.local((cell, dim, axis, self.end))
-        result = [AxisArrival(part, said, None) for part, said in local.stated]
+        result = [AxisArrival(part, origin, None) for part, origin in local.stated]
         result += (
-            AxisArrival(part, said, hop)
+            AxisArrival(part, origin, hop)
             for hop, piece in local.hops
-            for part, said in self.statements(query_at_source(hop, piece))
+            for part, origin in self.statements(query_at_source(hop, piece))
         )
         return sorted(result, key=lambda arrival: arrival.axis)
 
@@ -146,10 +146,10 @@ class AxisOrigins:
 
     def _find(self, cell: int, dim: int, axis: Axis, before: int) -> LocalOrigin:
         history = self.history
-        said = history.stated.get(cell)
-        stated = intersections(axis, said.sharding.dims[dim].axes) if said else []
-        here = tuple((part, said) for part in stated if said)
-        missing = difference_of_axes(axis, stated)
+        stated = history.stated.get(cell)
+        parts = intersections(axis, stated.sharding.dims[dim].axes) if stated else []
+        here = tuple((part, stated) for part in parts if stated)
+        missing = difference_of_axes(axis, parts)
         hops: list[tuple[AxisHop, Axis]] = []
         last = -1
         for position, tensor in history.changes.get(cell, ()) if missing else ():
@@ -236,7 +236,7 @@ def axis_chains(history: FunctionHistory, cell: int, dim: int, axis: Axis) -> li
         Chain(
             history.axis(way.axis, mesh),
             dim,
-            history.annotation(way.said),
+            history.annotation(way.origin),
             tuple(link_of_hop(history, hop) for hop in way.hops),
         )
         for way in origins_of(history).paths(cell, dim, axis)
@@ -248,7 +248,7 @@ def origin_annotations(
 ) -> tuple[Annotation, ...]:
     """Return the annotations that an axis at a dimension comes from."""
     arrivals = origins_of(history).arrivals(cell, dim, axis)
-    return tuple(dict.fromkeys(history.annotation(arrival.said) for arrival in arrivals))
+    return tuple(dict.fromkeys(history.annotation(arrival.origin) for arrival in arrivals))
 
 
 def origins_of_value(history: FunctionHistory, value: Value) -> Iterator[AxisOrigin]:

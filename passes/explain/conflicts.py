@@ -305,9 +305,9 @@ class _ConflictAnalysis:
                 for r in origin_annotations(history, cell, dim, axis)
             ]
             return tuple(dict.fromkeys(result))
-        said = history.stated.get(cell)
-        closed = said and any(not said.sharding.dims[dim].open for dim in dims)
-        return (history.annotation(said),) if said and closed else ()
+        stated = history.stated.get(cell)
+        closed = stated and any(not stated.sharding.dims[dim].open for dim in dims)
+        return (history.annotation(stated),) if stated and closed else ()
 
     def reshard_steps(self, tensor: int) -> list[tuple[str, int]]:
         """Return the collectives that reshard a tensor, with their bytes."""

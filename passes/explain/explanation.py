@@ -124,9 +124,9 @@ def summarize(
     values = [v for history in histories for v in history.made.values() if v.type.rank]
     return Summary(
         tuple(
-            history.annotation(said)
+            history.annotation(stated)
             for history in histories
-            for said in stated_annotations(history)
+            for stated in stated_annotations(history)
         ),
         len(values),
         sum(1 for v in values if v.sharding and any(v.sharding.axes)),

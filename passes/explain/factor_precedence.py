@@ -139,5 +139,5 @@ def delay_reason(
 
 def stated_priority(arrival: AxisArrival) -> int:
     """Return the priority of the dimension in which an axis was stated."""
-    dims = arrival.said.sharding.dims
+    dims = arrival.origin.sharding.dims
     return next((d.priority or 0 for d in dims if overlaps_any(arrival.axis, d.axes)), 0)

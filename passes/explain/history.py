@@ -94,7 +94,7 @@ class FunctionHistory:
         self.printer = Printer(module.meshes)
         self.meshes = {mesh.name: mesh for mesh in module.meshes}
         self.function = next(f for f in module.functions if f.name == self.name)
-        self.stated: dict[int, StatedSharding] = {said.cell: said for said in story.stated}
+        self.stated: dict[int, StatedSharding] = {stated.cell: stated for stated in story.stated}
         self.made: dict[str, Value] = {v.name: v for v in all_values(self.function.body)}
         self._interned: dict[Sharding, Sharding] = {}
         self._derived: dict[object, Any] = {}
@@ -281,37 +281,39 @@ class FunctionHistory:
             return maker.loc
         return self.places.get((self.name, f"%{format_name(name)}"))
 
-    def annotating_value(self, said: StatedSharding, op: Op) -> Value:
+    def annotating_value(self, stated: StatedSharding, op: Op) -> Value:
         """Return the value through which a constraint or a manual computation annotates another."""
         if op.spec is not ops.manual_computation:
             return op.result
         cells = [self.story.cells.get(operand) for operand in op.operands]
-        return op.blocks[0].params[cells.index(said.cell)] if said.cell in cells else op.results[0]
+        return (
+            op.blocks[0].params[cells.index(stated.cell)] if stated.cell in cells else op.results[0]
+        )
 
-    def annotation(self, said: StatedSharding) -> Annotation:
+    def annotation(self, stated: StatedSharding) -> Annotation:
         """Return the annotation of a stated sharding, as it is written in the program."""
-        if self.stated.get(said.cell) is not said:
-            return self._annotation(said)
-        result = self._annotations.get(said.cell)
+        if self.stated.get(stated.cell) is not stated:
+            return self._annotation(stated)
+        result = self._annotations.get(stated.cell)
         if result is None:
-            result = self._annotations[said.cell] = self._annotation(said)
+            result = self._annotations[stated.cell] = self._annotation(stated)
         return result
 
-    def _annotation(self, said: StatedSharding) -> Annotation:
-        if said.value is None:
-            number = -1 - said.cell
+    def _annotation(self, stated: StatedSharding) -> Annotation:
+        if stated.value is None:
+            number = -1 - stated.cell
             type = self.story.function.body.returns[number].type
             text = self.printer.sharded_type(type, self.story.function.result_shardings[number])
             loc = self.places.get((self.name, f"result {number}"))
             return Annotation(Subject.RESULT, str(number), text, self.name, loc)
-        value, subject = said.value, Subject.VALUE
-        if said.constraint is not None:
-            value = self.annotating_value(said, said.constraint)
+        value, subject = stated.value, Subject.VALUE
+        if stated.constraint is not None:
+            value = self.annotating_value(stated, stated.constraint)
         maker = self.makers.get(value.name)
         if maker is not None and maker.spec is ops.manual_computation:
-            text = self.printer.sharded_type(value.type, said.sharding)
+            text = self.printer.sharded_type(value.type, stated.sharding)
             return Annotation(subject, value_text(value), text, self.name, self.loc_of_op(maker))
-        if said.constraint is not None or (
+        if stated.constraint is not None or (
             maker is not None and maker.spec is ops.sharding_constraint
         ):
             subject = Subject.CONSTRAINT

@@ -31,9 +31,9 @@ def unused_annotations(session: PropagatedProgram) -> Iterator[Annotation]:
     propagate = replace(session.pipeline.propagate, leave_open=False)
     for history in session.histories.values():
         trial = trial_without_annotations(session, propagate, history)
-        for said in stated_annotations(history):
-            annotation = history.annotation(said)
-            is_idle = trial.is_idle(said) if trial else None
+        for stated in stated_annotations(history):
+            annotation = history.annotation(stated)
+            is_idle = trial.is_idle(stated) if trial else None
             if is_idle is None:
                 is_idle = is_unused(session, propagate, annotation)
             if is_idle:
@@ -68,7 +68,7 @@ def trial_without_annotations(
         return None
     trial = AnnotationTrial(session, propagate, history.name)
     prepared = trial.prepared
-    everything = (*prepared.said.values(), *trial.function.result_shardings)
+    everything = (*prepared.stated.values(), *trial.function.result_shardings)
     if prepared.groups or prepared.bridges or any(
         dim.priority is not None for each in everything if each for dim in each.dims
     ):  # fmt: skip
@@ -93,7 +93,7 @@ class AnnotationTrial:
         """Propagate once, and prepare the lookups."""
         prepared, body = self.prepared, self.function.body
         network = prepared.network
-        self.state = initial_state(self.function, network, prepared.said, self.steppers.shardings)
+        self.state = initial_state(self.function, network, prepared.stated, self.steppers.shardings)
         run = self.propagate.start_run(prepared, self.steppers)
         self.replay = PropagationReplay(network, run, self.state)
         self.values: dict[int, list[Value]] = {}
@@ -111,16 +111,16 @@ class AnnotationTrial:
             elif len(op.results) > 1:
                 self.entangled.update(op.results)
 
-    def is_idle(self, said: StatedSharding) -> bool | None:
+    def is_idle(self, stated: StatedSharding) -> bool | None:
         """Return whether all shardings are the same without an annotation; `None` if unknown."""
         size = len(self.state.cells)
-        if said.value is None:
-            number = -1 - said.cell
+        if stated.value is None:
+            number = -1 - stated.cell
             return self.is_same_without(
                 self.replay.differences_without(size + number, NO_SHARDING), None, number
             )
-        value = said.value
-        network, known = self.prepared.network, self.prepared.said
+        value = stated.value
+        network, known = self.prepared.network, self.prepared.stated
         if value in self.entangled or value not in network.cells:
             return None
         cell = network.cells[value]
@@ -164,4 +164,4 @@ class AnnotationTrial:
         return True
 
     def stated_sharding(self, value: Value) -> Sharding | None:
-        return self.prepared.said.get(value)
+        return self.prepared.stated.get(value)

@@ -140,9 +140,9 @@ def _value(function: Function, name: str) -> Value:
     return values[key]
 
 
-def _check(name: str, has: TensorType, said: TensorType | None) -> None:
-    if said is not None and said != has:
-        raise ExplainError(f"{name} is {has}, not {said}; only its sharding can be changed")
+def _check(name: str, has: TensorType, given: TensorType | None) -> None:
+    if given is not None and given != has:
+        raise ExplainError(f"{name} is {has}, not {given}; only its sharding can be changed")
 
 
 def difference(

@@ -71,8 +71,8 @@ class Partition(Pass, name="partition"):
 def _function(function: Function, mesh: Mesh, planner: str) -> Function:
     cutter = _Partitioner(mesh, used_names(function), planner)
     body = function.body
-    for value, asked in zip(body.returns, function.result_shardings, strict=True):
-        cutter.checks.check_result(value, asked, function)
+    for value, requested in zip(body.returns, function.result_shardings, strict=True):
+        cutter.checks.check_result(value, requested, function)
     interface = SpmdInterface(
         tuple(GlobalTensor(p.type, cutter.checks.sharding(p)) for p in body.params),
         tuple(GlobalTensor(v.type, cutter.checks.sharding(v)) for v in body.returns),

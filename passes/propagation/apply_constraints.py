@@ -46,10 +46,10 @@ class AppliedConstraints:
 def apply_constraints(
     draft: FunctionDraft,
     owners: Mapping[Value, Value],
-    said: ShardingByValue,
+    stated: ShardingByValue,
     bridges: Mapping[Value, BoundaryConversion],
 ) -> AppliedConstraints:
-    """Rewire the draft and add the shardings of operands to `said`, the shardings stated so far.
+    """Rewire the draft and add the shardings of operands to `stated`, the shardings stated so far.
 
     `owners` maps each target of an edge to the owner, `bridges` holds the parameters of manual
     computations.
@@ -61,7 +61,7 @@ def apply_constraints(
     ]
     if not annotating_ops:
         return AppliedConstraints()
-    applied = _ConstraintApplication(draft, owners, said, bridges)
+    applied = _ConstraintApplication(draft, owners, stated, bridges)
     for op in annotating_ops:
         if op.spec is specs.sharding_constraint:
             applied.read_end_of_chain(op)
@@ -85,14 +85,14 @@ class _ConstraintApplication:
         self,
         draft: FunctionDraft,
         owners: Mapping[Value, Value],
-        said: ShardingByValue,
+        stated: ShardingByValue,
         bridges: Mapping[Value, BoundaryConversion],
     ) -> None:
         self.draft = draft
         self.owners = owners
-        self.said = said
-        self.stated = {
-            op: said.get(op.result) for op in draft.walk() if op.spec is specs.sharding_constraint
+        self.stated = stated
+        self.constraint_shardings = {
+            op: stated.get(op.result) for op in draft.walk() if op.spec is specs.sharding_constraint
         }
         """The sharding of each constraint, without the parts that preparation removes."""
         self.bridges = bridges
@@ -109,7 +109,7 @@ class _ConstraintApplication:
 
     def is_stated(self, value: Value) -> bool:
         """Return whether a value has a stated sharding."""
-        return self.owners.get(value, value) in self.said
+        return self.owners.get(value, value) in self.stated
 
     def requested_sharding(self, op: Op, number: int) -> Sharding | None:
         """Return the sharding that an operation states for one of its operands.
@@ -117,7 +117,7 @@ class _ConstraintApplication:
         The manual axes of size 1 are replicated in it.
         """
         if op.spec is specs.sharding_constraint:
-            return self.stated.get(op)
+            return self.constraint_shardings.get(op)
         sharding = self.bridges[op.blocks[0].params[number]].global_sharding
         units = tuple(axis for axis in op.attrs["axes"] if axis.size == 1)
         return replace(sharding, replicated=(*sharding.replicated, *units)) if units else sharding
@@ -135,7 +135,7 @@ class _ConstraintApplication:
             sharding = without_unit_axes(sharding)
             if sharding.unreduced:
                 open_ = Sharding.open(sharding.mesh, value.type.rank)
-                self.said[self.owners[value]] = replace(
+                self.stated[self.owners[value]] = replace(
                     open_, unreduced=sharding.unreduced, reduction=sharding.reduction
                 )
                 self.result.annotated_by[self.owners[value]] = op
@@ -148,12 +148,12 @@ class _ConstraintApplication:
             maker = self.draft.makers.get(value)
             for sibling in maker.results if maker else ():
                 rank = sibling.type.rank
-                self.said.setdefault(sibling, Sharding.open(sharding.mesh, rank))
+                self.stated.setdefault(sibling, Sharding.open(sharding.mesh, rank))
 
     def state(self, value: Value, sharding: Sharding) -> None:
         """Record the sharding that an operation states for a value."""
-        self.said[value] = without_unit_axes(sharding)
-        if self.said[value] != sharding:
+        self.stated[value] = without_unit_axes(sharding)
+        if self.stated[value] != sharding:
             self.result.requested[value] = sharding
 
     def annotating_uses(self, value: Value) -> list[tuple[Op, int]]:
@@ -211,7 +211,7 @@ class _ConstraintApplication:
             self.draft.remove(op)
         else:
             op = self.draft.constraint(value, without_unit_axes(sharding), op.loc)
-            self.stated[op] = sharding
+            self.constraint_shardings[op] = sharding
             self.state(op.result, sharding)
             self.draft.add(op, to)
         at = list(self.draft.ops(to)).index(maker) + 1 if maker else 0

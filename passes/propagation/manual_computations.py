@@ -127,15 +127,15 @@ def boundary_values(op: Op) -> list[tuple[Value, ManualDimAxes, bool]]:
 
 def state_boundary_shardings(
     draft: "FunctionDraft",
-    said: dict[Value, Sharding],
+    stated: dict[Value, Sharding],
     shardings: "ShardingTable",
     *,
     units: bool = False,
 ) -> dict[Value, BoundaryConversion]:
     """Return the bridge of each parameter and result of a manual computation.
 
-    Each gets a stated sharding in `said`: results are sharded over the manual axes, and other axes
-    are open. Manual axes of size 1 count if `units`.
+    Each gets a sharding in `stated`: results are sharded over the manual axes, and other axes are
+    open. Manual axes of size 1 count if `units`.
     """
     bridges: dict[Value, BoundaryConversion] = {}
     for op in draft.walk():
@@ -143,16 +143,16 @@ def state_boundary_shardings(
             continue
         axes = op.attrs["axes"] if units else sharding_axes(op.attrs["axes"])
         owners = boundary_values(op)
-        mesh = _mesh(op, [said[v] for v, _, _ in owners if v in said], shardings.meshes)
-        for value, stated, inwards in owners:
-            dim_axes = stated if units else tuple(map(sharding_axes, stated))
-            own = said.get(value) or Sharding.open(mesh.name, value.type.rank)
+        mesh = _mesh(op, [stated[v] for v, _, _ in owners if v in stated], shardings.meshes)
+        for value, all_axes, inwards in owners:
+            dim_axes = all_axes if units else tuple(map(sharding_axes, all_axes))
+            own = stated.get(value) or Sharding.open(mesh.name, value.type.rank)
             free = own if inwards else remove_manual_axes(own, axes)
             used = {axis.name for dim in dim_axes for axis in dim}
             idle = tuple(axis for axis in axes if axis.name not in used)
             replicated = _in_order((*free.replicated, *idle), mesh)
             outer = replace(add_manual_axes(free, free, dim_axes), replicated=replicated)
-            said[value] = free if inwards else outer
+            stated[value] = free if inwards else outer
             bridges[value] = BoundaryConversion(shardings, outer, dim_axes, axes, inwards)
     return bridges
 

@@ -136,15 +136,15 @@ class Propagate(Pass, name="propagate"):
     ) -> Function:
         """Propagate in one function; values without any known sharding are unsharded on `mesh`."""
         prepared = self.prepare_function(function, steppers, rules)
-        draft, network, said, bridges = (
-            prepared.draft, prepared.network, prepared.said, prepared.bridges
+        draft, network, stated, bridges = (
+            prepared.draft, prepared.network, prepared.stated, prepared.bridges
         )  # fmt: skip
         units = not self.prepare
-        state = initial_state(function, network, said, steppers.shardings, units=units)
+        state = initial_state(function, network, stated, steppers.shardings, units=units)
         # The boundary values of a manual computation state its manual axes.
-        wholly = said | {value: bridge.global_sharding for value, bridge in bridges.items()}
+        wholly = stated | {value: bridge.global_sharding for value, bridge in bridges.items()}
         recorder = record and PropagationRecorder(
-            record, draft, network, steppers.shardings, wholly, prepared.spoken,
+            record, draft, network, steppers.shardings, wholly, prepared.annotation_sources,
             prepared.groups, state,
         )  # fmt: skip
         run = self.start_run(prepared, steppers, recorder.record_step if recorder else None)
@@ -165,7 +165,7 @@ class Propagate(Pass, name="propagate"):
                     state.cells[cell],
                     value.type,
                     borders.get(value, BoundaryKind.NONE),
-                    said.get(value) if borders.get(value) is BoundaryKind.FUNCTION else None,
+                    stated.get(value) if borders.get(value) is BoundaryKind.FUNCTION else None,
                 ),
             )
             for value, cell in network.cells.items()
@@ -194,22 +194,24 @@ class Propagate(Pass, name="propagate"):
         if self.prepare:
             split_constants(draft)
         owners = edge_owners(draft)
-        said = stated_shardings(draft, units=not self.prepare)
-        bridges = state_boundary_shardings(draft, said, steppers.shardings, units=not self.prepare)
+        stated = stated_shardings(draft, units=not self.prepare)
+        bridges = state_boundary_shardings(
+            draft, stated, steppers.shardings, units=not self.prepare
+        )
         applied = AppliedConstraints()
         if self.prepare:
-            applied = apply_constraints(draft, owners, said, bridges)
+            applied = apply_constraints(draft, owners, stated, bridges)
         groups = merge_groups(draft)
         meshes = steppers.shardings.meshes
-        members = unify_groups(draft, groups, owners, said, applied.requested, meshes)
+        members = unify_groups(draft, groups, owners, stated, applied.requested, meshes)
         edges = {
             op: draft.edges(op)
             for op in draft.walk()
             if op.spec.edges or op.spec is ops.manual_computation
         }
         network = build_network(draft, edges, groups, bridges, steppers, rules)
-        sources = AnnotationSources(applied.annotated_by, members)
-        return PreparedFunction(draft, network, owners, said, bridges, groups, sources)
+        annotation_sources = AnnotationSources(applied.annotated_by, members)
+        return PreparedFunction(draft, network, owners, stated, bridges, groups, annotation_sources)
 
     def start_run(
         self,
@@ -233,7 +235,7 @@ class Propagate(Pass, name="propagate"):
 
         @cache
         def close(
-            number: int, type: TensorType, border: BoundaryKind, stated: Sharding | None
+            number: int, type: TensorType, border: BoundaryKind, annotation: Sharding | None
         ) -> Sharding | None:
             result = shardings[number]
             if self.keep_open:
@@ -247,7 +249,7 @@ class Propagate(Pass, name="propagate"):
                 return Sharding.fully_replicated(mesh.name, type.rank)
             its_mesh = shardings.meshes[result.mesh]
             uneven = self.border if border is BoundaryKind.FUNCTION else "even"
-            result = trim_at_boundary(result, type.shape, its_mesh, border, stated, uneven)
+            result = trim_at_boundary(result, type.shape, its_mesh, border, annotation, uneven)
             return result if self.leave_open else result.close()
 
         return close
@@ -257,17 +259,17 @@ class Propagate(Pass, name="propagate"):
 class PreparedFunction:
     """A function as a propagation network, and the shardings stated in it.
 
-    `owners` maps each target of an edge to the owner of the edge; `said` maps values to stated
-    shardings, and `spoken` records the values whose annotations apply to others.
+    `owners` maps each target of an edge to the owner of the edge; `stated` maps values to stated
+    shardings, and `annotation_sources` records the values whose annotations apply to others.
     """
 
     draft: FunctionDraft
     network: PropagationNetwork
     owners: Mapping[Value, Value]
-    said: dict[Value, Sharding]
+    stated: dict[Value, Sharding]
     bridges: Mapping[Value, BoundaryConversion]
     groups: Sequence[ShardingGroup]
-    spoken: AnnotationSources
+    annotation_sources: AnnotationSources
 
 
 def edge_owners(draft: FunctionDraft) -> dict[Value, Value]:
@@ -290,43 +292,45 @@ def stated_shardings(draft: FunctionDraft, *, units: bool = False) -> dict[Value
     A sharding on one result of an operation makes its other results open on the same mesh, which
     differs from no sharding: constraints do not move to open values.
     """
-    said: dict[Value, Sharding] = {}
+    stated: dict[Value, Sharding] = {}
 
     def enter(block: Block) -> None:
         note(block.params)
         for op in draft.ops(block):
             note(op.results)
-            if len(op.results) > 1 and (mesh := next((said[v].mesh for v in op.results
-                                                      if v in said), "")):  # fmt: skip
+            if len(op.results) > 1 and (mesh := next((stated[v].mesh for v in op.results
+                                                      if v in stated), "")):  # fmt: skip
                 for value in op.results:
-                    said.setdefault(value, Sharding.open(mesh, value.type.rank))
+                    stated.setdefault(value, Sharding.open(mesh, value.type.rank))
             for inner in op.blocks:
                 enter(inner)
 
     def note(values: tuple[Value, ...]) -> None:
-        said.update(
+        stated.update(
             (v, v.sharding if units else without_unit_axes(v.sharding))
             for v in values
             if v.sharding
         )
 
     enter(draft.function.body)
-    return said
+    return stated
 
 
 def initial_state(
     function: Function,
     network: PropagationNetwork,
-    said: dict[Value, Sharding],
+    stated: dict[Value, Sharding],
     shardings: ShardingTable,
     *,
     units: bool = False,
 ) -> PropagationState:
     """Return the initial state: for a cell of several values, the first stated sharding."""
-    cells = [shardings.number(said.get(owner)) for owner in network.owners]
+    cells = [shardings.number(stated.get(owner)) for owner in network.owners]
     for value, cell in network.cells.items():
         if cells[cell] == NO_SHARDING:
-            cells[cell] = shardings.number(said.get(value))
-    stated = (s and (s if units else without_unit_axes(s)) for s in function.result_shardings)
-    results = [shardings.number(sharding) for sharding in stated]
+            cells[cell] = shardings.number(stated.get(value))
+    result_shardings = (
+        s and (s if units else without_unit_axes(s)) for s in function.result_shardings
+    )
+    results = [shardings.number(sharding) for sharding in result_shardings]
     return PropagationState(cells, results)

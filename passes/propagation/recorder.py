@@ -73,15 +73,15 @@ class PropagationRecorder:
         draft: FunctionDraft,
         network: PropagationNetwork,
         shardings: ShardingTable,
-        said: Mapping[Value, Sharding],
-        spoken: AnnotationSources,
+        stated: Mapping[Value, Sharding],
+        annotation_sources: AnnotationSources,
         groups: Sequence[ShardingGroup],
         state: "PropagationState",
     ) -> None:
         """Create a recorder.
 
-        `said` holds the stated shardings of values, `spoken` their source if it is another value,
-        and `state` is the state of the run.
+        `stated` holds the stated shardings of values, `annotation_sources` their source if it is
+        another value, and `state` is the state of the run.
         """
         self.story = record.histories[draft.function.name] = PropagationHistory(draft.function)
         self.returned = tuple(draft.inputs(draft.function.body))
@@ -96,17 +96,17 @@ class PropagationRecorder:
             for group in groups
             for value in group.members
         }
-        self.said: dict[int, StatedSharding] = {}
+        self.stated: dict[int, StatedSharding] = {}
         for value in (*network.owners, *network.cells):
             cell = network.cells[value]
-            if value in said and cell not in self.said:
-                speaker = spoken.members.get(value, value)
-                constraint = spoken.constraints.get(speaker)
-                self.said[cell] = StatedSharding(cell, said[value], speaker, constraint)
+            if value in stated and cell not in self.stated:
+                source = annotation_sources.members.get(value, value)
+                constraint = annotation_sources.constraints.get(source)
+                self.stated[cell] = StatedSharding(cell, stated[value], source, constraint)
         for i, sharding in enumerate(draft.function.result_shardings):
             if sharding:
-                self.said[-1 - i] = StatedSharding(-1 - i, without_unit_axes(sharding), None)
-        self.story.stated += self.said.values()
+                self.stated[-1 - i] = StatedSharding(-1 - i, without_unit_axes(sharding), None)
+        self.story.stated += self.stated.values()
 
     def record_step(
         self, priority: int, round: int, number: int, state: tuple[int, ...], outcome: StepOutcome
@@ -228,17 +228,17 @@ class PropagationRecorder:
         """
         if refusal.reason not in (RefusalReason.REPLICATED, RefusalReason.CLOSED):
             return refusal
-        said, now = self.said.get(cells[refusal.tensor]), before[refusal.tensor]
-        if said is None or now is None:
+        stated, now = self.stated.get(cells[refusal.tensor]), before[refusal.tensor]
+        if stated is None or now is None:
             return refusal
-        later = [dim for dim in said.sharding.dims if dim.priority]
+        later = [dim for dim in stated.sharding.dims if dim.priority]
         if refusal.reason is RefusalReason.REPLICATED:
             early = any(refusal.axis.overlaps(axis) for dim in later for axis in dim.axes)
         else:
             mapping = rule.tensors[refusal.tensor]
             early = any(
                 there in later and refusal.factor in factors and dim == REPLICATED_DIM
-                for there, factors, dim in zip(said.sharding.dims, mapping, now.dims, strict=True)
+                for there, factors, dim in zip(stated.sharding.dims, mapping, now.dims, strict=True)
             )
         return replace(refusal, reason=RefusalReason.PRIORITY) if early else refusal
 

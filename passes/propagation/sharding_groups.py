@@ -106,11 +106,11 @@ def unify_groups(
     draft: FunctionDraft,
     groups: list[ShardingGroup],
     owners: Mapping[Value, Value],
-    said: dict[Value, Sharding],
+    stated: dict[Value, Sharding],
     requested: Mapping[Value, Sharding],
     meshes: Mapping[str, Mesh],
 ) -> dict[Value, Value]:
-    """Make the members of each group equal in `said`, the stated shardings.
+    """Make the members of each group equal in `stated`, the stated shardings.
 
     `requested` has those that are replicated along manual axes of size 1, with these axes: they
     conflict with shardings without them. Returns the members that take the sharding of another
@@ -118,21 +118,21 @@ def unify_groups(
     """
     sources: dict[Value, Value] = {}
     for group in groups:
-        stated = [said.get(owners.get(value, value)) for value in group.members]
-        constraining = [s for s in stated if s and _constrains(s, meshes)]
+        member_shardings = [stated.get(owners.get(value, value)) for value in group.members]
+        constraining = [s for s in member_shardings if s and _constrains(s, meshes)]
         if not constraining:
             continue
         compared = [
             requested.get(owners.get(value, value), sharding)
-            for value, sharding in zip(group.members, stated, strict=True)
+            for value, sharding in zip(group.members, member_shardings, strict=True)
             if sharding in constraining
         ]
         if all(_is_equal(compared[0], each, meshes) for each in compared):
-            first = group.members[stated.index(constraining[0])]
-            for value, sharding in zip(group.members, stated, strict=True):
+            first = group.members[member_shardings.index(constraining[0])]
+            for value, sharding in zip(group.members, member_shardings, strict=True):
                 if sharding not in constraining:
                     sources[owners.get(value, value)] = owners.get(first, first)
-                _state_sharding(draft, owners, said, value, constraining[0])
+                _state_sharding(draft, owners, stated, value, constraining[0])
         else:
             open_ = replace(
                 constraining[0], dims=(DimSharding((), True),) * len(constraining[0].dims)
@@ -140,7 +140,7 @@ def unify_groups(
             open_ = replace(open_, replicated=(), unreduced=())
             for i, value in enumerate(group.members):
                 group.members[i] = _insert_constraint_behind(draft, owners, value, open_)
-                said[group.members[i]] = open_
+                stated[group.members[i]] = open_
     return sources
 
 
@@ -196,16 +196,16 @@ def _is_equal(one: Sharding, other: Sharding, meshes: Mapping[str, Mesh]) -> boo
 def _state_sharding(
     draft: FunctionDraft,
     owners: Mapping[Value, Value],
-    said: dict[Value, Sharding],
+    stated: dict[Value, Sharding],
     value: Value,
     sharding: Sharding,
 ) -> None:
     """State a sharding; the other results of the operation become open."""
-    said[owners.get(value, value)] = sharding
+    stated[owners.get(value, value)] = sharding
     maker = draft.makers.get(value)
     if maker is not None and value not in owners:
         for sibling in maker.results:
-            said.setdefault(sibling, Sharding.open(sharding.mesh, sibling.type.rank))
+            stated.setdefault(sibling, Sharding.open(sharding.mesh, sibling.type.rank))
 
 
 def _insert_constraint_behind(

@@ -53,7 +53,7 @@ class Explanations:
         if value.sharding is None:
             return ""
         cuttable = shardable_factors(op, rule)
-        said: dict[str, None] = {}
+        reasons: dict[str, None] = {}
         for dim, loops in zip(value.sharding.dims, rule.operands[operand], strict=True):
             remaining_axes = [axis for i in loops for axis in fitting.factor_axes[i]]
             lost = tuple(a for a in dim.axes if not any(a.overlaps(b) for b in remaining_axes))
@@ -67,13 +67,13 @@ class Explanations:
                 if any(a.overlaps(b) for a in lost for b in axes)
             ]
             if unshardable:
-                said[f"{factor_name(op, rule, unshardable[0])} must be unsharded"] = None
+                reasons[f"{factor_name(op, rule, unshardable[0])} must be unsharded"] = None
             elif other:
                 names = " and ".join(dict.fromkeys(factor_name(op, rule, i) for i in other))
-                said[f"{self.format_axes(lost)} shards {names}, not {name}"] = None
+                reasons[f"{self.format_axes(lost)} shards {names}, not {name}"] = None
             else:
-                said[f"{name} is not sharded over {self.format_axes(lost)}"] = None
-        return f": {' and '.join(said)}" if said else ""
+                reasons[f"{name} is not sharded over {self.format_axes(lost)}"] = None
+        return f": {' and '.join(reasons)}" if reasons else ""
 
     def explain_scan_operand(self, op: Op, value: Value, sharding: Sharding) -> str:
         """Return a clause that states that a scan iterates over a sharded dimension of an

@@ -112,9 +112,11 @@ def insert_reshards(function: Function, rewriter: "ReshardInserter") -> Function
     scope = ReshardScope({p: rewriter.close_value(p, border=True) for p in body.params}, None)
     ops = rewriter.ops(body, scope)
     returns, results = [], []
-    for i, (value, asked) in enumerate(zip(body.returns, function.result_shardings, strict=True)):
+    for i, (value, requested) in enumerate(
+        zip(body.returns, function.result_shardings, strict=True)
+    ):
         new = scope.value(value)
-        target = rewriter.result_sharding(asked, value, new)
+        target = rewriter.result_sharding(requested, value, new)
         why = f"result {i} of @{function.name} needs {rewriter.words.format_sharding(target)}"
         returns.append(rewriter.reshard_value(new, target, scope, ops, None, why))
         results.append(sharding_annotation(target))

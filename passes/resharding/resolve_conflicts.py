@@ -187,9 +187,9 @@ class _ConflictResolver:
         self.results = list(function.result_shardings)
         self.changed: dict[Value, Sharding] = {}
         self.maker = {op.results[0]: op for op in self.survey.ops if len(op.results) == 1}
-        for value, asked in zip(function.body.returns, function.result_shardings, strict=True):
-            if asked is not None and not any(dim.open for dim in asked.dims):
-                use = _ShardingUse(None, 1, asked.close())
+        for value, requested in zip(function.body.returns, function.result_shardings, strict=True):
+            if requested is not None and not any(dim.open for dim in requested.dims):
+                use = _ShardingUse(None, 1, requested.close())
                 self.survey.users.setdefault(value, []).append(use)
 
     def place(self, value: Value) -> Sharding:
@@ -275,12 +275,12 @@ def _resolve_function(function: Function, mesh: Mesh) -> Function | None:
     why = {}
     for value, sharding in resolver.changed.items():
         op = resolver.maker[value]
-        told = (
+        reason = (
             f"propagation leaves %{value.name} "
             f"{words.format_sharding(sharding_or_unsharded(value, mesh.name))}; "
             f"made {words.format_sharding(sharding)} instead, its operands send less"
         )
-        why[op] = f"{op.why}; {told}" if op.why else told
+        why[op] = f"{op.why}; {reason}" if op.why else reason
     body = _with_shardings(function.body, resolver.changed, why)
     chosen = tuple(
         new or (old and old.close())
@@ -292,7 +292,7 @@ def _resolve_function(function: Function, mesh: Mesh) -> Function | None:
 def _result_shardings(function: Function, resolver: _ConflictResolver) -> Iterator[Sharding | None]:
     """Yield the shardings that open function results take from the returned values; `None` for
     those that keep theirs."""
-    for value, asked in zip(function.body.returns, function.result_shardings, strict=True):
+    for value, requested in zip(function.body.returns, function.result_shardings, strict=True):
         sharding = resolver.place(value)
-        moves = asked is not None and reshard_cost(sharding, asked.close(), value.type)[0]
-        yield sharding if moves and is_extension(sharding, asked, value) else None
+        moves = requested is not None and reshard_cost(sharding, requested.close(), value.type)[0]
+        yield sharding if moves and is_extension(sharding, requested, value) else None

@@ -83,11 +83,11 @@ class _DeadCodeSweeper:
 
     def while_(self, op: Op, live: set[Value]) -> Op:
         condition, body = op.blocks
-        asked = self.dependences(condition, condition.returns)
+        condition_inputs = self.dependences(condition, condition.returns)
         live_carries = {
             i
             for i, result in enumerate(op.results)
-            if result in live or condition.params[i] in asked
+            if result in live or condition.params[i] in condition_inputs
         }
         places = self.needed_carries(body, len(op.results), live_carries)
         return replace(

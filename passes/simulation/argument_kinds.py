@@ -73,9 +73,9 @@ def _contains_contraction(op: Op) -> bool:
     )
 
 
-def needed_values(block: Block, wanted: Iterable[Value]) -> set[Value]:
+def needed_values(block: Block, outputs: Iterable[Value]) -> set[Value]:
     """Return the values on which the given values of a block depend."""
-    needed = set(wanted)
+    needed = set(outputs)
     for op in reversed(block.ops):
         if needed.isdisjoint(op.results):
             continue
@@ -93,12 +93,12 @@ def _needed_by_scan(op: Op, needed: set[Value]) -> set[Value]:
     """Return the values that a scan needs for those of its results that are needed."""
     (body,) = op.blocks
     carries: int = op.attrs["carries"]
-    wanted = {body.returns[i] for i, result in enumerate(op.results) if result in needed}
+    returned = {body.returns[i] for i, result in enumerate(op.results) if result in needed}
     while True:
-        inside = needed_values(body, wanted)
+        inside = needed_values(body, returned)
         more = {body.returns[i] for i in range(carries) if body.params[i] in inside}
-        if more <= wanted:
+        if more <= returned:
             break
-        wanted |= more
+        returned |= more
     operands = {x for x, param in zip(op.operands, body.params, strict=True) if param in inside}
     return operands | (inside & set(body.captures()))

@@ -34,7 +34,7 @@ class Simulation(Report):
     memory: MemoryUse
     """The memory at the peak on each device."""
     memory_capacity: int | None
-    """The memory of a device in bytes, or `None` if the simulation was not asked to compare it."""
+    """The memory of a device in bytes, or `None` if the simulation does not compare it."""
     schedule: BlockSimulation = field(compare=False)
     """The events of the step."""
     notes: tuple[str, ...] = ()

@@ -148,9 +148,9 @@ def _append_mixed_permute(merger: DeviceMerger, op: Op) -> BatchedValue:
                 to,
                 _is_one_of_processes(merger, far, staying),
             )
-    apart = [axis_sizes(near), *((n,) for n in result.type.shape[1:])]
+    split_shape = [axis_sizes(near), *((n,) for n in result.type.shape[1:])]
     back: list[Ints] = [(places.index(d),) for d in range(len(places))]
-    return BatchedValue(arrange_dims(b, result, apart, back), own)
+    return BatchedValue(arrange_dims(b, result, split_shape, back), own)
 
 
 def _row_moves(op: Op, levels: ProcessLevels) -> dict[tuple[int, int], Pairs]:
@@ -159,7 +159,7 @@ def _row_moves(op: Op, levels: ProcessLevels) -> dict[tuple[int, int], Pairs]:
     shape = axis_sizes(axes)
     is_far = [levels.is_far(axis) for axis in axes]
 
-    def apart(position: int) -> tuple[int, int]:
+    def split_position(position: int) -> tuple[int, int]:
         there = here = 0
         for axis, distant, i in zip(axes, is_far, np.unravel_index(position, shape), strict=True):
             if distant:
@@ -170,7 +170,7 @@ def _row_moves(op: Op, levels: ProcessLevels) -> dict[tuple[int, int], Pairs]:
 
     moves: dict[tuple[int, int], Pairs] = {}
     for source, target in op.attrs["pairs"]:
-        (a, of), (c, to) = apart(source), apart(target)
+        (a, of), (c, to) = split_position(source), split_position(target)
         moves.setdefault((of, to), []).append((a, c))
     return moves
 

@@ -31,16 +31,16 @@ def bytecode_to_text(data: bytes, file: str) -> str:
     context.load_all_available_dialects()
     for dialect in (stablehlo, chlo, sdy):
         dialect.register_dialect(context)
-    told: list[str] = []
+    messages: list[str] = []
     try:
-        with context, context.attach_diagnostic_handler(lambda each: _note(told, each.message)):
+        with context, context.attach_diagnostic_handler(lambda each: _note(messages, each.message)):
             try:
                 module = stablehlo.deserialize_portable_artifact(context, data)
             except ValueError:  # It is bytecode of StableHLO itself, not of the portable VHLO.
                 module = ir.Module.parse(data)
         text: str = module.operation.get_asm(enable_debug_info=True)
     except (ir.MLIRError, ValueError) as error:
-        reason = (told or str(error).splitlines() or [type(error).__name__])[0]
+        reason = (messages or str(error).splitlines() or [type(error).__name__])[0]
         raise BytecodeError(
             f"jaxlib cannot read the bytecode {file}: {reason}; write it with the installed "
             "version of JAX, or as text (as_text() in JAX)"
@@ -48,7 +48,7 @@ def bytecode_to_text(data: bytes, file: str) -> str:
     return text
 
 
-def _note(told: list[str], message: str) -> bool:
+def _note(messages: list[str], message: str) -> bool:
     """Store a message of the parser, which is not printed then."""
-    told.append(message)
+    messages.append(message)
     return True

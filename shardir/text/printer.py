@@ -117,9 +117,10 @@ class Printer:
 
     def results(self, function: Function) -> list[str]:
         """Return the type of each result with its requested sharding."""
-        asked = list(function.result_shardings) + [None] * len(function.body.returns)
+        requested = list(function.result_shardings) + [None] * len(function.body.returns)
         return [
-            self.sharded_type(v.type, s) for v, s in zip(function.body.returns, asked, strict=False)
+            self.sharded_type(v.type, s)
+            for v, s in zip(function.body.returns, requested, strict=False)
         ]
 
     def global_type(self, outer: GlobalTensor) -> str:

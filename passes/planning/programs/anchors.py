@@ -6,7 +6,7 @@ its sharding, and propagation continues from there.
 
 An operation such as `x.T @ x` has one group in two dimensions of its result, of which an axis of
 the group can shard one only. Such a clash is a decision about the result: the two dimensions are
-decided apart from the group, also where all arguments are replicated.
+decided separately from the group, also where all arguments are replicated.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -25,7 +25,7 @@ class SharedDecisions:
     those of all parameters, as pairs of the number and the dimension. `params` has for each class
     the indices of its parameters. `alike` has the indices of parameters with one type whose
     dimensions belong to the same groups, such as a weight and its momentum. `clashes` are the
-    dimensions of anchors that are decided apart from their groups.
+    dimensions of anchors that are decided separately from their groups.
     """
 
     groups: tuple[tuple[tuple[int, int], ...], ...]
@@ -54,9 +54,9 @@ def share_decisions(
     shared: dict[tuple[object, ...], list[tuple[int, int]]] = {}
     clashes: list[tuple[int, int]] = []
     for number, value in (*enumerate(params), *anchors.items()):
-        apart = clashing_dims(groups[value]) if number in anchors else ()
+        clashing = clashing_dims(groups[value]) if number in anchors else ()
         for dim, group in enumerate(groups[value]):
-            if dim in apart:
+            if dim in clashing:
                 clashes.append((number, dim))
             else:
                 members.setdefault(group, []).append((number, dim))

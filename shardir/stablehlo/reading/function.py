@@ -268,10 +268,10 @@ class FunctionReader(FunctionState):
         self, call: OperationReader, callee: records.FunctionRecord, returns: Sequence[Value]
     ) -> tuple[Value, ...]:
         """Return the results of an inlined call with the shardings of the call or the callee."""
-        asked = [self.sharding_of(result, value.type)
+        of_callee = [self.sharding_of(result, value.type)
                  for result, value in zip(callee.results, returns, strict=True)]  # fmt: skip
         result_shardings = (
-            outer or inner for outer, inner in zip(call.shardings, asked, strict=True)
+            outer or inner for outer, inner in zip(call.shardings, of_callee, strict=True)
         )
         stated: Sequence[Sharding | None] = call.shardings
         if None in stated:

@@ -47,8 +47,8 @@ def test_every_axis_comes_from_an_annotation(seed: int, level: str) -> None:
                     for way in found:
                         cells = [hop.step.cells[hop.source] for hop in way.hops]
                         cells += [cell]
-                        assert cells[0] == way.said.cell
-                        assert overlaps_any(way.axis, list(way.said.sharding.used_axes()))
+                        assert cells[0] == way.origin.cell
+                        assert overlaps_any(way.axis, list(way.origin.sharding.used_axes()))
                         assert all(
                             hop.step.cells[hop.target] == after
                             for hop, after in zip(way.hops, cells[1:], strict=True)

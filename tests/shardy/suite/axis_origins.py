@@ -41,24 +41,24 @@ class OriginReport:
             for axis in each.axes:
                 whole = axis.pre == 1 and axis.size == sizes[axis.name]
                 key = axis.name if whole else str(axis)
-                said = [way.said for way in origins_of(self.history).paths(cell, dim, axis)]
-                found[key] = {self.name(one, cell) for one in said}
+                stated = [way.origin for way in origins_of(self.history).paths(cell, dim, axis)]
+                found[key] = {self.name(one, cell) for one in stated}
         return found
 
-    def name(self, said: StatedSharding, cell: int) -> str:
+    def name(self, stated: StatedSharding, cell: int) -> str:
         """Return Shardy's name of an annotation, relative to the value at `cell`."""
-        if said.constraint is not None and said.constraint.blocks:
-            names = [value.name for value in said.constraint.operands]
-            spoken = said.value.name if said.value else ""
-            param = said.constraint.blocks[0].params[names.index(spoken)]
+        if stated.constraint is not None and stated.constraint.blocks:
+            names = [value.name for value in stated.constraint.operands]
+            spoken = stated.value.name if stated.value else ""
+            param = stated.constraint.blocks[0].params[names.index(spoken)]
             return self.names[param.name]
-        if said.constraint is not None:
-            return self.names.get(said.constraint.result.name, "a constraint")
-        if said.cell == cell:
+        if stated.constraint is not None:
+            return self.names.get(stated.constraint.result.name, "a constraint")
+        if stated.cell == cell:
             return "self"
-        if said.cell < 0:
-            return f"output: {-1 - said.cell}"
-        return self.names.get(said.value.name, "a value") if said.value else "a value"
+        if stated.cell < 0:
+            return f"output: {-1 - stated.cell}"
+        return self.names.get(stated.value.name, "a value") if stated.value else "a value"
 
 
 def _names(function: Function) -> dict[str, str]:
