@@ -23,8 +23,7 @@ from typing import TypeVar
 import optree
 
 from shardir import errors
-from shardir.ir.location import Loc
-from shardir.ir.notebook_cells import is_cell, name_cell
+from shardir.ir.location import Loc, is_cell, name_cell
 
 
 def _internal_folders() -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from shardir.errors import HIDDEN_FRAMES_NOTE, ShardirError
 from shardir.frontend.config import config
 from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.source_locations import is_internal_code
-from shardir.ir.notebook_cells import running_ipython
+from shardir.ir.location import running_ipython
 
 Function = TypeVar("Function", bound=UserFunction)
 

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import ClassVar, Self, get_type_hints
 
 from shardir.errors import PipelineError, ShardirError, suggest_name
-from shardir.ir.exception_places import exception_place
+from shardir.ir.location import exception_place
 from shardir.ir.module import Module
 from shardir.passes.garbage_collection import paused_garbage_collection
 from shardir.passes.pass_aliases import FORMER_NAMES, current_name

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from shardir.frontend.report.records import AnnotationRecord, FileRecord, Location
+from shardir.ir.location import is_cell
 from shardir.ir.module import Loc
-from shardir.ir.notebook_cells import is_cell
 from shardir.passes.explain.reports import Annotation
 
 Item = TypeVar("Item", bound=Hashable)

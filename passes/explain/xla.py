@@ -14,8 +14,8 @@ from shardir.cost.communication import Collective, CommunicationTotal, sum_by, s
 from shardir.errors import count_noun
 from shardir.hlo.collectives import list_hlo_collectives
 from shardir.hlo.module import HloModule
+from shardir.ir.location import name_cell
 from shardir.ir.module import Block, Loc, Module, Value
-from shardir.ir.notebook_cells import name_cell
 from shardir.ir.sharding import Sharding
 from shardir.passes.collectives.combine import CombineCollectives
 from shardir.passes.explain.communication import Communication, communication, tabulate

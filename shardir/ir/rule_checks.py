@@ -17,7 +17,7 @@ import numpy as np
 from shardir.errors import RuleError, ShardirError, bound_message, count_noun, suggest_name
 from shardir.ir.arithmetic import Arithmetic
 from shardir.ir.dtypes import NARROW_FLOATS, NUMPY_DTYPES, SMALL_DTYPES, SMALL_FLOATS
-from shardir.ir.exception_places import exception_place
+from shardir.ir.location import exception_place
 from shardir.ir.types import TOKEN, TensorType
 from shardir.op_rules.factors import FactorRule
 
