@@ -191,7 +191,7 @@ class MessageChannel:
         self.check_connections()
         news = self.notes.find_deadlock(find_lacking, self._sent_tags, posted.tag, posted.what())
         if news and news == known:
-            self.fail(f"{self._describe_wait(posted)} waits for ever: {news}")
+            self.fail(f"{self._describe_wait(posted)} waits forever: {news}")
         if waited > self.seconds:
             names = ", ".join(map(self.process_name, find_lacking())) or "the receivers"
             self.fail(
@@ -209,7 +209,7 @@ class MessageChannel:
         if all(processes and ended.issuperset(processes) for processes in lacking):
             name = self.process_name(lacking[0][0])
             self.fail(
-                f"{self._describe_wait(posted[0])} waits for ever: {name} has ended its program"
+                f"{self._describe_wait(posted[0])} waits forever: {name} has ended its program"
             )
         if waited > self.seconds:
             names = dict.fromkeys(self.process_name(p) for each in lacking for p in each)

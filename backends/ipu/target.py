@@ -51,10 +51,10 @@ class IPU(Target):
     )
     options: ClassVar[Mapping[str, str]] = {
         "downcast": "element types to replace, such as f64:f32,i64:i32,bf16:f16",
-        "nan": "what maxima and minima are where an element is NaN: kept (NaN) or device (another "
-        "element, with less work)",
-        "strided": "how replicas exchange that do not follow one another: ring (CrossReplicaCopy) "
-        "or gcl",
+        "nan": "maximum or minimum of elements with NaN: kept (NaN) or device (another element, "
+        "which is faster)",
+        "strided": "how replicas that are not consecutive exchange data: ring "
+        "(CrossReplicaCopy) or gcl",
     }
 
     def emit(self, emission: Emission, options: Mapping[str, str]) -> dict[str, str | bytes]:

@@ -43,18 +43,23 @@ def dot_product_attention(
     """
     if implementation not in (None, "xla"):
         raise ArgumentError(
-            with_location(f"attention has one implementation here, 'xla', got {implementation!r}")
+            with_location(f"implementation of attention is {implementation!r}; use None or 'xla'")
         )
     q, k, v = promote_to(inexact_kind(query, key, value), query, key, value)
     if not q.ndim == k.ndim == v.ndim or q.ndim not in (3, 4) or k.shape != v.shape:
         shapes = f"{q.shape}, {k.shape} and {v.shape}"
         raise ShapeError(
-            with_location(f"attention takes [batch, length, heads, size], got shapes {shapes}")
+            with_location(
+                f"attention takes arrays [batch, length, heads, size], got shapes {shapes}"
+            )
         )
     heads, groups = q.shape[-2], k.shape[-2]
     if heads % groups:
         raise ShapeError(
-            with_location(f"attention of {heads} heads of queries to {groups} heads of keys")
+            with_location(
+                f"attention takes a number of query heads that is a multiple of the number of key "
+                f"heads, got {heads} and {groups}"
+            )
         )
     batch = "b" if q.ndim == 4 else ""
     q = reshaping.reshape(q, (*q.shape[:-2], groups, heads // groups, q.shape[-1]))

@@ -248,7 +248,7 @@ def _fans(shape: tuple[int, ...], ins: Axes, outs: Axes, batch: Axes) -> tuple[f
         if not -len(shape) <= i < len(shape):
             raise ArgumentError(
                 with_location(
-                    f"an initializer has the axis {i}, which the shape {shape} does not have"
+                    f"an initializer has the axis {i}, which is out of range for the shape {shape}"
                 )
             )
     sizes = [prod(shape[i] for i in _as_axes(axes)) for axes in (ins, outs, batch)]

@@ -312,9 +312,7 @@ def _frequencies(
 ) -> Tracer:
     count = check_integer(f"the number of elements of {name}", n, least=0)
     if count < 1:
-        raise ArgumentError(
-            with_location(f"{name} of n={count} elements; there has to be at least one")
-        )
+        raise ArgumentError(with_location(f"n of {name} is {count}; it must be at least 1"))
     result = _emit_frequencies(count, d, float if dtype is None else dtype, half)
     return result if device is None else device_put(result, device)
 

@@ -68,8 +68,8 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Tracer:
     if not is_concrete(p):
         raise ArgumentError(
             with_location(
-                "roots of traced coefficients needs strip_zeros=False, and a first one that is "
-                "not 0"
+                "roots of traced coefficients needs strip_zeros=False; the first coefficient must "
+                "then be nonzero"
             )
         )
     line = np.atleast_1d(to_concrete_array(p, "argument p of roots"))
@@ -120,7 +120,9 @@ def polydiv(
 def _polydiv(u: ArrayLike, v: ArrayLike) -> tuple[Tracer, Tracer]:
     rest, divisor = promote_inexact(_as_vector("polydiv", u), _as_vector("polydiv", v))
     if not divisor.size:
-        raise ShapeError(with_location("polydiv by a polynomial without coefficients"))
+        raise ShapeError(
+            with_location("the divisor of polydiv is empty; pass at least one coefficient")
+        )
     count = rest.size - divisor.size + 1
     if count < 1:
         return filling.zeros((1,), rest.dtype), rest

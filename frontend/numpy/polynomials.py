@@ -237,10 +237,7 @@ def polyint(p: ArrayLike, m: int = 1, k: object = None) -> Tracer:
     order = _check_order("polyint", m)
     if order > MAX_INTEGRATION_ORDER:
         raise ArgumentError(
-            with_location(
-                f"polyint of order m={order}; a program has at most {MAX_INTEGRATION_ORDER} "
-                "integrals in a row"
-            )
+            with_location(f"m of polyint is {order}; it must be at most {MAX_INTEGRATION_ORDER}")
         )
     given = as_tracer(0 if k is None else k)
     name = inexact_dtype(promote(p, given)[0].value.type.dtype)
@@ -262,5 +259,5 @@ def polyint(p: ArrayLike, m: int = 1, k: object = None) -> Tracer:
 def _check_order(name: str, m: SupportsIndex) -> int:
     order = index(m)
     if order < 0:
-        raise ArgumentError(with_location(f"{name} of order m={order}; it must not be negative"))
+        raise ArgumentError(with_location(f"m of {name} is {order}; it must not be negative"))
     return order

@@ -47,10 +47,14 @@ class _Unravel:
         """Return the pytree with the elements of `vector`."""
         ends = list(accumulate(map(prod, self.shapes), initial=0))
         if vector.shape != (ends[-1],):
-            raise StructureError(f"the vector has the shape {(ends[-1],)}, not {vector.shape}")
+            raise StructureError(
+                f"the vector to unravel must have the shape {(ends[-1],)}, got {vector.shape}"
+            )
         mixed = len(set(self.dtypes)) > 1
         if mixed and vector.dtype != self.common:
-            raise StructureError(f"the vector is of type {vector.dtype}, not {self.common}")
+            raise StructureError(
+                f"the vector to unravel must be of type {self.common}, got {vector.dtype}"
+            )
         parts = [
             reshape(vector[start:end], shape).astype(dtype if mixed else vector.dtype)
             for start, end, shape, dtype in zip(

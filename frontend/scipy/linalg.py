@@ -130,7 +130,8 @@ def _promote_system(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Tracer, Trac
     if right.shape[-2] != x.shape[-1]:
         raise ShapeError(
             with_location(
-                f"{name} of {x.shape[-1]} equations takes as many rows, got shape {y.shape}"
+                f"{name} of {x.shape[-1]} equations takes right-hand sides with as many rows, got "
+                f"shape {y.shape}"
             )
         )
     return x, right, vector
@@ -177,7 +178,9 @@ def eigh(
     if `lower`.
     """
     if eigvals is not None or type != 1:
-        raise ArgumentError(with_location("eigh finds all eigenvalues, of type 1: a v = value b v"))
+        raise ArgumentError(
+            with_location("eigh supports only eigvals=None and type=1; leave them out")
+        )
     (x,) = promote_square_matrices("eigh", a)
     x = x if lower else conjugate_transpose(x)
     if b is None:

@@ -39,7 +39,7 @@ class Device:
         object.__setattr__(self, "backend", backend)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a Device is an identity and cannot be changed")
+        raise AttributeError("the attributes of a Device cannot be changed")
 
     @property
     def platform(self) -> str:

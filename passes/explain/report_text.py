@@ -133,7 +133,7 @@ def _(report: Conflicts) -> str:
         )
         for row, group in folded
     ]
-    head = ("operation", "factor", "kept", "given up", "because", "to receive")
+    head = ("operation", "factor", "kept", "given up", "because", "collectives")
     lines = [*align_columns(first_rows(rows), head), *omitted_rows(rows)]
     for row, group in folded[:MAX_ROWS]:
         notes = [row.detail] if row.detail else []

@@ -30,7 +30,7 @@ class Explanations:
         """Return a sharding as text, such as `[data, -]`, with its unreduced axes."""
         dims = ", ".join(self.format_axes(dim.axes) for dim in sharding.dims)
         pending = (
-            f" pending over {self.format_axes(sharding.unreduced)}" if sharding.unreduced else ""
+            f" unreduced over {self.format_axes(sharding.unreduced)}" if sharding.unreduced else ""
         )
         return f"[{dims}]{pending}"
 
@@ -174,7 +174,10 @@ class Explanations:
             return f"{word} over {over} of %{result.name} = {op.name}{format_lenient_choice(op)}"
         name = f"%{result.name} = {op.name}"
         computed, needed = self.format_sharding(sharding), self.format_sharding(required)
-        return f"{name} is computed {computed} and needed {needed}{format_lenient_choice(op)}"
+        return (
+            f"{name} is computed with the sharding {computed} and needed with {needed}"
+            f"{format_lenient_choice(op)}"
+        )
 
 
 def format_lenient_choice(op: Op) -> str:

@@ -129,9 +129,11 @@ class ReductionRewriter:
                 over = self.words.format_axes(self.region.axes)
                 result = f"%{op.results[0].name} = " if op.results else ""
                 word = REDUCTION_NOUNS.get(self.region.reduction_kind, "result")
-                why = f"{result}{op.name} puts it to each {word} that is pending over {over}"
+                why = (
+                    f"{result}{op.name} combines it with each {word} that is unreduced over {over}"
+                )
                 if self.region.reduction_kind == "add":
-                    why = f"{result}{op.name} adds it to sums that are pending over {over}"
+                    why = f"{result}{op.name} adds it to sums that are unreduced over {over}"
                 new_ops.append(self.reshard(self.whole[value], unreduced, why))
             self.joined[value, block] = unreduced
         return unreduced

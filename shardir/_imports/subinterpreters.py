@@ -23,7 +23,7 @@ def refuse_subinterpreters() -> None:
             continue
         if interpreters.get_current() != interpreters.get_main():
             raise SubinterpreterError(
-                "shardir can be imported in the main interpreter of a process alone, because NumPy "
+                "shardir can be imported only in the main interpreter of a process, because NumPy "
                 "does not support subinterpreters; use threads, or processes "
                 "(concurrent.futures.ProcessPoolExecutor)"
             )

@@ -35,7 +35,7 @@ def test_import_in_a_subinterpreter_is_an_error() -> None:
         timeout=120,
     )
     assert done.stdout == (
-        "SubinterpreterError shardir can be imported in the main interpreter of a process alone, "
+        "SubinterpreterError shardir can be imported only in the main interpreter of a process, "
         "because NumPy does not support subinterpreters; use threads, or processes "
         "(concurrent.futures.ProcessPoolExecutor)\nshardir\n"
     ), done.stderr

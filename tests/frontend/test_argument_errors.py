@@ -81,7 +81,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: snp.linspace(0, 1, 2.5),  # type: ignore[arg-type]
         ArgumentError,
-        "linspace of 2.5 numbers; num must be an integer",
+        "num of linspace is 2.5; it must be an integer",
     ),
     (
         lambda: snp.einsum(snp.ones(3)),

@@ -63,12 +63,17 @@ def _parser(program: Program) -> argparse.ArgumentParser:
         const=20,
         default=0,
         metavar="RUNS",
-        help="measure the time of runs",
+        help="measure the time of this number of runs (default: 20)",
     )
     add("--graph", action="store_true", help="record a CUDA graph, and replay it")
-    add("--arguments", type=Path, metavar="DIR", help="folder of NAME.npy (default: of selftest/)")
-    add("--results", type=Path, metavar="DIR", help="write NAME.npy")
-    add("--shards", action="store_true", help="read and write shards: NAME.RANK.npy")
+    add(
+        "--arguments",
+        type=Path,
+        metavar="DIR",
+        help="folder with NAME.npy for each argument (default: selftest/arguments)",
+    )
+    add("--results", type=Path, metavar="DIR", help="folder that receives NAME.npy for each result")
+    add("--shards", action="store_true", help="the files contain shards: NAME.RANK.npy")
     size = program.devices.size
     add(
         "--local",
@@ -78,14 +83,14 @@ def _parser(program: Program) -> argparse.ArgumentParser:
         metavar="N",
         help=f"run all {size} devices as threads of this process, ignoring launchers",
     )
-    add("--device", choices=("cuda", "cpu"), help="default: cuda if torch finds a GPU")
-    add("--backend", choices=("nccl", "gloo"), help="default: nccl on GPUs, gloo on CPUs")
+    add("--device", choices=("cuda", "cpu"), help="device (default: cuda if torch finds a GPU)")
+    add("--backend", choices=("nccl", "gloo"), help="library (default: nccl on GPUs, gloo on CPUs)")
     add(
         "--timeout",
         type=float,
         default=300.0,
         metavar="S",
-        help="seconds to wait for other devices",
+        help="time-out of exchanges in seconds (default: 300)",
     )
     return parser
 

@@ -422,14 +422,15 @@ def _check_divisible(what: str, x: Tracer, dim: int, size: int, tiled: bool) -> 
     if tiled and extent % size:
         raise ShapeError(
             with_location(
-                f"{what} splits dimension {dim} of {x.value.type} into {size} parts, which do not "
-                f"divide {extent}"
+                f"{what} splits dimension {dim} of {x.value.type} into {size} equal parts, and "
+                f"{extent} is not divisible by {size}; pad the dimension"
             )
         )
     if not tiled and extent != size:
         raise ShapeError(
             with_location(
-                f"{what} gives each of {size} positions one element of dimension {dim} of "
-                f"{x.value.type}, which has {extent}; tiled=True gives them more"
+                f"{what} gives each of {size} positions one element along dimension {dim} of "
+                f"{x.value.type}, whose size is {extent}; reshape it to size {size}, or pass "
+                "tiled=True to give each position several elements"
             )
         )

@@ -43,11 +43,9 @@ from shardir.ir.types import INTEGERS, NUMPY_DTYPES, NumpyArray, TensorType
 def _check_count(name: str, num: object) -> int:
     count = as_integer(num)
     if count is None:
-        raise ArgumentError(
-            with_location(f"{name} of {brief(num)} numbers; num must be an integer")
-        )
+        raise ArgumentError(with_location(f"num of {name} is {brief(num)}; it must be an integer"))
     if count < 0:
-        raise ArgumentError(with_location(f"{name} of {count} numbers; num must not be negative"))
+        raise ArgumentError(with_location(f"num of {name} is {count}; it must not be negative"))
     return count
 
 
@@ -173,7 +171,7 @@ def geomspace(
     Both ends are nonzero and have the same sign.
     """
     if 0 in [end for end in (start, stop) if is_number(end)]:
-        raise ArgumentError(with_location("geomspace has no ratio from or to 0"))
+        raise ArgumentError(with_location("start or stop of geomspace is 0; both must be nonzero"))
     return _geomspace(start, stop, num, endpoint, dtype, axis)
 
 

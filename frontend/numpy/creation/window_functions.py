@@ -81,7 +81,7 @@ def _make_window(
     count = as_integer(M)
     if count is None:
         name = numpy_function.__name__
-        raise ArgumentError(with_location(f"{name} of {brief(M)} numbers; M must be an integer"))
+        raise ArgumentError(with_location(f"M of {name} is {brief(M)}; it must be an integer"))
     if count * 8 <= MAX_CONSTANT_BYTES or current_trace() is not None:
         return asarray(_cached_window(numpy_function, count, *rest))
     # One kernel serves all lengths: the length and the shape parameter of kaiser are arguments.

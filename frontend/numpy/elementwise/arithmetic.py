@@ -282,7 +282,10 @@ def _integer_power(x: ArrayLike, exponent: int) -> Tracer:
         x, dtype = convert(x, "i32"), "i32"
     if exponent < 0 and dtype in INTEGERS:
         raise OperationTypeError(
-            with_location(f"integers have no power {exponent}; use float_power, or .astype(float)")
+            with_location(
+                f"integers cannot be raised to the power {exponent}; use float_power, or "
+                ".astype(float)"
+            )
         )
     if exponent < 0:
         return emit_elementwise("div", constant_like(x, 1), _power_by_squaring(x, -exponent))

@@ -58,7 +58,8 @@ def solve(a: ArrayLike, b: ArrayLike) -> Tracer:
     if columns.shape[-2] != x.shape[-1]:
         raise ShapeError(
             with_location(
-                f"solve of {x.shape[-1]} equations takes as many rows, got shape {y.shape}"
+                f"solve of {x.shape[-1]} equations takes right-hand sides with as many rows, got "
+                f"shape {y.shape}"
             )
         )
     found = solved(x, columns)

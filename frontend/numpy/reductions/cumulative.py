@@ -219,13 +219,16 @@ def gradient(
     `varargs` are the distances, or the coordinates: one for all axes or one per axis.
     """
     if edge_order != 1:
-        raise ArgumentError(with_location(f"gradient has edge_order=1 only, got {edge_order}"))
+        raise ArgumentError(with_location(f"gradient supports only edge_order=1, got {edge_order}"))
     (x,) = promote_to(inexact_kind(f, *varargs), f)
     dims = canonicalize_axes(axis, x.ndim)
     gaps = list(varargs) if len(varargs) == len(dims) else list(varargs or (1.0,)) * len(dims)
     if len(gaps) != len(dims):
         raise ArgumentError(
-            with_location(f"gradient takes no gap, one, or {len(dims)} of them, got {len(varargs)}")
+            with_location(
+                f"gradient takes no spacing, one, or one for each of {len(dims)} axes, got "
+                f"{len(varargs)}"
+            )
         )
     gradients = [_gradient_along(x, dim, gap) for dim, gap in zip(dims, gaps, strict=True)]
     return gradients[0] if len(gradients) == 1 else gradients
@@ -246,7 +249,10 @@ def _gradient_along(x: Tracer, dim: int, gap: ArrayLike) -> Tracer:
         return even
     if given.shape != (size,):
         raise ShapeError(
-            with_location(f"coordinates of gradient have shape {given.shape}, for {size} elements")
+            with_location(
+                f"the coordinates of gradient have shape {given.shape}, and must be a vector of "
+                f"{size} elements"
+            )
         )
     (steps,) = promote_to((x.value.type.dtype, False), as_tracer(diff(given)))
 

@@ -1,4 +1,4 @@
-"""Prefactors of series and fractions: probabilities, as powers of bases in two parts.
+"""Prefactors of series and continued fractions: powers with bases in double-double arithmetic.
 
 Their logarithms lose digits in proportion to their size; they are used only where a power
 overflows.

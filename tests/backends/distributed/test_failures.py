@@ -87,7 +87,7 @@ def test_a_process_that_ends_early_ends_the_job(tmp_path: Path) -> None:
     done = run_scenario("ends_early", tmp_path)
     assert done.code == 13
     where = "all-gather %y.between_processes of total over data (collective 1 of run 1)"
-    assert f"{where} waits for ever" in done.err[0]
+    assert f"{where} waits forever" in done.err[0]
     assert "process 1 (" in done.err[0]
     assert "has ended its program" in done.err[0]
 
@@ -95,7 +95,7 @@ def test_a_process_that_ends_early_ends_the_job(tmp_path: Path) -> None:
 def test_a_deadlock_is_reported(tmp_path: Path) -> None:
     done = run_scenario("skips_a_run", tmp_path)
     assert done.code == 13
-    assert "waits for ever" in done.errors
+    assert "waits forever" in done.errors
     assert "all processes must run the same programs in the same order" in done.errors
     assert "the start of max" in done.errors
     assert (
@@ -177,7 +177,7 @@ def test_a_later_disagreement_states_the_difference(tmp_path: Path) -> None:
     waits, where = (start, collective) if reporter else (collective, start)
     declared = ["f32[1] of f32[8@data]", "f32[2] of f32[16@data]"]
     assert (
-        f"shardir: {here}: {waits} waits for ever: {there} is at {where}; the processes "
+        f"shardir: {here}: {waits} waits forever: {there} is at {where}; the processes "
         f"disagree about total: its arguments differ; {here} has '%x: {declared[reporter]}', "
         f"and {there} has '%x: {declared[1 - reporter]}'; every process must"
     ) in text

@@ -35,7 +35,7 @@ def run(*words: str) -> int:
         (("--value", "%h"), "%h: f32[64@data, 256@model]  mlp.ir:12"),
         (
             ("--conflicts",),
-            "operation  factor  kept                given up  because        to receive",
+            "operation  factor  kept                given up  because        collectives",
         ),
         (("--what-if", "%w1: f32[128@model, 256]"), "%w1: f32[128@model, 256]"),
         (("--without", "%w1"), "without %w1"),

@@ -100,7 +100,7 @@ def test_initializers_work_inside_jit() -> None:
         ),
         (
             lambda: initializers.he_normal(in_axis=5)(random.key(0), (4, 4)),
-            "an initializer has the axis 5, which the shape (4, 4) does not have",
+            "an initializer has the axis 5, which is out of range for the shape (4, 4)",
         ),
         (
             lambda: initializers.orthogonal()(random.key(0), (3,)),

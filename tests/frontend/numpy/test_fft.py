@@ -99,7 +99,7 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
      "fftn takes one length for each axis, got s=(2, 3) for axes (0,)"),
     (lambda x: snp.fft.fft2(x, axes=(0,)), ArgumentError, "fft2 takes two axes, got (0,)"),
     (lambda x: snp.fft.fftfreq(0), ArgumentError,
-     "fftfreq of n=0 elements; there has to be at least one"),
+     "n of fftfreq is 0; it must be at least 1"),
 ]  # fmt: skip
 
 

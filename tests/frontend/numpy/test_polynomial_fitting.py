@@ -68,9 +68,10 @@ def test_iterables() -> None:
 
 ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: snp.roots(x), ArgumentError,
-     "roots of traced coefficients needs strip_zeros=False, and a first one that is not 0"),
+     "roots of traced coefficients needs strip_zeros=False; the first coefficient must then be "
+     "nonzero"),
     (lambda x: snp.polydiv(x, x[:0]), ShapeError,
-     "polydiv by a polynomial without coefficients"),
+     "the divisor of polydiv is empty; pass at least one coefficient"),
     (lambda x: snp.polydiv(x, x, trim_leading_zeros=TWO), ArgumentError,
      "trim_leading_zeros is True or False, got float64[2]"),
     (lambda x: snp.polyfit(x, x[:2], 1), ShapeError,

@@ -180,7 +180,9 @@ def test_ravel_pytree() -> None:
     again = unravel(flat)
     assert [x.dtype.name for x in shardir.tree.leaves(again)] == ["int32", "float32", "float32"]
     assert shardir.tree.structure(again) == shardir.tree.structure(tree)
-    with pytest.raises(shardir.ShardirError, match=r"the vector has the shape \(8,\), not \(7,\)"):
+    with pytest.raises(
+        shardir.ShardirError, match=r"the vector to unravel must have the shape \(8,\), got \(7,\)"
+    ):
         unravel(flat[1:])
     assert flatten_util.ravel_pytree([])[0].shape == (0,)
 

@@ -159,7 +159,7 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: linalg.expm(x), ShapeError, "expm takes square matrices, got shape (3, 4)"),
     (lambda x: linalg.toeplitz(x), ShapeError, "toeplitz takes vectors, got shape (3, 4)"),
     (lambda x: linalg.solve(x[:, :3], x[0]), ShapeError,
-     "solve of 3 equations takes as many rows, got shape (4,)"),
+     "solve of 3 equations takes right-hand sides with as many rows, got shape (4,)"),
     (lambda x: linalg.solve_triangular(x[:, :3], x, trans="X"), ArgumentError,
      "solve_triangular takes as trans one of 0, 'N', 1, 'T', 2, 'C', got 'X'"),
     (lambda x: linalg.polar(x, side="top"), ArgumentError,

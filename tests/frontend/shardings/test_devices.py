@@ -73,7 +73,7 @@ def test_devices_beyond_this_machine_can_be_created() -> None:
 def test_devices_are_immutable() -> None:
     with pytest.raises(AttributeError) as caught:
         devices()[0].id = 7
-    assert str(caught.value) == "a Device is an identity and cannot be changed"
+    assert str(caught.value) == "the attributes of a Device cannot be changed"
 
 
 def test_an_unknown_platform_is_an_error() -> None:

@@ -39,7 +39,7 @@ def test_a_sum_states_its_factor_annotations_and_alternatives() -> None:
   because of: sum over 'i' of %y = dot
   4 devices in each group, 256 B result, 768 B sent by each device
 
-part of the reshard of f32[8, 32] from [-, -] pending over x to [x, -]
+part of the reshard of f32[8, 32] from [-, -] unreduced over x to [x, -]
   reduce-scatter  768 B received
 
 more expensive

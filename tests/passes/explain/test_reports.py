@@ -111,7 +111,7 @@ def test_a_conflict_states_both_sides() -> None:
     assert (
         explain_text(MLP, conflicts)
         == """\
-operation  factor  kept                given up  because        to receive
+operation  factor  kept                given up  because        collectives
 %y = dot   'b'     %w2 data along 'o'  %h data   larger tensor  all-gather, 8.0 KiB
 
 %y = dot  f.ir:13
@@ -125,7 +125,7 @@ def test_a_constraint_has_priority_at_its_value() -> None:
     assert (
         explain_text(LOOP, conflicts)
         == """\
-operation                 factor             kept  given up  because      to receive
+operation                 factor             kept  given up  because      collectives
 %k = sharding_constraint  dimension 0 of %r  %k -  %r a      stated here  all-gather, 64 B
 
 %k = sharding_constraint  f.ir:11
@@ -273,7 +273,7 @@ def test_a_pass_after_propagation_causes_a_conflict() -> None:
     assert (
         explain_text(CONFLICT, conflicts)
         == """\
-operation  factor             kept     given up  because       to receive
+operation  factor             kept     given up  because       collectives
 %c = add   dimension 0 of %a  %c x, y  %b y      a later pass  all-slice + collective-permute, 256 B
 %c = add   dimension 0 of %a  %c x, y  %a x      a later pass  all-slice, 0 B
 
@@ -292,7 +292,7 @@ def test_conflicts_of_another_pipeline_state_the_bytes_of_both_choices() -> None
     assert (
         str(conflicts(module, pipeline=PROPAGATION_ONLY, places=places))
         == """\
-operation  factor             kept  given up  because        to receive
+operation  factor             kept  given up  because        collectives
 %c = add   dimension 0 of %a  %b y  %c -      fewer bytes    all-gather, 1.5 KiB
 %c = add   dimension 0 of %a  %b y  %a x      as many bytes  all-slice + collective-permute, 512 B
 

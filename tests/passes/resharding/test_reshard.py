@@ -102,7 +102,9 @@ func @f(
         "%c.before_reshard = exp(%a) : f32[8@x, 4@-]",
         "%c = reshard(%c.before_reshard) : f32[8@-, 4@x]",
     ]
-    assert reasons(module) == ["%c = exp is computed [x, -] and needed [-, x]"]
+    assert reasons(module) == [
+        "%c = exp is computed with the sharding [x, -] and needed with [-, x]"
+    ]
 
 
 def test_one_mesh_axis_shards_one_factor_only() -> None:

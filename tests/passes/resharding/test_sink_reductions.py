@@ -65,7 +65,7 @@ def test_a_replicated_term_of_a_sum_is_added_on_the_first_device() -> None:
         "%t.partial = add(%s, %f.partial) : f32[8@-, 8@-] unreduced(x)",
         "%t = reshard(%t.partial) : f32[8@-, 8@-]",
     ]
-    assert reasons(module)[1] == "%s = add adds it to sums that are pending over x"
+    assert reasons(module)[1] == "%s = add adds it to sums that are unreduced over x"
 
 
 def test_a_reduction_sinks_through_operations_that_reduce_size() -> None:

@@ -1,4 +1,4 @@
-"""The tile of the depthwise kernel: the sums of some lanes of some lines."""
+"""The tile of the depthwise kernel: the sums of several vector lanes of several lines."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

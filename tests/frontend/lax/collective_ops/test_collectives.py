@@ -205,11 +205,12 @@ def test_invalid_permutations_are_errors() -> None:
 
 def test_indivisible_dimensions_are_errors() -> None:
     assert vmap_error(ShapeError, lambda x: lax.psum_scatter(x, "rows", tiled=True)) == (
-        "psum_scatter splits dimension 0 of f32[3] into 4 parts, which do not divide 3"
+        "psum_scatter splits dimension 0 of f32[3] into 4 equal parts, and 3 is not divisible by "
+        "4; pad the dimension"
     )
     assert vmap_error(ShapeError, lambda x: lax.all_to_all(x, "rows", 0, 0)) == (
-        "all_to_all gives each of 4 positions one element of dimension 0 of f32[3], which has 3; "
-        "tiled=True gives them more"
+        "all_to_all gives each of 4 positions one element along dimension 0 of f32[3], whose size "
+        "is 3; reshape it to size 4, or pass tiled=True to give each position several elements"
     )
     assert vmap_error(AxisError, lambda x: lax.all_gather(x, "rows", axis=2)) == (
         "axis 2 is out of range for an array of rank 2"

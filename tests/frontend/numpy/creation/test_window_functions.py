@@ -49,9 +49,9 @@ def test_a_length_must_be_an_integer() -> None:
 
 
 def test_lengths_and_shapes_must_be_numbers() -> None:
-    with pytest.raises(ArgumentError, match=r"hanning of 2\.5 numbers; M must be an integer"):
+    with pytest.raises(ArgumentError, match=r"M of hanning is 2\.5; it must be an integer"):
         snp.hanning(2.5)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="kaiser of 'a' numbers; M must be an integer"):
+    with pytest.raises(ArgumentError, match="M of kaiser is 'a'; it must be an integer"):
         snp.kaiser("a", 3.0)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="kaiser takes a real number as beta, got None"):
         snp.kaiser(8, None)  # type: ignore[arg-type]

@@ -201,7 +201,9 @@ def test_integers_to_powers() -> None:
 
 
 def test_integers_to_a_constant_negative_power_are_errors() -> None:
-    with pytest.raises(OperationTypeError, match="integers have no power -2; use float_power"):
+    with pytest.raises(
+        OperationTypeError, match="integers cannot be raised to the power -2; use float_power"
+    ):
         run(lambda x: x**-2, WHOLE)
 
 

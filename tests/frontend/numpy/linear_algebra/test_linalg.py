@@ -179,7 +179,7 @@ ERRORS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: snp.linalg.svd(x[0]), ShapeError,
      "svd takes matrices, got shape (3,)"),
     (lambda x: snp.linalg.solve(x[:, :2], x.T), ShapeError,
-     "solve of 2 equations takes as many rows, got shape (3, 2)"),
+     "solve of 2 equations takes right-hand sides with as many rows, got shape (3, 2)"),
     (lambda x: snp.linalg.qr(x, mode="raw"), ArgumentError,
      "qr has the modes 'reduced', 'complete' and 'r', not 'raw'; JAX's and NumPy's raw factors are "
      "not kept"),

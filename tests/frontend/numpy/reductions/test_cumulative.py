@@ -81,7 +81,9 @@ def test_gradient() -> None:
     check("gradient", WHOLE, reference=lambda f: np.gradient(f.astype("f")))
     with pytest.raises(ShapeError, match="gradient needs two elements along axis 0"):
         run(snp.gradient, FLOATS[:1])
-    with pytest.raises(ArgumentError, match=r"gradient takes no gap, one, or 3 of them, got 2"):
+    with pytest.raises(
+        ArgumentError, match=r"gradient takes no spacing, one, or one for each of 3 axes, got 2"
+    ):
         run(snp.gradient, FLOATS, 1.0, 2.0)
 
 
