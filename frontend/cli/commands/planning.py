@@ -167,7 +167,7 @@ def pipeline_schedule(
     sends: Annotated[
         str,
         typer.Option(
-            help="when a send completes: buffered (at once) or rendezvous (with its receive)"
+            help="when a send completes: buffered (immediately) or rendezvous (with its receive)"
         ),
     ] = "buffered",
     output: Annotated[

@@ -141,7 +141,7 @@ def _scan_length(stacked: Sequence[Tracer], length: int | None) -> int:
         if not x.ndim:
             raise ControlFlowError(
                 with_location(
-                    "scan iterates along the first dimension of xs; one of them is a scalar"
+                    "scan iterates along the first dimension of xs, and an array of xs is a scalar"
                 )
             )
         sizes.append(x.shape[0])

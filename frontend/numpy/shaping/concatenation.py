@@ -155,14 +155,15 @@ def _part_bounds(size: int, sections: Sections, even: bool) -> list[tuple[int, i
         count = int(sections)
         if count <= 0 or (even and size % count):
             raise OperationTypeError(
-                with_location(f"a dimension of {size} does not split into {count} equal parts")
+                with_location(
+                    f"a dimension of size {size} cannot be split into {count} equal parts"
+                )
             )
         if count > max(size, MAX_EMPTY_PARTS):
             raise OperationTypeError(
                 with_location(
-                    f"a dimension of {size} in {count} parts; more than {MAX_EMPTY_PARTS} of "
-                    "them would be "
-                    "empty"
+                    f"a split of a dimension of size {size} into {count} parts would have more "
+                    f"than {MAX_EMPTY_PARTS} empty parts; use fewer parts"
                 )
             )
         small, extra = divmod(size, count)

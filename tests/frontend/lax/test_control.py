@@ -269,7 +269,7 @@ FAULTS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: lax.scan(lambda c, r: (c, r), 0.0, x, length=3),
      "scan needs one leading size, got 4, 3"),
     (lambda x: lax.scan(lambda c, r: (c, r), 0.0, (x, 1.0)),
-     "scan iterates along the first dimension of xs; one of them is a scalar"),
+     "scan iterates along the first dimension of xs, and an array of xs is a scalar"),
     (lambda x: lax.scan(lambda c, r: (c, r), "no", x),
      "the carry of scan is 'no' of type str, which is not an array"),
     (lambda x: lax.scan(lambda c, r: (c, "no"), 0.0, x),

@@ -216,7 +216,8 @@ TYPES_AND_SHAPES: list[Case] = [
     (lambda: snp.can_cast("f4", "f8", raw(3)), ArgumentError,
      "casting of can_cast is 3; the rules are 'no', 'equiv', 'safe', 'same_kind', 'unsafe'"),
     (lambda: snp.array_split(X, HUGE), OperationTypeError,
-     f"a dimension of 3 in {HUGE} parts; more than 65536 of them would be empty"),
+     f"a split of a dimension of size 3 into {HUGE} parts would have more than 65536 empty parts; "
+     "use fewer parts"),
     (lambda: snp.hsplit(raw(None), 2), NotAnArrayError,
      "an operand is None of type NoneType, which is not an array"),
     (lambda: snp.array_split(X, ENDLESS), StructureError, CONTAINS_ITSELF),

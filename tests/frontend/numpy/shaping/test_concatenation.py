@@ -180,7 +180,7 @@ FAULTS: list[tuple[Any, str]] = [
     (lambda x: snp.concatenate([]), "concatenate takes at least one array"),
     (lambda x: snp.concatenate([1, 2]), "scalars cannot be concatenated; use stack"),
     (lambda x: snp.stack([x, x[0]]), "stack takes arrays of one shape, got (2, 3, 4) and (3, 4)"),
-    (lambda x: snp.split(x, 5), "a dimension of 2 does not split into 5 equal parts"),
+    (lambda x: snp.split(x, 5), "a dimension of size 2 cannot be split into 5 equal parts"),
     (lambda x: snp.split(x[0, 0, 0], 1), "a scalar cannot be split"),
     (lambda x: snp.repeat(x, [1, 2], 1), "repeat takes 3 counts for this axis, got 2"),
     (lambda x: snp.repeat(x, -1),
