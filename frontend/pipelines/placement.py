@@ -162,7 +162,7 @@ class PipelinePlacement:
         axes = tuple(Axis.full(name, self.mesh) for name, _ in self.mesh.axes)
         auxiliary = range(len(auxiliary_results(op)))
         out_axes = (
-            (),
+            ((),) * op.results[0].type.rank,
             *(self.auxiliary_axes(number, fragments) for number in auxiliary),
             *(self.out_axes(number, fragments) for number in self.pipeline.wrt),
         )

@@ -34,6 +34,13 @@ def _pull_pipeline(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
                 "respect to the arguments that all microbatches share",
                 op,
             )
+        if attributes.mapped_dims and i not in attributes.mapped:
+            raise error(
+                f"%{op.results[0].name} = pipeline has no gradient with respect to "
+                f"%{op.operands[i].name}, which all elements of a vmap share; call vmap of the "
+                "gradient and add the results, or call vmap inside of the loss",
+                op,
+            )
     b = outer.b
     op = _with_traced_rules(op, wrt, b)
     operands = [op.operands[i] for i in wrt]
@@ -85,8 +92,9 @@ def _scale(b: Builder, gradient: Value, cotangent: Value) -> Value:
     factor = cotangent
     if factor.type.dtype != gradient.type.dtype:
         factor = b.convert(factor, result=factor.type.with_dtype(gradient.type.dtype))
-    if gradient.type.shape:
-        factor = b.broadcast(factor, dims=(), result=gradient.type)
+    if gradient.type.shape != factor.type.shape:
+        dims = tuple(range(cotangent.type.rank))
+        factor = b.broadcast(factor, dims=dims, result=gradient.type)
     scaled: Value = b.mul(gradient, factor)
     return scaled
 

@@ -13,7 +13,7 @@ selects. The result is an ordinary function that can be vectorized again.
 from collections.abc import Sequence
 
 from shardir.ir.module import Function
-from shardir.passes.batching import collectives, control_flow, manual, regions
+from shardir.passes.batching import batched_pipeline, collectives, control_flow, manual, regions
 from shardir.passes.batching.batcher import BatchAxes
 from shardir.passes.batching.transform import BatchSharding, add_batch_dimension, vectorize_with
 
@@ -22,6 +22,7 @@ _BATCHING_HANDLERS = {
     **regions.HANDLERS,
     **collectives.HANDLERS,
     **manual.HANDLERS,
+    **batched_pipeline.HANDLERS,
 }
 
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from shardir.errors import DifferentiateError, InterpretError, VectorizeError
+from shardir.errors import DifferentiateError, InterpretError
 from shardir.ir.arithmetic import FIXED_DTYPES
 from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
@@ -22,7 +22,6 @@ from shardir.ir.module import Block, Module, Op, Value
 from shardir.ir.operation import Result, define_op
 from shardir.ir.sharding import Axes, count_positions
 from shardir.ir.types import INEXACT, NumpyArray, TensorType
-from shardir.op_rules.batching import BatchedOp
 from shardir.op_rules.factors import pointwise_rule
 from shardir.op_rules.tangents import linear_tangent
 from shardir.op_rules.vma import exchange_varying
@@ -101,6 +100,8 @@ class PipelineAttributes(Attributes):
     stages_per_rank: int = 0
     memory: int = 0
     schedule_file: str = ""
+    mapped_dims: int = 0
+    mapped: tuple[int, ...] = ()
 
     @property
     def loss_scale(self) -> float:
@@ -115,8 +116,15 @@ class PipelineAttributes(Attributes):
             raise TypeError(
                 f"reduction={self.reduction} is not one of {', '.join(LOSS_REDUCTIONS)}"
             )
-        if any(not 0 <= i < len(operands) for i in self.batched):
-            raise TypeError(f"batched={list(self.batched)} contains no operand of {len(operands)}")
+        for name, numbers in (("batched", self.batched), ("mapped", self.mapped)):
+            if any(not 0 <= i < len(operands) for i in numbers):
+                raise TypeError(f"{name}={list(numbers)} contains no operand of {len(operands)}")
+        lacking = next((i for i in self.wrt if self.mapped_dims and i not in self.mapped), None)
+        if lacking is not None:
+            raise TypeError(
+                f"wrt contains {lacking}, and mapped={list(self.mapped)} does not; the elements of "
+                "the loss have separate gradients"
+            )
 
 
 def block_operand_types(operands: Types, microbatches: int, batched: Sequence[int]) -> Types:
@@ -139,22 +147,24 @@ def _pipeline_type(
     if block.captures():
         raise TypeError(f"its block captures %{block.captures()[0].name}; pass it as an operand")
     returned = types_of(block.returns)
-    if not returned or returned[0].shape:
-        raise TypeError(f"its block returns ({format_types(returned)}), expected a scalar first")
+    if not returned or returned[0].rank != attributes.mapped_dims:
+        what = (
+            f"a loss with {attributes.mapped_dims} dimensions"
+            if attributes.mapped_dims
+            else ("a scalar")
+        )
+        raise TypeError(f"its block returns ({format_types(returned)}), expected {what} first")
+    for i in attributes.mapped:
+        if operands[i].shape[: attributes.mapped_dims] != returned[0].shape:
+            raise TypeError(
+                f"mapped contains {i}, whose type {operands[i]} does not begin with the dimensions "
+                f"of the loss {returned[0]}"
+            )
     return _result_types(operands, returned[0], returned[1:], attributes)
 
 
 def _place(op: Op) -> str:
     return f"\n --> {op.loc}" if op.loc else ""
-
-
-def _refuse_batch(
-    b: Builder, many: BatchedOp, *operands: Value, attributes: PipelineAttributes
-) -> NoReturn:
-    raise VectorizeError(
-        f"%{many.op.results[0].name} = pipeline cannot be vectorized; call vmap inside of the loss "
-        f"of sd.pipeline instead{_place(many.op)}"
-    )
 
 
 def _refuse_tangents(b: Builder, op: Op, tangents: Sequence[Value | None]) -> NoReturn:
@@ -169,7 +179,6 @@ pipeline = define_op(
     attributes=PipelineAttributes,
     type=_pipeline_type,
     blocks=1,
-    batch=_refuse_batch,
     jvp=_refuse_tangents,
 )
 """The loss over all microbatches, auxiliary results, and the gradients of the loss with respect to
@@ -178,6 +187,9 @@ the operands `wrt`.
 The block computes the loss of one microbatch: of one part of each operand in `batched`, which are
 divided along their first dimensions, and of the other operands. `reduction` combines the losses.
 Other values that the block returns are auxiliary; those of the microbatches are stacked.
+With `mapped_dims`, which `vmap` states, the loss has this number of dimensions. The operands in
+`mapped` have them first; an element of the loss depends only on the same elements of these, and
+gradients are those of the sum of all elements.
 Marks state the stages of the block; with `stages`, the block has no marks and is divided into this
 number of stages of about equal cost.
 `schedule` is the name of a schedule, its text in torch's notation, or `search`, with the bytes of
