@@ -55,11 +55,13 @@ def run_temporary(
     leaves: Sequence[object],
     labels: Sequence[str],
     uneven: str | None = None,
+    is_derivative: bool = True,
 ) -> PyTree:
     """Trace `fun` for this call outside of a trace, run it on `leaves` and return its pytree of
     results.
 
-    `uneven` is the option of `jit`; the setting applies if it is `None`.
+    `uneven` is the option of `jit`; the setting applies if it is `None`. `is_derivative`: `fun` may
+    differentiate with respect to `leaves`.
     """
     described = [
         ArgumentLeaf(
@@ -75,7 +77,7 @@ def run_temporary(
         described,
         lambda each: (list(each), {}),
         True,
-        concrete_values=ConcreteValues(leaves, _run_outside),
+        concrete_values=ConcreteValues(leaves, _run_outside, is_derivative),
     )
     placed = [leaf.signature.sharding for leaf in described]
     free = [None] * len(traced.results)

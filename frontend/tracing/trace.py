@@ -24,7 +24,7 @@ from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
 from shardir.frontend.source_locations import trace_boundary, user_position, with_location
-from shardir.frontend.tracing.concrete_values import ConcreteValues
+from shardir.frontend.tracing.concrete_values import ConcreteValues, ManualBlock
 from shardir.frontend.tracing.named_axes import checked_axes
 from shardir.frontend.tracing.traced_program import ProgramTypes, TracedProgram
 from shardir.frontend.tracing.tracer import Tracer
@@ -54,6 +54,7 @@ class Trace:
         "checked_axes",
         "has_ended",
         "inputs",
+        "manual",
         "num_inferred",
         "ops",
         "origins",
@@ -80,11 +81,18 @@ class Trace:
         self.inputs: Sequence[Value] | None = None
         """The values that the first parameters equal; `None` if the block may run later, or more
         than once."""
+        self.manual: ManualBlock | None = None
+        """The manual computation whose block this is, if its values may be known."""
 
     def find_elements(self, value: Value) -> NumpyArray | None:
         """Return the elements of a value of this trace, or `None` if they are not known."""
         values = self.program.concrete_values
         return None if values is None else values.find(self, value)
+
+    def find_shards(self, value: Value) -> Sequence[tuple[str, NumpyArray]]:
+        """Return the elements of a value on each device, where they are known for each device."""
+        values = self.program.concrete_values
+        return () if values is None else values.find_shards(self, value)
 
     def is_differentiated(self, value: Value) -> bool:
         """Return whether a value with known elements may have a derivative."""
@@ -96,7 +104,7 @@ class Trace:
         """True if the block may run later than it is traced, with elements that are unknown."""
         if self.parent is None:
             return self.program.concrete_values is None
-        return self.inputs is None or self.parent.is_staged
+        return (self.inputs is None and self.manual is None) or self.parent.is_staged
 
     @property
     def root(self) -> "Trace":
@@ -400,6 +408,7 @@ def trace_block(
     origins: Sequence[Tracer | Varying | None] = (),
     decision: Tracer | Varying | None = None,
     inputs: Sequence[Tracer] | None = None,
+    manual: ManualBlock | None = None,
 ) -> tuple[Block, tuple[AbstractValue, ...]]:
     """Trace `fun`, called with one tracer for each of `params`, as a block inside the current one.
 
@@ -407,13 +416,14 @@ def trace_block(
     parameters. `origins` are the tracers that the first parameters represent, or the manual axes
     along which they vary. `decision` is the value that decides whether the block runs, or the axes
     along which that value varies. `inputs` are the tracers that the first parameters equal, for a
-    block that runs once and where it is traced. Return the block and its abstract results. The
-    block may use tracers of the enclosing traces directly. A block that is discarded leaves no
-    operations behind.
+    block that runs once and where it is traced; `manual` is the manual computation whose block it
+    is, for one that runs there. Return the block and its abstract results. The block may use
+    tracers of the enclosing traces directly. A block that is discarded leaves no operations behind.
     """
     outer = require_trace(what)
     trace = Trace(outer.program, outer, what)
     trace.inputs = None if inputs is None else [tracer.value for tracer in inputs]
+    trace.manual = manual
     hints = (*names, *[""] * (len(params) - len(names)))
     tracers = [
         trace.add_parameter(abstract, hint) for abstract, hint in zip(params, hints, strict=True)

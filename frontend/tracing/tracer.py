@@ -5,7 +5,7 @@ An operation that needs concrete elements raises an error that shows the user's 
 alternative.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import index
 from typing import Any, NoReturn, Protocol, final
 
@@ -56,6 +56,8 @@ class TraceScope(Protocol):
     def program(self) -> ProgramScope: ...
 
     def find_elements(self, value: Value) -> NumpyArray | None: ...
+
+    def find_shards(self, value: Value) -> Sequence[tuple[str, NumpyArray]]: ...
 
     def is_differentiated(self, value: Value) -> bool: ...
 
@@ -137,7 +139,8 @@ class Tracer(Operators):
     def find_elements(self) -> NumpyArray | None:
         """Return the elements as a NumPy array, or `None` while they are not known.
 
-        They are known outside of `jit`, in a function that is differentiated there.
+        They are known outside of `jit`, in a function that is differentiated there, and in a
+        `shard_map` for a value that all devices share.
         """
         return self._trace.find_elements(self.value)
 
@@ -263,7 +266,12 @@ class Tracer(Operators):
     def __format__(self, spec: str) -> str:
         if spec:
             self._refuse("text", "return it from the traced function and print it there")
-        return repr(self)
+        return str(self)
+
+    def __str__(self) -> str:
+        """Return the elements on each device in a `shard_map` outside of `jit`, or the type."""
+        shards = self._trace.find_shards(self.value)
+        return "\n".join(f"{name}:\n{each}\n" for name, each in shards) or repr(self)
 
     def __repr__(self) -> str:
         weak = ", weak" if self.weak_type else ""

@@ -21,6 +21,7 @@ from shardir.frontend.tracing.trace import emit_results, require_trace, trace_bl
 from shardir.frontend.tracing.traced_program import TracedProgram
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import declare_sharded, varying_axes_of
+from shardir.frontend.transforms.manual_block import TracedManualBlock
 from shardir.ir.builder import substitute
 from shardir.ir.module import Block, Value
 from shardir.ir.operation import Attr, Varying
@@ -101,13 +102,18 @@ class ManualRegion:
         if not axes:
             at_home = NamedSharding(self.mesh, PartitionSpec())
             return list(call_on_shards(*(constrain(arg, at_home) for arg in args)))
-        block, abstracts = trace_block(call_on_shards, pieces, self.what, labels, args)
-        block, outside = _parametrize_captures(block, axes)
 
         def along(axis_names: DimensionAxisNames) -> tuple[Axes, ...]:
             return tuple(
                 tuple(axis for name in dim for axis in axes_of[name]) for dim in axis_names
             )
+
+        operands = tuple(arg.value for arg in args)
+        manual = TracedManualBlock(self.mesh, self.names, axes, operands, tuple(map(along, cuts)))
+        block, abstracts = trace_block(
+            call_on_shards, pieces, self.what, labels, args, manual=manual
+        )
+        block, outside = _parametrize_captures(block, axes)
 
         given = [wrap_value(value) for value in outside]
         whole = [((),) * value.type.rank for value in outside]

@@ -122,7 +122,7 @@ class ShardMapCall:
             return trace(*map(as_tracer, leaves))
         placed = [self.place_argument(leaf, spec) for leaf, spec in zip(leaves, specs, strict=True)]
         uneven = "pad" if self.pads else config.uneven
-        return run_temporary(trace, self.name, placed, labels, uneven)
+        return run_temporary(trace, self.name, placed, labels, uneven, is_derivative=False)
 
     def mesh_of_arguments(self, leaves: Sequence[object]) -> Mesh:
         """Return the mesh of the arguments, whose axes are those of the abstract mesh."""
