@@ -26,6 +26,7 @@ from shardir.passes.pipeline_parallelism.schedule_pipelines import (
 )
 from shardir.passes.pipeline_parallelism.split_backward import SplitBackward as SplitBackward
 from shardir.passes.pipeline_parallelism.split_stages import SplitStages as SplitStages
+from shardir.passes.pipeline_parallelism.stack_weights import StackWeights as StackWeights
 from shardir.passes.propagation.propagate import Propagate as Propagate
 from shardir.passes.rematerialization.remat import Remat as Remat
 from shardir.passes.resharding.insert_explicit_reshards import (

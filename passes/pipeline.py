@@ -41,7 +41,7 @@ DEFAULT_STEP = "default"
 """The step that stands for the passes of the default pipeline."""
 EMPTY_STEP = "none"
 """The step that stands for no pass."""
-STAGING_PIPELINE = "split-stages,split-backward,schedule-pipelines"
+STAGING_PIPELINE = "split-stages,split-backward,schedule-pipelines,stack-weights"
 """The pipeline that splits `pipeline` operations into stages and schedules them."""
 SHARDY_PIPELINE = (
     "propagate,insert-explicit-reshards,reshard{layouts=shardy},partition{planner=greedy},cse,dce"

@@ -51,6 +51,31 @@ def stacked_arguments(stages: int) -> tuple[Any, ...]:
     return {"layers": np.stack(params), "scale": np.linspace(1, 2, 8, dtype=np.float32)}, x, y
 
 
+def listed_loss(params: list[Any], x: Any, y: Any) -> Any:
+    """Return the loss of a perceptron with two layers in each stage, whose weights are entries of
+    lists, dictionaries and tuples; all stages use a scale."""
+    *layers, scale = params
+    for i, (layer, (bias,)) in enumerate(layers):
+        with sd.stage(i // 2):
+            x = jnp.tanh(x @ layer["w"] + bias) * scale
+    with sd.stage(len(layers) // 2 - 1):
+        return jnp.mean((x - y) ** 2)
+
+
+def listed_arguments(stages: int) -> tuple[Any, ...]:
+    """Return the weights and a batch for `listed_loss`."""
+    weights, x, y = mlp_arguments(2 * stages)
+    bias = np.linspace(0, 1, 8, dtype=np.float32)
+    return [*(({"w": w}, (bias * i,)) for i, w in enumerate(weights)), np.ones(8, np.float32)], x, y
+
+
+def place_listed(mesh: sd.Mesh, params: Any, *batch: Any) -> tuple[Any, ...]:
+    """Return the arguments of `listed_loss` on a mesh; the rows of its stages divide each layer."""
+    layers = sd.device_put(params[:-1], sd.NamedSharding(mesh, sd.P("pipe")))
+    scale, *rest = place(mesh, params[-1], *batch)
+    return ([*layers, scale], *rest)
+
+
 def mlp_arguments(stages: int) -> tuple[Any, ...]:
     """Return the weights and a batch for `mlp_loss`."""
     rng = np.random.default_rng(0)
@@ -115,6 +140,7 @@ def transformer_arguments(stages: int) -> tuple[Any, ...]:
 MODELS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "mlp": (mlp_loss, mlp_arguments),
     "stacked": (stacked_loss, stacked_arguments),
+    "listed": (listed_loss, listed_arguments),
     "transformer": (transformer_loss, transformer_arguments),
 }
 """The loss and the function of the arguments of each model."""
@@ -123,5 +149,5 @@ MODELS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 def place_arguments(model: str, mesh: sd.Mesh, stages: int) -> tuple[Any, ...]:
     """Return the arguments of a model on a mesh."""
     _, make_arguments = MODELS[model]
-    placing = place_stacked if model == "stacked" else place
+    placing = {"stacked": place_stacked, "listed": place_listed}.get(model, place)
     return placing(mesh, *make_arguments(stages))

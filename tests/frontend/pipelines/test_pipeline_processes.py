@@ -22,6 +22,7 @@ JOB = ROOT / "tests" / "frontend" / "pipelines" / "pipeline_job.py"
     ("count", "model", "schedule"),
     [
         (2, "stacked", "1f1b"),
+        pytest.param(2, "listed", "zb-h1", marks=pytest.mark.long),
         *(
             pytest.param(count, "transformer", schedule, marks=pytest.mark.long)
             for count in (2, 4)

@@ -10,8 +10,11 @@ import shardir.numpy as jnp
 from shardir import lax, testing
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.frontend.pipelines.models import (
+    listed_loss,
     mlp_arguments,
+    mlp_loss,
     place,
+    place_arguments,
     place_stacked,
     stacked_arguments,
     stacked_loss,
@@ -86,6 +89,47 @@ def test_two_stages_on_each_row(mesh: sd.Mesh) -> None:
     kinds = {row.kind for row in step.lower(weights, x, y).compile().collectives()}
     assert kinds == {"all-to-all", "all-reduce", "send"}
     assert_near(step(weights, x, y), update(loss)(weights, x, y))
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+def test_weights_in_lists_move_to_the_rows_of_their_stages(mesh: sd.Mesh, schedule: str) -> None:
+    arguments = place_arguments("listed", mesh, ROWS)
+    step = update(listed_loss, schedule=schedule)
+    compiled = step.lower(*arguments).compile()
+    layers = 2 * ROWS
+    testing.assert_collectives(
+        compiled,
+        # The microbatches of x and y; stacks of the first and of the second layers of all stages,
+        # two of their biases, and the gradients of the four stacks.
+        all_to_all=2 + 2 * 4,
+        # The gradient of the scale, which all rows hold.
+        all_gather=1,
+        all_reduce=(2 * layers + ROWS) * MICROBATCHES + MICROBATCHES + 1,
+        send=2 * (ROWS - 1) * MICROBATCHES,
+    )
+    # A row has the memory of its layers, the scale, and its shards of the batch.
+    layer = 4 * (8 * 8 + 8)
+    memory = compiled.memory_analysis()
+    assert memory.argument_size_in_bytes == layers * layer // ROWS + 4 * (8 + 2 * 16 // 2 * 8)
+    assert memory.output_size_in_bytes == layers * layer // ROWS + 4 * (8 + 1)
+    value, params = step(*arguments)
+    assert params[0][0]["w"].sharding.spec == P("pipe")
+    assert_near((value, params), update(listed_loss)(*arguments))
+
+
+def test_weights_in_lists_of_an_interleaved_schedule() -> None:
+    """A row has the stages r and r + 2, and the axis of the model shards the weights too."""
+    wide = sd.make_mesh((ROWS, 1, 2), ("pipe", "data", "model"))
+    params, x, y = place_arguments("mlp", wide, 2 * ROWS)
+    spec = NamedSharding(wide, P("model", "pipe"))
+    params = [sd.device_put(w, spec) for w in params]
+    step = update(mlp_loss, schedule="interleaved-1f1b")
+    compiled = step.lower(params, x, y).compile()
+    assert not [row for row in compiled.collectives() if row.kind == "all-gather"
+                and any("pipe" in axis for axis in row.axes)]  # fmt: skip
+    made = step(params, x, y)
+    assert made[1][3].sharding.spec == P("model", "pipe")
+    assert_near(made, update(mlp_loss)(params, x, y))
 
 
 @pytest.mark.parametrize("spec", [(), (None, "pipe"), ("pipe", None, "data")], ids=str)
