@@ -18,7 +18,6 @@ from shardir.passes.explain.propagated_program import (
     propagate_with_history,
 )
 from shardir.passes.explain.reports import Annotation, Dependence, OrderSensitivity
-from shardir.passes.explain.what_if import changes
 from shardir.passes.propagation.propagate import Propagate
 
 
@@ -43,7 +42,7 @@ def order_sensitivity_of(run: PropagatedProgram) -> OrderSensitivity:
     is_lifo = propagate.order == "lifo"
     changed = replace(propagate, order="fifo" if is_lifo else "lifo")
     # A record of the other order is needed for the origins of differing shardings only.
-    if not run.histories or not changes(run.propagated, changed(run.module)):
+    if not any(_is_different(run, history, changed) for history in run.histories.values()):
         return OrderSensitivity(())
     places = next(iter(run.histories.values())).places
     pipeline = replace(run.pipeline, preparing=(), propagate=changed)
@@ -54,6 +53,14 @@ def order_sensitivity_of(run: PropagatedProgram) -> OrderSensitivity:
         for name, history in lifo.histories.items()
         for row in _differences(history, fifo.histories[name])
     ))  # fmt: skip
+
+
+def _is_different(run: PropagatedProgram, history: FunctionHistory, propagate: Propagate) -> bool:
+    """Return whether propagation with other options decides other shardings in a function."""
+    state, shardings = run.prepared.final_state(history.name, propagate), run.prepared.shardings
+    found = {cell: shardings[number] for cell, number in enumerate(state.cells)}
+    found |= {-1 - i: shardings[number] for i, number in enumerate(state.results)}
+    return found != history.final_shardings
 
 
 def _differences(lifo: FunctionHistory, fifo: FunctionHistory) -> Iterator[Dependence]:

@@ -1,6 +1,7 @@
 """The propagation histories of a module or a lowered function."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from time import perf_counter
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from shardir.passes.explain.history import (
     ShardingChange,
     SourceLocations,
 )
+from shardir.passes.explain.prepared_program import PreparedProgram
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pass, PassObserver, Pipeline
 from shardir.passes.propagation.propagate import Propagate
 from shardir.passes.rewriting import all_values
@@ -61,6 +63,11 @@ class PropagatedProgram:
     propagated: Module
     decided: Module
     histories: dict[str, FunctionHistory]
+
+    @cached_property
+    def prepared(self) -> PreparedProgram:
+        """The program before propagation, for further runs without a record."""
+        return PreparedProgram(self.module, self.pipeline.propagate)
 
     def history(self, function: str | None = None) -> FunctionHistory:
         """Return the history of a function, of the first by default."""

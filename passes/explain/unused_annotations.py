@@ -11,17 +11,15 @@ from dataclasses import replace
 from shardir import ops
 from shardir.ir.module import Value
 from shardir.ir.sharding import Sharding
-from shardir.op_rules.custom_rules import rules_in_force
 from shardir.passes.explain.history import RESULT_PREFIX, FunctionHistory
 from shardir.passes.explain.propagated_program import PropagatedProgram
 from shardir.passes.explain.reports import Annotation, Subject
 from shardir.passes.explain.what_if import changes, remove_annotation
 from shardir.passes.propagation.finish import BoundaryKind
-from shardir.passes.propagation.propagate import Propagate, initial_state
-from shardir.passes.propagation.propagation_network import StepperTable
+from shardir.passes.propagation.propagate import Propagate
 from shardir.passes.propagation.record import StatedSharding
 from shardir.passes.propagation.replay import PropagationReplay
-from shardir.passes.propagation.step import NO_SHARDING, ShardingTable
+from shardir.passes.propagation.step import NO_SHARDING
 from shardir.passes.rewriting import all_values
 
 
@@ -81,19 +79,18 @@ class AnnotationTrial:
     """A function that is propagated without each of its annotations in turn."""
 
     def __init__(self, session: PropagatedProgram, propagate: Propagate, name: str) -> None:
-        rules = rules_in_force()
-        module = rules.bind(session.module)
+        program = session.prepared
         self.propagate = propagate
-        self.function = next(each for each in module.functions if each.name == name)
-        self.steppers = StepperTable(ShardingTable(module), explain=False)
-        self.prepared = propagate.prepare_function(self.function, self.steppers, rules)
-        self.close = propagate.sharding_writer(self.steppers.shardings, module.meshes[0])
+        self.function = program.source(name)
+        self.steppers = program.steppers
+        self.prepared = program.function(name)
+        self.state = program.initial_state(name)
+        self.close = propagate.sharding_writer(self.steppers.shardings, program.module.meshes[0])
 
     def start(self) -> None:
         """Propagate once, and prepare the lookups."""
         prepared, body = self.prepared, self.function.body
         network = prepared.network
-        self.state = initial_state(self.function, network, prepared.stated, self.steppers.shardings)
         run = self.propagate.start_run(prepared, self.steppers)
         self.replay = PropagationReplay(network, run, self.state)
         self.values: dict[int, list[Value]] = {}
