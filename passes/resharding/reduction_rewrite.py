@@ -172,11 +172,11 @@ class ReductionRewriter:
             )
             result = self.define(op.result)
             self.record_reductions(result, operands)
-            new_ops.append(replace(op, operands=operands, results=(result,)))
+            new_ops.append(op.with_tensors(operands, (result,)))
         else:
             operands = tuple(map(self.current, op.operands))
             results = tuple(map(self.define, op.results))
-            new_ops.append(replace(op, operands=operands, results=results))
+            new_ops.append(op.with_tensors(operands, results))
             self.sums.update((v, self.reasons_of_source(v)) for v in results if v in self.parts)
 
     def current(self, value: Value) -> Value:

@@ -255,7 +255,14 @@ class ReshardInserter:
                 sharding = replace(sharding, unreduced=pending, reduction=reduction)
             raw.append(self.unresharded_result(result, sharding))
         self.finish(
-            op, replace(op, operands=tuple(moved)), results, raw, scope, new_ops, rule, fitting
+            op,
+            op.with_tensors(tuple(moved), op.results),
+            results,
+            raw,
+            scope,
+            new_ops,
+            rule,
+            fitting,
         )
 
     def fallback(self, op: Op, value: Value, replicated: Sharding) -> str:
@@ -324,8 +331,9 @@ class ReshardInserter:
         fitting: Alignment | None = None,
     ) -> None:
         """Append an operation, and the reshards of its results to their final shardings."""
-        why = new.why or ("" if new.blocks else self.words.explain_new_padding(new.operands, raw))
-        new_ops.append(replace(new, results=tuple(raw), why=why))
+        new = new.with_tensors(new.operands, tuple(raw))
+        padding = "" if new.why or new.blocks else self.words.explain_new_padding(new.operands, raw)
+        new_ops.append(replace(new, why=padding) if padding else new)
         for value, result, made_as in zip(old.results, results, raw, strict=True):
             scope.new[value] = result
             if made_as is not result:

@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from shardir import ops as specs
-from shardir.ir.builder import substitute
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.sharding import Sharding
@@ -112,21 +111,22 @@ def _with_shardings(block: Block, places: dict[Value, Sharding], why: dict[Op, s
             new[old] = replace(old, sharding=sharding)
         return new.get(old, old)
 
+    def used(values: tuple[Value, ...]) -> tuple[Value, ...]:
+        return tuple([new.get(v, v) for v in values])
+
+    def operation(op: Op) -> Op:
+        rebuilt = op.with_tensors(used(op.operands), tuple(map(value, op.results)))
+        blocks = tuple(map(inner, op.blocks))
+        if not blocks and op not in why:
+            return rebuilt
+        return replace(rebuilt, blocks=blocks, why=why.get(op, op.why))
+
     def inner(block: Block) -> Block:
         params = tuple(map(value, block.params))
-        ops = [
-            replace(
-                op,
-                results=tuple(map(value, op.results)),
-                blocks=tuple(map(inner, op.blocks)),
-                why=why.get(op, op.why),
-            )
-            for op in block.ops
-        ]
-        return Block(params, tuple(ops), block.returns)
+        return Block(params, tuple(map(operation, block.ops)), used(block.returns))
 
-    new_block = inner(block)
-    return substitute(new_block, new) if new else block
+    rebuilt = inner(block)
+    return rebuilt if new else block
 
 
 @dataclass(eq=False, slots=True)

@@ -339,6 +339,13 @@ class Op(Printed):
         """The operands followed by the results, in the order of `FactorRule.tensors`."""
         return self.operands + self.results
 
+    def with_tensors(self, operands: tuple[Value, ...], results: tuple[Value, ...]) -> "Op":
+        """Return the operation with these operands and results; this one if they are its own."""
+        if operands == self.operands and results == self.results:
+            return self
+        # The constructor is faster than `dataclasses.replace`.
+        return Op(self.spec, operands, results, self.attrs, self.blocks, self.loc, self.why)
+
     def factors(self) -> FactorRule | None:
         """Return the factor rule: the factors of this operation and the dimensions they map to."""
         return factor_rule(
