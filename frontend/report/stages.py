@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from shardir.display.repetitions import find_repetitions
+from shardir.display.repetitions import Repetition, find_repetitions
 from shardir.frontend.report.records import DefinitionRecord, StageRecord
 from shardir.frontend.report.tables import ReportTables, Table
 from shardir.ir.module import Loc, Module, Op
@@ -94,36 +94,29 @@ def stage_records(
     shapes: Table[str] = Table()
     shape_of: dict[str, int] = {}
     records: list[StageRecord] = []
-    previous: dict[tuple[str, str, int], str] | None = None
-    known: tuple[Module, list[str]] | None = None
     printer: Printer | None = None
-    for stage in stages:
+    lines: list[str] = []
+    keyed: dict[tuple[str, str, int], str] = {}
+    operations = 0
+    runs: tuple[tuple[int, int], ...] = ()
+    folds: tuple[Repetition, ...] = ()
+    for number, stage in enumerate(stages):
         difference = LineDifference(0, 0, 0)
-        if known is not None and known[0] is stage.module:
-            lines = known[1]
-        else:
-            if printer is None or printer.meshes != stage.module.meshes:
-                printer = Printer(stage.module.meshes)
-            lines = printer.module(stage.module).splitlines()
-            keyed = lines_by_key(lines)
-            if previous is not None:
-                difference = compare_lines(previous, keyed)
-            previous = keyed
-        known = stage.module, lines
-        for line in lines:
-            if line not in shape_of:
-                shape_of[line] = shapes.number(without_names(line))
-        repetitions = find_repetitions([shape_of[line] for line in lines])
-        records.append(
-            StageRecord(
-                stage.name,
-                stage.step,
-                count_operations(stage.module),
-                *difference,
-                find_runs(map(texts.number, lines)),
-                tuple(repetitions),
-            )
-        )
+        if printer is None or printer.meshes != stage.module.meshes:
+            printer = Printer(stage.module.meshes)
+        before, lines = lines, printer.module(stage.module).splitlines()
+        # Most passes leave a program as it is, and equal lines have equal records.
+        if not number or lines != before:
+            earlier, keyed = keyed, lines_by_key(lines)
+            if number:
+                difference = compare_lines(earlier, keyed)
+            for line in lines:
+                if line not in shape_of:
+                    shape_of[line] = shapes.number(without_names(line))
+            operations = count_operations(stage.module)
+            runs = find_runs(map(texts.number, lines))
+            folds = find_repetitions([shape_of[line] for line in lines])
+        records.append(StageRecord(stage.name, stage.step, operations, *difference, runs, folds))
     for name, text in extra.items():
         numbers = find_runs(map(texts.number, text.splitlines()))
         records.append(StageRecord(name, "", 0, 0, 0, 0, numbers, ()))
