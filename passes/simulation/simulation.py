@@ -1,4 +1,4 @@
-"""`Simulation`: the predicted time and memory of one step."""
+"""`Simulation`: the predicted time and memory of one step, and its `Remedy` objects."""
 
 from dataclasses import dataclass, field
 
@@ -6,8 +6,38 @@ from shardir.passes.explain.reports import Report
 from shardir.passes.simulation.block_simulation import BlockSimulation
 from shardir.passes.simulation.breakdown import Breakdown
 from shardir.passes.simulation.memory_use import MemoryUse
-from shardir.passes.simulation.remedy import Remedy
 from shardir.passes.simulation.work import PICOSECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change of the user's program, with the simulation of the changed program."""
+
+    changes: tuple[str, ...]
+    """The changes in the user's code, such as `donate_argnums=(0, 1)`; all of them together."""
+    duration: int
+    """The time of one step in picoseconds."""
+    peak: int
+    """The bytes of each device at the peak."""
+    fits: bool
+    """True if the changed program fits into the memory."""
+
+    @property
+    def step_seconds(self) -> float:
+        """The time of one step in seconds."""
+        return self.duration / PICOSECONDS
+
+
+def rank_remedies(remedies: list[Remedy], peak: int) -> tuple[Remedy, ...]:
+    """Return the remedies that reduce a peak: those that fit by time, then the others by peak."""
+    return tuple(
+        sorted(
+            (remedy for remedy in remedies if remedy.peak < peak),
+            key=lambda each: (
+                (0, each.duration, each.peak) if each.fits else (1, each.peak, each.duration)
+            ),
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True, repr=False)

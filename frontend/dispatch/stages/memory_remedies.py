@@ -24,7 +24,7 @@ from shardir.passes.planning.programs.state_pairs import find_state_pairs
 from shardir.passes.rematerialization.remat import Remat
 from shardir.passes.simulation import Simulation
 from shardir.passes.simulation.argument_kinds import MemoryKind, kinds_of_arguments
-from shardir.passes.simulation.remedy import Remedy, rank_remedies
+from shardir.passes.simulation.simulation import Remedy, rank_remedies
 
 MAX_SINGLE_CHANGES = 8
 """The maximum number of candidates with one change: a donation, a sharding, or recomputation."""
