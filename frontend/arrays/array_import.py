@@ -22,9 +22,9 @@ from shardir.ir.dtypes import NumpyArray
 from shardir.ir.types import NumpyDType
 
 if TYPE_CHECKING:
-    from shardir.backends.cpu.threads import pooled_copy
+    from shardir.backends.cpu.threads import memory
 else:
-    pooled_copy = lazy_import("shardir.backends.cpu.threads.pooled_copy")
+    memory = lazy_import("shardir.backends.cpu.threads.memory")
 
 MIN_POOLED_BYTES = 1 << 12
 """Minimum size of a copy in pooled memory; NumPy allocates smaller ones faster."""
@@ -45,7 +45,7 @@ def copy_numpy(numbers: NumpyArray, kind: NumpyDType) -> Storage:
             # The result of `astype` of a NumPy scalar does not own memory.
             return Storage.wrap(np.array(numbers, kind, order="C"))
     _prepare_cpu_backend()
-    block = pooled_copy.copy_to_pool(numbers, kind)
+    block = memory.copy_to_pool(numbers, kind)
     return Storage(block.address, block, numbers.shape, kind)
 
 

@@ -7,8 +7,10 @@ program is long enough, and runs Python's signal handlers between the phases of 
 """
 
 import ctypes
+from collections.abc import Callable
 from ctypes import pythonapi
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 from shardir.backends.cpu.codegen.llvm_text import (
     LLVMFunction,
@@ -16,11 +18,30 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMValue,
     StackVariable,
 )
-from shardir.backends.cpu.dispatch.once import memoize_once
 from shardir.backends.cpu.dispatch.python_api import python_object, raise_wrong_count
 from shardir.backends.cpu.threads import shared_memory_layout as at
 
 METH_FASTCALL = 0x80
+
+Result = TypeVar("Result")
+
+
+def memoize_once(make: Callable[..., Result]) -> Callable[..., Result]:
+    """Return `make` with its first result for equal arguments memoized forever.
+
+    Native code refers to objects by address, so all threads must get the same object; with
+    concurrent calls `functools.cache` keeps the later result and drops the earlier one. There is no
+    lock that a fork or a signal handler could leave held.
+    """
+    results: dict[tuple[int, ...], Result] = {}
+
+    @wraps(make)
+    def call_once(*given: int) -> Result:
+        if given not in results:
+            results.setdefault(given, make(*given))
+        return results[given]
+
+    return call_once
 
 
 class _MethodDef(ctypes.Structure):

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from contextlib import suppress
 
-from shardir.backends.cpu.dispatch.once import memoize_once
+from shardir.backends.cpu.dispatch.entry_point import memoize_once
 
 
 def test_the_first_created_object_is_used_by_all() -> None:
