@@ -1,9 +1,5 @@
 """The namespace `shardir.scipy.stats`: probability distributions and statistics of samples."""
 
-from shardir.frontend.scipy.distributions.circular import (
-    vonmises as vonmises,
-    wrapcauchy as wrapcauchy,
-)
 from shardir.frontend.scipy.distributions.continuous import (
     beta as beta,
     cauchy as cauchy,
@@ -17,6 +13,8 @@ from shardir.frontend.scipy.distributions.continuous import (
     pareto as pareto,
     t as t,
     uniform as uniform,
+    vonmises as vonmises,
+    wrapcauchy as wrapcauchy,
 )
 from shardir.frontend.scipy.distributions.counts import (
     betabinom as betabinom,
