@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from shardir.frontend.cli.commands.declaration import command
-from shardir.frontend.cli.completion import complete_machine, complete_pipeline
+from shardir.frontend.cli.commands.declaration import command, complete_machine, complete_pipeline
 from shardir.frontend.cli.options import (
     Arguments,
     FileOrFunction,

@@ -5,8 +5,12 @@ from typing import Annotated
 
 import typer
 
-from shardir.frontend.cli.commands.declaration import command
-from shardir.frontend.cli.completion import complete_pass, complete_pipeline, complete_target
+from shardir.frontend.cli.commands.declaration import (
+    command,
+    complete_pass,
+    complete_pipeline,
+    complete_target,
+)
 from shardir.frontend.cli.options import (
     Arguments,
     FileOrFunction,
