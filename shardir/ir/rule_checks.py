@@ -91,7 +91,7 @@ def with_checks(name: str, rules: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_check(name: str, key: str, rule: Rule, check: Check) -> Rule:
     @wraps(rule)
-    def checked(*args: Any, **options: Any) -> Any:
+    def call_with_check(*args: Any, **options: Any) -> Any:
         try:
             given = map(_as_read_only, args) if key == "reference" else args
             returned = rule(*given, **options)
@@ -109,7 +109,7 @@ def _with_check(name: str, key: str, rule: Rule, check: Check) -> Rule:
             raise _rule_error(name, key, wrong)
         return returned
 
-    return checked
+    return call_with_check
 
 
 def _as_read_only(operand: object) -> object:

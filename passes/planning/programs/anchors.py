@@ -43,7 +43,7 @@ def find_anchors(
         if value.sharding is None:
             candidates.append(value)
 
-    def divided(value: Value) -> list[int]:
+    def list_divisible_groups(value: Value) -> list[int]:
         """Return the groups of the dimensions that an axis of the mesh divides."""
         return [
             group
@@ -54,7 +54,7 @@ def find_anchors(
     covered = set(known)
     anchors: list[Value] = []
     for value in candidates:
-        if not covered.issuperset(divided(value)):
+        if not covered.issuperset(list_divisible_groups(value)):
             covered.update(groups[value])
             anchors.append(value)
     introduced = set(_values_with_new_clashes(body, groups))
@@ -63,7 +63,7 @@ def find_anchors(
         kind = tuple(sorted(groups[value]))
         if value not in introduced or value in anchors or kind in clashes:
             continue
-        if not _clashing_groups(groups[value]).isdisjoint(divided(value)):
+        if not _clashing_groups(groups[value]).isdisjoint(list_divisible_groups(value)):
             clashes.add(kind)
             anchors.append(value)
     return tuple(anchors[:MAX_ANCHORS])

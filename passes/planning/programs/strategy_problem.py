@@ -233,19 +233,19 @@ class _BodyReader:
     def read(self, block: Block, runs: int) -> None:
         """Add the operations of a block that runs `runs` times."""
         for op in block.ops:
-            times = max((self.times.get(self._known(v), 1) for v in op.uses()), default=1)
+            times = max((self.times.get(self._resolve_alias(v), 1) for v in op.uses()), default=1)
             self.times.update(dict.fromkeys(op.results, times))
             if op.spec in (ops.scan, ops.while_):
                 self._read_loop(op, runs, times)
             else:
                 self._read_op(op, runs)
 
-    def _known(self, value: Value) -> Value:
+    def _resolve_alias(self, value: Value) -> Value:
         return self.aliases.get(value, value)
 
     def _read_op(self, op: Op, runs: int) -> None:
         builder, sizes = self.builder, self.builder.sizes
-        operands = [self._known(value) for value in op.operands]
+        operands = [self._resolve_alias(value) for value in op.operands]
         strategies = None
         if not is_read_by_diagonals(op, self.def_use):
             partial = [self.sources[value].partial_axes for value in operands]
@@ -276,7 +276,7 @@ class _BodyReader:
         carried = LoopAttributes.of(op).carries if op.spec is ops.scan else len(op.operands)
         changed: list[tuple[Value, _Source]] = []
         for i, param in enumerate(body.params):
-            before = self._known(op.operands[i])
+            before = self._resolve_alias(op.operands[i])
             if i < carried and body.returns[i] is param:
                 self.aliases[param] = before
                 continue
@@ -288,7 +288,7 @@ class _BodyReader:
                 changed.append((body.returns[i], source))
         self.read(body, runs * count)
         for value, source in changed:
-            after = self._known(value)
+            after = self._resolve_alias(value)
             needed = [(place,) for place in source.placements]
             repeats = times * max(count - 1, 0)
             self._add_use(after, source.node, needed, min(self.times.get(after, 1), repeats))
