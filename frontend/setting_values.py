@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from shardir._imports.lazy_import import lazy_import
 from shardir.backends.native import FALSE_WORDS
 from shardir.errors import PipelineError
-from shardir.text.decimal_text import parse_natural_number
+from shardir.text.number_text import parse_natural_number
 
 if TYPE_CHECKING:
     from shardir.passes import pipeline

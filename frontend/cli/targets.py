@@ -55,7 +55,7 @@ from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Loc, Module
 from shardir.ir.types import NumpyArray
 from shardir.passes.pipeline import DEFAULT_STEP, Pipeline
-from shardir.text.decimal_text import parse_natural_number
+from shardir.text.number_text import parse_natural_number
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 ARGS, SPECS = "example_args", "example_specs"

@@ -21,7 +21,7 @@ from shardir.frontend.distributed.process_limits_check import (
     warn_of_missing_process_folder,
 )
 from shardir.frontend.errors import DistributedError
-from shardir.text.decimal_text import parse_natural_number
+from shardir.text.number_text import parse_natural_number
 
 LOCAL_RANK_VARIABLE = "MPI_LOCALRANKID"
 """Environment variable in which mpiexec gives the rank among the processes on this machine."""

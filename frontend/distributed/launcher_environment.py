@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from shardir.frontend.errors import DistributedError
-from shardir.text.decimal_text import parse_natural_number
+from shardir.text.number_text import parse_natural_number
 
 COORDINATOR_VARIABLE = "SHARDIR_COORDINATOR"
 """Environment variable in which `shardir launch` gives the address of process 0, host:port."""

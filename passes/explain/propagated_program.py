@@ -18,7 +18,7 @@ from shardir.passes.explain.prepared_program import PreparedProgram
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pass, PassObserver, Pipeline
 from shardir.passes.propagation.propagate import Propagate
 from shardir.passes.rewriting import all_values
-from shardir.text.decimal_text import parse_natural_number
+from shardir.text.number_text import parse_natural_number
 
 
 class HasModule(Protocol):

@@ -15,7 +15,7 @@ from shardir.ir.device_groups import device_positions
 from shardir.ir.mesh import Mesh
 from shardir.ir.sharding import Axes, Axis, Sharding
 from shardir.ir.sub_axes import append_axis
-from shardir.text.decimal_text import parse_natural_number
+from shardir.text.number_text import parse_natural_number
 from shardir.text.printer import format_axis
 
 

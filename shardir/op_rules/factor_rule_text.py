@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from shardir.op_rules.factors import Factor, FactorKind, FactorRule
-from shardir.text.decimal_text import parse_natural_number
+from shardir.text.number_text import parse_natural_number
 
 _NAME = re.compile(r"z_[0-9]+|[a-z]")
 _BRACES = re.compile(r"\{([^{}]*)\}")

@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from shardir.errors import RuleError, count_noun
 from shardir.op_rules.factors import Factor, FactorKind, FactorRule
-from shardir.text.decimal_text import parse_natural_number
+from shardir.text.number_text import parse_natural_number
 
 KIND_OF_KEYWORD = {
     "reduction": FactorKind.REDUCE,

@@ -20,7 +20,7 @@ from shardir.ir.sharding import (
 from shardir.ir.types import DTYPES, TOKEN, TensorType
 from shardir.text import syntax
 from shardir.text.literals import decode_dense, flatten_lists, make_dense, unquote_string
-from shardir.text.number_lists import ShapedElements, parse_number_list
+from shardir.text.number_text import ShapedElements, parse_number_list
 from shardir.text.printer import AXIS_ATTRIBUTES, find_mesh_with_axis
 
 ShardedType = tuple[TensorType, Sharding | None]

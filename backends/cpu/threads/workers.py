@@ -39,7 +39,7 @@ from shardir.backends.cpu.threads.memory_mapping import map_memory
 from shardir.backends.cpu.threads.parking import libc_symbols, sleep_method
 from shardir.backends.cpu.threads.phase_interpreter import define_interpreter
 from shardir.backends.fork_handlers import register_fork_lock
-from shardir.text.decimal_text import parse_natural_number
+from shardir.text.number_text import parse_natural_number
 
 MAX_SPIN_NANOSECONDS = 50_000
 """The time a worker spins before it sleeps: longer than Python needs between two steps, shorter

@@ -17,7 +17,7 @@ from shardir.ir.sharding import Axes, Axis, Sharding, missing_axis_fault, sub_ax
 from shardir.ir.types import TensorType
 from shardir.stablehlo.reading import records
 from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation, register_reader
-from shardir.text.decimal_text import parse_natural_number
+from shardir.text.number_text import parse_natural_number
 
 Values = tuple[Value, ...]
 

@@ -14,8 +14,7 @@ from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES, REAL_OF, T
 from shardir.stablehlo.reading.records import ListRecord, ListsRecord, NumberRecord, TypedRecord
 from shardir.stablehlo.reading.syntax import MlirSource
 from shardir.stablehlo.writing.attributes import MLIR_DTYPES
-from shardir.text.decimal_text import parse_natural_number
-from shardir.text.number_lists import ShapedElements, parse_number_list
+from shardir.text.number_text import ShapedElements, parse_natural_number, parse_number_list
 
 DTYPE_OF_MLIR = {MLIR_DTYPES.get(name, name): name for name in NUMPY_DTYPES if name != "key"}
 """The IR's names of MLIR element types."""

@@ -11,7 +11,7 @@ import shardir.text.resolver as meanings
 from shardir.errors import ParseError
 from shardir.ir.module import Module
 from shardir.stablehlo.reader import read
-from shardir.text.number_lists import parse_number_list
+from shardir.text.number_text import parse_number_list
 from shardir.text.parser import parse
 
 

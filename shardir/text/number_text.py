@@ -1,4 +1,4 @@
-"""Fast parser for long lists of plain numbers.
+"""Parsers of numbers: decimal integers, and long lists of plain numbers.
 
 A constant with a million elements is one token. Its text is nearly always valid JSON, which Python
 parses in C. Other texts, including all errors, are left to the grammar, which tracks positions.
@@ -9,10 +9,25 @@ import re
 from itertools import chain
 from typing import Any
 
+MAX_DIGITS = 18
+"""The maximum number of significant digits, so that every number fits into 64 bits."""
 _PLAIN = re.compile(r"[\[\]\d+\-.,eE\s]*", re.ASCII)
 _BRACKETS = re.compile(r"[\[\],\s]*")
 
 ShapedElements = tuple[tuple[int, ...], list[Any]]
+
+
+def parse_natural_number(text: str) -> int | None:
+    """Return the number that decimal digits represent; `None` for other text or more than 18
+    digits.
+
+    In contrast to `str.isdecimal` and `int`, digits of other scripts, signs, blanks and underscores
+    are rejected, and long text does not raise.
+    """
+    if not (text.isascii() and text.isdecimal()):
+        return None
+    digits = text.lstrip("0") or "0"
+    return int(digits) if len(digits) <= MAX_DIGITS else None
 
 
 def parse_number_list(text: str, *, words: bool = False) -> ShapedElements | None:
