@@ -1,4 +1,4 @@
-"""Checkpoints: all processes write arrays together; any mesh can read them."""
+"""Checkpoints: all processes save their shards of arrays, which any mesh can load."""
 
 from typing import TYPE_CHECKING
 

@@ -191,8 +191,7 @@ class ImportedFunction:
         return f"<{self.__name__} from JAX>"
 
     def _mark_arguments(self, args: Arguments, options: Keywords) -> tuple[Arguments, Keywords]:
-        """Convert the arguments of an outside call: arrays, and static parts as
-        `StaticArguments`."""
+        """Convert the arguments of an outside call: arrays, and static parts as `Static`."""
         known = self._parameters.for_call(len(args))
 
         def each(x: object, static: bool) -> PyTree:
@@ -205,8 +204,7 @@ class ImportedFunction:
 
     @trace_boundary
     def _call_in_trace(self, *args: PyTree, **options: PyTree) -> PyTree:
-        """Return the function's result in the current trace; `StaticArguments` parts stay
-        wrapped."""
+        """Return the function's result in the current trace; `Static` parts stay wrapped."""
         given, named = self._mark_arguments(args, options)
         leaves, structure = jax.tree_util.tree_flatten((given, named))
         known = tuple((i, x) for i, x in enumerate(leaves) if isinstance(x, Static))

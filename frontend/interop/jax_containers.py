@@ -142,7 +142,7 @@ def is_python_number(x: object) -> bool:
 
 
 def mark_static_parts(x: object, is_array: Callable[[object], bool]) -> PyTree:
-    """Wrap the leaves of `x` that are not arrays in `StaticArguments`.
+    """Wrap the leaves of `x` that are not arrays in `Static`.
 
     Python numbers are traced, as by `jax.jit`, except inside of an Equinox module: there a number
     is part of the model, such as the width of a layer, as for `equinox.filter_jit`.
@@ -168,5 +168,5 @@ def _equinox_module_predicate() -> Callable[[object], bool]:
 
 
 def unwrap_static_parts(x: object) -> PyTree:
-    """Replace the `StaticArguments` parts of `x` by their values."""
+    """Replace the `Static` parts of `x` by their values."""
     return jax.tree_util.tree_map(lambda leaf: leaf.value if isinstance(leaf, Static) else leaf, x)

@@ -1,4 +1,4 @@
-"""Groups of devices in HLO text, and the mesh axes along which they lie."""
+"""Groups of devices in HLO text, and the mesh axes along which their devices differ."""
 
 import pytest
 

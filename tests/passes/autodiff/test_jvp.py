@@ -1,4 +1,4 @@
-"""`forward`: names of tangents, and operations without tangents."""
+"""`jvp`: names of tangents, and operations without tangents."""
 
 import numpy as np
 import pytest

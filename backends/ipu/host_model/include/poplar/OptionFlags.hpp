@@ -1,4 +1,5 @@
-// Options as pairs of strings. Poplar refuses those that a call does not have; the model has none.
+// Options as pairs of strings. Poplar refuses options that a call does not define; the model defines
+// none.
 #pragma once
 
 #include <initializer_list>
