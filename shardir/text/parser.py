@@ -107,7 +107,7 @@ class _FunctionParser:
             return None
         if not self.written.spmd:
             raise self.source.fail(
-                "only the parameters and results of a spmd function are shards",
+                "only the parameters and results of an spmd function are shards",
                 _token_of_type(written),
             )
         return self.meanings.resolve_global(written)
@@ -124,7 +124,7 @@ class _FunctionParser:
         for param in written.params:
             if param.outer is not None:
                 raise self.source.fail(
-                    "only the parameters and results of a spmd function are shards",
+                    "only the parameters and results of an spmd function are shards",
                     _token_of_type(param.outer),
                 )
         self.scopes.append([])

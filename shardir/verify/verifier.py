@@ -146,7 +146,7 @@ class _FunctionChecker:
                         )  # fmt: skip
         if spmd and op.spec in GLOBAL_ONLY:
             self.found.add_at_op(
-                f"{op.name} has no meaning in a spmd function, whose values are local", op
+                f"{op.name} has no meaning in an spmd function, whose values are local", op
             )
 
     def check_manual_computation(self, op: Op) -> None:
@@ -242,7 +242,7 @@ class _FunctionChecker:
             yield "type", message
         if value.sharding is not None:
             if self.function.spmd:
-                yield "type", "values of a spmd function are local and have no sharding"
+                yield "type", "values of an spmd function are local and have no sharding"
             for message in self.sharding(value.sharding, value.type):
                 yield "type", message
             for axis in value.sharding.used_axes() if self.manual else ():
@@ -288,7 +288,7 @@ class _FunctionChecker:
                 continue
             if function.spmd:
                 self.found.add_at_signature(
-                    "results of a spmd function are local and have no sharding", i
+                    "results of an spmd function are local and have no sharding", i
                 )
             for message in self.sharding(sharding, value.type):
                 self.found.add_at_signature(message, i)

@@ -356,7 +356,7 @@ func @f(%x: f32[2]) -> (f32[3]) {
 
 mesh @m = [x=2]
 func @f(%x: f32[2] of f32[4@x]) -> () {
-                      ^^^^^^^^ only the parameters and results of a spmd function are shards
+                      ^^^^^^^^ only the parameters and results of an spmd function are shards
   return
 }
 

@@ -371,8 +371,8 @@ def test_shardings_in_per_device_programs_are_errors() -> None:
     text = SPMD.replace("all-reduce(%a, axes=[y], op=add) : f32[2]", "reshard(%a) : f32[2@y]")
 
     assert messages(parse(text)) == [
-        "reshard has no meaning in a spmd function, whose values are local",
-        "values of a spmd function are local and have no sharding",
+        "reshard has no meaning in an spmd function, whose values are local",
+        "values of an spmd function are local and have no sharding",
     ]
 
 
