@@ -214,6 +214,7 @@ class CustomCall:
         primal: "Primal",
         rule: Callable[[DifferentiatedFlags], tuple[Block, ...]],
         name: str = "",
+        sums_gradients: bool = False,
     ) -> PyTree:
         """Emit the operation of the call, with the derivative `rule`; return its results as a
         pytree.
@@ -223,7 +224,7 @@ class CustomCall:
         """
         attrs = {"closed": len(primal.captures)} if primal.captures else {}
         axis_names = {axis: each.name for each in bound_axes().values() for axis in each.axes}
-        named = DerivativeRule(rule, tuple(self.names), axis_names)
+        named = DerivativeRule(rule, tuple(self.names), axis_names, sums_gradients)
         return self.emit_operation(
             spec, primal, rule=HostFunction(name or self.name, named), **attrs
         )

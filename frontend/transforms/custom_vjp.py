@@ -69,6 +69,7 @@ class custom_vjp(CustomFunction[PyTree]):
             fun, nondiff_positions(fun, "nondiff_argnames", nondiff_argnums, nondiff_argnames)
         )
         self._rules: tuple[UserFunction, UserFunction, bool] | None = None
+        self._sums_gradients = False
 
     def defvjp(
         self,
@@ -103,7 +104,21 @@ class custom_vjp(CustomFunction[PyTree]):
         def rule(moves: DifferentiatedFlags) -> tuple[Block, ...]:
             return _trace_rules(fwd, bwd, moves if symbolic else None, call, primal)
 
-        return call.emit_with_rule("custom-vjp", primal, rule)
+        return call.emit_with_rule("custom-vjp", primal, rule, sums_gradients=self._sums_gradients)
+
+
+def with_derived_vjp(
+    fun: UserFunction, fwd: UserFunction, bwd: UserFunction, symbolic_zeros: bool = False
+) -> custom_vjp:
+    """Return a `custom_vjp` whose rule was derived from `fun` alone, without collectives.
+
+    Inside of a manual computation its gradients are contributions of the devices, and are summed
+    where an argument is shared.
+    """
+    function = custom_vjp(fun)
+    function.defvjp(fwd, bwd, symbolic_zeros)
+    function._sums_gradients = True
+    return function
 
 
 def _trace_rules(

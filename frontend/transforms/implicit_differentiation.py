@@ -22,7 +22,7 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.transforms.custom_jvp import custom_jvp
-from shardir.frontend.transforms.custom_vjp import custom_vjp
+from shardir.frontend.transforms.custom_vjp import with_derived_vjp
 from shardir.frontend.transforms.jvp_vjp import jvp, vjp
 from shardir.frontend.transforms.linear_transpose import closure_convert, linear_transpose
 
@@ -202,9 +202,7 @@ class _LinearSystem:
                 by_moving = type(moving)(tree.map(lambda g: -g, each) for each in pull(y))
             return by_moving, None, None, y
 
-        result = custom_vjp(solve)
-        result.defvjp(ahead, backward)
-        return result(moving, closed, known, b)
+        return with_derived_vjp(solve, ahead, backward)(moving, closed, known, b)
 
     def _transposed_apply(self, like: object) -> EquationFunction:
         """Return `apply` of the transposed system."""

@@ -236,9 +236,8 @@ def _rewrite_rule(
     """Return the explicit blocks of a rule; `starts` and `ends` are the varying axes of operands
     and results.
 
-    A tangent and a cotangent vary along the axes of their value. A gradient that varies along more
-    axes than its operand is the contribution of each device; one that varies along fewer axes is
-    refused, as in JAX, because it may be a sum over the devices.
+    A tangent, a cotangent and a gradient vary along the axes of their value, as in JAX. Gradients
+    of a rule with `sums_gradients` may vary along more axes; these are summed.
     """
     count = len(op.operands) - op.attrs.get("closed", 0)
     moving = [a for v, a in zip(op.operands[:count], starts, strict=False) if _is_differentiable(v)]
@@ -248,7 +247,7 @@ def _rewrite_rule(
         what = [*("result" for _ in ends), *("tangent" for _ in moved)]
         initial = making.varying_of_rule(rule, [*starts, *moving])
         varying_axes = infer_varying_axes(rule, initial, making.axes, within)
-        _check_tangents(op, rule, varying_axes, making.axes, within)
+        _check_tangents(op, rule, ends, varying_axes, making.axes, within)
         return (_rewrite_rule_block(op, rule, initial, [*ends, *moved], what, making, within),)
     ahead, back = blocks
     initial = making.varying_of_rule(ahead, starts)
@@ -271,27 +270,47 @@ def _check_gradients(
     axes: Axes,
     within: Varying,
 ) -> None:
-    """Raise `DifferentiateError` for a gradient that varies along fewer axes than its argument."""
+    """Raise `DifferentiateError` for a gradient that varies along other axes than its argument.
+
+    It may be a sum over the devices, the contribution of one device to that sum, or equal on all
+    devices.
+    """
     params, named = op.blocks[0].params, derivative_rule_of(op)
     names = named.argument_names if named else [f"%{param.name}" for param in params]
     each = [name for name, x in zip(names, params, strict=False) if _is_differentiable(x)]
     missing = _missing_axes(rule, rule.returns, arguments, varying_axes, axes, within)
     for name, less in zip(each, missing, strict=False):
         if less:
-            raise _varies_less_error(op, "gradient", f"argument {name}", less)
+            what = f"a gradient of argument {name}"
+            raise _varies_less_error(op, what, f"argument {name}", less)
+    if named and named.sums_gradients:
+        return
+    for name, value, wanted in zip(each, rule.returns, arguments, strict=False):
+        more = varying_axes.get(value, NOT_VARYING) - wanted
+        if more:
+            raise _gradient_varies_error(op, name, tuple(axis for axis in axes if axis in more))
 
 
 def _check_tangents(
-    op: Op, rule: Block, varying_axes: Mapping[Value, Varying], axes: Axes, within: Varying
+    op: Op,
+    rule: Block,
+    expected: Sequence[Varying],
+    varying_axes: Mapping[Value, Varying],
+    axes: Axes,
+    within: Varying,
 ) -> None:
-    """Raise `DifferentiateError` for a tangent that varies along fewer axes than its result."""
-    results, tangents = rule.returns[: len(op.results)], rule.returns[len(op.results) :]
-    each = [(i, value) for i, value in enumerate(results) if _is_differentiable(value)]
-    result_axes = [varying_axes.get(value, NOT_VARYING) for _, value in each]
-    missing = _missing_axes(rule, tangents, result_axes, varying_axes, axes, within)
-    for (i, _), less in zip(each, missing, strict=True):
-        if less:
-            raise _varies_less_error(op, "tangent", f"result {i}", less)
+    """Raise `DifferentiateError` for a result of a rule that varies along fewer axes than that of
+    the function, or a tangent that varies along fewer axes than its result."""
+    count = len(op.results)
+    wanted = [a for v, a in zip(op.results, expected, strict=True) if _is_differentiable(v)]
+    places = [i for i, value in enumerate(op.results) if _is_differentiable(value)]
+    results = [rule.returns[i] for i in places]
+    for what, values in (("", results), ("a tangent of ", rule.returns[count:])):
+        missing = _missing_axes(rule, values, wanted, varying_axes, axes, within)
+        for i, less in zip(places, missing, strict=True):
+            if less:
+                owner = f"result {i} of the function"
+                raise _varies_less_error(op, f"{what}result {i}", owner, less)
 
 
 def _missing_axes(
@@ -364,16 +383,31 @@ def _varies_more_error(op: Op, what: str) -> DifferentiateError:
     )
 
 
-def _varies_less_error(op: Op, what: str, owner: str, axes: Axes) -> DifferentiateError:
+def _axis_texts(op: Op, axes: Axes) -> tuple[str, str]:
+    """Return the names of axes as a phrase, and as an argument of a collective."""
     named = derivative_rule_of(op)
     known = named.axis_names if named else {}
     names = [known.get(axis, axis.name) for axis in axes]
-    argument = repr(names[0] if len(names) == 1 else tuple(names))
+    return " and ".join(map(repr, names)), repr(names[0] if len(names) == 1 else tuple(names))
+
+
+def _gradient_varies_error(op: Op, name: str, axes: Axes) -> DifferentiateError:
+    phrase, argument = _axis_texts(op, axes)
     return error(
-        f"the rule of {op.attrs['rule']} returns a {what} of {owner} that does not vary along "
-        f"{' and '.join(map(repr, names))}, and {owner} does; return the {what} of each device, "
-        f"for example without lax.psum, or, if the devices have equal ones, lax.pcast({what}, "
-        f'{argument}, to="varying")',
+        f"the rule of {op.attrs['rule']} returns a gradient of argument {name} that may vary along "
+        f"{phrase}, and argument {name} does not; return lax.psum(gradient, {argument}) if each "
+        f"device computes its contribution, or lax.pmean(gradient, {argument}) if the devices have "
+        "equal gradients",
+        op,
+    )
+
+
+def _varies_less_error(op: Op, what: str, owner: str, axes: Axes) -> DifferentiateError:
+    phrase, argument = _axis_texts(op, axes)
+    return error(
+        f"the rule of {op.attrs['rule']} returns {what} that does not vary along {phrase}, and "
+        f"{owner} does; return the value of each device, for example without lax.psum, or, if the "
+        f'devices have equal values, lax.pcast(value, {argument}, to="varying")',
         op,
     )
 

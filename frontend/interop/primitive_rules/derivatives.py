@@ -7,6 +7,7 @@ any kind and nested rules behave as in JAX.
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import TypeAlias, TypeVar
 
 import jax
@@ -21,17 +22,43 @@ from shardir.frontend.interop.primitive_rules.registry import (
     Operand,
     register_rule,
 )
-from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_jvp import SymbolicZero, custom_jvp
-from shardir.frontend.transforms.custom_vjp import CustomVJPPrimal, custom_vjp
+from shardir.frontend.transforms.custom_vjp import CustomVJPPrimal, with_derived_vjp
 from shardir.ir.types import INEXACT
 
 Moved: TypeAlias = tuple[tuple[Tracer, ...], tuple[Tracer | None, ...]]
 """Results with their tangents; `None` where there is none."""
 Value = TypeVar("Value")
 """A value of a variable: a tracer of shardir, or a value of JAX."""
+
+
+def _read_rule(
+    alone: "IsolatedEquation", rule: UserFunction, *groups: Sequence[Tracer]
+) -> list[Tracer]:
+    """Return the results of a derivative rule, which JAX traces without manual axes.
+
+    Raises `ImportedProgramError` for values of other traces, and for collectives: the derivative of
+    one depends on the types that only the trace of the whole program has.
+    """
+    try:
+        program, _ = trace_to_jaxpr(rule, [[jax_struct_of(x) for x in group] for group in groups])
+        return alone.equation.reader.read(program, list(chain.from_iterable(groups)))
+    except (jax.errors.UnexpectedTracerError, jax.errors.TracerArrayConversionError):
+        problem = "uses a value of an enclosing function whose JAX trace has ended"
+        remedy = "pass the value as an argument, or "
+    except NameError as error:
+        if "unbound axis name" not in str(error):
+            raise
+        problem, remedy = "communicates between the devices of a shard_map of JAX", ""
+    raise ImportedProgramError(
+        with_location(
+            f"the derivative of {alone.name} {problem}; {remedy}take the gradient by jax.grad "
+            "inside of from_jax"
+        )
+    )
 
 
 def _variables(atoms: Sequence[core.Var | core.Literal]) -> list[core.Var]:
@@ -127,7 +154,6 @@ def apply_with_jax_jvp(
     alone: IsolatedEquation, primal: Callable[..., tuple[Tracer, ...]]
 ) -> PyTree:
     """Return the results of `primal` with JAX's JVP of the equation as derivative."""
-    reader = alone.equation.reader
 
     def jvp(primals: Sequence[Tracer], tangents: Sequence[Tracer | SymbolicZero]) -> Moved:
         nonzero = {
@@ -149,9 +175,7 @@ def apply_with_jax_jvp(
         values = alone.all_values(primals)
         if not indices:
             return tuple(primal(*primals)), (None,) * len(alone.inexact)
-        structs = [[jax_struct_of(x) for x in values], [jax_struct_of(t) for t in nonzero_tangents]]
-        program, _ = trace_to_jaxpr(function, structs)
-        found = reader.read(program, [*values, *nonzero_tangents])
+        found = _read_rule(alone, function, values, nonzero_tangents)
         results, tangents_out = found[: len(alone.inexact)], found[len(alone.inexact) :]
         none = [None] * (len(results) - len(tangents_out))
         return tuple(results), tuple(alone.join_results(tangents_out, none))
@@ -166,13 +190,12 @@ def apply_with_jax_vjp(
     alone: IsolatedEquation, primal: Callable[..., tuple[Tracer, ...]]
 ) -> PyTree:
     """Return the results of `primal` with JAX's VJP of the equation as derivative."""
-    reader = alone.equation.reader
     saved_structures: list[tuple[jax.tree_util.PyTreeDef, list[int]]] = []
 
     def forward(*args: CustomVJPPrimal) -> tuple[tuple[Tracer, ...], tuple[Tracer, ...]]:
         indices = [i for i in alone.differentiable if args[i].perturbed]
 
-        def function(*xs: jax.Array) -> tuple[list[jax.Array], list[jax.Array]]:
+        def function(xs: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
             some = [xs[i] for i in indices]
             moving, backward, others = jax.vjp(
                 lambda *some: alone.split_results(alone.call_with_replaced(xs, indices, some)),
@@ -187,17 +210,7 @@ def apply_with_jax_vjp(
         if not indices:
             saved_structures.append((None, indices))
             return tuple(primal(*(x.value for x in args))), ()
-        try:
-            program, _ = trace_to_jaxpr(function, [jax_struct_of(x) for x in known])
-            result = reader.read(program, known)
-        except (jax.errors.UnexpectedTracerError, jax.errors.TracerArrayConversionError):
-            raise ImportedProgramError(
-                with_location(
-                    f"the derivative of {primal.__name__} uses a value of an enclosing function "
-                    "whose JAX trace has ended; pass the value as an argument, or take the "
-                    "gradient by jax.grad inside of from_jax"
-                )
-            ) from None
+        result = _read_rule(alone, function, known)
         count = len(alone.inexact)
         return tuple(result[:count]), tuple(result[count:])
 
@@ -212,15 +225,11 @@ def apply_with_jax_vjp(
         def function(saved: Sequence[jax.Array], cts: Sequence[jax.Array]) -> PyTree:
             return structure.unflatten(saved)(list(cts))
 
-        structs = [[jax_struct_of(x) for x in residuals], [jax_struct_of(x) for x in given]]
-        program, _ = trace_to_jaxpr(function, structs)
-        result = iter(reader.read(program, [*residuals, *given]))
+        result = iter(_read_rule(alone, function, residuals, given))
         return tuple(next(result) if i in indices else None for i in range(len(alone.args)))
 
     primal.__name__ = alone.name
-    function = custom_vjp(primal)
-    function.defvjp(forward, backward, symbolic_zeros=True)
-    return function(*alone.args)
+    return with_derived_vjp(primal, forward, backward, symbolic_zeros=True)(*alone.args)
 
 
 @register_rule("custom_jvp_call")

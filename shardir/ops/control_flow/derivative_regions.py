@@ -51,6 +51,9 @@ class DerivativeRule:
     """Returns the blocks of the rule; the flags state which operands are differentiated."""
     argument_names: tuple[str, ...]
     axis_names: Mapping[Axis, str]
+    sums_gradients: bool = False
+    """Whether gradients that vary along more manual axes than their arguments are contributions of
+    the devices to a sum. It is false for rules of users, which may have computed the sum."""
 
     def __call__(self, differentiated: Sequence[bool]) -> tuple[Block, ...]:
         return self.trace(differentiated)

@@ -163,3 +163,22 @@ def test_derivatives_of_values_captured_by_rules_are_errors() -> None:
         "from_jax"
     )
     np.testing.assert_allclose(from_jax(jax.grad(inner, 1))(w, X), np.full_like(X, 2))
+
+
+def test_a_rule_that_communicates_is_refused() -> None:
+    """JAX traces the rule alone, without the types that state along which axes values vary."""
+
+    @jax.custom_vjp
+    def sums(x: Any) -> Any:
+        return lax.psum(x.sum(), "i")
+
+    sums.defvjp(lambda x: (sums(x), None), lambda _, g: (lax.psum(g, "i") + jnp.zeros(1),))
+    mesh = jax.make_mesh((1,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+    spec = jax.sharding.PartitionSpec
+    cut = jax.shard_map(sums, mesh=mesh, in_specs=spec("i"), out_specs=spec())
+    with pytest.raises(sd.ShardirError) as caught:
+        sd.grad(from_jax(cut))(np.ones(1, "float32"))
+    assert str(caught.value).splitlines()[0] == (
+        "the derivative of sums communicates between the devices of a shard_map of JAX; take the "
+        "gradient by jax.grad inside of from_jax"
+    )

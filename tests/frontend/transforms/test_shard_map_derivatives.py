@@ -332,8 +332,8 @@ def test_a_gradient_must_vary_as_its_argument(wrap: Any) -> None:
         sd.grad(lambda x: wrap(rule_with_sum())(x).sum())(X)
     assert first_line(error) == (
         "the rule of lambda returns a gradient of argument x.a that does not vary along 's', and "
-        "argument x.a does; return the gradient of each device, for example without lax.psum, or, "
-        "if the devices have equal ones, lax.pcast(gradient, 's', to=\"varying\")"
+        "argument x.a does; return the value of each device, for example without lax.psum, or, if "
+        "the devices have equal values, lax.pcast(value, 's', to=\"varying\")"
     )
 
 
@@ -345,17 +345,55 @@ def test_an_equal_gradient_of_a_varying_argument_is_cast() -> None:
         agree(sd.grad(lambda x, cut=cut: cut(x).sum())(X), want)
 
 
-def test_a_tangent_must_vary_as_its_result() -> None:
-    f = sd.custom_jvp(snp.sin)
-    f.defjvp(lambda primals, tangents: (f(*primals), lax.psum(tangents[0], AXIS)))
-    for body in (lambda _, x: sd.jvp(f, (x,), (x,))[1], lambda _, x: sd.grad(f)(x[0])):
+def test_a_gradient_that_varies_where_its_argument_does_not_is_an_error() -> None:
+    """It may be the contribution of a device, or a sum that an all-gather computed."""
+
+    def rule(backward: Any) -> Any:
+        f = sd.custom_vjp(lambda w: total(w * snp.ones(3)))
+        f.defvjp(lambda w: (f(w), None), lambda _, g: (backward(g),))
+        return in_shards(lambda w, x: sd.grad(f)(w) + 0 * total(x))
+
+    for gather in (lax.all_gather, lambda g, axis: lax.pcast(g, axis, to="varying")):
         with pytest.raises(DifferentiateError) as error:
-            in_shards(body)
+            rule(lambda g, gather=gather: gather(3 * g, AXIS).sum())
         assert first_line(error) == (
-            "the rule of sin returns a tangent of result 0 that does not vary along 's', and "
-            "result 0 does; return the tangent of each device, for example without lax.psum, or, "
-            "if the devices have equal ones, lax.pcast(tangent, 's', to=\"varying\")"
+            "the rule of lambda returns a gradient of argument w that may vary along 's', and "
+            "argument w does not; return lax.psum(gradient, 's') if each device computes its "
+            "contribution, or lax.pmean(gradient, 's') if the devices have equal gradients"
         )
+    agree(rule(lambda g: lax.psum(3 * g, AXIS)), 3 * COUNT)
+    agree(rule(lambda g: lax.pmean(lax.all_gather(3 * g, AXIS).sum(), AXIS)), 3 * COUNT)
+
+
+def test_linear_solve_sums_the_contributions_of_devices() -> None:
+    """The rules of `custom_linear_solve` are derived from the equation."""
+
+    def solve(w: Any, x: Any) -> Any:
+        def apply(v: Any) -> Any:
+            return v * x
+
+        return lax.custom_linear_solve(apply, w * snp.ones(2), lambda _, b: b / x, symmetric=True)
+
+    for way in (sd.grad, sd.jacfwd):
+        agree(in_shards(lambda w, x, way=way: way(lambda w: total(solve(w, x)))(w)), (1 / X).sum())
+
+
+def test_a_tangent_must_vary_as_its_result() -> None:
+    def is_refused(rule: Any, what: str) -> None:
+        f = sd.custom_jvp(snp.sin)
+        f.defjvp(rule)
+        for body in (lambda _, x: sd.jvp(f, (x,), (x,))[1], lambda _, x: sd.grad(f)(x[0])):
+            with pytest.raises(DifferentiateError) as error:
+                in_shards(body)
+            assert first_line(error) == (
+                f"the rule of sin returns {what}result 0 that does not vary along 's', and result "
+                "0 of the function does; return the value of each device, for example without "
+                "lax.psum, or, if the devices have equal values, lax.pcast(value, 's', "
+                'to="varying")'
+            )
+
+    is_refused(lambda x, t: (snp.sin(*x), lax.psum(t[0], AXIS)), "a tangent of ")
+    is_refused(lambda x, t: (lax.psum(snp.sin(*x), AXIS), lax.psum(t[0], AXIS)), "")
 
 
 def test_transpose_of_loops_branches_and_checkpoints() -> None:

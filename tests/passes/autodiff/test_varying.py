@@ -358,8 +358,8 @@ def test_a_rule_whose_gradient_varies_less_than_its_argument_is_an_error() -> No
         print_explicit(SUMMED_GRADIENT)
     assert str(caught.value) == (
         "the rule of f returns a gradient of argument %a1 that does not vary along 'x', and "
-        "argument %a1 does; return the gradient of each device, for example without lax.psum, or, "
-        "if the devices have equal ones, lax.pcast(gradient, 'x', to=\"varying\")"
+        "argument %a1 does; return the value of each device, for example without lax.psum, or, if "
+        "the devices have equal values, lax.pcast(value, 'x', to=\"varying\")"
     )
 
 
