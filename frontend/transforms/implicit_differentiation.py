@@ -9,7 +9,7 @@ use the values with respect to which the equation is differentiated.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 
 from shardir.errors import DifferentiateError
 from shardir.frontend.argument_checks import call_user_function, check_call_signature
@@ -17,6 +17,7 @@ from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.tree_structure import format_structure
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
@@ -38,6 +39,37 @@ def _check_functions(name: str, **given: object) -> None:
             )
 
 
+def _check_types_like(out: PyTree, like: PyTree, what: str, owner: str) -> None:
+    """Raise `ArgumentError` unless `out` has the containers and shapes of `like`."""
+    leaves, structure = tree.flatten(out)
+    wanted, expected = tree.flatten(like)
+    if structure != expected:
+        raise ArgumentError(
+            with_location(
+                f"{what} has the containers {format_structure(structure)}; return those of "
+                f"{owner}, {format_structure(expected)}"
+            )
+        )
+    for x, y in zip(leaves, wanted, strict=True):
+        found, shape = abstract_of(x, what).type, abstract_of(y, owner).type.shape
+        if found.shape != shape:
+            raise ArgumentError(
+                with_location(f"{what} is {found}; return the shape of {owner}, {shape}")
+            )
+
+
+def _checked_function(function: EquationFunction, what: str) -> EquationFunction:
+    """Return the function of an equation, whose results must have the shapes of its argument."""
+
+    @wraps(function, updated=())
+    def call(x: PyTree) -> PyTree:
+        out = call_user_function(function, what, (x,))
+        _check_types_like(out, x, f"the result of {what}", "its argument")
+        return out
+
+    return call
+
+
 def _call_solver(
     what: str, has_aux: bool, solve: Solver, function: EquationFunction, x: object
 ) -> PyTree:
@@ -51,6 +83,7 @@ def _call_solver(
         )
     for leaf in tree.leaves(out):
         abstract_of(leaf, f"the result of {what}")
+    _check_types_like(out[0] if has_aux else out, x, f"the solution of {what}", "its argument")
     return out
 
 
@@ -64,6 +97,7 @@ def solve_root(
     """Implement `lax.custom_root`."""
     _check_functions("custom_root", f=f, solve=solve, tangent_solve=tangent_solve)
     check_call_signature(f, "f of custom_root", (initial_guess,))
+    f = _checked_function(f, "f of custom_root")
     solved = partial(_call_solver, "solve of custom_root", has_aux, solve, f)
     if current_trace() is None:
         return solved(initial_guess)
@@ -106,6 +140,7 @@ def solve_linear(
     if transpose_solve is not None:
         _check_functions("custom_linear_solve", transpose_solve=transpose_solve)
     check_call_signature(matvec, "matvec of custom_linear_solve", (b,))
+    matvec = _checked_function(matvec, "matvec of custom_linear_solve")
     solved = partial(_call_solver, "solve of custom_linear_solve", has_aux, solve, matvec)
     if current_trace() is None:
         return solved(b)

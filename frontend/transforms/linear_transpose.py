@@ -5,7 +5,7 @@ from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.inspection import eval_shape
 from shardir.frontend.dispatch.temporary_programs import run_temporary
-from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
+from shardir.frontend.dispatch.traced_calls import result_tracer
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function
@@ -13,7 +13,7 @@ from shardir.frontend.pytree.tree_structure import format_structure
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
-from shardir.frontend.tracing.operands import as_tracer, splat
+from shardir.frontend.tracing.operands import as_tracer, convert, splat
 from shardir.frontend.tracing.parameters import function_name, leaf_labels
 from shardir.frontend.tracing.trace import (
     append_block,
@@ -28,6 +28,7 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import check_cotangents, make_varying_explicit
 from shardir.frontend.transforms.linearization_point import check_directions, run_derivative_pass
 from shardir.ir.builder import Builder, inline
+from shardir.ir.module import Value
 from shardir.ir.operation import NOT_VARYING, Varying
 from shardir.ir.types import INEXACT
 from shardir.passes.autodiff.varying import dependent_values
@@ -102,6 +103,19 @@ def linear_transpose(fun: UserFunction, *primals: PyTree) -> UserFunction:
 
 
 @traceback_boundary
+def _operand_like(x: object, param: Value, what: str) -> Tracer:
+    """Return an argument of a converted function as a tracer of the type of a parameter."""
+    abstract = abstract_of(x, what)
+    same = abstract.type.dtype == param.type.dtype or abstract.weak
+    if abstract.type.shape != param.type.shape or not same:
+        raise ArgumentError(
+            with_location(
+                f"{what}, which closure_convert converted for {param.type}, is {abstract.type}"
+            )
+        )
+    return convert(as_tracer(x), param.type.dtype)
+
+
 def closure_convert(fun: UserFunction, *example_args: object) -> tuple[PyTree, list[PyTree]]:
     """Return `fun` with its captured values as additional arguments, and the list of these values.
 
@@ -141,7 +155,10 @@ def closure_convert(fun: UserFunction, *example_args: object) -> tuple[PyTree, l
                     f"{format_structure(kind)}"
                 )
             )
-        tracers = [as_tracer(x) for x in (*given, *args[count:]) if is_array_like(x)]
+        tracers = [
+            _operand_like(x, param, f"argument {i} of {name}")
+            for i, (x, param) in enumerate(zip((*given, *args[count:]), params, strict=True))
+        ]
         b = Builder(trace.program.names)
         whole = type(block)(params, block.ops, block.returns)
         values = inline(b, whole, [x.value for x in tracers])

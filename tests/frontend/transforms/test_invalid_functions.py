@@ -100,6 +100,24 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         f"matvec of custom_linear_solve takes (): {TOO_MANY}",
     ),
     (
+        lambda: sd.jit(lambda x: lax.custom_linear_solve(snp.sum, x, solve))(X),
+        ArgumentError,
+        "the result of matvec of custom_linear_solve is f32[]; return the shape of its argument, "
+        "(3,)",
+    ),
+    (
+        lambda: lax.custom_linear_solve(same, X, lambda f, b: snp.sum(b)),
+        ArgumentError,
+        "the solution of solve of custom_linear_solve is f32[]; return the shape of its argument, "
+        "(3,)",
+    ),
+    (
+        lambda: lax.custom_root(same, X, lambda f, x: (x, x), solve),
+        ArgumentError,
+        "the solution of solve of custom_root has the containers (*, *); return those of its "
+        "argument, *",
+    ),
+    (
         lambda: lax.custom_linear_solve(same, X, none),
         ArgumentError,
         f"solve of custom_linear_solve takes (): {TOO_MANY}",
@@ -226,6 +244,11 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         lambda: sd.jit(lambda x: sd.closure_convert(none, x)[0](x))(X),
         ArgumentError,
         f"none takes (): {TOO_MANY}",
+    ),
+    (
+        lambda: sd.jit(lambda x: sd.closure_convert(same, x[:1])[0](x))(X),
+        ArgumentError,
+        "argument 0 of same, which closure_convert converted for f32[1], is f32[3]",
     ),
     (lambda: tree.map(none, [X]), ArgumentError, f"the function of tree.map takes (): {TOO_MANY}"),
     (
