@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.pytree.tree_checks import check_function
-from shardir.frontend.pytree.tree_util import Partial
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.transforms.jvp_vjp import vjp
+from shardir.frontend.transforms.pullback import Pullback
 
 
 def fwd_and_bwd(
@@ -37,7 +37,7 @@ def fwd_and_bwd(
 
         return vjp(of_differentiated, *(args[place] for place in places), has_aux=has_aux)
 
-    def backward(residuals: Partial, cotangents: PyTree) -> PyTree:
+    def backward(residuals: Pullback, cotangents: PyTree) -> PyTree:
         gradients = residuals(cotangents)
         return gradients[0] if is_single else gradients
 

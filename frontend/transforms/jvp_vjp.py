@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_util import Partial
@@ -19,6 +20,7 @@ from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import convert, operand_dtype
+from shardir.frontend.tracing.promotion import user_dtype
 from shardir.frontend.tracing.trace import append_block, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import find_explicit_sharding
@@ -28,6 +30,7 @@ from shardir.frontend.transforms.linearization_point import (
     check_directions,
     run_derivative_pass,
 )
+from shardir.frontend.transforms.pullback import Pullback, PullbackRule
 from shardir.ir.module import Function
 from shardir.ir.operation import NOT_VARYING, Varying
 from shardir.ir.types import INEXACT
@@ -91,7 +94,8 @@ def vjp(fun: UserFunction, *primals: PyTree, has_aux: bool = False) -> tuple[PyT
     result, and returns a tuple with the gradient of each argument. It may be called any number of
     times. Gradients of integers have the empty type `float0`. With `has_aux`, `fun` returns
     `(results, aux)`, and the result is `(results, pullback, aux)`. The function is a pytree of its
-    residuals, so that `jit` may return it and take it.
+    residuals, so that `jit` may return it and take it. Its `args_res` are the arguments among them,
+    which may be replaced by `None` until the call, to release their memory.
 
     Raises `DifferentiateError` for operations without a derivative.
     """
@@ -109,26 +113,30 @@ def vjp_per_device(
         return both.forward, both.pullback
 
     results, aux, rest = at.linearize(derive)
-    leaves, structure = tree.flatten(results)
+    made, structure = tree.flatten(results)
+    # The pullback does not keep arguments and results, but their types.
+    arguments, leaves = tuple(map(_type_of, at.leaves)), list(map(_type_of, made))
     shardings = [find_explicit_sharding(at.leaves[i]) for i in at.active]
+    name, weak, argument_structure = at.name, at.weak, at.structure
+    linear = replace(rest, residuals=())
 
-    @traceback_boundary
-    def pullback(saved: object, cotangents: PyTree) -> PyTree:
-        given = check_directions(
-            "cotangent", f"the pullback of {at.name}", "result", leaves, structure, cotangents
-        )
+    def apply(residuals: Sequence[object], cotangents: PyTree) -> PyTree:
+        whose = f"the pullback of {name}"
+        given = check_directions("cotangent", whose, "result", leaves, structure, cotangents)
         like = [x for x in leaves if operand_dtype(x)[0] in INEXACT]
-        rest.check_cotangents(given)
-        gradients = replace(rest, residuals=saved)(given, like, at.weak)
+        linear.check_cotangents(given)
+        gradients = replace(linear, residuals=residuals)(given, like, weak)
         if any(shardings):
             # As in JAX, a gradient has the sharding in the type of its argument.
             gradients = [
                 apply_out_sharding(gradient, sharding)
                 for gradient, sharding in zip(gradients, shardings, strict=True)
             ]
-        return _unflatten_derivatives(tree.unflatten(at.structure, at.leaves), gradients)
+        return _unflatten_derivatives(tree.unflatten(argument_structure, arguments), gradients)
 
-    back = Partial(pullback, rest.residuals)
+    sources = tuple([None if i is None else at.active[i] for i in rest.sources])
+    rule = PullbackRule(name, apply, sources, arguments, argument_structure, tuple(at.labels))
+    back = Pullback.of(rule, rest.residuals)
     return (results, back, aux) if has_aux else (results, back)
 
 
@@ -160,6 +168,13 @@ def linearize(fun: UserFunction, *primals: PyTree, has_aux: bool = False) -> tup
 
     onward = Partial(pushforward, rest.residuals)
     return (results, onward, aux) if has_aux else (results, onward)
+
+
+def _type_of(x: object) -> ShapeDtypeStruct:
+    """Return the shape, element type and weakness of an array."""
+    abstract = abstract_of(x)
+    dtype = user_dtype(abstract.type.dtype)
+    return ShapeDtypeStruct(abstract.type.shape, dtype, weak_type=abstract.weak)
 
 
 def _end_of_moving(moving: Sequence[int]) -> int:

@@ -264,6 +264,7 @@ class Primals:
     ) -> tuple[PyTree, PyTree, "Derivative"]:
         """Return the results, the auxiliary data, and the derivative with its residuals."""
         found: list[tuple[Block, TracedProgram, list[Varying]]] = []
+        sources: list[int | None] = []
 
         def linearize(*tracers: Tracer) -> PyTree:
             traced = self.trace(tracers)
@@ -276,10 +277,13 @@ class Primals:
             vma = [traced.varying_axes[i] for i in traced.inexact_results]
             found.append((block, require_trace("a derivative").program, vma))
             saved = [*outside, *values[len(traced.results) :]]
+            positions = {tracer.value: i for i, tracer in enumerate(tracers)}
+            sources[:] = [positions.get(value) for value in saved]
             return (*traced.wrap_results(values), [wrap_value(value) for value in saved])
 
         results, aux, saved = self.run(linearize, self.primals, self.names)
-        return results, aux, Derivative(f"{self.what} of {self.name}", *found[0], saved)
+        name = f"{self.what} of {self.name}"
+        return results, aux, Derivative(name, *found[0], saved, sources)
 
 
 @dataclass(frozen=True)
@@ -287,7 +291,8 @@ class Derivative:
     """A derivative at a point: the linear part of the computation, with its residuals.
 
     `block` takes `residuals` and directions; it was traced in `program`. `varying_axes` are the
-    varying axes of each result that has a cotangent.
+    varying axes of each result that has a cotangent. `sources` states for each residual which
+    differentiable argument it is, if it is one.
     """
 
     name: str
@@ -295,6 +300,7 @@ class Derivative:
     program: TracedProgram
     varying_axes: Sequence[Varying]
     residuals: Sequence[object]
+    sources: Sequence[int | None]
 
     def __call__(
         self, given: Sequence[object], like: Sequence[object], weak: Sequence[bool]

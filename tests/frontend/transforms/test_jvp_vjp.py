@@ -1,5 +1,6 @@
 """`jvp`, `vjp` and `linearize`, in `jit` and outside of it."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.transforms.grad import grad
 from shardir.frontend.transforms.jvp_vjp import jvp, linearize, vjp
+from shardir.frontend.transforms.pullback import NotNeeded
 from shardir.frontend.transforms.vmap import vmap
 from tests.error_assertions import first_line
 
@@ -280,3 +282,51 @@ def test_jitted_functions_accept_and_return_float0() -> None:
     moved, still = jit(grad(lambda x, i: x[i], argnums=(0, 1), allow_int=True))(np.ones(2), 1)
     np.testing.assert_array_equal(moved, [0, 1])
     assert (still.dtype, still.shape) == (float0, ())
+
+
+def test_arguments_among_the_residuals_of_a_vjp_function_can_be_released() -> None:
+    def layer(x: Any, w: Any) -> Any:
+        return 2 * snp.tanh(x @ w["w"])
+
+    x = np.ones((3, 4), np.float32)
+    w = {"b": np.float32(1), "w": np.ones((4, 4), np.float32)}
+    y, back = vjp(layer, x, w)
+    assert back.opaque_residuals
+    wanted = back(snp.ones_like(y))
+    assert isinstance(back.args_res[1]["b"], NotNeeded)
+    back.args_res[1] = None
+    message = (
+        "the pullback of layer needs the argument w.w, which is f32[4, 4], and it is absent in "
+        "args_res; assign the argument of vjp there"
+    )
+    with pytest.raises(ArgumentError, match=f"^{re.escape(message)}"):
+        back(y)
+    back.args_res[1] = {"b": 1.0, "w": np.ones((2, 4), np.float32)}
+    with pytest.raises(ArgumentError, match=re.escape("it is f32[2, 4] in args_res")):
+        back(y)
+    back.args_res[1] = w
+    for got, expected in zip(tree.leaves(back(snp.ones_like(y))), tree.leaves(wanted), strict=True):
+        np.testing.assert_array_equal(got, expected)
+    back.args_res = [x]
+    message = (
+        "args_res of the pullback of layer is a list with an entry for each of 2 arguments, got "
+    )
+    with pytest.raises(ArgumentError, match=f"^{re.escape(message)}"):
+        back(y)
+
+
+def test_jitted_functions_return_vjp_functions_without_their_arguments() -> None:
+    @jit
+    def forward(x: Any, w: Any) -> Any:
+        y, back = vjp(lambda x, w: x * w, x, w)
+        back.args_res = [None, None]
+        return y, back
+
+    @jit
+    def backward(back: Any, x: Any, w: Any) -> Any:
+        back.args_res = [x, w]
+        return back(1.0)
+
+    y, back = forward(2.0, 3.0)
+    assert tree.leaves(back) == []
+    assert [float(y), *map(float, backward(back, 2.0, 3.0))] == [6.0, 3.0, 2.0]
