@@ -26,6 +26,7 @@ from shardir.backends.gpu.vendored.threads import LocalComm, run_threads
 from shardir.backends.gpu.vendored.worker import RunOptions, Worker
 from tests.backends.gpu.program_execution import RUNTIME
 from tests.frontend.pipelines.models import MODELS, place_arguments
+from tests.frontend.pipelines.random_pipelines import random_case
 
 
 def emit_step(
@@ -71,10 +72,36 @@ def assert_results(folder: Path, expected: list[np.ndarray]) -> None:
         ("stacked", "1f1b"),
         pytest.param("stacked", "zb-h1", marks=pytest.mark.long),
         pytest.param("transformer", "1f1b", marks=pytest.mark.long),
+        pytest.param("listed", "1f1b", marks=pytest.mark.long),
     ],
 )
 def test_threads_compute_the_unpipelined_step(model: str, schedule: str, tmp_path: Path) -> None:
     check_threads(emit_step(model, schedule, tmp_path), tmp_path)
+
+
+# Schedules in which a row has two stages, the second ones in reverse order, and any others.
+@pytest.mark.sample(20)
+@pytest.mark.parametrize(
+    ("seed", "schedule", "ranks"),
+    [
+        *((seed, name, ranks) for seed in range(5) for name in ("zbv", "dualpipev")
+          for ranks in (2, 4)),
+        *((seed, None, None) for seed in range(20)),
+    ],
+)  # fmt: skip
+def test_threads_compute_random_pipelines(
+    seed: int, schedule: str | None, ranks: int | None, tmp_path: Path
+) -> None:
+    check_threads(emit_case(seed, schedule, ranks, tmp_path), tmp_path)
+
+
+def emit_case(seed: int, schedule: str | None, ranks: int | None, folder: Path) -> list[np.ndarray]:
+    """Write the program of a random pipeline, and return the results of the unpipelined step."""
+    with sd.cpu_devices(16):
+        case = random_case(seed, schedule, ranks)
+        step = case.step(case.pipelined())
+        step.lower(*case.arguments).emit("gpu", folder, selftest=True, arguments=case.arguments)
+        return [np.asarray(x) for x in sd.tree.leaves(case.step(case.loss)(*case.arguments))]
 
 
 def test_threads_compute_a_loss_without_gradients(tmp_path: Path) -> None:
@@ -90,7 +117,9 @@ def check_threads(expected: list[np.ndarray], tmp_path: Path) -> None:
     main, program = namespace["main"], namespace["PROGRAM"]
     options = RunOptions(results=tmp_path)
     run_threads(
-        program.devices, ["cpu"] * 4, lambda comm: Worker(main, program, comm, options).work()
+        program.devices,
+        ["cpu"] * program.devices.size,
+        lambda comm: Worker(main, program, comm, options).work(),
     )
     assert_results(tmp_path, expected)
 
@@ -98,9 +127,23 @@ def check_threads(expected: list[np.ndarray], tmp_path: Path) -> None:
 @pytest.mark.long
 def test_gloo_processes_compute_the_unpipelined_step(tmp_path: Path) -> None:
     expected = emit_step("stacked", "1f1b", tmp_path)
-    done = run_program(tmp_path, "-m", "torch.distributed.run", "--nproc-per-node=4")
+    check_processes(expected, tmp_path, 4)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("schedule", "ranks"), [("zbv", 2), ("dualpipev", 2), ("zbv", 4)])
+def test_gloo_processes_compute_random_pipelines(schedule: str, ranks: int, tmp_path: Path) -> None:
+    expected = emit_case(0, schedule, ranks, tmp_path)
+    with sd.cpu_devices(16):
+        count = random_case(0, schedule, ranks).devices
+    check_processes(expected, tmp_path, count)
+
+
+def check_processes(expected: list[np.ndarray], folder: Path, count: int) -> None:
+    """Run the program in a folder with processes, and compare its results with those expected."""
+    done = run_program(folder, "-m", "torch.distributed.run", f"--nproc-per-node={count}")
     assert done.returncode == 0, done.stderr
-    assert_results(tmp_path, expected)
+    assert_results(folder, expected)
 
 
 @pytest.mark.long
