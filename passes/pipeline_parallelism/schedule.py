@@ -25,7 +25,8 @@ class PipelineSchedule:
     def parse(text: str) -> "PipelineSchedule":
         """Return the schedule of a CSV text with one line for each rank and one action a cell.
 
-        This is the format of `torch.distributed.pipelining`. An empty cell is an idle slot.
+        This is the format of `torch.distributed.pipelining`. An empty cell is an idle slot. Empty
+        lines at the end are ignored; the line of a last rank without actions is a comma.
 
         Raises:
             PipelineScheduleError: a cell is not an action; the error names its row and column.
@@ -37,6 +38,8 @@ class PipelineSchedule:
             table = list(lines)
         except csv.Error as error:
             raise PipelineScheduleError(f"row {lines.line_num}: {error}") from None
+        while table and not table[-1]:
+            table.pop()
         for rank, cells in enumerate(table):
             row: list[Action | None] = []
             for column, cell in enumerate(cells):
@@ -53,7 +56,7 @@ class PipelineSchedule:
 
     def to_csv(self) -> str:
         """Return the schedule as CSV text, which `parse` reads."""
-        return "".join(",".join(map(_cell, row)) + "\n" for row in self.rows)
+        return "".join((",".join(map(_cell, row)) or ",") + "\n" for row in self.rows)
 
     def to_grid(self) -> str:
         """Return the rows as aligned columns of text, one line for each rank."""

@@ -97,8 +97,19 @@ def test_files_of_torch_are_read_and_printed_unchanged(
 
 def test_files_of_other_editors_are_read() -> None:
     schedule = PipelineSchedule.parse("0F0,0B0\n1F0,1B0\n")
-    for text in ("\ufeff0F0,0B0\n1F0,1B0", "0F0,0B0\r\n1F0,1B0\r\n", '"0F0", 0B0 \n1F0,"1B0"\n'):
+    for text in (
+        "0F0,0B0\n1F0,1B0\n\n\n",
+        "\ufeff0F0,0B0\n1F0,1B0",
+        "0F0,0B0\r\n1F0,1B0\r\n",
+        '"0F0", 0B0 \n1F0,"1B0"\n',
+    ):
         assert PipelineSchedule.parse(text) == schedule
+
+
+def test_ranks_without_actions_keep_their_lines() -> None:
+    text = "0F0,0B0\n,\n1F0,1B0\n,\n"
+    assert len(PipelineSchedule.parse(text).rows) == 4
+    assert PipelineSchedule.parse(text).to_csv() == text
 
 
 def test_each_named_schedule_prints_and_parses() -> None:
