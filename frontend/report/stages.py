@@ -7,7 +7,7 @@ from typing import NamedTuple
 from shardir.display.repetitions import Repetition, find_repetitions
 from shardir.frontend.report.records import DefinitionRecord, StageRecord
 from shardir.frontend.report.tables import ReportTables, Table
-from shardir.ir.module import Loc, Module, Op
+from shardir.ir.module import Function, Loc, Module, Op
 from shardir.passes.explain.history import find_place
 from shardir.passes.explain.report_rows import without_names
 from shardir.passes.pipeline import Pass
@@ -95,32 +95,54 @@ def stage_records(
     shape_of: dict[str, int] = {}
     records: list[StageRecord] = []
     printer: Printer | None = None
-    lines: list[str] = []
+    previous: Module | None = None
     keyed: dict[tuple[str, str, int], str] = {}
     operations = 0
     runs: tuple[tuple[int, int], ...] = ()
     folds: tuple[Repetition, ...] = ()
-    for number, stage in enumerate(stages):
+    for stage in stages:
         difference = LineDifference(0, 0, 0)
-        if printer is None or printer.meshes != stage.module.meshes:
-            printer = Printer(stage.module.meshes)
-        before, lines = lines, printer.module(stage.module).splitlines()
-        # Most passes leave a program as it is, and equal lines have equal records.
-        if not number or lines != before:
-            earlier, keyed = keyed, lines_by_key(lines)
-            if number:
-                difference = compare_lines(earlier, keyed)
+        if previous is None or not has_same_operations(previous, stage.module):
+            if printer is None or printer.meshes != stage.module.meshes:
+                printer = Printer(stage.module.meshes)
+            lines = printer.module(stage.module).splitlines()
+            before, keyed = keyed, lines_by_key(lines)
+            if previous is not None:
+                difference = compare_lines(before, keyed)
             for line in lines:
                 if line not in shape_of:
                     shape_of[line] = shapes.number(without_names(line))
             operations = count_operations(stage.module)
             runs = find_runs(map(texts.number, lines))
             folds = find_repetitions([shape_of[line] for line in lines])
+        previous = stage.module
         records.append(StageRecord(stage.name, stage.step, operations, *difference, runs, folds))
     for name, text in extra.items():
         numbers = find_runs(map(texts.number, text.splitlines()))
         records.append(StageRecord(name, "", 0, 0, 0, 0, numbers, ()))
     return tuple(records)
+
+
+def has_same_operations(module: Module, other: Module) -> bool:
+    """Return whether two modules differ in no operation, so that their texts are the same."""
+    return module is other or (
+        module.meshes == other.meshes
+        and len(module.functions) == len(other.functions)
+        and all(map(_is_same_function, module.functions, other.functions))
+    )
+
+
+def _is_same_function(function: Function, other: Function) -> bool:
+    body, rest = function.body, other.body
+    # Values and operations compare by identity.
+    return (
+        function.name == other.name
+        and body.params == rest.params
+        and body.ops == rest.ops
+        and body.returns == rest.returns
+        and function.result_shardings == other.result_shardings
+        and function.spmd == other.spmd
+    )
 
 
 def find_runs(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:

@@ -87,8 +87,6 @@ class Printer:
     _same_types: dict[tuple[int, int, bool], tuple[str, TensorType, Sharding | None]] = field(
         default_factory=dict
     )
-    # Passes keep the operations that they do not change.
-    _same_lines: dict[int, tuple[str, list[str], Op]] = field(default_factory=dict)
 
     def module(self, module: Module) -> str:
         """Return a module as text. Its meshes are those of the printer."""
@@ -139,16 +137,6 @@ class Printer:
             self._origin(op) if self.locations else "",
         )
 
-    def _line(self, op: Op, names: Mapping[Value, str]) -> str:
-        """Return the text of the line of an operation."""
-        used = [names[v] for v in op.tensors]
-        same = self._same_lines.get(id(op))
-        if same is not None and same[1] == used:
-            return same[0]
-        text = str(self.op(op, names))
-        self._same_lines[id(op)] = text, used, op
-        return text
-
     def _attributes(self, op: Op) -> list[str]:
         """Return the texts of the attributes of an operation."""
         same = self._same_attributes.get(id(op.attrs))
@@ -174,7 +162,7 @@ class Printer:
 
     def _ops(self, block: Block, names: Mapping[Value, str], indent: str, lines: list[str]) -> None:
         for op in block.ops:
-            lines.append(f"{indent}{self._line(op, names)}")
+            lines.append(f"{indent}{self.op(op, names)}")
             if not op.blocks:
                 continue
             inner = f"{indent}  "
