@@ -53,6 +53,7 @@ from shardir.frontend.shardings.devices import abstract_device_error, is_abstrac
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
 from shardir.ir.module import Module
+from shardir.ir.types import TensorType
 from shardir.ops.control_flow.pipelines import pipeline
 from shardir.passes.collectives.widen_reductions import widen_gradient_sums
 from shardir.passes.pass_aliases import current_name
@@ -150,7 +151,6 @@ class Runnable:
         ]
         self._types = [type.numpy for type in types]
         self._names = [v.name for v in main.body.params]
-        visible = len(types) - len(captured)
         self._is_single_device = (
             len(plan.devices) == 1 and plan.devices[0].process_index == process_index()
         )
@@ -173,28 +173,39 @@ class Runnable:
         self.results_are_views = False
         """True if results are views of arguments."""
         if self._whole_executable is not None:
-            self._padded_shapes: list[tuple[int, ...]] = [
-                padded_shape(type.shape, sharding)
-                for type, sharding in zip(types, self.params, strict=True)
-            ]
-            self._captured_storage = [
-                self._argument_storage(array, i, []) for i, array in enumerate(captured, visible)
-            ]
-            if self._padded_shapes[:visible] == [type.shape for type in types[:visible]]:
-                launch = None
-                if self._is_single_device and not captured:
-                    launch = view_launch.view_launch(plan.module.main, self._result_signatures)
-                self.results_are_views = launch is not None
-                # Without a launch, no call cache repeats calls without this object.
-                if not self._checks_nans:
-                    self.launch = launch or self._whole_executable.launcher(
-                        Array, self._result_signatures, self._captured_storage
-                    )
+            self._prepare_launch(self._whole_executable, types, captured)
         elif not self.is_abstract:
             self._captured = [
                 self._shard_executable.arrange_argument(i, self._argument_shards(array, i))
-                for i, array in enumerate(captured, visible)
+                for i, array in enumerate(captured, len(types) - len(captured))
             ]
+
+    def _prepare_launch(
+        self,
+        executable: UnshardedExecutable,
+        types: Sequence[TensorType],
+        captured: Sequence[Array],
+    ) -> None:
+        """Store the elements of captured arrays, and create the launch if no argument is padded."""
+        visible = len(types) - len(captured)
+        self._padded_shapes: list[tuple[int, ...]] = [
+            padded_shape(type.shape, sharding)
+            for type, sharding in zip(types, self.params, strict=True)
+        ]
+        self._captured_storage = [
+            self._argument_storage(array, i, []) for i, array in enumerate(captured, visible)
+        ]
+        if self._padded_shapes[:visible] != [type.shape for type in types[:visible]]:
+            return
+        launch = None
+        if self._is_single_device and not captured:
+            launch = view_launch.view_launch(self.plan.module.main, self._result_signatures)
+        self.results_are_views = launch is not None
+        # Without a launch, no call cache repeats calls without this object.
+        if not self._checks_nans:
+            self.launch = launch or executable.launcher(
+                Array, self._result_signatures, self._captured_storage
+            )
 
     def donate(self, numbers: Sequence[int]) -> None:
         """Let results reuse the memory of these arguments where possible."""

@@ -5,7 +5,7 @@ pieces are contiguous in all operands that have them. A device's part of a batch
 along the mesh therefore become one factor, as in the program before partitioning.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from string import ascii_letters
 
 from shardir.ir.module import Op
@@ -37,18 +37,10 @@ def _dot(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[View]
     if walked is None:
         return None
     loops = {letter: _parts_of_letter(letter, walked) for term in terms for letter in term}
-    places: list[dict[LetterPart, ViewPiece]] = [{}, {}]
-    repeated: set[LetterPart] = set()
-    for letter, parts in loops.items():
-        for loop in parts:
-            has = [i for i in (0, 1) if letter in walked[i]]
-            real = [i for i in has if walked[i][letter][loop[1]].dim != BROADCAST_DIM]
-            if letter not in output and real != has:
-                return None
-            if not real:
-                repeated.add(loop)
-            for i in real:
-                places[i][loop] = walked[i][letter][loop[1]]
+    located = _locate_parts(loops, walked, output)
+    if located is None:
+        return None
+    places, repeated = located
     chains = _chains([loop for letter in loops for loop in loops[letter]], places, output)
     spelled = _assign_letters(chains)
     if spelled is None:
@@ -74,13 +66,7 @@ def _dot(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[View]
     text = f"{','.join(spellings)}->{output_spelling}"
     value = folder.emit(op, values, type, {**op.attrs, "dims": text})
     folder.contracted.add(value)
-    new: dict[LetterPart, ViewPiece] = {}
-    for d, chain in enumerate(output_chains):
-        stride = 1
-        for loop in reversed(chain):
-            size = _extent(loop, places)
-            new[loop] = ViewPiece(d, stride, size)
-            stride *= size
+    new = _result_pieces(output_chains, places)
     spread = {loop: ViewPiece(BROADCAST_DIM, 0, _width(loop, walked)) for loop in repeated}
     return [
         View(
@@ -88,6 +74,45 @@ def _dot(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[View]
             tuple(merge_pieces([(new | spread)[p] for p in loops[letter]]) for letter in output),
         )
     ]
+
+
+def _locate_parts(
+    loops: Mapping[str, tuple[LetterPart, ...]],
+    walked: Sequence[dict[str, ViewPieces]],
+    output: str,
+) -> tuple[list[dict[LetterPart, ViewPiece]], set[LetterPart]] | None:
+    """Return the piece of each part of a letter in both operands, and the parts that both operands
+    repeat.
+
+    The result is `None` if an operand repeats a letter that is summed.
+    """
+    places: list[dict[LetterPart, ViewPiece]] = [{}, {}]
+    repeated: set[LetterPart] = set()
+    for letter, parts in loops.items():
+        for loop in parts:
+            has = [i for i in (0, 1) if letter in walked[i]]
+            real = [i for i in has if walked[i][letter][loop[1]].dim != BROADCAST_DIM]
+            if letter not in output and real != has:
+                return None
+            if not real:
+                repeated.add(loop)
+            for i in real:
+                places[i][loop] = walked[i][letter][loop[1]]
+    return places, repeated
+
+
+def _result_pieces(
+    chains: Sequence[Sequence[LetterPart]], places: Sequence[dict[LetterPart, ViewPiece]]
+) -> dict[LetterPart, ViewPiece]:
+    """Return the pieces of a result whose dimensions are chains of parts."""
+    pieces: dict[LetterPart, ViewPiece] = {}
+    for d, chain in enumerate(chains):
+        stride = 1
+        for loop in reversed(chain):
+            size = _extent(loop, places)
+            pieces[loop] = ViewPiece(d, stride, size)
+            stride *= size
+    return pieces
 
 
 def _pieces_by_letter(
