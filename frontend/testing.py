@@ -106,11 +106,13 @@ def assert_collectives(program: AnyProgram, args: Sequence[object] = (), **expec
     counts = dict.fromkeys(known, 0)
     for each in found:
         counts[_python_name(each.kind)] += each.counted_executions
-    wanted = expected or dict.fromkeys(counts, 0)
-    wrong = [kind for kind, count in wanted.items() if counts[kind] != count]
+    expected_counts = expected or dict.fromkeys(counts, 0)
+    wrong = [kind for kind, count in expected_counts.items() if counts[kind] != count]
     if not wrong:
         return
-    differ = ", ".join(f"{counts[kind]} {kind} instead of {wanted[kind]}" for kind in wrong)
+    differ = ", ".join(
+        f"{counts[kind]} {kind} instead of {expected_counts[kind]}" for kind in wrong
+    )
     lines = [_describe_collective(each) for each in found if _python_name(each.kind) in wrong]
     raise CommunicationError("\n".join([f"{_program_name(program)} runs {differ}", *lines]))
 
@@ -173,10 +175,10 @@ def assert_pass(before: str, pipeline: str, after: str | Path) -> None:
     if isinstance(after, Path):
         if os.environ.get(UPDATE_VARIABLE) == "1" and not wrong:
             _write_golden_file(after, made)
-        wanted = _parse_with_function(_read_golden_file(after), str(after))
+        expected = _parse_with_function(_read_golden_file(after), str(after))
     else:
-        wanted = _parse_with_function(after, "<after>")
-    if diff := text_difference(wanted, made, "after", "result"):
+        expected = _parse_with_function(after, "<after>")
+    if diff := text_difference(expected, made, "after", "result"):
         results = f"other results ({wrong})" if wrong else "the same results"
         raise DifferentProgramError(
             f"{pipeline!r} makes another program than `after`; `before` and the new program "

@@ -51,8 +51,8 @@ def pad_to_shards(whole: Buffer, sharding: Sharding) -> Buffer:
 
 def padded_shape(shape: tuple[int, ...], sharding: Sharding) -> tuple[int, ...]:
     """Return the padded shape: the combined shape of all shards of an array of `shape`."""
-    local, cuts = sharding.stored_shape(shape), sharding.resolved_sub_axes(len(shape))
-    return tuple(part * num_shards(axes) for part, axes in zip(local, cuts, strict=True))
+    local, dim_axes = sharding.stored_shape(shape), sharding.resolved_sub_axes(len(shape))
+    return tuple(part * num_shards(axes) for part, axes in zip(local, dim_axes, strict=True))
 
 
 def shard_views(stored: Buffer, sharding: Sharding, shape: tuple[int, ...]) -> list[Buffer]:

@@ -124,18 +124,18 @@ def load(
             agree_to_load(target, text, why)
         assert text is not None
         found: list[Any] = []
-        pattern, wanted = like, requested
+        pattern, leaf_requests = like, requested
         try:
             index = parse_index(root / INDEX, text)
-            if wanted is None:
+            if leaf_requests is None:
                 # Without `like`, placeholder numbers take its place.
                 pattern = dict.fromkeys(index.entries, 0)
                 spread = broadcast_sharding_requests(shardings, pattern, word)
-                wanted = {
+                leaf_requests = {
                     name: (_AnyArray(), resolve_sharding(request, word))
                     for name, request in zip(named_leaves(pattern), spread, strict=True)
                 }
-            found = _load_leaves(root, index, wanted)
+            found = _load_leaves(root, index, leaf_requests)
         except CheckpointError as error:
             is_replaced = attempt + 1 < MAX_READ_ATTEMPTS and _is_replaced(target, text)
             if not together:
@@ -198,10 +198,10 @@ def _requested_leaves(
     like: object, shardings: object, word: str
 ) -> dict[str, tuple[object, Sharding | None]]:
     """Return each leaf of `like` and its requested sharding, by name."""
-    wanted = named_leaves(like)
+    named = named_leaves(like)
     requests = broadcast_sharding_requests(shardings, like, word)
     requested = {}
-    for (name, leaf), request in zip(wanted.items(), requests, strict=True):
+    for (name, leaf), request in zip(named.items(), requests, strict=True):
         sharding = (
             None if is_number(leaf) else resolve_sharding(request, word) or _sharding_of(leaf)
         )
@@ -346,11 +346,11 @@ class _CheckpointFiles:
             shape, dtype = tuple(result.get_shape()), result.get_dtype()
         except Exception as error:
             raise self._unreadable_error(part.file, error) from error
-        if shape != (wanted := _stored_shape(part, entry)):
+        if shape != (expected := _stored_shape(part, entry)):
             raise CheckpointError(
                 f"{quote_path(path)} of the checkpoint is damaged: it has {quote_text(key)} of "
                 "shape "
-                f"{shape}, which should be {wanted}"
+                f"{shape}, which should be {expected}"
             )
         kind = np.dtype(STORAGE_DTYPES.get(entry.dtype, NUMPY_DTYPES[entry.dtype]))
         if (stored := SAFETENSORS_DTYPES.get(dtype)) != kind.name:
@@ -388,17 +388,22 @@ class _CheckpointFiles:
             return
         shape = tuple(stop - start for start, stop in part.box)
         first, rest = part.box[0][0], part.box[1:]
-        cuts = [
-            (each, cut)
+        overlaps = [
+            (each, overlap)
             for each in range(len(boxes))
-            if (cut := intersect_boxes(boxes[each], part.box))
+            if (overlap := intersect_boxes(boxes[each], part.box))
         ]
         needed = range(
-            min(cut[0][0] for _, cut in cuts) - first, max(cut[0][1] for _, cut in cuts) - first
+            min(overlap[0][0] for _, overlap in overlaps) - first,
+            max(overlap[0][1] for _, overlap in overlaps) - first,
         )
         for number, rows in overlapping_chunks(shape, entry.dtype, needed):
             box = ((first + rows.start, first + rows.stop), *rest)
-            shared = [(each, piece) for each, cut in cuts if (piece := intersect_boxes(cut, box))]
+            shared = [
+                (each, piece)
+                for each, overlap in overlaps
+                if (piece := intersect_boxes(overlap, box))
+            ]
             if shared:
                 chunk = self._read_chunk(
                     part, number, slice(rows.start, rows.stop), stored, name, entry

@@ -61,8 +61,10 @@ def trace_device_program(
     labels = [f"arg{i}" for i in range(len(operands))]
 
     def check_results(made: Sequence[Tracer], _: object) -> list[DimensionAxisNames]:
-        wanted = [region.shard_type(type, cut) for type, cut in zip(results, outs, strict=True)]
-        for i, (value, type) in enumerate(zip(made, wanted, strict=True)):
+        expected = [
+            region.shard_type(type, dim_axes) for type, dim_axes in zip(results, outs, strict=True)
+        ]
+        for i, (value, type) in enumerate(zip(made, expected, strict=True)):
             if value.value.type != type:
                 raise ShardingError(
                     with_location(

@@ -376,19 +376,18 @@ class JitFunction:
         ]
         requests = self._in_requests(dynamic, len(leaves))
         deferred = find_deferred(requests, known.name)
-        wanted = self._resolve_requests(requests, "in_shardings")
-        homes = self._place_arguments(leaves, described, wanted)
+        requested = self._resolve_requests(requests, "in_shardings")
+        homes = self._place_arguments(leaves, described, requested)
 
         def rebuild(tracers: Iterator[Tracer]) -> tuple[Sequence[PyTree], dict[str, PyTree]]:
             return known.merge_arguments(tree.unflatten(structure, tracers), args, options)
 
         traced, results = trace_call(self._fun, known.name, described, rebuild, shardings=homes)
-        filled, named = known.merge_arguments(
-            tree.unflatten(structure, range(len(leaves))), args, options
-        )
-        donated = (
-            tree.leaves(known.donated_arguments(tuple(filled), named)) if known.has_donated else []
-        )
+        donated: list[int] = []
+        if known.has_donated:
+            numbers = tree.unflatten(structure, range(len(leaves)))
+            filled, named = known.merge_arguments(numbers, args, options)
+            donated = tree.leaves(known.donated_arguments(tuple(filled), named))
         out = self._resolve_out_shardings(results)
 
         def lower_with(
@@ -407,7 +406,7 @@ class JitFunction:
         if deferred is None:
             plan = lower_with(homes, out)
         else:
-            stated = stated_shardings(signatures, wanted)
+            stated = stated_shardings(signatures, requested)
             chosen = self._chosen.choose(
                 deferred,
                 (structure, tuple(each.abstract for each in signatures), static, trace_context()),
@@ -439,14 +438,14 @@ class JitFunction:
         self,
         leaves: Sequence[PyTree],
         described: Sequence[ArgumentLeaf],
-        wanted: Sequence[Sharding | None],
+        requested: Sequence[Sharding | None],
     ) -> list[Sharding | None]:
         """Return the sharding of each argument; raise if it is elsewhere or does not divide."""
         if self._device is not None:
-            return list(wanted)  # Calls move their arguments there.
+            return list(requested)  # Calls move their arguments there.
         homes = [
             resolve_argument_sharding(leaf, sharding)
-            for leaf, sharding in zip(described, wanted, strict=True)
+            for leaf, sharding in zip(described, requested, strict=True)
         ]
         uneven = resolve_uneven_mode(self._uneven, self._parameters.name)
         for given, leaf, sharding in zip(leaves, described, homes, strict=True):
@@ -510,10 +509,10 @@ class JitFunction:
                     "in the outermost jit"
                 )
             )
-        wanted = self._resolve_requests(requests, "in_shardings")
+        in_shardings = self._resolve_requests(requests, "in_shardings")
         tracers = [
             as_tracer(leaf) if sharding is None else constrain(as_tracer(leaf), sharding)
-            for leaf, sharding in zip(leaves, wanted, strict=True)
+            for leaf, sharding in zip(leaves, in_shardings, strict=True)
         ]
 
         def call(*inner: Tracer) -> PyTree:

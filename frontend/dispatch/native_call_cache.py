@@ -121,12 +121,12 @@ def _insert(
     The first sources are those of the arguments of the launch; the leaves of the others must be
     present.
     """
-    wanted = launch.arguments
+    launch_arguments = launch.arguments
     # Other code may write into NumPy arrays, so a result that aliases one refers to a copy.
     aliased = {-1 - result.block for result in launch.results if result.block < 0}
     rows = []
     for k, source in enumerate(sources):
-        argument = wanted[k] if k < len(wanted) else None
+        argument = launch_arguments[k] if k < len(launch_arguments) else None
         kind, entry = source.kind, None
         # The readers of some bool arguments treat any nonzero byte as true.
         reads_bytes = argument is not None and argument.truth and source.kind == "import"

@@ -124,18 +124,18 @@ def check_argument_leaf(parameters: Parameters, leaf: object, label: str) -> Non
     signature_of_leaf(leaf, f"argument {label} of {name}")
 
 
-def resolve_argument_sharding(leaf: ArgumentLeaf, wanted: Sharding | None) -> Sharding | None:
+def resolve_argument_sharding(leaf: ArgumentLeaf, requested: Sharding | None) -> Sharding | None:
     """Return the sharding of an argument: its own, which must be equivalent to the requested
     one."""
     given, rank = leaf.signature.sharding, leaf.signature.abstract.type.rank
-    if wanted is None or given is None:
-        return given or wanted
-    if given.device_assignment != wanted.device_assignment or not given.is_equivalent_to(
-        wanted, rank
+    if requested is None or given is None:
+        return given or requested
+    if given.device_assignment != requested.device_assignment or not given.is_equivalent_to(
+        requested, rank
     ):
         raise ShardingError(
             with_location(
-                f"{leaf.description} is placed as {given}, and in_shardings requests {wanted}; "
+                f"{leaf.description} is placed as {given}, and in_shardings requests {requested}; "
                 "move it there with device_put, or set its entry of in_shardings to None"
             )
         )

@@ -69,12 +69,12 @@ def make_array_from_single_device_arrays(
             with_location(f"{word} has no shard on {lacking[0]}; pass one for each device")
         )
     name = _require_dtype(dtype, word) if not parts or dtype is not None else arrays[0].type.dtype
-    wanted = TensorType(sharding.shard_shape(sizes), name)
+    expected = TensorType(sharding.shard_shape(sizes), name)
     for device, array in parts.items():
-        if array.type != wanted:
+        if array.type != expected:
             raise ShapeError(
                 with_location(
-                    f"the shard of {word} on {device} is {array.type}, and it must be {wanted}"
+                    f"the shard of {word} on {device} is {array.type}, and it must be {expected}"
                 )
             )
     abstract = AbstractValue(TensorType(sizes, name))
@@ -116,7 +116,7 @@ def make_array_from_callback(
     made: dict[tuple[tuple[int, int, int], ...], Any] = {}
     parts: list[Any] = []
     for index in local_indices(sharding, sizes):
-        place = tuple(cut.indices(size) for cut, size in zip(index, sizes, strict=True))
+        place = tuple(part.indices(size) for part, size in zip(index, sizes, strict=True))
         if place not in made:
             given = call_user_function(data_callback, f"data_callback of {word}", (index,))
             part = np.array(to_numpy(given if dtype is None else np.asarray(given, dtype)))
@@ -200,10 +200,10 @@ def _make_from_local_data(
     made: dict[tuple[tuple[int, int, int], ...], Any] = {}
     parts = []
     for index in local_indices(sharding, shape):
-        place = tuple(cut.indices(size) for cut, size in zip(index, shape, strict=True))
+        place = tuple(part.indices(size) for part, size in zip(index, shape, strict=True))
         if place not in made:
-            cuts = zip(place, starts, strict=True)
-            here = tuple(slice(a - low, b - low) for (a, b, _), low in cuts)
+            bounds = zip(place, starts, strict=True)
+            here = tuple(slice(a - low, b - low) for (a, b, _), low in bounds)
             made[place] = np.array(numbers[here])  # Indexing may return a NumPy scalar.
         parts.append(made[place])
     abstract = AbstractValue(TensorType(shape, dtype_name(numbers.dtype)))
@@ -216,18 +216,18 @@ def _infer_global_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int
     places = sharding.shard_positions(len(shape))
     mine = [places[at] for at in sharding.local_positions]
     whole = []
-    for dimension, (size, cut) in enumerate(
+    for dimension, (size, axes) in enumerate(
         zip(shape, sharding.resolved_sub_axes(len(shape)), strict=True)
     ):
         local = len({place[dimension] for place in mine})
-        if not local or size * num_shards(cut) % local:
+        if not local or size * num_shards(axes) % local:
             raise ShapeError(
                 with_location(
                     f"data of shape {shape} in process {process_index()} does not determine the "
                     "shape of the global array; pass global_shape"
                 )
             )
-        whole.append(size * num_shards(cut) // local)
+        whole.append(size * num_shards(axes) // local)
     return tuple(whole)
 
 
@@ -236,7 +236,7 @@ def _local_extent(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the start and the extent along each dimension of the shards of this process."""
     boxes = [
-        [cut.indices(size)[:2] for cut, size in zip(index, shape, strict=True)]
+        [part.indices(size)[:2] for part, size in zip(index, shape, strict=True)]
         for index in local_indices(sharding, shape)
     ]
     if not boxes:

@@ -164,14 +164,14 @@ def _check_launcher_arguments(
 ) -> None:
     """Raise `DistributedError` for arguments that contradict the launcher."""
     alone = found.by is NO_LAUNCHER
-    for name, claimed, said in (
+    for name, claimed, actual in (
         ("num_processes", count, found.size),
         ("process_id", index, found.rank),
     ):
-        if claimed is not None and claimed != said:
+        if claimed is not None and claimed != actual:
             if not alone:
                 raise DistributedError(
-                    f"{name} is {claimed!r}, and {found.by} states {said}; omit {name}"
+                    f"{name} is {claimed!r}, and {found.by} states {actual}; omit {name}"
                 )
             least = max(2, (index if isinstance(index, int) else 0) + 1)
             shown = count if isinstance(count, int) and count > 1 else least

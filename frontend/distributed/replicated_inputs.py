@@ -144,8 +144,8 @@ class ReplicatedInputs:
 
     def _raise_failure(self, link: ProcessLink, error: ShardirError | None) -> NoReturn:
         """Raise the error of the first process that cannot convert an argument in all processes."""
-        said = b"" if error is None else f"{type(error).__name__}\n{error}".encode()
-        rows = link.gather(said, f"reading the errors of {self.program}", self.processes)
+        text = b"" if error is None else f"{type(error).__name__}\n{error}".encode()
+        rows = link.gather(text, f"reading the errors of {self.program}", self.processes)
         if error is not None:
             raise error
         process, row = next(pair for pair in zip(self.processes, rows, strict=True) if pair[1])

@@ -31,7 +31,7 @@ Box = tuple[tuple[int, int], ...]
 
 def index_box(index: Index, shape: tuple[int, ...]) -> Box:
     """Return the box of an index into an array of `shape`."""
-    bounds = (cut.indices(size) for cut, size in zip(index, shape, strict=True))
+    bounds = (part.indices(size) for part, size in zip(index, shape, strict=True))
     return tuple((start, stop) for start, stop, _ in bounds)
 
 
@@ -98,9 +98,11 @@ def gather_elements(
     processes."""
     there = process_group()
     processes = range(there.count) if root is None else (root,)
-    wanted = {process: [full_box(type.shape)] for process in processes}
+    requested = {process: [full_box(type.shape)] for process in processes}
     where = "" if root is None else f" to process {root}"
-    result = fetch_boxes(parts, sharding, type, wanted, f"gathering an array of type {type}{where}")
+    result = fetch_boxes(
+        parts, sharding, type, requested, f"gathering an array of type {type}{where}"
+    )
     return result[0] if result else np.empty(0, type.numpy)
 
 
@@ -111,12 +113,13 @@ def reshard_buffers(
     devices."""
     shape = type.shape
     boxes = process_boxes(to, shape)
-    wanted = {process: list(dict.fromkeys(each)) for process, each in boxes.items()}
-    made = fetch_boxes(parts, sharding, type, wanted, f"moving an array of type {type}")
+    requested = {process: list(dict.fromkeys(each)) for process, each in boxes.items()}
+    made = fetch_boxes(parts, sharding, type, requested, f"moving an array of type {type}")
     mine = process_group().index
     stored = to.stored_shape(shape)
     new = {
-        box: pad_shard(part, stored) for box, part in zip(wanted.get(mine, []), made, strict=True)
+        box: pad_shard(part, stored)
+        for box, part in zip(requested.get(mine, []), made, strict=True)
     }
     return [new[box] for box in boxes.get(mine, [])]
 
@@ -125,10 +128,10 @@ def fetch_boxes(
     parts: Sequence[Buffer],
     sharding: Sharding,
     type: TensorType,
-    wanted: dict[int, list[Box]],
+    requested: dict[int, list[Box]],
     what: str,
 ) -> list[Buffer]:
-    """Return the boxes that this process needs of an array; `wanted` lists those of every
+    """Return the boxes that this process needs of an array; `requested` lists those of every
     process.
 
     Every process that holds or needs a shard must call it. Raises `DistributedError` when the
@@ -136,46 +139,48 @@ def fetch_boxes(
     """
     there = process_group()
     pieces = ShardHolders(sharding, type.shape)
-    if any(pieces.missing_boxes(boxes, process) for process, boxes in wanted.items()):
-        _check_agreement(process_boxes(sharding, type.shape), wanted, what)
+    if any(pieces.missing_boxes(boxes, process) for process, boxes in requested.items()):
+        _check_agreement(process_boxes(sharding, type.shape), requested, what)
     mine = pieces.local_shards(parts, there.index)
-    boxes = wanted.get(there.index, [])
+    boxes = requested.get(there.index, [])
     made = [np.empty([stop - start for start, stop in box], type.numpy) for box in boxes]
     rows: dict[int, Buffer] = {}
-    for process in wanted:
+    for process in requested:
         if process != there.index:
             sent = [
-                mine[box][relative_slices(cut, box)].reshape(-1)
-                for cut, box, sender in pieces.missing_boxes(wanted[process], process)
+                mine[box][relative_slices(overlap, box)].reshape(-1)
+                for overlap, box, sender in pieces.missing_boxes(requested[process], process)
                 if sender == there.index
             ]
             if sent:
                 rows[process] = np.concatenate(sent).view(np.uint8)
     sizes: dict[int, int] = {}
-    for cut, _, sender in pieces.missing_boxes(boxes, there.index):
-        sizes[sender] = sizes.get(sender, 0) + box_size(cut) * type.numpy.itemsize
+    for overlap, _, sender in pieces.missing_boxes(boxes, there.index):
+        sizes[sender] = sizes.get(sender, 0) + box_size(overlap) * type.numpy.itemsize
     came = there.link.exchange(rows, sizes, what) if there.link and (rows or sizes) else {}
     at = dict.fromkeys(came, 0)
     for box, target in zip(boxes, made, strict=True):
         for piece, part in mine.items():
             if (shared := intersect_boxes(box, piece)) is not None:
                 target[relative_slices(shared, box)] = part[relative_slices(shared, piece)]
-        for cut, _, sender in pieces.missing_boxes([box], there.index):
-            end = at[sender] + box_size(cut) * type.numpy.itemsize
+        for overlap, _, sender in pieces.missing_boxes([box], there.index):
+            end = at[sender] + box_size(overlap) * type.numpy.itemsize
             flat = came[sender][at[sender] : end].view(type.numpy)
-            target[relative_slices(cut, box)] = flat.reshape([stop - start for start, stop in cut])
+            target[relative_slices(overlap, box)] = flat.reshape(
+                [stop - start for start, stop in overlap]
+            )
             at[sender] = end
     return made
 
 
 def _check_agreement(
-    held: Mapping[int, list[Box]], wanted: Mapping[int, list[Box]], what: str
+    held: Mapping[int, list[Box]], requested: Mapping[int, list[Box]], what: str
 ) -> None:
     """Check that all processes that hold or need a shard pass the same arrays."""
-    there, members = process_group(), tuple(sorted({*held, *wanted}))
+    there, members = process_group(), tuple(sorted({*held, *requested}))
     if there.link is None or there.index not in members:
         return
-    digest = blake2b(repr((held, wanted)).encode(), digest_size=16).digest()
+    digest = blake2b(repr((held, requested)).encode(), digest_size=16).digest()
     rows = there.link.gather(digest, what, members)
     if len(set(rows)) > 1:
         odd = next(process for process, row in zip(members, rows, strict=True) if row != rows[0])
@@ -207,13 +212,13 @@ class ShardHolders:
             if box_size(box)
         }
 
-    def missing_boxes(self, wanted: Sequence[Box], process: int) -> list[tuple[Box, Box, int]]:
-        """Return the ranges that a process must receive for `wanted`, each with its box and the
+    def missing_boxes(self, requested: Sequence[Box], process: int) -> list[tuple[Box, Box, int]]:
+        """Return the ranges that a process must receive for `requested`, each with its box and the
         sender."""
         return [
-            (cut, box, holders[process % len(holders)])
-            for want, (box, holders) in product(wanted, self.holders.items())
-            if process not in holders and (cut := intersect_boxes(want, box)) is not None
+            (overlap, box, holders[process % len(holders)])
+            for want, (box, holders) in product(requested, self.holders.items())
+            if process not in holders and (overlap := intersect_boxes(want, box)) is not None
         ]
 
 
@@ -224,15 +229,15 @@ def box_size(box: Box) -> int:
 
 def intersect_boxes(one: Box, other: Box) -> Box | None:
     """Return the intersection of two boxes, or `None` if it is empty."""
-    cut = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
-    return cut if all(start < stop for start, stop in cut) else None
+    overlap = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
+    return overlap if all(start < stop for start, stop in overlap) else None
 
 
-def relative_slices(cut: Box, box: Box) -> tuple[slice, ...]:
-    """Return the slices of `cut`, a range inside of `box`, relative to the start of `box`."""
+def relative_slices(inner: Box, box: Box) -> tuple[slice, ...]:
+    """Return the slices of `inner`, a box inside of `box`, relative to the start of `box`."""
     return tuple(
         slice(start - first, stop - first)
-        for (start, stop), (first, _) in zip(cut, box, strict=True)
+        for (start, stop), (first, _) in zip(inner, box, strict=True)
     )
 
 

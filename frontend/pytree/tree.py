@@ -297,7 +297,7 @@ def transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: PyTree) -> PyTree
     """
     for each in (outer,) if inner is None else (outer, inner):
         check_structure("tree.transpose", each)
-    wanted = f"{format_structure(outer)} with " + (
+    expected = f"{format_structure(outer)} with " + (
         "the same containers" if inner is None else format_structure(inner)
     )
     try:
@@ -306,7 +306,7 @@ def transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: PyTree) -> PyTree
     except (TypeError, ValueError) as error:
         found = format_structure(structure(tree))
         raise StructureError(
-            with_location(f"expected {wanted} at each leaf, got {found}")
+            with_location(f"expected {expected} at each leaf, got {found}")
         ) from error
 
 

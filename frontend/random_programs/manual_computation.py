@@ -41,12 +41,13 @@ def _(s: Scope, name: str) -> None:
     local, operands, in_axes = [], [], []
     for _ in range(s.integer(1, 2)):
         type = s.type(NUMBERS)
-        cuts = _choose_axes(s, type.rank, axes, all=False)
+        operand_axes = _choose_axes(s, type.rank, axes, all=False)
         shape = [
-            n * prod(a.size for a in dim_axes) for n, dim_axes in zip(type.shape, cuts, strict=True)
+            n * prod(a.size for a in dim_axes)
+            for n, dim_axes in zip(type.shape, operand_axes, strict=True)
         ]
         local.append(type)
-        in_axes.append(cuts)
+        in_axes.append(operand_axes)
         operands.append(s.value(type.with_shape(shape)))
     b = s.b.inner()
     params = [b.param(type, s.choose("", "c")) for type in local]

@@ -83,12 +83,12 @@ def common_axes(shardings: Sequence[Sharding]) -> MeshAxes:
         if isinstance(sharding, NamedSharding):
             return tuple(sharding.mesh.shape.items())
     devices = shardings[0].num_devices
-    cuts = {1, devices}
+    bounds = {1, devices}
     for sharding in shardings:
         for digits in sharding.resolved_sub_axes(sharding.natural_rank):
             for digit in digits:
-                cuts |= {digit.stride, digit.span}
-    groups = sorted(cuts, reverse=True)
+                bounds |= {digit.stride, digit.span}
+    groups = sorted(bounds, reverse=True)
     for major, minor in pairwise(groups):
         if major % minor:
             raise ShardingError(
@@ -177,20 +177,20 @@ def to_user_sharding(
     SingleDeviceSharding) when the user named no mesh; and otherwise a NamedSharding on the user's
     first mesh with axes split where the value requires it.
     """
-    cuts = [tuple(to_sub_axis(part, axes) for part in parts) for parts in dims]
+    dim_axes = [tuple(to_sub_axis(part, axes) for part in parts) for parts in dims]
     meshes = [
         sharding.mesh
         for sharding in dict.fromkeys(seen)
         if isinstance(sharding, NamedSharding) and sharding.device_assignment == devices
     ]
     for mesh in dict.fromkeys(meshes):
-        if (spec := _spec_on_mesh(cuts, mesh)) is not None:
+        if (spec := _spec_on_mesh(dim_axes, mesh)) is not None:
             return NamedSharding(mesh, spec)
     if meshes:
-        return _spec_on_split_mesh(cuts, meshes[0])
+        return _spec_on_split_mesh(dim_axes, meshes[0])
     if len(devices) == 1 and not any(isinstance(each, PositionalSharding) for each in seen):
         return SingleDeviceSharding(devices[0])
-    return PositionalSharding.from_sub_axes(devices, cuts)
+    return PositionalSharding.from_sub_axes(devices, dim_axes)
 
 
 def spec_on_mesh(dims: Sequence[Axes], axes: MeshAxes, mesh: Mesh) -> PartitionSpec:
@@ -205,11 +205,11 @@ def spec_on_mesh(dims: Sequence[Axes], axes: MeshAxes, mesh: Mesh) -> PartitionS
     return _make_spec(entries)
 
 
-def _spec_on_mesh(cuts: Sequence[SubAxes], mesh: Mesh) -> PartitionSpec | None:
-    """Return the spec of the dimensions `cuts` on `mesh`, or `None` if they need sub-axes."""
+def _spec_on_mesh(dim_axes: Sequence[SubAxes], mesh: Mesh) -> PartitionSpec | None:
+    """Return the spec of the dimensions `dim_axes` on `mesh`, or `None` if they need sub-axes."""
     axes = tuple(mesh.shape.items())
     entries: list[tuple[str, ...]] = []
-    for digits in cuts:
+    for digits in dim_axes:
         try:
             parts = express_dimension(digits, axes)
         except ShardingError:
@@ -220,11 +220,11 @@ def _spec_on_mesh(cuts: Sequence[SubAxes], mesh: Mesh) -> PartitionSpec | None:
     return _make_spec(entries)
 
 
-def _spec_on_split_mesh(cuts: Sequence[SubAxes], mesh: Mesh) -> NamedSharding:
-    """Return a NamedSharding on `mesh` with the axis x split into x.0, x.1, ... where `cuts`
+def _spec_on_split_mesh(dim_axes: Sequence[SubAxes], mesh: Mesh) -> NamedSharding:
+    """Return a NamedSharding on `mesh` with the axis x split into x.0, x.1, ... where `dim_axes`
     require it."""
     axes = tuple(mesh.shape.items())
-    expressed = [express_dimension(digits, axes) for digits in cuts]
+    expressed = [express_dimension(digits, axes) for digits in dim_axes]
     names: list[str] = []
     sizes: list[int] = []
     pieces: dict[str, list[tuple[int, str]]] = {}

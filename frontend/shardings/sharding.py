@@ -106,8 +106,8 @@ class Sharding(ABC):
     @cached_property
     def is_fully_replicated(self) -> bool:
         """True if every device holds the global value."""
-        cuts = self.sub_axes(self.natural_rank)
-        return all(axes is not UNCONSTRAINED and num_shards(axes) == 1 for axes in cuts)
+        dim_axes = self.sub_axes(self.natural_rank)
+        return all(axes is not UNCONSTRAINED and num_shards(axes) == 1 for axes in dim_axes)
 
     @property
     def device_set(self) -> frozenset[Device]:
@@ -148,15 +148,15 @@ class Sharding(ABC):
                 f"{self} has unreduced axes, and an array cannot hold partial sums; use it inside "
                 "of jit, and reshard the value there (sharding.reshard)"
             )
-        cuts: list[SubAxes] = []
+        dim_axes: list[SubAxes] = []
         for dimension, axes in enumerate(self.sub_axes(rank)):
             if axes is UNCONSTRAINED:
                 raise ShardingError(
                     f"dimension {dimension} of {self} is unconstrained, so the devices of its "
                     "shards are unknown; use it in with_sharding_constraint, or name mesh axes"
                 )
-            cuts.append(axes)
-        return tuple(cuts)
+            dim_axes.append(axes)
+        return tuple(dim_axes)
 
     @locate_errors
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
@@ -194,14 +194,16 @@ class Sharding(ABC):
         """Return the shape of the buffer of each device; sizes that do not divide are rounded
         up."""
         shape = tuple(global_shape)
-        cuts = self.resolved_sub_axes(len(shape))
-        return tuple(-(-size // num_shards(axes)) for size, axes in zip(shape, cuts, strict=True))
+        dim_axes = self.resolved_sub_axes(len(shape))
+        return tuple(
+            -(-size // num_shards(axes)) for size, axes in zip(shape, dim_axes, strict=True)
+        )
 
     def shard_positions(self, rank: int) -> tuple[tuple[int, ...], ...]:
         """Return for each device in order the position of its shard in the grid of shards."""
-        cuts = self.resolved_sub_axes(rank)
+        dim_axes = self.resolved_sub_axes(rank)
         return tuple(
-            tuple(shard_number(axes, position) for axes in cuts)
+            tuple(shard_number(axes, position) for axes in dim_axes)
             for position in range(self.num_devices)
         )
 
@@ -250,7 +252,7 @@ class Sharding(ABC):
             return _merge_sub_axes(mine) == _merge_sub_axes(theirs)
         return self._shards_per_device(mine) == other._shards_per_device(theirs)
 
-    def _shards_per_device(self, cuts: tuple[DimensionSharding, ...]) -> list[object]:
+    def _shards_per_device(self, dim_axes: tuple[DimensionSharding, ...]) -> list[object]:
         """Return for each dimension the shard number of each device and the number of shards."""
         return [
             UNCONSTRAINED
@@ -259,12 +261,12 @@ class Sharding(ABC):
                 d: (shard_number(axes, i), num_shards(axes))
                 for i, d in enumerate(self.device_assignment)
             }
-            for axes in cuts
+            for axes in dim_axes
         ]
 
 
-def _merge_sub_axes(cuts: tuple[DimensionSharding, ...]) -> list[DimensionSharding]:
-    return [UNCONSTRAINED if axes is UNCONSTRAINED else merge_sub_axes(axes) for axes in cuts]
+def _merge_sub_axes(dim_axes: tuple[DimensionSharding, ...]) -> list[DimensionSharding]:
+    return [UNCONSTRAINED if axes is UNCONSTRAINED else merge_sub_axes(axes) for axes in dim_axes]
 
 
 @final

@@ -24,11 +24,11 @@ from shardir.ir.sharding import OPEN_DIM, Axes, Axis, DimSharding, Sharding
 
 def sharding_token(program: TracedProgram, sharding: UserSharding, rank: int) -> Sharding:
     """Return the token that represents `sharding` until the mesh of the program is known."""
-    cuts = sharding.sub_axes(rank)
+    dim_axes = sharding.sub_axes(rank)
     known = program.requested_shardings
     mesh = f"?{known.setdefault((sharding, rank), len(known))}"
     dims = []
-    for i, sub_axes in enumerate(cuts):
+    for i, sub_axes in enumerate(dim_axes):
         if sub_axes is UNCONSTRAINED:
             dims.append(OPEN_DIM)
         else:

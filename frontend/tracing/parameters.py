@@ -72,11 +72,11 @@ class Parameters:
         keywords = None if Parameter.VAR_KEYWORD in kinds else tuple(p.name for p in known)
 
         def resolve(
-            word: str, numbers: object, wanted: object
+            word: str, numbers: object, argnames: object
         ) -> tuple[frozenset[int], frozenset[str]]:
             at = _resolve_argnums(name, f"{word}_argnums", numbers, names, variadic)
-            called = _resolve_argnames(name, f"{word}_argnames", wanted, keywords, nameless)
-            if wanted is None:
+            called = _resolve_argnames(name, f"{word}_argnames", argnames, keywords, nameless)
+            if argnames is None:
                 called = frozenset(names[i] for i in at if 0 <= i < len(names))
             elif numbers is None:
                 at = frozenset(names.index(n) for n in called if n in names)
@@ -250,11 +250,11 @@ def _resolve_argnums(
 
 
 def _resolve_argnames(
-    fun: str, word: str, wanted: object, known: Sequence[str] | None, nameless: Sequence[str]
+    fun: str, word: str, argnames: object, known: Sequence[str] | None, nameless: Sequence[str]
 ) -> frozenset[str]:
-    if wanted is None:
+    if argnames is None:
         return frozenset()
-    listed = tuple(wanted) if isinstance(wanted, (list, tuple, set, frozenset)) else (wanted,)
+    listed = tuple(argnames) if isinstance(argnames, (list, tuple, set, frozenset)) else (argnames,)
     for name in listed:
         if not isinstance(name, str):
             raise ArgumentError(

@@ -474,8 +474,8 @@ def _check_results(trace: Trace, results: Sequence[Tracer]) -> None:
         result.check(trace)
 
 
-def _origin(said: Tracer | Varying) -> Origin:
-    return said.value if isinstance(said, Tracer) else said
+def _origin(source: Tracer | Varying) -> Origin:
+    return source.value if isinstance(source, Tracer) else source
 
 
 def trace_function(

@@ -129,11 +129,11 @@ class Tracer(Operators):
         raise LeakedTracerError(message)
 
     def _refuse(
-        self, wanted: str, way_out: str, kind: type[TracedValueError] = TracedValueError
+        self, attribute: str, way_out: str, kind: type[TracedValueError] = TracedValueError
     ) -> NoReturn:
         if self._trace.has_ended:
             self.check(None)
-        text = f"a traced {self.value.type} has no {wanted} while {self._trace.what} is traced"
+        text = f"a traced {self.value.type} has no {attribute} while {self._trace.what} is traced"
         raise kind(with_location(f"{text}; {way_out}"))
 
     def find_elements(self) -> NumpyArray | None:
@@ -145,15 +145,15 @@ class Tracer(Operators):
         return self._trace.find_elements(self.value)
 
     def _require_elements(
-        self, wanted: str, way_out: str, kind: type[TracedValueError] = TracedValueError
+        self, attribute: str, way_out: str, kind: type[TracedValueError] = TracedValueError
     ) -> NumpyArray:
         """Return the elements of a value without a derivative; others are refused."""
         elements = self.find_elements()
         if elements is None:
-            self._refuse(wanted, way_out, kind)
+            self._refuse(attribute, way_out, kind)
         if self._trace.is_differentiated(self.value):
             self._refuse(
-                wanted,
+                attribute,
                 "it would lose its derivative; keep computing with arrays, or apply "
                 "lax.stop_gradient first",
                 kind,

@@ -106,13 +106,13 @@ class Exported:
                     f"got {structure}"
                 )
             )
-        for i, (leaf, wanted) in enumerate(zip(leaves, self.in_avals, strict=True)):
+        for i, (leaf, expected) in enumerate(zip(leaves, self.in_avals, strict=True)):
             given = abstract_of(leaf).type
-            if (given.shape, given.numpy) != (wanted.shape, wanted.dtype):
+            if (given.shape, given.numpy) != (expected.shape, expected.dtype):
                 raise ArgumentError(
                     with_location(
-                        f"argument {i} of {self.fun_name} was exported as {wanted.dtype} of shape "
-                        f"{wanted.shape}, got {given.numpy} of shape {given.shape}"
+                        f"argument {i} of {self.fun_name} was exported as {expected.dtype} of "
+                        f"shape {expected.shape}, got {given.numpy} of shape {given.shape}"
                     )
                 )
         if self.function is not None:
