@@ -7,7 +7,9 @@ default value of an option.
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from inspect import get_annotations, isabstract
 from time import perf_counter
@@ -142,12 +144,22 @@ class Pipeline:
         return cls(tuple(passes))
 
     def __call__(self, module: Module, watch: PassObserver | None = None) -> Module:
-        """Run every pass in turn; `watch` observes the module before and after each."""
-        with paused_garbage_collection():
+        """Run every pass in turn; `watch` observes the module before and after each.
+
+        A pass that decides between programs may run later passes on them in a pipeline of its own.
+        This pipeline then uses their results for the chosen program.
+        """
+        with paused_garbage_collection(), _nested_results() as (nested, enclosing):
             for step in self.passes:
                 before, start = module, perf_counter()
                 try:
-                    module = _run_pass(step, before)
+                    known = _find_result(step, before, nested)
+                    if known is None:
+                        nested.clear()  # The following passes run on another module.
+                        known = _run_pass(step, before)
+                    module = known
+                    if enclosing is not None:
+                        enclosing.append((step, before, module))
                     if watch:
                         watch(step, before, module, perf_counter() - start)
                 except Exception as error:
@@ -170,6 +182,29 @@ class Pipeline:
 
     def __str__(self) -> str:
         return ",".join(map(str, self.passes))
+
+
+PassResult = tuple[Pass, Module, Module]
+"""A pass, and the module before and after it."""
+_results: ContextVar[list[PassResult] | None] = ContextVar("results", default=None)
+"""The results of the pipelines that the current pass runs."""
+
+
+@contextmanager
+def _nested_results() -> Iterator[tuple[list[PassResult], list[PassResult] | None]]:
+    """Yield the list to which pipelines in this context add their results, and that of the
+    enclosing pipeline, `None` without one."""
+    nested: list[PassResult] = []
+    enclosing = _results.get()
+    token = _results.set(nested)
+    try:
+        yield nested, enclosing
+    finally:
+        _results.reset(token)
+
+
+def _find_result(step: Pass, module: Module, known: Sequence[PassResult]) -> Module | None:
+    return next((new for each, old, new in known if old is module and each == step), None)
 
 
 def _run_pass(step: Pass, module: Module) -> Module:

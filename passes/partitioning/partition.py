@@ -119,12 +119,12 @@ class _Partitioner:
             return
         if op.blocks or op.spec.edges:
             blocks = tuple(map(self.block, op.blocks))
-            self.append_local(replace(op, operands=operands, blocks=blocks), op, b)
+            self.append_local(op, operands, b, blocks)
             return
         if not any(
             v.sharding and (v.sharding.unreduced or any(v.sharding.axes)) for v in op.tensors
         ):
-            self.append_local(replace(op, operands=operands), op, b)
+            self.append_local(op, operands, b)
             return
         local = LocalOp(op, self.mesh)
         operands = self.mask_padding(local, self.checks.check(op), operands, b)
@@ -136,7 +136,7 @@ class _Partitioner:
             self.explain(op, inner)
             self.rename(op, (results,) if isinstance(results, Value) else tuple(results), inner, b)
         else:
-            self.append_local(replace(op, operands=operands), op, b)
+            self.append_local(op, operands, b)
 
     def explain(self, op: Op, inner: Builder) -> None:
         """Record in `why` the cause of the collectives that an operation is lowered to."""
@@ -189,19 +189,22 @@ class _Partitioner:
         b.why = "the sharding that the partition function states"
         return self.append_reshard(Op(reshard, (value,), (target,), {}, (), b.loc, b.why), b)
 
-    def append_local(self, op: Op, old: Op, b: Builder) -> None:
+    def append_local(
+        self, op: Op, operands: Sequence[Value], b: Builder, blocks: tuple[Block, ...] = ()
+    ) -> None:
         """Append the same operation on local types."""
-        results = tuple(map(self.local_value, old.results))
+        results = tuple(map(self.local_value, op.results))
         types = tuple(v.type for v in results)
         stated = types[0] if len(types) == 1 else types
         try:
-            inferred = infer_types(op.spec, op.operands, stated, op.attrs, op.blocks)
+            inferred = infer_types(op.spec, operands, stated, op.attrs, blocks)
         except OperationTypeError as error:
-            raise self.checks.error_of(old) from error
+            raise self.checks.error_of(op) from error
         if inferred != types:
-            raise self.checks.error_of(old)
-        b.append(replace(op, results=results))
-        self.local.update(zip(old.results, results, strict=True))
+            raise self.checks.error_of(op)
+        new = op.with_tensors(tuple(operands), results)
+        b.append(replace(new, blocks=blocks) if blocks else new)
+        self.local.update(zip(op.results, results, strict=True))
 
     def rename(self, op: Op, results: Sequence[Value], inner: Builder, b: Builder) -> None:
         """Give the values that an operation was lowered to the names of its results."""

@@ -18,7 +18,7 @@ or neither.
 """
 
 from enum import Enum, IntFlag
-from functools import cache
+from functools import cache, lru_cache
 
 from shardir import ops
 from shardir.ir.module import Op
@@ -96,6 +96,7 @@ def is_elementwise(op: Op) -> bool:
     return op.spec.elementwise
 
 
+@lru_cache(maxsize=1 << 12)
 def round_directions(
     rule: FactorRule, kind: PriorityKind, *, single_use: bool, round: int
 ) -> FactorDirections:

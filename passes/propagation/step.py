@@ -6,8 +6,9 @@ rounds over all operations), so every result is memoized. Shardings are numbered
 key a tuple of small integers and a repeated step a dictionary lookup.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from shardir.ir.mesh import Mesh
@@ -117,7 +118,7 @@ class RuleStepper:
     def _compute(
         self, propagate: "PropagationStrategy", directions: FactorDirections, state: tuple[int, ...]
     ) -> StepOutcome:
-        before = [self._shardings[number] for number in state]
+        before = tuple([self._shardings[number] for number in state])
         mesh = self._shardings.common_mesh(before)
         refusals: dict[Refusal, None] = {}
 
@@ -129,34 +130,22 @@ class RuleStepper:
                 for number, axis in _used_axes(before):
                     refuse(-1, number, axis, mesh)
             return StepOutcome((), (), tuple(refusals))
-        views = self._views(before)
-        operands = len(self.rule.operands)
+        if not self._explain:
+            new = _new_shardings(self.rule, before, mesh, propagate, directions, self._elementwise)
+            return StepOutcome(self._number_updates(new), (), ())
+        views = _project_tensors(self.rule, before)
         changed = propagate(
-            views,
-            operands,
-            self._sizes,
-            directions,
-            self._elementwise,
-            refuse if self._explain else None,
+            views, len(self.rule.operands), self._sizes, directions, self._elementwise, refuse
         )
-        updates = []
-        for number in sorted(changed):
-            new = project_to_dims(views[number], self._sizes, mesh)
-            if new != before[number] and not (before[number] is None and not any(new.axes)):
-                updates.append((number, self._shardings.number(new)))
-        gains: tuple[Gain, ...] = ()
-        if self._explain:
-            old = self._views(before)
-            _note_overflow(old, refuse)
-            self._note_directions(old, directions, refuse)
-            gains = self._gains(old, views, changed, updates, refuse)
-        return StepOutcome(tuple(updates), gains, tuple(refusals))
+        updates = self._number_updates(_changed_shardings(self.rule, views, changed, mesh))
+        old = _project_tensors(self.rule, before)
+        _note_overflow(old, refuse)
+        self._note_directions(old, directions, refuse)
+        gains = self._gains(old, views, changed, updates, refuse)
+        return StepOutcome(updates, gains, tuple(refusals))
 
-    def _views(self, shardings: Sequence[Sharding | None]) -> list[ProjectedTensor]:
-        return [
-            project_to_factors(mapping, sharding, self._sizes)
-            for mapping, sharding in zip(self.rule.tensors, shardings, strict=True)
-        ]
+    def _number_updates(self, new: Iterable[tuple[int, Sharding]]) -> tuple[tuple[int, int], ...]:
+        return tuple((tensor, self._shardings.number(sharding)) for tensor, sharding in new)
 
     def _note_directions(
         self, views: Sequence[ProjectedTensor], directions: FactorDirections, refuse: Refuse
@@ -221,6 +210,45 @@ class RuleStepper:
                         )
                     )
         return tuple(gains)
+
+
+@lru_cache(maxsize=1 << 15)
+def _new_shardings(
+    rule: FactorRule,
+    before: tuple[Sharding | None, ...],
+    mesh: str,
+    propagate: "PropagationStrategy",
+    directions: FactorDirections,
+    elementwise: bool,
+) -> tuple[tuple[int, Sharding], ...]:
+    """Return the tensors that a step changes, and their new shardings. Programs with the same
+    operations share the results, such as the candidates of a plan."""
+    views = _project_tensors(rule, before)
+    sizes = tuple(factor.size for factor in rule.factors)
+    changed = propagate(views, len(rule.operands), sizes, directions, elementwise, None)
+    return tuple(_changed_shardings(rule, views, changed, mesh))
+
+
+def _changed_shardings(
+    rule: FactorRule, views: Sequence[ProjectedTensor], changed: set[int], mesh: str
+) -> Iterator[tuple[int, Sharding]]:
+    """Yield the tensors whose shardings differ from those before the views changed, and the new
+    shardings."""
+    sizes = tuple(factor.size for factor in rule.factors)
+    for number in sorted(changed):
+        before, new = views[number].sharding, project_to_dims(views[number], sizes, mesh)
+        if new != before and not (before is None and not any(new.axes)):
+            yield number, new
+
+
+def _project_tensors(
+    rule: FactorRule, shardings: Sequence[Sharding | None]
+) -> list[ProjectedTensor]:
+    sizes = tuple(factor.size for factor in rule.factors)
+    return [
+        project_to_factors(mapping, sharding, sizes)
+        for mapping, sharding in zip(rule.tensors, shardings, strict=True)
+    ]
 
 
 def _note_overflow(views: Sequence[ProjectedTensor], refuse: Refuse) -> None:

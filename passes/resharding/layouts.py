@@ -148,7 +148,7 @@ def alignment_reshard_cost(
         if i < len(rule.operands):
             one = cost(sharding, there, type)
         else:
-            unreduced_sharding = replace(there, unreduced=pending, reduction=reduction or "add")
+            unreduced_sharding = with_unreduced(there, pending, reduction or "add")
             one = cost(unreduced_sharding, sharding, type)
         total, collectives = total + one[0], collectives + one[1]
     return total, collectives

@@ -26,6 +26,8 @@ from shardir.passes.resharding.lattice_search import find_cheapest_path, gather_
 
 def same_placement(a: Sharding, b: Sharding) -> bool:
     """Return whether every device holds the same data under both shardings."""
+    if a is b:
+        return True
     combined = a.reduction == b.reduction or not a.unreduced
     return a.axes == b.axes and a.unreduced == b.unreduced and combined
 

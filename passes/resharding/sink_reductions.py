@@ -38,18 +38,18 @@ class SinkReductions(Pass, name="sink-reductions"):
 def _sink_reductions(function: Function, mesh: Mesh) -> Function:
     function = _merge_consecutive_reshards(function, mesh.name)
     done: dict[tuple[str, Axes], None] = {}
-    while True:
-        uses = analyze_def_use(function)
-        sources = _reduction_sources(uses)
-        kind = next((kind for kind in sources if kind not in done), None)
-        if kind is None:
-            return function
+    uses = analyze_def_use(function)
+    sources = _reduction_sources(uses)
+    while (kind := next((kind for kind in sources if kind not in done), None)) is not None:
         done[kind] = None
         reduction, axes = kind
         region = ReductionRegion(uses, mesh, axes, sources[kind], reduction)
         pending = region.choose_unreduced_flows()
         if pending is not None:
             function = ReductionRewriter(function, region, pending).function()
+            uses = analyze_def_use(function)
+            sources = _reduction_sources(uses)
+    return function
 
 
 def _merge_consecutive_reshards(function: Function, mesh: str) -> Function:

@@ -9,7 +9,7 @@ not state how.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from shardir.errors import OperationTypeError
 from shardir.ir.builder import Builder
@@ -21,6 +21,7 @@ from shardir.ir.types import COMPLEX, FLOATS, TensorType
 from shardir.op_rules.factors import FactorKind, FactorRule
 
 
+@lru_cache(maxsize=1 << 12)
 def default_shardable_factors(rule: FactorRule) -> tuple[int, ...]:
     """Return the factors along which the same operation on local shapes is correct.
 
