@@ -36,7 +36,8 @@ class Evaluation:
     """The cost of a program with shardings of its arguments, on each device.
 
     `seconds` is the time of a step, `None` without a machine; `flops` are those of matrix products
-    and convolutions.
+    and convolutions. `alive` are the bytes while the operation runs that defines a value, by the
+    name of the value; `peak` is the most.
     """
 
     arguments: ArgumentAxes
@@ -45,6 +46,7 @@ class Evaluation:
     bytes_sent: int
     collective_count: int
     peak: int
+    alive: dict[str, int] = field(repr=False, compare=False)
     module: Module = field(repr=False, compare=False)
 
     @property
@@ -179,10 +181,13 @@ class ProgramEvaluator(Evaluator):
         seconds = None
         if self.machine is not None:
             simulation = simulate(kernels, self.machine, fusion="", donated=self.donated)
-            seconds, peak = simulation.step_seconds, simulation.memory.peak
+            seconds, memory = simulation.step_seconds, simulation.memory
         else:
-            peak = memory_use(kernels, self.donated).peak
-        yield Evaluation(arguments, seconds, flops, total.sent, total.executions, peak, module)
+            memory = memory_use(kernels, self.donated)
+        alive = {value.name: n for op, n in memory.alive.items() for value in op.results}
+        yield Evaluation(
+            arguments, seconds, flops, total.sent, total.executions, memory.peak, alive, module
+        )
 
 
 def annotate_arguments(

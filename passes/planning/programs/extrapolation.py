@@ -1,7 +1,8 @@
 """Evaluation of a program of many layers from two programs of few layers.
 
-Each further layer adds the same time, bytes and memory. The cost with all layers follows from the
-costs with few layers and with one more.
+Each further layer adds the same time and bytes. The cost with all layers follows from the costs
+with few layers and with one more. While an operation runs, each further layer adds the same memory,
+too, but not the same at all operations: the peak may be at different ones in the three programs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -101,6 +102,10 @@ class ExtrapolatingEvaluator(Evaluator):
         self.small, self.large, self.programs = small, large, programs
         numbers = {number: i for i, number in enumerate(programs.large.arguments)}
         self._in_large = [numbers[number] for number in programs.small.arguments]
+        bodies = (each.module.main.body for each in (small, large))
+        in_small, in_large = ({value.name for value in body.values()} for body in bodies)
+        self._names = in_small & in_large
+        """The names that both programs have."""
 
     def steps(self, arguments: ArgumentAxes) -> Iterator[Cost | Evaluation]:
         """Yield the extrapolated steps of both programs."""
@@ -123,10 +128,34 @@ class ExtrapolatingEvaluator(Evaluator):
             flops=self._extend(large.flops, small.flops),
             bytes_sent=self._extend(large.bytes_sent, small.bytes_sent),
             collective_count=self._extend(large.collective_count, small.collective_count),
-            peak=self._extend(large.peak, small.peak),
+            peak=self._extend_peak(large, small),
         )
+
+    def _extend_peak(self, large: Evaluation, small: Evaluation) -> int:
+        """Return the peak with all layers: the most memory while an operation of the larger
+        program runs. An operation that both programs have shows how many bytes a layer adds there.
+        One that only the larger program has stands for the last repetition of its run, at whose
+        end each layer has added as much as at the next common operation."""
+        added = _last(large.alive) - _last(small.alive)
+        peak = large.peak
+        for name, nbytes in reversed(large.alive.items()):
+            if name in small.alive and self._is_common(name):
+                added = nbytes - small.alive[name]
+            peak = max(peak, self._extend(nbytes, nbytes - added))
+        return peak
+
+    def _is_common(self, name: str) -> bool:
+        """Return whether a value of both partitioned programs has one role in them. Passes add a
+        suffix to the names of values that they derive from others; names that they make without a
+        stem may have different roles in the two programs."""
+        return name in self._names or name.rpartition(".")[0] in self._names
 
     def _extend(self, large: Number, small: Number) -> Number:
         """Return a cost with all layers."""
         more = self.programs.layers - self.programs.kept
         return large + more * (large - small)
+
+
+def _last(alive: dict[str, int]) -> int:
+    """Return the bytes while the last operation runs."""
+    return next(reversed(alive.values()), 0)

@@ -4,7 +4,8 @@ Unrolled layers are runs of the operations of a function: the same sequence of o
 again, once in the forward computation, once in the gradient in the opposite order, and once in the
 update of each layer. A folded program has the first repetitions of each run. What used a value of a
 removed repetition uses the value of a kept one that has the same distance from the end of the run,
-so that the gradient of the last layer still follows the output of the last layer.
+so that the gradient of the last layer still follows the output of the last layer. What the last
+removed repetition returns becomes what enters the run.
 
 `fold_layers` returns `None` for a program whose layers are not of this form.
 """
@@ -81,6 +82,7 @@ class LayerFolder:
             return None
         new: dict[Value, Value] = {}
         ops: list[Op] = []
+        dropped: set[Value] = set()
         params: list[tuple[int, Value]] = []
         by_name = {value.name: value for value in self.body.params}
         for number, value in enumerate(self.body.params):
@@ -104,7 +106,12 @@ class LayerFolder:
                 if repetition >= removed:
                     source = self.body.ops[position - removed * run.period]
                     new.update(zip(op.results, source.results, strict=True))
+                    # What the last removed repetition returns to a kept one enters the first one.
+                    for value, entering in zip(op.operands, source.operands, strict=True):
+                        if value in dropped:
+                            new.setdefault(value, new.get(entering, entering))
                 if repetition >= left:
+                    dropped.update(op.results)
                     continue
             ops.append(_rewire(op, new))
         return self._finish(ops, params)
