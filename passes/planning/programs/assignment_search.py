@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import permutations
 
 from shardir.passes.planning.programs.assignment import ArgumentAxes, Assignment, AssignmentReader
-from shardir.passes.planning.programs.evaluation import Cost, Evaluation, Evaluator, Key
+from shardir.passes.planning.programs.evaluation import Evaluation, Evaluator, Key
 
 MOVES_AFTER_IMPROVEMENT = 6
 """The number of moves that are evaluated after the first improving one, before the best of them is
@@ -73,9 +73,11 @@ class AssignmentSearch:
     def _key(self, found: Evaluation) -> Key:
         return found.key(self.memory_limit)
 
-    def _evaluate(self, assignment: Assignment, most: Cost | None = None) -> Evaluation | None:
-        """Return the evaluation, `None` if it fails or costs more than `most`."""
-        found = self.evaluator.evaluate(self.reader.axes_of(assignment), most)
+    def _evaluate(
+        self, assignment: Assignment, worst: Evaluation | None = None
+    ) -> Evaluation | None:
+        """Return the evaluation, `None` if it fails or costs more than `worst`."""
+        found = self.evaluator.evaluate(self.reader.axes_of(assignment), worst)
         if found is not None and (self.best is None or self._key(found) < self._key(self.best)):
             self.best, self.best_assignment = found, assignment
         if self.progress is not None:
@@ -125,12 +127,12 @@ class AssignmentSearch:
         candidates.sort(key=lambda each: each[:2])
         best: tuple[tuple[float, ...], Assignment] | None = None
         # A plan that fits into the memory is better than all those that cost more.
-        most = None if now.excess(self.memory_limit) else now.cost
+        worst = None if now.excess(self.memory_limit) else now
         left = MOVES_AFTER_IMPROVEMENT
         for expected, _, name, move in candidates:
             if self._is_exhausted or left == 0:
                 break
-            found = self._evaluate(move, most)
+            found = self._evaluate(move, worst)
             rank = None if found is None else self._rank(now, found)
             if rank is not None:
                 stale[name] = rank[0]

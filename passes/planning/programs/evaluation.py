@@ -74,7 +74,7 @@ class Evaluation:
 class Evaluator(ABC):
     """Evaluates shardings of the arguments of a program, each of them once.
 
-    An evaluation ends early if the shardings cost more than the caller permits.
+    An evaluation ends early if the shardings cost more than those of another evaluation.
     """
 
     def __init__(self) -> None:
@@ -99,12 +99,14 @@ class Evaluator(ABC):
         exceeding = [(key, each) for key, each in failed if isinstance(each, BudgetError)]
         return min(exceeding, key=lambda each: each[1].possible) if exceeding else failed[-1]
 
-    def evaluate(self, arguments: ArgumentAxes, most: Cost | None = None) -> Evaluation | None:
+    def evaluate(
+        self, arguments: ArgumentAxes, worst: Evaluation | None = None
+    ) -> Evaluation | None:
         """Return the evaluation, or `None` if the program cannot be partitioned so, does not fit
-        into the budget of a pass, or costs more than `most`."""
+        into the budget of a pass, or costs more than the evaluation `worst`."""
         found = self._known.get(arguments)
-        if found is None or (isinstance(found, tuple) and not _exceeds(found, most)):
-            found = self._known[arguments] = self._find(arguments, most)
+        if found is None or (isinstance(found, tuple) and not _exceeds(found, worst)):
+            found = self._known[arguments] = self._find(arguments, worst)
         return found if isinstance(found, Evaluation) else None
 
     def has_failed(self, arguments: ArgumentAxes) -> bool:
@@ -121,13 +123,13 @@ class Evaluator(ABC):
         return evaluation
 
     def _find(
-        self, arguments: ArgumentAxes, most: Cost | None
+        self, arguments: ArgumentAxes, worst: Evaluation | None
     ) -> Evaluation | CompilationError | Cost:
-        """Return the evaluation, the error, or a cost above `most` that the shardings have at
-        least."""
+        """Return the evaluation, the error, or a cost above that of `worst` that the shardings have
+        at least."""
         try:
-            for found in self.steps(arguments):
-                if isinstance(found, Evaluation) or _exceeds(found, most):
+            for found in self.steps(arguments, worst):
+                if isinstance(found, Evaluation) or _exceeds(found, worst):
                     return found
         except (PartitionError, BudgetError) as error:
             # The frames of a traceback would keep the program of each candidate in memory.
@@ -135,12 +137,15 @@ class Evaluator(ABC):
         raise AssertionError("an evaluation is the last step")
 
     @abstractmethod
-    def steps(self, arguments: ArgumentAxes) -> Iterator[Cost | Evaluation]:
-        """Yield lower bounds of the cost, and then the evaluation."""
+    def steps(
+        self, arguments: ArgumentAxes, worst: Evaluation | None = None
+    ) -> Iterator[Cost | Evaluation]:
+        """Yield lower bounds of the cost, and then the evaluation. Bounds may be predicted from the
+        difference to an evaluation `worst`."""
 
 
-def _exceeds(cost: Cost, most: Cost | None) -> bool:
-    return most is not None and cost > most
+def _exceeds(cost: Cost, worst: Evaluation | None) -> bool:
+    return worst is not None and cost > worst.cost
 
 
 class ProgramEvaluator(Evaluator):
@@ -165,18 +170,22 @@ class ProgramEvaluator(Evaluator):
         self.pipeline, self.state_pairs = pipeline, state_pairs
         self.donated, self.anchors = donated, anchors
 
-    def steps(self, arguments: ArgumentAxes) -> Iterator[Cost | Evaluation]:
+    def steps(
+        self, arguments: ArgumentAxes, worst: Evaluation | None = None
+    ) -> Iterator[Cost | Evaluation]:
         """Yield the cost without the work of fused operations, and then the evaluation."""
-        annotated = annotate_arguments(
-            self.module, self.mesh, arguments, self.state_pairs, self.anchors
+        module = self.partition(arguments)
+        yield self.least_cost(module)
+        yield self.evaluate_partitioned(arguments, module)
+
+    def partition(self, arguments: ArgumentAxes) -> Module:
+        """Return the program of each device."""
+        return self.pipeline(
+            annotate_arguments(self.module, self.mesh, arguments, self.state_pairs, self.anchors)
         )
-        module = self.pipeline(annotated)
-        total = sum_collectives(list_collectives(module))
-        flops = sum(executed_flops(module).values())
-        if self.machine is None:
-            yield (flops, total.sent, total.executions)
-        else:
-            yield (least_seconds(module, self.machine),)
+
+    def evaluate_partitioned(self, arguments: ArgumentAxes, module: Module) -> Evaluation:
+        """Return the evaluation of a partitioned program."""
         kernels = Pipeline.parse(FUSION_PIPELINE)(module)
         seconds = None
         if self.machine is not None:
@@ -185,9 +194,20 @@ class ProgramEvaluator(Evaluator):
         else:
             memory = memory_use(kernels, self.donated)
         alive = {value.name: n for op, n in memory.alive.items() for value in op.results}
-        yield Evaluation(
-            arguments, seconds, flops, total.sent, total.executions, memory.peak, alive, module
-        )
+        flops, sent, count = _count_work(module)
+        return Evaluation(arguments, seconds, flops, sent, count, memory.peak, alive, module)
+
+    def least_cost(self, module: Module) -> Cost:
+        """Return the cost of a partitioned program without the work of fused operations."""
+        if self.machine is None:
+            return _count_work(module)
+        return (least_seconds(module, self.machine),)
+
+
+def _count_work(module: Module) -> tuple[int, int, int]:
+    """Return the flops, the bytes sent and the number of collectives of a partitioned program."""
+    total = sum_collectives(list_collectives(module))
+    return sum(executed_flops(module).values()), total.sent, total.executions
 
 
 def annotate_arguments(

@@ -5,11 +5,12 @@ with few layers and with one more. While an operation runs, each further layer a
 too, but not the same at all operations: the peak may be at different ones in the three programs.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import neg
 from typing import TypeVar
 
-from shardir.ir.module import Module
+from shardir.ir.module import Module, Value
 from shardir.passes.planning.programs.assignment import ArgumentAxes, DimAxes
 from shardir.passes.planning.programs.evaluation import (
     Cost,
@@ -92,8 +93,21 @@ def _representatives(module: Module, large: FoldedProgram, kept: int) -> tuple[i
     return tuple(found)
 
 
+@dataclass(frozen=True, slots=True)
+class _PartitionedCosts:
+    """Costs without the work of fused operations: two of the smaller program, and the extrapolated
+    one."""
+
+    in_small: tuple[Cost, Cost]
+    extended: Cost
+
+
 class ExtrapolatingEvaluator(Evaluator):
-    """Evaluates shardings of the arguments of the larger one of two folded programs."""
+    """Evaluates shardings of the arguments of the larger one of two folded programs.
+
+    If the smaller program costs more than with other shardings, both as it is and with its layers
+    repeated, these costs predict that of the whole program.
+    """
 
     def __init__(
         self, small: ProgramEvaluator, large: ProgramEvaluator, programs: FoldedPrograms
@@ -105,18 +119,48 @@ class ExtrapolatingEvaluator(Evaluator):
         bodies = (each.module.main.body for each in (small, large))
         in_small, in_large = ({value.name for value in body.values()} for body in bodies)
         self._names = in_small & in_large
-        """The names that both programs have."""
+        """The names that both programs have. Those that passes make for further values may have
+        different roles in the two partitioned programs."""
+        self._costs: dict[ArgumentAxes, _PartitionedCosts] = {}
 
-    def steps(self, arguments: ArgumentAxes) -> Iterator[Cost | Evaluation]:
-        """Yield the extrapolated steps of both programs."""
+    def steps(
+        self, arguments: ArgumentAxes, worst: Evaluation | None = None
+    ) -> Iterator[Cost | Evaluation]:
+        """Yield the cost that the smaller program predicts, the extrapolated one without the work
+        of fused operations, and then the evaluation."""
         in_small = tuple(arguments[i] for i in self._in_large)
-        for large, small in zip(
-            self.large.steps(arguments), self.small.steps(in_small), strict=True
-        ):
-            if isinstance(large, Evaluation) and isinstance(small, Evaluation):
-                yield self._extend_evaluation(large, small)
-            elif isinstance(large, tuple) and isinstance(small, tuple):
-                yield tuple(map(self._extend, large, small))
+        small = self.small.partition(in_small)
+        costs = self._costs_in_small(small)
+        known = None if worst is None else self._costs.get(worst.arguments)
+        if known is not None:
+            yield min(
+                tuple(map(sum, zip(known.extended, own, map(neg, other), strict=True)))
+                for own, other in zip(costs, known.in_small, strict=True)
+            )
+        large = self.large.partition(arguments)
+        extended = tuple(map(self._extend, self.large.least_cost(large), costs[0]))
+        self._costs[arguments] = _PartitionedCosts(costs, extended)
+        yield extended
+        yield self._extend_evaluation(
+            self.large.evaluate_partitioned(arguments, large),
+            self.small.evaluate_partitioned(in_small, small),
+        )
+
+    def _costs_in_small(self, module: Module) -> tuple[Cost, Cost]:
+        """Return the cost of the partitioned smaller program, and the cost if its layers are
+        repeated as often as in the whole program."""
+        cost = self.small.least_cost(module)
+        body = module.main.body
+        ops = tuple(op for op in body.ops if any(map(self._is_repeated, op.results)))
+        layers = replace(module.main, body=replace(body, ops=ops))
+        part = self.small.least_cost(replace(module, functions=(layers, *module.functions[1:])))
+        kept = self.programs.kept - 1
+        times = (self.programs.layers - kept) / kept
+        return cost, tuple(all_ops + times * each for all_ops, each in zip(cost, part, strict=True))
+
+    def _is_repeated(self, value: Value) -> bool:
+        """Return whether a value of the partitioned smaller program belongs to a layer."""
+        return _is_derived(value.name, self.programs.small.repeated)
 
     def _extend_evaluation(self, large: Evaluation, small: Evaluation) -> Evaluation:
         seconds = None
@@ -129,6 +173,7 @@ class ExtrapolatingEvaluator(Evaluator):
             bytes_sent=self._extend(large.bytes_sent, small.bytes_sent),
             collective_count=self._extend(large.collective_count, small.collective_count),
             peak=self._extend_peak(large, small),
+            alive={},
         )
 
     def _extend_peak(self, large: Evaluation, small: Evaluation) -> int:
@@ -139,21 +184,23 @@ class ExtrapolatingEvaluator(Evaluator):
         added = _last(large.alive) - _last(small.alive)
         peak = large.peak
         for name, nbytes in reversed(large.alive.items()):
-            if name in small.alive and self._is_common(name):
+            if name in small.alive and _is_derived(name, self._names):
                 added = nbytes - small.alive[name]
             peak = max(peak, self._extend(nbytes, nbytes - added))
         return peak
-
-    def _is_common(self, name: str) -> bool:
-        """Return whether a value of both partitioned programs has one role in them. Passes add a
-        suffix to the names of values that they derive from others; names that they make without a
-        stem may have different roles in the two programs."""
-        return name in self._names or name.rpartition(".")[0] in self._names
 
     def _extend(self, large: Number, small: Number) -> Number:
         """Return a cost with all layers."""
         more = self.programs.layers - self.programs.kept
         return large + more * (large - small)
+
+
+def _is_derived(name: str, names: Collection[str]) -> bool:
+    """Return whether a value has one of the names, or a pass derived it from such a value, and
+    added a suffix to its name."""
+    while name and name not in names:
+        name = name.rpartition(".")[0]
+    return bool(name)
 
 
 def _last(alive: dict[str, int]) -> int:

@@ -36,11 +36,15 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class FoldedProgram:
-    """A program with fewer layers. `arguments` has for each of its arguments the number of the
-    argument of the unfolded program that has its role."""
+    """A program with fewer layers.
+
+    `arguments` has for each of its arguments the number of the argument of the unfolded program
+    that has its role. `repeated` are the names of the arguments and values of layers.
+    """
 
     module: Module
     arguments: tuple[int, ...]
+    repeated: frozenset[str]
 
 
 def layer_of(name: str) -> int | None:
@@ -83,12 +87,15 @@ class LayerFolder:
         new: dict[Value, Value] = {}
         ops: list[Op] = []
         dropped: set[Value] = set()
+        repeated: set[Value] = set()
         params: list[tuple[int, Value]] = []
         by_name = {value.name: value for value in self.body.params}
         for number, value in enumerate(self.body.params):
             layer = layer_of(value.name)
             if layer is None or layer < kept:
                 params.append((number, value))
+                if layer is not None:
+                    repeated.add(value)
                 continue
             twin = None
             if layer >= removed:
@@ -113,8 +120,9 @@ class LayerFolder:
                 if repetition >= left:
                     dropped.update(op.results)
                     continue
+                repeated.update(op.results)
             ops.append(_rewire(op, new))
-        return self._finish(ops, params)
+        return self._finish(ops, params, frozenset(value.name for value in repeated))
 
     def _places(self) -> list[tuple[_Run | None, int]]:
         """Return the run and the repetition of each operation."""
@@ -124,7 +132,9 @@ class LayerFolder:
                 places[run.start + i] = run, i // run.period
         return places
 
-    def _finish(self, ops: list[Op], params: list[tuple[int, Value]]) -> FoldedProgram | None:
+    def _finish(
+        self, ops: list[Op], params: list[tuple[int, Value]], repeated: frozenset[str]
+    ) -> FoldedProgram | None:
         """Return the function of the kept operations, with the results that they compute; `None` if
         one of them uses a value of a removed operation."""
         function = self.module.main
@@ -143,7 +153,7 @@ class LayerFolder:
         )
         folded = Function(function.name, body, tuple(sharding for _, sharding in results))
         module = replace(self.module, functions=(folded, *self.module.functions[1:]))
-        return FoldedProgram(module, tuple(number for number, _ in params))
+        return FoldedProgram(module, tuple(number for number, _ in params), repeated)
 
 
 def _rewire(op: Op, new: Mapping[Value, Value]) -> Op:

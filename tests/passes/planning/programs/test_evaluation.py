@@ -1,5 +1,6 @@
 """Evaluations end early where the shardings cost more than the search permits."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,11 +48,12 @@ def test_steps_are_lower_bounds_of_the_cost(machine: SimpleMachine | None) -> No
 def test_an_evaluation_that_ended_early_is_continued_if_more_is_permitted() -> None:
     evaluator = make(None)
     arguments = CANDIDATES[0]
-    flops = make(None).require(arguments).flops
-    assert evaluator.evaluate(arguments, (flops - 1,)) is None
+    full = make(None).require(arguments)
+    cheaper = replace(full, flops=full.flops - 1)
+    assert evaluator.evaluate(arguments, cheaper) is None
     assert not evaluator.has_failed(arguments)
-    assert evaluator.evaluate(arguments, (flops - 1,)) is None
-    found = evaluator.evaluate(arguments, (flops + 1,))
-    assert found == make(None).require(arguments)
+    assert evaluator.evaluate(arguments, cheaper) is None
+    found = evaluator.evaluate(arguments, replace(full, flops=full.flops + 1))
+    assert found == full
     assert evaluator.evaluate_all() == [found]
     assert evaluator.count == 1

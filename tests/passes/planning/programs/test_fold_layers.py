@@ -72,4 +72,5 @@ def test_the_costs_of_all_layers_are_those_of_few(
     assert plan.is_extrapolated
     whole, few = plan.chosen, plan.searched
     assert (*whole.cost, whole.peak) == (*few.cost, few.peak)
+    assert few.cost == min(each.cost for each in plan.evaluator.evaluate_all())
     assert len(whole.arguments) == 8 * 2 + 3

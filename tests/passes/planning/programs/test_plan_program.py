@@ -247,7 +247,9 @@ def test_recomputation_is_a_remedy_for_too_little_memory() -> None:
 
 def test_the_smallest_of_the_budgets_of_all_candidates_is_stated() -> None:
     class Failing(Evaluator):
-        def steps(self, arguments: ArgumentAxes) -> Iterator[Cost | Evaluation]:
+        def steps(
+            self, arguments: ArgumentAxes, worst: Evaluation | None = None
+        ) -> Iterator[Cost | Evaluation]:
             if arguments == ():
                 raise PartitionError("uneven")
             raise BudgetError("large", len(arguments[0] or ()))
