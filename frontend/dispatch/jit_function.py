@@ -1,6 +1,6 @@
 """Functions made by `jit` and `pmap`: a call looks up the program, or compiles it, and runs it.
 
-Inside of another trace the function is inlined into the enclosing program.
+Inside of another trace the function is inlined into the enclosing program (`inlined_traces`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +32,7 @@ from shardir.frontend.dispatch.execution_context import (
     default_array_device,
     execution_context,
 )
+from shardir.frontend.dispatch.inlined_traces import InlinedTraces
 from shardir.frontend.dispatch.programs.compilation import prepare_backend
 from shardir.frontend.dispatch.programs.deferred_arguments import (
     ChosenCalls,
@@ -77,7 +78,7 @@ from shardir.frontend.source_locations import find_definition, with_location
 from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Dynamic, Parameters
-from shardir.frontend.tracing.trace import current_trace, stage_out, trace_inlined
+from shardir.frontend.tracing.trace import current_trace, stage_out
 from shardir.frontend.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ class JitFunction:
         self._transform = transform
         self._placement = placement if device is None else DevicePlacement(parameters, device)
         self._calls = CallTable()
+        self._traces = InlinedTraces()
         self._chosen = ChosenCalls()
         self._has_static = parameters.has_static
         self._compilations = CompilationLog()
@@ -344,6 +346,7 @@ class JitFunction:
         self._compilations.clear()
         self._chosen.clear()
         self._calls.clear()
+        self._traces.clear()
         if self.call_cache is not None:
             self.call_cache.table.clear()
 
@@ -354,6 +357,7 @@ class JitFunction:
         """Return the attributes for a copy, which compiles its own programs."""
         own = {
             "_calls": CallTable(),
+            "_traces": InlinedTraces(),
             "_chosen": ChosenCalls(),
             "_compilations": CompilationLog(),
         }
@@ -382,7 +386,9 @@ class JitFunction:
         def rebuild(tracers: Iterator[Tracer]) -> tuple[Sequence[PyTree], dict[str, PyTree]]:
             return known.merge_arguments(tree.unflatten(structure, tracers), args, options)
 
-        traced, results = trace_call(self._fun, known.name, described, rebuild, shardings=homes)
+        traced, results = trace_call(
+            self._call_traced, known.name, described, rebuild, shardings=homes
+        )
         donated: list[int] = []
         if known.has_donated:
             numbers = tree.unflatten(structure, range(len(leaves)))
@@ -488,6 +494,19 @@ class JitFunction:
             broadcast_sharding_requests(self._out, whole, word), "out_shardings"
         )
 
+    def _call_traced(self, *args: PyTree, **options: PyTree) -> PyTree:
+        """Call the function with traced arguments, or append its operations if they are known from
+        a call in another program."""
+        if self._traces:
+            dynamic, static = self._parameters.for_call(len(args)).partition_arguments(
+                args, options
+            )
+            leaves, structure = tree.flatten(dynamic)
+            _, trace = self._traces.find(structure, leaves, static)
+            if trace is not None:
+                return trace.append(leaves)
+        return self._fun(*args, **options)
+
     def _inline(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> PyTree:
         """Inline a call into the enclosing trace."""
         if self._transform != "jit":
@@ -495,7 +514,7 @@ class JitFunction:
         known = self._parameters.for_call(len(args))
         check_compiler_options(self._compiler_options, known.name, inside=True)
         check_call_signature(self._fun, known.name, args, options)
-        dynamic, _ = known.partition_arguments(args, options)
+        dynamic, static = known.partition_arguments(args, options)
         leaves, structure = tree.flatten(dynamic)
         for leaf, label in zip(leaves, known.labels(*dynamic), strict=True):
             if not is_array_like(leaf):
@@ -521,7 +540,11 @@ class JitFunction:
 
         try:
             with stage_out():
-                result = trace_inlined(call, tracers, known.name)
+                key, trace = self._traces.find(structure, tracers, static)
+                if trace is None:
+                    result = self._traces.add(call, tracers, known.name, key)
+                else:
+                    result = trace.append(tracers)
         except RecursionError:
             raise RecursiveError(
                 with_location(

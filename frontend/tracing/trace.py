@@ -52,6 +52,7 @@ class Trace:
 
     __slots__ = (
         "checked_axes",
+        "has_captures",
         "has_ended",
         "inputs",
         "manual",
@@ -78,6 +79,8 @@ class Trace:
         self.num_inferred = 0
         """The number of operations whose results have inferred varying manual axes."""
         self.has_ended = False
+        self.has_captures = False
+        """Whether operations of the block, or of blocks in it, use values of enclosing traces."""
         self.inputs: Sequence[Value] | None = None
         """The values that the first parameters equal; `None` if the block may run later, or more
         than once."""
@@ -444,10 +447,11 @@ def trace_block(
     return block, abstracts
 
 
-def trace_inlined(fun: UserFunction, args: Sequence[Tracer], what: str) -> PyTree:
+def trace_inlined(fun: UserFunction, args: Sequence[Tracer], what: str) -> tuple[PyTree, bool]:
     """Return the result of `fun`, whose operations become a part of the current trace.
 
-    Values of the enclosing traces may be used; those of `fun` leave it as its results only.
+    Values of the enclosing traces may be used; those of `fun` leave it as its results only. Also
+    return whether `fun` uses no values of the enclosing traces except `args`.
     """
     outer = require_trace(what)
     # The trace has not ended before the outer one: rules of `fun` may use its values until then.
@@ -456,17 +460,19 @@ def trace_inlined(fun: UserFunction, args: Sequence[Tracer], what: str) -> PyTre
         result = fun(*[Tracer(trace, x.value, x.weak_type, x.site) for x in args])
         leaves, structure = tree.flatten(result)
     outer.ops.extend(trace.ops)
+    own = [isinstance(x, Tracer) and x.belongs_to(trace) for x in leaves]
+    is_closed = not trace.has_captures and all(
+        is_own or not isinstance(x, Tracer) for x, is_own in zip(leaves, own, strict=True)
+    )
     wrapped = [
-        Tracer(outer, x.value, x.weak_type, x.site)
-        if isinstance(x, Tracer) and x.belongs_to(trace)
-        else x
-        for x in leaves
+        Tracer(outer, x.value, x.weak_type, x.site) if is_own else x
+        for x, is_own in zip(leaves, own, strict=True)
     ]
     leaves.clear()
     del result
     if config.check_tracer_leaks:
         leak_checker.check_leaks(trace)
-    return tree.unflatten(structure, wrapped)
+    return tree.unflatten(structure, wrapped), is_closed
 
 
 def _check_results(trace: Trace, results: Sequence[Tracer]) -> None:

@@ -48,6 +48,7 @@ class TraceScope(Protocol):
 
     what: str
     has_ended: bool
+    has_captures: bool
 
     @property
     def parent(self) -> "TraceScope | None": ...
@@ -111,12 +112,13 @@ class Tracer(Operators):
 
     def check(self, trace: TraceScope | None) -> None:
         """Raise `LeakedTracerError` unless the tracer belongs to `trace` or to a trace that
-        encloses it.
+        encloses it, which `trace` records.
         """
         around = trace
         while around is not None:
             if around is self._trace:
                 return
+            around.has_captures = True
             around = around.parent
         ended = "has ended" if self._trace.has_ended else "does not enclose this line"
         message = with_location(
