@@ -20,17 +20,18 @@ from shardir.frontend.errors import ShardingError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.devices import abstract_device_error, is_abstract_assignment
+from shardir.frontend.shardings.manual_axes import is_in_manual_region
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
     resolve_sharding,
 )
-from shardir.frontend.shardings.sharding import Sharding
+from shardir.frontend.shardings.sharding import Sharding, SingleDeviceSharding
 from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import leaf_labels
-from shardir.frontend.tracing.trace import current_trace
+from shardir.frontend.tracing.trace import current_trace, require_trace
 from shardir.frontend.tracing.tracer import Tracer
 
 
@@ -44,7 +45,8 @@ def device_put(
     subtree below it. A `PartitionSpec` refers to the mesh of the enclosing `with mesh:`. The
     resulting arrays are committed. Where the entry is `None`, arrays stay where they are, and all
     other leaves go to the default device uncommitted. Inside of a trace this is
-    `with_sharding_constraint`. `donate` releases the given arrays.
+    `with_sharding_constraint`; a `Device` has no effect in a `shard_map` inside of `jit`. `donate`
+    releases the given arrays.
 
     The elements do not change. Raises `IndivisibleError` when the sharding does not divide a
     dimension evenly, unless `uneven` (or the setting of this name) is `"pad"`: then the last
@@ -59,7 +61,7 @@ def device_put(
     ]
     if current_trace() is not None:
         moved: list[object] = [
-            as_tracer(leaf) if to is None else constrain(as_tracer(leaf), to)
+            as_tracer(leaf) if to is None or _is_own_device(to) else constrain(as_tracer(leaf), to)
             for leaf, to in zip(leaves, targets, strict=True)
         ]
         return tree.unflatten(structure, moved)
@@ -75,6 +77,24 @@ def device_put(
             if isinstance(leaf, Array) and leaf is not result:
                 leaf.release("has been donated to device_put")
     return tree.unflatten(structure, moved)
+
+
+def _is_own_device(to: Sharding) -> bool:
+    """Return whether a device is requested where each device runs the function on its shard.
+
+    As in JAX, the request has no effect inside of `jit`, and is an error outside of it.
+    """
+    if not isinstance(to, SingleDeviceSharding) or not is_in_manual_region():
+        return False
+    if require_trace("device_put").is_evaluated:
+        (device,) = to.device_set
+        raise ShardingError(
+            with_location(
+                f"device_put to {device} inside of shard_map, where each device of the mesh runs "
+                "this line on its shard; omit the device"
+            )
+        )
+    return True
 
 
 def _put_leaf(leaf: ArrayLike, to: Sharding | None, pads: bool) -> Array:

@@ -110,6 +110,12 @@ class Trace:
         return (self.inputs is None and self.manual is None) or self.parent.is_staged
 
     @property
+    def is_evaluated(self) -> bool:
+        """True outside of `jit`, where the elements of values are known."""
+        values = self.program.concrete_values
+        return values is not None and not values.num_staged and not self.is_staged
+
+    @property
     def root(self) -> "Trace":
         return self if self.parent is None else self.parent.root
 

@@ -11,13 +11,15 @@ from shardir import (
     PartitionSpec as P,
     cpu_devices,
     debug,
+    device_put,
+    devices,
     grad,
     jit,
     lax,
     make_mesh,
     shard_map,
 )
-from shardir.frontend.errors import TracedTruthError
+from shardir.frontend.errors import ShardingError, TracedTruthError
 
 X = np.arange(4, dtype=np.float32).reshape(2, 2)
 
@@ -110,3 +112,19 @@ def test_text_of_a_value_shows_the_elements_of_each_device(mesh: Mesh) -> None:
         "On the devices at mesh coordinates (x) = (1):\n[[2. 3.]]\n",
         "Tracer(f32[1, 2])",
     ]
+
+
+def test_device_put_does_not_leave_the_devices_of_the_mesh(mesh: Mesh) -> None:
+    cut = shard_map(
+        lambda x: device_put(x, devices()[3]) + device_put(1),
+        mesh=mesh,
+        in_specs=P("x", "y"),
+        out_specs=P("x", "y"),
+    )
+    message = (
+        "device_put to CPU 3 inside of shard_map, where each device of the mesh runs this line on "
+        "its shard; omit the device"
+    )
+    with pytest.raises(ShardingError, match=f"^{message}"):
+        cut(X)
+    np.testing.assert_array_equal(jit(cut)(X), X + 1)
