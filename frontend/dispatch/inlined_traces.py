@@ -23,6 +23,9 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.builder import substitute
 from shardir.ir.module import Block, Op, Value
 
+OPS_OF_ONE_PROGRAM = frozenset(["manual_computation", "sharding_group"])
+"""Operations whose attributes refer to the mesh or to other operations of their program."""
+
 
 @dataclass(frozen=True)
 class InlinedTrace:
@@ -127,8 +130,8 @@ def _make_trace(
         return None
     block = Block(params, body.ops, body.returns)
     values = [value for op in block.walk() for value in _defined_values(op)]
-    if any(value.sharding for value in values) or any(
-        op.spec.name == "manual_computation" for op in block.walk()
+    if any(value.sharding for value in values) or not OPS_OF_ONE_PROGRAM.isdisjoint(
+        op.spec.name for op in block.walk()
     ):
         return None
     hints = {value: program.name_hints.get(value, value.name) for value in values}
