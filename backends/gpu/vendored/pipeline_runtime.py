@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -122,11 +123,25 @@ class Action:
         """Return whether the action sends or receives."""
         return self.kind in (*_SENDS, *_RECEIVES)
 
+    @property
+    def counterpart(self) -> "Action":
+        """Return the receive of a send, or the send of a receive."""
+        words = ("SEND", "RECV") if self.kind in _SENDS else ("RECV", "SEND")
+        return Action(self.stage + self.step, self.kind.replace(*words), self.microbatch)
+
+    @property
+    def step(self) -> int:
+        """Return the difference between the stage of the counterpart of a transfer and its own."""
+        return 1 if self.kind in ("SEND_F", "RECV_B") else -1
+
+    @property
+    def text(self) -> str:
+        """Return the action in the notation of schedules."""
+        return f"{self.stage}{self.kind}{'' if self.microbatch < 0 else self.microbatch}"
+
     def __str__(self) -> str:
-        number = "" if self.microbatch < 0 else str(self.microbatch)
-        where = f", microbatch {number}" if number else ""
-        text = f"{self.stage}{self.kind}{number}"
-        return f"{text} of the pipeline (stage {self.stage}{where})"
+        where = f", microbatch {self.microbatch}" if self.microbatch >= 0 else ""
+        return f"{self.text} of the pipeline (stage {self.stage}{where})"
 
 
 def run_pipeline(comm: Comm, pipeline: Pipeline, *operands: Tensor) -> tuple[Tensor, ...]:
@@ -134,21 +149,63 @@ def run_pipeline(comm: Comm, pipeline: Pipeline, *operands: Tensor) -> tuple[Ten
 
     Raises `CommError` if the schedule does not match the mesh or the passes.
     """
-    rows = [read_row(text, rank) for rank, text in enumerate(pipeline.schedule)]
+    rows = read_rows(tuple(pipeline.schedule), pipeline.microbatches)
     count = comm.mesh.count((pipeline.axis,))
     if len(rows) != count:
         raise CommError(
             f"the schedule has {len(rows)} rows, and the mesh has {count} rows of devices along "
             f"{pipeline.axis!r}; write one row for each"
         )
+    return _RowRun(comm, pipeline, rows, operands).results()
+
+
+@lru_cache(maxsize=16)
+def read_rows(schedule: tuple[str, ...], microbatches: int) -> tuple[tuple[Action, ...], ...]:
+    """Return the actions of all rows; raise `CommError` if one is wrong, or if rows would wait for
+    each other.
+    """
+    rows = tuple(tuple(read_row(text, rank)) for rank, text in enumerate(schedule))
     for rank, row in enumerate(rows):
         for action in row:
-            if action.microbatch >= pipeline.microbatches:
+            if action.microbatch >= microbatches:
                 raise CommError(
-                    f"rank {rank} has {action}, and the microbatches are 0 to "
-                    f"{pipeline.microbatches - 1}; remove the action, or emit a program with more"
+                    f"rank {rank} has {action}, and the microbatches are 0 to {microbatches - 1}; "
+                    "remove the action, or emit a program with more"
                 )
-    return _RowRun(comm, pipeline, rows, operands).results()
+    _check_transfers([[action for action in row if action.is_transfer] for row in rows])
+    return rows
+
+
+def _check_transfers(rows: Sequence[Sequence[Action]]) -> None:
+    """Raise `CommError` unless each transfer of the rows has one counterpart in another row, and
+    all rows end if a send waits for its receive.
+    """
+    ranks: dict[Action, int] = {}
+    for rank, row in enumerate(rows):
+        for action in row:
+            if action in ranks:
+                raise CommError(
+                    f"rank {rank} has {action}, which rank {ranks[action]} has too; remove one"
+                )
+            ranks[action] = rank
+    for action, rank in ranks.items():
+        if ranks.get(action.counterpart, rank) == rank:
+            raise CommError(f"rank {rank} has {action}, and no other row has {action.counterpart}")
+    left = [list(reversed(row)) for row in rows]
+    heads = [row[-1] for row in left if row]
+    while heads:
+        ready = [action for action in heads if action.counterpart in heads]
+        if not ready:
+            waiting = ", ".join(
+                f"rank {rank} at {row[-1].text}" for rank, row in enumerate(left) if row
+            )
+            raise CommError(
+                f"the rows of the schedule wait for each other: {waiting}; change the order of the "
+                "transfers"
+            )
+        for action in ready:
+            left[ranks[action]].pop()
+        heads = [row[-1] for row in left if row]
 
 
 def read_row(text: str, rank: int) -> list[Action]:
@@ -195,6 +252,7 @@ class _RowRun:
             for action in row
             if action.kind in _PASSES
         }
+        self.ranks = {action: rank for rank, row in enumerate(rows) for action in row}
         self.values: dict[Place, dict[str, Tensor | _Awaited]] = {}
         self.sending: list[Transfers] = []
         self.terms: dict[tuple[int, str], _Terms] = {}
@@ -297,17 +355,13 @@ class _RowRun:
         sends, receives = [], []
         names: list[tuple[Place, str]] = []
         for action in actions:
-            step = 1 if action.kind in ("SEND_F", "RECV_B") else -1
-            other = self.rank_of_stage.get(action.stage + step, self.rank)
-            if other == self.rank:
-                raise CommError(f"rank {self.rank} has {action}, which no other row takes part in")
-            device = self.devices[other]
+            other = action.counterpart
+            device = self.devices[self.ranks[other]]
             if action.kind in _SENDS:
                 for sent in self.pipeline.sent(action.stage, action.kind):
                     sends.append((self._value(action.place, sent.given), device))
                 continue
-            kind = action.kind.replace("RECV", "SEND")
-            for sent in self.pipeline.sent(action.stage + step, kind):
+            for sent in self.pipeline.sent(other.stage, other.kind):
                 receives.append((sent.shape, DTYPES[sent.dtype], device))
                 names.append((action.place, sent.taken))
         started = self.comm.start_transfers(", ".join(map(str, actions)), sends, receives)

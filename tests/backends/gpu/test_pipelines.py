@@ -20,6 +20,7 @@ from shardir.backends.gpu.vendored.pipeline_runtime import (
     Pipeline,
     Sent,
     read_row,
+    read_rows,
     run_pipeline,
 )
 from shardir.backends.gpu.vendored.threads import LocalComm, run_threads
@@ -190,6 +191,39 @@ def test_an_edited_schedule_is_checked() -> None:
     pipeline = Pipeline("pipe", 1, (), ("0F0", "1F0"), {}, (), (), (), (), 1.0)
     with pytest.raises(CommError, match="the schedule has 2 rows, and the mesh has 1 rows"):
         run_pipeline(LocalComm(Mesh({"pipe": 1}), 0, "cpu", None), pipeline)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            ("0F0,0SEND_F0", "1F0"),
+            "rank 0 has 0SEND_F0 of the pipeline (stage 0, microbatch 0), and no other row has "
+            "1RECV_F0 of the pipeline (stage 1, microbatch 0)",
+        ),
+        (
+            ("0F0", "1RECV_F0,1F0,1B0,1SEND_B0"),
+            "rank 1 has 1RECV_F0 of the pipeline (stage 1, microbatch 0), and no other row has "
+            "0SEND_F0 of the pipeline (stage 0, microbatch 0)",
+        ),
+        (
+            ("0F0,0SEND_F0,0SEND_F0", "1RECV_F0,1F0"),
+            "rank 0 has 0SEND_F0 of the pipeline (stage 0, microbatch 0), which rank 0 has too; "
+            "remove one",
+        ),
+        (
+            ("0F0,0F1,0SEND_F1,0SEND_F0", "1RECV_F0,1F0,1RECV_F1,1F1"),
+            "the rows of the schedule wait for each other: rank 0 at 0SEND_F1, rank 1 at "
+            "1RECV_F0; change the order of the transfers",
+        ),
+    ],
+)
+def test_the_transfers_of_an_edited_schedule_are_checked(
+    rows: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(CommError) as caught:
+        read_rows(rows, 2)
+    assert str(caught.value) == message
 
 
 def run_one_row(row: str, stages: int = 1, microbatches: int = 2) -> tuple[torch.Tensor, ...]:

@@ -69,7 +69,10 @@ def test_schedules_give_the_same_bits(mesh: sd.Mesh) -> None:
     for name, kind in NAMED_SCHEDULES.items():
         stages = RANKS * (kind.stages_per_rank or 2)
         arguments = place(mesh, *mlp_arguments(stages))
-        made, _ = run(mlp_loss, arguments, name)
+        made, record = run(mlp_loss, arguments, name)
+        ranks = make_schedule(name, ranks=RANKS, microbatches=MICROBATCHES).rank_of_stage
+        transfers = sum(ranks[stage] != ranks[stage + 1] for stage in range(stages - 1))
+        assert len(record.sends) == 2 * transfers * MICROBATCHES
         if stages not in results:
             assert_near(made, sd.jit(sd.value_and_grad(mlp_loss))(*arguments))
             results[stages] = [x.tobytes() for x in arrays(made)]

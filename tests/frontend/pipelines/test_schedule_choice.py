@@ -107,7 +107,7 @@ def edit(rows: list[list[str]], rng: random.Random) -> None:
     if not row:
         return
     i, j = rng.randrange(len(row)), rng.randrange(len(row))
-    match rng.randrange(7):
+    match rng.randrange(10):
         case 0:
             row[i], row[j] = row[j], row[i]
         case 1:
@@ -123,6 +123,12 @@ def edit(rows: list[list[str]], rng: random.Random) -> None:
             row[i] = f"({row[i]};{row[j]})OVERLAP_F_B"
         case 6:
             row[i] = rng.choice(("", " ", "0", "-1F0", "F", row[i] * 2, row[i].lower()))
+        case 7:
+            rng.shuffle(rows)
+        case 8:
+            rows.remove(row)
+        case 9:
+            rows.append([*row] if rng.random() < 0.5 else [])
 
 
 # The number of edits is small, so that several files are valid; all passes are those of one step.
@@ -136,10 +142,13 @@ def test_an_edited_schedule_runs_or_is_refused(seed: int, tmp_path: Path) -> Non
     for _ in range(rng.randint(1, 2)):
         edit(rows, rng)
     path = tmp_path / "edited.csv"
-    path.write_text("".join(",".join(row) + "\n" for row in rows), "utf-8")
+    text = "".join(",".join(row) + "\n" for row in rows)
+    if rng.random() < 0.1:
+        text = text[: rng.randrange(len(text))]
+    path.write_text(text, rng.choice(["utf-8"] * 20 + ["utf-8-sig", "utf-16", "utf-16-le"]))
     try:
         made = result_of(schedule=path)
-    except (PipelineScheduleError, PipelineStageError):
+    except (PipelineScheduleError, PipelineStageError, ArgumentError):
         return
     assert made == expected()
 
