@@ -46,6 +46,14 @@ def test_processes_give_the_bits_of_one_process(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_transformer_trains_on_text_in_processes(count: int, tmp_path: Path) -> None:
+    """The example compares the losses with those of the same steps without a pipeline."""
+    command = (ROOT / "examples" / "pipeline_transformer.py", "--processes")
+    launch_job(count, *command, folder=tmp_path, environment=EIGHT_DEVICES).check()
+
+
+@pytest.mark.long
 def test_a_killed_process_ends_the_job_and_names_its_action(tmp_path: Path) -> None:
     require("mpi4py")
     # The monitor writes to the error output of the job, even after the launcher has ended.
