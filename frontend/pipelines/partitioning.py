@@ -1,14 +1,19 @@
 """The fragments of a pipeline as programs of the devices of a row."""
 
+from dataclasses import replace
+
 from shardir.frontend.pipelines.fragments import (
     PartitionedFragment,
     partition_fragment,
     row_mesh,
     row_sharding,
 )
+from shardir.ir.builder import substitute
 from shardir.ir.mesh import Mesh
-from shardir.ir.module import Module, Op, Value
+from shardir.ir.module import Block, Module, Op, Value
 from shardir.ir.sharding import DimSharding, Sharding
+from shardir.ops.control_flow.pipelines import pipeline
+from shardir.passes.autodiff.residuals import eliminate_dead_operations
 from shardir.passes.pipeline import STAGING_PIPELINE, Pipeline
 from shardir.passes.pipeline_parallelism.actions import ActionKind
 from shardir.passes.pipeline_parallelism.program import (
@@ -22,7 +27,34 @@ from shardir.passes.pipeline_parallelism.program import (
 
 def stage_pipelines(module: Module) -> Module:
     """Return the module with each pipeline split into stages and scheduled."""
-    return Pipeline.parse(STAGING_PIPELINE)(module)
+    return Pipeline.parse(STAGING_PIPELINE)(_propagate_to_operands(module))
+
+
+def _propagate_to_operands(module: Module) -> Module:
+    """Return the module in which operands of pipelines that are computed state the shardings that
+    propagation gives them.
+
+    The rows of a pipeline take operands as they are sharded, and propagation runs after the
+    pipelines are compiled.
+    """
+    main = module.main
+    computed = {value for op in main.body.ops for value in op.results if value.sharding is None}
+    operands = [x for op in main.body.ops if op.spec is pipeline for x in op.operands]
+    wanted = tuple(dict.fromkeys(x for x in operands if x in computed))
+    if not wanted or not module.meshes:
+        return module
+    ops = tuple(eliminate_dead_operations(main.body.ops, wanted))
+    ahead = replace(
+        main, body=Block(main.body.params, ops, wanted), result_shardings=(None,) * len(wanted)
+    )
+    made = Pipeline.parse("propagate")(replace(module, functions=(ahead, *module.functions[1:])))
+    new = {
+        value: replace(value, sharding=found.sharding)
+        for value, found in zip(wanted, made.main.body.returns, strict=True)
+        if found.sharding is not None and [*found.sharding.used_axes()]
+    }
+    body = substitute(main.body, new)
+    return replace(module, functions=(replace(main, body=body), *module.functions[1:]))
 
 
 def mesh_of_pipeline(op: Op, module: Module) -> Mesh:

@@ -117,6 +117,21 @@ def test_weights_in_lists_move_to_the_rows_of_their_stages(mesh: sd.Mesh, schedu
     assert_near((value, params), update(listed_loss)(*arguments))
 
 
+def test_operands_that_are_computed_are_sharded_as_arguments(mesh: sd.Mesh) -> None:
+    """A row computes with shards of the batch, and of the weights, that other operations return."""
+    params, x, y = place_arguments("listed", mesh, ROWS)
+    run = sd.value_and_grad(sd.pipeline(listed_loss, microbatches=MICROBATCHES))
+
+    def kinds(function: Any) -> list[tuple[str, int]]:
+        compiled = sd.jit(function).lower(params, x, y).compile()
+        return sorted((row.kind, row.executions) for row in compiled.collectives())
+
+    def computed(params: Any, x: Any, y: Any) -> Any:
+        return run(sd.tree.map(lambda w: w * 2, params), x + 1, jnp.tanh(y))
+
+    assert kinds(computed) == kinds(run)
+
+
 def test_weights_in_lists_of_an_interleaved_schedule() -> None:
     """A row has the stages r and r + 2, and the axis of the model shards the weights too."""
     wide = sd.make_mesh((ROWS, 1, 2), ("pipe", "data", "model"))
