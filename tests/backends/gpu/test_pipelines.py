@@ -81,7 +81,7 @@ def test_threads_compute_the_unpipelined_step(model: str, schedule: str, tmp_pat
 
 
 # Schedules in which a row has two stages, the second ones in reverse order, and any others.
-@pytest.mark.sample(20)
+@pytest.mark.sample(40)
 @pytest.mark.parametrize(
     ("seed", "schedule", "ranks"),
     [

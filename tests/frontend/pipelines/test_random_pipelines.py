@@ -7,7 +7,7 @@ from tests.frontend.pipelines.random_pipelines import random_case
 from tests.frontend.pipelines.test_pipeline import assert_near
 
 
-@pytest.mark.sample(15)
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_pipelines(seed: int) -> None:
     with sd.cpu_devices(16):

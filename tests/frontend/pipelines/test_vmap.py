@@ -28,7 +28,7 @@ def pipelined(loss: Any, schedule: str = "1f1b", **options: Any) -> Any:
     return sd.pipeline(loss, microbatches=MICROBATCHES, schedule=schedule, **options)
 
 
-@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+@pytest.mark.parametrize("schedule", [pytest.param("1f1b", marks=pytest.mark.long), "zb-h1"])
 def test_gradients_of_many_weights_and_batches(mesh: sd.Mesh, schedule: str) -> None:
     params, x, y = mlp_arguments(2)
     batches = many(x)

@@ -88,7 +88,7 @@ def test_bubbles_have_the_closed_forms(ranks: int, microbatches: int) -> None:
         last_weight_gradients = (1 - microbatches) * WEIGHT
         assert bubble("zb-h1", times) == (ranks - 1) * (FORWARD + INPUT) + last_weight_gradients
     if microbatches % ranks == 0:
-        for stages in (2, 3):
+        for stages in (2, 3) if ranks < 16 else (2,):
             check_interleaved(ranks, microbatches, stages)
     if microbatches >= 2 * ranks:
         zb_h2 = make_schedule("zb-h2", ranks=ranks, microbatches=microbatches)
