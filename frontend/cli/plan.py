@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from shardir.frontend.cli.options import CommandError, PlanFormat
+from shardir.frontend.cli.program_reports import check_page
 from shardir.frontend.cli.targets import load_function
 from shardir.frontend.planning.plan import Plan, PlanComparison
 from shardir.frontend.planning.planning import Progress as Notify, plan as make_plan
@@ -35,6 +36,7 @@ def plan_function(
     pareto: bool,
     bound: bool,
     export: PlanFormat | None,
+    html: str | None,
 ) -> None:
     """Print a plan of a function, or of several meshes."""
     if mesh is not None and devices is not None:
@@ -46,6 +48,8 @@ def plan_function(
         raise CommandError(
             "--export prints a program or code only; use --pareto, --bound and --why-not without it"
         )
+    if html is not None:
+        check_page(html)
     plans = {}
     failures = []
     with _progress_bar() as notify:
@@ -72,6 +76,8 @@ def plan_function(
     if not plans:
         raise CommandError("no mesh has a plan\n" + "\n".join(failures))
     best = min(plans.values(), key=lambda each: each.evaluation.key(each.memory_limit))
+    if html is not None:
+        typer.echo(best.report().save(html), err=True)
     if export is not None:
         typer.echo(_export(best, export), nl=False)
         return

@@ -22,7 +22,7 @@ def write_reports(
     The path of the page is printed on stderr if a form is printed on stdout.
     """
     if page is not None:
-        _check_page(page)
+        check_page(page)
     made = _make_report(program, pipeline)
     if page is not None:
         typer.echo(made.save(page), err=form is not None)
@@ -32,7 +32,7 @@ def write_reports(
 
 def write_page(program: CommandTarget, pipeline: str, page: str, simulation: Simulation) -> None:
     """Write the report of a program with its simulation to the file `page`."""
-    _check_page(page)
+    check_page(page)
     typer.echo(_make_report(program, pipeline, simulation).save(page))
 
 
@@ -51,7 +51,8 @@ def _make_report(
     )
 
 
-def _check_page(page: str) -> None:
+def check_page(page: str) -> None:
+    """Raise `CommandError` if a path is not that of a page."""
     if Path(page).suffix not in (".html", ".htm"):
         raise CommandError(f"--html writes a page, and {page!r} does not end with .html")
 

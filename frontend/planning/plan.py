@@ -1,6 +1,7 @@
 """`Plan`: shardings of the arguments of a function, with their predicted cost."""
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +18,9 @@ from shardir.frontend.planning.request import spec_of_axes
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
+from shardir.frontend.report.build import ReportInput
+from shardir.frontend.report.planning_records import planning_record
+from shardir.frontend.report.program_report import ProgramReport, report
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
@@ -356,6 +360,25 @@ class Plan(Report):
             other._found.chosen,
             self._changes(other._found.chosen),
         )
+
+    @traceback_boundary
+    def report(self, path: str | os.PathLike[str] | None = None) -> ProgramReport:
+        """Return a report of the program with the shardings of the plan, with its decisions.
+
+        `path` is that of `Lowered.report`.
+        """
+        found = report(
+            ReportInput(
+                self.module,
+                self._lowered.pipeline,
+                places=self._lowered.user_locations,
+                is_planned=True,
+                planning=planning_record(self),
+            )
+        )
+        if path is not None:
+            found.save(path)
+        return found
 
     @traceback_boundary
     def as_jax(self) -> str:

@@ -1,43 +1,38 @@
 """Plans, comparisons and differences of plans as text."""
 
-from collections import Counter
 from collections.abc import Iterator
 
-from shardir.cost.communication import Collective, format_axes
+from shardir.cost.communication import Collective
 from shardir.display.byte_sizes import show_bytes
 from shardir.display.text_tables import align_columns
 from shardir.errors import count_noun
 from shardir.frontend.planning.plan import Plan, PlanBound, PlanComparison, PlanDifference
+from shardir.frontend.planning.plan_tables import (
+    WordTable,
+    collective_table,
+    comparison_table,
+    effect_of_decision,
+    first_disadvantage,
+    time_cells,
+)
+from shardir.frontend.report.planning_records import planning_record
+from shardir.frontend.report.records import PlanningRecord, TableRecord
 from shardir.passes.explain.reports import report_text
-from shardir.passes.planning.programs.decision_effects import Decision
 from shardir.passes.planning.programs.evaluation import Evaluation
-from shardir.passes.simulation.table import format_time
-
-PICOSECONDS = 10**12
 
 
 @report_text.register
 def _(plan: Plan) -> str:
-    mesh = ", ".join(f"{name}={size}" for name, size in plan.mesh.shape.items())
-    machine = "" if plan.machine_name is None else f" on {plan.machine_name}"
-    lines = [
-        f"plan of @{plan.name} for {mesh}{machine}, "
-        f"the best of {count_noun(plan.evaluation_count, 'candidate')}",
-        "",
-    ]
+    lines = [title_of(plan), ""]
     rows = plan.argument_rows()
     lines += align_columns(rows, ("argument", "sharding")) if rows else ["no arguments"]
     if constraints := plan.constraint_rows():
         lines += ["", *align_columns(constraints, ("constraint", "sharding", "line"))]
-    lines += ["", *_comparison_lines(plan.compare().evaluations)]
-    if plan.is_extrapolated:
-        lines.append("other plans: extrapolated from programs with fewer layers")
-    if plan.memory_limit is not None:
-        lines.append(f"memory limit: {show_bytes(plan.memory_limit)}")
+    lines += ["", *_comparison_lines(plan.compare().evaluations), *_cost_sentences(plan)]
     lines += ["", *_collective_lines(plan.collectives())]
-    if plan.decisions:
+    if decisions := _decision_rows(plan):
         lines += ["", "decisions, by their effect:"]
-        lines += [f"  {_decision_text(plan, decision)}" for decision in plan.decisions]
+        lines += [f"  {_decision_text(*row)}" for row in decisions]
     return "\n".join(lines)
 
 
@@ -62,8 +57,13 @@ def _(found: PlanBound) -> str:
     plan, bound = found.evaluation, found.bound
     sent = "-" if found.bytes_gap is None else f"{found.bytes_gap:.1%}"
     rows = [
-        ("plan", *_times(plan.seconds), f"{plan.flops:,}", show_bytes(plan.bytes_sent)),
-        ("lower bound", *_times(bound.seconds), f"{bound.flops:,}", show_bytes(bound.bytes_sent)),
+        ("plan", *time_cells(plan.seconds), f"{plan.flops:,}", show_bytes(plan.bytes_sent)),
+        (
+            "lower bound",
+            *time_cells(bound.seconds),
+            f"{bound.flops:,}",
+            show_bytes(bound.bytes_sent),
+        ),
         ("gap", *_gap_of_time(found), f"{found.flops_gap:.1%}", sent),
     ]
     time = () if plan.seconds is None else ("time",)
@@ -74,36 +74,10 @@ def _gap_of_time(found: PlanBound) -> tuple[str, ...]:
     return () if found.time_gap is None else (f"{found.time_gap:.1%}",)
 
 
-def _times(seconds: float | None) -> tuple[str, ...]:
-    """Return the cells of a time: none without a machine."""
-    return () if seconds is None else (format_time(round(seconds * PICOSECONDS)),)
-
-
 def _comparison_lines(evaluations: dict[str, Evaluation]) -> Iterator[str]:
     """Yield a table of the cost of plans on each device, relative to the first one."""
-    first = next(iter(evaluations.values()))
-    rows = []
-    for name, each in evaluations.items():
-        seconds = each.seconds
-        relative = () if seconds is None else (_ratio(seconds, first.seconds or 0.0),)
-        rows.append(
-            (
-                name,
-                *_times(seconds),
-                *relative,
-                f"{each.flops:,}",
-                show_bytes(each.bytes_sent),
-                f"{each.collective_count:,}",
-                show_bytes(each.peak),
-            )
-        )
-    head = ("plan", *(() if first.seconds is None else ("time", "relative")),
-            "flops", "sent", "collectives", "peak memory")  # fmt: skip
+    head, rows = comparison_table(evaluations)
     return align_columns(rows, head)
-
-
-def _ratio(new: float, old: float) -> str:
-    return f"{new / old:.2f}" if old else "-"
 
 
 def _collective_lines(collectives: list[Collective]) -> Iterator[str]:
@@ -111,41 +85,72 @@ def _collective_lines(collectives: list[Collective]) -> Iterator[str]:
     if not collectives:
         yield "no communication"
         return
-    counts: Counter[tuple[str, str]] = Counter()
-    sent: Counter[tuple[str, str]] = Counter()
-    for each in collectives:
-        key = each.kind, format_axes(each)
-        counts[key] += each.counted_executions
-        sent[key] += each.counted_executions * each.sent
-    rows = [
-        (kind, axes, f"{counts[kind, axes]:,}", show_bytes(sent[kind, axes]))
-        for kind, axes in sorted(counts, key=lambda key: (-sent[key], key))
+    head, rows = collective_table(collectives)
+    yield from align_columns(rows, head)
+
+
+def _decision_text(decision: str, effect: str) -> str:
+    return f"{decision}; without it: {effect}"
+
+
+def title_of(plan: Plan) -> str:
+    """Return the function, the mesh and the machine of a plan."""
+    mesh = ", ".join(f"{name}={size}" for name, size in plan.mesh.shape.items())
+    machine = "" if plan.machine_name is None else f" on {plan.machine_name}"
+    count = count_noun(plan.evaluation_count, "candidate")
+    return f"plan of @{plan.name} for {mesh}{machine}, the best of {count}"
+
+
+def _cost_sentences(plan: Plan) -> list[str]:
+    """Return what the costs of a plan and of other plans are subject to."""
+    sentences = []
+    if plan.is_extrapolated:
+        sentences.append("other plans: extrapolated from programs with fewer layers")
+    if plan.memory_limit is not None:
+        sentences.append(f"memory limit: {show_bytes(plan.memory_limit)}")
+    return sentences
+
+
+def _decision_rows(plan: Plan) -> list[tuple[str, str]]:
+    """Return each decision of a plan, and the changes of the cost without it."""
+    return [
+        (
+            f"{plan.describe_dims(each.dims)} over {each.axis}",
+            effect_of_decision(each, plan.search_evaluation),
+        )
+        for each in plan.decisions
     ]
-    yield from align_columns(rows, ("collective", "axes", "executions", "sent"))
 
 
-def _decision_text(plan: Plan, decision: Decision) -> str:
-    """Return a decision, and the changes of the cost without it."""
-    where = plan.describe_dims(decision.dims)
-    text = f"{where} over {decision.axis}"
-    without, now = decision.without, plan.search_evaluation
-    if without is None:
-        return f"{text}: the program cannot be compiled without it"
-    changes = []
-    if without.seconds is not None and now.seconds is not None:
-        time = format_time(round(without.seconds * PICOSECONDS))
-        changes.append(f"{time} ({_percentage(now.seconds, without.seconds)})")
-    for word, before, after in (
-        ("flops", now.flops, without.flops),
-        ("sent bytes", now.bytes_sent, without.bytes_sent),
-        ("peak memory", now.peak, without.peak),
-    ):
-        if before != after:
-            changes.append(f"{word} {_percentage(before, after)}")
-    return f"{text}; without it: {', '.join(changes) or 'the same cost'}"
+@planning_record.register
+def _(plan: Plan) -> PlanningRecord:
+    compared = plan.compare().evaluations
+    tables = [WordTable(("argument", "sharding"), tuple(plan.argument_rows()))]
+    tables.append(WordTable(("constraint", "sharding", "line"), tuple(plan.constraint_rows())))
+    tables.append(WordTable(("decision", "without it"), tuple(_decision_rows(plan))))
+    tables.append(comparison_table(compared))
+    tables.append(WordTable(("not chosen", "because"), tuple(_rejected_rows(plan))))
+    tables.append(collective_table(plan.collectives()))
+    return PlanningRecord(
+        title_of(plan),
+        tuple(TableRecord(*table) for table in tables if table.rows),
+        tuple(_cost_sentences(plan)),
+    )
 
 
-def _percentage(old: float, new: float) -> str:
-    if not old:
-        return f"+{show_bytes(new)}"
-    return f"{(new - old) / old:+.1%}"
+def _rejected_rows(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield the alternatives of a plan, and why it is better than each."""
+    chosen, *others = plan.compare().evaluations.items()
+    for name, other in others:
+        if other.arguments == chosen[1].arguments:
+            yield name, "the plan has the same shardings"
+            continue
+        reason = first_disadvantage(other, chosen[1], plan.memory_limit)
+        yield name, reason or "it contradicts shardings that are kept"
+    for decision in plan.decisions:
+        name = f"without {plan.describe_dims(decision.dims)} over {decision.axis}"
+        if decision.without is None:
+            yield name, "the program cannot be compiled"
+            continue
+        reason = first_disadvantage(decision.without, plan.search_evaluation, plan.memory_limit)
+        yield name, reason or "it costs less; the search ended before, or it saves too little"

@@ -19,7 +19,7 @@ from shardir.frontend.report.findings import (
     unsharded_records,
 )
 from shardir.frontend.report.measured_run import run_record
-from shardir.frontend.report.records import MeshRecord, ReportData
+from shardir.frontend.report.records import MeshRecord, PlanningRecord, ReportData
 from shardir.frontend.report.simulated_schedule import simulation_record
 from shardir.frontend.report.stages import (
     StageRecorder,
@@ -46,7 +46,10 @@ INLINED_NOTE = (
     "after the pass inline-pipelines, every device computes all operations of a pipeline; "
     "all numbers are those of that program"
 )
-PLANNED_NOTE = "a plan chose the shardings of arguments and results that the program does not state"
+PLANNED_NOTE = (
+    "a plan chose the shardings of arguments and results that the program does not state; "
+    "shardir plan FUNCTION --html PAGE and plan(...).report() show its decisions"
+)
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class ReportInput:
     `backend_pipeline` those after it. `places` are the lines of values without a line of their own,
     `sources` the texts of files that cannot be read by name. `texts` are shown as further stages.
     `profile` is a profile of the program, whose last run is shown, and `simulation` a simulation of
-    it. `is_planned` states that a plan chose shardings of the program.
+    it. `is_planned` states that a plan chose shardings of the program, and `planning` is this plan.
     """
 
     module: Module
@@ -69,6 +72,7 @@ class ReportInput:
     profile: Profile | None = None
     simulation: Simulation | None = None
     is_planned: bool = False
+    planning: PlanningRecord | None = None
 
 
 def build_report(given: ReportInput) -> ReportData:
@@ -92,7 +96,7 @@ def build_report(given: ReportInput) -> ReportData:
     pipelined = recorder.before("inline-pipelines")
     if pipelined is not None and has_pipelines(pipelined):
         notes.append(INLINED_NOTE)
-    if given.is_planned:
+    if given.is_planned and given.planning is None:
         notes.append(PLANNED_NOTE)
     if counted := name_counted_function(device_program):
         notes.append(f"communication, schedule and costs are those of {counted}")
@@ -152,6 +156,7 @@ def build_report(given: ReportInput) -> ReportData:
         run=None if given.profile is None else run_record(given.profile),
         notes=tuple(notes),
         simulation=None if given.simulation is None else simulation_record(given.simulation),
+        planning=given.planning,
     )
     files = tables.files
     lines = {str(row.loc): row.loc for row in traffic.rows if row.loc}

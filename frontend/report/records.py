@@ -11,7 +11,7 @@ from functools import cached_property
 from shardir.display.repetitions import Repetition
 
 FORMAT = "shardir-report"
-VERSION = 5
+VERSION = 6
 """The version of the structure; it changes when a field changes or disappears."""
 
 Location = tuple[int, int, int]
@@ -394,6 +394,16 @@ class SimulationRecord:
 
 
 @dataclass(frozen=True)
+class PlanningRecord:
+    """A plan of the shardings: a title, tables of what it decided and of the alternatives with
+    their costs, and sentences."""
+
+    title: str
+    tables: tuple[TableRecord, ...]
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ReportData:
     """All data of a report. `sharded` of the `tensors` are sharded."""
 
@@ -432,3 +442,5 @@ class ReportData:
     """Parts that are missing, with the reason."""
     simulation: SimulationRecord | None = None
     """The simulated step, if the report has one."""
+    planning: PlanningRecord | None = None
+    """The plan that chose the shardings, if the report is that of a plan."""

@@ -7,7 +7,7 @@ const GRID = 390; // Width of the picture of the devices, in pixels.
 const LONG_PATH = 12; // Paths with more steps are shown without their middle.
 const TABS = [["stages", "Stages"], ["communication", "Communication"],
   ["findings", "Conflicts and coverage"], ["schedule", "Schedule and memory"], ["source", "Source"]];
-const KEYS = [["1 ... 5, arrows", "show a view"], ["j k", "next and previous line or row"],
+const KEYS = [["1 ... 6, arrows", "show a view"], ["j k", "next and previous line or row"],
   ["[ ]", "previous and next stage"], ["/", "search in the stage"], ["n N", "next and previous match"],
   ["Enter", "select the value of the line, or open the row"], ["d", "show or hide the difference"],
   ["f", "fold or unfold repeated lines"], ["+ - arrows", "zoom and move the schedule"],
@@ -212,7 +212,7 @@ function renderState() {
   renderTabs();
   const identity = JSON.stringify([state.view, state.stage, state.base, state.diff, state.only, state.all]);
   const views = {stages: renderStages, communication: renderCommunication, findings: renderFindings,
-    schedule: renderSchedule, source: renderSource};
+    schedule: renderSchedule, source: renderSource, plan: renderPlanning};
   const same = identity === renderedView;
   renderedView = identity;
   hideTip();
@@ -889,14 +889,24 @@ function renderSchedule(view) {
   pickRows([...page.querySelectorAll("tbody tr")].map((e) => { e.tabIndex = 0; return e; }), () => {});
 }
 
-// The tables of a simulated step on a described machine.
-function renderSimulation(simulation) {
-  const tables = simulation.tables.map((t) => {
+// Tables of words: columns of numbers are aligned at the right.
+function renderTables(tables) {
+  return tables.map((t) => {
     const kinds = t.head.map((_, column) => (column && t.rows.every((row) => /^\d/.test(row[column])) ? "n" : column ? "" : "part"));
     return table(t.head.map((word, i) => [word, kinds[i]]),
       t.rows.map((row) => h("tr", {}, row.map((cell, i) => h("td", {className: kinds[i]}, cell)))), {label: t.head[0]});
   });
-  return [h("h2", {}, "Simulation: ", simulation.title), tables, simulation.sentences.map((s) => h("p", {}, s)),
+}
+
+// The plan that chose the shardings: its decisions, and the alternatives with their costs.
+function renderPlanning(view) {
+  const plan = R.planning;
+  view.replaceChildren(h("div", {className: "page"}, h("h2", {}, plan.title), renderTables(plan.tables), plan.sentences.map((s) => h("p", {}, s))));
+}
+
+// The tables of a simulated step on a described machine.
+function renderSimulation(simulation) {
+  return [h("h2", {}, "Simulation: ", simulation.title), renderTables(simulation.tables), simulation.sentences.map((s) => h("p", {}, s)),
     simulation.lanes.map((text) => h("pre", {className: "mono lanes", tabIndex: 0, "aria-label": "Schedule of a pipeline, with a line for each rank"}, text))];
 }
 
@@ -1116,6 +1126,7 @@ async function start() {
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   R = await new Response(stream).json();
   for (const stage of R.stages) stage.lines = stage.line_runs.flatMap(([first, count]) => Array.from({length: count}, (_, i) => first + i));
+  if (R.planning) TABS.push(["plan", "Plan"]);
   index = makeIndex();
   renderFacts();
   $("keys").addEventListener("click", showHelp);

@@ -8,6 +8,7 @@ from shardir.frontend.report.records import (
     CollectiveRecord,
     ConflictRecord,
     Location,
+    PlanningRecord,
     PlanRecord,
     ReportData,
     RunRecord,
@@ -32,6 +33,7 @@ def format_report(data: ReportData) -> str:
         _schedule(data),
         *([] if data.run is None else [_run(data.run)]),
         *([] if data.simulation is None else [_simulation(data.simulation)]),
+        *([] if data.planning is None else [_planning(data.planning)]),
         _values(data),
     )
     return "\n\n".join("\n".join(section) for section in sections)
@@ -280,6 +282,13 @@ def _simulation(simulation: SimulationRecord) -> Iterator[str]:
     yield from simulation.sentences
     for lanes in simulation.lanes:
         yield from lanes.splitlines()
+
+
+def _planning(planning: PlanningRecord) -> Iterator[str]:
+    yield planning.title
+    for table in planning.tables:
+        yield from _table(table.head, table.rows)
+    yield from planning.sentences
 
 
 def _run(run: RunRecord) -> Iterator[str]:

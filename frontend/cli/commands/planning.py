@@ -18,6 +18,7 @@ from shardir.frontend.cli.options import Arguments, PlanFormat, Specs
         'shardir plan mymodule:train_step --mesh 4x2 --why-not "%w1: f32[128, 256@model]"',
         "shardir plan mymodule:train_step --devices 256 --machine tpu-v5p",
         "shardir plan mymodule:train_step --mesh 16x16 --export jax > specs.py",
+        "shardir plan mymodule:train_step --mesh 16x16 --html plan.html",
     ),
 )
 def plan(
@@ -74,6 +75,10 @@ def plan(
     ] = False,
     export: Annotated[
         PlanFormat | None, typer.Option(help="print the plan as code instead of a table")
+    ] = None,
+    html: Annotated[
+        str | None,
+        typer.Option(help="write a page with the program and the decisions of the plan"),
     ] = None,
 ) -> None:
     """Find shardings of the arguments of a function.

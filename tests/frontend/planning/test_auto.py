@@ -14,7 +14,10 @@ from shardir.passes.planning.problem import PlanningError
 from shardir.passes.planning.programs import plan_program
 from shardir.sharding import AxisType, NamedSharding, PartitionSpec as P
 
-PLANNED = "a plan chose the shardings of arguments and results that the program does not state"
+PLANNED = (
+    "a plan chose the shardings of arguments and results that the program does not state; "
+    "shardir plan FUNCTION --html PAGE and plan(...).report() show its decisions"
+)
 
 
 def step(w: Any, v: Any, x: Any) -> Any:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.devices import virtual_devices
 from shardir.nn import relu
 from shardir.passes.explain.propagated_program import ExplainError
+from shardir.report import load
 from shardir.sharding import NamedSharding, PartitionSpec as P
 
 
@@ -109,6 +111,29 @@ def test_two_plans_are_equal_and_their_difference_is_empty() -> None:
     difference = first.diff(second)
     assert difference.changes == ()
     assert str(difference).endswith("all arguments have the same shardings")
+
+
+def test_the_report_of_a_plan_has_its_decisions(tmp_path: Path) -> None:
+    plan = sd.plan(step, arguments(rows=256, width=512), abstract_mesh(4), evaluations=12)
+    made = plan.report(tmp_path / "plan.html")
+    assert load(tmp_path / "plan.html") == made
+    planning = made.data.planning
+    assert planning is not None
+    text = str(plan)
+    words = [planning.title, *planning.sentences]
+    tables = {table.head[0]: table for table in planning.tables}
+    assert list(tables) == ["argument", "decision", "plan", "not chosen", "collective"]
+    rejected = tables["not chosen"].rows
+    for head, table in tables.items():
+        words += [cell for row in table.rows if head != "not chosen" for cell in row]
+    assert [word for word in words if word not in text] == []
+    assert [word for word in words if word not in str(made)] == []
+    assert dict(rejected) == {
+        "replicated": "more flops",
+        "data parallel": "more sent bytes",
+        f"without {tables['decision'].rows[0][0]}": "more flops",
+    }
+    assert made.data.total.sent == plan.evaluation.bytes_sent
 
 
 def test_plans_are_exported() -> None:

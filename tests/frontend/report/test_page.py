@@ -9,13 +9,16 @@ from urllib.parse import quote
 
 import pytest
 
+import shardir as sd
 from shardir.frontend.report.program_report import ProgramReport
+from shardir.frontend.shardings.devices import virtual_devices
 from shardir.passes.explain import explain
 from shardir.text.definition_locations import find_definition_locations
 from shardir.text.parser import parse
 from tests.frontend.report.browser import Page, find_browser, open_browser
 from tests.frontend.report.programs import (
     deep_text,
+    jitted,
     mlp_report,
     profiled_report,
     report_of_text,
@@ -308,6 +311,21 @@ def test_notebooks_show_the_page(page: Page, tmp_path: Path) -> None:
     page.run("document.body.dataset.jpThemeLight = 'true'")
     page.wait(f"{background} === 'rgb(255, 255, 255)'")
     assert page.errors == []
+
+
+def test_a_plan_has_a_view(page: Page, tmp_path: Path) -> None:
+    mesh = sd.make_mesh((4,), ("model",), devices=virtual_devices(4))
+    w = sd.ShapeDtypeStruct((64, 64), "float32")
+    report = sd.plan(jitted, (w, w), mesh, evaluations=4).report()
+    assert report.data.planning is not None
+    path = show(page, report, tmp_path)
+    page.click("#tabs button", "Plan")
+    for table in report.data.planning.tables:
+        cells = page.texts(f"table[aria-label='{table.head[0]}'] tbody td")
+        assert cells == [cell for row in table.rows for cell in row]
+    integers = set(_PLAIN_INTEGER.findall(page.run(TEXT_BESIDE_LISTINGS)))
+    assert integers - set(re.findall(r"\d+", report.to_text())) == set()
+    check(page, path)
 
 
 def test_repeated_layers_are_folded(page: Page, tmp_path: Path) -> None:

@@ -334,9 +334,9 @@ def test_text_of_the_program_cannot_end_the_script() -> None:
         ('{"format": "other"}',
          'r.json is not a report: it has no field "format" with "shardir-report"'),
         ('{"format": "shardir-report", "version": 9}',
-         "r.json is a report of version 9, and this shardir reads version 5; write the report "
+         "r.json is a report of version 9, and this shardir reads version 6; write the report "
          "again, or read it with the shardir that wrote it"),
-        ('{"format": "shardir-report", "version": 5}',
+        ('{"format": "shardir-report", "version": 6}',
          "r.json: the report lacks the field 'name'"),
         ("<html></html>", 'r.json is not a report: it has no element "shardir-report"'),
         ('<script type="application/gzip" id="shardir-report">AAAA</script>',
