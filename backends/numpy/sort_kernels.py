@@ -39,7 +39,7 @@ def sort(
     result: object,
     keys: int = 1,
     stable: bool = True,
-    wanted: Ints = (),
+    positions: Ints = (),
     order: int | None = None,
 ) -> tuple[Array, ...] | Array:
     """Return the results of the operation `sort` on arrays; see `shardir.ops.reductions.sort`."""

@@ -2,7 +2,7 @@
 
 before: `%0 = sort(%x, dim=0, keys=1, stable=true) : f32[99]`
         `%1 = slice(%0, starts=[49], strides=[1]) : f32[1]`
-after:  `%0 = sort(%x, dim=0, keys=1, stable=true, wanted=[49]) : f32[99]`
+after:  `%0 = sort(%x, dim=0, keys=1, stable=true, positions=[49]) : f32[99]`
         `%1 = slice(%0, starts=[49], strides=[1]) : f32[1]`
 
 Medians and quantiles are such sorts. If a sort carries indices along, as `argsort` does, and only
@@ -17,15 +17,15 @@ from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.passes.pipeline import Pass
 from shardir.passes.rewriting import use_counts
 
-MAX_WANTED_POSITIONS = 16
-"""Maximum number of positions that the attribute `wanted` lists."""
+MAX_READ_POSITIONS = 16
+"""Maximum number of positions that the attribute `positions` lists."""
 
 
 @dataclass(frozen=True)
 class AnnotatePartialSorts(Pass, name="annotate-partial-sorts"):
     """Annotate sorts of which only some positions or only the permutation are read.
 
-    `wanted` lists the positions that slices read if nothing else reads the result; `order`
+    `positions` lists the positions that slices read if nothing else reads the result; `order`
     states the operand that holds the indices if only these are read.
     """
 
@@ -59,8 +59,8 @@ def _annotate_function(function: Function) -> Function:
             slices = readers.get(op, [])
             if slices and len(slices) == uses[op.result]:
                 read_positions = _read_positions(slices, op.attrs["dim"])
-                if len(read_positions) <= MAX_WANTED_POSITIONS:
-                    op = replace(op, attrs={**op.attrs, "wanted": read_positions})
+                if len(read_positions) <= MAX_READ_POSITIONS:
+                    op = replace(op, attrs={**op.attrs, "positions": read_positions})
             ops.append(op)
         return replace(old, ops=tuple(ops))
 
@@ -79,13 +79,13 @@ def _permutation_operand(op: Op, read: Sequence[int], iotas: Mapping[Value, int]
 def _read_positions(slices: Sequence[Op], dim: int) -> tuple[int, ...]:
     """Return the positions that slices read along a dimension.
 
-    More than `MAX_WANTED_POSITIONS` of them means that there are too many.
+    More than `MAX_READ_POSITIONS` of them means that there are too many.
     """
     result: set[int] = set()
     for op in slices:
         start, stride = op.attrs["starts"][dim], op.attrs["strides"][dim]
         result.update(
             start + i * stride
-            for i in range(min(op.result.type.shape[dim], MAX_WANTED_POSITIONS + 1))
+            for i in range(min(op.result.type.shape[dim], MAX_READ_POSITIONS + 1))
         )
     return tuple(sorted(result))

@@ -27,7 +27,7 @@ class SortAttributes(Attributes):
     keys: int = 1
     """The number of operands that are compared."""
     stable: bool = True
-    wanted: Ints = ()
+    positions: Ints = ()
     """The positions along `dim` whose results are used; empty: all."""
     order: int | None = None
     """The operand that holds the positions along `dim`, if only its result is used."""
@@ -38,7 +38,8 @@ def _sort_type(
     result: Result,
     attributes: SortAttributes,
 ) -> tuple[TensorType, ...]:
-    dim, keys, order, wanted = attributes.dim, attributes.keys, attributes.order, attributes.wanted
+    dim, keys, order = attributes.dim, attributes.keys, attributes.order
+    positions = attributes.positions
     if not xs:
         raise TypeError("takes at least one operand")
     check_dim(xs[0], dim)
@@ -48,9 +49,9 @@ def _sort_type(
         raise TypeError(
             f"keys={keys} of {len(xs)} operands cannot be compared; name 1 to {len(xs)}"
         )
-    if any(not 0 <= position < xs[0].shape[dim] for position in wanted):
+    if any(not 0 <= position < xs[0].shape[dim] for position in positions):
         raise TypeError(
-            f"wanted={list(wanted)} has positions that dimension {dim} of {xs[0]} lacks"
+            f"positions={list(positions)} has positions that dimension {dim} of {xs[0]} lacks"
         )
     if order is not None and not (keys <= order < len(xs) and xs[order].dtype == "i32"):
         raise TypeError(f"order={order} must name an i32 operand of positions after the keys")
@@ -132,8 +133,8 @@ sort = define_op(
 """The operands in the order that sorts the first `keys` of them along `dim`, major key first.
 
 NaN follows all numbers, -0 and +0 are equal, and complex numbers are compared by their real parts
-first. Equal elements keep their order (with stable=false a target may change it). If `wanted`
-lists positions along `dim`, the other positions of the results are unspecified. If `order` names an
+first. Equal elements keep their order (with stable=false a target may change it). If `positions`
+is not empty, the results are unspecified at all other positions along `dim`. If `order` names an
 operand, that operand holds the positions along `dim`, and all other results are unspecified.
 """
 

@@ -71,9 +71,9 @@ INVALID: list[tuple[str, str, Any, str]] = [
     ("sort", "keys", 2, "keys=2 of 1 operands cannot be compared; name 1 to 1"),
     (
         "sort",
-        "wanted",
+        "positions",
         (8,),
-        "wanted=[8] has positions that dimension 1 of f32[4, 8] lacks",
+        "positions=[8] has positions that dimension 1 of f32[4, 8] lacks",
     ),
     (
         "gather",

@@ -9,7 +9,7 @@ from shardir.errors import ShardirError
 from shardir.interpret.interpreter import run
 from shardir.interpret.random_arguments import random_arguments
 from shardir.passes import Pipeline
-from shardir.passes.simplify.annotate_partial_sorts import MAX_WANTED_POSITIONS
+from shardir.passes.simplify.annotate_partial_sorts import MAX_READ_POSITIONS
 from shardir.verify.verifier import verify
 
 BEFORE = """\
@@ -36,14 +36,14 @@ def test_before_and_after() -> None:
     made = Pipeline.parse("annotate-partial-sorts")(module)
     verify(made)
     # Returned sorts, sorts with many read positions, and sorts of several operands are not marked.
-    assert str(made) == str(module).replace(FIRST, f"{FIRST}, wanted=[2, 4, 7]")
+    assert str(made) == str(module).replace(FIRST, f"{FIRST}, positions=[2, 4, 7]")
     arguments = random_arguments(module, whole=True)
     for want, got in zip(run(module, arguments), run(made, arguments), strict=True):
         assert (want == got).all()
     assert str(Pipeline.parse("annotate-partial-sorts")(made)) == str(made)
 
 
-@pytest.mark.parametrize("count", [MAX_WANTED_POSITIONS, MAX_WANTED_POSITIONS + 1])
+@pytest.mark.parametrize("count", [MAX_READ_POSITIONS, MAX_READ_POSITIONS + 1])
 def test_many_positions_are_not_annotated(count: int) -> None:
     text = f"""\
 func @main(%x: i32[99]) -> (i32[{count}]) {{
@@ -54,15 +54,15 @@ func @main(%x: i32[99]) -> (i32[{count}]) {{
 """
     (op, _) = Pipeline.parse("annotate-partial-sorts")(parse(text)).main.body.ops
     want: Any = (
-        tuple(range(3, 3 + 2 * MAX_WANTED_POSITIONS, 2)) if count == MAX_WANTED_POSITIONS else None
+        tuple(range(3, 3 + 2 * MAX_READ_POSITIONS, 2)) if count == MAX_READ_POSITIONS else None
     )
-    assert op.attrs.get("wanted") == want
+    assert op.attrs.get("positions") == want
 
 
 def test_positions_are_in_bounds() -> None:
-    text = "func @main(%x: i32[9]) -> (i32[9]) {\n  %0 = sort(%x, dim=0, wanted=[9]) : i32[9]\n"
+    text = "func @main(%x: i32[9]) -> (i32[9]) {\n  %0 = sort(%x, dim=0, positions=[9]) : i32[9]\n"
     with pytest.raises(
-        ShardirError, match=r"wanted=\[9\] has positions that dimension 0 of i32\[9\]"
+        ShardirError, match=r"positions=\[9\] has positions that dimension 0 of i32\[9\]"
     ):
         verify(parse(f"{text}  return %0\n}}\n"))
 

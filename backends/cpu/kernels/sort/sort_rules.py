@@ -59,7 +59,7 @@ def sort_rule(
     if x.size == 0:
         return []
     if len(operands) == 1:
-        return _values_phases(x, results[0], dim, op.attrs.get("wanted", ()), context=context)
+        return _values_phases(x, results[0], dim, op.attrs.get("positions", ()), context=context)
     permutation_index = op.attrs.get("order")
     order = (
         _temporary_indices(x, context) if permutation_index is None else results[permutation_index]
