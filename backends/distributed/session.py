@@ -22,6 +22,7 @@ from shardir.backends.distributed.input_check import (
 )
 from shardir.backends.distributed.program_agreement import identity_of
 from shardir.backends.distributed.world import World
+from shardir.cost.mesh_axes import crossed_axes
 from shardir.ir.module import Block, Module, Op
 from shardir.text.printer import format_axis
 
@@ -129,12 +130,7 @@ class ProgramSession:
     def _describe_call(
         self, op: Op, places: DeviceOwnership, run: int, step: int
     ) -> ExecutionPoint:
-        named = [
-            *op.attrs.get("axes", ()),
-            *op.attrs.get("source", ()),
-            *op.attrs.get("target", ()),
-        ]
-        axes = ", ".join(dict.fromkeys(format_axis(axis, places.mesh) for axis in named))
+        axes = ", ".join(format_axis(axis, places.mesh) for axis in crossed_axes(op.attrs))
         words = (
             f"{op.name} %{op.results[0].name} of {self._name} over {axes} "
             f"(collective {step} of run {run})"

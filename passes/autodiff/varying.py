@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from shardir import ops as specs
+from shardir.cost.mesh_axes import crossed_axes
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import NOT_VARYING, Varying, Vma
 from shardir.ir.sharding import Axes, Axis
@@ -43,12 +44,12 @@ def vma_of(op: Op, operands: Sequence[Varying], axes: Axes) -> Vma:
     vary along the complete axis.
     """
     rule = op.spec.vma or join_varying
-    named = [*op.attrs.get("axes", ()), *op.attrs.get("source", ()), *op.attrs.get("target", ())]
+    named = crossed_axes(op.attrs)
     if not op.spec.spmd or all(axis in axes for axis in named):
         return rule(operands, **op.rule_arguments)
     parts = [axis for axis in named if any(axis != a and a.overlaps(axis) for a in axes)]
-    cut = frozenset(a for a in axes if any(a.overlaps(axis) for axis in parts))
-    vma = rule([operand | cut for operand in operands], **op.rule_arguments)
+    complete_axes = frozenset(a for a in axes if any(a.overlaps(axis) for axis in parts))
+    vma = rule([operand | complete_axes for operand in operands], **op.rule_arguments)
     gone = frozenset(parts)
     return Vma(tuple(each - gone for each in vma.operands), vma.results - gone)
 
@@ -130,15 +131,17 @@ class _VaryingInference:
     def manual(self, op: Op, within: Varying) -> None:
         (body,) = op.blocks
         varying_axes, own = self.found, op.attrs["axes"]
-        for param, value, cuts in zip(body.params, op.operands, op.attrs["in_axes"], strict=True):
+        for param, value, dim_axes in zip(
+            body.params, op.operands, op.attrs["in_axes"], strict=True
+        ):
             varying_axes[param] = (
-                varying_axes.get(value, NOT_VARYING) | sharding_axes(cuts) | within
+                varying_axes.get(value, NOT_VARYING) | sharding_axes(dim_axes) | within
             )
         _VaryingInference(varying_axes, (*self.axes, *own)).sweep(body.ops, within)
         for result, value in zip(op.results, body.returns, strict=True):
             varying_axes[result] = varying_axes.get(value, NOT_VARYING) - frozenset(own)
 
 
-def sharding_axes(cuts: Iterable[Axes]) -> Varying:
+def sharding_axes(dim_axes: Iterable[Axes]) -> Varying:
     """Return the axes that shard a tensor, from those of each dimension."""
-    return frozenset(axis for dim in cuts for axis in dim)
+    return frozenset(axis for dim in dim_axes for axis in dim)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from math import prod
 
 from shardir import ops
+from shardir.cost.mesh_axes import crossed_axes
 from shardir.ir.builder import Builder, substitute
 from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Block, Op, Value
@@ -72,7 +73,7 @@ class CollectiveSplitter:
 
     def needs_split(self, op: Op) -> bool:
         """Return whether an operation involves both levels, or positions that are known."""
-        axes = (*op.attrs.get("axes", ()), *op.attrs.get("source", ()), *op.attrs.get("target", ()))
+        axes = crossed_axes(op.attrs)
         far = bool(self.levels.far_parts(axes))
         if op.spec in POSITION_OPERATIONS:
             return far and (

@@ -16,6 +16,7 @@ from math import prod
 import numpy as np
 
 from shardir import ops
+from shardir.cost.mesh_axes import crossed_axes
 from shardir.ir.builder import Builder
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS, Dense
@@ -59,7 +60,7 @@ def _others(rules: Mapping[str, MergeRule], exchanges: set[str]) -> dict[str, Me
 
 def _dispatch_by_level(near: MergeRule | None) -> MergeRule:
     def rule(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
-        axes = operation_axes(op)
+        axes = crossed_axes(op.attrs)
         far = merger.atoms.levels.far_parts(axes)
         if not far:
             if near is None:
@@ -76,11 +77,6 @@ def _dispatch_by_level(near: MergeRule | None) -> MergeRule:
         return [_append_mixed_permute(merger, op)]
 
     return rule
-
-
-def operation_axes(op: Op) -> Axes:
-    """Return the axes of a collective operation."""
-    return tuple(axis for name in ("axes", "source", "target") for axis in op.attrs.get(name, ()))
 
 
 def _append_between_processes(merger: DeviceMerger, op: Op) -> BatchedValue:

@@ -8,6 +8,7 @@ only where the result needs it: the maximum of equal values is the value itself.
 from collections.abc import Sequence
 from math import prod
 
+from shardir.cost.mesh_axes import crossed_axes
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS
@@ -168,8 +169,7 @@ def record_collective(merger: DeviceMerger, op: Op) -> None:
 
 def collective_title(op: Op, mesh: Mesh) -> str:
     """Return the name of a replaced collective: `all-gather %h along data`."""
-    named = (*op.attrs.get("axes", ()), *op.attrs.get("source", ()), *op.attrs.get("target", ()))
-    along = ", ".join(format_axis(axis, mesh) for axis in dict.fromkeys(named))
+    along = ", ".join(format_axis(axis, mesh) for axis in crossed_axes(op.attrs))
     return f"{op.name.removesuffix('-start')} %{op.result.name} along {along}"
 
 

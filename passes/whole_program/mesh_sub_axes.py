@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 from math import prod
 
+from shardir.cost.mesh_axes import crossed_axes
 from shardir.errors import MergeError
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function
@@ -87,8 +88,7 @@ def named_axes(function: Function) -> Iterator[Axis]:
     for outer in (*function.spmd.params, *function.spmd.results):
         yield from (*outer.sharding.used_axes(), *outer.sharding.unreduced)
     for op in function.body.walk():
-        for name in ("axes", "source", "target"):
-            yield from op.attrs.get(name, ())
+        yield from crossed_axes(op.attrs)
         if op.spec is pipeline_call:
             for dims in (*op.attrs["in_axes"], *op.attrs["out_axes"]):
                 for axes in dims:

@@ -14,6 +14,7 @@ from itertools import islice, pairwise, product
 from math import lcm
 
 from shardir import ops
+from shardir.cost.mesh_axes import crossed_axes
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Op, Value
 from shardir.ir.sharding import Axes, Axis
@@ -241,5 +242,4 @@ def _named_axes(function: Function) -> Iterator[Axis]:
     for outer in function.spmd.params:
         yield from (*outer.sharding.used_axes(), *outer.sharding.unreduced)
     for op in function.body.walk():
-        for name in ("axes", "source", "target"):
-            yield from op.attrs.get(name, ())
+        yield from crossed_axes(op.attrs)
