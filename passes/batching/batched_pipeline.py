@@ -25,7 +25,7 @@ def _batch_pipeline(outer: Batcher, op: Op) -> Sequence[Value]:
     for i, (x, param) in enumerate(zip(op.operands, body.params, strict=True)):
         if i in attributes.batched and outer.is_batched(x):
             operands.append(_swap(outer, outer.get(x), _divided_sharding(x.sharding)))
-            part = param.type.with_shape(_swapped((outer.size, *param.type.shape)))
+            part = param.type.with_shape(_swap_sizes((outer.size, *param.type.shape)))
             params.append(inner.b.param(part, param.name))
             inner.bind(_swap(inner, params[-1]), param)
             continue
@@ -55,7 +55,7 @@ def _swap(at: Batcher, x: Value, sharding: Sharding | None = None) -> Value:
     return made
 
 
-def _swapped(shape: Sequence[int]) -> tuple[int, ...]:
+def _swap_sizes(shape: Sequence[int]) -> tuple[int, ...]:
     first, second, *rest = shape
     return (second, first, *rest)
 

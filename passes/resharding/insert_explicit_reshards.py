@@ -130,8 +130,8 @@ class _ShardyReshardInserter(ReshardInserter):
         before.
         """
         unreduced_axes = places[count].unreduced if len(places) > count else ()
-        cuts = [axis for each in aligned.tensors for axes in each.axes for axis in axes]
-        used = (*cuts, *aligned.pending)
+        sharding_axes = [axis for each in aligned.tensors for axes in each.axes for axis in axes]
+        used = (*sharding_axes, *aligned.pending)
         unreduced_axes = tuple(
             axis for axis in unreduced_axes if take_disjoint_part(axis, used) == axis
         )

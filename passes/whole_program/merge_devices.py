@@ -121,11 +121,14 @@ def _check_interface(interface: SpmdInterface, levels: ProcessLevels) -> None:
 def _process_interface(levels: ProcessLevels, value: Value, outer: GlobalTensor) -> GlobalTensor:
     """Return the global array of which the value of a process is a shard, in the order of the
     processes."""
-    cuts = [levels.far_parts(dim.axes) for dim in outer.sharding.dims]
+    dim_axes = [levels.far_parts(dim.axes) for dim in outer.sharding.dims]
     shape = (
-        n * prod(axis.size for axis in axes) for n, axes in zip(value.type.shape, cuts, strict=True)
+        n * prod(axis.size for axis in axes)
+        for n, axes in zip(value.type.shape, dim_axes, strict=True)
     )
-    return GlobalTensor(value.type.with_shape(tuple(shape)), Sharding.of(outer.sharding.mesh, cuts))
+    return GlobalTensor(
+        value.type.with_shape(tuple(shape)), Sharding.of(outer.sharding.mesh, dim_axes)
+    )
 
 
 def mesh_of_devices(function: Function, module: Module) -> Mesh:
@@ -144,16 +147,16 @@ def _sub_axes_of_dims(merger: DeviceMerger, outer: GlobalTensor) -> list[Axes]:
 def _bind_parameter(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Value:
     """Return the parameter for the global array, and bind its shards to the device's parameter."""
     b = merger.b
-    cuts = _sub_axes_of_dims(merger, outer)
-    pieces = zip(old.type.shape, cuts, strict=True)
+    dim_axes = _sub_axes_of_dims(merger, outer)
+    pieces = zip(old.type.shape, dim_axes, strict=True)
     full_type = old.type.with_shape([n * prod(axis_sizes(axes)) for n, axes in pieces])
     param = Value(full_type, old.name)
-    own = merger.atoms.union(*cuts) if cuts else ()
-    split = [(*axis_sizes(axes), n) for axes, n in zip(cuts, old.type.shape, strict=True)]
+    own = merger.atoms.union(*dim_axes) if dim_axes else ()
+    split = [(*axis_sizes(axes), n) for axes, n in zip(dim_axes, old.type.shape, strict=True)]
     parts = number_parts(split)
     position_of = {
         atom: i
-        for axes, part in zip(cuts, parts, strict=True)
+        for axes, part in zip(dim_axes, parts, strict=True)
         for atom, i in zip(axes, part, strict=False)
     }
     order = [*((position_of[atom],) for atom in own), *(part[-1:] for part in parts)]
@@ -192,8 +195,8 @@ def _begin_unreduced(
 def _global_result(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Value:
     """Return the global array of the shards that the devices return."""
     b = merger.b
-    cuts = _sub_axes_of_dims(merger, outer)
-    result_atoms = merger.atoms.union(*cuts) if cuts else ()
+    dim_axes = _sub_axes_of_dims(merger, outer)
+    result_atoms = merger.atoms.union(*dim_axes) if dim_axes else ()
     spread = merger.get(old)
     b.why = f"the global array of %{old.name}" if result_atoms else ""
     pending = merger.atoms.of(outer.sharding.unreduced)
@@ -209,7 +212,9 @@ def _global_result(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Val
         value = b.reshape(value, result=value.type.with_shape(shape))
         own = tuple(atom for atom in own if atom in result_atoms)
     value = merger.widen(BatchedValue(value, own), result_atoms)
-    order = [(*map(result_atoms.index, axes), len(result_atoms) + d) for d, axes in enumerate(cuts)]
+    order = [
+        (*map(result_atoms.index, axes), len(result_atoms) + d) for d, axes in enumerate(dim_axes)
+    ]
     start = len(b.ops)
     result = arrange_dims(b, value, [(n,) for n in value.type.shape], order)
     return merger.rename_last(result, f"{old.name}.unsharded", start)

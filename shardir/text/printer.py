@@ -200,8 +200,8 @@ class Printer:
         mesh = next((mesh for mesh in self.meshes if mesh.name == sharding.mesh), None)
         dims = list(sharding.dims) + [DimSharding()] * (type.rank - len(sharding.dims))
         sizes = [*map(str, type.shape), *["?"] * (len(dims) - type.rank)]
-        cuts = [f"{n}{self._dim(dim, mesh)}" for n, dim in zip(sizes, dims, strict=True)]
-        text = f"{type.dtype}[{', '.join(cuts)}]"
+        dim_texts = [f"{n}{self._dim(dim, mesh)}" for n, dim in zip(sizes, dims, strict=True)]
+        text = f"{type.dtype}[{', '.join(dim_texts)}]"
         is_shown = text != str(type)
         if sharding.replicated:
             text += f" replicated({self._axes(sharding.replicated, mesh)})"

@@ -230,10 +230,10 @@ class _SyntaxTransformer:
     @staticmethod
     def dim(parts: Children) -> DimSyntax:
         size, *rest = parts
-        cut = rest.pop(0) if rest and isinstance(rest[0], DimAxesSyntax) else None
+        axes = rest.pop(0) if rest and isinstance(rest[0], DimAxesSyntax) else None
         open = bool(rest) and rest[0].type == "OPEN"
         return DimSyntax(
-            size, cut, open, rest[-1] if rest and rest[-1].type == "PRIORITY" else None
+            size, axes, open, rest[-1] if rest and rest[-1].type == "PRIORITY" else None
         )
 
 

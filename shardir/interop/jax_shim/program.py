@@ -117,7 +117,7 @@ def _module_names_in(folder: str | Path | None) -> list[str]:
 
 
 def _import_jax(name: str, fromlist: tuple[str, ...]) -> Any:
-    """Return the result of `import name`, or of `from name import wanted`."""
+    """Return the result of `import name`, or of `from name import attribute`."""
     apply_xla_flags()
     try:
         result = look_up_jax(name)

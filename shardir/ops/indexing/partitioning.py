@@ -53,8 +53,8 @@ def scatter_shardable(
     ]
     fixed = {i for d in layout.dropped if d not in layout.index_map for i in rule.operands[0][d]}
     parts = rule.of_kind(FactorKind.REDUCE) if attributes.op != "set" else ()
-    cuts = dict.fromkeys((*default_shardable_factors(rule), *smaller, *parts))
-    return [i for i in cuts if i not in moving and i not in fixed]
+    shardable = dict.fromkeys((*default_shardable_factors(rule), *smaller, *parts))
+    return [i for i in shardable if i not in moving and i not in fixed]
 
 
 def _is_covering(x: TensorType, updates: TensorType, d: int, s: int) -> bool:
