@@ -231,14 +231,14 @@ def use_full_precision() -> Iterator[None]:
     import torch
 
     matmul = torch.backends.cuda.matmul
-    wanted = [
+    settings = [
         (matmul, "fp32_precision", "ieee"),
         (torch.backends.cudnn.conv, "fp32_precision", "ieee"),
         (matmul, "allow_bf16_reduced_precision_reduction", False),
         (matmul, "allow_fp16_reduced_precision_reduction", False),
     ]
-    before = [getattr(place, name) for place, name, _ in wanted]
-    changed = [(*each, old) for each, old in zip(wanted, before, strict=True) if each[2] != old]
+    before = [getattr(place, name) for place, name, _ in settings]
+    changed = [(*each, old) for each, old in zip(settings, before, strict=True) if each[2] != old]
     for place, name, value, _ in changed:
         setattr(place, name, value)
     try:

@@ -124,9 +124,13 @@ def _tensors(boundaries: Sequence[ProgramValue], mesh: Mesh) -> Iterator[str]:
     """Yield the declarations of arguments or results, one line each."""
     for name, boundary in zip(file_names(boundaries), boundaries, strict=True):
         sharding = boundary.sharding
-        said: list[object] = [name, boundary.unsharded_type.dtype, boundary.unsharded_type.shape]
+        positional: list[object] = [
+            name,
+            boundary.unsharded_type.dtype,
+            boundary.unsharded_type.shape,
+        ]
         if any(sharding.axes):
-            said.append(tuple(axes_text(axes, mesh) for axes in sharding.axes))
+            positional.append(tuple(axes_text(axes, mesh) for axes in sharding.axes))
         named = {
             "label": boundary.label if boundary.label != name else "",
             "donated": boundary.donated,
@@ -134,8 +138,8 @@ def _tensors(boundaries: Sequence[ProgramValue], mesh: Mesh) -> Iterator[str]:
             "unreduced": axes_text(sharding.unreduced, mesh),
             "reduction": sharding.reduction if sharding.unreduced else "",
         }
-        stated = [f"{key}={literal(value)}" for key, value in named.items() if value]
-        yield f"        Tensor({', '.join([*map(literal, said), *stated])}),"
+        keywords = [f"{key}={literal(value)}" for key, value in named.items() if value]
+        yield f"        Tensor({', '.join([*map(literal, positional), *keywords])}),"
 
 
 def literal(value: object) -> str:

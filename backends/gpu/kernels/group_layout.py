@@ -98,15 +98,15 @@ def layout_of(block: Block) -> GroupLayout:
             size *= nest.extents[axis]
         extents.append(size)
     lies = {
-        value: tuple(dict.fromkeys(number[axis] for axis in lie))
-        for value, lie in nest.mappings.items()
-        if value in live and -1 not in lie
+        value: tuple(dict.fromkeys(number[axis] for axis in mapping))
+        for value, mapping in nest.mappings.items()
+        if value in live and -1 not in mapping
     }
     return GroupLayout(
         tuple(extents),
         frozenset(number[axis] for axis in nest.reduced_loops),
         lies,
-        {value: _strides(lie, nest, number) for value, lie in walks.items()},
+        {value: _strides(mapping, nest, number) for value, mapping in walks.items()},
     )
 
 
@@ -139,19 +139,21 @@ def _can_merge(outer: int, inner: int, nest: FusedLoopNest, walks: Sequence[Loop
     """Return whether each value has both of two adjacent axes consecutively, or neither."""
     if (outer in nest.reduced_loops) != (inner in nest.reduced_loops):
         return False
-    for lie in walks:
-        if (outer in lie) != (inner in lie):
+    for mapping in walks:
+        if (outer in mapping) != (inner in mapping):
             return False
-        if outer in lie and lie.index(inner) != lie.index(outer) + 1:
+        if outer in mapping and mapping.index(inner) != mapping.index(outer) + 1:
             return False
     return True
 
 
-def _strides(lie: LoopMapping, nest: FusedLoopNest, number: Mapping[int, int]) -> Mapping[int, int]:
+def _strides(
+    mapping: LoopMapping, nest: FusedLoopNest, number: Mapping[int, int]
+) -> Mapping[int, int]:
     """Return the strides of a dense tensor; merged axes have the stride of the innermost."""
     found: dict[int, int] = {}
     step = 1
-    for axis in reversed(lie):
+    for axis in reversed(mapping):
         found.setdefault(number[axis], step)
         step *= nest.extents[axis]
     return found

@@ -63,12 +63,12 @@ def _partial_dtype(op: Op) -> str:
 
 
 def _partial_kernel(
-    group: FusedGroup, tile: ReductionTile, scratch: dict[Op, str], cut: tuple[int, int]
+    group: FusedGroup, tile: ReductionTile, scratch: dict[Op, str], split: tuple[int, int]
 ) -> tuple[str, KernelLaunch]:
     """Return the kernel that reduces each part and stores the yielded values that are
     not reduced.
     """
-    chunk, parts = cut
+    chunk, parts = split
     writer = group.make_writer(*tile.sides)
     write_kept_index(group, tile, writer)
     part, first = group.own_name("part"), group.own_name("first")

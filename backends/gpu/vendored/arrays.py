@@ -98,45 +98,45 @@ def to_numpy(tensor: torch.Tensor) -> Array:
     return array if word is None else array.view(f"V{word.itemsize}")
 
 
-def read_array(path: Path, wanted: Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+def read_array(path: Path, tensor: Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     """Return the tensor in a `.npy` file; raise `DataError` if its type or shape differs."""
-    return to_torch(np.asarray(_open_array(path, wanted, shape)), wanted.dtype)
+    return to_torch(np.asarray(_open_array(path, tensor, shape)), tensor.dtype)
 
 
-def read_shard(path: Path, wanted: Tensor, mesh: Mesh, device: int) -> torch.Tensor:
+def read_shard(path: Path, tensor: Tensor, mesh: Mesh, device: int) -> torch.Tensor:
     """Return a device's shard of the array in a `.npy` file; only that part is read."""
-    whole = _open_array(path, wanted, wanted.shape)
-    part = to_torch(np.asarray(whole[wanted.window(mesh, device)]), wanted.dtype)
-    return _pad_shard(part, wanted, mesh, device)
+    whole = _open_array(path, tensor, tensor.shape)
+    part = to_torch(np.asarray(whole[tensor.window(mesh, device)]), tensor.dtype)
+    return _pad_shard(part, tensor, mesh, device)
 
 
-def _open_array(path: Path, wanted: Tensor, shape: tuple[int, ...]) -> Array:
+def _open_array(path: Path, tensor: Tensor, shape: tuple[int, ...]) -> Array:
     try:
         array: Array = np.load(path, mmap_mode="r" if np.prod(shape) else None, allow_pickle=False)
     except FileNotFoundError:
-        raise DataError(f"{wanted} is read from {path}, which does not exist") from None
+        raise DataError(f"{tensor} is read from {path}, which does not exist") from None
     except (OSError, ValueError) as error:
-        raise DataError(f"{wanted} cannot be read from {path}: {error}") from None
-    check_array(array, wanted, shape, f"in {path}")
+        raise DataError(f"{tensor} cannot be read from {path}: {error}") from None
+    check_array(array, tensor, shape, f"in {path}")
     return array
 
 
-def check_array(array: Array, wanted: Tensor, shape: tuple[int, ...], where: str) -> None:
+def check_array(array: Array, tensor: Tensor, shape: tuple[int, ...], where: str) -> None:
     """Raise `DataError` unless a NumPy array has this element type and shape."""
-    of_type = to_numpy(torch.empty(0, dtype=DTYPES[wanted.dtype])).dtype
+    of_type = to_numpy(torch.empty(0, dtype=DTYPES[tensor.dtype])).dtype
     fits = array.dtype == of_type
-    if wanted.dtype != "u8" and of_type == np.uint8:
+    if tensor.dtype != "u8" and of_type == np.uint8:
         # NumPy's files state elements of these types as bytes or as an unknown type.
         fits = array.dtype.itemsize == 1
     expected = str(of_type)
     if of_type.kind == "V":
         size = of_type.itemsize
         fits = array.dtype.itemsize == size and array.dtype.kind in "Vu"
-        expected = f"{wanted.dtype} (V{size})"
+        expected = f"{tensor.dtype} (V{size})"
     if not fits or array.shape != shape:
         given = f"{array.dtype}{list(array.shape)}"
         raise DataError(
-            f"{wanted} must be {expected}{list(shape)}, but the array {where} is {given}"
+            f"{tensor} must be {expected}{list(shape)}, but the array {where} is {given}"
         )
 
 

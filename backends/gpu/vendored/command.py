@@ -28,14 +28,14 @@ def run(main: Main, program: Program, words: Sequence[str] | None = None) -> Non
     launch: LaunchedProcess | None = None
     try:
         launch = None if options.local is not None else read_launch(os.environ)
-        said = _run(main, program, options, launch)
+        report = _run(main, program, options, launch)
     except (CommError, DataError) as error:
         _end_with_error(launch, f"error: {error}")
     except Exception:
         traceback.print_exc()
         _end_with_error(launch, f"error: {program.title} failed")
     if launch is None or launch.rank == 0:
-        print("\n".join(said))
+        print("\n".join(report))
     if launch is not None and dist.is_initialized():
         dist.destroy_process_group()
 
@@ -107,7 +107,7 @@ def describe_program(program: Program) -> str:
 def _run(
     main: Main, program: Program, options: argparse.Namespace, launch: LaunchedProcess | None
 ) -> list[str]:
-    wishes = RunOptions(
+    run_options = RunOptions(
         selftest=options.selftest,
         bench=options.bench,
         graph=options.graph,
@@ -115,7 +115,7 @@ def _run(
         results=options.results,
         shards=options.shards,
     )
-    if not (wishes.selftest or wishes.bench or wishes.results):
+    if not (run_options.selftest or run_options.bench or run_options.results):
         return [
             describe_program(program),
             "",
@@ -136,17 +136,20 @@ def _run(
             )
         count = torch.cuda.device_count() if kind == "cuda" else 1
         places = [f"cuda:{rank % count}" if kind == "cuda" else "cpu" for rank in range(mesh.size)]
-        said: list[list[str]] = run_threads(
-            mesh, places, lambda comm: Worker(main, program, comm, wishes).work(), options.timeout
+        report: list[list[str]] = run_threads(
+            mesh,
+            places,
+            lambda comm: Worker(main, program, comm, run_options).work(),
+            options.timeout,
         )
-        return said[0]
+        return report[0]
     if launch.size != mesh.size:
         raise CommError(
             f"the program is for the {mesh.size} devices of the mesh {program.mesh}, and "
             f"{launch.by} started {launch.size} processes; start {mesh.size}"
         )
     comm = connect_processes(launch, program, kind, options.backend, options.timeout)
-    return Worker(main, program, comm, wishes).work()
+    return Worker(main, program, comm, run_options).work()
 
 
 def choose_gpu(launch: LaunchedProcess, count: int, backend: str) -> int:

@@ -9,8 +9,8 @@ from shardir.backends.gpu.vendored.device_mesh import Axes, Mesh
 class Tensor:
     """An argument or a result of a program; its files are named `name`.
 
-    `shape` is the global shape; `cuts` has the mesh axes that shard each dimension. If a size is
-    not divisible, all shards have the length of the longest, with padding. A value that is
+    `shape` is the global shape; `dim_axes` has the mesh axes that shard each dimension. If a size
+    is not divisible, all shards have the length of the longest, with padding. A value that is
     `unreduced` along axes is the `reduction` over the tensors of the devices along them. `label` is
     the user's name. `value` is a file beside the program with a captured array, which the user does
     not pass.
@@ -19,7 +19,7 @@ class Tensor:
     name: str
     dtype: str
     shape: tuple[int, ...]
-    cuts: tuple[Axes, ...] = ()
+    dim_axes: tuple[Axes, ...] = ()
     label: str = ""
     donated: bool = False
     value: str = ""
@@ -29,28 +29,29 @@ class Tensor:
     def shard_shape(self, mesh: Mesh) -> tuple[int, ...]:
         """Return the shape of a shard."""
         return tuple(
-            -(-size // mesh.count(axes)) for size, axes in zip(self.shape, self._cuts, strict=True)
+            -(-size // mesh.count(axes))
+            for size, axes in zip(self.shape, self._dim_axes, strict=True)
         )
 
     def window(self, mesh: Mesh, device: int) -> tuple[slice, ...]:
         """Return the slices of a device's shard in the global array."""
         slices = []
         parts = self.shard_shape(mesh)
-        for size, part, axes in zip(self.shape, parts, self._cuts, strict=True):
+        for size, part, axes in zip(self.shape, parts, self._dim_axes, strict=True):
             start = min(mesh.position(device, axes) * part, size)
             slices.append(slice(start, min(start + part, size)))
         return tuple(slices)
 
     @property
-    def _cuts(self) -> tuple[Axes, ...]:
-        return self.cuts or ((),) * len(self.shape)
+    def _dim_axes(self) -> tuple[Axes, ...]:
+        return self.dim_axes or ((),) * len(self.shape)
 
     def __str__(self) -> str:
-        cuts = []
-        for size, axes in zip(self.shape, self._cuts, strict=True):
+        sizes = []
+        for size, axes in zip(self.shape, self._dim_axes, strict=True):
             along = axes[0] if len(axes) == 1 else f"({', '.join(axes)})"
-            cuts.append(f"{size}@{along}" if axes else str(size))
-        return f"{self.label or self.name}: {self.dtype}[{', '.join(cuts)}]"
+            sizes.append(f"{size}@{along}" if axes else str(size))
+        return f"{self.label or self.name}: {self.dtype}[{', '.join(sizes)}]"
 
 
 @dataclass(frozen=True)

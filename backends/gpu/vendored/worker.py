@@ -38,15 +38,15 @@ class RunOptions:
 class Worker:
     """A program on one device of its mesh."""
 
-    def __init__(self, main: Main, program: Program, comm: Comm, wishes: RunOptions) -> None:
-        self.main, self.program, self.comm, self.options = main, program, comm, wishes
+    def __init__(self, main: Main, program: Program, comm: Comm, options: RunOptions) -> None:
+        self.main, self.program, self.comm, self.options = main, program, comm, options
         self.folder = Path(program.file).parent
         self.all_axes = tuple(program.mesh)
 
     def work(self) -> list[str]:
         """Perform all requested actions, and return the lines of a report."""
-        wishes, said = self.options, []
-        passed = wishes.arguments
+        options, lines = self.options, []
+        passed = options.arguments
         if passed is None:
             passed = self.folder / "selftest" / "arguments"
             if self.program.passed_arguments and not passed.exists():
@@ -56,16 +56,16 @@ class Worker:
                 )
         arguments = self.read(passed)
         run = self.main
-        if wishes.graph:
+        if options.graph:
             run = capture_graph(self.main, self.comm, arguments, self.program)
-        if wishes.bench:
-            said += self.bench(run, arguments)
+        if options.bench:
+            lines += self.bench(run, arguments)
         made = run(self.comm, *self.copy_donated(arguments))
-        if wishes.selftest:
-            said += self.compare(made)
-        if wishes.results is not None:
-            said += self.write(made, wishes.results)
-        return said
+        if options.selftest:
+            lines += self.compare(made)
+        if options.results is not None:
+            lines += self.write(made, options.results)
+        return lines
 
     def read(self, folder: Path) -> list[torch.Tensor]:
         """Return this device's shards of the arguments."""
@@ -106,17 +106,17 @@ class Worker:
                 relative_error(part.cpu()[inside] if inside else part.cpu(), whole[inside])
             )
         errors = self.max_over_devices(worst)
-        said, wrong = [], []
+        lines, wrong = [], []
         for tensor, error in zip(self.program.results, errors, strict=True):
             allowed = MAX_RELATIVE_ERROR.get(tensor.dtype, 0.0)
             fits = error <= allowed
             line = f"{tensor}: differs by {error:.3g}, allowed are {allowed:.3g}"
-            said.append(f"{'ok   ' if fits else 'WRONG'} {line}")
+            lines.append(f"{'ok   ' if fits else 'WRONG'} {line}")
             if not fits:
                 wrong.append(line)
         if wrong:
-            raise DataError("\n".join(["the self-test failed:", *said]))
-        return said
+            raise DataError("\n".join(["the self-test failed:", *lines]))
+        return lines
 
     def max_over_devices(self, numbers: Sequence[float]) -> list[float]:
         """Return the maximum of each number over all devices."""
@@ -169,16 +169,16 @@ class Worker:
         return [f"results are in {folder}"]
 
 
-def relative_error(got: torch.Tensor, wanted: torch.Tensor) -> float:
+def relative_error(got: torch.Tensor, expected: torch.Tensor) -> float:
     """Return the largest difference relative to the largest reference element; for integers 0 or
     inf.
     """
-    if got.dtype != wanted.dtype or got.shape != wanted.shape:
+    if got.dtype != expected.dtype or got.shape != expected.shape:
         return float("inf")
     if not got.dtype.is_floating_point and not got.dtype.is_complex:
-        return 0.0 if torch.equal(view_as_words(got), view_as_words(wanted)) else float("inf")
+        return 0.0 if torch.equal(view_as_words(got), view_as_words(expected)) else float("inf")
     wide = torch.complex128 if got.dtype.is_complex else torch.float64
-    a, b = got.to(wide), wanted.to(wide)
+    a, b = got.to(wide), expected.to(wide)
     plain = torch.isfinite(a) & torch.isfinite(b)
     same = (a == b) | (torch.isnan(a) & torch.isnan(b)) | plain
     if not same.all():
