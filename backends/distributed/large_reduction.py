@@ -160,8 +160,8 @@ class PendingReduction:
         """Return the part of this process's array that another process combines."""
         if self.route.scatters:
             dim, count = self.route.op.attrs["dim"], len(self.team.numbers)
-            cuts = split_array(self.partial, dim, count)
-            return np.stack([cuts[at] for at in self.team.positions[process]])
+            chunks = split_array(self.partial, dim, count)
+            return np.stack([chunks[at] for at in self.team.positions[process]])
         return np.ascontiguousarray(self.partial).reshape(-1)[self._bounds(process)]
 
     def combine(self) -> None:

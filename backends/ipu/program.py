@@ -265,14 +265,14 @@ def _list_rows(rows: Sequence[str], indent: str, end: str) -> list[str]:
 
 def _port_text(name: str, boundary: ProgramValue, emission: Emission) -> str:
     whole, part = physical_type(boundary.unsharded_type), physical_type(boundary.shard_type)
-    cuts = [
+    dim_texts = [
         "{" + ", ".join(f"{{{a.size}, {a.stride(emission.mesh)}}}" for a in dim.axes) + "}"
         for dim in boundary.sharding.dims
     ]
-    cuts += ["{}"] * (whole.rank - boundary.unsharded_type.rank)
+    dim_texts += ["{}"] * (whole.rank - boundary.unsharded_type.rank)
     label = boundary.label.replace("\\", "\\\\").replace('"', '\\"')
     element = element_of(boundary.unsharded_type).poplar
     return (
         f'{{"{name}", "{label}", {element}, {initializer_text(whole.shape)}, '
-        f"{initializer_text(part.shape)}, {{{', '.join(cuts)}}}}}"
+        f"{initializer_text(part.shape)}, {{{', '.join(dim_texts)}}}}}"
     )

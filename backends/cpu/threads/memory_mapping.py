@@ -48,9 +48,9 @@ def map_memory(nbytes: int, huge: bool = True) -> int | None:
     start: int = -(-found // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
     if start > found:
         library.munmap(found, start - found)
-    end, wanted_end = found + size + HUGE_PAGE_BYTES, start + size
-    if end > wanted_end:
-        library.munmap(wanted_end, end - wanted_end)
+    end, mapped_end = found + size + HUGE_PAGE_BYTES, start + size
+    if end > mapped_end:
+        library.munmap(mapped_end, end - mapped_end)
     if huge and hasattr(mmap, "MADV_HUGEPAGE"):
         library.madvise(start, size, mmap.MADV_HUGEPAGE)
     return start

@@ -221,7 +221,7 @@ class MemoryPool:
             self._segments.add(self._map(SEGMENT_BYTES, nbytes))
         return self._segments.allocate(size)
 
-    def _map(self, size: int, asked: int) -> int:
+    def _map(self, size: int, requested: int) -> int:
         """Map new memory, after idle blocks in excess are released."""
         self._make_room(size)
         address = self._map_within_limit(size)
@@ -234,7 +234,7 @@ class MemoryPool:
         if address is None:
             now = self.statistics()
             raise OutOfMemoryError(
-                f"no memory for {show_bytes(asked)}: {show_bytes(now.in_use)} are in use, "
+                f"no memory for {show_bytes(requested)}: {show_bytes(now.in_use)} are in use, "
                 f"the pool holds {show_bytes(now.mapped)} of at most {show_bytes(self.limit)}; "
                 "drop arrays that are not needed any more, donate arguments (donate_argnums), "
                 "or spread the program over more machines"

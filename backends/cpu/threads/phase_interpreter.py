@@ -256,8 +256,8 @@ def _define_caller_slots(module: LLVMModule) -> None:
     f = LLVMFunction(module, "acquire", ["ptr", "i64"], "i64", "nounwind")
     control, flags = f.params
     busy = f.offset(control, at.BUSY)
-    wanted = (1 << at.MAX_CALLERS) - 1
-    fits = f.select((flags & at.FLAG_PARALLEL).is_("ne", 0), wanted, wanted - 1)
+    all_slots = (1 << at.MAX_CALLERS) - 1
+    fits = f.select((flags & at.FLAG_PARALLEL).is_("ne", 0), all_slots, all_slots - 1)
     mine = f.variable("i64", 0)
     with f.while_(lambda: mine.get().is_("eq", 0)):
         observed = atomic_load(f, busy, "i64")

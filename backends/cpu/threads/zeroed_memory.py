@@ -120,9 +120,10 @@ class ZeroedBlocks:
 
     def idle_bytes(self) -> int:
         """Return the bytes of idle blocks."""
-        cut = [(size, self._free_lists[size]) for size in self._segment_sizes]
+        segment_lists = [(size, self._free_lists[size]) for size in self._segment_sizes]
         return sum(
-            size * home[FREE_LIST_COUNT_WORD] for size, home in (*cut, *self._large_free_lists())
+            size * home[FREE_LIST_COUNT_WORD]
+            for size, home in (*segment_lists, *self._large_free_lists())
         )
 
     def _large_free_lists(self) -> list[tuple[int, FreeList]]:

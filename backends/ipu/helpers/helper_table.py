@@ -22,9 +22,9 @@ def helper_texts(names: Iterable[str]) -> list[str]:
             visit(used)
         found[name] = None
 
-    wanted = set(names)
+    requested = set(names)
     for name in HELPERS:
-        if name in wanted:
+        if name in requested:
             visit(name)
     types = [name for name in found if name[0].isupper()]
     functions = [name for name in found if name not in types]

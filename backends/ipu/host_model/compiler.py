@@ -59,13 +59,13 @@ def find_compiler() -> Compiler:
 def _find(commands: tuple[tuple[str, ...], ...]) -> Compiler:
     for command in commands:
         try:
-            asked = subprocess.run(
+            completed = subprocess.run(
                 [*command, "--version"], capture_output=True, text=True, check=False
             )
         except OSError:
             continue
-        if asked.returncode == 0:
-            return Compiler(command, asked.stdout)
+        if completed.returncode == 0:
+            return Compiler(command, completed.stdout)
     tried = ", ".join(shlex.join(command) for command in commands) or "g++, clang++ and ziglang"
     raise HostModelError(
         f"there is no C++ compiler (tried {tried}); install g++, or pip install 'shardir[ipu]'"

@@ -86,7 +86,7 @@ class HostProgram:
             int(array.shape != port.whole)
             for port, array in zip(self.arguments, given, strict=True)
         ]
-        wanted = [
+        results = [
             np.zeros((self.replicas, *port.part) if sharded else port.whole, port.dtype)
             for port in self.results
         ]
@@ -94,7 +94,7 @@ class HostProgram:
         call = _Call(
             _pointers(given),
             (ctypes.c_int * len(marks))(*marks),
-            _pointers(wanted),
+            _pointers(results),
             steps,
             int(sharded),
             ctypes.cast(message, ctypes.c_char_p),
@@ -102,7 +102,7 @@ class HostProgram:
         )
         if self._run(ctypes.byref(call)) != 0:
             raise HostModelError(message.value.decode())
-        return tuple(wanted)
+        return tuple(results)
 
     def _check_argument(self, port: Port, value: npt.ArrayLike) -> Array:
         array = np.asarray(value)

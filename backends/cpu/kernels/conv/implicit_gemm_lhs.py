@@ -190,13 +190,15 @@ def emit_in_place_lhs_tile(
     right, table = f.variable("ptr", rhs), f.variable("ptr", starts)
     # With each segment, some rows of the result are prefetched before they are written.
     many = f.intrinsic("smax", parts, f.value(1, "i64"))
-    asked = (many + (tile.height - 1)) // many
+    prefetched_rows = (many + (tile.height - 1)) // many
     with f.loop(0, parts) as number:
         entry = f.offset(segments, number * (16 + 8 * checks))
         length = f.load(f.offset(entry, 8), "i64")
         lines = [f.load(f.offset(table.get(), 8 * i), "ptr") for i in range(tile.height)]
 
-        with f.loop(number * asked, f.umin((number + 1) * asked, tile.height)) as row:
+        with f.loop(
+            number * prefetched_rows, f.umin((number + 1) * prefetched_rows, tile.height)
+        ) as row:
             sums.prefetch_row(place, row)
         with f.loop(0, length) as k:
             here = right.get()

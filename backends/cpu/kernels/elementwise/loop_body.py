@@ -137,7 +137,7 @@ def _make_body(
             number[result] = operands[0]
         elif op.spec is constant:
             # Zeros compare equal whatever their signs, but kernels of equal steps are shared.
-            value_text = ("told", repr(op.attrs["value"]))
+            value_text = ("value_text", repr(op.attrs["value"]))
             add(
                 result, LoopStep(CONSTANT, result.type.dtype, attrs=(*op.attrs.items(), value_text))
             )

@@ -83,10 +83,10 @@ class SplitReduction:
         axes = order_axes(axes, arrays)
         self.axes, self.stages, self.body = axes, stages, stages.body
         self.context, self.label, self.walk = context, label, walk
-        self.cut = choose_split(axes, lanes)
+        self.split = choose_split(axes, lanes)
         self.arrays = list(arrays)
         self.strides = [tuple(axis.strides[i] for axis in axes) for i in range(len(arrays))]
-        self.blocks = [each[self.cut.axis] * self.cut.extent for each in self.strides]
+        self.blocks = [each[self.split.axis] * self.split.extent for each in self.strides]
         self.operands = len(arrays) - counted - len(self.body.results)
         self.array_of_step: dict[int, int] = {}
         """The array that holds the value of a step."""
@@ -96,17 +96,17 @@ class SplitReduction:
         result = self.combine_phases(-1, {})
         for number in range(self.stages.passes):
             partials = {i: self.partial_result_array(i) for i in self.stages.reductions(number)}
-            wanted = [
+            outputs = [
                 (self.body.results[i], self.operands + i) for i in self.stages.results(number)
             ]
             for i in self.stages.steps_to_store(number):
                 self.array_of_step.pop(i, None)
-                wanted.append((i, self.temporary(self.body.steps[i].dtype, True, False)))
+                outputs.append((i, self.temporary(self.body.steps[i].dtype, True, False)))
             if partials:
-                result += self.reduction_pass_phases(partials, wanted)
-            elif wanted:
-                result += self.elementwise_pass_phases(wanted)
-            self.array_of_step.update((i, k) for i, k in wanted if i in self.stages.stored_steps)
+                result += self.reduction_pass_phases(partials, outputs)
+            elif outputs:
+                result += self.elementwise_pass_phases(outputs)
+            self.array_of_step.update((i, k) for i, k in outputs if i in self.stages.stored_steps)
             result += self.combine_phases(number, partials)
         return result
 
@@ -118,11 +118,11 @@ class SplitReduction:
             if reduced or not self.axes[i].reduced:
                 strides[i] = step
                 step *= self.axes[i].extent
-        count = step // item * (self.cut.partial_count if blocked else 1)
+        count = step // item * (self.split.partial_count if blocked else 1)
         slot = self.context.temporary(max(count * item, 64))
         self.arrays.append(LoopArray(BufferView(slot, 0, (count,), (item,), dtype), dtype))
         self.strides.append(tuple(strides))
-        self.blocks.append(step if blocked else strides[self.cut.axis] * self.cut.extent)
+        self.blocks.append(step if blocked else strides[self.split.axis] * self.split.extent)
         return len(self.arrays) - 1
 
     def partial_result_array(self, i: int) -> int:
@@ -132,17 +132,17 @@ class SplitReduction:
         return self.temporary(wide, False, True)
 
     def reduction_pass_phases(
-        self, partials: dict[int, int], wanted: list[tuple[int, int]]
+        self, partials: dict[int, int], outputs: list[tuple[int, int]]
     ) -> list[Phase]:
         """Return the phases of a pass with reductions: all full blocks, and the remainder."""
         part = _BodySubset(self.body, self.array_of_step, set(partials))
-        targets = [*partials.items(), *wanted]
+        targets = [*partials.items(), *outputs]
         body = part.body([i for i, _ in targets])
-        cut, result = self.cut, []
+        split, result = self.split, []
         chosen = [*part.arrays, *(k for _, k in targets)]
         for first, count, extent in (
-            (0, cut.blocks, cut.extent),
-            (cut.blocks, int(cut.remainder > 0), cut.remainder),
+            (0, split.blocks, split.extent),
+            (split.blocks, int(split.remainder > 0), split.remainder),
         ):
             if not count:
                 continue
@@ -151,7 +151,7 @@ class SplitReduction:
                 self.advance_array(a, first * self.blocks[k])
                 for a, k in zip(arrays, [*chosen, *self.indices(part.counted)], strict=True)
             ]
-            axes[cut.axis] = axes[cut.axis]._replace(extent=extent)
+            axes[split.axis] = axes[split.axis]._replace(extent=extent)
             along = tuple(self.blocks[k] for k in [*chosen, *self.indices(part.counted)])
             axes.append(LoopAxis(count, along))
             kept = [i in partials for i, _ in targets]
@@ -163,11 +163,11 @@ class SplitReduction:
             )
         return result
 
-    def elementwise_pass_phases(self, wanted: list[tuple[int, int]]) -> list[Phase]:
+    def elementwise_pass_phases(self, outputs: list[tuple[int, int]]) -> list[Phase]:
         """Return the phases of a pass without reductions."""
         part = _BodySubset(self.body, self.array_of_step, set())
-        body = part.body([i for i, _ in wanted])
-        arrays, axes = self.select_arrays([*part.arrays, *(k for _, k in wanted)], part.counted)
+        body = part.body([i for i, _ in outputs])
+        arrays, axes = self.select_arrays([*part.arrays, *(k for _, k in outputs)], part.counted)
         axes = [axis._replace(reduced=False) for axis in axes]
         counted = len(part.counted)
         return elementwise_phases(axes, body, arrays, counted, self.context, self.label)
@@ -176,19 +176,19 @@ class SplitReduction:
         """Return the phases that combine the blocks of a pass, and compute steps along parallel
         axes."""
         stage = self.stages.stage
-        wanted = [
+        outputs = [
             (self.body.results[i], self.operands + i)
             for i in self.stages.parallel_results()
             if stage[self.body.results[i]] == number + 1
         ]
         used = [i for i in self.stages.parallel_steps_after(number) if self.is_used(i)]
         later = {i: self.temporary(self.body.steps[i].dtype, False, False) for i in used}
-        wanted += later.items()
-        if not wanted:
+        outputs += later.items()
+        if not outputs:
             return []
         part = _BodySubset(self.body, {**self.array_of_step, **partials}, set(partials), again=True)
-        body = part.body([i for i, _ in wanted])
-        chosen = [*part.arrays, *(k for _, k in wanted)]
+        body = part.body([i for i, _ in outputs])
+        chosen = [*part.arrays, *(k for _, k in outputs)]
         arrays, axes = self.select_arrays(chosen, part.counted)
         axes = [axis for axis in axes if not axis.reduced]
         self.array_of_step.update(later)
@@ -199,11 +199,11 @@ class SplitReduction:
         along = tuple(
             self.blocks[k] if k in own else 0 for k in [*chosen, *self.indices(part.counted)]
         )
-        axes.append(LoopAxis(self.cut.partial_count, along, True))
+        axes.append(LoopAxis(self.split.partial_count, along, True))
         kept = tuple(
             step.kind != ARRAY or part.arrays[step.number] not in own for step in body.steps
         )
-        stages = ReductionPasses(body, kept, (True,) * len(wanted))
+        stages = ReductionPasses(body, kept, (True,) * len(outputs))
         return [self.walk(axes, stages, arrays, counted, self.context, self.label)]
 
     def is_used(self, i: int) -> bool:

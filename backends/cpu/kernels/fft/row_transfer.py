@@ -24,8 +24,8 @@ from shardir.ir.types import NUMPY_DTYPES
 
 
 def memory_layout(item: int, row: int, step: int) -> str:
-    """Return which elements are contiguous in memory: `points`, `rows`, or none (`apart`)."""
-    return "points" if step == item else "rows" if row == item else "apart"
+    """Return which elements are contiguous in memory: `points`, `rows`, or none (`strided`)."""
+    return "points" if step == item else "rows" if row == item else "strided"
 
 
 @dataclass
@@ -63,7 +63,7 @@ class RowBatch:
         if self.layout == "rows":
             with f.loop(0, points) as k:
                 self._load_line(k)
-        elif self.layout == "apart":
+        elif self.layout == "strided":
             self._load_elements(points)
         else:
             fits = points.is_("uge", self.lanes)
@@ -75,7 +75,7 @@ class RowBatch:
         if self.layout == "rows":
             with f.loop(0, points) as k:
                 self._store_line(k, scale)
-        elif self.layout == "apart":
+        elif self.layout == "strided":
             self._store_elements(points, scale)
         else:
             fits = points.is_("uge", self.lanes)

@@ -117,7 +117,7 @@ class _StepBuilder:
         if op.spec in (broadcast, reshape):
             self.number[result] = operands[0]
         elif op.spec is constant:
-            text = ("told", repr(op.attrs["value"]))
+            text = ("value_text", repr(op.attrs["value"]))
             attrs = (*op.attrs.items(), text)
             self.add(result, LoopStep(CONSTANT, result.type.dtype, attrs=attrs))
         elif op.spec is iota:

@@ -49,9 +49,11 @@ class _OutputBlockEmitter:
         self.held = r["packed_rows"]
         # Packed columns are kept if further rows are multiplied with them.
         self.kept = ~self.here | task.block.rows.is_("sgt", self.held)
-        self.soon = {side: PrefetchStream(f, task.places["rhs"]) for side in ("lhs", "rhs")}
+        self.prefetch_streams = {
+            side: PrefetchStream(f, task.places["rhs"]) for side in ("lhs", "rhs")
+        }
         self.parts = {side: f.variable("i64", 0) for side in ("lhs", "rhs")}
-        self.asked, self.asks = f.variable("i64"), f.variable("i64")
+        self.prefetched_tiles, self.tiles_to_prefetch = f.variable("i64"), f.variable("i64")
 
     def emit(self) -> None:
         """Emit the loop over the parts of the K steps."""
@@ -103,20 +105,22 @@ class _OutputBlockEmitter:
         task, f = self.task, self.task.f
         column = f.select(final, 0, end)
         some = f.umin(task.block.columns - column, task.record["packed_columns"])
-        self.asked.set(0)
+        self.prefetched_tiles.set(0)
         if task.checked.position_pitch:  # The NCHW layout copies all columns together.
-            self.asks.set(0)
+            self.tiles_to_prefetch.set(0)
             return
-        self.asks.set(f.select(source & self.packs | self.kept, task.prefetch_tiles_of(some), 0))
+        self.tiles_to_prefetch.set(
+            f.select(source & self.packs | self.kept, task.prefetch_tiles_of(some), 0)
+        )
 
         def from_operand() -> None:
             task.point_prefetch(
-                self.soon["rhs"], "rhs", self.rhs, column, f.select(final, steps, 0)
+                self.prefetch_streams["rhs"], "rhs", self.rhs, column, f.select(final, steps, 0)
             )
 
         def from_packed() -> None:
             at = f.offset(right, column * steps * task.arith.size)
-            self.soon["rhs"].follow_packed(at, steps)
+            self.prefetch_streams["rhs"].follow_packed(at, steps)
 
         f.if_else(source & self.packs, from_operand, from_packed)
 
@@ -145,7 +149,7 @@ class _OutputBlockEmitter:
             row = f.select(begin.is_("eq", 0), top + panel + here, top + count)
             over = row.is_("sge", block.rows)
             line, step_count = f.select(over, 0, row), f.select(over, steps, 0)
-            task.point_prefetch(self.soon["lhs"], "lhs", self.lhs, line, step_count)
+            task.point_prefetch(self.prefetch_streams["lhs"], "lhs", self.lhs, line, step_count)
             high = f.select(here.is_("sgt", low), min(2 * low, tile.height), low)
             high = f.select(here.is_("sgt", 2 * low), tile.height, high)
             end = f.umin(stop, begin + task.sizes.stripe)
@@ -205,14 +209,16 @@ class _OutputBlockEmitter:
     def _prefetch_arguments(self, for_rows: LLVMValue) -> list[LLVMValue]:
         """Return the prefetch arguments of a tile: rows, or further columns; pace 0 if none are
         left."""
-        f, asked = self.task.f, self.asked.get()
-        more = asked.is_("slt", self.asks.get())
-        of_rows = self.soon["lhs"].arguments_of_tile(f.value(0, "i64"))
+        f, prefetched_tiles = self.task.f, self.prefetched_tiles.get()
+        more = prefetched_tiles.is_("slt", self.tiles_to_prefetch.get())
+        of_rows = self.prefetch_streams["lhs"].arguments_of_tile(f.value(0, "i64"))
         if self.task.checked.position_pitch:
             of_columns = of_rows
         else:
-            of_columns = self.soon["rhs"].arguments_of_tile(f.select(more, asked, 0))
-        self.asked.set(asked + f.select(for_rows, 0, 1))
+            of_columns = self.prefetch_streams["rhs"].arguments_of_tile(
+                f.select(more, prefetched_tiles, 0)
+            )
+        self.prefetched_tiles.set(prefetched_tiles + f.select(for_rows, 0, 1))
         start, *paces = (f.select(for_rows, a, b) for a, b in zip(of_rows, of_columns, strict=True))
         return [start, *(f.select(for_rows | more, pace, 0) for pace in paces)]
 

@@ -107,9 +107,9 @@ def _lower_unrolled(work: MatrixProduct, context: LoweringContext, label: str) -
     ):
         return []
     kind, item = vector_arithmetic_of(work), work.lhs.itemsize
-    access = "across" if columns == 1 or work.columns[0].rhs == item else "apart"
+    access = "columns" if columns == 1 or work.columns[0].rhs == item else "gather"
     if columns == 1 and inner > 1:
-        access = "along"
+        access = "steps"
         fits = work.inner[0][1:3] == (item, item) and inner <= kind.lanes
     else:
         fits = (
@@ -117,7 +117,7 @@ def _lower_unrolled(work: MatrixProduct, context: LoweringContext, label: str) -
             and columns <= kind.lanes
             and has_contiguous_columns(work, work.out.itemsize)
         )
-    if not fits or (access == "apart" and (kind.planes > 1 or columns * inner > MAX_LHS_ELEMENTS)):
+    if not fits or (access == "gather" and (kind.planes > 1 or columns * inner > MAX_LHS_ELEMENTS)):
         return []
     kernel = unrolled_batched_kernel(kind, rows, columns, inner, access)
     return unpacked_phases(work, kernel, (rows, columns), context, label)

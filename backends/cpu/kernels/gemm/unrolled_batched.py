@@ -20,8 +20,8 @@ def unrolled_batched_kernel(
 ) -> Kernel:
     """Return the kernel for products of this size.
 
-    `access` is "across" if the columns of the right operand are contiguous, "along" if the K steps
-    of both operands are contiguous and there is one column, and "apart" if elements of the right
+    `access` is "columns" if the columns of the right operand are contiguous, "steps" if the K steps
+    of both operands are contiguous and there is one column, and "gather" if elements of the right
     operand are gathered one by one.
     """
     name = f"unrolled_batched_{kind.name}_{rows}x{columns}x{inner}_{access}"
@@ -46,14 +46,14 @@ def _text(
         f.load(f.offset(r.loops(name)[0], 8), "i64")
         for name in ("rows_lhs", "rows_out", "inner_lhs", "inner_rhs", "columns_rhs")
     )
-    along, apart = access == "along", access == "apart"
-    used = inner if along else columns
+    along_steps, gathers = access == "steps", access == "gather"
+    used = inner if along_steps else columns
     # Use the shortest vectors that suffice.
     kind = kind._replace(most=min(kind.lanes, 1 << (used - 1).bit_length()))
     mask = kind.mask(f, f.value(used, "i64")) if used < kind.lanes else None
     with block.products(bases) as (lhs, rhs, out, _):
         places = [(f.offset(lhs, row_in * i), f.offset(out, row_out * i)) for i in range(rows)]
-        if along:
+        if along_steps:
             b = kind.read(f, rhs, mask)
             both = [b, kind.swap_complex_parts(f, b)][: kind.planes]
             totals = []
@@ -65,7 +65,7 @@ def _text(
         else:
             right = [
                 _load_strided(f, kind, f.offset(rhs, step_rhs * k), column, columns)
-                if apart
+                if gathers
                 else kind.read(f, f.offset(rhs, step_rhs * k), mask)
                 for k in range(inner)
             ]

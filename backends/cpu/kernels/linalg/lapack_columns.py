@@ -36,7 +36,7 @@ def load_columns(
         e.piece_address(name),
         leading_dimension or rows,
     ]
-    return e.f.call(f"bring_{e.dtype}", arguments, "double").is_("oeq", 0.0)
+    return e.f.call(f"load_columns_{e.dtype}", arguments, "double").is_("oeq", 0.0)
 
 
 def store_columns(
@@ -56,18 +56,18 @@ def store_columns(
     """
     define_store_columns(e.f.module, dtype)
     arguments = [e.piece_address(name), leading_dimension, *size, e.addresses[view], *steps, good]
-    e.f.call(f"put_{dtype}", arguments)
+    e.f.call(f"store_columns_{dtype}", arguments)
 
 
 def define_load_columns(module: LLVMModule, dtype: str) -> None:
-    """Define `bring(source, row step, column step, rows, columns, target, rows apart)`.
+    """Define `load_columns(source, row step, column step, rows, columns, target, target rows)`.
 
     It returns 0, or NaN if an element is not finite.
     """
-    if any(each.name == f"bring_{dtype}" for each in module.functions):
+    if any(each.name == f"load_columns_{dtype}" for each in module.functions):
         return
     params = ["ptr", "i64", "i64", "i64", "i64", "ptr", "i64"]
-    f = add_outlined_function(module, f"bring_{dtype}", params, "double")
+    f = add_outlined_function(module, f"load_columns_{dtype}", params, "double")
     source, down, along, rows, columns, target, column_rows = f.params
     planes, item = (2 if dtype in COMPLEX else 1), NUMPY_DTYPES[dtype].itemsize
     kind = vector_type(MEMORY_TYPES[dtype], planes)
@@ -103,11 +103,12 @@ def define_load_columns(module: LLVMModule, dtype: str) -> None:
 
 
 def define_store_columns(module: LLVMModule, dtype: str) -> None:
-    """Define `put(source, rows apart, rows, columns, target, row step, column step, good)`."""
-    if any(each.name == f"put_{dtype}" for each in module.functions):
+    """Define `store_columns(source, source rows, rows, columns, target, row step, column step,
+    good)`."""
+    if any(each.name == f"store_columns_{dtype}" for each in module.functions):
         return
     params = ["ptr", "i64", "i64", "i64", "ptr", "i64", "i64", "i1"]
-    f = add_outlined_function(module, f"put_{dtype}", params)
+    f = add_outlined_function(module, f"store_columns_{dtype}", params)
     source, column_rows, rows, columns, target, down, along, good = f.params
     planes, item = (2 if dtype in COMPLEX else 1), NUMPY_DTYPES[dtype].itemsize
 

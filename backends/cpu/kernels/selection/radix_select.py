@@ -51,9 +51,9 @@ its counts."""
 
 
 def radix_select_phases(
-    x: BufferView, y: BufferView, dim: int, wanted: Sequence[int], context: LoweringContext
+    x: BufferView, y: BufferView, dim: int, positions: Sequence[int], context: LoweringContext
 ) -> list[Phase] | None:
-    """Return phases that write the elements at `wanted` positions of the sorted lines of `x` to
+    """Return phases that write the elements at `positions` of the sorted lines of `x` to
     `y` and nothing else; None for lines that are not contiguous."""
     steps, size = x.shape[dim], x.itemsize
     lines = loop_nest_of([line_starts(x, dim), line_starts(y, dim)]).loops
@@ -62,7 +62,7 @@ def radix_select_phases(
     count, from_line, to_line = (lines[0].extent, *lines[0].strides) if lines else (1, 0, 0)
     width = 32 if size <= 4 else 64
     each = max(MIN_TASK_ELEMENTS, -(-steps // (4 * context.workers) // 64) * 64)
-    parts, ranks = -(-steps // each), len(wanted)
+    parts, ranks = -(-steps // each), len(positions)
     if (
         ranks * COUNT_TABLE_BYTES + INTERLEAVED_TABLES * COUNT_TABLE_BYTES
         > SCRATCH_BYTES_PER_WORKER
@@ -78,7 +78,7 @@ def radix_select_phases(
         text = partial(_count_text, name, x.dtype, ranks, low, bits, number == 0)
         cost = count * steps * (1.0 if number == 0 else 0.5)
         phases.append(Phase(Kernel(name, text), record, count * parts, cost, "select positions"))
-        found = (y.slot, y.offset, to_line, y.strides[dim], parts, tables, state, *wanted)
+        found = (y.slot, y.offset, to_line, y.strides[dim], parts, tables, state, *positions)
         name = f"moves_pick_find_{x.dtype}_{ranks}_{low}_{bits}"
         text = partial(_find_text, name, x.dtype, ranks, low, bits, number == 0)
         cost = 300.0 * parts + 2000.0 * ranks
@@ -190,9 +190,9 @@ def _add_matching(
             add(_to_i64(digits))
         return
     one = element_type(above.type)
-    wanted = match if one == "i64" else match.to("i32", "trunc")
+    prefix = match if one == "i64" else match.to("i32", "trunc")
     mask = f"i{count}"
-    left = f.variable(mask, above.is_("eq", f.splat(wanted, count)).to(mask, "bitcast"))
+    left = f.variable(mask, above.is_("eq", f.splat(prefix, count)).to(mask, "bitcast"))
     with f.when(left.get().is_("ne", 0)):
         held = f.variable(digits.type, digits)
         f.module.declare(f"llvm.cttz.{mask}", mask, (mask, "i1"))
@@ -225,9 +225,9 @@ def _find_text(
         f.store(f.load(here, whole, 1) + more, here, 1)
     found: list[LLVMValue] = []
     for rank in range(ranks):
-        wanted = _word(f, record, 7 + rank)
+        position = _word(f, record, 7 + rank)
         if first:
-            table, before, place = f.value(0, "i64"), f.value(0, "i64"), wanted
+            table, before, place = f.value(0, "i64"), f.value(0, "i64"), position
         else:
             table, before, place = (
                 f.load(_state_address(f, state, rank, word), "i64")
@@ -238,7 +238,7 @@ def _find_text(
         known = (before << bits) | digit.get()
         found.append(known)
         if not low:
-            target = f.offset(_base(f, bases, slot), offset + task * to_line + wanted * step)
+            target = f.offset(_base(f, bases, slot), offset + task * to_line + position * step)
             element_values.store(
                 f, from_ordered_integer(f, known, dtype), target, element_values.kind_of(dtype)
             )
