@@ -104,28 +104,28 @@ def _with_shardings(block: Block, places: dict[Value, Sharding], why: dict[Op, s
     """Return the block with the given shardings, closed, and the reasons in `why`."""
     new: dict[Value, Value] = {}
 
-    def value(old: Value) -> Value:
+    def convert_value(old: Value) -> Value:
         sharding = places.get(old, old.sharding)
         sharding = sharding and sharding.close()
         if sharding != old.sharding:
             new[old] = replace(old, sharding=sharding)
         return new.get(old, old)
 
-    def used(values: tuple[Value, ...]) -> tuple[Value, ...]:
+    def replace_uses(values: tuple[Value, ...]) -> tuple[Value, ...]:
         return tuple([new.get(v, v) for v in values])
 
-    def operation(op: Op) -> Op:
-        rebuilt = op.with_tensors(used(op.operands), tuple(map(value, op.results)))
-        blocks = tuple(map(inner, op.blocks))
+    def convert_op(op: Op) -> Op:
+        rebuilt = op.with_tensors(replace_uses(op.operands), tuple(map(convert_value, op.results)))
+        blocks = tuple(map(convert_block, op.blocks))
         if not blocks and op not in why:
             return rebuilt
         return replace(rebuilt, blocks=blocks, why=why.get(op, op.why))
 
-    def inner(block: Block) -> Block:
-        params = tuple(map(value, block.params))
-        return Block(params, tuple(map(operation, block.ops)), used(block.returns))
+    def convert_block(block: Block) -> Block:
+        params = tuple(map(convert_value, block.params))
+        return Block(params, tuple(map(convert_op, block.ops)), replace_uses(block.returns))
 
-    rebuilt = inner(block)
+    rebuilt = convert_block(block)
     return rebuilt if new else block
 
 
