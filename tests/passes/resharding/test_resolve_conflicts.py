@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 from shardir.ir.module import Function, Module
 from shardir.passes import Pipeline, Propagate, ResolveConflicts
 from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE
+from shardir.passes.resharding.reshard import Reshard
 from shardir.passes.resharding.resolve_conflicts import received_bytes
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
@@ -81,6 +82,27 @@ def test_the_operation_states_its_reason() -> None:
     assert module.main.body.ops[0].why == (
         "propagation leaves %c [-, -]; made [(x, y), -] instead, its operands send less"
     )
+
+
+def test_the_chosen_program_is_not_resharded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the passes after it, the pipeline uses the results that the pass compared."""
+    resharded = []
+    run = Reshard.__call__
+
+    def record(self: Reshard, module: Module) -> Module:
+        resharded.append(module)
+        return run(self, module)
+
+    monkeypatch.setattr(Reshard, "__call__", record)
+    operands, op, type = "%a: f32[64@x, 128@-],\n  %b: f32[64@y, 128@-]", *ADD
+    program = parse(PROGRAM.format(operands=operands, op=op, result=type, asked=type))
+    seen: list[tuple[str, Module]] = []
+    Pipeline.parse(DEFAULT_PIPELINE)(
+        program, lambda step, before, after, seconds: seen.append((step.name, after))
+    )
+    assert len(resharded) == 2
+    steps = ResolveConflicts()(Propagate(leave_open=True)(program))
+    assert str(dict(seen)["reshard"]) == str(run(Reshard(), steps))
 
 
 def test_later_values_are_sharded_too() -> None:
