@@ -5,8 +5,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.cost.communication import Collective
 from shardir.frontend.argument_checks import check_real
 from shardir.frontend.dispatch.jit_function import JitFunction
@@ -18,9 +19,7 @@ from shardir.frontend.planning.request import spec_of_axes
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
-from shardir.frontend.report.build import ReportInput
 from shardir.frontend.report.planning_records import planning_record
-from shardir.frontend.report.program_report import ProgramReport, report
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
@@ -44,6 +43,13 @@ from shardir.passes.planning.programs.plan_program import (
     plan_program,
 )
 from shardir.text.literals import format_name
+
+if TYPE_CHECKING:
+    from shardir.frontend.report import build, program_report
+    from shardir.frontend.report.program_report import ProgramReport
+else:
+    build = lazy_import("shardir.frontend.report.build")
+    program_report = lazy_import("shardir.frontend.report.program_report")
 
 MAX_SHOWN_NAMES = 4
 """The number of arguments of one class that a row names."""
@@ -362,13 +368,13 @@ class Plan(Report):
         )
 
     @traceback_boundary
-    def report(self, path: str | os.PathLike[str] | None = None) -> ProgramReport:
+    def report(self, path: str | os.PathLike[str] | None = None) -> "ProgramReport":
         """Return a report of the program with the shardings of the plan, with its decisions.
 
         `path` is that of `Lowered.report`.
         """
-        found = report(
-            ReportInput(
+        found = program_report.report(
+            build.ReportInput(
                 self.module,
                 self._lowered.pipeline,
                 places=self._lowered.user_locations,
