@@ -47,6 +47,9 @@ from shardir.passes.partitioning.custom_partitioning import (
 )
 from shardir.passes.simplify.inline import inline_regions
 
+DescribedSharding = tuple[str, UserSharding]
+"""A sharding in the user's program, after words that name it in errors: `argument x of f`."""
+
 
 @dataclass(frozen=True)
 class LoweredProgram:
@@ -127,30 +130,22 @@ def lower(
     hidden = [array.signature.sharding for array in traced.captured]
     given = (*params, *hidden)
     words = (*words, *(f"an array that {name} refers to" for _ in hidden))
-    met: list[tuple[str, UserSharding]] = []
-    for word, sharding, abstract in zip(words, given, traced.params, strict=True):
-        if sharding is not None:
-            sharding.sub_axes(abstract.type.rank)
-            met.append((word, sharding))
+    described = _describe_parameters(traced, given, words)
     traced = replace(
         traced,
         requested_shardings=resolve_abstract_meshes(
-            traced.requested_shardings, [sharding for _, sharding in met]
+            traced.requested_shardings, [sharding for _, sharding in described]
         ),
     )
-    met.extend(
+    described += (
         (f"a sharding constraint in {name}", sharding) for sharding, _ in traced.requested_shardings
     )
-    for i, (sharding, abstract) in enumerate(zip(results, traced.results, strict=True)):
-        if sharding is not None:
-            word = f"result {i} of {name}" if len(results) > 1 else f"the result of {name}"
-            check_boundary_divides(word, sharding, abstract.type, uneven)
-            met.append((word, sharding))
+    described += _describe_results(traced, results, uneven)
     if place is not None:
-        _check_backend(name, place, met)
-        met = met or [("the backend", SingleDeviceSharding(place))]
-    seen = tuple(dict.fromkeys(sharding for _, sharding in met))
-    devices = check_same_devices(met) if met else (default_array_device(),)
+        _check_backend(name, place, described)
+        described = described or [("the backend", SingleDeviceSharding(place))]
+    seen = tuple(dict.fromkeys(sharding for _, sharding in described))
+    devices = check_same_devices(described) if described else (default_array_device(),)
     if len(devices) == 1:
         function = _lower_without_mesh(traced)
         module = Module((), (function,))
@@ -173,8 +168,34 @@ def lower(
     return LoweredProgram(module, devices, axes, seen, given, tuple(results), *modes)
 
 
-def _check_backend(name: str, place: Device, met: Sequence[tuple[str, UserSharding]]) -> None:
-    for word, sharding in met:
+def _describe_parameters(
+    traced: TracedFunction, shardings: Sequence[UserSharding | None], words: Sequence[str]
+) -> list[DescribedSharding]:
+    """Return the shardings of parameters after checking that they fit the ranks."""
+    described = []
+    for word, sharding, abstract in zip(words, shardings, traced.params, strict=True):
+        if sharding is not None:
+            sharding.sub_axes(abstract.type.rank)
+            described.append((word, sharding))
+    return described
+
+
+def _describe_results(
+    traced: TracedFunction, shardings: Sequence[UserSharding | None], uneven: str | None
+) -> list[DescribedSharding]:
+    """Return the shardings of results after checking that they divide the sizes if they must."""
+    name = traced.function.name
+    described = []
+    for i, (sharding, abstract) in enumerate(zip(shardings, traced.results, strict=True)):
+        if sharding is not None:
+            word = f"result {i} of {name}" if len(shardings) > 1 else f"the result of {name}"
+            check_boundary_divides(word, sharding, abstract.type, uneven)
+            described.append((word, sharding))
+    return described
+
+
+def _check_backend(name: str, place: Device, described: Sequence[DescribedSharding]) -> None:
+    for word, sharding in described:
         for device in sharding.device_assignment:
             if device.backend != place.backend:
                 raise ShardingError(
