@@ -22,7 +22,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     emit_elementwise,
 )
 from shardir.frontend.pytree_types import PyTree, UserFunction
-from shardir.frontend.quoting import brief
+from shardir.frontend.quoting import brief, quote_message
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
@@ -323,7 +323,15 @@ class GridIndexer:
                         f"{self._name}[0:3, 0:1:5j], got {brief(each)}"
                     )
                 )
-        coordinates = self._maker(key)
+        try:
+            coordinates = self._maker(key)
+        except (ValueError, OverflowError, MemoryError) as error:
+            raise ArgumentError(
+                with_location(
+                    f"{self._name} cannot make coordinates of {brief(key)}: "
+                    f"{quote_message(str(error))}"
+                )
+            ) from None
         if isinstance(coordinates, np.ndarray):
             return asarray(coordinates)
         return tuple(asarray(each) for each in coordinates)

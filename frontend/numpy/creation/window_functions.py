@@ -1,6 +1,6 @@
 """Window functions: bartlett, blackman, hamming, hanning and kaiser.
 
-Outside of a trace they are computed in f64; in a trace they are constants. Results are vectors of
+They are computed in f64; windows of a trace that are not long are constants. Results are vectors of
 the default floating type.
 """
 
@@ -31,6 +31,9 @@ from shardir.frontend.tracing.promotion import canonical_dtype
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import NumpyArray, TensorType
+
+MAX_TRACED_WINDOW_BYTES = 1 << 20
+"""Size of the longest window that is a constant of a traced program; programs compute others."""
 
 
 def bartlett(M: int) -> Tracer:
@@ -82,7 +85,8 @@ def _make_window(
     if count is None:
         name = numpy_function.__name__
         raise ArgumentError(with_location(f"M of {name} is {brief(M)}; it must be an integer"))
-    if count * 8 <= MAX_CONSTANT_BYTES or current_trace() is not None:
+    longest = MAX_CONSTANT_BYTES if current_trace() is None else MAX_TRACED_WINDOW_BYTES
+    if count * 8 <= longest:
         return asarray(_cached_window(numpy_function, count, *rest))
     # One kernel serves all lengths: the length and the shape parameter of kaiser are arguments.
     return computed(count, _as_f64_argument(count - 1), *rest, dtype=canonical_dtype("f64"))

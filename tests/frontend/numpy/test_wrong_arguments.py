@@ -186,6 +186,9 @@ NUMBERS: list[Case] = [
      "num of linspace is float64[3]; it must be an integer"),
     (lambda: snp.mgrid["a"], ArgumentError,  # type: ignore[index]
      "mgrid takes slices of concrete numbers, as mgrid[0:3, 0:1:5j], got 'a'"),
+    (lambda: snp.mgrid[: 10**25], ArgumentError,
+     "mgrid cannot make coordinates of slice(None, 10000000000000000000000000, None): Maximum "
+     "allowed size exceeded"),
     (lambda: snp.ogrid[0:3:0], ArgumentError,
      "ogrid takes slices of concrete numbers, as ogrid[0:3, 0:1:5j], got slice(0, 3, 0)"),
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from shardir import enable_x64, jit
 from shardir.backends.cpu.codegen import kernel_table
 from shardir.frontend.errors import ArgumentError, TracedValueError
 from shardir.frontend.numpy import api as snp
+from shardir.frontend.numpy.creation.window_functions import MAX_TRACED_WINDOW_BYTES
 from shardir.frontend.tracing.operands import MAX_CONSTANT_BYTES
 
 WINDOWS: list[tuple[str, tuple[float, ...]]] = [
@@ -41,6 +42,14 @@ def test_a_window_of_large_shape_does_not_overflow() -> None:
 def test_traced_and_eager_windows_agree(name: str, rest: tuple[float, ...]) -> None:
     got = jit(lambda x: x * getattr(snp, name)(100, *rest))(np.ones(100, np.float32))
     np.testing.assert_allclose(got, getattr(snp, name)(100, *rest), rtol=2e-7, atol=1e-12)
+
+
+def test_a_traced_program_computes_long_windows() -> None:
+    count = MAX_TRACED_WINDOW_BYTES // 8 + 1
+    traced = jit(lambda x: x * snp.hanning(count))
+    np.testing.assert_allclose(traced(1.0), np.hanning(count), rtol=2e-7, atol=1e-12)
+    with pytest.raises(MemoryError, match="no memory for"):
+        jit(lambda x: x * snp.hanning(10**30))(1.0)
 
 
 def test_a_length_must_be_an_integer() -> None:
