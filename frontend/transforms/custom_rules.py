@@ -224,7 +224,8 @@ class CustomCall:
         """
         attrs = {"closed": len(primal.captures)} if primal.captures else {}
         axis_names = {axis: each.name for each in bound_axes().values() for axis in each.axes}
-        named = DerivativeRule(rule, tuple(self.names), axis_names, sums_gradients)
+        axes = tuple(varying_axes_of(self.tracers))
+        named = DerivativeRule(rule, tuple(self.names), axis_names, sums_gradients, axes)
         return self.emit_operation(
             spec, primal, rule=HostFunction(name or self.name, named), **attrs
         )

@@ -26,7 +26,7 @@ from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import NOT_VARYING, Symbol, Varying
 from shardir.ir.sharding import Axes
 from shardir.ir.types import INEXACT
-from shardir.ops.control_flow.derivative_regions import derivative_rule_of
+from shardir.ops.control_flow.derivative_regions import argument_axes_of, derivative_rule_of
 from shardir.ops.shape.rearrangements import reshape
 from shardir.passes.autodiff.pullback import error
 from shardir.passes.autodiff.varying import (
@@ -175,7 +175,10 @@ class _VaryInserter:
     def region(self, op: Op, within: Varying) -> Op:
         """Rewrite a function with a derivative rule. Its operands keep their varying axes, to which
         the rule applies."""
-        pairs = [(v, self.found.get(v, NOT_VARYING) | within) for v in op.operands]
+        pairs = [
+            (v, self.found.get(v, NOT_VARYING) | (known & set(self.axes)) | within)
+            for v, known in zip(op.operands, argument_axes_of(op), strict=True)
+        ]
         operands = tuple(self.vary_along(value, axes) for value, axes in pairs)
         ends = [self.found.get(value, NOT_VARYING) for value in op.results]
         first = self.block(op.blocks[0], within, ends)

@@ -15,6 +15,7 @@ from shardir.ir.module import Block, Op, Value
 from shardir.ir.operation import NOT_VARYING, Varying, Vma
 from shardir.ir.sharding import Axes, Axis
 from shardir.op_rules.vma import join_varying
+from shardir.ops.control_flow.derivative_regions import argument_axes_of
 
 
 def infer_varying_axes(
@@ -103,6 +104,10 @@ class _VaryingInference:
     def infer_edges(self, op: Op, within: Varying) -> None:
         """Infer the values of the edges into, around and out of blocks."""
         varying_axes = self.found
+        if op.spec in (specs.custom_jvp, specs.custom_vjp):
+            params = op.blocks[0].params
+            for param, axes in zip(params, argument_axes_of(op), strict=True):
+                varying_axes[param] = varying_axes.get(param, NOT_VARYING) | axes & set(self.axes)
         watched = (*op.results, *chain.from_iterable(block.params for block in op.blocks))
         before = None
         while True:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from shardir.ir.attributes import Attributes
 from shardir.ir.host_function import host_function_of
 from shardir.ir.module import Block, DataFlowEdge, Op
-from shardir.ir.operation import define_op
+from shardir.ir.operation import NOT_VARYING, Varying, define_op
 from shardir.ir.sharding import Axis
 from shardir.ir.types import INEXACT, TensorType
 from shardir.ops.control_flow.block_types import Types, check_types, only_block, types_of
@@ -54,6 +54,9 @@ class DerivativeRule:
     sums_gradients: bool = False
     """Whether gradients that vary along more manual axes than their arguments are contributions of
     the devices to a sum. It is false for rules of users, which may have computed the sum."""
+    argument_axes: tuple[Varying, ...] = ()
+    """The manual axes along which each argument of the call varies. The program no longer has the
+    `vary` operations of the user when it is differentiated outside of the manual computation."""
 
     def __call__(self, differentiated: Sequence[bool]) -> tuple[Block, ...]:
         return self.trace(differentiated)
@@ -63,6 +66,13 @@ def derivative_rule_of(op: Op) -> DerivativeRule | None:
     """Return the rule of an operation; `None` if its blocks are present, or only its name is."""
     rule = host_function_of(op.attrs["rule"])
     return rule if isinstance(rule, DerivativeRule) else None
+
+
+def argument_axes_of(op: Op) -> tuple[Varying, ...]:
+    """Return the manual axes along which each operand varied in the call, if they are known."""
+    rule = derivative_rule_of(op) if op.spec in (custom_jvp, custom_vjp) else None
+    known = rule.argument_axes if rule is not None else ()
+    return (*known, *(NOT_VARYING for _ in op.operands[len(known) :]))
 
 
 def _checkpoint_type(

@@ -365,6 +365,28 @@ def test_a_gradient_that_varies_where_its_argument_does_not_is_an_error() -> Non
     agree(rule(lambda g: lax.pmean(lax.all_gather(3 * g, AXIS).sum(), AXIS)), 3 * COUNT)
 
 
+def test_a_rule_applies_to_the_types_of_its_call() -> None:
+    """Derivatives outside of `shard_map` know which arguments were cast, also in a nested jit."""
+    scale = sd.custom_vjp(lambda w, x: w * x)
+    scale.defvjp(
+        lambda w, x: (w * x, (w, x)), lambda saved, g: ((g * saved[1]).sum(), g * saved[0])
+    )
+    nested = sd.jit(lambda w, x: scale(w, x))
+    mesh = sd.make_mesh((COUNT,), (AXIS,))
+
+    def slope(cast: bool) -> Any:
+        cut = sd.shard_map(
+            lambda w, x: nested(lax.pcast(w, AXIS, to="varying") if cast else w, x),
+            mesh=mesh, in_specs=(P(), P(AXIS)), out_specs=P(AXIS),
+        )  # fmt: skip
+        return sd.grad(lambda w: cut(w, X).sum())(2.0)
+
+    agree(slope(True), X.sum())
+    with pytest.raises(DifferentiateError, match="returns a gradient of argument w that may vary"):
+        slope(False)
+    agree(slope(True), X.sum())
+
+
 def test_linear_solve_sums_the_contributions_of_devices() -> None:
     """The rules of `custom_linear_solve` are derived from the equation."""
 
