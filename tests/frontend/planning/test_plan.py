@@ -128,7 +128,7 @@ def test_the_report_of_a_plan_has_its_decisions(tmp_path: Path) -> None:
         words += [cell for row in table.rows if head != "not chosen" for cell in row]
     assert [word for word in words if word not in text] == []
     assert [word for word in words if word not in str(made)] == []
-    assert {name: reason for name, reason in rejected} == {
+    assert {row[0]: row[1] for row in rejected} == {
         "replicated": "more flops",
         "data parallel": "more sent bytes",
         f"without {tables['decision'].rows[0][0]}": "more flops",
