@@ -36,6 +36,7 @@ def explain_program(
     order: bool,
     coverage: bool,
     communication: bool,
+    memory: bool,
     collective: list[str] | None,
     function: str | None,
     passes: str | None,
@@ -52,7 +53,7 @@ def explain_program(
             program_options: dict[str, object] = {
                 "--value": value, "--conflicts": conflicts, "--what-if": what_if,
                 "--without": without, "--order": order, "--coverage": coverage,
-                "--communication": communication, "--collective": collective,
+                "--communication": communication, "--memory": memory, "--collective": collective,
                 "--function": function, "--html": html, "--to": to,
                 "--passes": passes is not None,
             }  # fmt: skip
@@ -91,11 +92,14 @@ def explain_program(
             )
         if html is not None or to is not None:
             program_reports.write_reports(target, whole, html, to)
-            if not reports and not (communication or collective or order or coverage):
+            if not reports and not (communication or memory or collective or order or coverage):
                 return
-        if communication:
+        if communication or memory:
             parted = Pipeline.parse(whole)(module)
+        if communication:
             reports.append(explaining.communication(parted, places=found["places"]))
+        if memory:
+            reports.append(explaining.peak_memory(parted, places=found["places"]))
         reports += [
             explaining.explain_collective(module, each, **found) for each in collective or ()
         ]

@@ -15,9 +15,7 @@ from shardir.frontend.report.tables import ReportTables
 from shardir.ir.module import Loc, Module, Op, Value
 from shardir.ops.communication.async_collectives import done, is_started
 from shardir.passes.collectives.overlap import Overlap
-from shardir.passes.explain.history import find_place
-from shardir.text.literals import format_name
-from shardir.text.printer import Printer
+from shardir.passes.explain.peak_memory import live_values, location_of_op, name_of_op
 
 Places = Mapping[tuple[str, str], Loc]
 COMPUTE_LANE = "compute"
@@ -41,12 +39,7 @@ class Timeline:
 
     def location(self, op: Op) -> Loc | None:
         """Return the source line of an operation, or of the value that it was made for."""
-        if op.loc is not None or not op.results:
-            return op.loc
-        return self.location_of_name(op.results[0].name)
-
-    def location_of_name(self, name: str) -> Loc | None:
-        return find_place(self.module.main.name, f"%{format_name(name)}", self.places)
+        return location_of_op(op, self.module.main.name, self.places)
 
     def schedule(self) -> ScheduleRecord:
         """Return the schedule with the memory while each operation runs."""
@@ -96,7 +89,7 @@ class Timeline:
                 waits, idle_since = now - idle_since, now + duration
                 now = idle_since
             yield BoxRecord(
-                _box_name(op), op.name, lane, start, duration, waits,
+                name_of_op(op), op.name, lane, start, duration, waits,
                 self.memory.arguments + alive,
             )  # fmt: skip
 
@@ -109,34 +102,10 @@ class Timeline:
 
     def _alive_at_peak(self) -> Iterator[AliveRecord]:
         """Yield the values that are alive at the peak, the largest first."""
-        printer = Printer(self.module.meshes)
-        definitions = self._definitions()
-        values = [(value, "argument") for value in self.module.main.body.params]
-        values += [(value, "value") for value in self.memory.values]
-        rows = [
-            AliveRecord(
-                f"%{format_name(value.name)}",
-                printer.sharded_type(value.type, value.sharding),
-                value.type.nbytes,
-                role,
-                self.tables.location(definitions.get(value)),
+        for row in live_values(self.module, self.memory, self.places):
+            yield AliveRecord(
+                row.name, row.type, row.nbytes, row.role, self.tables.location(row.loc)
             )
-            for value, role in values
-        ]
-        if self.memory.inside:
-            op = self.module.main.body.ops[self.memory.position]
-            loc = self.tables.location(self.location(op))
-            rows.append(AliveRecord(_box_name(op), op.name, self.memory.inside, "block", loc))
-        yield from sorted(rows, key=lambda row: -row.nbytes)
-
-    def _definitions(self) -> dict[Value, Loc | None]:
-        """Return the source line of each argument and each value of the body."""
-        result: dict[Value, Loc | None] = {
-            value: self.location_of_name(value.name) for value in self.module.main.body.params
-        }
-        for op in self.module.main.body.ops:
-            result.update(dict.fromkeys(op.results, self.location(op)))
-        return result
 
     def source_lines(self, schedule: ScheduleRecord) -> Iterator[SourceLineRecord]:
         """Yield the costs of the lines of the user's program, in the order of files and lines."""
@@ -153,7 +122,3 @@ class Timeline:
             sums = found.get(key, Cost())
             peak = peaks.get(key, 0)
             yield SourceLineRecord(*key, sums.flops, sums.memory, sums.sent, peak)
-
-
-def _box_name(op: Op) -> str:
-    return ", ".join(f"%{format_name(value.name)}" for value in op.results) or op.name

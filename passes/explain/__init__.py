@@ -11,6 +11,7 @@ with `explanation.py` and `history.py`.
     coverage(program)                 operations, dimensions and annotations without effect
     explain_collective(program, "3")  the cause of a collective, and more expensive plans
     communication(partitioned)        the collectives of a per-device program in tables
+    peak_memory(partitioned)          the values that are alive at the peak of the memory
     summarize(program)                an overview: counts and bytes
     xla_communication(hlo)            the collectives of a module that XLA partitioned
     compare_with_xla(hlo, program)    the same collectives beside those of shardir's plan
@@ -30,6 +31,7 @@ from shardir.passes.explain.conflicts import conflicts as conflicts
 from shardir.passes.explain.coverage import coverage as coverage
 from shardir.passes.explain.explanation import explain as explain, summarize as summarize
 from shardir.passes.explain.order_sensitivity import order_sensitive as order_sensitive
+from shardir.passes.explain.peak_memory import peak_memory as peak_memory
 from shardir.passes.explain.propagated_program import ExplainError as ExplainError
 from shardir.passes.explain.what_if import what_if as what_if
 from shardir.passes.explain.xla import (

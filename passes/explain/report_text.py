@@ -19,6 +19,7 @@ from shardir.passes.explain.collective_causes import (
     collective_heading,
 )
 from shardir.passes.explain.communication import Communication
+from shardir.passes.explain.peak_memory import PeakMemory
 from shardir.passes.explain.report_rows import (
     MAX_ROWS,
     amount_cells,
@@ -302,6 +303,37 @@ def _(report: Communication) -> str:
     lines += [
         "",
         *align_columns(first_rows(listed), ("value", "collective", "", "result", "why", "line")),
+    ]
+    return "\n".join([*lines, *omitted_rows(listed)])
+
+
+@report_text.register
+def _(report: PeakMemory) -> str:
+    estimate = report.estimate
+    counted = f" in {report.counted}" if report.counted else ""
+    lines = [
+        f"{show_bytes(estimate.peak)} at the peak{counted}, at {report.at or 'the arguments'}: "
+        f"{show_bytes(estimate.arguments)} of arguments, "
+        f"{show_bytes(estimate.results)} of results, "
+        f"{show_bytes(estimate.temporaries)} of temporaries"
+    ]
+    by_line = [(line or "(no line)", show_bytes(nbytes)) for line, nbytes in report.by_line]
+    folded = fold_rows(report.rows, lambda row: row._replace(name=without_numbers(row.name)))
+    listed = [
+        (
+            row.name if len(group) == 1 else f"{row.name} x {len(group)}",
+            row.type,
+            show_bytes(sum(each.nbytes for each in group)),
+            row.role,
+            location_text(row.loc),
+        )
+        for row, group in sorted(folded, key=lambda each: -each[0].nbytes * len(each[1]))
+    ]
+    lines += ["", *align_columns(first_rows(by_line), ("line", "at the peak"))]
+    lines += omitted_rows(by_line)
+    lines += [
+        "",
+        *align_columns(first_rows(listed), ("alive at the peak", "type", "bytes", "role", "line")),
     ]
     return "\n".join([*lines, *omitted_rows(listed)])
 

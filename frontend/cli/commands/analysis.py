@@ -28,6 +28,7 @@ from shardir.frontend.cli.options import (
         'shardir explain mlp.ir --what-if "%w1: f32[128, 256@model]" --without %x',
         "shardir explain mlp.ir --order",
         "shardir explain mlp.ir --coverage",
+        "shardir explain mlp.ir --memory",
         "shardir explain mymodule:train_step --mesh data=16,model=16",
         "shardir explain mymodule:train_step --mesh data=16,model=16 --html step.html",
         "shardir explain model.mlir --html model.html",
@@ -77,6 +78,12 @@ def explain(
             "--communication", help="print tables of collectives by kind, mesh axes and source line"
         ),
     ] = False,
+    memory: Annotated[
+        bool,
+        typer.Option(
+            "--memory", help="print the values that are alive at the peak of the memory, and lines"
+        ),
+    ] = False,
     collective: Annotated[
         list[str] | None,
         typer.Option(help="print the cause of the collective whose result has this name"),
@@ -112,7 +119,7 @@ def explain(
     """Explain the shardings of a program.
 
     Without options, the command prints a summary. The options print the origin of a sharding,
-    conflicts, the effect of other annotations, and communication.
+    conflicts, the effect of other annotations, communication, and memory.
     """
 
 

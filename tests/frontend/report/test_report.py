@@ -24,7 +24,14 @@ from shardir.frontend.report.records import OriginRecord, ReportData
 from shardir.frontend.report.stages import compare_lines, lines_by_key
 from shardir.frontend.report.tables import shortest_names
 from shardir.frontend.report.text import format_flops, format_time
-from shardir.passes.explain import communication, conflicts, coverage, explain, explain_collective
+from shardir.passes.explain import (
+    communication,
+    conflicts,
+    coverage,
+    explain,
+    explain_collective,
+    peak_memory,
+)
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.report import ReportError, load
 from shardir.text.definition_locations import find_definition_locations
@@ -141,6 +148,25 @@ def test_costs_and_memory_are_those_of_the_device_program() -> None:
     assert schedule.boxes[schedule.peak_box].alive == memory.peak
     assert sum(row.nbytes for row in schedule.alive_at_peak) == memory.peak
     assert sum(row.peak for row in data.source) == memory.peak
+
+
+def test_the_peak_is_that_of_explain() -> None:
+    data = mlp_report().data
+    found = peak_memory(Pipeline.parse(DEFAULT_PIPELINE)(MLP_MODULE), places=MLP_PLACES)
+    assert [(row.name, row.type, row.nbytes, row.role) for row in data.schedule.alive_at_peak] == [
+        row[:4] for row in found.rows
+    ]
+    assert found.estimate.peak == data.schedule.peak
+    assert found.at == data.schedule.boxes[data.schedule.peak_box].name
+    lines = dict(found.by_line)
+    assert [lines[f"mlp.ir:{row.line}"] for row in data.source if row.peak] == [
+        row.peak for row in data.source if row.peak
+    ]
+
+
+def test_equal_values_of_layers_are_one_row_of_the_peak() -> None:
+    module = Pipeline.parse(DEFAULT_PIPELINE)(parse(deep_text(4)))
+    assert "%v0 x 4            f32[16, 64]  16.0 KiB  argument" in str(peak_memory(module))
 
 
 def test_a_transfer_that_was_started_overlaps_with_computation() -> None:
