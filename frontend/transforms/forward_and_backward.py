@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.argument_checks import as_integer, as_items, check_integer
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.pytree_types import PyTree, UserFunction
@@ -21,8 +21,8 @@ def fwd_and_bwd(
     loop over steps compiles each of them once; `vjp` alone returns another function at each step.
     """
     check_function("fwd_and_bwd", fun)
-    is_single = isinstance(argnums, int)
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    is_single = as_integer(argnums) is not None
+    numbers = as_items(argnums)
 
     def forward(*args: PyTree) -> PyTree:
         places = [

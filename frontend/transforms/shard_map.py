@@ -79,7 +79,7 @@ def shard_map(
         if check_rep is None
         else check_flag("check_rep of shard_map", check_rep)
     )
-    if uneven not in (None, "pad"):
+    if not (uneven is None or (isinstance(uneven, str) and uneven == "pad")):
         raise ArgumentError(
             with_location(f"uneven of shard_map is {brief(uneven)}; it must be 'pad' or None")
         )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from shardir.errors import OperationTypeError, ShardirError, count_noun
-from shardir.frontend.argument_checks import check_integers
+from shardir.frontend.argument_checks import as_items, check_integers
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.quoting import brief
@@ -90,7 +90,7 @@ def check_positive_integers(what: str, given: object, rank: int) -> tuple[int, .
     """Return one integer above 0 for each of `rank` dimensions; `None` is 1 for each."""
     if given is None:
         return (1,) * rank
-    steps = tuple(given) if hasattr(given, "__iter__") else (given,)
+    steps = as_items(given)
     all_integers = all(isinstance(step, (int, np.integer)) for step in steps)
     if len(steps) != rank or not all_integers or min(steps, default=1) < 1:
         count = count_noun(rank, "integer")

@@ -38,3 +38,5 @@ def test_one_argument_has_one_gradient() -> None:
 def test_argnums_outside_of_the_arguments_are_refused() -> None:
     with pytest.raises(ArgumentError, match="argnums of fwd_and_bwd is at most 0, got 1"):
         sd.fwd_and_bwd(snp.sin, 1, jitted=False)[0](1.0)
+    with pytest.raises(ArgumentError, match=r"argnums of fwd_and_bwd must be an integer, got 1\.5"):
+        sd.fwd_and_bwd(snp.sin, 1.5, jitted=False)[0](1.0)  # type: ignore[arg-type]

@@ -50,11 +50,12 @@ def test_no_setting_changes_what_shard_map_computes(mode: str) -> None:
 
 
 def test_invalid_values_of_uneven_are_errors() -> None:
-    with pytest.raises(ArgumentError) as caught:
-        mapped(lambda v: v, uneven="replicate")
-    assert str(caught.value).splitlines()[0] == (
-        "uneven of shard_map is 'replicate'; it must be 'pad' or None"
-    )
+    for given, text in (("replicate", "'replicate'"), (V, "float32[6]")):
+        with pytest.raises(ArgumentError) as caught:
+            mapped(lambda v: v, uneven=given)
+        assert str(caught.value).splitlines()[0] == (
+            f"uneven of shard_map is {text}; it must be 'pad' or None"
+        )
 
 
 def rows(v: Any) -> int:

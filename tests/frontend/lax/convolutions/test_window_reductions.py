@@ -23,6 +23,10 @@ def pooled(window: Any = (2,), strides: Any = (1,), **options: Any) -> Any:
     ("compute", "message"),
     [
         (lambda: convolved((1,)), "window_strides must be 2 integers above 0, got (1,)"),
+        (
+            lambda: convolved(np.array("abc")),
+            "window_strides must be 2 integers above 0, got array('abc', dtype='<U3')",
+        ),
         (lambda: convolved((0, 1)), "window_strides must be 2 integers above 0, got (0, 1)"),
         (
             lambda: convolved(rhs_dilation=(1.5, 1)),
