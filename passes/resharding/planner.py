@@ -10,7 +10,7 @@ cheapest plan has the fewest bytes received per device, then the fewest collecti
 never enumerates devices: planning for a mesh of eight takes as long as for one of four thousand.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -208,7 +208,8 @@ def _merge_moves(first: LatticeMove, then: LatticeMove, atoms: tuple[int, ...]) 
 
 
 def _step_of_move(problem: ReshardProblem, before: LatticeState, move: LatticeMove) -> PlanStep:
-    axes = merge_axes([problem.atoms[a] for a in move.atoms])
+    parts = [problem.atoms[a] for a in move.atoms]
+    axes = merge_axes(parts)
     op = Symbol(problem.source.reduction)
     attrs: dict[str, Attr]
     match move.kind:
@@ -217,12 +218,23 @@ def _step_of_move(problem: ReshardProblem, before: LatticeState, move: LatticeMo
         case StepKind.COLLECTIVE_PERMUTE:
             attrs = _permutation(problem, before[0], move.after[0])
         case StepKind.ALL_REDUCE:
-            attrs = {"axes": axes, "op": op}
+            attrs = {"axes": merge_axes(_in_unreduced_order(parts, problem.source)), "op": op}
         case StepKind.REDUCE_SCATTER:
             attrs = {"dim": move.dim, "axes": axes, "op": op}
         case _:
             attrs = {"dim": move.dim, "axes": axes}
     return PlanStep(move.kind, tuple(attrs.items()), problem.sharding(move.after), move.cost[0])
+
+
+def _in_unreduced_order(parts: Sequence[Axis], source: Sharding) -> list[Axis]:
+    """Sort parts of unreduced axes as these are written: devices combine terms in the order of the
+    axes, and the result must not depend on the target."""
+
+    def position(part: Axis) -> tuple[int, int]:
+        axes = enumerate(source.unreduced)
+        return next(i for i, axis in axes if axis.contains(part)), part.pre
+
+    return sorted(parts, key=position)
 
 
 def _permutation(problem: ReshardProblem, before: DimAtoms, after: DimAtoms) -> dict[str, Attr]:
