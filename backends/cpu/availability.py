@@ -7,6 +7,7 @@ import warnings
 from functools import cache
 
 from shardir.backends.cpu.threads.address_space import (
+    LLVM_LIBRARY_BYTES,
     STARTUP_BYTES,
     address_space_left,
     is_too_little_for,
@@ -33,6 +34,10 @@ def unavailable_reason() -> str | None:
         return (
             f"the processor is {platform.machine()}; compiled programs run on x86-64 and ARM64 only"
         )
+    imported_bytes = 0 if "llvmlite.binding" in sys.modules else LLVM_LIBRARY_BYTES
+    # NumPy needs the address space that an import in vain would take.
+    if is_too_little_for(imported_bytes + STARTUP_BYTES):
+        return _limit_reason(imported_bytes + STARTUP_BYTES)
     try:
         import llvmlite.binding
     except (ImportError, OSError) as error:
@@ -42,13 +47,17 @@ def unavailable_reason() -> str | None:
     if found is not None and tuple(map(int, found.groups())) < MIN_LLVMLITE_VERSION:
         return f"llvmlite is {llvmlite.__version__}, which is too old; pip install -U llvmlite"
     if is_too_little_for(STARTUP_BYTES):
-        return (
-            f"the address space of this process is limited (ulimit -v), and only "
-            f"{show_bytes(address_space_left() or 0)} are left, but compiled programs need "
-            f"{show_bytes(STARTUP_BYTES)} to start; raise the limit"
-        )
+        return _limit_reason(STARTUP_BYTES)
     limit_malloc_arenas()
     return None
+
+
+def _limit_reason(needed: int) -> str:
+    return (
+        f"the address space of this process is limited (ulimit -v), and only "
+        f"{show_bytes(address_space_left() or 0)} are left, but compiled programs need "
+        f"{show_bytes(needed)} to start; raise the limit"
+    )
 
 
 @cache

@@ -12,6 +12,8 @@ THREAD_BYTES = 24 << 20
 """Address space that a thread may take to start: its stack, and reservations of Python and libc."""
 MAX_COMPILE_BYTES = 32 << 20
 """Address space that LLVM may take to compile the kernels of a program."""
+LLVM_LIBRARY_BYTES = 152 << 20
+"""Address space that the import of llvmlite takes at least; measured on x86-64."""
 STARTUP_BYTES = 176 << 20
 """Address space that the runtime takes to start: compiler, scratch memory, blocks, threads."""
 
