@@ -127,9 +127,10 @@ class _ShardyReshardInserter(ReshardInserter):
         """Return the alignment with the axes that stay unreduced from operands to results.
 
         Axes that shard a tensor of the operation do not stay unreduced: the operand is reduced
-        before.
+        before. Neither do the axes of an operand that another reduction combines than the result.
         """
         unreduced_axes = places[count].unreduced if len(places) > count else ()
+        kept_reduction = places[count].reduction if len(places) > count else "add"
         sharding_axes = [axis for each in aligned.tensors for axes in each.axes for axis in axes]
         used = (*sharding_axes, *aligned.pending)
         unreduced_axes = tuple(
@@ -137,14 +138,16 @@ class _ShardyReshardInserter(ReshardInserter):
         )
         tensors = [
             with_unreduced(
-                sharding, _intersection(placement.unreduced, unreduced_axes), placement.reduction
+                sharding, _intersection(placement.unreduced, unreduced_axes), kept_reduction
             )
+            if placement.reduction == kept_reduction
+            else sharding
             for sharding, placement in zip(aligned.tensors[:count], places, strict=False)
         ]
         unreduced = tuple(dict.fromkeys(axis for each in tensors for axis in each.unreduced))
-        reduction = next((each.reduction for each in tensors if each.unreduced), "add")
         results = (
-            with_unreduced(sharding, unreduced, reduction) for sharding in aligned.tensors[count:]
+            with_unreduced(sharding, unreduced, kept_reduction)
+            for sharding in aligned.tensors[count:]
         )
         return replace(aligned, tensors=(*tensors, *results))
 

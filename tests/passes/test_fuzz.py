@@ -116,6 +116,16 @@ func @main(
   return %s
 }
 """),
+    "one reduction combines axes that stay unreduced": (SHARDY_PIPELINE, """\
+mesh @m = [x=2, y=4]
+
+func @main(
+  %x: f32[1, 2, 1] unreduced[mul](x),
+) -> (c64[1, 2, 1]) {
+  %y = fft(%x, kind=rfft, rank=1) : c64[1, 2, 1] unreduced(x, y:(2)2)
+  return %y
+}
+"""),
 }  # fmt: skip
 
 
