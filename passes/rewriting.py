@@ -11,6 +11,7 @@ from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.operation import OpSpec
 from shardir.ir.sharding import Axes, Sharding
 from shardir.ir.sub_axes import append_axis
+from shardir.ops.communication.async_collectives import done
 from shardir.passes.pipeline import Pass
 
 
@@ -146,8 +147,9 @@ KEEP_CHOICES: dict[str, Sequence[str]] = {"keep": ("", "collectives")}
 
 
 def has_effect(op: Op, keeps: bool = False) -> bool:
-    """Return whether an operation has an effect besides its results; collectives do if `keeps`."""
-    return op.spec.effect or (keeps and op.spec.collective)
+    """Return whether an operation has an effect besides its results; collectives do if `keeps`,
+    and so does the `done` that completes a started one."""
+    return op.spec.effect or (keeps and (op.spec.collective or op.spec is done))
 
 
 def has_nested_effect(op: Op, keeps: bool = False) -> bool:

@@ -228,6 +228,24 @@ spmd func @f(
     assert [op.name for op in kept.main.body.ops] == ["neg", "all-reduce"]
 
 
+def test_a_started_collective_is_kept_or_removed_with_its_done() -> None:
+    program = parse("""\
+mesh @m = [x=2]
+
+spmd func @f(
+  %x: f32[4] of f32[8@x],
+) -> (f32[4] of f32[8@x]) {
+  %t = all-reduce-start(%x, axes=[x], op=add) : f32[4]
+  %y = done(%t) : f32[4]
+  return %x
+}
+""")
+    for options, names in (("", []), ("{keep=collectives}", ["all-reduce-start", "done"])):
+        kept = Pipeline.parse(f"dce{options}")(program)
+        verify(kept)
+        assert [op.name for op in kept.main.body.ops] == names
+
+
 def test_a_loop_keeps_what_an_effect_in_its_body_uses() -> None:
     module = parse("""\
 func @f(%x: f32[4]) -> (f32[4]) {
