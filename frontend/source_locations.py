@@ -300,14 +300,15 @@ def _name_in(scope: Mapping[str, object], value: object) -> str:
 
 def with_location(message: str, site: CallSite | None = None) -> str:
     """Return the message followed by the source line of `site`, by default the current user
-    line."""
+    line; a message that ends with this line is returned unchanged."""
     if site is None:
         refresh_working_directory()
         place = user_position()
         if place is None:
             return message
         site = place.site
-    return message + "\n" + underline(site.loc, site.width)
+    line = "\n" + underline(site.loc, site.width)
+    return message if message.endswith(line) else message + line
 
 
 def format_error_location(error: BaseException) -> str:

@@ -80,7 +80,7 @@ class Trace:
         """The number of operations whose results have inferred varying manual axes."""
         self.has_ended = False
         self.has_captures = False
-        """Whether operations of the block, or of blocks in it, use values of enclosing traces."""
+        """True if operations of the block, or of blocks in it, use values of enclosing traces."""
         self.inputs: Sequence[Value] | None = None
         """The values that the first parameters equal; `None` if the block may run later, or more
         than once."""

@@ -107,7 +107,12 @@ class Pullback:
         expected = self._rule.leaves[position].abstract.type
         if is_array_like(entry) and abstract_of(entry).type == expected:
             return entry
-        described = str(abstract_of(entry).type) if is_array_like(entry) else "absent"
+        if entry is None or is_not_needed(entry):
+            described = "absent"
+        elif is_array_like(entry):
+            described = str(abstract_of(entry).type)
+        else:
+            described = brief_with_type(entry)
         raise ArgumentError(
             with_location(
                 f"the pullback of {self._rule.name} needs the argument "

@@ -52,8 +52,8 @@ class DerivativeRule:
     argument_names: tuple[str, ...]
     axis_names: Mapping[Axis, str]
     sums_gradients: bool = False
-    """Whether gradients that vary along more manual axes than their arguments are contributions of
-    the devices to a sum. It is false for rules of users, which may have computed the sum."""
+    """True if a gradient that varies along more manual axes than its argument is a contribution of
+    each device to a sum. It is false for rules of users, which may have computed the sum."""
     argument_axes: tuple[Varying, ...] = ()
     """The manual axes along which each argument of the call varies. The program no longer has the
     `vary` operations of the user when it is differentiated outside of the manual computation."""

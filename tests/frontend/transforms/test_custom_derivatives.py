@@ -386,3 +386,15 @@ def test_negative_positions_of_arguments_without_derivative_count_from_the_last_
     for each in (f, h):
         assert float(grad(each)(2.0, 3)) == 12
         assert float(grad(each)(2.0, 5.0, 3)) == 12
+
+
+def test_an_error_of_a_rule_states_the_line_of_the_derivative_once() -> None:
+    function = custom_vjp(lambda w, x: w * x)
+    function.defvjp(lambda w, x: (w * x, x), lambda x, ct: (ct * x, ct))
+    loss = lambda w: snp.sum(function(w, np.ones(3, np.float32)))  # noqa: E731
+    with pytest.raises(DifferentiateError) as error:
+        grad(loss)(np.float32(2))
+    text = str(error.value)
+    expected = "a gradient of the backward rule of lambda is f32[3], and it must be f32[]\n"
+    assert text.startswith(expected)
+    assert text.count(" --> ") == 1

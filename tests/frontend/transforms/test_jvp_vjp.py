@@ -301,6 +301,9 @@ def test_arguments_among_the_residuals_of_a_vjp_function_can_be_released() -> No
     )
     with pytest.raises(ArgumentError, match=f"^{re.escape(message)}"):
         back(y)
+    back.args_res[1] = {"b": 1.0, "w": "rows"}
+    with pytest.raises(ArgumentError, match="it is 'rows' of type str in args_res"):
+        back(y)
     back.args_res[1] = {"b": 1.0, "w": np.ones((2, 4), np.float32)}
     with pytest.raises(ArgumentError, match=re.escape("it is f32[2, 4] in args_res")):
         back(y)
