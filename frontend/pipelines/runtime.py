@@ -1,8 +1,10 @@
 """The runtime of a pipeline: it runs the rows of a schedule.
 
 Each row of devices runs its actions in order. An action calls a compiled fragment, sends values to
-another row, or waits for values from one. A value lives from the fragment that gives it to the last
-action of its microbatch that needs it.
+another row, or starts to receive values from one. The first action that needs received values waits
+for them, as in `torch.distributed.pipelining`: actions between a receive and that action run while
+the message is on its way. A value lives from the fragment that gives it to the last action of its
+microbatch that needs it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -139,6 +141,8 @@ class _RowRun:
         self.transport, self.combined, self.state_action = transport, combined, state_action
         self.position = 0
         self.values: dict[tuple[int, int | None], dict[str, Storage]] = {}
+        self.receives: list[Action] = []
+        """The receives that have started and whose values no action has needed yet."""
 
     @property
     def has_ended(self) -> bool:
@@ -159,12 +163,13 @@ class _RowRun:
                 self.transport.expect(matching_transfer(receive))
             self.state_action(self.rank, scheduled.action)
             try:
-                ran = all([self._run(part) for part in scheduled.action.parts])
+                if not self._has_received(scheduled.action):
+                    break
+                for part in scheduled.action.parts:
+                    self._run(part)
             except Exception as error:
                 error.add_note(f"while rank {self.rank} of the pipeline ran {scheduled.action}")
                 raise
-            if not ran:
-                break
             for key, name in scheduled.last_uses:
                 self.values[key].pop(name, None)
                 if not self.values[key]:
@@ -172,8 +177,36 @@ class _RowRun:
             self.position += 1
         return self.position > start
 
-    def _run(self, part: Action) -> bool:
-        """Run a single action; return whether it has run, or else waits for a message."""
+    def _has_received(self, action: Action) -> bool:
+        """Return whether the values that an action needs have arrived, and take those that have."""
+        for receive in [each for each in self.receives if self._needs(action, each)]:
+            start = perf_counter()
+            received = self.transport.receive(matching_transfer(receive))
+            if received is None:
+                return False
+            self.receives.remove(receive)
+            own = self.values.setdefault((receive.stage, receive.microbatch), {})
+            names = self.runtime.wiring.find_received_names(receive)
+            own.update(zip(names, received, strict=True))
+            record_event(PipelineEvent(self.rank, receive, start, perf_counter()))
+        return True
+
+    def _needs(self, action: Action, receive: Action) -> bool:
+        """Return whether an action needs values of a receive."""
+        wiring, key = self.runtime.wiring, (receive.stage, receive.microbatch)
+        names = wiring.find_received_names(receive)
+        return any(
+            (part.stage, part.microbatch) == key
+            and not set(names).isdisjoint(wiring.find_needed_names(part))
+            for part in action.parts
+        )
+
+    def _run(self, part: Action) -> None:
+        """Run a single action whose received values have arrived."""
+        if part.kind in SEND_OF:
+            self.transport.expect(matching_transfer(part))
+            self.receives.append(part)
+            return
         start = perf_counter()
         size = 0
         own = self.values.setdefault((part.stage, part.microbatch), {})
@@ -183,13 +216,7 @@ class _RowRun:
             values = [own[name] for name in self.runtime.wiring.sent(part)]
             size = sum(value.array.nbytes for value in values)
             self.transport.send(part, values)
-        elif part.kind in SEND_OF:
-            received = self.transport.receive(matching_transfer(part))
-            if received is None:
-                return False
-            own.update(zip(self.runtime.wiring.find_received_names(part), received, strict=True))
         record_event(PipelineEvent(self.rank, part, start, perf_counter(), size))
-        return True
 
     def _compute(self, part: Action, own: dict[str, Storage]) -> None:
         pipeline = self.runtime.pipeline

@@ -14,6 +14,7 @@ from shardir.frontend.pipelines.recording import PipelineRecord, record_pipeline
 from shardir.interpret.interpreter import run as run_module
 from shardir.passes.pipeline_parallelism.named_schedules import NAMED_SCHEDULES, make_schedule
 from shardir.passes.pipeline_parallelism.stage_assignment import PipelineStageError
+from shardir.passes.pipeline_parallelism.transfers import add_transfers
 from tests.frontend.pipelines.models import (
     BATCH,
     LENGTH,
@@ -136,7 +137,23 @@ def test_an_edited_schedule_file(mesh: sd.Mesh, tmp_path: Path) -> None:
     expected, _ = run(mlp_loss, arguments, "1f1b")
     assert [x.tobytes() for x in arrays(made)] == [x.tobytes() for x in arrays(expected)]
     first = [str(event.action) for event in record.events if event.rank == 0]
-    assert first[-5:] == ["0I6", "0RECV_B7", "0I7", "0W6", "0W7"]
+    # The input of stage 0 has no gradient: only the weight gradients wait for the messages.
+    assert first[-6:] == ["0I6", "0I7", "0RECV_B6", "0W6", "0RECV_B7", "0W7"]
+
+
+def test_actions_run_while_a_message_is_on_its_way(mesh: sd.Mesh) -> None:
+    """The last rank starts to receive the second microbatch before it computes the first one, and
+    waits for each message at the first action that needs it."""
+    schedule = make_schedule("1f1b", ranks=RANKS, microbatches=MICROBATCHES)
+    row = [str(action) for action in add_transfers(schedule).actions(RANKS - 1)]
+    assert row[:6] == ["3RECV_F0", "3RECV_F1", "3F0", "3B0", "3SEND_B0", "3F1"]
+    _, record = run(mlp_loss, place(mesh, *mlp_arguments(RANKS)), "1f1b")
+    last = [str(event.action) for event in record.events if event.rank == RANKS - 1]
+    assert last == [
+        text
+        for k in range(MICROBATCHES)
+        for text in (f"3RECV_F{k}", f"3F{k}", f"3B{k}", f"3SEND_B{k}")
+    ]
 
 
 def test_values_that_skip_stages_and_captured_values(mesh: sd.Mesh) -> None:
