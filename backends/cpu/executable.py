@@ -237,15 +237,14 @@ class NativeExecutable(UnshardedExecutable):
         """Return a native call path for arrays of the type `kind`; `None` if the program needs
         Python."""
         schedule = self.schedule
-        enter = self._enter
+        # Without items, the results are arguments, and no code runs.
+        program = self._enter if schedule.items else None
         argument_count = len(schedule.arguments) - len(captured)
         returned_arguments = {
             number for kind, number in self._sources if kind is BufferKind.ARGUMENT
         }
-        if (
-            enter is None
-            or not schedule.items
-            or any(number >= argument_count for number in returned_arguments)
+        if (program is None and schedule.items) or any(
+            number >= argument_count for number in returned_arguments
         ):
             return None
         template = self._template.copy()
@@ -282,7 +281,7 @@ class NativeExecutable(UnshardedExecutable):
             for k, slot in enumerate(schedule.arguments[:argument_count])
         ]
         launch = launching.make_launch(
-            enter, kind, template, arguments, places, sizes, results, (self, captured)
+            program, kind, template, arguments, places, sizes, results, (self, captured)
         )
         return launch and (_wrap_donation(launch, kind, sizes, given) if given else launch)
 

@@ -5,7 +5,9 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir import lax
 from shardir.backends.native import native
+from shardir.sharding import NamedSharding, PartitionSpec as P
 
 A = np.arange(12, dtype=np.float32).reshape(3, 4)
 B = A[::-1].copy() + 1
@@ -15,6 +17,18 @@ WHOLE = snp.asarray(A.astype(np.int32))
 scaled = sd.jit(lambda x, n: x * n, static_argnums=1)
 passed = sd.jit(lambda t: {"x": t["x"], "sum": t["x"] + t["y"][0], "all": t["y"]})
 plus = sd.jit(lambda x, y: {"sum": x + y, "parts": (x - y, y * 2)})
+
+MESH = sd.make_mesh((2,), ("d",))
+SHARDED = sd.device_put(A.T.copy(), NamedSharding(MESH, P("d")))
+gathered = sd.jit(
+    sd.shard_map(
+        lambda x: lax.all_gather(x, "d", tiled=True),
+        mesh=MESH,
+        in_specs=P("d"),
+        out_specs=P(),
+        check_vma=False,
+    )
+)
 
 
 if native is None:

@@ -20,12 +20,14 @@ from shardir.op_rules import custom_rules
 from shardir.op_rules.rule_notation import sharding_rule
 from tests.call_count import count_calls
 from tests.frontend.dispatch.native_call_samples import (
+    SHARDED,
     SHOULD_INSERT,
     WHOLE,
     A,
     B,
     X,
     Y,
+    gathered,
     insert_every_call as insert_every_call,
     passed,
     plus,
@@ -69,6 +71,7 @@ CALLS: dict[str, tuple[Callable[[], Any], Any]] = {
     "jit, static": (lambda: scaled(X, 3), A * 3),
     "jit, containers": (lambda: plus(X, Y), {"sum": A + B, "parts": (A - B, B * 2)}),
     "jit, an argument": (lambda: passed({"x": X, "y": [Y]}), {"all": [B], "x": A, "sum": A + B}),
+    "jit, arguments alone": (lambda: gathered(SHARDED), A.T),
 }
 
 

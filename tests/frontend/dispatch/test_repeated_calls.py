@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shardir as sd
 import shardir.numpy as snp
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.pytree import tree
 from shardir.frontend.transforms.grad import grad
+from shardir.sharding import NamedSharding, PartitionSpec as P
 
 REPEATS = 3
 M = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -129,6 +131,16 @@ def test_views_of_numpy_arrays_do_not_share_memory() -> None:
     given[:] = 100
     for made in results:
         assert np.array_equal(made, M.reshape(3, 2))
+
+
+def test_results_that_are_sharded_arguments_do_not_share_memory_with_numpy() -> None:
+    rows = NamedSharding(sd.make_mesh((2,), ("d",)), P("d"))
+    fun = jit(lambda x: x, in_shardings=rows, out_shardings=rows)
+    given = M.copy()
+    results = [fun(given) for _ in range(REPEATS)]
+    given[:] = 100
+    for made in results:
+        assert np.array_equal(made, M)
 
 
 def test_donated_arguments_of_views_give_the_view() -> None:
