@@ -6,11 +6,11 @@ custom_vjp runs its forward rule instead of its block, and its backward rule for
 rule of a custom_jvp is linear in the tangents, so it is pulled back through.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from shardir import ops as specs
-from shardir.ir.builder import copy_op, inline, substitute
+from shardir.ir.builder import UniqueNames, copy_op, inline, substitute
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import INEXACT
 from shardir.passes.autodiff.activity import active_values
@@ -54,15 +54,20 @@ def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
         way.accumulate(new.get(value, value), None if cotangent is None else next(given_back))
     rerun = way.run(again)
     gradients = [(x, way.pop_cotangent(seen[x])) for x in inputs]
+    originals = {copy: value for value, copy in [*new.items(), *seen.items()]}
+    saved = [inner for inner in again if inner.spec.effect or is_saved(save, inner)]
+    primal_of = {value: originals[value] for inner in saved for value in inner.results}
+    unchanged = set(again)
+    in_rules = [inner for inner in rerun if inner not in unchanged and is_saved(save, inner)]
+    if in_rules:
+        body, primal_of_rules = _run_forward_rules(body, again, rerun, originals, b.names)
+        forward, places = inline_block(body, op.operands, op.results, op)
+        saved_values = (value for inner in in_rules for value in inner.results)
+        primal_of |= {value: primal_of_rules[value] for value in saved_values}
 
     # Saved values have been computed by the forward computation, and so have operations with
     # effects.
-    primal_of = {
-        new[value]: places.get(value, value)
-        for inner in body.ops
-        if inner.spec.effect or is_saved(save, inner)
-        for value in inner.results
-    }
+    primal_of = {copy: places.get(value, value) for copy, value in primal_of.items()}
     rerun = tuple(o for o in rerun if not o.spec.effect and not primal_of.keys() >= set(o.results))
     all_ops = substitute(Block((), (*rerun, *way.b.ops), ()), primal_of).ops
     value_cotangents = [(x, primal_of.get(g, g)) for x, g in gradients if g is not None]
@@ -70,12 +75,44 @@ def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
     if barrier_results and b.ops and b.ops[-1].results == tuple(barrier_results):
         b.ops[-1:] = _restrict_barrier(b.ops[-1], again_ops, [g for _, g in value_cotangents])
     b.ops.extend(again_ops)
-    originals = {copy: value for value, copy in [*new.items(), *seen.items()]}
     for cotangent, value in way.primal_of_cotangent.items():
         way.primal_of_cotangent[cotangent] = originals.get(value, value)
     for x, cotangent in value_cotangents:
         outer.accumulate(x, cotangent)
     return forward
+
+
+def _run_forward_rules(
+    body: Block,
+    again: Sequence[Op],
+    rerun: Sequence[Op],
+    originals: Mapping[Value, Value],
+    names: UniqueNames,
+) -> tuple[Block, dict[Value, Value]]:
+    """Return the body of a checkpoint with the forward rules of custom derivatives, and the blocks
+    of checkpoints, in place of their operations, so that the policy can save values inside of them.
+
+    `again` are copies of the operations of the body, `rerun` what the pullback runs instead of
+    them; `originals` maps the values of the copies to those of the body. The second result does
+    this for all values of `rerun`.
+    """
+    makers = {value: inner for inner in body.ops for value in inner.results}
+    unchanged = dict(zip(again, body.ops, strict=True))
+    copies = dict(originals)
+    ops: list[Op] = []
+    for op in rerun:
+        maker = next((makers.get(originals[x]) for x in op.results if x in originals), None)
+        if op in unchanged:
+            ops.append(unchanged[op])
+        elif maker is not None and maker.name not in HANDLERS:
+            # A loop or a branch that was extended by the residuals of its derivative.
+            ops.append(maker)
+        else:
+            ops.append(copy_op(op, copies, names))
+    own = {copies[copy]: value for copy, value in originals.items()}
+    ops_of_body = substitute(Block((), tuple(ops), ()), own).ops
+    primal_of = {copy: own.get(value, value) for copy, value in copies.items()}
+    return replace(body, ops=ops_of_body), primal_of
 
 
 def _restrict_barrier(barrier: Op, ops: Sequence[Op], returns: Sequence[Value]) -> list[Op]:

@@ -8,6 +8,8 @@ import pytest
 from shardir import (
     checkpoint,
     checkpoint_policies,
+    custom_jvp,
+    custom_vjp,
     debug,
     grad,
     jit,
@@ -17,6 +19,7 @@ from shardir import (
     make_ir,
     remat,
     tree,
+    value_and_grad,
     vmap,
 )
 from shardir.ad_checkpoint import checkpoint_name
@@ -187,3 +190,65 @@ def test_a_linearized_function_takes_saved_values_of_loops_and_branches(
         np.testing.assert_allclose(one, other, rtol=1e-6)
     program = Pipeline.parse("dce")(make_ir(pushforward)(1.0))
     assert {op.name for op in program.main.body.walk()} & {"sin", "cos"} == recomputed
+
+
+def exponential_with_rule(how: str) -> Any:
+    """Return a function whose derivative needs only its result, which its rule names `y`."""
+
+    def named(x: Any) -> Any:
+        return checkpoint_name(snp.exp(x), "y")
+
+    if how == "custom_vjp":
+        with_vjp = custom_vjp(snp.exp)
+        with_vjp.defvjp(lambda x: (named(x),) * 2, lambda y, g: (y * g,))
+        return with_vjp
+    with_jvp = custom_jvp(snp.exp)
+
+    def rule(primals: Any, tangents: Any) -> Any:
+        y = named(primals[0])
+        return y, y * tangents[0]
+
+    with_jvp.defjvp(rule)
+    return with_jvp
+
+
+@pytest.mark.parametrize("how", ["custom_vjp", "custom_jvp"])
+@pytest.mark.parametrize(("saved", "exponentials"), [("y", 1), ("z", 2)])
+def test_a_policy_saves_values_that_derivative_rules_name(
+    how: str, saved: str, exponentials: int
+) -> None:
+    f = exponential_with_rule(how)
+
+    def fun(x: Any) -> Any:
+        def body(c: Any, _: Any) -> Any:
+            return c + 1, None
+
+        # A loop beside the rule keeps its own operations.
+        start, _ = lax.scan(body, x * 2, None, length=2)
+        return snp.sum(snp.sin(f(start)) * 3)
+
+    kept = checkpoint(fun, policy=save_only(saved))
+    x = np.arange(4, dtype=np.float32) / 4
+    np.testing.assert_allclose(grad(kept)(x), grad(fun)(x), rtol=1e-5)
+    program = Pipeline.parse("default")(make_ir(value_and_grad(kept))(x))
+    assert [op.name for op in program.main.body.walk()].count("exp") == exponentials
+
+
+@pytest.mark.parametrize(("saved", "logarithms"), [("y", 1), ("z", 3)])
+def test_a_policy_saves_values_of_a_checkpoint_inside(saved: str, logarithms: int) -> None:
+    @checkpoint(policy=save_only(saved))
+    def inner(x: Any) -> Any:
+        return snp.sin(checkpoint_name(snp.log(x), "y"))
+
+    def fun(x: Any) -> Any:
+        return snp.sum(snp.cos(inner(x * 2)))
+
+    kept = checkpoint(fun, policy=save_only(saved))
+    x = np.arange(1, 5, dtype=np.float32)
+    np.testing.assert_allclose(grad(kept)(x), grad(fun)(x), rtol=1e-5)
+    program = Pipeline.parse("default")(make_ir(value_and_grad(kept))(x))
+    assert [op.name for op in program.main.body.walk()].count("log") == logarithms
+
+
+def save_only(name: str) -> Any:
+    return checkpoint_policies.save_only_these_names(name)
