@@ -25,6 +25,7 @@ from shardir.passes.autodiff.regions import (
     split_by_dependence,
 )
 from shardir.passes.autodiff.residuals import eliminate_dead_operations
+from shardir.passes.autodiff.saved_values import reuse_saved_values
 
 
 def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[Op, ...]:
@@ -55,22 +56,16 @@ def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
     rerun = way.run(again)
     gradients = [(x, way.pop_cotangent(seen[x])) for x in inputs]
     originals = {copy: value for value, copy in [*new.items(), *seen.items()]}
-    saved = [inner for inner in again if inner.spec.effect or is_saved(save, inner)]
-    primal_of = {value: originals[value] for inner in saved for value in inner.results}
+    primal_of = {copy: value for value, copy in new.items()}
     unchanged = set(again)
-    in_rules = [inner for inner in rerun if inner not in unchanged and is_saved(save, inner)]
-    if in_rules:
-        body, primal_of_rules = _run_forward_rules(body, again, rerun, originals, b.names)
+    if any(inner not in unchanged and is_saved(save, inner) for inner in rerun):
+        body, primal_of = _run_forward_rules(body, again, rerun, originals, b.names)
         forward, places = inline_block(body, op.operands, op.results, op)
-        saved_values = (value for inner in in_rules for value in inner.results)
-        primal_of |= {value: primal_of_rules[value] for value in saved_values}
-
-    # Saved values have been computed by the forward computation, and so have operations with
-    # effects.
     primal_of = {copy: places.get(value, value) for copy, value in primal_of.items()}
-    rerun = tuple(o for o in rerun if not o.spec.effect and not primal_of.keys() >= set(o.results))
-    all_ops = substitute(Block((), (*rerun, *way.b.ops), ()), primal_of).ops
-    value_cotangents = [(x, primal_of.get(g, g)) for x, g in gradients if g is not None]
+    saved = reuse_saved_values(forward, rerun, primal_of, save, b.names)
+    block = substitute(Block((), tuple(way.b.ops), ()), saved.reused)
+    all_ops = (*saved.again, *block.ops)
+    value_cotangents = [(x, saved.reused.get(g, g)) for x, g in gradients if g is not None]
     again_ops = eliminate_dead_operations(all_ops, [g for _, g in value_cotangents])
     if barrier_results and b.ops and b.ops[-1].results == tuple(barrier_results):
         b.ops[-1:] = _restrict_barrier(b.ops[-1], again_ops, [g for _, g in value_cotangents])
@@ -79,7 +74,7 @@ def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
         way.primal_of_cotangent[cotangent] = originals.get(value, value)
     for x, cotangent in value_cotangents:
         outer.accumulate(x, cotangent)
-    return forward
+    return saved.forward
 
 
 def _run_forward_rules(

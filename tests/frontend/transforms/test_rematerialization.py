@@ -252,3 +252,51 @@ def test_a_policy_saves_values_of_a_checkpoint_inside(saved: str, logarithms: in
 
 def save_only(name: str) -> Any:
     return checkpoint_policies.save_only_these_names(name)
+
+
+def nested_loops(x: Any) -> Any:
+    def step(c: Any, i: Any) -> Any:
+        inner, _ = lax.scan(lambda d, _: (snp.sin(d) * i, None), c, None, length=2)
+        return lax.cond(i > 1, snp.sin, snp.cos, inner) * c, snp.tanh(c)
+
+    return lax.scan(step, x, snp.arange(4.0))
+
+
+def static_fori_loop(x: Any) -> Any:
+    return lax.fori_loop(0, 3, lambda i, c: snp.sin(c) + i, x)
+
+
+@pytest.mark.parametrize(
+    ("fun", "saved", "once", "recomputed"),
+    [
+        (loop_of_sines, "sin", "sin", ""),
+        (loop_of_sines, "", "", "sin"),
+        (loop_of_branches, "sin", "sin", "cos"),
+        (loop_of_branches, "cos", "cos", "sin"),
+        (nested_loops, "tanh", "tanh", "sin"),
+        (static_fori_loop, "sin", "sin", ""),
+    ],
+)
+def test_reverse_mode_takes_saved_values_of_loops_and_branches(
+    fun: Any, saved: str, once: str, recomputed: str
+) -> None:
+    """A saved operation occurs as often as without a checkpoint, others more often."""
+
+    def total(f: Any) -> Any:
+        return lambda x: sum(snp.sum(leaf**2) for leaf in tree.leaves(f(x)))
+
+    def count(f: Any, name: str) -> int:
+        program = Pipeline.parse("dce")(make_ir(grad(f))(0.5))
+        return sum(op.name == name for op in program.main.body.walk())
+
+    kept = total(checkpoint(fun, policy=lambda name, *_, **__: name == saved))
+    fun = total(fun)
+    np.testing.assert_allclose(grad(kept)(0.5), grad(fun)(0.5), rtol=1e-6)
+    xs = np.array([0.5, 0.25], np.float32)
+    np.testing.assert_allclose(vmap(grad(kept))(xs), vmap(grad(fun))(xs), rtol=1e-6)
+    np.testing.assert_allclose(
+        grad(lambda xs: vmap(kept)(xs).sum())(xs), vmap(grad(fun))(xs), rtol=1e-6
+    )
+    np.testing.assert_allclose(grad(grad(kept))(0.5), grad(grad(fun))(0.5), rtol=1e-5)
+    assert not once or count(kept, once) == count(fun, once)
+    assert not recomputed or count(kept, recomputed) > count(fun, recomputed)
