@@ -126,9 +126,10 @@ def checkpoint(
     """Return `fun` with a gradient that saves only the arguments and recomputes other residuals.
 
     `policy`, one of `checkpoint_policies`, selects values to save in addition, also inside of
-    `scan`, `cond` and `switch`. Arguments in `static_argnums` need not be arrays. `prevent_cse=False` allows common subexpression elimination
-    between the original and the recomputed operations. `concrete` must be false. May be used as a
-    decorator, with options or without. Outside of any trace it is `jit(fun)`.
+    `scan`, `cond` and `switch`. Arguments in `static_argnums` need not be arrays.
+    `prevent_cse=False` allows common subexpression elimination between the original and the
+    recomputed operations. `concrete` must be false. May be used as a decorator, with options or
+    without. Outside of any trace it is `jit(fun)`.
     """
     if check_flag("concrete of checkpoint", concrete):
         raise ArgumentError(
