@@ -8,6 +8,7 @@ from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.dispatch.traced_calls import is_array_like
 from shardir.frontend.errors import ControlFlowError
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.key_paths import keystr, leaves_with_path
 from shardir.frontend.pytree.tree_structure import format_structure
 from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.quoting import brief_with_type
@@ -21,6 +22,7 @@ from shardir.frontend.tracing.typeof import abstract_text, typeof
 from shardir.frontend.tracing.varying_axes import record_queries
 from shardir.ir.module import Block
 from shardir.ir.operation import Varying
+from shardir.ir.types import TensorType
 
 DtypeAndWeak = tuple[str, bool]
 """An element type and whether it is weakly typed."""
@@ -125,8 +127,29 @@ def dtype_and_weak(abstract: AbstractValue) -> DtypeAndWeak:
     return abstract.type.dtype, abstract.weak
 
 
+def value_name(structure: tree.PyTreeDef, i: int) -> str:
+    """Return the text that identifies a leaf of a container in errors."""
+    leaves = leaves_with_path(tree.unflatten(structure, range(structure.num_leaves)))
+    return f"value {keystr(leaves[i][0]) or i}"
+
+
+def mismatch_remedy(first: TensorType, second: TensorType) -> str:
+    """Return the part of an error that states how two types differ, and what makes them equal."""
+    if first.dtype == second.dtype:
+        return "so the shapes differ; make both one shape, for example with .reshape"
+    if first.shape == second.shape:
+        return "so the dtypes differ; make both one type, for example with .astype"
+    return (
+        "so the shapes and the dtypes differ; make both one type, for example with .reshape and "
+        ".astype"
+    )
+
+
 def match_carry_types(
-    carried: Sequence[Tracer], out: Sequence[AbstractValue], what: str
+    carried: Sequence[Tracer],
+    out: Sequence[AbstractValue],
+    structure: tree.PyTreeDef,
+    what: str,
 ) -> list[Tracer] | None:
     """Convert the carried values to the element types that the body returns.
 
@@ -156,15 +179,15 @@ def match_carry_types(
         if not (same_type or widens or narrows):
             raise ControlFlowError(
                 with_location(
-                    f"{what} must return the types of its carry: value {i} is {have.type} in the "
-                    f"carry and {returned.type} in the result; make both one type, for example "
-                    "with .astype"
+                    f"{what} must return the types of its carry: {value_name(structure, i)} is "
+                    f"{have.type} in the carry and {returned.type} in the result, "
+                    f"{mismatch_remedy(have.type, returned.type)}"
                 )
             )
         if have.sharding != returned.sharding:
             raise ControlFlowError(
                 with_location(
-                    f"{what} must return the types of its carry: value {i} is "
+                    f"{what} must return the types of its carry: {value_name(structure, i)} is "
                     f"{abstract_text(have)} in the carry and {abstract_text(returned)} in the "
                     "result; reshard one of them (sharding.reshard)"
                 )

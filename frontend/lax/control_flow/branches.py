@@ -1,8 +1,9 @@
 """Branches on traced values: `cond` and `switch`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from shardir.frontend.argument_checks import call_user_function, check_call_signature
+from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ControlFlowError
@@ -10,18 +11,21 @@ from shardir.frontend.lax.control_flow.body_tracing import (
     DtypeAndWeak,
     TracedBody,
     dtype_and_weak,
+    mismatch_remedy,
     set_weak_types,
     trace_body,
+    value_name,
 )
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_bool
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_structure import format_structure
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.devices import local_devices
-from shardir.frontend.source_locations import with_location
+from shardir.frontend.source_locations import find_definition, with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import as_tracer, convert, splat
+from shardir.frontend.tracing.parameters import function_name
 from shardir.frontend.tracing.trace import emit, emit_results, require_trace, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import abstract_text
@@ -62,7 +66,8 @@ def _cond(
                 "elements"
             )
         )
-    return _emit_case(as_bool(which), (false_fun, true_fun), operands, "a branch of cond")
+    branches = {"false_fun": false_fun, "true_fun": true_fun}
+    return _emit_case(as_bool(which), branches, operands, "a branch of cond")
 
 
 @public(static=("branches",), cached=False)
@@ -82,9 +87,8 @@ def switch(index: ArrayLike, branches: Sequence[UserFunction], *operands: PyTree
         )
     if len(branches) == 1:
         return branches[0](*operands)
-    return _emit_case(
-        _clamp_index(which, len(branches) - 1), branches, operands, "a branch of switch"
-    )
+    named = {f"branch {i}": branch for i, branch in enumerate(branches)}
+    return _emit_case(_clamp_index(which, len(branches) - 1), named, operands, "a branch of switch")
 
 
 def _clamp_index(index: Tracer, last: int) -> Tracer:
@@ -94,9 +98,10 @@ def _clamp_index(index: Tracer, last: int) -> Tracer:
 
 
 def _emit_case(
-    which: Tracer, branches: Sequence[UserFunction], operands: Sequence[PyTree], what: str
+    which: Tracer, branches: Mapping[str, UserFunction], operands: Sequence[PyTree], what: str
 ) -> PyTree:
-    for branch in branches:
+    """Emit a case of branches, which errors name by the keys of `branches`."""
+    for branch in branches.values():
         check_call_signature(branch, what, operands)
 
     models: list[Tracer] = []
@@ -104,17 +109,22 @@ def _emit_case(
     def trace_branches(kinds: Sequence[DtypeAndWeak] | None = None) -> list[TracedBody]:
         return [
             trace_body(lambda f=f: f(*operands), (), (), what, (), kinds, (), which, models=models)
-            for f in branches
+            for f in branches.values()
         ]
 
     bodies = trace_branches()
     first = bodies[0]
-    for other in bodies[1:]:
+    for (name, branch), other in zip(branches.items(), bodies, strict=True):
         if other.structure != first.structure:
+            one, another = (
+                _describe_branch(*next(iter(branches.items()))),
+                _describe_branch(name, branch),
+            )
             raise ControlFlowError(
                 with_location(
-                    "branches must return the same containers, got "
-                    f"{format_structure(first.structure)} and {format_structure(other.structure)}"
+                    f"branches must return the same containers, got "
+                    f"{format_structure(first.structure)} from {one} and "
+                    f"{format_structure(other.structure)} from {another}"
                 )
             )
     kinds: list[DtypeAndWeak] = []
@@ -125,20 +135,18 @@ def _emit_case(
             r.type.shape != results[0].type.shape or (r.type.dtype != common[0] and not r.weak)
             for r in results
         ):
-            types = " and ".join(dict.fromkeys(str(r.type) for r in results))
+            types, remedy = _describe_types(branches, results)
+            name = value_name(first.structure, i)
             raise ControlFlowError(
-                with_location(
-                    f"branches must return the same types: value {i} is {types}; make them one "
-                    "type, for example with .astype"
-                )
+                with_location(f"branches must return the same types: {name} is {types}, {remedy}")
             )
         kinds.append(common)
         shardings = {r.sharding for r in results}
         if len(shardings) > 1:
             types = " and ".join(dict.fromkeys(map(abstract_text, results)))
             reason = (
-                f"branches must return the same types: value {i} is {types}; reshard it "
-                "(sharding.reshard) in one of them"
+                f"branches must return the same types: {value_name(first.structure, i)} is "
+                f"{types}; reshard it (sharding.reshard) in one of them"
             )
             has_conflict = True
             if (sharding_types := require_trace(what).program.sharding_types) is not None:
@@ -153,6 +161,26 @@ def _emit_case(
     # Without results the operation may have effects; without effects it is dead code.
     emitted = emit_results("case", which, blocks=tuple(body.block for body in bodies))
     return tree.unflatten(first.structure, set_weak_types(emitted, [weak for _, weak in kinds]))
+
+
+def _describe_branch(name: str, branch: UserFunction) -> str:
+    """Return the name of a branch with the location of its definition."""
+    loc = find_definition(branch)
+    return f"{name} ({function_name(branch)})" if loc is None else f"{name} ({loc.file}:{loc.line})"
+
+
+def _describe_types(
+    branches: Mapping[str, UserFunction], results: Sequence[AbstractValue]
+) -> tuple[str, str]:
+    """Return the type of a result in the first two branches that differ, and the remedy."""
+    pairs = list(zip(branches.items(), results, strict=True))
+    (first, expected), *others = pairs
+    branch, result = next(pair for pair in others if pair[1].type != expected.type)
+    types = " and ".join(
+        f"{abstract.type} in {_describe_branch(*named)}"
+        for named, abstract in ((first, expected), (branch, result))
+    )
+    return types, mismatch_remedy(expected.type, result.type)
 
 
 @traceback_boundary

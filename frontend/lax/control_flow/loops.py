@@ -76,7 +76,7 @@ def scan(
             f, params, (structure, stacked_structure), what, names, kinds, origins, models=carried
         )
         outs = _check_pair(traced, structure, what)
-        changed = match_carry_types(carried, traced.results[: len(carried)], what)
+        changed = match_carry_types(carried, traced.results[: len(carried)], structure, what)
         if changed is not None:
             carried = changed
             continue
@@ -203,7 +203,7 @@ def while_loop(
             body_fun, params, (structure,), what, names, kinds, origins, varying, models=carried
         )
         check_structure(structure, body.structure, what)
-        changed = match_carry_types(carried, body.results, what)
+        changed = match_carry_types(carried, body.results, structure, what)
         if changed is not None:
             carried = changed
         elif (varies := _carried_vma(body, origins, len(carried))) is not None:
