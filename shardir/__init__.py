@@ -57,9 +57,9 @@ TABLE = {
     "shardir.frontend.transforms.jacobians": ("hessian", "jacfwd", "jacobian", "jacrev"),
     "shardir.frontend.dispatch.jit": ("Compiled", "Lowered", "clear_caches", "jit", "make_ir"),
     "shardir.frontend.transforms.linear_transpose": ("closure_convert", "linear_transpose"),
-    "shardir.frontend.transforms.smap": ("smap",),
+    "shardir.frontend.transforms.manual.smap": ("smap",),
     "shardir.frontend.shardings.mesh": ("Mesh", "create_device_mesh", "make_mesh"),
-    "shardir.frontend.transforms.pmap": ("pmap",),
+    "shardir.frontend.transforms.manual.pmap": ("pmap",),
     "shardir.frontend.planning.auto": ("AUTO",),
     "shardir.frontend.planning.plan": ("Plan",),
     "shardir.frontend.planning.planning": ("plan",),
@@ -78,7 +78,7 @@ TABLE = {
     "shardir.frontend.shardings.positional_sharding": ("PositionalSharding",),
     "shardir.frontend.distributed.processes": ("process_count", "process_index", "process_indices"),
     "shardir.frontend.profiling.profile": ("Profile", "profile"),
-    "shardir.frontend.transforms.segments": (
+    "shardir.frontend.numpy.reductions.segments": (
         "segment_max",
         "segment_min",
         "segment_prod",
@@ -86,7 +86,7 @@ TABLE = {
     ),
     "shardir.frontend.shardings.set_mesh": ("set_mesh",),
     "shardir.frontend.dispatch.execution_context": ("default_device", "disable_jit"),
-    "shardir.frontend.transforms.shard_map": ("shard_map",),
+    "shardir.frontend.transforms.manual.shard_map": ("shard_map",),
     "shardir.frontend.pipelines.pipeline": ("pipeline",),
     "shardir.frontend.pipelines.stage": ("stage",),
     "shardir.frontend.shardings.sharding": ("NamedSharding", "SingleDeviceSharding"),
@@ -229,6 +229,12 @@ if TYPE_CHECKING:
     from shardir.frontend.dtypes import float0 as float0
     from shardir.frontend.environment_info import print_environment_info as print_environment_info
     from shardir.frontend.errors import ShardirError as ShardirError
+    from shardir.frontend.numpy.reductions.segments import (
+        segment_max as segment_max,
+        segment_min as segment_min,
+        segment_prod as segment_prod,
+        segment_sum as segment_sum,
+    )
     from shardir.frontend.pipelines.pipeline import pipeline as pipeline
     from shardir.frontend.pipelines.stage import stage as stage
     from shardir.frontend.planning.auto import AUTO as AUTO
@@ -281,20 +287,14 @@ if TYPE_CHECKING:
         closure_convert as closure_convert,
         linear_transpose as linear_transpose,
     )
-    from shardir.frontend.transforms.pmap import pmap as pmap
+    from shardir.frontend.transforms.manual.pmap import pmap as pmap
+    from shardir.frontend.transforms.manual.shard_map import shard_map as shard_map
+    from shardir.frontend.transforms.manual.smap import smap as smap
     from shardir.frontend.transforms.rematerialization import (
         checkpoint as checkpoint,
         checkpoint_policies as checkpoint_policies,
         remat as remat,
     )
-    from shardir.frontend.transforms.segments import (
-        segment_max as segment_max,
-        segment_min as segment_min,
-        segment_prod as segment_prod,
-        segment_sum as segment_sum,
-    )
-    from shardir.frontend.transforms.shard_map import shard_map as shard_map
-    from shardir.frontend.transforms.smap import smap as smap
     from shardir.frontend.transforms.vmap import vmap as vmap
     from shardir.ir.module import (
         Block as Block,

@@ -13,7 +13,7 @@ from shardir.frontend.shardings.sharding_tokens import replace_shardings
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.trace import trace_program
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.frontend.transforms.manual_region import DimensionAxisNames, ManualRegion
+from shardir.frontend.transforms.manual.manual_region import DimensionAxisNames, ManualRegion
 from shardir.ir.builder import substitute
 from shardir.ir.module import Block
 from shardir.ir.types import TensorType

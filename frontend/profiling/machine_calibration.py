@@ -30,7 +30,7 @@ from shardir.frontend.shardings.devices import devices
 from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
-from shardir.frontend.transforms.shard_map import shard_map
+from shardir.frontend.transforms.manual.shard_map import shard_map
 from shardir.ir.dtypes import DTYPE_INFO
 from shardir.machine.measurements import Measurements
 

@@ -13,7 +13,7 @@ from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.frontend.transforms.shard_map import shard_map
+from shardir.frontend.transforms.manual.shard_map import shard_map
 
 
 @register_rule("sharding_constraint")

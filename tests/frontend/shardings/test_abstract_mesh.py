@@ -16,7 +16,7 @@ from shardir.frontend.numpy import api as snp
 from shardir.frontend.shardings.mesh import AbstractMesh, make_mesh
 from shardir.frontend.shardings.partition_spec import PartitionSpec as P
 from shardir.frontend.shardings.sharding import NamedSharding
-from shardir.frontend.transforms.shard_map import shard_map
+from shardir.frontend.transforms.manual.shard_map import shard_map
 
 POD = AbstractMesh((16, 16, 8), ("data", "model", "pipe"))
 

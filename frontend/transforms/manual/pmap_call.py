@@ -38,7 +38,7 @@ from shardir.frontend.tracing.operands import as_tracer, reshape
 from shardir.frontend.tracing.parameters import Parameters
 from shardir.frontend.tracing.trace import require_trace
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.frontend.transforms.manual_region import DimensionAxisNames, ManualRegion
+from shardir.frontend.transforms.manual.manual_region import DimensionAxisNames, ManualRegion
 from shardir.frontend.transforms.vmap import is_axis_entry
 
 PmapLevel = tuple[str, int]

@@ -16,8 +16,8 @@ from shardir.frontend.shardings.mesh import Mesh, current_mesh
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.parameters import Parameters
-from shardir.frontend.transforms.manual_region import is_manual_axis
-from shardir.frontend.transforms.shard_map_call import (
+from shardir.frontend.transforms.manual.manual_region import is_manual_axis
+from shardir.frontend.transforms.manual.shard_map_call import (
     ShardMapCall,
     format_names,
     infer_in_specs,

@@ -32,7 +32,7 @@ from shardir.frontend.tracing.parameters import Parameters, leaf_labels
 from shardir.frontend.tracing.trace import current_trace, emit, require_trace
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import explicit_spec, typeof
-from shardir.frontend.transforms.manual_region import DimensionAxisNames, ManualRegion
+from shardir.frontend.transforms.manual.manual_region import DimensionAxisNames, ManualRegion
 from shardir.ir.builder import substitute
 from shardir.ir.module import Block
 from shardir.ir.operation import Varying

@@ -6,7 +6,7 @@ from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
-from shardir.frontend.transforms.shard_map import shard_map
+from shardir.frontend.transforms.manual.shard_map import shard_map
 
 _MISSING: object = object()
 

@@ -18,7 +18,7 @@ from shardir.frontend.shardings.mesh import as_device_array
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.parameters import ArgNums, Parameters
-from shardir.frontend.transforms.pmap_call import PmapCall, PmapLevel, PmapParameters
+from shardir.frontend.transforms.manual.pmap_call import PmapCall, PmapLevel, PmapParameters
 from shardir.frontend.transforms.vmap import check_axis_entries, is_axis_number
 
 
