@@ -50,6 +50,8 @@ def with_sharding_constraint(x: PyTree, shardings: object) -> PyTree:
         (leaf, _resolve_stated(request, label))
         for leaf, request in zip(leaves, requested, strict=True)
     ]
+    for _, to in pairs:
+        _check_auto_axes(to)
     if current_trace() is None:
         placed = [_constrain_array(leaf, to) for leaf, to in pairs]
     else:
@@ -68,6 +70,21 @@ def _resolve_stated(request: object, label: str) -> Sharding:
             )
         )
     return sharding
+
+
+def _check_auto_axes(to: Sharding) -> None:
+    """Raise `ShardingError` if a sharding on a mesh with Auto axes names Explicit ones."""
+    if not isinstance(to, NamedSharding) or not to.mesh.auto_axes:
+        return
+    for axis in to.spec.mentioned_axes():
+        if axis in to.mesh.explicit_axes:
+            raise ShardingError(
+                with_location(
+                    f"with_sharding_constraint has {to.spec}, and {axis!r} is an Explicit axis of "
+                    "the mesh; name Auto axes only, and change the sharding along Explicit axes "
+                    "with sharding.reshard"
+                )
+            )
 
 
 def _constrain_array(leaf: Any, to: Sharding) -> Any:

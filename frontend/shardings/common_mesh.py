@@ -152,11 +152,19 @@ def express_on_axes(sharding: Sharding, rank: int, axes: MeshAxes) -> ProgramSha
     )
 
 
-def express_unreduced(sharding: Sharding, axes: MeshAxes) -> Axes:
-    """Return the unreduced axes of `sharding` as parts of `axes`."""
+def express_request(
+    sharding: Sharding, rank: int, axes: MeshAxes
+) -> tuple[Axes | Unconstrained, ...]:
+    """Return each dimension of `sharding`, its unreduced and its replicated axes, as parts of
+    `axes`."""
+    dims = express_sharding(sharding, rank, axes)
     if not isinstance(sharding, NamedSharding):
-        return ()
-    return express_dimension(sharding.unreduced_sub_axes(), axes)
+        return (*dims, (), ())
+    return (
+        *dims,
+        express_dimension(sharding.unreduced_sub_axes(), axes),
+        express_dimension(sharding.replicated_sub_axes(), axes),
+    )
 
 
 def to_sub_axis(part: Axis, axes: MeshAxes) -> SubAxis:

@@ -5,7 +5,7 @@
 the compiler. Dimensions that are not mentioned are replicated.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from functools import lru_cache
 from typing import ClassVar, Final
@@ -35,7 +35,8 @@ class PartitionSpec(tuple[SpecEntry, ...]):
     It behaves as the tuple of its entries, and equals it. The entry `()` is normalized to `None`
     and `("x",)` to `"x"`. `P("x")` and `P("x", None)` are different objects, though they make
     equivalent shardings. `unreduced` names axes along which the devices hold partial sums of the
-    value.
+    value. `reduced` names axes along which a value is replicated and its gradient is unreduced, so
+    that the program states where the gradient is summed.
     """
 
     __slots__ = ()
@@ -54,16 +55,34 @@ class PartitionSpec(tuple[SpecEntry, ...]):
         )
 
     @locate_errors
-    def __new__(cls, *entries: object, unreduced: Iterable[str] = ()) -> "PartitionSpec":
+    def __new__(
+        cls, *entries: object, unreduced: Iterable[str] = (), reduced: Iterable[str] = ()
+    ) -> "PartitionSpec":
         normalized = tuple(_normalize_entry(i, entry) for i, entry in enumerate(entries))
-        if unreduced:
-            return _intern_unreduced_spec(normalized, _check_unreduced(normalized, unreduced))
-        return _intern_spec(normalized)
+        if not unreduced and not reduced:
+            return _intern_spec(normalized)
+        sums = _check_axes("unreduced", unreduced, normalized, "hold its partial sums")
+        copies = _check_axes("reduced", reduced, normalized, "hold copies of it")
+        for axis in sorted(sums & copies):
+            raise ShardingError(
+                f"a PartitionSpec names {axis!r} in unreduced and in reduced; devices hold partial "
+                "sums of a value or copies of it, not both"
+            )
+        return _intern_summed_spec(normalized, sums, copies)
 
     @property
     def unreduced(self) -> frozenset[str]:
         """The axes along which the devices hold partial sums."""
         return frozenset()
+
+    @property
+    def reduced(self) -> frozenset[str]:
+        """The axes along which the devices hold copies, and the gradient is unreduced."""
+        return frozenset()
+
+    def with_entries(self, *entries: object) -> "PartitionSpec":
+        """Return a spec with other entries, and the unreduced and reduced axes of this one."""
+        return PartitionSpec(*entries, unreduced=self.unreduced, reduced=self.reduced)
 
     def __getnewargs__(self) -> tuple[SpecEntry, ...]:
         return tuple(self)
@@ -74,7 +93,7 @@ class PartitionSpec(tuple[SpecEntry, ...]):
     def __add__(self, other: object) -> "PartitionSpec":
         if not isinstance(other, tuple):
             return NotImplemented
-        return PartitionSpec(*self, *other, unreduced=self.unreduced)
+        return self.with_entries(*self, *other)
 
     def axes(self, dimension: int) -> tuple[str, ...] | Unconstrained:
         """Return the axes of one dimension, major first; none beyond the last entry."""
@@ -98,64 +117,86 @@ class PartitionSpec(tuple[SpecEntry, ...]):
 P = PartitionSpec
 
 
-def format_axes(axes: tuple[str, ...]) -> str:
+def format_axes(axes: Sequence[str]) -> str:
     """Return `x` for one axis, and `(x,y)` for several."""
     return axes[0] if len(axes) == 1 else f"({','.join(axes)})"
 
 
-class UnreducedSpec(PartitionSpec, is_internal=True):
-    """A spec with unreduced axes. It equals specs with the same entries and unreduced axes only.
+def format_summed_axes(unreduced: Iterable[str], reduced: Iterable[str]) -> str:
+    """Return the suffix of a type with these axes, such as `{U:x}` or `{R:(x,y)}`."""
+    named = {"U": sorted(unreduced), "R": sorted(reduced)}
+    parts = [f"{letter}:{format_axes(axes)}" for letter, axes in named.items() if axes]
+    return f"{{{', '.join(parts)}}}" if parts else ""
+
+
+class SummedSpec(PartitionSpec, is_internal=True):
+    """A spec with unreduced or reduced axes. It equals specs with the same entries and axes only.
 
     The class is separate so that specs without such axes compare as tuples.
     """
 
     _unreduced: frozenset[str]
+    _reduced: frozenset[str]
 
     @property
     def unreduced(self) -> frozenset[str]:
         return self._unreduced
 
+    @property
+    def reduced(self) -> frozenset[str]:
+        return self._reduced
+
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, UnreducedSpec):
+        if not isinstance(other, SummedSpec):
             return False
-        return tuple.__eq__(self, other) and self._unreduced == other._unreduced
+        return (tuple(self), self._unreduced, self._reduced) == (
+            tuple(other),
+            other._unreduced,
+            other._reduced,
+        )
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __hash__(self) -> int:
-        return hash((tuple(self), self._unreduced))
+        return hash((tuple(self), self._unreduced, self._reduced))
 
     def __getnewargs_ex__(self) -> tuple[tuple[SpecEntry, ...], dict[str, frozenset[str]]]:
-        return tuple(self), {"unreduced": self._unreduced}
+        return tuple(self), {"unreduced": self._unreduced, "reduced": self._reduced}
 
     def __repr__(self) -> str:
-        axes = ", ".join(map(repr, sorted(self._unreduced)))
-        entries = "".join(f"{entry!r}, " for entry in self)
-        return f"PartitionSpec({entries}unreduced={{{axes}}})"
+        parts = [repr(entry) for entry in self]
+        for name, axes in (("unreduced", self._unreduced), ("reduced", self._reduced)):
+            if axes:
+                parts.append(f"{name}={{{', '.join(map(repr, sorted(axes)))}}}")
+        return f"PartitionSpec({', '.join(parts)})"
 
 
 @lru_cache(maxsize=4096)
-def _intern_unreduced_spec(
-    entries: tuple[SpecEntry, ...], unreduced: frozenset[str]
+def _intern_summed_spec(
+    entries: tuple[SpecEntry, ...], unreduced: frozenset[str], reduced: frozenset[str]
 ) -> PartitionSpec:
-    spec = tuple.__new__(UnreducedSpec, entries)
-    spec._unreduced = unreduced
+    spec = tuple.__new__(SummedSpec, entries)
+    spec._unreduced, spec._reduced = unreduced, reduced
     return spec
 
 
-def _check_unreduced(entries: tuple[SpecEntry, ...], unreduced: Iterable[str]) -> frozenset[str]:
-    axes = (unreduced,) if isinstance(unreduced, str) else tuple(unreduced)
+def _check_axes(
+    option: str, given: Iterable[str], entries: tuple[SpecEntry, ...], meaning: str
+) -> frozenset[str]:
+    """Return the axes that an option names; raise `ShardingError` for other objects, and for axes
+    that shard a dimension."""
+    axes = (given,) if isinstance(given, str) else tuple(given)
     sharded = {axis for entry in entries for axis in (entry if type(entry) is tuple else (entry,))}
     for axis in axes:
         if not isinstance(axis, str):
             raise ShardingError(
-                f"unreduced of a PartitionSpec has {axis!r}; it must be the names of mesh axes"
+                f"{option} of a PartitionSpec has {axis!r}; it must be the names of mesh axes"
             )
         if axis in sharded:
             raise ShardingError(
-                f"a PartitionSpec names {axis!r} in an entry and in unreduced; an axis can shard "
-                "a value or hold its partial sums, not both"
+                f"a PartitionSpec names {axis!r} in an entry and in {option}; an axis can shard "
+                f"a value or {meaning}, not both"
             )
     return frozenset(axes)
 

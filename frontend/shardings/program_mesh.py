@@ -8,8 +8,7 @@ import numpy as np
 from shardir.frontend.shardings.common_mesh import (
     MeshAxes,
     express_on_axes,
-    express_sharding,
-    express_unreduced,
+    express_request,
     spec_on_mesh,
 )
 from shardir.frontend.shardings.devices import Device
@@ -61,8 +60,6 @@ class ProgramMesh:
         return express_on_axes(sharding, rank, self.axes)
 
     def resolve(self, sharding: UserSharding, rank: int) -> tuple[Axes | Unconstrained, ...]:
-        """Return the axes of each dimension of a sharding of the user, then the unreduced ones."""
-        return (
-            *express_sharding(sharding, rank, self.axes),
-            express_unreduced(sharding, self.axes),
-        )
+        """Return the axes of each dimension of a sharding of the user, then the unreduced and the
+        replicated ones."""
+        return express_request(sharding, rank, self.axes)

@@ -13,14 +13,16 @@ import numpy as np
 
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.config import config
+from shardir.frontend.errors import ShardingError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
     resolve_sharding,
 )
-from shardir.frontend.shardings.sharding import complete_spec, open_auto_axes
+from shardir.frontend.shardings.sharding import NamedSharding, complete_spec, open_auto_axes
 from shardir.frontend.shardings.traced_constraints import constrain
+from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.trace import current_trace
@@ -83,6 +85,8 @@ def apply_shardings(xs: object, shardings: object, word: str) -> PyTree:
         complete_spec(resolve_sharding(request, word), np.ndim(x))
         for x, request in zip(leaves, requests, strict=True)
     ]
+    for to in requested:
+        _check_explicit_axes(to, word)
     if current_trace() is None:
         return tree.unflatten(
             structure,
@@ -96,3 +100,18 @@ def apply_shardings(xs: object, shardings: object, word: str) -> PyTree:
         for x, to in zip(leaves, requested, strict=True)
     ]
     return tree.unflatten(structure, held)
+
+
+def _check_explicit_axes(to: object, word: str) -> None:
+    """Raise `ShardingError` if a sharding on a mesh with Explicit axes names Auto ones."""
+    if not isinstance(to, NamedSharding) or not to.has_explicit_axes:
+        return
+    for axis in to.spec.mentioned_axes():
+        if axis in to.mesh.auto_axes:
+            raise ShardingError(
+                with_location(
+                    f"{word} is {to.spec}, and {axis!r} is an Auto axis of the mesh; name Explicit "
+                    "axes only, and constrain the value along Auto axes with "
+                    "lax.with_sharding_constraint"
+                )
+            )

@@ -338,7 +338,7 @@ class NamedSharding(Sharding):
             )
         mesh.check_no_manual_axes("a NamedSharding has")
         seen: dict[str, None] = {}
-        for axis in (*spec.mentioned_axes(), *sorted(spec.unreduced)):
+        for axis in (*spec.mentioned_axes(), *sorted(spec.unreduced), *sorted(spec.reduced)):
             if axis not in mesh.axis_names:
                 has = ", ".join(map(repr, mesh.axis_names)) or "none"
                 raise ShardingError(
@@ -390,6 +390,19 @@ class NamedSharding(Sharding):
             for axis in sorted(self.spec.unreduced, key=self.mesh.axis_names.index)
         )
 
+    def replicated_sub_axes(self) -> SubAxes:
+        """Return the Explicit sub-axes that shard no dimension, on a mesh that has Auto axes, too.
+
+        The compiler does not shard an unconstrained dimension along these.
+        """
+        explicit = self.mesh.explicit_axes if self.mesh.auto_axes else ()
+        used = {*self.spec.mentioned_axes(), *self.spec.unreduced}
+        return tuple(
+            SubAxis(self.mesh.strides[axis], self.mesh.shape[axis])
+            for axis in explicit
+            if axis not in used
+        )
+
     def _dimension_sub_axes(self, dimension: int) -> DimensionSharding:
         axes = self.spec.axes(dimension)
         if axes is UNCONSTRAINED:
@@ -434,7 +447,7 @@ def complete_spec(sharding: Requested, rank: int) -> Requested | NamedSharding:
         return sharding
     spec = sharding.spec
     if len(spec) > rank and not any(spec[rank:]):
-        spec = PartitionSpec(*spec[:rank], unreduced=spec.unreduced)
+        spec = spec.with_entries(*spec[:rank])
     return NamedSharding(sharding.mesh, spec + (None,) * max(rank - len(spec), 0))
 
 

@@ -22,8 +22,13 @@ from shardir.ir.operation import Attr
 from shardir.ir.sharding import OPEN_DIM, Axes, Axis, DimSharding, Sharding
 
 
-def sharding_token(program: TracedProgram, sharding: UserSharding, rank: int) -> Sharding:
-    """Return the token that represents `sharding` until the mesh of the program is known."""
+def sharding_token(
+    program: TracedProgram, sharding: UserSharding, rank: int, *, is_open: bool = False
+) -> Sharding:
+    """Return the token that represents `sharding` until the mesh of the program is known.
+
+    If it `is_open`, Explicit axes may shard its unconstrained dimensions, too.
+    """
     dim_axes = sharding.sub_axes(rank)
     known = program.requested_shardings
     mesh = f"?{known.setdefault((sharding, rank), len(known))}"
@@ -34,10 +39,15 @@ def sharding_token(program: TracedProgram, sharding: UserSharding, rank: int) ->
         else:
             count = num_shards(sub_axes)
             dims.append(DimSharding((Axis(f"{i}", 1, count),) if count > 1 else (), open=False))
-    pending = sharding.unreduced_sub_axes() if isinstance(sharding, NamedSharding) else ()
-    # Unreduced axes follow the dimensions, also in `expressed` of `resolve_token`.
-    unreduced = (Axis(f"{rank}", 1, num_shards(pending)),) if num_shards(pending) > 1 else ()
-    return Sharding(mesh, tuple(dims), unreduced=unreduced)
+    if not isinstance(sharding, NamedSharding):
+        return Sharding(mesh, tuple(dims))
+    copies = () if is_open else sharding.replicated_sub_axes()
+    # Unreduced and replicated axes follow the dimensions, also in `expressed` of `resolve_token`.
+    unreduced, replicated = (
+        (Axis(f"{rank + i}", 1, num_shards(sub_axes)),) if num_shards(sub_axes) > 1 else ()
+        for i, sub_axes in enumerate((sharding.unreduced_sub_axes(), copies))
+    )
+    return Sharding(mesh, tuple(dims), replicated, unreduced)
 
 
 def axis_token(program: TracedProgram, mesh: Mesh, name: str) -> Axis:
@@ -118,16 +128,18 @@ def resolve_token(token: Sharding, mesh: str, expressed: ResolvedShardings) -> S
     for dim in token.dims:
         axes: list[Axis] = []
         for axis in dim.axes:
-            sub_axes = requested[int(axis.name)]
-            assert sub_axes is not UNCONSTRAINED
-            axes.extend(sub_axes)
+            axes.extend(_known_axes(requested[int(axis.name)]))
         dims.append(DimSharding(tuple(axes), dim.open, dim.priority))
-    pending: list[Axis] = []
-    for axis in token.unreduced:
-        parts = requested[int(axis.name)]
-        assert parts is not UNCONSTRAINED
-        pending.extend(parts)
-    return Sharding(mesh, tuple(dims), unreduced=tuple(pending))
+    replicated, unreduced = (
+        tuple([part for axis in group for part in _known_axes(requested[int(axis.name)])])
+        for group in (token.replicated, token.unreduced)
+    )
+    return Sharding(mesh, tuple(dims), replicated, unreduced)
+
+
+def _known_axes(parts: Axes | Unconstrained) -> Axes:
+    assert parts is not UNCONSTRAINED
+    return parts
 
 
 def replace_shardings(

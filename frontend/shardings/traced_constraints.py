@@ -1,6 +1,6 @@
 """Sharding constraints on traced values, and the sharding types of traced values."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from shardir import ops as ops_
 from shardir.frontend.arrays.abstract_value import AbstractValue
@@ -30,8 +30,28 @@ def constrain(tracer: Tracer, sharding: UserSharding) -> Tracer:
     return constrained
 
 
-def match_sharding_types(values: Sequence[Tracer], models: Sequence[Tracer]) -> list[Tracer]:
-    """Return `values`, cotangents or the results of a body, with the sharding types of `models`.
+def match_cotangent_types(cotangents: Sequence[Tracer], primals: Sequence[Tracer]) -> list[Tracer]:
+    """Return cotangents with the sharding types of their primal values.
+
+    A cotangent is unreduced along the reduced axes of its primal value.
+    """
+    return match_sharding_types(cotangents, primals, cotangent_sharding)
+
+
+def cotangent_sharding(sharding: NamedSharding) -> NamedSharding:
+    """Return the sharding of the cotangent of a value with a sharding."""
+    if not sharding.spec.reduced:
+        return sharding
+    spec = PartitionSpec(*sharding.spec, unreduced=sharding.spec.reduced)
+    return NamedSharding(sharding.mesh, spec)
+
+
+def match_sharding_types(
+    values: Sequence[Tracer],
+    models: Sequence[Tracer],
+    request: Callable[[NamedSharding], NamedSharding] = lambda sharding: sharding,
+) -> list[Tracer]:
+    """Return `values` with the sharding types that `request` derives from those of `models`.
 
     Nothing changes without a mesh with Explicit axes.
     """
@@ -41,6 +61,7 @@ def match_sharding_types(values: Sequence[Tracer], models: Sequence[Tracer]) -> 
     matched = []
     for value, model in zip(values, models, strict=True):
         requested, has = types.sharding_of(model.value), types.sharding_of(value.value)
+        requested = None if requested is None else request(requested)
         differs = requested != has or types.is_free(value.value)
         if requested is not None and differs and value.shape == model.shape:
             value = constrain(value, requested)
@@ -55,8 +76,8 @@ def slice_abstract(x: Tracer) -> AbstractValue:
     sharding = None if types is None else types.sharding_of(x.value)
     if sharding is None:
         return AbstractValue(type, x.weak_type)
-    spec = PartitionSpec(*sharding.spec[1:], unreduced=sharding.spec.unreduced)
-    is_replicated = not any(spec) and not spec.unreduced
+    spec = sharding.spec.with_entries(*sharding.spec[1:])
+    is_replicated = not any(spec) and not spec.unreduced and not spec.reduced
     return AbstractValue(
         type, x.weak_type, None if is_replicated else NamedSharding(sharding.mesh, spec)
     )

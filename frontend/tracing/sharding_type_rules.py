@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import prod
 
 from shardir import ops
-from shardir.frontend.shardings.partition_spec import format_axes
+from shardir.frontend.shardings.partition_spec import format_axes, format_summed_axes
 from shardir.ir.module import Op
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorKind, FactorRule
@@ -27,14 +27,19 @@ AxisNames = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class ShardingType:
-    """The axis names of each dimension of a value, major first, and its unreduced axes."""
+    """The axis names of each dimension of a value, major first, and its unreduced and reduced axes.
+
+    Devices hold partial sums along unreduced axes. They hold copies along reduced axes, and the
+    gradient of the value is unreduced along these.
+    """
 
     dims: tuple[AxisNames, ...]
     unreduced: frozenset[str] = frozenset()
+    reduced: frozenset[str] = frozenset()
 
     @property
     def is_replicated(self) -> bool:
-        return not self.unreduced and not any(self.dims)
+        return not self.unreduced and not self.reduced and not any(self.dims)
 
 
 def replicated_type(rank: int) -> ShardingType:
@@ -50,8 +55,9 @@ def format_type(type: TensorType, sharding: ShardingType | None) -> str:
         for size, axes in zip(type.shape, dims, strict=True)
     )
     name = "key<fry>" if type.dtype == "key" else type.numpy.name
-    unreduced = sorted(sharding.unreduced) if sharding is not None else []
-    return f"{name}[{sizes}]" + (f"{{U:{','.join(unreduced)}}}" if unreduced else "")
+    if sharding is None:
+        return f"{name}[{sizes}]"
+    return f"{name}[{sizes}]{format_summed_axes(sharding.unreduced, sharding.reduced)}"
 
 
 class TypeConflictError(Exception):
@@ -69,6 +75,8 @@ _CUMULATIVE = (ops.cumsum, ops.cumprod, ops.cummax, ops.cummin, ops.cumlogsumexp
 """Operations that must be unsharded along the dimension `dim`."""
 _MOVABLE = (ops.concatenate, ops.fft, ops.dynamic_slice, ops.dynamic_update_slice)
 """Operations that may be sharded along factors that need replication; partitioning gathers them."""
+_CONTRACTIONS = (ops.dot, ops.convolution)
+"""Operations whose result has no reduced axes: they sum products of an operand."""
 _UNSHARDED = (ops.cholesky,)
 """Operations whose operands must be unsharded, as in JAX."""
 
@@ -92,7 +100,7 @@ def infer_results(op: Op, types: Types, sizes: Sizes) -> list[ShardingType | Non
         check_gather(op, rule, types)
     elif op.spec is ops.scatter:
         check_scatter(op, rule, types)
-    unreduced = _infer_unreduced(op, types)
+    unreduced, reduced = _infer_unreduced(op, types), _infer_reduced(op, types)
     axes_of: dict[int, AxisNames] = {}
     owner: dict[int, tuple[int, int]] = {}
     ambiguous: list[tuple[int, int, int]] = []
@@ -125,7 +133,7 @@ def infer_results(op: Op, types: Types, sizes: Sizes) -> list[ShardingType | Non
             f"{STATE_OUT_SHARDING}PartitionSpec(...)"
         )
     return [
-        ShardingType(_result_dims(op, rule, axes_of, i, sizes), unreduced)
+        ShardingType(_result_dims(op, rule, axes_of, i, sizes), unreduced, reduced)
         for i in range(len(op.results))
     ]
 
@@ -210,6 +218,22 @@ def _infer_unreduced(op: Op, types: Types) -> frozenset[str]:
         f"{_describe(op, operand, types)} holds partial sums over {_quote(tuple(sorted(axes)))}, "
         f"and {op.name} is not linear in its unreduced operands alone; {RESHARD}"
     )
+
+
+def _infer_reduced(op: Op, types: Types) -> frozenset[str]:
+    """Return the reduced axes of the results: those of all operands, except of a contraction."""
+    if op.spec in _CONTRACTIONS:
+        return frozenset()
+    known = [(i, type) for i, type in enumerate(types) if type is not None and type.dims]
+    for i, type in known[1:]:
+        first, expected = known[0]
+        if type.reduced != expected.reduced:
+            raise TypeConflictError(
+                f"{_describe(op, first, types)} and {_describe(op, i, types)} have different "
+                f"reduced axes, so the gradients of {op.name} would have different sums; reshard "
+                "one of them (sharding.reshard)"
+            )
+    return next((type.reduced for type in types if type is not None and type.reduced), frozenset())
 
 
 def _sharded_factors(

@@ -70,7 +70,7 @@ class ShardingTypes:
         if self.explicit_axes <= self._auto:
             return None
         dims = tuple(tuple(a for a in axes if a not in self._auto) for axes in type.dims)
-        return ShardingType(dims, type.unreduced - self._auto)
+        return ShardingType(dims, type.unreduced - self._auto, type.reduced - self._auto)
 
     def set(self, value: Value, type: ShardingType) -> None:
         """Set the type of a value."""
@@ -111,7 +111,7 @@ class ShardingTypes:
         now = self.explicit_axes - self._auto
         known = self._named_shardings.get((type, now))
         if known is None:
-            spec = PartitionSpec(*type.dims, unreduced=type.unreduced)
+            spec = PartitionSpec(*type.dims, unreduced=type.unreduced, reduced=type.reduced)
             known = NamedSharding(self._mesh_with(now), spec)
             self._named_shardings[type, now] = known
         return known
@@ -144,7 +144,8 @@ class ShardingTypes:
                 if axes is UNCONSTRAINED
                 else tuple(axis for axis in axes if axis in self.explicit_axes)
             )
-        return ShardingType(tuple(dims), sharding.spec.unreduced & self.explicit_axes)
+        spec, explicit = sharding.spec, self.explicit_axes
+        return ShardingType(tuple(dims), spec.unreduced & explicit, spec.reduced & explicit)
 
     def declare(self, value: Value, sharding: object) -> None:
         """Set the type of a parameter or of a constrained value from a public sharding."""
@@ -351,7 +352,7 @@ class ShardingTypes:
             else:
                 axes = tuple(a for part in dim.axes for a in stated.dims[int(part.name)])
                 dims.append(axes)
-        self.set(op.result, ShardingType(tuple(dims), stated.unreduced))
+        self.set(op.result, replace(stated, dims=tuple(dims)))
 
     # Statement in the program
 
@@ -360,14 +361,14 @@ class ShardingTypes:
         results = {value for op in block.walk() for value in op.results}
         unnamed = self.program.unnamed_values
         is_partly_auto = AxisType.Auto in self.mesh.axis_types
-        tokens: dict[tuple[ShardingType, bool], Sharding] = {}
+        tokens: dict[tuple[ShardingType, bool, bool], Sharding] = {}
 
         def sharding_of(value: Value) -> Sharding | None:
             own = unnamed.get(value, value)
             type = self._types.get(own)
             if value.sharding or type is None or value not in results or own in self._free:
                 return value.sharding
-            key = type, is_partly_auto or own in self._open
+            key = type, is_partly_auto or own in self._open, own in self._open
             token = tokens.get(key)
             if token is None:
                 token = tokens[key] = self._token(*key)
@@ -389,7 +390,7 @@ class ShardingTypes:
                 changed = sharding.mesh.update(axis_types=outer.axis_types)
                 spec = sharding.spec
                 while not outer.has_explicit_axes and spec and not spec[-1]:
-                    spec = PartitionSpec(*spec[:-1], unreduced=spec.unreduced)
+                    spec = spec.with_entries(*spec[:-1])
                 sharding = NamedSharding(changed, spec)
             found.append((sharding, rank))
         return tuple(found)
@@ -417,7 +418,8 @@ class ShardingTypes:
 
         return rewrite(block)
 
-    def _token(self, type: ShardingType, has_auto_axes: bool) -> Sharding:
+    def _token(self, type: ShardingType, has_auto_axes: bool, is_open: bool) -> Sharding:
+        # Reduced axes affect gradients only, which are traced already.
         entries = [axes or (UNCONSTRAINED if has_auto_axes else None) for axes in type.dims]
         sharding = NamedSharding(self.mesh, PartitionSpec(*entries, unreduced=type.unreduced))
-        return sharding_token(self.program, sharding, len(entries))
+        return sharding_token(self.program, sharding, len(entries), is_open=is_open)

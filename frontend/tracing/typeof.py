@@ -11,7 +11,12 @@ from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.shardings.manual_axes import get_abstract_mesh
 from shardir.frontend.shardings.mesh import AbstractMesh, Mesh
-from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec, format_axes
+from shardir.frontend.shardings.partition_spec import (
+    UNCONSTRAINED,
+    PartitionSpec,
+    format_axes,
+    format_summed_axes,
+)
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding
 from shardir.frontend.tracing.promotion import DType, dtype_of, user_dtype
 from shardir.frontend.tracing.trace import require_trace
@@ -48,17 +53,16 @@ class ShapedArray:
     ) -> None:
         sizes = canonicalize_shape(shape)
         mesh: Mesh = AbstractMesh((), ())
-        dims: list[tuple[str, ...]] = [()] * len(sizes)
-        unreduced: list[str] = []
+        spec = PartitionSpec(*[None] * len(sizes))
         if isinstance(sharding, NamedSharding):
             mesh = sharding.mesh.abstract_mesh
-            dims, unreduced = _explicit_axes(sharding, len(sizes))
+            spec = _explicit_spec(sharding, len(sizes))
             sharding.check_explicit_divides(sizes)
         put = object.__setattr__
         put(self, "shape", sizes)
         put(self, "dtype", user_dtype(dtype_of(dtype)))
         put(self, "weak_type", bool(weak_type))
-        put(self, "sharding", NamedSharding(mesh, PartitionSpec(*dims, unreduced=unreduced)))
+        put(self, "sharding", NamedSharding(mesh, spec))
 
     @property
     def abstract(self) -> AbstractValue:
@@ -82,27 +86,29 @@ class ShapedArray:
         return f"ShapedArray({self}{', weak_type=True' if self.weak_type else ''})"
 
     def __str__(self) -> str:
-        explicit, unreduced = _explicit_axes(self.sharding, self.ndim)
+        spec = _explicit_spec(self.sharding, self.ndim)
+        dims = [spec.axes(dim) for dim in range(self.ndim)]
         sizes = ",".join(
-            f"{size}@{format_axes(axes)}" if axes else str(size)
-            for size, axes in zip(self.shape, explicit, strict=True)
+            f"{size}@{format_axes(axes)}" if axes and axes is not UNCONSTRAINED else str(size)
+            for size, axes in zip(self.shape, dims, strict=True)
         )
         name = getattr(self.dtype, "name", str(self.dtype))
-        return f"{name}[{sizes}]" + (f"{{U:{','.join(unreduced)}}}" if unreduced else "")
+        return f"{name}[{sizes}]{format_summed_axes(spec.unreduced, spec.reduced)}"
 
 
-def _explicit_axes(sharding: Sharding | None, rank: int) -> tuple[list[tuple[str, ...]], list[str]]:
-    """Return the Explicit axes of each dimension, and the unreduced ones."""
-    if not isinstance(sharding, NamedSharding) or not sharding.has_explicit_axes:
-        return [()] * rank, []
-    explicit = sharding.mesh.explicit_axes
+def _explicit_spec(sharding: NamedSharding, rank: int) -> PartitionSpec:
+    """Return the spec along Explicit axes, with an entry for each dimension."""
+    if not sharding.has_explicit_axes:
+        return PartitionSpec(*[None] * rank)
+    explicit = frozenset(sharding.mesh.explicit_axes)
     dims: list[tuple[str, ...]] = []
     for dim in range(rank):
         axes = sharding.spec.axes(dim)
         dims.append(
             () if axes is UNCONSTRAINED else tuple(axis for axis in axes if axis in explicit)
         )
-    return dims, sorted(sharding.spec.unreduced.intersection(explicit))
+    unreduced, reduced = sharding.spec.unreduced & explicit, sharding.spec.reduced & explicit
+    return PartitionSpec(*dims, unreduced=unreduced, reduced=reduced)
 
 
 def typeof(x: object) -> ShapedArray:
@@ -146,8 +152,13 @@ def explicit_spec(x: object, names: Collection[str]) -> PartitionSpec | None:
     sharding = typeof(x).sharding
     if not sharding.has_explicit_axes:
         return None
-    dims, _ = _explicit_axes(sharding, x.ndim)
-    return PartitionSpec(*(tuple(axis for axis in axes if axis in names) for axes in dims))
+    dims = [sharding.spec.axes(dim) for dim in range(x.ndim)]
+    return PartitionSpec(
+        *(
+            () if axes is UNCONSTRAINED else tuple(axis for axis in axes if axis in names)
+            for axes in dims
+        )
+    )
 
 
 def abstract_text(abstract: AbstractValue) -> str:

@@ -18,7 +18,7 @@ from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
-from shardir.frontend.shardings.traced_constraints import match_sharding_types
+from shardir.frontend.shardings.traced_constraints import match_cotangent_types
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer, splat
@@ -174,7 +174,7 @@ def _differentiate(
     weak = [result.weak for result in (*results, *abstracts)]
     made = [wrap_value(value, is_weak) for value, is_weak in zip(values, weak, strict=True)]
     value, aux = made[0], made[1 : len(results)]
-    gradients = match_sharding_types(made[len(results) :], tracers)
+    gradients = match_cotangent_types(made[len(results) :], tracers)
     return value, tree.unflatten(structure[0], aux), gradients
 
 

@@ -20,8 +20,8 @@ from shardir.frontend.shardings.common_mesh import (
     check_same_devices,
     common_axes,
     express_on_axes,
+    express_request,
     express_sharding,
-    express_unreduced,
     resolve_abstract_meshes,
     to_user_sharding,
 )
@@ -280,8 +280,7 @@ def _lower_on_mesh(
         if sharding is not None:
             given[value] = express_on_axes(sharding, value.type.rank, axes)
     requested = [
-        (*express_sharding(sharding, rank, axes), express_unreduced(sharding, axes))
-        for sharding, rank in traced.requested_shardings
+        express_request(sharding, rank, axes) for sharding, rank in traced.requested_shardings
     ]
 
     def sharding_of(value: Value) -> Sharding | None:

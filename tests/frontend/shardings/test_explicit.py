@@ -10,7 +10,12 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 from shardir import lax
-from shardir.frontend.errors import ControlFlowError, ShardingMismatchError, ShardingTypeError
+from shardir.frontend.errors import (
+    ControlFlowError,
+    ShardingError,
+    ShardingMismatchError,
+    ShardingTypeError,
+)
 from shardir.sharding import (
     AbstractMesh,
     AxisType,
@@ -306,6 +311,60 @@ def test_arrays_on_other_devices_have_no_types() -> None:
     assert str(sd.typeof(x)) == "float32[8]"
 
 
+# Meshes with Explicit and Auto axes
+
+
+@pytest.fixture
+def mixed_mesh() -> Iterator[sd.Mesh]:
+    mesh = sd.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit, AxisType.Auto))
+    with use_mesh(mesh):
+        yield mesh
+
+
+@pytest.mark.parametrize(
+    ("fun", "type", "spec"),
+    [
+        (lambda a: reshard(a, P()), "float32[8,4]", P(None, "y")),
+        (lambda a: reshard(a, P(None, "x")), "float32[8,4@x]", P(None, "x")),
+        (lambda a: reshard(a, P()) * 2, "float32[8,4]", P(None, "y")),
+        (lambda a: a * 2, "float32[8@x,4]", P("x", "y")),
+        (lambda a: a.T, "float32[4,8@x]", P("y", "x")),
+        (lambda a: snp.sort(a, 1), "float32[8@x,4]", P("x", "y")),
+        (lambda a: lax.with_sharding_constraint(a, P("y")), "float32[8@x,4]", P(("x", "y"))),
+    ],
+)
+def test_explicit_axes_shard_only_what_the_type_states(
+    fun: Any, type: str, spec: P, mixed_mesh: sd.Mesh
+) -> None:
+    x = np.arange(32, dtype=np.float32).reshape(8, 4)
+    made = sd.jit(fun)(sd.device_put(x, NamedSharding(mixed_mesh, P("x", "y"))))
+    assert str(sd.typeof(made)) == type
+    assert made.sharding.is_equivalent_to(NamedSharding(mixed_mesh, spec), 2)
+    with use_mesh(sd.make_mesh((1, 1), ("x", "y"))):
+        np.testing.assert_array_equal(made, fun(snp.asarray(x)))
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, sd.jit])
+def test_reshard_names_explicit_axes_and_constraints_auto_axes(
+    transform: Any, mixed_mesh: sd.Mesh
+) -> None:
+    x = sd.device_put(np.ones((8, 4), np.float32), NamedSharding(mixed_mesh, P("x")))
+    with pytest.raises(ShardingError) as caught:
+        transform(lambda a: reshard(a, P("x", "y")))(x)
+    assert first_line(caught) == (
+        "out_shardings of reshard is PartitionSpec('x', 'y'), and 'y' is an Auto axis of the mesh; "
+        "name Explicit axes only, and constrain the value along Auto axes with "
+        "lax.with_sharding_constraint"
+    )
+    with pytest.raises(ShardingError) as caught:
+        transform(lambda a: lax.with_sharding_constraint(a, P("x", "y")))(x)
+    assert first_line(caught) == (
+        "with_sharding_constraint has PartitionSpec('x', 'y'), and 'x' is an Explicit axis of the "
+        "mesh; name Auto axes only, and change the sharding along Explicit axes with "
+        "sharding.reshard"
+    )
+
+
 # Partial sums
 
 
@@ -346,6 +405,68 @@ def test_partial_sums_of_arrays_have_their_values(fun: Any, kinds: list[str] | N
         assert [each.kind for each in compiled.collectives()] == kinds
     with use_mesh(sd.make_mesh((1, 1), ("x", "y"))):
         np.testing.assert_allclose(made, sd.jit(fun)(np.asarray(a)))
+
+
+def test_the_gradient_of_a_reduced_value_is_unreduced() -> None:
+    """Gradients of microbatches are added before one reduction, which `reshard` states."""
+
+    def loss(w: Any, x: Any) -> Any:
+        return snp.sum(snp.tanh(x @ w) ** 2)
+
+    def step(w: Any, xs: Any) -> Any:
+        if spec.reduced:
+            assert str(sd.typeof(w)) == "float32[16,8]{R:x}"
+
+        def add(total: Any, x: Any) -> tuple[Any, None]:
+            gradient = sd.grad(loss)(w, x)
+            seen.append(str(sd.typeof(gradient)))
+            return total + gradient, None
+
+        zeros = reshard(snp.zeros_like(w), P(None, None, unreduced=spec.reduced))
+        return reshard(lax.scan(add, zeros, xs)[0], P())
+
+    w, xs = make_operand("f32[16,8]"), make_operand("f32[4,8@x,16]")
+    results = []
+    for spec, type in ((P(), "float32[16,8]"), (P(reduced={"x"}), "float32[16,8]{U:x}")):
+        seen: list[str] = []
+        program = sd.jit(step).lower(reshard(w, spec), xs)
+        assert set(seen) == {type}
+        (row,) = program.compile().collectives()
+        assert (row.kind, row.counted_executions) == ("all-reduce", 1)
+        results.append(sd.jit(step)(reshard(w, spec), xs))
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("fun", "expected"),
+    [
+        (lambda a, b: a + a, "float32[8@x,16]{R:y}"),
+        (lambda a, b: a.T * 2 + snp.ones(8), "float32[16,8@x]{R:y}"),
+        (lambda a, b: snp.sum(a), "float32[]{R:y}"),
+        (lambda a, b: lax.fori_loop(0, 2, lambda _, c: c * 2, a), "float32[8@x,16]{R:y}"),
+        (lambda a, b: lax.scan(lambda c, r: (c, r), 0.0, a.T)[1], "float32[16,8@x]{R:y}"),
+        (lambda a, b: a @ b.T, "float32[8@x,8]"),
+        (lambda a, b: reshard(a, P("x", "y")), "float32[8@x,16@y]"),
+        (lambda a, b: reshard(b, P(reduced={"y", "x"})), "float32[8,16]{R:(x,y)}"),
+    ],
+)
+def test_operations_keep_reduced_axes(fun: Any, expected: str) -> None:
+    def typed(a: Any, b: Any) -> Any:
+        return fun(reshard(a, P("x", reduced={"y"})), b)
+
+    assert types_of(typed, X, "f32[8,16]") == expected
+    made = sd.jit(typed)(make_operand(X), make_operand("f32[8,16]"))
+    assert str(sd.typeof(made)) == expected
+
+
+def test_operands_with_different_reduced_axes_are_refused() -> None:
+    with pytest.raises(ShardingTypeError) as caught:
+        types_of(lambda a, b: reshard(a, P("x", reduced={"y"})) + b, X, X)
+    assert first_line(caught) == (
+        "operand 0 of add, float32[8@x,16]{R:y}, and operand 1 of add, float32[8@x,16], have "
+        "different reduced axes, so the gradients of add would have different sums; reshard one "
+        "of them (sharding.reshard)"
+    )
 
 
 def test_partial_sums_are_refused_where_they_are_no_values() -> None:
@@ -395,13 +516,24 @@ def test_a_spec_with_unreduced_axes(mesh: sd.Mesh) -> None:
     assert pickle.loads(pickle.dumps(spec)) == spec
     assert hash(spec) == hash(P("x", unreduced="y"))
     assert spec.unreduced == {"y"}
-    assert P("x").unreduced == frozenset()
+    assert P("x").unreduced == P("x").reduced == frozenset()
     with pytest.raises(sd.ShardirError) as caught:
         P("x", unreduced={"x"})
     assert first_line(caught) == (
         "a PartitionSpec names 'x' in an entry and in unreduced; an axis can shard a value or hold "
         "its partial sums, not both"
     )
+    with pytest.raises(sd.ShardirError) as caught:
+        P("x", reduced={"y"}, unreduced={"y"})
+    assert first_line(caught) == (
+        "a PartitionSpec names 'y' in unreduced and in reduced; devices hold partial sums of a "
+        "value or copies of it, not both"
+    )
+    spec = P("x", reduced=("y", "z"))
+    assert repr(spec + (None,)) == "PartitionSpec('x', None, reduced={'y', 'z'})"
+    assert spec.reduced == {"y", "z"}
+    assert P("x", reduced={"y"}) not in (P("x"), P("x", unreduced={"y"}))
+    assert pickle.loads(pickle.dumps(spec)) == spec
     with pytest.raises(sd.ShardirError) as caught:
         P("x", unreduced=[1])  # type: ignore[list-item]
     assert first_line(caught) == (
