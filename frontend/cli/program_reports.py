@@ -8,10 +8,10 @@ import typer
 from shardir.frontend.cli.options import CommandError, ReportFormat
 from shardir.frontend.cli.targets import CommandTarget
 from shardir.frontend.report.build import ReportInput
-from shardir.frontend.report.mlir_locations import find_mlir_locations
 from shardir.frontend.report.program_report import ProgramReport, report
 from shardir.ir.module import Loc
 from shardir.passes.simulation import Simulation
+from shardir.text.definition_locations import find_mlir_locations
 
 
 def write_reports(

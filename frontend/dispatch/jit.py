@@ -1,5 +1,5 @@
 """`jit`: functions that are traced once for each signature of the arguments, and run compiled;
-`make_ir`: the programs of such functions."""
+`pjit`, their former name in JAX; `make_ir`: the programs of such functions."""
 
 import gc
 from collections.abc import Callable, Mapping
@@ -10,9 +10,7 @@ from shardir.frontend.config import resolve_pipeline, resolve_uneven_mode
 from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.dispatch.stages.stages import Compiled as Compiled, Lowered as Lowered
 from shardir.frontend.dispatch.traced_calls import check_traceable
-from shardir.frontend.errors import (
-    ArgumentError,
-)
+from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.devices import Device
@@ -178,3 +176,32 @@ def clear_caches() -> None:
     for each in gc.get_objects():
         if type(each) is JitFunction:
             each.clear_cache()
+
+
+def pjit(
+    fun: UserFunction,
+    in_shardings: object = None,
+    out_shardings: object = None,
+    *,
+    in_axis_resources: object = None,
+    out_axis_resources: object = None,
+    **options: PyTree,
+) -> JitFunction:
+    """Return `jit(fun)`, and accept its shardings as `in_axis_resources` and `out_axis_resources`
+    too."""
+    return jit(
+        fun,
+        in_shardings=_merge_keywords("in", in_shardings, in_axis_resources),
+        out_shardings=_merge_keywords("out", out_shardings, out_axis_resources),
+        **options,
+    )
+
+
+def _merge_keywords(side: str, shardings: object, resources: object) -> object:
+    if shardings is not None and resources is not None:
+        raise ArgumentError(
+            with_location(
+                f"{side}_shardings and {side}_axis_resources are the same option; pass one"
+            )
+        )
+    return resources if shardings is None else shardings

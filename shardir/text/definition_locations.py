@@ -1,6 +1,7 @@
-"""The source locations at which a text defines its values and results."""
+"""The source locations at which a text of the IR, or of MLIR, defines its values and results."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
 from lark import Token
 
@@ -44,3 +45,20 @@ def _definition_tokens(block: syntax.BlockSyntax) -> Iterator[Token]:
         for part in op.parts:
             if isinstance(part, syntax.BlockSyntax):
                 yield from _definition_tokens(part)
+
+
+_FUNCTION = re.compile(r'func\.func\s+(?:public\s+|private\s+)?@("[^"]*"|[\w.$-]+)')
+_DEFINITION = re.compile(r"%[\w.$-]+(?=\s*:(?!:)|(?::\d+)?\s*=(?!=))")
+
+
+def find_mlir_locations(text: str, file: str) -> Mapping[tuple[str, str], Loc]:
+    """Return the locations by function name and `%x` for a value; the first definition counts."""
+    result: dict[tuple[str, str], Loc] = {}
+    function = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if head := _FUNCTION.search(line):
+            function = head[1].strip('"')
+        for match in _DEFINITION.finditer(line):
+            place = Loc(file, number, match.start() + 1)
+            result.setdefault((function, match[0]), place)
+    return result

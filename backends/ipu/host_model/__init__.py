@@ -11,8 +11,6 @@ from shardir.backends.ipu.host_model.compiler import (
     Compiler as Compiler,
     HostModelError as HostModelError,
     find_compiler as find_compiler,
-)
-from shardir.backends.ipu.host_model.header_paths import (
     include_folder as include_folder,
     runner_files as runner_files,
 )

@@ -3,7 +3,7 @@
 g++ -std=c++17 -I "$(python -m shardir.backends.ipu.host_model)" program.cpp -o program
 """
 
-from shardir.backends.ipu.host_model.header_paths import include_folder
+from shardir.backends.ipu.host_model.compiler import include_folder
 
 if __name__ == "__main__":
     print(include_folder())

@@ -21,8 +21,13 @@ from pathlib import Path
 import numpy.typing as npt
 
 from shardir.backends.cpu.codegen import object_cache
-from shardir.backends.ipu.host_model.compiler import Compiler, find_compiler
-from shardir.backends.ipu.host_model.header_paths import all_headers, include_folder, runner_folder
+from shardir.backends.ipu.host_model.compiler import (
+    Compiler,
+    all_headers,
+    find_compiler,
+    include_folder,
+    runner_folder,
+)
 from shardir.backends.ipu.host_model.host_program import Array, HostProgram
 
 MODEL_SOURCE = "#include <shardir_host_model/implementation.hpp>\n"
