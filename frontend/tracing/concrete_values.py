@@ -11,6 +11,7 @@ those of any other value are known for each device. They are the results of a ma
 with the operations that the value depends on, which stacks the values of all devices.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -40,16 +41,17 @@ class ProgramValues(Protocol):
     requested_shardings: dict[tuple["Sharding", int], int]
 
 
-class ManualBlock(Protocol):
+class ManualBlock(ABC):
     """The block of a manual computation that is being traced."""
 
-    @property
-    def operands(self) -> Sequence[Value]:
-        """The values whose shards the parameters of the block are."""
+    operands: tuple[Value, ...]
+    """The values whose shards the parameters of the block are."""
 
+    @abstractmethod
     def is_shared(self, value: Value) -> bool:
         """Return whether all devices have the same elements of a value of the block."""
 
+    @abstractmethod
     def make_operation(
         self,
         params: Sequence[Value],
@@ -64,6 +66,7 @@ class ManualBlock(Protocol):
         and others.
         """
 
+    @abstractmethod
     def shard_names(self) -> Sequence[str]:
         """Return the name of each device and of its mesh coordinates, in the order of the stack."""
 

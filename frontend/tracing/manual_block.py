@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from shardir.frontend.shardings.mesh import AbstractMesh, Mesh
+from shardir.frontend.tracing.concrete_values import ManualBlock
 from shardir.frontend.tracing.named_axes import bound_manual_axes, checked_axes
 from shardir.frontend.tracing.trace import wrap_value
 from shardir.frontend.tracing.varying_axes import varying_axes_of
@@ -21,7 +22,7 @@ from shardir.passes.autodiff.make_varying import remove_explicit_varying
 
 
 @dataclass(frozen=True)
-class TracedManualBlock:
+class TracedManualBlock(ManualBlock):
     """The block of a manual computation along `axes`, which are the axes `names` of `mesh`.
 
     Its parameters are shards of `operands`, sharded by `in_axes`.
@@ -34,7 +35,6 @@ class TracedManualBlock:
     in_axes: tuple[ManualDimAxes, ...]
 
     def is_shared(self, value: Value) -> bool:
-        """Return whether all devices have the same elements of a value of the block."""
         if set(bound_manual_axes()) != set(checked_axes()):
             return False  # Without check_vma, values count as different on each device.
         return not varying_axes_of([wrap_value(value)])[0]
@@ -46,12 +46,6 @@ class TracedManualBlock:
         values: Sequence[Value],
         stacks: Mapping[Value, Value],
     ) -> Op:
-        """Return the operation that computes values of the block on each device, and stacks those
-        of all devices.
-
-        `params` are the parameters of the block. `stacks` has the stacks of values that `ops` use,
-        and others.
-        """
         rows = [Value(each.type.with_shape((1, *each.type.shape))) for each in values]
         made = [_reshape(each, row) for each, row in zip(values, rows, strict=True)]
         (body,) = remove_explicit_varying(self.axes, Block((), (*ops, *made), tuple(rows)))
@@ -93,7 +87,6 @@ class TracedManualBlock:
         return (self.axes, *((),) * value.type.rank)
 
     def shard_names(self) -> list[str]:
-        """Return the name of each device and of its mesh coordinates, in the order of the stack."""
         shape = [range(self.mesh.shape[name]) for name in self.names]
         along = ", ".join(self.names)
         is_whole = self.names == self.mesh.axis_names and not isinstance(self.mesh, AbstractMesh)
