@@ -260,7 +260,8 @@ def _(report: Coverage) -> str:
 
 @report_text.register
 def _(report: Summary) -> str:
-    lines = [f"{report.cut} of {count_noun(report.values, 'tensor')} sharded", "", "annotations"]
+    tensors = count_noun(report.values, "tensor")
+    lines = [f"{report.sharded} of {tensors} sharded", "", "annotations"]
     lines += _annotations(report.annotations) or ["  none"]
     nbytes = sum(row.nbytes for row in report.conflicts)
     lines += [

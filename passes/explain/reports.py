@@ -294,11 +294,15 @@ class Coverage(Report):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Summary(Report):
-    """A program in numbers. `nbytes` are the bytes on a device if all values were live together."""
+    """The annotations, conflicts and communication of a program.
+
+    `sharded` of its `values` have a sharded dimension, and the shardings of `dependent` depend on
+    the order of the worklist. `unruled` operations have no factor rule.
+    """
 
     annotations: tuple[Annotation, ...]
     values: int
-    cut: int
+    sharded: int
     conflicts: tuple[Conflict, ...]
     dependent: int
     unruled: int
