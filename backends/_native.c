@@ -208,7 +208,7 @@ block_start(PyObject *block)
 
 typedef struct {
     PyObject_HEAD
-    PyObject *signature, *sharding, *held, *parts, *whole, *gone;
+    PyObject *signature, *sharding, *buffers, *parts, *whole, *gone;
     PyObject *weakrefs;
 } ArrayFields;
 
@@ -217,8 +217,9 @@ static PyMemberDef array_members[] = {
      "The abstract value with the sharding, by which compiled programs are found."},
     {"sharding", T_OBJECT_EX, offsetof(ArrayFields, sharding), 0,
      "The sharding: the devices of the array, and the shard on each of them."},
-    {"held", T_OBJECT_EX, offsetof(ArrayFields, held), 0,
-     "The allocation or the shards; `None` once the array is deleted or donated."},
+    {"buffers", T_OBJECT_EX, offsetof(ArrayFields, buffers), 0,
+     "The allocation of all elements, or the buffer of each device; `None` once the array is "
+     "deleted or donated."},
     {"_parts", T_OBJECT_EX, offsetof(ArrayFields, parts), 0, NULL},
     {"_whole", T_OBJECT_EX, offsetof(ArrayFields, whole), 0, NULL},
     {"_gone", T_OBJECT_EX, offsetof(ArrayFields, gone), 0, NULL},
@@ -232,7 +233,7 @@ array_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(array->signature);
     Py_VISIT(array->sharding);
-    Py_VISIT(array->held);
+    Py_VISIT(array->buffers);
     Py_VISIT(array->parts);
     Py_VISIT(array->whole);
     Py_VISIT(array->gone);
@@ -245,7 +246,7 @@ array_clear(PyObject *self)
     ArrayFields *array = (ArrayFields *)self;
     Py_CLEAR(array->signature);
     Py_CLEAR(array->sharding);
-    Py_CLEAR(array->held);
+    Py_CLEAR(array->buffers);
     Py_CLEAR(array->parts);
     Py_CLEAR(array->whole);
     Py_CLEAR(array->gone);
@@ -369,8 +370,8 @@ new_storage(const char *address, PyObject *owner, PyObject *shape, PyObject *dty
 static StorageFields *
 storage_of(PyObject *leaf)
 {
-    PyObject *held = ((ArrayFields *)leaf)->held;
-    return held != NULL && Py_IS_TYPE(held, storage_class) ? (StorageFields *)held : NULL;
+    PyObject *buffers = ((ArrayFields *)leaf)->buffers;
+    return buffers != NULL && Py_IS_TYPE(buffers, storage_class) ? (StorageFields *)buffers : NULL;
 }
 
 static int
@@ -834,7 +835,7 @@ make_result(const Result *result, PyObject *const *blocks, PyObject *const *held
         Py_DECREF(storage);
         return NULL;
     }
-    array->held = storage;
+    array->buffers = storage;
     array->signature = Py_NewRef(result->signature);
     array->sharding = Py_NewRef(result->sharding);
     array->parts = Py_NewRef(Py_None);

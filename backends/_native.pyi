@@ -10,7 +10,7 @@ MAX_CONTAINER_DEPTH: int
 class ArrayFields:
     signature: Any
     sharding: Any
-    held: Any
+    buffers: Any
     _parts: Any
     _whole: Any
     _gone: Any

@@ -41,8 +41,8 @@ else:
                 "_gone": None,
                 "_parts": None,
                 "_whole": None,
-                "held": "The allocation or the shards; `None` once the array is deleted or "
-                "donated.",
+                "buffers": "The allocation of all elements, or the buffer of each device; `None` "
+                "once the array is deleted or donated.",
                 "sharding": "The sharding: the devices of the array, and the shard on each of "
                 "them.",
                 "signature": "The abstract value with the sharding, by which compiled programs are "

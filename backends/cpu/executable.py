@@ -354,7 +354,7 @@ def _wrap_donation(
 
 def _exclusive_block(leaf: object, kind: type) -> MemoryBlock | None:
     """Return the memory of an array if it has no other owner and the array begins at its start."""
-    storage: Any = getattr(leaf, "held", None) if type(leaf) is kind else None
+    storage: Any = getattr(leaf, "buffers", None) if type(leaf) is kind else None
     if type(storage) is not Storage:
         return None
     owner = storage.owner

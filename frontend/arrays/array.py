@@ -80,8 +80,8 @@ class Shard:
 class Array(ArrayFields, Convertible):
     """An array on one or more devices. Make one with `device_put` or `shardir.numpy`.
 
-    `held` is its allocation, or its shards; `None` once the array is deleted or
-    donated.
+    `buffers` is the allocation of all elements, or the buffer of each device; `None` once the array
+    is deleted or donated.
     """
 
     __slots__ = ()
@@ -90,17 +90,18 @@ class Array(ArrayFields, Convertible):
     """The abstract value with the sharding, by which compiled programs are found."""
     sharding: Sharding
     """The sharding: the devices of the array, and the shard on each of them."""
-    held: Storage | Sequence[Buffer] | None
-    """The allocation or the shards; `None` once the array is deleted or donated."""
+    buffers: Storage | Sequence[Buffer] | None
+    """The allocation of all elements, or the buffer of each device; `None` once the array is
+    deleted or donated."""
     _parts: Sequence[Buffer] | None
     _whole: Buffer | None
     _gone: str
 
     def __init__(
-        self, signature: ArraySignature, sharding: Sharding, held: Storage | Sequence[Buffer]
+        self, signature: ArraySignature, sharding: Sharding, buffers: Storage | Sequence[Buffer]
     ) -> None:
         self.signature, self.sharding = signature, sharding
-        self.held = held
+        self.buffers = buffers
         self._parts = self._whole = None
         self._gone = ""
 
@@ -141,28 +142,28 @@ class Array(ArrayFields, Convertible):
     @property
     def device_shards(self) -> Sequence[Buffer]:
         """The buffer of each device, in device order; they must not be written into."""
-        held = self.checked_storage()
-        if not isinstance(held, Storage):
-            return held
+        buffers = self.checked_storage()
+        if not isinstance(buffers, Storage):
+            return buffers
         if self._parts is None:
-            self._parts = shard_views(held.array, self.sharding, self.shape)
+            self._parts = shard_views(buffers.array, self.sharding, self.shape)
         return self._parts
 
     @property
     def storage(self) -> Storage:
         """All elements in one allocation, padded where the sharding does not divide the shape."""
-        held = self.checked_storage()
-        if not isinstance(held, Storage):
-            whole = assemble_shards(held, self.sharding, self.type)
-            held = self.held = Storage.of(pad_to_shards(whole, self.sharding))
+        buffers = self.checked_storage()
+        if not isinstance(buffers, Storage):
+            whole = assemble_shards(buffers, self.sharding, self.type)
+            buffers = self.buffers = Storage.of(pad_to_shards(whole, self.sharding))
             self._parts = None
-        return held
+        return buffers
 
     def checked_storage(self) -> Storage | Sequence[Buffer]:
-        """Return the allocation or the shards; raises `DeletedArrayError` after deletion."""
-        if self.held is None:
+        """Return `buffers`; raises `DeletedArrayError` after deletion."""
+        if self.buffers is None:
             raise DeletedArrayError(with_location(f"this array of type {self.type} {self._gone}"))
-        return self.held
+        return self.buffers
 
     # Devices and shards
 
@@ -287,7 +288,7 @@ class Array(ArrayFields, Convertible):
 
     def is_deleted(self) -> bool:
         """Return whether the array is deleted or donated."""
-        return self.held is None
+        return self.buffers is None
 
     def delete(self) -> None:
         """Release the elements. A later use of the array raises `DeletedArrayError`."""
@@ -295,8 +296,8 @@ class Array(ArrayFields, Convertible):
 
     def release(self, reason: str) -> None:
         """Release the elements; `reason` follows the array in the error of a later use."""
-        if self.held is not None:
-            self.held, self._parts, self._whole, self._gone = None, None, None, reason
+        if self.buffers is not None:
+            self.buffers, self._parts, self._whole, self._gone = None, None, None, reason
 
     def __copy__(self) -> "Array":
         return self

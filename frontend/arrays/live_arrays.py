@@ -16,7 +16,7 @@ def live_arrays(platform: str | None = None) -> list[Array]:
         each
         for each in gc.get_objects()
         if type(each) is Array
-        and hasattr(each, "held")
+        and hasattr(each, "buffers")
         and not each.is_deleted()
         and platform in (None, each.sharding.device_assignment[0].platform)
     ]

@@ -248,13 +248,13 @@ def test_insert_rejects_arguments_of_another_program() -> None:
 
 def test_a_launch_checks_its_arguments() -> None:
     x = ARRAYS[0]
-    result = (-1, 4, (1,), x.held.dtype, x.signature, x.sharding, True)
+    result = (-1, 4, (1,), x.buffers.dtype, x.signature, x.sharding, True)
     argument = (-1, "array", 0, 0, (2,), None)
     launch = native.Launch(0, 0, (), (argument,), (), (), (result,), ((), ()), None)
     made = launch([x])
     assert made is not None
-    np.testing.assert_array_equal(np.asarray(made[0].held.array), [1.0])
-    assert made[0].held.owner is x.held
+    np.testing.assert_array_equal(np.asarray(made[0].buffers.array), [1.0])
+    assert made[0].buffers.owner is x.buffers
     for other in ([], [x, x], [1], [np.ones(2)], [ARRAYS[2]]):
         assert launch(other) is None
     text = "a launch takes a list of arguments, and all of its blocks or none"
@@ -271,7 +271,7 @@ def test_a_launch_checks_its_arguments() -> None:
 
 def test_a_launch_takes_memory_blocks_alone() -> None:
     x = ARRAYS[0]
-    result = (0, 0, (2,), x.held.dtype, x.signature, x.sharding, False)
+    result = (0, 0, (2,), x.buffers.dtype, x.signature, x.sharding, False)
     block = (0, 8, lambda size: object())
     launch = native.Launch(0, 0, (), (), (), (block,), (result,), ((), ()), None)
     calls: list[Callable[[], Any]] = [lambda: launch([]), lambda: launch([], object())]
@@ -280,7 +280,7 @@ def test_a_launch_takes_memory_blocks_alone() -> None:
             call()
     made = launch([], MemoryPool(1 << 30).allocate(8))
     assert made is not None
-    assert type(made[0].held) is Storage
+    assert type(made[0].buffers) is Storage
 
 
 def test_small_blocks_return_to_their_free_list() -> None:

@@ -153,7 +153,7 @@ def _make_python_launch(
             slot, shape = taken[k]
             if type(leaf) is not kind:
                 return None
-            storage = leaf.held
+            storage = leaf.buffers
             if type(storage) is not Storage or (shape is not None and storage.shape != shape):
                 return None
             addresses[slot] = storage.address
@@ -208,7 +208,7 @@ def _make_short_launch(
             slot, expected = taken[k]
             if type(leaf) is not kind:
                 return None
-            storage = leaf.held
+            storage = leaf.buffers
             if type(storage) is not Storage:
                 return None
             if expected is not None and storage.shape != expected:
@@ -224,7 +224,7 @@ def _make_short_launch(
         made.address, made.owner, made.shape, made.dtype = start + begin, owner, shape, dtype
         made._array = None
         array = new(kind)
-        array.signature, array.sharding, array.held = signature, sharding, made
+        array.signature, array.sharding, array.buffers = signature, sharding, made
         array._parts = array._whole = None
         array._gone = ""
         return [array]

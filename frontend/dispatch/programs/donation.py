@@ -64,7 +64,7 @@ def run_with_donation(
             gone.append(leaves[i])
         elif type(leaves[i]) is Array:
             # Another reference to its memory prevents the program from reusing it.
-            kept.append(leaves[i].held)
+            kept.append(leaves[i].buffers)
     try:
         made = run(leaves)
     except BaseException as error:

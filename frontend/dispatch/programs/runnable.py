@@ -272,8 +272,8 @@ class Runnable:
             for i, leaf in enumerate(leaves)
         ]
         for i, leaf in enumerate(leaves):
-            if type(leaf) is Array and leaf.held is args[i]:
-                leaf.held = args[i] = self._shard_executable.arrange_argument(i, args[i])
+            if type(leaf) is Array and leaf.buffers is args[i]:
+                leaf.buffers = args[i] = self._shard_executable.arrange_argument(i, args[i])
         args += self._captured
         outs = (
             self._shard_executable(args)
@@ -361,8 +361,8 @@ class Runnable:
         foreign: list[Storage] = []
         # Inlined for arrays that need no conversion, because there may be hundreds.
         args = [
-            leaf.held
-            if type(leaf) is Array and type(leaf.held) is Storage and leaf.held.shape == full
+            leaf.buffers
+            if type(leaf) is Array and type(leaf.buffers) is Storage and leaf.buffers.shape == full
             else self._argument_storage(leaf, i, foreign)
             for i, (leaf, full) in enumerate(zip(leaves, self._padded_shapes, strict=False))
         ]
@@ -395,7 +395,7 @@ class Runnable:
         shards = program.to_device(self._argument_shards(leaf, i))
         stays = self._is_single_device or (type(leaf) is Array and leaf.committed)
         if type(leaf) is Array and stays and i not in self.donated:
-            leaf.held = shards
+            leaf.buffers = shards
         return shards
 
     def _argument_storage(self, leaf: object, i: int, foreign: list[Storage]) -> Storage:

@@ -63,7 +63,7 @@ def compress_rows(x: object, mask: object, axis: int | None) -> Tracer | None:
     if type(x) is not Array:
         storage = Storage.wrap(x)
     else:
-        storage = x.held if type(x.held) is Storage else x.storage
+        storage = x.buffers if type(x.buffers) is Storage else x.storage
     if choice.find is not None:
         flags, kept = _mask_address(mask)
         count, block = choice.find(flags, storage.address)
@@ -166,5 +166,5 @@ def _mask_address(mask: Mask) -> tuple[int, object]:
         storage = Storage.wrap(mask.copy())
         return storage.address, storage
     own = mask if type(mask) is Array else from_numpy(mask)
-    storage = own.held if type(own.held) is Storage else own.storage
+    storage = own.buffers if type(own.buffers) is Storage else own.storage
     return storage.address, storage

@@ -76,8 +76,8 @@ def memory_analysis_counts_this_process_only() -> None:
 
 def address(x: Any) -> int:
     """Return the address of the shards of an array in this process."""
-    assert isinstance(x.held, ShardWindows)
-    return x.held.storage.address
+    assert isinstance(x.buffers, ShardWindows)
+    return x.buffers.storage.address
 
 
 @check

@@ -40,8 +40,8 @@ def small_integers(*shape: int) -> Any:
 
 def host_copy(x: Any) -> Any:
     """Return the copy of an array on the host, or None before the first read."""
-    assert isinstance(x.held, GPUShards)
-    return x.held._host
+    assert isinstance(x.buffers, GPUShards)
+    return x.buffers._host
 
 
 @pytest.mark.usefixtures("four_gpus")
@@ -80,9 +80,9 @@ def test_arguments_are_copied_to_the_device_once() -> None:
     add = sd.jit(lambda x: x + x)
 
     add(x)
-    tensors = x.held.tensors
+    tensors = x.buffers.tensors
     add(x)
-    assert x.held.tensors is tensors
+    assert x.buffers.tensors is tensors
     np.testing.assert_array_equal(np.asarray(x), small_integers(4, 4))
 
 
@@ -96,7 +96,7 @@ def test_a_mesh_of_gpus_gives_the_results_of_cpus(dtype: str) -> None:
     placed = sd.device_put(host, NamedSharding(grid(), P("data", "model")))
     for name, wanted in sd.jit(program)(host).items():
         got = sd.jit(program)(placed)[name]
-        assert isinstance(got.held, GPUShards)
+        assert isinstance(got.buffers, GPUShards)
         assert got.dtype == wanted.dtype
         np.testing.assert_array_equal(np.asarray(got), np.asarray(wanted))
 

@@ -50,7 +50,7 @@ def place(array: Any, *spec: Any, mesh: Any = None) -> Any:
 
 def addresses(x: Any) -> list[int]:
     """Return the address of each shard in device memory."""
-    return [shard.data.unsafe_buffer_pointer() for shard in x.held.array.addressable_shards]
+    return [shard.data.unsafe_buffer_pointer() for shard in x.buffers.array.addressable_shards]
 
 
 @pytest.mark.long
@@ -82,7 +82,7 @@ def test_several_results_with_collectives_of_each_kind() -> None:
     x_mesh = grid()
     found = sd.jit(program)(place(a, "x", "y"))
     for name, value in wanted.items():
-        assert isinstance(found[name].held, PJRTShards)
+        assert isinstance(found[name].buffers, PJRTShards)
         assert found[name].dtype == value.dtype
         np.testing.assert_array_equal(np.asarray(found[name]), np.asarray(value))
 
@@ -103,13 +103,13 @@ def test_a_mesh_may_have_some_of_the_devices() -> None:
     mesh = sd.make_mesh((3,), ("x",), devices=sd.devices("pjrt")[4:7])
     y = sd.jit(lambda x: x - snp.mean(x, 0))(place(small_integers(6, 2), "x", mesh=mesh))
     np.testing.assert_allclose(y, small_integers(6, 2) - small_integers(6, 2).mean(0), rtol=1e-6)
-    assert sorted(device.id for device in y.held.array.devices()) == [4, 5, 6]
+    assert sorted(device.id for device in y.buffers.array.devices()) == [4, 5, 6]
 
 
 def test_a_program_of_one_device_runs_on_the_device_of_its_argument() -> None:
     x = sd.device_put(small_integers(3), sd.devices("pjrt")[5])
     y = sd.jit(lambda x: x * 2)(x)
-    assert [device.id for device in y.held.array.devices()] == [5]
+    assert [device.id for device in y.buffers.array.devices()] == [5]
     np.testing.assert_array_equal(y, small_integers(3) * 2)
     assert y.device is sd.devices("pjrt")[5]
 
@@ -127,12 +127,12 @@ def test_arrays_stay_on_the_devices() -> None:
     x = place(small_integers(8, 4), "x")
     step = sd.jit(lambda x: x + 1)
     first = step(x)
-    held = x.held
+    held = x.buffers
     second = step(first)
     assert isinstance(held, PJRTShards)
     assert step(x) is not first
-    assert x.held is held
-    assert first.held._host == [None] * 8
+    assert x.buffers is held
+    assert first.buffers._host == [None] * 8
     np.testing.assert_array_equal(second, small_integers(8, 4) + 2)
 
 

@@ -104,8 +104,9 @@ def test_calls_leave_reference_counts_unchanged() -> None:
     for _ in range(3):
         calls()
     gc.collect()
-    things = [X, Y, X.held, Y.held, X.signature, X.sharding, X.held.owner, snp.add, scaled, Array]
-    things += [type(X.held), X.held.shape, X.held.dtype, gone, (1, 2), 2.5, "", True]
+    things = [X, Y, X.buffers, Y.buffers, X.signature, X.sharding, X.buffers.owner]
+    things += [snp.add, scaled, Array]
+    things += [type(X.buffers), X.buffers.shape, X.buffers.dtype, gone, (1, 2), 2.5, "", True]
     nothing, memory = sys.getrefcount(None), statistics().in_use
     before = [sys.getrefcount(each) for each in things]
     for _ in range(100):

@@ -228,7 +228,7 @@ def test_arrays_of_separate_buffers_take_the_slow_path() -> None:
     sharding = NamedSharding(mesh, P("a"))
     pieces = [device_put(np.full(2, i, np.float32), d) for i, d in enumerate(devices()[:4])]
     whole = sd.make_array_from_single_device_arrays((8,), sharding, pieces)
-    assert not isinstance(whole.held, Storage)
+    assert not isinstance(whole.buffers, Storage)
     fun = jit(lambda x: x + 1)
     call_twice(fun, device_put(np.zeros(8, np.float32), sharding))
     assert np.array_equal(fun(whole), np.repeat(np.arange(4), 2) + 1)

@@ -14,8 +14,8 @@ NUMBERS = np.arange(24 * 64, dtype=np.float32).reshape(24, 64)
 
 
 def memory(x: Any) -> Storage:
-    assert isinstance(x.held, Storage)
-    return x.held
+    assert isinstance(x.buffers, Storage)
+    return x.buffers
 
 
 def owner(x: Any) -> Any:
