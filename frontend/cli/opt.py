@@ -1,5 +1,6 @@
 """`shardir opt` runs passes on IR text."""
 
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -22,6 +23,7 @@ from shardir.passes import Pipeline
 from shardir.passes.dump import Dump
 from shardir.passes.numerics_check import NumericsCheck, verify_result
 from shardir.passes.pipeline import PassObserver, combine_observers
+from shardir.passes.program_diff import ProgramDiff
 from shardir.stablehlo.printer import show as show_stablehlo
 from shardir.text.printer import print_module
 from shardir.verify.verifier import verify
@@ -32,6 +34,7 @@ def run_passes(
     passes: str | None,
     verify_numbers: bool,
     dump_dir: Path | None,
+    diff: list[str] | None,
     locations: bool,
     from_: ModuleFormat | None,
     to: ModuleFormat,
@@ -51,7 +54,11 @@ def run_passes(
     printed = []
     for number, program in enumerate(programs):
         module, pipeline = program.module, Pipeline.parse(program.pipeline(passes))
-        observers: list[PassObserver] = []
+        show = partial(
+            show_stablehlo if to is ModuleFormat.stablehlo else print_module, locations=locations
+        )
+        diffs = [ProgramDiff(each, pipeline, module, show) for each in diff or ()]
+        observers: list[PassObserver] = [*diffs]
         if dump_dir is not None:
             folder = dump_dir if len(programs) == 1 else dump_dir / str(number)
             observers.append(Dump(folder, module))
@@ -64,8 +71,5 @@ def run_passes(
             except VerifyError:
                 pipeline(module, verify_result)  # Raises an error that names the pass.
                 raise
-        if to is ModuleFormat.stablehlo:
-            printed.append(show_stablehlo(result, locations=locations))
-        else:
-            printed.append(print_module(result, locations=locations))
+        printed.append("\n".join(each.text() for each in diffs) if diffs else show(result))
     typer.echo("\n// -----\n\n".join(printed), nl=False)

@@ -29,6 +29,8 @@ from shardir.frontend.cli.options import (
         "shardir opt mlp.ir --passes propagate",
         'shardir opt mlp.ir --passes "propagate,reshard,partition" --verify',
         "shardir opt mymodule:train_step --mesh data=4,model=2 --passes propagate",
+        "shardir opt mlp.ir --diff reshard",
+        "shardir opt mlp.ir --diff propagate..partition",
         "shardir opt mlp.ir --dump-dir stages/",
         "shardir opt mlp.ir --passes propagate --to stablehlo",
         "shardir opt mlp.mlir --passes propagate",
@@ -54,6 +56,14 @@ def opt(
     ] = False,
     dump_dir: Annotated[
         Path | None, typer.Option(help="write the program after each pass into this folder")
+    ] = None,
+    diff: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="print what a pass changes instead of the result, as a unified diff; or the "
+            "difference between the programs after two passes: propagate..partition",
+            autocompletion=complete_pass,
+        ),
     ] = None,
     locations: Annotated[
         bool, typer.Option("--locations", help="print the source location of each operation")

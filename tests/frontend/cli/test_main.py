@@ -106,6 +106,22 @@ def test_opt_runs_and_checks_the_default_pipeline(
         assert parse(path.read_text("utf-8")).main.name == "f"
 
 
+def test_opt_prints_the_differences_between_passes(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("opt", file, "--diff", "dce", "--diff", "traced..propagate") == 0
+
+    nothing, differing = capsys.readouterr().out.split("\n\n", 1)
+    assert nothing == "no difference between 'after cse' and 'after dce'"
+    assert differing.startswith("--- traced\n+++ after propagate{leave_open=true}\n")
+
+    assert run("opt", file, "--diff", "partition", "--to", "stablehlo", "--locations") == 0
+    assert '+    %c = "stablehlo.dot_general"(%a, %b)' in capsys.readouterr().out
+
+    assert run("opt", file, "--diff", "fuse") == 1
+    assert "has no pass called 'fuse'; it has propagate" in capsys.readouterr().err
+
+
 def test_opt_reads_standard_input(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
