@@ -37,11 +37,16 @@ from shardir.backends.cpu.kernels.conv import (
     padded_nhwc,
     patch_inner_product,
 )
-from shardir.backends.cpu.kernels.gemm import operand_copies, product_dispatch, skinny_dispatch
+from shardir.backends.cpu.kernels.gemm import (
+    operand_copies,
+    paired_steps,
+    product_dispatch,
+    skinny_dispatch,
+)
 from shardir.backends.cpu.threads.workers import workers
 
 ROUND_NANOSECONDS = 30_000_000
-RELATIVE_ERROR = 1e-3
+RELATIVE_ERRORS = {"f32": 1e-3, "bf16": 1e-2}
 """Maximum difference between two strategies, relative to the largest element."""
 
 STRATEGIES: dict[str, tuple[tuple[Callable[..., Any], object], ...]] = {
@@ -60,6 +65,7 @@ STRATEGIES: dict[str, tuple[tuple[Callable[..., Any], object], ...]] = {
     "result_copy": ((operand_copies.lower_with_result_copy, []),),
     "unpacked": ((skinny_dispatch._lower_unpacked, []),),
     "skinny": ((skinny_dispatch.is_streamed, False),),
+    "paired_steps": ((paired_steps.has_paired_steps, False),),
     "split_k": ((product_dispatch._count_parts, 1),),
 }
 """The functions of each strategy, and the result that rejects a product."""
@@ -163,6 +169,9 @@ def product_cases() -> Iterator[Case]:
     yield Case("regression on 5", "mk,kn->mn", (256, 2048), (2048, 5))
     yield Case("covariance of 3", "km,kn->mn", (100_000, 3), (100_000, 3))
     yield Case("covariance of 64", "km,kn->mn", (20_000, 64), (20_000, 64))
+    yield Case("square 512 of bf16", "mk,kn->mn", (512, 512), (512, 512), dtype="bf16")
+    yield Case("attention scores of bf16", "zmk,znk->zmn", (24, 128, 64), (24, 128, 64),
+               dtype="bf16")  # fmt: skip
     for rows in (32, 128, 512):
         yield Case(f"square {rows}", "mk,kn->mn", (rows, rows), (rows, rows))
         yield Case(f"square {rows}, transposed", "ij,kj->ik", (rows, rows), (rows, rows))
@@ -207,9 +216,16 @@ def signature(bench: Bench) -> tuple[object, ...]:
     return tuple((phase.kernel.name, tuple(phase.record)) for phase in bench.phases)
 
 
+def tensor_of(array: Any) -> torch.Tensor:
+    """Return a tensor with the elements of an array of f32 or bf16."""
+    if array.dtype == np.float32:
+        return torch.from_numpy(array)
+    return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+
+
 def library_call(case: Case, arrays: Sequence[Any]) -> Callable[[], object] | None:
     """Return the same operation in PyTorch, or in NumPy; `None` if there is no direct one."""
-    x, y = map(torch.from_numpy, arrays)
+    x, y = map(tensor_of, arrays)
     if not case.attrs:
         if case.lhs == case.rhs and len(case.lhs) == 1:
             return partial(np.dot if case.dims.endswith(">") else np.outer, *arrays)
@@ -287,9 +303,13 @@ def measure(case: Case, rounds: int, wanted: Sequence[str], removed: Sequence[st
         if signature(other) == signature(first):
             continue
         other.run()  # type: ignore[no-untyped-call]
-        results = [bench.buffers[len(bench.arrays)].view(np.float32) for bench in (first, other)]
+        dtype = case.op.result.type.numpy
+        results = [
+            bench.buffers[len(bench.arrays)].view(dtype).astype(np.float32)
+            for bench in (first, other)
+        ]
         error = float(np.abs(results[0] - results[1]).max() / max(np.abs(results[0]).max(), 1e-9))
-        if not error < RELATIVE_ERROR:
+        if not error < RELATIVE_ERRORS[case.dtype]:
             raise SystemExit(f"{case.name}: results without {name} differ by {error:.2g}")
         others[name] = other
     library = library_call(case, first.arrays)

@@ -16,7 +16,7 @@ _X86 = HostDescription(
     shared_cache_bytes=8 << 20,
 )
 _AVX2 = "+sse,+sse2,+avx,+avx2,+f16c,+fma"
-_AVX512 = f"{_AVX2},+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512vbmi2"
+_AVX512 = f"{_AVX2},+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512vbmi2,+avx512vnni,+avx512bf16"
 
 SSE_ONLY = _X86
 HASWELL = replace(_X86, cpu="haswell", features=_AVX2, vector_bytes=32, fma=True)

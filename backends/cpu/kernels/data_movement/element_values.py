@@ -60,7 +60,10 @@ def widen_elements(f: LLVMFunction, value: LLVMValue, kind: ElementKind) -> LLVM
     if kind.dtype in NARROW_FLOATS:
         value = widen_floats(f, value, kind.dtype)
     if element_type(value.type) != kind.type:
-        value = value.to(vector_type(kind.type, count), "fpext")
+        instruction = "fpext" if kind.dtype in FLOATS else "sext"
+        if kind.dtype in UNSIGNED:
+            instruction = "zext"
+        value = value.to(vector_type(kind.type, count), instruction)
     return value
 
 

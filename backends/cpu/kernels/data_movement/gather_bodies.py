@@ -17,7 +17,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
 )
 from shardir.backends.cpu.kernels.data_movement import copy_bodies
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock, load_index
-from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
+from shardir.backends.cpu.kernels.data_movement.element_cast import fits_before
 from shardir.ir.dtypes import UNSIGNED
 
 GATHERED_ITEMS = 8

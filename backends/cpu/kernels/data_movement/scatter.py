@@ -28,7 +28,7 @@ from shardir.backends.cpu.kernels.data_movement.block_grid import (
 )
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
 from shardir.backends.cpu.kernels.data_movement.copy_bodies import item_type
-from shardir.backends.cpu.kernels.data_movement.float_cast import cast_phases, fits_before
+from shardir.backends.cpu.kernels.data_movement.element_cast import cast_phases, fits_before
 from shardir.backends.cpu.kernels.data_movement.gather import window_views
 from shardir.backends.cpu.kernels.data_movement.loop_nest import (
     LoopNest,

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, arithmetic_of
 
 
 class ProductLoop(NamedTuple):
@@ -37,7 +38,8 @@ class MatrixProduct(NamedTuple):
     """out[batch, row, column] = sum over inner of lhs[batch, row, inner] * rhs[..., column].
 
     Each index is any number of loops, the outermost first. The order of `inner` is the summation
-    order. `machine` describes the host that the kernels are selected for.
+    order. `machine` describes the host that the kernels are selected for. If `paired` is set,
+    elements of operands hold two K steps of this element type (see `paired_steps`).
     """
 
     lhs: BufferView
@@ -49,6 +51,12 @@ class MatrixProduct(NamedTuple):
     inner: tuple[ProductLoop, ...]
     machine: HostDescription
     patches: ImagePatches | None = None
+    paired: str = ""
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """The arithmetic of the sums."""
+        return arithmetic_of(self.out.dtype)._replace(paired=self.paired)
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:

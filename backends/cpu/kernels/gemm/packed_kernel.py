@@ -19,7 +19,7 @@ from shardir.backends.cpu.kernels.conv.line_copy import emit_layout_copy
 from shardir.backends.cpu.kernels.conv.nchw_tile import emit_nchw_tile
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
 from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
-from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, arithmetic_of
 from shardir.backends.cpu.kernels.gemm.macrokernel import emit_output_block, tile_function_name
 from shardir.backends.cpu.kernels.gemm.microkernel import emit_tile, emit_write, tile_variants
 from shardir.backends.cpu.kernels.gemm.offset_tables import emit_offsets, emit_segments
@@ -31,11 +31,14 @@ from shardir.backends.cpu.kernels.gemm.tuning import MAX_BLOCK_LINES
 
 @cache
 def packed_gemm_kernel(
-    lhs: str, rhs: str, out: str, sizes: BlockSizes, checked: PatchAccess
+    lhs: str, rhs: str, out: str, sizes: BlockSizes, checked: PatchAccess, paired: str = ""
 ) -> Kernel:
-    """Return the kernel for operands and results of these element types."""
-    name = f"packed_gemm_{lhs}_{rhs}_{out}_{sizes.name}{checked.name}"
-    return Kernel(name, lambda machine: _text(machine, name, lhs, rhs, out, sizes, checked))
+    """Return the kernel for operands and results of these element types; operands may hold pairs of
+    K steps of the type `paired`."""
+    pairs = f"_pairs_{paired}" if paired else ""
+    name = f"packed_gemm_{lhs}_{rhs}_{out}{pairs}_{sizes.name}{checked.name}"
+    arith = arithmetic_of(out)._replace(paired=paired)
+    return Kernel(name, lambda machine: _text(machine, name, lhs, rhs, out, arith, sizes, checked))
 
 
 def _text(
@@ -44,11 +47,11 @@ def _text(
     lhs: str,
     rhs: str,
     out: str,
+    arith: Arithmetic,
     sizes: BlockSizes,
     checked: PatchAccess,
 ) -> str:
-    module, arith = LLVMModule(machine), arithmetic_of(out)
-    tile = sizes.tile
+    module, tile = LLVMModule(machine), sizes.tile
     emit_offsets(module)
     emit_write(module, tile, arith)
     for part in tile_variants(tile):

@@ -32,6 +32,7 @@ from shardir.backends.cpu.kernels.gemm.matrix_product import (
     merge_loops,
 )
 from shardir.backends.cpu.kernels.gemm.packed_kernel import packed_gemm_kernel
+from shardir.backends.cpu.kernels.gemm.paired_steps import has_paired_steps, pair_steps
 from shardir.backends.cpu.kernels.gemm.product_record import encode_record
 from shardir.backends.cpu.kernels.gemm.record_builder import (
     count_tasks,
@@ -138,9 +139,18 @@ def _lower_unsplit(work: MatrixProduct, context: LoweringContext, label: str) ->
     return (
         lower_depthwise(work, context, label)
         or lower_patch_inner_product(work, context, label)
+        or _lower_paired(work, context, label)
         or lower_skinny(work, context, label)
         or _lower_packed(work, context, label)
     )
+
+
+def _lower_paired(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
+    """Return the phases of a product of pairs of K steps, none if it has no pairs."""
+    if not has_paired_steps(work):
+        return []
+    copies, paired = pair_steps(work, context)
+    return [*copies, *_lower_packed(paired, context, label)]
 
 
 def _lower_split_k(
@@ -201,11 +211,12 @@ def _dense_loops(
 
 
 def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
-    arith = arithmetic_of(work.out.dtype)
-    item = work.out.itemsize
+    arith, item = work.arithmetic, work.out.itemsize
     if _is_transposition_better(work):
         work = work.transpose()
-    if phases := lower_nchw(work, context, label) or lower_padded_nhwc(work, context, label):
+    if not work.paired and (
+        phases := lower_nchw(work, context, label) or lower_padded_nhwc(work, context, label)
+    ):
         return phases
     while (
         not _are_columns_contiguous(work.columns, item)
@@ -287,9 +298,11 @@ def _packed_phases(
     context: LoweringContext,
     label: str,
 ) -> list[Phase]:
-    arith = arithmetic_of(work.out.dtype)
+    arith = work.arithmetic
     checked = _patch_access_of(work)
-    kernel = packed_gemm_kernel(work.lhs.dtype, work.rhs.dtype, work.out.dtype, sizes, checked)
+    kernel = packed_gemm_kernel(
+        work.lhs.dtype, work.rhs.dtype, work.out.dtype, sizes, checked, work.paired
+    )
     _, _, columns, inner = work.sizes
     width = sizes.tile.columns
     fields, lists = describe_blocked_product(work, grid, sizes, staged, checked)

@@ -25,7 +25,7 @@ from shardir.backends.cpu.kernels.data_movement.block_grid import (
     grid_kernel,
 )
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
-from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
+from shardir.backends.cpu.kernels.data_movement.element_cast import fits_before
 from shardir.backends.cpu.kernels.data_movement.loop_nest import LoopNest, loop_nest_of
 from shardir.backends.cpu.kernels.data_movement.view_transforms import as_real_parts
 from shardir.backends.cpu.schedule.buffer_views import dimension_order

@@ -26,7 +26,7 @@ from shardir.backends.cpu.kernels.data_movement.block_grid import (
     block_grid_of,
     grid_kernel,
 )
-from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
+from shardir.backends.cpu.kernels.data_movement.element_cast import fits_before
 from shardir.backends.cpu.kernels.data_movement.loop_nest import loop_nest_of
 from shardir.backends.cpu.kernels.data_movement.view_transforms import as_real_parts, reverse_view
 from shardir.backends.cpu.kernels.scan import integer_scan

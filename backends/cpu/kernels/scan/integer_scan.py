@@ -10,7 +10,7 @@ from functools import partial
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, element_type, lane_count
 from shardir.backends.cpu.kernels.data_movement import element_values
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock
-from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
+from shardir.backends.cpu.kernels.data_movement.element_cast import fits_before
 from shardir.ir.dtypes import INTEGERS
 
 

@@ -22,7 +22,7 @@ from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.dispatch.memory_block import MemoryBlock
 from shardir.backends.cpu.dispatch.program_table import RunProgram, load_program
 from shardir.backends.cpu.kernel_api import Kernel, Phase
-from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
+from shardir.backends.cpu.kernels.data_movement.element_cast import fits_before
 from shardir.backends.cpu.threads.memory import allocate
 
 MIN_CHUNK_ELEMENTS = 1 << 16

@@ -10,7 +10,7 @@ from shardir.backends.cpu.codegen.llvm_text import FLOAT_TYPES, LLVMFunction, LL
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, Kernel, LoweringContext, Phase
 from shardir.backends.cpu.kernels.data_movement import element_values
-from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
+from shardir.backends.cpu.kernels.data_movement.element_cast import fits_before
 from shardir.backends.cpu.kernels.data_movement.loop_nest import loop_nest_of
 from shardir.backends.cpu.kernels.selection.radix_select import line_starts, to_ordered_integer
 from shardir.backends.cpu.kernels.sort.quicksort import KernelStart, sort_keys_of, start_kernel

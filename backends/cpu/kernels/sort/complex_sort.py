@@ -12,7 +12,7 @@ from functools import partial
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count, vector_type
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, Kernel, LoweringContext, Phase
-from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
+from shardir.backends.cpu.kernels.data_movement.element_cast import fits_before
 from shardir.backends.cpu.kernels.data_movement.loop_nest import loop_nest_of
 from shardir.backends.cpu.kernels.selection.radix_select import line_starts
 from shardir.backends.cpu.kernels.sort.quicksort import KernelStart, start_kernel

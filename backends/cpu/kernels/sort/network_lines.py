@@ -17,7 +17,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
 )
 from shardir.backends.cpu.kernels.data_movement import element_values, transpose_tiles
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock
-from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
+from shardir.backends.cpu.kernels.data_movement.element_cast import fits_before
 from shardir.ir.dtypes import UNSIGNED
 
 

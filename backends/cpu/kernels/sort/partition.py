@@ -17,7 +17,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMValue,
     add_outlined_function,
 )
-from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
+from shardir.backends.cpu.kernels.data_movement.element_cast import fits_before
 from shardir.backends.cpu.kernels.sort.sort_keys import SortKeys
 
 VECTORS_PER_ITERATION = 8

@@ -24,7 +24,7 @@ from shardir.backends.cpu.kernel_api import (
     Phase,
 )
 from shardir.backends.cpu.kernels.data_movement import element_values
-from shardir.backends.cpu.kernels.data_movement.float_cast import fits_before
+from shardir.backends.cpu.kernels.data_movement.element_cast import fits_before
 from shardir.backends.cpu.kernels.data_movement.loop_nest import loop_nest_of
 from shardir.backends.cpu.kernels.selection.radix_select import line_starts
 from shardir.backends.cpu.kernels.sort.partition import RangeStack, emit_partition

@@ -1,7 +1,9 @@
-"""Copies that convert floats: narrow types to the type of the computation, and back."""
+"""Copies that convert elements: narrow floats to the type of the computation, and back, and short
+integers to longer ones."""
 
 from functools import partial
 
+from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, StackVariable
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase
 from shardir.backends.cpu.kernels.data_movement import element_values
@@ -12,15 +14,17 @@ from shardir.backends.cpu.kernels.data_movement.block_grid import (
     grid_kernel,
 )
 from shardir.backends.cpu.kernels.data_movement.loop_nest import StridedLoop, loop_nest_of
+from shardir.ir.dtypes import FLOATS
+from shardir.ir.types import TensorType
 
 BLOCK_ITEMS = 1 << 14
 """Elements of a block, which is also the limit of its columns."""
 
 
 def cast_phases(source: BufferView, target: BufferView, context: LoweringContext) -> list[Phase]:
-    """Return the phases that convert `source` to the float type of `target`.
+    """Return the phases that convert `source` to the type of `target`.
 
-    One of the two types is f32 or f64.
+    One of two float types is f32 or f64. The target of integers is as long or longer.
     """
     if source.size == 0:
         return []
@@ -43,12 +47,14 @@ def cast_phases(source: BufferView, target: BufferView, context: LoweringContext
 
 
 def _cast(source: str, target: str, contiguous: bool, f: LLVMFunction, block: GridBlock) -> None:
-    middle = "double" if "f64" in (source, target) else "float"
+    middle = MEMORY_TYPES[target]
+    if target in FLOATS:
+        middle = "double" if "f64" in (source, target) else "float"
     reads, writes = (
         element_values.ElementKind(source, middle),
         element_values.ElementKind(target, middle),
     )
-    wide = f.machine.lanes(8 if middle == "double" else 4)
+    wide = f.machine.lanes(max(TensorType((), each).numpy.itemsize for each in (source, target)))
     with f.loop(0, block.rows) as i:
         ends = [
             f.offset(address, i * stride)
