@@ -56,7 +56,13 @@ def _size_product(sizes: tuple[int, ...]) -> int:
 def convert_spec(spec: jax.sharding.PartitionSpec) -> PartitionSpec:
     """Return the partition spec of shardir for one of JAX."""
     free = jax.sharding.PartitionSpec.UNCONSTRAINED
-    return PartitionSpec(*(UNCONSTRAINED if entry is free else entry for entry in spec))
+    # JAX refuses to iterate over a spec with unreduced or reduced axes.
+    entries = getattr(spec, "partitions", spec)
+    return PartitionSpec(
+        *(UNCONSTRAINED if entry is free else entry for entry in entries),
+        unreduced=getattr(spec, "unreduced", ()),
+        reduced=getattr(spec, "reduced", ()),
+    )
 
 
 def convert_sharding(

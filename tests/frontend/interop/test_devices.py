@@ -10,7 +10,7 @@ from jax import lax
 
 import shardir as sd
 from shardir.frontend.errors import ShardingError
-from shardir.frontend.interop.jax_shardings import convert_sharding
+from shardir.frontend.interop.jax_shardings import convert_sharding, convert_spec
 from shardir.interop.jax import from_jax
 from shardir.sharding import AbstractMesh, NamedSharding, PartitionSpec as P
 
@@ -216,3 +216,32 @@ def test_shard_map_bodies_depend_on_mesh_sizes() -> None:
         "shard_map of JAX over data=4, model=2, on a mesh of data=8, model=2; omit its mesh to use "
         "the current mesh"
     )
+
+
+def test_unreduced_and_reduced_axes_of_explicit_meshes() -> None:
+    """The gradient of an array with a reduced axis is unreduced, until `reshard` sums it."""
+    kinds = (jax.sharding.AxisType.Explicit,) * 2
+    mesh = jax.sharding.AbstractMesh((4, 2), ("data", "model"), axis_types=kinds)
+    reshard = jax.sharding.reshard
+
+    def loss(w: Any, x: Any) -> Any:
+        return (jnp.einsum("ab,bc->ac", x, w) ** 2).sum()
+
+    def gradient(w: Any, x: Any) -> Any:
+        held = reshard(w, JP(reduced={"data"}))
+        return reshard(jax.grad(loss)(held, reshard(x, JP("data"))), JP())
+
+    def product(w: Any, x: Any) -> Any:
+        x, w = reshard(x, JP(None, "data")), reshard(w, JP("data"))
+        made = jnp.einsum("ab,bc->ac", x, w, out_sharding=JP(unreduced={"data"}))
+        return reshard(made, JP("data"))
+
+    w = np.random.default_rng(1).standard_normal((8, 4)).astype("float32")
+    with jax.sharding.use_abstract_mesh(mesh):
+        found = [from_jax(function)(w, X) for function in (gradient, product)]
+    wanted = [jax.grad(loss)(w, X), X @ w]
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, np.asarray(other), rtol=1e-5, atol=1e-5)
+    assert found[1].sharding.spec == P("data", None)
+    spec = JP(None, JP.UNCONSTRAINED, reduced={"data"})
+    assert convert_spec(spec) == P(None, P.UNCONSTRAINED, reduced={"data"})
