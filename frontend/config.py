@@ -106,6 +106,11 @@ class Config:
         return offset
 
     @property
+    def default_prng_impl(self) -> str:
+        """The implementation of random keys: "threefry2x32", which is the only one."""
+        return str(_read_setting("default_prng_impl"))
+
+    @property
     def legacy_prng_key(self) -> str:
         """Treatment of random keys that are two words, u32[2], instead of typed keys.
 
@@ -349,6 +354,11 @@ def threefry_partitionable(enabled: bool = True) -> AbstractContextManager[None]
     """Return a context manager that sets whether each random bit depends on its own position
     alone."""
     return config(threefry_partitionable=enabled)
+
+
+def default_prng_impl(name: str) -> AbstractContextManager[None]:
+    """Return a context manager that sets the implementation of random keys, "threefry2x32"."""
+    return config(default_prng_impl=name)
 
 
 def legacy_prng_key(mode: str) -> AbstractContextManager[None]:

@@ -121,6 +121,12 @@ def as_platform(value: object) -> str:
     raise ValueError("'cpu', 'gpu', 'tpu' or 'ipu'")
 
 
+def as_key_implementation(value: object) -> str:
+    if value == "threefry2x32":
+        return "threefry2x32"
+    raise ValueError("'threefry2x32', the only supported implementation of random keys")
+
+
 def as_legacy_key_mode(value: object) -> str:
     if value in LEGACY_KEY_MODES:
         return str(value)

@@ -178,22 +178,22 @@ UNFINISHED = """
     jax.ad_checkpoint.Offloadable jax.ad_checkpoint.Recompute jax.ad_checkpoint.Saveable
     jax.ad_checkpoint.print_saved_residuals jax.custom_derivatives.linear_call
     jax.debug.DebugEffect jax.debug.OrderedDebugEffect jax.debug.log jax.debug_infs
-    jax.debug_key_reuse jax.default_matmul_precision jax.default_prng_impl
+    jax.debug_key_reuse jax.default_matmul_precision 
     jax.dtypes.TypePromotionError jax.experimental.checkify jax.experimental.compilation_cache
     jax.experimental.jet jax.experimental.key_reuse jax.experimental.layout
     jax.experimental.mesh_utils.create_hybrid_device_mesh
     jax.experimental.multihost_utils.live_devices
     jax.experimental.multihost_utils.reached_preemption_sync_point jax.experimental.ode
-    jax.experimental.serialize_executable jax.image jax.lax.RandomAlgorithm
+    jax.experimental.serialize_executable jax.image 
     jax.lax.linalg.hessenberg jax.lax.linalg.ormqr jax.lax.linalg.schur
-    jax.lax.linalg.tridiagonal jax.lax.rng_bit_generator jax.numpy.frompyfunc jax.numpy.ufunc
+    jax.lax.linalg.tridiagonal  jax.numpy.frompyfunc jax.numpy.ufunc
     jax.numpy_dtype_promotion jax.numpy_rank_promotion jax.scipy.interpolate
     jax.scipy.linalg.fiedler_companion jax.scipy.linalg.funm jax.scipy.linalg.hessenberg
     jax.scipy.linalg.qr_multiply jax.scipy.linalg.rsf2csf jax.scipy.linalg.schur
     jax.scipy.ndimage jax.scipy.optimize jax.scipy.signal jax.scipy.stats.gaussian_kde
     jax.transfer_guard jax.transfer_guard_device_to_device jax.transfer_guard_device_to_host
-    jax.transfer_guard_host_to_device jax.tree_util.default_registry jax.lax.scaled_dot
-    jax.nn.get_scaled_dot_general_config jax.nn.scaled_dot_general jax.nn.scaled_matmul
+    jax.transfer_guard_host_to_device jax.tree_util.default_registry 
+    jax.nn.get_scaled_dot_general_config jax.nn.scaled_dot_general 
     jax.numpy.float6_e2m3fn jax.numpy.float6_e3m2fn jax.numpy.int1 jax.numpy.uint1
     jax.sharding.AbstractDevice jax.sharding.ManualAxisType jax.sharding.use_abstract_mesh
     jax.example_libraries

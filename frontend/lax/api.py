@@ -188,6 +188,10 @@ from shardir.frontend.lax.gather_scatter import (
     scatter_mul as scatter_mul,
 )
 from shardir.frontend.lax.precision_reduction import reduce_precision as reduce_precision
+from shardir.frontend.lax.random_bits import (
+    RandomAlgorithm as RandomAlgorithm,
+    rng_bit_generator as rng_bit_generator,
+)
 from shardir.frontend.lax.reductions import (
     argmax as argmax,
     argmin as argmin,
@@ -207,6 +211,7 @@ from shardir.frontend.lax.reductions import (
     sort_key_val as sort_key_val,
     top_k as top_k,
 )
+from shardir.frontend.lax.scaled_dot import scaled_dot as scaled_dot
 from shardir.frontend.lax.scatter_helpers import (
     index_take as index_take,
     scatter_apply as scatter_apply,

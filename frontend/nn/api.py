@@ -29,6 +29,7 @@ from shardir.frontend.nn.activations import (
     tanh as tanh,
 )
 from shardir.frontend.nn.attention import dot_product_attention as dot_product_attention
+from shardir.frontend.nn.scaled_matmul import scaled_matmul as scaled_matmul
 from shardir.frontend.nn.softmax import (
     log_softmax as log_softmax,
     logmeanexp as logmeanexp,

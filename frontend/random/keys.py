@@ -198,7 +198,8 @@ def _check_implementation(impl: object, dtype: DTypeLike | None) -> None:
     if requested not in (PRNG_IMPLEMENTATION, "fry"):
         raise RandomError(
             with_location(
-                f"random keys of {requested!r} are unknown; they are for {PRNG_IMPLEMENTATION!r}"
+                f"random keys of {requested!r} are not supported; make keys of "
+                f"{PRNG_IMPLEMENTATION!r}, the default: random.key(seed)"
             )
         )
 

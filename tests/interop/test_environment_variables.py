@@ -46,6 +46,7 @@ def test_supported_variables_have_effect(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch,
         JAX_ENABLE_X64="true",
         JAX_NUM_CPU_DEVICES="3",
+        JAX_DEFAULT_PRNG_IMPL="threefry2x32",
         JAX_THREEFRY_PARTITIONABLE="0",
         JAX_PLATFORMS="cpu",
         XLA_FLAGS="--xla_force_host_platform_device_count=5",
@@ -72,6 +73,11 @@ def test_ignored_variables_are_reported_once(
     [
         ("JAX_ENABLE_X64", "maybe", "it must be true or false"),
         ("JAX_NUM_CPU_DEVICES", "many", "it must be an integer of at least 1"),
+        (
+            "JAX_DEFAULT_PRNG_IMPL",
+            "rbg",
+            "it must be 'threefry2x32', the only supported implementation of random keys",
+        ),
         ("JAX_PLATFORMS", "abacus", "it must be 'cpu', 'gpu', 'tpu' or 'ipu'"),
     ],
 )

@@ -16,7 +16,8 @@ def _check_key_implementation(equation: Equation) -> None:
     name = str(getattr(impl, "name", impl))
     if name not in ("threefry2x32", "fry"):
         raise equation.unsupported_form_error(
-            f"keys of {name!r}", "only those of 'threefry2x32', JAX's default, are known here"
+            f"keys of {name!r}",
+            "make keys of 'threefry2x32' with jax.random.key(seed, impl='threefry2x32')",
         )
 
 

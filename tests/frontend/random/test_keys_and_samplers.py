@@ -13,7 +13,12 @@ import numpy.typing as npt
 import pytest
 
 from shardir.frontend.arrays.array import from_numpy
-from shardir.frontend.config import config, enable_custom_prng, legacy_prng_key
+from shardir.frontend.config import (
+    config,
+    default_prng_impl,
+    enable_custom_prng,
+    legacy_prng_key,
+)
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import NumberRangeError, RandomError, SettingError, ShapeError
 from shardir.frontend.numpy import api as snp
@@ -275,7 +280,8 @@ FAULTS: list[tuple[Callable[[], Any], str]] = [
      "each with lax.map"),
     (lambda: random.key(1.5), "a seed is an integer, got f32[]"),
     (lambda: random.key(0, impl="rbg"),
-     "random keys of 'rbg' are unknown; they are for 'threefry2x32'"),
+     "random keys of 'rbg' are not supported; make keys of 'threefry2x32', the default: "
+     "random.key(seed)"),
     (lambda: random.split(random.split(random.key(0))),
      "split takes one key, got an array of keys of shape (2,)"),
     (lambda: random.fold_in(random.key(0), np.array([1])), "fold_in takes an integer, got i32[1]"),
@@ -409,3 +415,15 @@ def test_an_offset_is_added_to_all_seeds() -> None:
     for wrong in ("+-3", "1" * 5000, 1.5, True):
         with pytest.raises(SettingError, match=r"it must be an integer of at most 64 bits$"):
             config.update("random_seed_offset", wrong)
+
+
+def test_the_default_implementation_of_keys_is_the_only_one() -> None:
+    with default_prng_impl("threefry2x32"):
+        assert random.key_impl(random.key(0)) == config.default_prng_impl
+    for change in (default_prng_impl, lambda name: config.update("default_prng_impl", name)):
+        with pytest.raises(SettingError) as caught:
+            change("rbg")
+        assert str(caught.value).startswith(
+            "the setting default_prng_impl is 'rbg'; it must be 'threefry2x32', the only supported "
+            "implementation of random keys"
+        )

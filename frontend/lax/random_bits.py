@@ -1,0 +1,86 @@
+"""Random bits of XLA's generators, whose state is an array; `shardir.random` has keys."""
+
+from enum import IntEnum
+
+from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
+from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import RandomError
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
+from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.promotion import dtype_of
+from shardir.frontend.tracing.trace import append_block, wrap_value
+from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.module import Block
+from shardir.ir.types import TensorType
+from shardir.stablehlo.reader import read
+from shardir.stablehlo.writing.attributes import MLIR_DTYPES
+
+
+class RandomAlgorithm(IntEnum):
+    """A generator of random bits; the default is Philox, as in XLA for CPUs."""
+
+    RNG_DEFAULT = 0
+    RNG_THREE_FRY = 1
+    RNG_PHILOX = 2
+
+
+_STATES = {TensorType((4,), "u32"): "tensor<4xui32>", TensorType((2,), "u64"): "tensor<2xui64>"}
+"""The StableHLO types of the states."""
+
+_PROGRAM = """
+func.func @main(%state: STATE) -> (STATE, RESULT) {
+  %pairs = stablehlo.reshape %state : (STATE) -> PAIRS
+  %words = stablehlo.bitcast_convert %pairs : (PAIRS) -> tensor<2xui64>
+  %new, %bits = stablehlo.rng_bit_generator %words, algorithm = ALGORITHM : (tensor<2xui64>) -> (tensor<2xui64>, RESULT)
+  %back = stablehlo.bitcast_convert %new : (tensor<2xui64>) -> PAIRS
+  %next = stablehlo.reshape %back : (PAIRS) -> STATE
+  return %next, %bits : STATE, RESULT
+}
+"""  # noqa: E501
+
+
+@public(static=("shape", "dtype", "algorithm"))
+def rng_bit_generator(
+    key: ArrayLike,
+    shape: ShapeLike,
+    dtype: DTypeLike = "uint32",
+    algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT,
+    *,
+    out_sharding: ShardingRequest = None,
+) -> tuple[Tracer, Tracer]:
+    """Return the next state and an array of random bits, equal to those of XLA for CPUs.
+
+    `key` is the state: four words u32[4] or two words u64[2]. Raise `RandomError` for another
+    state, and for an element type that is not an unsigned integer.
+    """
+    state = as_tracer(key)
+    type, name = state.value.type, dtype_of(dtype)
+    if type not in _STATES:
+        raise RandomError(
+            with_location(
+                f"the state of rng_bit_generator is {type}; it must be u32[4] or u64[2], for "
+                "example four words of random.bits(key, (4,))"
+            )
+        )
+    if name not in ("u8", "u16", "u32", "u64"):
+        raise RandomError(
+            with_location(
+                f"rng_bit_generator makes unsigned integers, not {name}; convert them, or use "
+                "a distribution of shardir.random"
+            )
+        )
+    sizes = "".join(f"{size}x" for size in canonicalize_shape(shape))
+    replaced = {
+        "STATE": _STATES[type],
+        "PAIRS": "tensor<2x2xui32>" if type.dtype == "u32" else "tensor<2xui64>",
+        "RESULT": f"tensor<{sizes}{MLIR_DTYPES.get(name, name)}>",
+        "ALGORITHM": RandomAlgorithm(algorithm).name.removeprefix("RNG_"),
+    }
+    text = _PROGRAM
+    for word, stated in replaced.items():
+        text = text.replace(word, stated)
+    values = append_block(read(text).main.body, [state], Block((), (), ()))
+    new, bits = map(wrap_value, values)
+    return new, bits
