@@ -9,7 +9,8 @@ from itertools import zip_longest
 import numpy as np
 
 from shardir.backends.gpu.identifiers import FunctionNames
-from shardir.backends.gpu.line_wrapping import wrap_line
+from shardir.backends.gpu.kernels.kernel import KernelText
+from shardir.backends.gpu.line_wrapping import wrap_code, wrap_line
 from shardir.backends.gpu.torch_text import number_text
 from shardir.backends.pipeline_programs import PipelineProgram
 from shardir.ir.mesh import Mesh
@@ -102,6 +103,15 @@ class FunctionWriter:
         """Return a call of a function of the library, and record that the program needs it."""
         self.needs.library[function] = None
         return f"{function}({', '.join(arguments)})"
+
+    def define_kernel(self, kernel: KernelText, name: str, reference: str) -> None:
+        """Add a kernel, the function `<name>_reference`, and the launching function `name`."""
+        for helper in kernel.helpers:
+            self.needs.kernels[helper] = None
+        for line in kernel.imports:
+            self.needs.imports[line] = None
+        launch = wrap_code(kernel.launch_function(name), MAX_LINE_CHARACTERS)
+        self.needs.functions.append(f"{kernel.text.rstrip()}\n\n\n{reference}\n\n\n{launch}")
 
     def uniform_number(self, value: Value) -> NumpyArray | None:
         """Return the number that all elements of a value equal, or `None` if it is not known."""

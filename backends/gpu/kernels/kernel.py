@@ -2,19 +2,19 @@
 
 An emitted program contains, for a group named `softmax`:
 
-    @triton.jit                                     # Kernel.text: one kernel, or two where a
-    def softmax_kernel(x_ptr, y_ptr, COLUMNS: ...): # reduction is done in two stages
+    @triton.jit                                     # text: one kernel, or two where a reduction
+    def softmax_kernel(x_ptr, y_ptr, COLUMNS: ...): # is done in two stages
         '''the IR of the group'''
         ...
 
-    def softmax(x):                                 # written by the emitter
+    def softmax(x):                                 # KernelText.launch_function
         if not compiled: return softmax_reference(x)
-        y = torch.empty(...)                        # Kernel.launch: allocates results, and calls
+        y = torch.empty(...)                        # launch: allocates results, and calls
         softmax_kernel[(64,)](x, y, COLUMNS=128, num_warps=4, enable_fp_fusion=False)
-        return y                                    # Kernel.results
+        return y                                    # results
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 KERNEL_IMPORTS = ("import torch", "import triton", "import triton.language as tl")
@@ -59,6 +59,39 @@ class KernelText:
     may_exceed_shared_memory: bool = False
     """True if a kernel may need more shared memory than some GPUs have; on these, the launch calls
     the torch reference."""
+
+    def launch_function(self, name: str) -> str:
+        """Return the text of the function `name`, which launches the kernels on contiguous tensors.
+
+        On tensors that are not on a GPU, it calls the torch reference instead.
+        """
+        operands = ", ".join(self.operands)
+        launch = self.launch.splitlines()
+        if self.may_exceed_shared_memory:
+            launch = [
+                f"{name}_operands = ({operands})",
+                "try:",
+                *(f"    {line}" for line in launch),
+                "except triton.OutOfResources:  # The GPU has too little shared memory.",
+                f"    return {name}_reference(*{name}_operands)",
+            ]
+        lines = [
+            f"def {name}({operands}):",
+            f"    if not ({self.operands[0]}.is_cuda or INTERPRETED):",
+            f"        return {name}_reference({operands})",
+            *(f"    {line}" for line in _make_contiguous(self.operands)),
+            *(f"    {line}" if line else "" for line in launch),
+            f"    return {', '.join(self.results)}",
+        ]
+        return "\n".join(lines)
+
+
+def _make_contiguous(operands: Sequence[str]) -> Sequence[str]:
+    """Return the lines that make the operands contiguous, as kernels require."""
+    if len(operands) <= 2:
+        return [f"{x} = {x}.contiguous()" for x in operands]
+    names = ", ".join(operands)
+    return [f"{names} = (x.contiguous() for x in ({names}))"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ Groups with the same computation on tensors of the same types share their functi
 """
 
 import re
-from collections.abc import Sequence
 
 from shardir import ops
 from shardir.backends.gpu.function_writer import MAX_LINE_CHARACTERS, FunctionWriter
@@ -71,20 +70,9 @@ def _define_group(w: FunctionWriter, op: Op, sums: frozenset[int]) -> str:
         text = _reference_text(w, op, name, f"No Triton kernel: {kernel.reason}.")
         w.needs.functions.append(text)
         return name
-    define_kernel(
-        w, kernel, name, _reference_text(w, op, f"{name}_reference", "The same in plain torch.")
-    )
+    reference = _reference_text(w, op, f"{name}_reference", "The same in plain torch.")
+    w.define_kernel(kernel, name, reference)
     return name
-
-
-def define_kernel(w: FunctionWriter, kernel: KernelText, name: str, reference: str) -> None:
-    """Add a kernel, the function `<name>_reference`, and the launching function `name`."""
-    for helper in kernel.helpers:
-        w.needs.kernels[helper] = None
-    for line in kernel.imports:
-        w.needs.imports[line] = None
-    launch = _launch_text(kernel, name)
-    w.needs.functions.append(f"{kernel.text.rstrip()}\n\n\n{reference}\n\n\n{launch}")
 
 
 def _reference_text(w: FunctionWriter, op: Op, name: str, says: str) -> str:
@@ -107,34 +95,3 @@ def _reference_text(w: FunctionWriter, op: Op, name: str, says: str) -> str:
         lines.append(f"    device = {params[0]}.device")
     text = "\n".join([*lines, *([body] if body else []), f"    return {returned}"])
     return wrap_code(text, MAX_LINE_CHARACTERS)
-
-
-def _launch_text(kernel: KernelText, name: str) -> str:
-    """Return the text of the function that `main` calls."""
-    operands = ", ".join(kernel.operands)
-    launch = kernel.launch.splitlines()
-    if kernel.may_exceed_shared_memory:
-        launch = [
-            f"{name}_operands = ({operands})",
-            "try:",
-            *(f"    {line}" for line in launch),
-            "except triton.OutOfResources:  # The GPU has too little shared memory.",
-            f"    return {name}_reference(*{name}_operands)",
-        ]
-    lines = [
-        f"def {name}({operands}):",
-        f"    if not ({kernel.operands[0]}.is_cuda or INTERPRETED):",
-        f"        return {name}_reference({operands})",
-        *(f"    {line}" for line in _make_contiguous(kernel.operands)),
-        *(f"    {line}" if line else "" for line in launch),
-        f"    return {', '.join(kernel.results)}",
-    ]
-    return wrap_code("\n".join(lines), MAX_LINE_CHARACTERS)
-
-
-def _make_contiguous(operands: Sequence[str]) -> Sequence[str]:
-    """Return the lines that make the operands contiguous, as kernels require."""
-    if len(operands) <= 2:
-        return [f"{x} = {x}.contiguous()" for x in operands]
-    names = ", ".join(operands)
-    return [f"{names} = (x.contiguous() for x in ({names}))"]

@@ -6,7 +6,6 @@ from shardir.backends.gpu.identifiers import make_identifier
 from shardir.backends.gpu.kernels import KernelText, write_random_kernel
 from shardir.backends.gpu.line_wrapping import wrap_code
 from shardir.backends.gpu.lowering import lowers
-from shardir.backends.gpu.rules.groups import define_kernel
 from shardir.backends.gpu.torch_text import list_text
 from shardir.ir.module import Op
 
@@ -40,7 +39,7 @@ def _draw(w: FunctionWriter, op: Op, function: str, dtype: str, keys: str, *star
         first, *rest = kernel.operands
         call = w.call_library(function, first, *about, *_part_arguments(op, tuple(rest)))
         text = f"def {name}_reference({', '.join(kernel.operands)}):\n    return {call}"
-        define_kernel(w, kernel, name, wrap_code(text, MAX_LINE_CHARACTERS))
+        w.define_kernel(kernel, name, wrap_code(text, MAX_LINE_CHARACTERS))
         w.needs.groups[key] = name
     return f"{name}({', '.join((keys, *starts))})"
 
