@@ -3,9 +3,9 @@
 from shardir.cost.communication import Collective
 from shardir.frontend.pipelines.costs import costs_of_pipelines
 from shardir.frontend.pipelines.inspection import describe_pipelines
+from shardir.ir.location import SourceLocations
 from shardir.ir.module import Module
 from shardir.passes.explain.collective_causes import CollectiveCause, explain_collective
-from shardir.passes.explain.history import SourceLocations
 from shardir.passes.explain.propagated_program import ExplainError
 
 

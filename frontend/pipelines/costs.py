@@ -29,9 +29,9 @@ from shardir.frontend.pipelines.inspection import (
 )
 from shardir.frontend.pipelines.row_actions import row_with_lifetimes
 from shardir.frontend.pipelines.wiring import is_auxiliary, is_summed
+from shardir.ir.location import SourceLocations
 from shardir.ir.module import Loc, Module, Op
 from shardir.ir.types import TensorType
-from shardir.passes.explain.history import SourceLocations
 from shardir.passes.pipeline_parallelism.actions import COMPUTATIONS, Action, ActionKind
 from shardir.passes.pipeline_parallelism.lanes import lanes_of
 from shardir.passes.pipeline_parallelism.program import FragmentKey
@@ -41,8 +41,8 @@ from shardir.passes.simulation import Simulation
 from shardir.passes.simulation.argument_kinds import MemoryKind
 from shardir.passes.simulation.breakdown import Breakdown
 from shardir.passes.simulation.host_calls import HostCallCost
+from shardir.passes.simulation.machine_model import Flops
 from shardir.passes.simulation.utilization import (
-    Flops,
     add_flops,
     executed_flops,
     flops_of_block,

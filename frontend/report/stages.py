@@ -7,8 +7,8 @@ from typing import NamedTuple
 from shardir.display.repetitions import Repetition, find_repetitions
 from shardir.frontend.report.records import DefinitionRecord, StageRecord
 from shardir.frontend.report.tables import ReportTables, Table
+from shardir.ir.location import find_location
 from shardir.ir.module import Function, Loc, Module, Op
-from shardir.passes.explain.history import find_place
 from shardir.passes.explain.report_rows import without_names
 from shardir.passes.pipeline import Pass
 from shardir.text.literals import STRING, VALUE_NAME, format_name
@@ -184,4 +184,4 @@ def definition_records(
 def _location(
     op: Op, function: str, name: str, places: Mapping[tuple[str, str], Loc]
 ) -> Loc | None:
-    return op.loc or find_place(function, name, places)
+    return op.loc or find_location(function, name, places)

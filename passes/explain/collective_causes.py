@@ -12,12 +12,13 @@ from shardir.cost.communication import (
     name_counted_function,
 )
 from shardir.errors import PipelineError, suggest_name
+from shardir.ir.location import SourceLocations
 from shardir.ir.module import Module, Op, Value
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
 from shardir.passes.explain.axis_origins import origins_of_value
 from shardir.passes.explain.communication import with_source_line
-from shardir.passes.explain.history import FunctionHistory, SourceLocations
+from shardir.passes.explain.history import FunctionHistory
 from shardir.passes.explain.propagated_program import (
     ExplainError,
     Program,

@@ -14,8 +14,8 @@ from shardir.cost.communication import (
 )
 from shardir.display.program_html import report_html
 from shardir.display.representation import abbreviate
+from shardir.ir.location import SourceLocations, find_location
 from shardir.ir.module import Module
-from shardir.passes.explain.history import SourceLocations, find_place
 from shardir.passes.explain.reports import Report
 from shardir.text.literals import format_name
 
@@ -82,4 +82,4 @@ def with_source_line(row: Collective, function: str, places: SourceLocations) ->
     names."""
     if row.loc is not None:
         return row
-    return replace(row, loc=find_place(function, f"%{format_name(row.value)}", places))
+    return replace(row, loc=find_location(function, f"%{format_name(row.value)}", places))

@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from shardir import ops
 from shardir.display.byte_sizes import show_bytes
 from shardir.errors import count_noun
+from shardir.ir.location import SourceLocations
 from shardir.ir.module import Op
 from shardir.ir.sharding import REPLICATED_DIM, Axes, DimSharding, Sharding, count_positions
 from shardir.ir.sub_axes import take_disjoint_prefix
 from shardir.op_rules.factors import FactorKind, FactorRule
 from shardir.passes.explain.axis_origins import origin_annotations
 from shardir.passes.explain.factor_precedence import delay_reason, lost_to
-from shardir.passes.explain.history import FunctionHistory, SourceLocations, dims_of, sizes_of
+from shardir.passes.explain.history import FunctionHistory, dims_of, sizes_of
 from shardir.passes.explain.propagated_program import Program, pipeline_of, propagate_with_history
 from shardir.passes.explain.reports import Annotation, AxesRequest, Conflict, Conflicts, Verdict
 from shardir.passes.explain.sub_axes import overlaps_any

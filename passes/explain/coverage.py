@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+from shardir.ir.location import SourceLocations
 from shardir.ir.module import Op
 from shardir.ir.sharding import Axis, Sharding, count_positions
 from shardir.ir.types import TensorType
-from shardir.passes.explain.history import FunctionHistory, SourceLocations, op_text, value_text
+from shardir.passes.explain.history import FunctionHistory, op_text, value_text
 from shardir.passes.explain.propagated_program import (
     Program,
     PropagatedProgram,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from shardir.errors import suggest_name
+from shardir.ir.location import SourceLocations
 from shardir.ir.module import Module
 from shardir.passes.explain.absences import absences
 from shardir.passes.explain.axis_origins import axis_chains
@@ -11,7 +12,7 @@ from shardir.passes.explain.history import (
     RESULT_PREFIX,
     ExplainedValue,
     FunctionHistory,
-    SourceLocations,
+    stated_annotations,
 )
 from shardir.passes.explain.order_sensitivity import order_sensitivity_of
 from shardir.passes.explain.propagated_program import (
@@ -22,7 +23,6 @@ from shardir.passes.explain.propagated_program import (
     result_number,
 )
 from shardir.passes.explain.reports import Chain, Explanation, Revision, Summary
-from shardir.passes.explain.unused_annotations import stated_annotations
 from shardir.passes.explain.what_if import communication_totals, count_traffic
 from shardir.passes.propagation.propagate import Propagate
 from shardir.text.literals import format_name

@@ -6,11 +6,12 @@ the history indexes the steps and refusals of each cell, its stated sharding, an
 sharding.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 from shardir import ops
+from shardir.ir.location import SourceLocations
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Loc, Module, Op, Value
 from shardir.ir.sharding import Axis, Sharding
@@ -23,19 +24,6 @@ from shardir.passes.resharding.reshard import Reshard
 from shardir.passes.rewriting import all_values
 from shardir.text.literals import format_name
 from shardir.text.printer import Printer, format_axis
-
-SourceLocations = Mapping[tuple[str, str], Loc]
-"""Source locations by function, and value (`%x`) or result (`result 0`)."""
-
-
-def find_place(function: str, name: str, places: SourceLocations) -> Loc | None:
-    """Return the location of a value, or of the value that it was made for: passes add suffixes."""
-    while name and places:
-        result = places.get((function, name))
-        if result is not None:
-            return result
-        name = name.rpartition(".")[0]
-    return None
 
 
 class ShardingChange(NamedTuple):
@@ -348,3 +336,14 @@ def dims_of(rule: FactorRule, tensor: int, factor: int) -> list[int]:
 def step_time(step: PropagationStep) -> str:
     """Return when a step happened: `round 2`, or `round 2 of priority 1`."""
     return f"round {step.round}" + (f" of priority {step.priority}" if step.priority else "")
+
+
+def stated_annotations(history: FunctionHistory) -> Iterator[StatedSharding]:
+    """Yield the shardings stated in a function, in program order."""
+    function = history.story.function
+    for value in all_values(function.body):
+        if value.sharding is not None:
+            yield StatedSharding(0, value.sharding, value)
+    for i, sharding in enumerate(function.result_shardings):
+        if sharding is not None:
+            yield StatedSharding(-1 - i, sharding, None)

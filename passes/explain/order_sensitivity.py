@@ -8,9 +8,10 @@ annotation would make the result unique.
 from collections.abc import Iterator
 from dataclasses import replace
 
+from shardir.ir.location import SourceLocations
 from shardir.ir.sharding import Sharding
 from shardir.passes.explain.axis_origins import origin_annotations
-from shardir.passes.explain.history import FunctionHistory, SourceLocations, value_text
+from shardir.passes.explain.history import FunctionHistory, value_text
 from shardir.passes.explain.propagated_program import (
     Program,
     PropagatedProgram,

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from shardir.cost.communication import name_counted_function
 from shardir.cost.memory import MemoryEstimate, MemoryTimeline, estimate_memory, memory_timeline
+from shardir.ir.location import SourceLocations, find_location
 from shardir.ir.module import Loc, Module, Op, Value
-from shardir.passes.explain.history import SourceLocations, find_place, value_text
+from shardir.passes.explain.history import value_text
 from shardir.passes.explain.reports import Report
 from shardir.text.printer import Printer
 
@@ -71,7 +72,7 @@ def live_values(
         maker = makers.get(value)
         if maker is not None:
             return location_of_op(maker, module.main.name, places)
-        return find_place(module.main.name, value_text(value), places)
+        return find_location(module.main.name, value_text(value), places)
 
     values = [(value, "argument") for value in body.params]
     values += [(value, "value") for value in memory.values]
@@ -96,7 +97,7 @@ def location_of_op(op: Op, function: str, places: SourceLocations) -> Loc | None
     """Return the source line of an operation, or of the value that it was made for."""
     if op.loc is not None or not op.results:
         return op.loc
-    return find_place(function, value_text(op.results[0]), places)
+    return find_location(function, value_text(op.results[0]), places)
 
 
 def name_of_op(op: Op) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from shardir import ops
 from shardir.ir.module import Value
 from shardir.ir.sharding import Sharding
-from shardir.passes.explain.history import RESULT_PREFIX, FunctionHistory
+from shardir.passes.explain.history import RESULT_PREFIX, FunctionHistory, stated_annotations
 from shardir.passes.explain.propagated_program import PropagatedProgram
 from shardir.passes.explain.reports import Annotation, Subject
 from shardir.passes.explain.what_if import changes, remove_annotation
@@ -20,7 +20,6 @@ from shardir.passes.propagation.propagate import Propagate
 from shardir.passes.propagation.record import StatedSharding
 from shardir.passes.propagation.replay import PropagationReplay
 from shardir.passes.propagation.step import NO_SHARDING
-from shardir.passes.rewriting import all_values
 
 
 def unused_annotations(session: PropagatedProgram) -> Iterator[Annotation]:
@@ -36,17 +35,6 @@ def unused_annotations(session: PropagatedProgram) -> Iterator[Annotation]:
                 is_idle = is_unused(session, propagate, annotation)
             if is_idle:
                 yield annotation
-
-
-def stated_annotations(history: FunctionHistory) -> Iterator[StatedSharding]:
-    """Yield the shardings stated in a function, in program order."""
-    function = history.story.function
-    for value in all_values(function.body):
-        if value.sharding is not None:
-            yield StatedSharding(0, value.sharding, value)
-    for i, sharding in enumerate(function.result_shardings):
-        if sharding is not None:
-            yield StatedSharding(-1 - i, sharding, None)
 
 
 def is_unused(session: PropagatedProgram, propagate: Propagate, annotation: Annotation) -> bool:

@@ -14,12 +14,11 @@ from shardir.cost.communication import Collective, CommunicationTotal, sum_by, s
 from shardir.errors import count_noun
 from shardir.hlo.collectives import list_hlo_collectives
 from shardir.hlo.module import HloModule
-from shardir.ir.location import name_cell
+from shardir.ir.location import SourceLocations, name_cell
 from shardir.ir.module import Block, Loc, Module, Value
 from shardir.ir.sharding import Sharding
 from shardir.passes.collectives.combine import CombineCollectives
 from shardir.passes.explain.communication import Communication, communication, tabulate
-from shardir.passes.explain.history import SourceLocations
 from shardir.passes.explain.propagated_program import ExplainError, Program, module_of, pipeline_of
 from shardir.passes.explain.reports import Report
 from shardir.passes.explain.xla_causes import XlaCause, find_xla_causes

@@ -11,7 +11,7 @@ from shardir.ir.host_function import host_function_of
 from shardir.ir.module import Op
 from shardir.passes.simulation.argument_kinds import MemoryKind
 from shardir.passes.simulation.breakdown import Breakdown
-from shardir.passes.simulation.utilization import Flops
+from shardir.passes.simulation.machine_model import Flops
 
 
 @dataclass(frozen=True, slots=True)

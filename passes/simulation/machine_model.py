@@ -1,7 +1,10 @@
 """The interface of machines that the simulation uses; `shardir.machine.Machine` implements it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
+
+Flops = Mapping[str, int]
+"""Flops by the dtype of the first operand."""
 
 
 class MachineModel(Protocol):

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from shardir import ops
 from shardir.cost.memory import MemoryTimeline, block_timeline, used_by
+from shardir.ir.location import SourceLocations, find_location
 from shardir.ir.module import Block, Module, Op, Value
 from shardir.passes.autodiff.phases import is_in_gradient
-from shardir.passes.explain.history import SourceLocations, find_place
 from shardir.passes.fusion.groups import is_free
 from shardir.passes.simulation.argument_kinds import MemoryKind, kinds_of_arguments
 from shardir.passes.simulation.host_calls import CallCosts, cost_of_call
@@ -192,7 +192,7 @@ class _MemoryCounter:
         names: Iterable[Value] = op.results
         for value in names:
             if loc is None:
-                loc = find_place(self.function.name, f"%{format_name(value.name)}", self.places)
+                loc = find_location(self.function.name, f"%{format_name(value.name)}", self.places)
         return "" if loc is None else f"{loc.file}:{loc.line}"
 
     def _describe(self, op: Op) -> str:

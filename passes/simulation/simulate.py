@@ -4,16 +4,15 @@ from collections.abc import Sequence
 
 from shardir import ops
 from shardir.errors import MachineError
+from shardir.ir.location import SourceLocations
 from shardir.ir.module import Module
-from shardir.passes.explain.history import SourceLocations
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.simulation.block_simulation import BlockSimulator
 from shardir.passes.simulation.host_calls import CallCosts
-from shardir.passes.simulation.machine_model import MachineModel
+from shardir.passes.simulation.machine_model import Flops, MachineModel
 from shardir.passes.simulation.memory_use import memory_use
 from shardir.passes.simulation.simulation import Simulation
 from shardir.passes.simulation.utilization import (
-    Flops,
     add_flops,
     executed_flops,
     model_flops,

@@ -4,17 +4,12 @@ Model flops are those that a program needs: recomputed operations do not count. 
 include them, and what several devices compute alike.
 """
 
-from collections.abc import Mapping
-
 from shardir import ops
 from shardir.cost.op_cost import flops_of
 from shardir.cost.trip_counts import Definitions, find_definitions, trip_count
 from shardir.ir.module import Block, Module
 from shardir.passes.autodiff.phases import is_recomputed
-from shardir.passes.simulation.machine_model import MachineModel
-
-Flops = Mapping[str, int]
-"""Flops by the dtype of the first operand."""
+from shardir.passes.simulation.machine_model import Flops, MachineModel
 
 
 def executed_flops(module: Module) -> Flops:

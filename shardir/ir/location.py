@@ -6,6 +6,7 @@ its tracebacks. Positions state the number, as those tracebacks do.
 
 import linecache
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from traceback import walk_tb
 from typing import Any
@@ -27,6 +28,20 @@ class Loc:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+
+SourceLocations = Mapping[tuple[str, str], Loc]
+"""Source locations by function, and value (`%x`) or result (`result 0`)."""
+
+
+def find_location(function: str, name: str, locations: SourceLocations) -> Loc | None:
+    """Return the location of a value, or of the value that it was made for: passes add suffixes."""
+    while name and locations:
+        result = locations.get((function, name))
+        if result is not None:
+            return result
+        name = name.rpartition(".")[0]
+    return None
 
 
 def running_ipython() -> Any:

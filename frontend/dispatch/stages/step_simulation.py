@@ -10,10 +10,10 @@ from shardir.errors import MachineError
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
+from shardir.ir.location import SourceLocations
 from shardir.ir.module import Module
 from shardir.machine import Machine, load_machine
 from shardir.machine.description_files import read_description
-from shardir.passes.explain.history import SourceLocations
 from shardir.passes.simulation import MachineModel, Simulation, simulate
 from shardir.passes.simulation.host_calls import CallCosts
 from shardir.passes.simulation.simulate import FUSION_PIPELINE

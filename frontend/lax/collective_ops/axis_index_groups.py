@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from shardir.frontend.errors import ArgumentError
-from shardir.frontend.lax.slicing import dynamic_index_in_dim
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.named_axes import NamedAxis
 from shardir.frontend.tracing.operands import as_tracer, reshape, splat
@@ -135,5 +134,7 @@ class IrregularGroups:
             "constant", value=Dense(table), result=TensorType(table.shape, dtype)
         )
         position: Tracer = emit("axis-index", axes=self.axis.axes)
-        row: Tracer = dynamic_index_in_dim(constant, position, 0, keepdims=False)
-        return row
+        starts = [position, *(splat(0, position.value.type) for _ in table.shape[1:])]
+        row_type = TensorType((1, *table.shape[1:]), dtype)
+        row: Tracer = emit("dynamic_slice", constant, *starts, result=row_type)
+        return reshape(row, table.shape[1:])

@@ -6,12 +6,11 @@ exponent, as in exp(lgamma(x)). Negative arguments use the reflection formula (A
 6.1.15, 6.1.17, 6.1.40). Values of integers are in a table.
 """
 
-from math import factorial, pi
+from math import factorial, nan, pi
 
 import numpy as np
 
 from shardir.frontend.arrays.array_types import ArrayLike
-from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import array_conversion
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, rounding, selection
 from shardir.frontend.numpy.indexing import take
@@ -63,7 +62,7 @@ def gamma_of_double(x: Tracer) -> Tracer:
         (fraction < 0) ^ is_even(nearest), constant_like(x, -pi), constant_like(x, pi)
     )
     reflected = sign / (size * sines) / value / second_factor
-    reflected = selection.where(fraction == 0, constant_like(x, dtypes.nan), reflected)
+    reflected = selection.where(fraction == 0, constant_like(x, nan), reflected)
     result = selection.where(
         left, reflected, selection.where(_is_tabulated(x), _table_lookup(x), value)
     )

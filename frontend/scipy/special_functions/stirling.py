@@ -6,10 +6,9 @@ and `stirling_remainder`, which is small (A. DiDonato and A. Morris, 1986 and 19
 """
 
 from collections.abc import Callable
-from math import log as log_of, pi
+from math import inf, log as log_of, pi
 
 from shardir.frontend.arrays.array_types import ArrayLike
-from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import constant_like
 from shardir.frontend.scipy.special_functions.double_double import two_product, two_sum
@@ -100,7 +99,7 @@ def log_beta(a: Tracer, b: Tracer, gammaln: Callable[[Tracer], Tracer]) -> Trace
     `gammaln` computes the logarithm of the gamma function of arguments close to zero.
     """
     small, large = selection.minimum(a, b), selection.maximum(a, b)
-    is_large = (large >= STIRLING_FROM) & (large + small >= STIRLING_FROM) & (large < dtypes.inf)
+    is_large = (large >= STIRLING_FROM) & (large + small >= STIRLING_FROM) & (large < inf)
     both_large = is_large & (small >= STIRLING_FROM)
     b_far = selection.where(is_large, large, constant_like(b, STIRLING_FROM))
     a_near = selection.where(is_large & ~both_large, small, constant_like(a, 1))
@@ -117,9 +116,7 @@ def log_beta(a: Tracer, b: Tracer, gammaln: Callable[[Tracer], Tracer]) -> Trace
     two = common(a_far) + stirling_remainder(a_far) - a_far * math_functions.log1p(b_far / a_far)
     two = two + 0.5 * (_LOG_TWO_PI - math_functions.log(a_far))
     plain = gammaln(a) + gammaln(b) - gammaln(a + b)
-    plain = selection.where(
-        (large == dtypes.inf) & (small > 0), constant_like(a, -dtypes.inf), plain
-    )
+    plain = selection.where((large == inf) & (small > 0), constant_like(a, -inf), plain)
     return selection.where(both_large, two, selection.where(is_large, one, plain))
 
 

@@ -43,7 +43,8 @@ from shardir.passes.planning.programs.placements import (
 )
 from shardir.passes.planning.programs.strategies import placements_of, strategies_of
 from shardir.passes.resharding.reassociate import is_read_by_diagonals
-from shardir.passes.simulation.utilization import Flops, add_flops, flops_of_block
+from shardir.passes.simulation.machine_model import Flops
+from shardir.passes.simulation.utilization import add_flops, flops_of_block
 
 MAX_PAIRS = 20_000_000
 """The number of pairs of strategies of neighbouring nodes of the largest problem."""
