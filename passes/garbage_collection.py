@@ -4,8 +4,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-MANY_OBJECTS = 100_000
-"""The number of new objects from which a pause moves them to the oldest generation at its end."""
+MIN_FROZEN_OBJECTS = 100_000
+"""The minimum number of new objects that a pause moves to the oldest generation at its end."""
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def paused_garbage_collection() -> Iterator[None]:
         yield
     finally:
         if is_enabled:
-            if gc.get_count()[0] > MANY_OBJECTS and not gc.get_freeze_count():
+            if gc.get_count()[0] > MIN_FROZEN_OBJECTS and not gc.get_freeze_count():
                 # Both move all objects to the oldest generation, so that the next allocation does
                 # not start a search among those of the program.
                 gc.freeze()

@@ -23,7 +23,7 @@ NO_REFERENCE = (type(None), bool, int, float, str, tuple)
 """Types whose equal objects are not aliases of each other."""
 
 MAX_NAMES_WITHOUT_TOPICS = 60
-FEWEST_NAMES_OF_TOPIC = 5
+MIN_TOPIC_NAMES = 5
 
 TOPIC_TITLES = {
     "": "Other",
@@ -66,7 +66,7 @@ def _topics(module: str) -> dict[str, list[str]]:
     for name in names:
         found.setdefault(_topic(module, getattr(import_module(module), name)), []).append(name)
     others = found.pop(TOPIC_TITLES[""], [])
-    for topic in [each for each in found if len(found[each]) < FEWEST_NAMES_OF_TOPIC]:
+    for topic in [each for each in found if len(found[each]) < MIN_TOPIC_NAMES]:
         others += found.pop(topic)
     others.sort(key=str.casefold)
     return {topic: found[topic] for topic in sorted(found)} | ({"Other": others} if others else {})

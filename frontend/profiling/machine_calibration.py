@@ -41,8 +41,8 @@ COPY_BYTES = tuple(4096 << shift for shift in range(2, 15))
 """The bytes of the operand and of the result of an elementwise operation."""
 COLLECTIVE_BYTES = tuple(4096 << shift for shift in range(0, 13, 2))
 """The larger of the bytes of the operand and of the result on each device."""
-LARGEST_GROUP = 8
-"""The number of devices of the largest group."""
+MAX_GROUP_DEVICES = 8
+"""The maximum number of devices of a group."""
 CHAIN_LENGTH = 33
 """The number of small products whose time, less that of one, is the time of their launches."""
 FUSED_OPERATIONS = 64
@@ -146,7 +146,7 @@ def _list_benchmarks() -> dict[Key, _Benchmark]:
             key = ("pointwise", dtype, 1, float(FUSED_OPERATIONS * count))
             found[key] = _Benchmark(jit(_iterate), (vector,))
     group = 2
-    while group <= min(len(devices()), LARGEST_GROUP):
+    while group <= min(len(devices()), MAX_GROUP_DEVICES):
         found |= _list_collectives(group)
         group *= 2
     return found

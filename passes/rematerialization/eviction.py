@@ -26,16 +26,16 @@ from shardir.ir.module import Block, Op, Value
 from shardir.passes.rematerialization.recomputation import copy_operation, is_recomputable
 from shardir.passes.simulation.work import VIEWS
 
-MOST_REPETITIONS = 4
-"""The most operations that are repeated, in multiples of the operations of the block."""
-MOST_OPERATIONS_OF_RECOMPUTATION = 512
-"""The most operations that are repeated for one value; a longer search would be slow, and the
-recomputation is always expensive."""
-SMALLEST_PART = 1 / 4096
-"""The smallest part of the limit that a value must occupy to be freed; smaller values do not
-change the peak noticeably."""
+MAX_REPETITIONS = 4
+"""The maximum number of repeated operations, in multiples of the operations of the block."""
+MAX_RECOMPUTED_OPERATIONS = 512
+"""The maximum number of operations that are repeated for one value; a longer search would be slow,
+and the recomputation is always expensive."""
+MIN_FREED_FRACTION = 1 / 4096
+"""The minimum fraction of the limit that a freed value occupies; smaller values do not change the
+peak noticeably."""
 KERNEL_SECONDS = 1e-6
-"""Seconds for which any operation occupies a device at least."""
+"""The minimum number of seconds for which an operation occupies a device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class _Rematerializer:
         """Execute the block; return the operations that were executed, `None` if too many are
         repeated."""
         for i, op in enumerate(self.ops):
-            if self.repetitions > MOST_REPETITIONS * len(self.ops):
+            if self.repetitions > MAX_REPETITIONS * len(self.ops):
                 return None
             self.position = i
             self._pin(op, 1)
@@ -225,7 +225,7 @@ class _Rematerializer:
             for anchor in found.anchors:
                 self.dependents[anchor].discard(value)
             self._free_unused(found.anchors)
-        is_large = value.type.nbytes >= SMALLEST_PART * self.limit
+        is_large = value.type.nbytes >= MIN_FREED_FRACTION * self.limit
         if is_large and is_recomputable(self.ops[self.maker[value]]):
             heappush(self.candidates, (0.0, self.order[value], value))
 
@@ -286,7 +286,7 @@ class _Rematerializer:
         while pending:
             number = pending.pop()
             op = self.ops[number]
-            if not is_recomputable(op) or len(seen) > MOST_OPERATIONS_OF_RECOMPUTATION:
+            if not is_recomputable(op) or len(seen) > MAX_RECOMPUTED_OPERATIONS:
                 return None
             seconds += self.seconds[number]
             for operand in map(self.root_of, used_by(op)):

@@ -39,9 +39,9 @@ else:
     memory_use = lazy_import("shardir.passes.simulation.memory_use")
     work = lazy_import("shardir.passes.simulation.work")
 
-MOST_ATTEMPTS = 3
-"""The most limits that are tried, each lower by the bytes by which the last result exceeds the
-budget: the fusion of repeated operations may differ from that of the first ones."""
+MAX_ATTEMPTS = 3
+"""The maximum number of limits that are tried, each lower by the bytes by which the last result
+exceeds the budget: the fusion of repeated operations may differ from that of the first ones."""
 SEARCH_STEPS = 4
 """Bisections of the interval in which the lowest possible budget is, for the error message."""
 
@@ -127,7 +127,7 @@ class _Search:
         reached."""
         lowest: memory_use.MemoryUse | None = None
         limit = budget
-        for _ in range(MOST_ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             result = self._rematerialize(limit)
             if result is None:
                 break

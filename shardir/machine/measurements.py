@@ -10,8 +10,8 @@ from shardir.machine.collective_table import CollectiveTable
 Points = Sequence[tuple[float, float]]
 """Pairs of a size (flops or bytes) and the seconds of one call, sorted by size."""
 
-SHORTEST_SECONDS = 1e-9
-"""The least time, in seconds, that a measurement has after subtraction of the launch time."""
+MIN_MEASURED_SECONDS = 1e-9
+"""The minimum of a measured time in seconds, after subtraction of the launch time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def describe_measurements(measurements: Measurements) -> dict[str, object]:
     by = f"measured by shardir calibrate --local on {measurements.processor}"
 
     def rate(points: Points, name: str) -> dict[str, object]:
-        work = [(size, max(seconds - launch, SHORTEST_SECONDS)) for size, seconds in points]
+        work = [(size, max(seconds - launch, MIN_MEASURED_SECONDS)) for size, seconds in points]
         peak, efficiency = peak_and_efficiency(work)
         return {
             name: peak,

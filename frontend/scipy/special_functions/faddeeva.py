@@ -31,7 +31,7 @@ POLYNOMIAL_TERMS = 40
 """The number of terms of the polynomial: more do not reduce the error in f64."""
 SERIES_LIMIT, SERIES_TERMS = 1.0, 24
 """Below the limit, the power series of Dawson's integral has a smaller relative error."""
-LONGEST_SQUARE = 2.0**500
+MAX_SQUARED_ARGUMENT = 2.0**500
 """Arguments are limited to it, so that their squares are finite."""
 
 
@@ -63,7 +63,7 @@ def faddeeva_scale() -> float:
 
 def _clip_to_finite(x: Tracer) -> Tracer:
     """Return finite numbers; larger ones give the same results."""
-    return selection.clip(x, -LONGEST_SQUARE, LONGEST_SQUARE)
+    return selection.clip(x, -MAX_SQUARED_ARGUMENT, MAX_SQUARED_ARGUMENT)
 
 
 def _erfcx_of_double(x: Tracer) -> Tracer:

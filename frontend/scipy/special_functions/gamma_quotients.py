@@ -30,7 +30,7 @@ from shardir.frontend.scipy.special_functions.stirling import (
 )
 from shardir.frontend.tracing.tracer import Tracer
 
-HUGE_ARGUMENT = 1e290
+PRODUCT_OVERFLOW_ARGUMENT = 1e290
 """The argument from which on products of halves overflow f64."""
 MAX_EXP_ARGUMENT = 700.0
 """About the largest argument whose exponential is finite."""
@@ -38,7 +38,9 @@ MAX_EXP_ARGUMENT = 700.0
 
 def beta_of_double(a: Tracer, b: Tracer, sign: Tracer) -> Tracer:
     """Return the beta function; `sign` is its sign."""
-    is_direct = (selection.minimum(a, b) > 0) & (selection.maximum(a, b) < HUGE_ARGUMENT)
+    is_direct = (selection.minimum(a, b) > 0) & (
+        selection.maximum(a, b) < PRODUCT_OVERFLOW_ARGUMENT
+    )
     safe = (
         selection.where(is_direct, a, constant_like(a, 1)),
         selection.where(is_direct, b, constant_like(b, 1)),
@@ -59,7 +61,7 @@ def beta_of_double(a: Tracer, b: Tracer, sign: Tracer) -> Tracer:
 
 
 def beta_of_positive(a: Tracer, b: Tracer) -> Tracer:
-    """Return the beta function of positive numbers below `HUGE_ARGUMENT`."""
+    """Return the beta function of positive numbers below `PRODUCT_OVERFLOW_ARGUMENT`."""
     small, large = selection.minimum(a, b), selection.maximum(a, b)
     is_large, both_large = large >= STIRLING_FROM, small >= STIRLING_FROM
     of_small = gamma_by_recurrence(selection.where(both_large, constant_like(a, 1), small))
@@ -94,7 +96,9 @@ def beta_of_positive(a: Tracer, b: Tracer) -> Tracer:
 def rising_factorial(z: Tracer, m: Tracer) -> Tracer:
     """Return gamma(z + m) / gamma(z)."""
     total, lost = two_sum(z, m)
-    is_direct = (selection.minimum(z, total) > 0) & (selection.maximum(z, total) < HUGE_ARGUMENT)
+    is_direct = (selection.minimum(z, total) > 0) & (
+        selection.maximum(z, total) < PRODUCT_OVERFLOW_ARGUMENT
+    )
     one = constant_like(z, 1)
     safe_z, safe_total, safe_m = (selection.where(is_direct, x, one) for x in (z, total, m))
     direct = _rising_factorial_positive(

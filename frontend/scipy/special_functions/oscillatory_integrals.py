@@ -30,7 +30,7 @@ from shardir.frontend.transforms.custom_jvp import custom_jvp
 
 FRESNEL_SERIES_END, FRESNEL_TERMS = 1.5, 18
 SICI_SERIES_END, SICI_TERMS, SICI_FRACTION_TERMS = 4.0, 18, 60
-LARGEST_ARGUMENT = 2.0**100
+MAX_FRESNEL_ARGUMENT = 2.0**100
 """Larger arguments have the limits of the Fresnel integrals in f64."""
 
 Pair = tuple[Tracer, Tracer]
@@ -67,7 +67,7 @@ def _fresnel_of_double(x: Tracer) -> Pair:
             square, [1 / (factorial(2 * k + 1) * (4 * k + 3)) for k in range(FRESNEL_TERMS)]
         )
     )
-    large = selection.clip(size, FRESNEL_SERIES_END, LARGEST_ARGUMENT)
+    large = selection.clip(size, FRESNEL_SERIES_END, MAX_FRESNEL_ARGUMENT)
     scaled = sqrt(pi) / 2 * large
     w = wofz_of_double(emit_elementwise("complex", scaled, scaled))
     angle = pi / 2 * large * large

@@ -19,7 +19,10 @@ from shardir.frontend.scipy.special_functions.double_double import (
     two_sum,
 )
 from shardir.frontend.scipy.special_functions.gamma_function import gamma_by_recurrence
-from shardir.frontend.scipy.special_functions.gamma_quotients import HUGE_ARGUMENT, beta_of_positive
+from shardir.frontend.scipy.special_functions.gamma_quotients import (
+    PRODUCT_OVERFLOW_ARGUMENT,
+    beta_of_positive,
+)
 from shardir.frontend.scipy.special_functions.stirling import (
     STIRLING_FROM,
     log_beta,
@@ -99,7 +102,7 @@ def beta_weight(a: Tracer, b: Tracer, x: DoubleDouble, rest_of_x: DoubleDouble) 
 
     first, c = power(x, a)
     second, more_correction = power(rest_of_x, b)
-    is_in_range = selection.maximum(a, b) < HUGE_ARGUMENT
+    is_in_range = selection.maximum(a, b) < PRODUCT_OVERFLOW_ARGUMENT
     is_direct = ~both_large & is_in_range
     beta = beta_of_positive(selection.where(is_direct, a, one), selection.where(is_direct, b, one))
     a_far, b_far = (

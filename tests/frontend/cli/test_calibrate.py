@@ -62,7 +62,7 @@ def test_this_machine(
     monkeypatch.setattr(machine_calibration, "MATMUL_DTYPES", ("f32",))
     monkeypatch.setattr(machine_calibration, "COPY_BYTES", (65536, 131072, 262144))
     monkeypatch.setattr(machine_calibration, "COLLECTIVE_BYTES", (65536, 262144))
-    monkeypatch.setattr(machine_calibration, "LARGEST_GROUP", 2)
+    monkeypatch.setattr(machine_calibration, "MAX_GROUP_DEVICES", 2)
     monkeypatch.setattr(machine_calibration, "ROUND_COUNT", 1)
     monkeypatch.setenv("SHARDIR_CACHE_DIR", str(tmp_path / "cache"))
     assert run("calibrate", "--local") == 0

@@ -41,7 +41,7 @@ MIN_BLOCK_COLUMNS = 128
 """Lower limit of the columns of a block, if there are as many."""
 SPLIT_BLOCK_ROWS = 64
 """A sum of columns with a few times this many rows is split: many short rows are slow."""
-WIDEST_VECTOR_BYTES = 64
+MAX_VECTOR_BYTES = 64
 """With registers of this width a vector of floats is one register; narrower ones need several."""
 ROW_OVERHEAD_NANOSECONDS = 15.0
 """The overhead of a row, and of each of its reductions."""
@@ -79,7 +79,7 @@ def _single_phase(
 ) -> Phase:
     layout = choose_layout(axes, arrays, counted, choose_lanes(stages.body, context.machine))
     if layout.column.reduced:
-        widest = context.machine.vector_bytes == WIDEST_VECTOR_BYTES
+        widest = context.machine.vector_bytes == MAX_VECTOR_BYTES
         if layout.column.extent >= 4 * layout.lanes and widest:
             # Two vectors per step: a single accumulator would be bound by the latency of the
             # addition.
