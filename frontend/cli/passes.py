@@ -51,7 +51,8 @@ def _origin(name: str) -> str:
 
 
 def _summary(kind: type[Pass]) -> str:
-    return (getdoc(kind) or "").partition("\n")[0]
+    """Return the first paragraph of the docstring of a pass as one line."""
+    return " ".join((getdoc(kind) or "").partition("\n\n")[0].split())
 
 
 def _options(kind: type[Pass]) -> Iterator[str]:

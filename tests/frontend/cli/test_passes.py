@@ -26,6 +26,12 @@ def test_list_has_every_pass_with_its_options() -> None:
     assert lines[at + 1] == "    planner=<optimal|greedy>  default: optimal"
 
 
+def test_the_line_of_a_pass_is_a_complete_sentence() -> None:
+    lines = output_of("passes").partition("\ndefault pipeline")[0].splitlines()
+    passes = [line for line in lines if line and not line.startswith(" ")]
+    assert [line for line in passes if not line.endswith(".")] == []
+
+
 def test_every_listed_default_is_a_valid_option() -> None:
     name, options = "", []
     for line in output_of("passes").partition("\ndefault pipeline")[0].splitlines():
