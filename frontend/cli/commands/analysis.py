@@ -81,7 +81,8 @@ def explain(
     memory: Annotated[
         bool,
         typer.Option(
-            "--memory", help="print the values that are alive at the peak of the memory, and lines"
+            "--memory",
+            help="print the values that are alive at the peak of the memory, by source line",
         ),
     ] = False,
     collective: Annotated[
@@ -256,11 +257,9 @@ def calibrate(
 ) -> None:
     """Fit a machine description to measurements.
 
-    The command also prints cross-validated errors.
-
-    For a table of a collective, print its latency and bandwidth, and the entry for a description.
-    With --local, measure products, elementwise operations and collectives on this machine, and
-    write its description, the machine "local".
+    For a table of a collective, the command prints its latency and bandwidth, and the entry for a
+    description. With --local, it measures products, elementwise operations and collectives on this
+    machine, and writes its description, the machine "local". It also prints cross-validated errors.
 
     With --program, the table has one measured step in each row. The function receives the other
     columns as keyword arguments and returns the lowered program of the step. Its simulated times
