@@ -128,12 +128,15 @@ class Convertible(Operators):
         if self.shape:
             raise ArgumentError(
                 with_location(
-                    f"an array of shape {self.shape} is no {kind}; choose one element by an index"
+                    f"an array of shape {self.shape} cannot be converted to {kind}; choose one "
+                    "element by an index"
                 )
             )
         if kind != "complex" and self.type.dtype in COMPLEX:
             raise ArgumentError(
-                with_location(f"a complex number is no {kind}; take its .real, or abs(x)")
+                with_location(
+                    f"a complex number cannot be converted to {kind}; take its .real, or abs(x)"
+                )
             )
         return np.asarray(self)
 

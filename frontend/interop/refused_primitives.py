@@ -110,7 +110,7 @@ REFUSALS = (
         ("check", "unreachable"),
     ),
     Refusal(
-        "it converts between arrays of one process and of all processes, and is no computation",
+        "it converts between arrays of one process and of all processes, and is not a computation",
         "call it outside of from_jax",
         ("global_array_to_host_local_array", "host_local_array_to_global_array"),
     ),

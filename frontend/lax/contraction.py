@@ -203,7 +203,7 @@ def ragged_dot_general(
     if len(ragged) != 1 or ragged[0] in batch or sizes.ndim != 1 or group_offset is not None:
         raise OperationTypeError(
             with_location(
-                "ragged_dot_general takes one ragged dimension, which is no batch dimension, a "
+                "ragged_dot_general takes one ragged dimension, which is not a batch dimension, a "
                 "vector of sizes, and no group_offset; map it over the batch, or write an einsum"
             )
         )

@@ -63,6 +63,8 @@ def shape_as_value(shape: Sequence[int]) -> NumpyArray:
     sizes = canonicalize_shape(shape)
     if max(sizes, default=0) > np.iinfo(np.int32).max:
         raise NumberRangeError(
-            with_location(f"the sizes of shape_as_value are of i32, and {sizes} has more")
+            with_location(
+                f"shape_as_value returns sizes as int32, which cannot represent those of {sizes}"
+            )
         )
     return np.asarray(sizes, np.int32)

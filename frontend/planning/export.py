@@ -94,8 +94,8 @@ def _class_imports(node: Any) -> set[str]:
         raise ArgumentError(
             with_location(
                 f"as_jax cannot write the container {kind.__name__} of an argument or result as "
-                "code, because it is no dict, list, tuple, namedtuple or dataclass; use in_specs "
-                "and out_specs"
+                "code, because it is not a dict, list, tuple, namedtuple or dataclass; use "
+                "in_specs and out_specs"
             )
         )
     found = {f"from {kind.__module__} import {kind.__qualname__.partition('.')[0]}"}

@@ -178,7 +178,7 @@ def _batch_numbers(
             known = ", ".join(name for name in names if name)
             raise ArgumentError(
                 with_location(
-                    f"batch of plan has {item!r}, which is no argument of "
+                    f"batch of plan has {item!r}, which is not an argument of "
                     f"{lowered.module.main.name}; its arguments are {known}"
                 )
             )

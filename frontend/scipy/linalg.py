@@ -109,7 +109,7 @@ def cho_solve(
     factor, lower = _check_pair("cho_solve", "c_and_lower", "cho_factor", c_and_lower)
     if getattr(lower, "shape", ()) != ():
         raise ArgumentError(
-            with_location(f"lower of cho_solve is one truth value, got {brief(lower)}")
+            with_location(f"lower of cho_solve is True or False, got {brief(lower)}")
         )
     return _cho_solve(factor, b, bool(lower))
 
@@ -345,7 +345,9 @@ def eigh_tridiagonal(
     `d` is the diagonal, `e` the diagonal beside it.
     """
     if select != "a" or select_range is not None:
-        raise ArgumentError(with_location("eigh_tridiagonal finds all eigenvalues: select='a'"))
+        raise ArgumentError(
+            with_location("eigh_tridiagonal finds all eigenvalues; pass select='a'")
+        )
 
     main, side = as_tracer(d), as_tracer(e)
     size = main.shape[-1]

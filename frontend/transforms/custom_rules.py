@@ -120,7 +120,7 @@ class CustomCall:
                 raise NotAnArrayError(
                     with_location(
                         f"argument {label} of {known.name} is "
-                        f"{brief_with_type(leaf)} and no array; list it in nondiff_argnums"
+                        f"{brief_with_type(leaf)} and not an array; list it in nondiff_argnums"
                     )
                 )
         trace = require_trace(known.name)

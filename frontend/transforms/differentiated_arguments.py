@@ -50,7 +50,7 @@ def active_leaves(
             raise NotAnArrayError(
                 with_location(
                     f"{what} of {name} is taken with respect to {label}, which is "
-                    f"{brief_with_type(leaf)} and no array; omit it from argnums"
+                    f"{brief_with_type(leaf)} and not an array; omit it from argnums"
                 )
             )
         dtype, _ = operand_dtype(leaf)

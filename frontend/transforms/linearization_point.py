@@ -192,7 +192,7 @@ class Primals:
                 raise NotAnArrayError(
                     with_location(
                         f"{what} of {parameters.name} is taken with respect to {label}, which is "
-                        f"{brief_with_type(leaf)} and no array; let the function "
+                        f"{brief_with_type(leaf)} and not an array; let the function "
                         "capture it, for example in a lambda"
                     )
                 )

@@ -212,7 +212,7 @@ class _VmapCall:
                 raise NotAnArrayError(
                     with_location(
                         f"vmap of {self.name} maps {label}, which is "
-                        f"{brief_with_type(leaf)} and no array; give it None in in_axes"
+                        f"{brief_with_type(leaf)} and not an array; give it None in in_axes"
                     )
                 )
             whole = abstract_of(leaf, label).type

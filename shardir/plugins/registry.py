@@ -222,8 +222,8 @@ def load_plugin(plugin: str) -> None:
     module, _, attribute = plugin.partition(":")
     if not all(map(str.isidentifier, filter(None, (*module.split("."), *attribute.split("."))))):
         raise PluginError(
-            f"cannot load {plugin!r}: it is no file; name a file such as mypass.py, a module, or "
-            "module:name"
+            f"cannot load {plugin!r}: it is not a file; name a file such as mypass.py, a module, "
+            "or module:name"
         )
     if "" not in sys.path:
         sys.path.insert(0, "")  # As `python -m` does: modules of this folder.
@@ -285,7 +285,7 @@ def _load_file(path: Path) -> None:
         name = f"_shardir_plugin_{len(_loaded_plugins)}_{path.stem}"
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise PluginError(f"cannot load {str(path)!r}: it is no Python file (.py)")
+        raise PluginError(f"cannot load {str(path)!r}: it is not a Python file (.py)")
     module = module_from_spec(spec)
     sys.modules[name] = module
     _loaded_plugins.add(key)

@@ -40,7 +40,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: linalg.cho_solve((snp.eye(3), np.array([1, 2])), X),
         ArgumentError,
-        "lower of cho_solve is one truth value, got int64[2]",
+        "lower of cho_solve is True or False, got int64[2]",
     ),
     (
         lambda: linalg.lu_solve((1, 2, 3), X),

@@ -38,7 +38,7 @@ SIGNATURE = b"shardir-export-1\n"
 
 
 class ExportedProgramError(ShardirError, ValueError):
-    """A program that cannot be exported, or bytes that are no exported program."""
+    """A program that cannot be exported, or bytes that are not an exported program."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,7 +294,7 @@ def _deserialize_with_jax(data: bytes) -> Exported:
     except ImportError:
         raise ExportedProgramError(
             with_location(
-                "the bytes are no program of shardir.export; programs of jax.export need JAX, "
+                "the bytes are not a program of shardir.export; programs of jax.export need JAX, "
                 "which is not installed: pip install 'shardir[jax]'"
             )
         ) from None
@@ -302,11 +302,11 @@ def _deserialize_with_jax(data: bytes) -> Exported:
         program = jax_export.deserialize(bytearray(data))
     except ImportError as error:  # JAX reads the bytes with another package.
         raise ExportedProgramError(
-            with_location(f"JAX cannot read the bytes, which are no program of shardir: {error}")
+            with_location(f"JAX cannot read the bytes, which are not a program of shardir: {error}")
         ) from None
     except Exception as error:
         raise ExportedProgramError(
-            with_location(f"the bytes are no exported program: {error}")
+            with_location(f"the bytes are not an exported program: {error}")
         ) from None
     kept, count = tuple(program.module_kept_var_idx), len(program.in_avals)
     if kept != tuple(range(count)):

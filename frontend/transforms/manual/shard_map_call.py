@@ -101,7 +101,7 @@ class ShardMapCall:
                 raise NotAnArrayError(
                     with_location(
                         f"shard_map of {self.name} shards {label}, which is "
-                        f"{brief_with_type(leaf)} and no array; let the function capture it"
+                        f"{brief_with_type(leaf)} and not an array; let the function capture it"
                     )
                 )
             whole = abstract_of(leaf, label).type

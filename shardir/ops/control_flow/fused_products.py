@@ -225,7 +225,7 @@ def _check_products(nest: ProductNest) -> None:
         contracted = (x | y) - scores
         is_product = len(contracted) == 1 and contracted <= x & y and {row, column} <= x ^ y
         if not is_product or set(nest.mappings[op.result]) != scores or {row, column} in (x, y):
-            raise TypeError(f"%{op.result.name} = dot is no product of rows and columns")
+            raise TypeError(f"%{op.result.name} = dot is not a product of rows and columns")
     for op in nest.sums:
         multiplied, other = nest.scores_and_matrix(op)
         matrix, result = set(nest.mappings[other]), set(nest.mappings[op.result])
@@ -235,7 +235,7 @@ def _check_products(nest: ProductNest) -> None:
         is_row_sum = column in result and row in removed and row in matrix and column not in matrix
         is_sum = len(features) == 1 and features <= result and (is_column_sum or is_row_sum)
         if set(nest.mappings[multiplied]) != scores or not is_sum:
-            raise TypeError(f"%{op.result.name} = dot is no sum of scores over rows or columns")
+            raise TypeError(f"%{op.result.name} = dot is not a sum of scores over rows or columns")
     kept = {
         frozenset(nest.mappings[op.result]).intersection(nest.batch_loops)
         for op in nest.sums
@@ -263,8 +263,8 @@ def _check_values(nest: ProductNest, ops: Sequence[Op]) -> None:
             is_supported = x.type.dtype == computed
             if not is_supported or removed != {nest.column_loop} or set(nest.mappings[x]) != scores:
                 raise TypeError(
-                    f"%{op.result.name} = {op.name} is no sum, max or min of scores in {computed} "
-                    "over columns"
+                    f"%{op.result.name} = {op.name} is not a sum, max or min of scores in "
+                    f"{computed} over columns"
                 )
     for value in nest.block.returns:
         if value not in sums and set(nest.mappings[value]) != scores - {nest.column_loop}:

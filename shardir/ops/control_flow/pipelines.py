@@ -81,7 +81,7 @@ def _result_types(
 ) -> Types:
     for i in attributes.wrt:
         if not 0 <= i < len(operands) or operands[i].dtype not in INEXACT:
-            raise TypeError(f"wrt contains {i}, which is no floating-point operand")
+            raise TypeError(f"wrt contains {i}, which is not a floating-point operand")
     stacked = (stacked_type(x, attributes.microbatches) for x in auxiliary)
     return (loss, *stacked, *(operands[i] for i in attributes.wrt))
 

@@ -172,7 +172,7 @@ def _stated_axes(call: OperationReader, text: str, mesh: Mesh, manual: Axes) -> 
     axes = []
     for name, pre, size in _AXIS_REFERENCE.findall(listed):
         if name not in {axis.name for axis in manual}:
-            raise UnsupportedOperation(f"its groups are along {name!r}, which is no manual axis")
+            raise UnsupportedOperation(f"its groups are along {name!r}, which is not a manual axis")
         axes.append(Axis(name, int(pre), int(size)) if pre else Axis.full(name, mesh))
     if not axes:
         raise UnsupportedOperation("its groups are not those along manual axes")

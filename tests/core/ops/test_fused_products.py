@@ -82,7 +82,7 @@ func @f(%x: f32[2, 4, 3], %k: f32[5, 3], %g: f32[2, 4, 6]) -> (f32[5, 6]) {
         (
             '%z = dot(%s, %c, dims="bts,bsh->bth")',
             '%z = dot(%a, %c, dims="bth,bsg->btg")',
-            "fused_products: %z = dot is no product of rows and columns",
+            "fused_products: %z = dot is not a product of rows and columns",
         ),
         (
             "yield %z, %n",
@@ -105,7 +105,7 @@ func @f(%x: f32[2, 4, 3], %k: f32[5, 3], %g: f32[2, 4, 6]) -> (f32[5, 6]) {
             "%n = max(%s, dims=[2]) : f32[2, 4]",
             "%c64 = convert(%s) : f64[2, 4, 5]\n    %o = max(%c64, dims=[2]) : f64[2, 4]\n    "
             "%n = convert(%o) : f32[2, 4]",
-            "fused_products: %o = max is no sum, max or min of scores in f32 over columns",
+            "fused_products: %o = max is not a sum, max or min of scores in f32 over columns",
         ),
         (
             "yield %z, %n",
@@ -120,7 +120,7 @@ func @f(%x: f32[2, 4, 3], %k: f32[5, 3], %g: f32[2, 4, 6]) -> (f32[5, 6]) {
         (
             'dims="bts,bsh->bth") : f32[2, 4, 6]\n    yield %z, %n',
             'dims="bts,bsh->th") : f32[4, 6]\n    yield %z, %n',
-            "fused_products: %z = dot is no sum of scores over rows or columns",
+            "fused_products: %z = dot is not a sum of scores over rows or columns",
         ),
         (
             "yield %z, %n",

@@ -372,7 +372,7 @@ def test_what_cannot_be_loaded(tmp_path: Path) -> None:
     folder.mkdir()
     assert message(str(folder)) == f"cannot load {str(folder)!r}: it is a folder, not a file"
     assert message("no/file") == (
-        "cannot load 'no/file': it is no file; name a file such as mypass.py, a module, or "
+        "cannot load 'no/file': it is not a file; name a file such as mypass.py, a module, or "
         "module:name"
     )
     assert message("nothing_here") == (

@@ -211,9 +211,17 @@ def test_the_spec_of_a_shape_dtype_struct_is_on_the_entered_mesh() -> None:
     ("use", "error", "message"),
     [
         (bool, ShapeError, "an array of shape (2,) has no single truth value; reduce it with .all"),
-        (int, ArgumentError, "an array of shape (2,) is no int; choose one element by an index"),
-        (float, ArgumentError, "an array of shape (2,) is no float; choose one element by an in"),
-        (lambda x: int(x[0] * 1j), ArgumentError, "a complex number is no int; take its .real, or"),
+        (
+            int,
+            ArgumentError,
+            "an array of shape (2,) cannot be converted to int; choose one element by an index",
+        ),
+        (float, ArgumentError, "an array of shape (2,) cannot be converted to float; choose"),
+        (
+            lambda x: int(x[0] * 1j),
+            ArgumentError,
+            "a complex number cannot be converted to int; take its .real",
+        ),
         (
             lambda x: [0, 1][x[0]],
             ArgumentError,

@@ -102,7 +102,10 @@ def test_plans_are_exported(form: str, text: str, capsys: pytest.CaptureFixture[
         ),
         (["--mesh", "data=0"], "'data=0' is not a mesh; write it as data=16,model=16"),
         (["--mesh", "4", "--memory", "lots"], "'lots' is not a memory size"),
-        (["--mesh", "4", "--batch", "q"], "batch of plan has 'q', which is no argument of step"),
+        (
+            ["--mesh", "4", "--batch", "q"],
+            "batch of plan has 'q', which is not an argument of step",
+        ),
         (["--mesh", "4", "--memory", "1KiB"], "no plan fits into 1.0 KiB on each device"),
     ],
 )

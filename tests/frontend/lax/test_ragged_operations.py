@@ -115,5 +115,5 @@ def test_unsupported_ragged_contractions_are_refused() -> None:
     with pytest.raises(OperationTypeError, match="has one group dimension if the ragged dimension"):
         lax.ragged_dot_general(snp.ones((4, 3)), snp.ones((2, 3, 5)), np.ones(2, int), numbers)
     numbers = lax.RaggedDotDimensionNumbers((((2,), (1,)), ((0,), (0,))), (0,), ())
-    with pytest.raises(OperationTypeError, match="takes one ragged dimension, which is no batch"):
+    with pytest.raises(OperationTypeError, match="one ragged dimension, which is not a batch"):
         lax.ragged_dot_general(snp.ones((2, 4, 3)), snp.ones((2, 3, 5)), np.ones(2, int), numbers)

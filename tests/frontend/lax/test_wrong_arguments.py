@@ -58,7 +58,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.shape_as_value((2**31,)),
         NumberRangeError,
-        "the sizes of shape_as_value are of i32, and (2147483648,) has more",
+        "shape_as_value returns sizes as int32, which cannot represent those of (2147483648,)",
     ),
     (
         lambda: lax.reduce_xor(None, (0,)),

@@ -172,11 +172,12 @@ def test_a_front_of_cost_and_memory() -> None:
         ({"args": 3.5}, "args of plan are a tuple of arguments, not 3.5; write (x,)"),
         (
             {"batch": "z"},
-            "batch of plan has 'z', which is no argument of step; its arguments are params, x, y",
+            "batch of plan has 'z', which is not an argument of step; its arguments are params, x, "
+            "y",
         ),
         (
             {"batch": 3},
-            "batch of plan has 3, which is no argument of step; its arguments are params, x, y",
+            "batch of plan has 3, which is not an argument of step; its arguments are params, x, y",
         ),
         (
             {"batch": 1.5},

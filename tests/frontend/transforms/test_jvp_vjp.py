@@ -231,8 +231,8 @@ def test_functions_without_a_derivative_are_errors() -> None:
     with pytest.raises(NotAnArrayError) as caught:
         jvp(lambda x, way: x, (X, "up"), (T, None))
     assert first_line(caught) == (
-        "jvp of lambda is taken with respect to way, which is 'up' of type str and no array; let "
-        "the function capture it, for example in a lambda"
+        "jvp of lambda is taken with respect to way, which is 'up' of type str and not an array; "
+        "let the function capture it, for example in a lambda"
     )
     with pytest.raises(ArgumentError, match=r"jvp takes a function, got 3"):
         jvp(3, (X,), (T,))  # type: ignore[arg-type]

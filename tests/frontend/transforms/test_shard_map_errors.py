@@ -141,7 +141,7 @@ def test_invalid_calls_are_errors(mesh: Mesh) -> None:
         "for each, or one spec for all"
     )
     assert error_line(NotAnArrayError, lambda: shard_map(f, mesh, P(), P())("x")) == (
-        "shard_map of f shards a, which is 'x' of type str and no array; let the function "
+        "shard_map of f shards a, which is 'x' of type str and not an array; let the function "
         "capture it"
     )
     assert error_line(ArgumentError, lambda: shard_map(f, mesh, P(), P())(a=A)) == (

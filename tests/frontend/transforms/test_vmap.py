@@ -310,7 +310,7 @@ def test_invalid_axes_types_and_values_are_errors() -> None:
     number: Any = 3
     assert vmap_error(ArgumentError, lambda: vmap(number)) == "vmap takes a function, got 3"
     assert vmap_error(NotAnArrayError, vmap(layer), X, "w") == (
-        "vmap of layer maps w, which is 'w' of type str and no array; give it None in in_axes"
+        "vmap of layer maps w, which is 'w' of type str and not an array; give it None in in_axes"
     )
     assert vmap_error(
         BatchError, vmap(lambda x: x, spmd_axis_name="data", in_axes=None), X

@@ -145,7 +145,7 @@ def test_the_interpreter_runs_pipelines_after_each_pass(schedule: str) -> None:
         ("microbatches=2", "microbatches=3", "divides f32[8, 8] into 3 microbatches; the first "
          "dimension must be a multiple of 3"),
         ("microbatches=2", "microbatches=0", "microbatches=0 must be at least 1"),
-        ("wrt=[0]", "wrt=[5]", "wrt contains 5, which is no floating-point operand"),
+        ("wrt=[0]", "wrt=[5]", "wrt contains 5, which is not a floating-point operand"),
         ("stage=0", "stage=-1", "stage=-1 must be at least 0"),
     ],
 )  # fmt: skip

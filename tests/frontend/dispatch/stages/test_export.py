@@ -126,5 +126,7 @@ def test_programs_of_jax_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ExportedProgramError, match=r" does not use 1 argument, which its text "):
         export.deserialize(b"bytes of JAX")
     monkeypatch.setattr(jax_export, "deserialize", lambda blob: 1 / 0)
-    with pytest.raises(ExportedProgramError, match=r"^the bytes are no exported program: division"):
+    with pytest.raises(
+        ExportedProgramError, match=r"^the bytes are not an exported program: division"
+    ):
         export.deserialize(b"nothing")
