@@ -44,7 +44,7 @@ class ProgramScope(Protocol):
 
 
 class TraceScope(Protocol):
-    """The attributes of a `Trace` from which a tracer tells where it may be used."""
+    """The attributes of a `Trace` that determine where a tracer may be used."""
 
     what: str
     has_ended: bool

@@ -84,7 +84,7 @@ def _move_later(block: Block, stages: dict[Op, int | None]) -> None:
             continue
 
         def sent(stage: int, op: Op = op) -> int:
-            """Return the bytes that the operands and the results travel if `op` is in `stage`."""
+            """Return the bytes of operands and results that stages send if `op` is in `stage`."""
             total = 0
             for value in op.results:
                 total += value.type.nbytes * (max(used_in(value), default=stage) - stage)

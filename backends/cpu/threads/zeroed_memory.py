@@ -131,5 +131,5 @@ class ZeroedBlocks:
         return [(size, home) for size, home in homes if size not in self._segment_sizes]
 
     def _pop(self, home: FreeList, nbytes: int) -> Any:
-        # Most lists are empty, which one word tells.
+        # Most lists are empty, which one word states.
         return native.pop_block(ctypes.addressof(home), nbytes) if home[0] else None
