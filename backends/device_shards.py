@@ -1,8 +1,8 @@
 """Shards in device memory, which are copied to the host on demand.
 
 Programs on such devices take the shards of arrays from device memory and leave the shards of their
-results there. Other code receives them as NumPy arrays, one per device, that are fetched at the first
-access.
+results there. Other code receives them as NumPy arrays, one per device, that are fetched at the
+first access.
 """
 
 from abc import abstractmethod
