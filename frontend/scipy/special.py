@@ -13,7 +13,7 @@ from shardir.frontend.nn.softmax import (
     softmax as softmax,
 )
 from shardir.frontend.numpy import dtypes
-from shardir.frontend.numpy.elementwise import math_functions, selection
+from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
     constant_like,
@@ -69,7 +69,6 @@ from shardir.frontend.scipy.special_functions.incomplete_gamma import (
     gammainc as gammainc,
     gammaincc as gammaincc,
 )
-from shardir.frontend.scipy.special_functions.logit import logit_of_float
 from shardir.frontend.scipy.special_functions.normal_distribution import log_normal_cdf, normal_cdf
 from shardir.frontend.scipy.special_functions.normal_quantile import normal_quantile
 from shardir.frontend.scipy.special_functions.oscillatory_integrals import (
@@ -90,6 +89,11 @@ __all__ = [
     "logit", "logsumexp", "multigammaln", "ndtr", "ndtri", "owens_t", "poch", "polygamma", "psi",
     "rel_entr", "sici", "softmax", "spence", "sph_harm_y", "wofz", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
+
+INVERSE_OVERFLOW_BELOW = {4: 2.0**-100, 8: 2.0**-1000}
+"""The numbers below which inverses may overflow, by element size in bytes."""
+SCALING_EXPONENT = 64
+"""The power of two by which such numbers are scaled up."""
 
 
 @public()
@@ -116,10 +120,22 @@ def expit(x: ArrayLike) -> Tracer:
     return apply_elementwise("logistic", x, kind=inexact_kind(x))
 
 
+def _logit_of_float(x: Tracer) -> Tracer:
+    """Return log(x / (1 - x)) from the difference 2x - 1, which is exact where it is small."""
+    small = (x >= 0) & (x < INVERSE_OVERFLOW_BELOW[x.dtype.itemsize])
+    smaller = selection.where(
+        small, complex_parts.abs(x) * 2.0**SCALING_EXPONENT, selection.minimum(x, 1 - x)
+    )
+    size = math_functions.log1p(complex_parts.abs(2 * x - 1) / smaller) + selection.where(
+        small, SCALING_EXPONENT * log_of(2), 0.0
+    )
+    return selection.where(x < 0.5, -size, size)
+
+
 @public()
 def logit(x: ArrayLike) -> Tracer:
     """Return log(x / (1 - x)), elementwise, accurate around 1/2, where it is small."""
-    return compute_in_single(logit_of_float)(*_floats(x))
+    return compute_in_single(_logit_of_float)(*_floats(x))
 
 
 @public()
