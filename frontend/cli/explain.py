@@ -87,7 +87,7 @@ def explain_program(
                     what_if or (),
                     without=without or (),
                     function=function,
-                    pipeline=whole,
+                    **found,
                 )
             )
         if html is not None or to is not None:

@@ -26,8 +26,8 @@ from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.ir.module import Module
+from shardir.passes.explain.annotation_edits import add_annotation
 from shardir.passes.explain.reports import Report
-from shardir.passes.explain.what_if import add_annotation
 from shardir.passes.planning.programs.assignment import DimAxes, find_problem
 from shardir.passes.planning.programs.decision_effects import Decision, measure_decisions
 from shardir.passes.planning.programs.evaluation import (

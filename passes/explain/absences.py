@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from shardir.errors import count_noun
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Value
 from shardir.ir.sharding import Axis, Sharding, count_positions
@@ -260,9 +259,10 @@ class _AbsenceSearch:
         result = []
         for dim, (sharding, size) in enumerate(zip(state.dims, self.value.type.shape, strict=True)):
             if overlaps_any(self.axis, sharding.axes):
-                uneven = size % count_positions(sharding.axes)
+                shards = count_positions(sharding.axes)
+                uneven = size % shards
                 reason = RefusalReason.INDIVISIBLE if uneven else RefusalReason.PART
-                detail = count_noun(size, "position") if uneven else ""
+                detail = f"{size} is not divisible by {shards}" if uneven else ""
                 result.append(_plain(self.text, reason, detail, dim))
         return result
 

@@ -14,9 +14,12 @@ from shardir.cost.communication import (
 )
 from shardir.display.program_html import report_html
 from shardir.display.representation import abbreviate
+from shardir.errors import PartitionError
 from shardir.ir.location import SourceLocations, find_location
 from shardir.ir.module import Module
-from shardir.passes.explain.reports import Report
+from shardir.passes.explain.explained_pipeline import ExplainedPipeline
+from shardir.passes.explain.reports import Report, Traffic
+from shardir.passes.pipeline import Pipeline
 from shardir.text.literals import format_name
 
 
@@ -83,3 +86,25 @@ def with_source_line(row: Collective, function: str, places: SourceLocations) ->
     if row.loc is not None:
         return row
     return replace(row, loc=find_location(function, f"%{format_name(row.value)}", places))
+
+
+def communication_totals(decided: Module, pipeline: ExplainedPipeline) -> Traffic:
+    """Return the communication of a program whose shardings are decided, after partitioning."""
+    try:
+        program = Pipeline(pipeline.partitioning)(decided)
+    except PartitionError as error:
+        return Traffic((), str(error))
+    return count_traffic(program)
+
+
+def count_traffic(program: Module) -> Traffic:
+    """Return the communication of a partitioned program by kind."""
+    kinds: dict[str, tuple[int, int]] = {}
+    for each in list_collectives(program):
+        times = each.executions if each.executions is not None else 1
+        count, nbytes = kinds.get(each.kind, (0, 0))
+        kinds[each.kind] = (count + times, nbytes + times * each.nbytes)
+    return Traffic(
+        tuple((kind, *total) for kind, total in sorted(kinds.items())),
+        counted=name_counted_function(program),
+    )

@@ -7,6 +7,7 @@ from shardir.ir.location import SourceLocations
 from shardir.ir.module import Module
 from shardir.passes.explain.absences import absences
 from shardir.passes.explain.axis_origins import axis_chains
+from shardir.passes.explain.communication import communication_totals, count_traffic
 from shardir.passes.explain.conflicts import conflicts_of
 from shardir.passes.explain.history import (
     RESULT_PREFIX,
@@ -23,7 +24,6 @@ from shardir.passes.explain.propagated_program import (
     result_number,
 )
 from shardir.passes.explain.reports import Chain, Explanation, Revision, Summary
-from shardir.passes.explain.what_if import communication_totals, count_traffic
 from shardir.passes.propagation.propagate import Propagate
 from shardir.text.literals import format_name
 

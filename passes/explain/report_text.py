@@ -43,6 +43,7 @@ from shardir.passes.explain.reports import (
     Difference,
     Explanation,
     OrderSensitivity,
+    Revision,
     Summary,
     Traffic,
     report_text,
@@ -57,9 +58,7 @@ def _(report: Explanation) -> str:
     for chain in report.chains:
         lines += ["", *_chain(chain)]
     for revision in report.revisions:
-        lines += ["", f"the pass {revision.by} changed it after propagation"]
-        lines += [f"  {revision.before}  ->  {revision.after}"]
-        lines += [f"  {revision.why}"] if revision.why else []
+        lines += ["", *_revision(revision)]
     for axis in dict.fromkeys(absence.axis for absence in report.absences):
         here = any(chain.axis == axis for chain in report.chains)
         absent = (
@@ -71,6 +70,13 @@ def _(report: Explanation) -> str:
         about = (absence for absence in report.absences if absence.axis == axis)
         lines += (line for absence in about for line in _absence(absence))
     return "\n".join(lines)
+
+
+def _revision(revision: Revision) -> Iterator[str]:
+    yield f"the pass {revision.by} changed it after propagation"
+    yield f"  {revision.before}  ->  {revision.after}"
+    if revision.why:
+        yield f"  {revision.why}"
 
 
 def _chain(chain: Chain) -> Iterator[str]:
@@ -174,6 +180,8 @@ def _request_text(request: AxesRequest, loop: str) -> str:
 @report_text.register
 def _(report: Difference) -> str:
     lines = list(report.edits)
+    for refused in report.refused:
+        lines += ["", *_refused(refused)]
     if report.changes:
         rows = [(f"  {c.value}", c.before, "->", c.after) for c in report.changes]
         lines += [
@@ -184,7 +192,18 @@ def _(report: Difference) -> str:
         lines += omitted_rows(rows)
     else:
         lines += ["", "every value is sharded as before"]
+        lines += [f"  {value} before and after the change" for value in report.unchanged]
     return "\n".join([*lines, "", *_traffic(report.before, report.after)])
+
+
+def _refused(refused: Explanation) -> Iterator[str]:
+    """Yield the reasons why axes that an annotation states do not shard the value."""
+    yield f"{refused.value} has another sharding than stated: {refused.type}"
+    for absence in refused.absences:
+        yield f"  {absence.axis} does not shard it"
+        yield from (f"  {line}" for line in _absence(absence))
+    for revision in refused.revisions:
+        yield from (f"  {line}" for line in _revision(revision))
 
 
 def _traffic(before: Traffic, after: Traffic) -> Iterator[str]:

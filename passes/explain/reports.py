@@ -231,12 +231,18 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Difference(Report):
-    """The effect of other annotations. `edits` are the changes that were tried."""
+    """The effect of other annotations.
+
+    `edits` are the changes that were tried, and `refused` explains the values that lack axes which
+    these state. If nothing changes, `unchanged` states the shardings of the other edited values.
+    """
 
     edits: tuple[str, ...]
     changes: tuple[Change, ...]
     before: Traffic
     after: Traffic
+    refused: tuple[Explanation, ...] = ()
+    unchanged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

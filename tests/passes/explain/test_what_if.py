@@ -38,6 +38,67 @@ def test_an_unchanged_annotation_changes_no_sharding(mlp: Module) -> None:
     assert str(mlp) == before
 
 
+def test_a_report_without_changes_states_the_shardings_of_the_edited_values(mlp: Module) -> None:
+    result = what_if(mlp, ["%a: f32[64@data, 256@model]", "%y: f32[64, 128]"])
+
+    assert str(result).split("\n\n")[1] == (
+        "every value is sharded as before\n"
+        "  %a is f32[64@data, 256@model] before and after the change\n"
+        "  %y is f32[64@-, 128@data] before and after the change"
+    )
+
+
+INDIVISIBLE = """\
+mesh @m = [x=4, y=2]
+func @f(%a: f32[18@y, 8], %b: f32[8, 17]) -> (f32[18, 17]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[18, 17]
+  return %c
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("annotation", "told"),
+    [
+        (
+            "%a: f32[18@(y, x), 8]",
+            """\
+%a has another sharding than stated: f32[18@y, 8@-]
+  x does not shard it
+    dimension 0: the axis does not divide a dimension of an argument or a result
+      18 is not divisible by 8""",
+        ),
+        (
+            "%a: f32[18@x, 8]",
+            """\
+%a has another sharding than stated: f32[18@x:(1)2, 8@-]
+  x:(2)2 does not shard it
+    dimension 0: the axis does not divide a dimension of an argument or a result
+      18 is not divisible by 4""",
+        ),
+        (
+            "result 0: f32[18, 17@x]",
+            """\
+result 0 has another sharding than stated: f32[18@y, 17@-]
+  x does not shard it
+    dimension 1: the axis does not divide a dimension of an argument or a result
+      17 is not divisible by 4""",
+        ),
+    ],
+)
+def test_a_stated_axis_that_is_absent_has_a_reason(annotation: str, told: str) -> None:
+    result = what_if(parse(INDIVISIBLE), [annotation])
+
+    assert str(result).split("\n\n")[:2] == [annotation, told]
+    assert result.unchanged == ()
+
+
+def test_a_stated_axis_that_shards_the_dimension_has_no_reason() -> None:
+    result = what_if(parse(INDIVISIBLE), ["%a: f32[18@x:(2)2, 8]", "%c: f32[18, 17@y]"])
+
+    assert result.refused == ()
+
+
 def test_several_edits_apply_together(mlp: Module) -> None:
     result = what_if(mlp, ["%w2: f32[256, 128]"], without=["%x", "%w1"])
 
@@ -67,6 +128,17 @@ def test_result_states_the_partitioning_error() -> None:
 
     assert result.after.error == "@f has values on the meshes @m and @n; a program runs on one mesh"
     assert "after: @f has values on the meshes" in str(result)
+
+
+@pytest.mark.parametrize("name", ["%b1", "result 0"])
+def test_a_removal_without_an_annotation_is_an_error(mlp: Module, name: str) -> None:
+    with pytest.raises(ExplainError) as error:
+        what_if(mlp, without=[name])
+
+    assert str(error.value) == (
+        f"{name} has no annotation to remove; `shardir explain` without options lists the "
+        "annotations"
+    )
 
 
 @pytest.mark.parametrize(
