@@ -5,7 +5,7 @@ bytes of one call) and the achieved fraction of the peak. A number that a descri
 error when a prediction needs it; nothing replaces it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import log
@@ -36,6 +36,18 @@ def collective_kind_fault(kind: object) -> str | None:
     return f"{kind!r} is not a collective; the collectives are {', '.join(COLLECTIVE_KINDS)}"
 
 
+def interpolate(points: Sequence[tuple[float, float]], size: float) -> float:
+    """Return the value at a size between those of points, on logarithmic axes; outside of their
+    sizes, the value of the nearest one."""
+    if size <= points[0][0]:
+        return points[0][1]
+    for (before, low), (after, high) in pairwise(points):
+        if size < after:
+            position = log(size / before) / log(after / before)
+            return float(low * (high / low) ** position)
+    return points[-1][1]
+
+
 @dataclass(frozen=True, slots=True)
 class Rate:
     """A peak rate per second, and the fraction of it that a call of a given size achieves."""
@@ -52,14 +64,47 @@ class Rate:
 
     def fraction(self, amount: float) -> float:
         """Return the achieved fraction of the peak for a call that processes an amount."""
-        table = self.efficiency
-        if amount <= table[0][0]:
-            return table[0][1]
-        for (size, low), (next_size, high) in pairwise(table):
-            if amount < next_size:
-                position = log(amount / size) / log(next_size / size)
-                return float(low * (high / low) ** position)
-        return table[-1][1]
+        return interpolate(self.efficiency, amount)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationTime:
+    """The measured time of an operation for each element that it processes, as a function of a
+    size: the length of a sorted dimension, or else the number of elements."""
+
+    points: tuple[tuple[float, float], ...]
+    """Pairs of a size and the seconds for each element, sorted by size. Seconds between two sizes
+    are interpolated on logarithmic axes; outside, those of the nearest size hold."""
+    source: str
+
+    def seconds_per_element(self, size: float) -> float:
+        """Return the seconds for each element of an operation of a given size."""
+        return interpolate(self.points, size)
+
+
+@dataclass(frozen=True, slots=True)
+class CallTime:
+    """The time of the call of a compiled program without its kernels: `seconds`, and
+    `array_seconds` for each array among its arguments and results."""
+
+    seconds: float
+    array_seconds: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class BackendTraits:
+    """How a backend of this package runs programs on the machine."""
+
+    name: str
+    """The backend, whose passes form the kernels of a program."""
+    views: tuple[str, ...]
+    """The operations whose results are their operands with other strides. They run a kernel only
+    where the program returns them."""
+    masked_edge: float | None
+    """The columns that attention kernels compute in each row in addition to the visible ones,
+    because they skip masked scores in tiles; `None` if they compute all masked scores."""
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +171,15 @@ class MachineDescription:
     """The least time between two kernels: the time in which the host launches one."""
     is_shared: bool = False
     """True if all devices of a mesh share one processor and its memory, as virtual devices do."""
+    read: Rate | None = None
+    """The memory bandwidth of kernels that write little."""
+    operations: Mapping[str, Mapping[str, OperationTime]] = field(default_factory=dict)
+    """Measured operations, by name and dtype. With them, the time of a kernel is composed of the
+    operations in it."""
+    call: CallTime | None = None
+    """The time of the call of a program."""
+    backend: BackendTraits | None = None
+    """The backend that runs programs, if the description is about one."""
 
     def sources(self) -> dict[str, str]:
         """Return the source of each table of numbers, by key."""
@@ -134,6 +188,13 @@ class MachineDescription:
             found["launch"] = self.launch_source
         for section, rates in (("matmul", self.matmul), ("pointwise", self.pointwise)):
             found |= {f"{section}.{dtype}": rate.source for dtype, rate in rates.items()}
+        if self.read is not None:
+            found["memory.read"] = self.read.source
+        for name, times in self.operations.items():
+            found |= {f"operations.{name}.{dtype}": time.source for dtype, time in times.items()}
+        for key, part in (("call", self.call), ("backend", self.backend)):
+            if part is not None:
+                found[key] = part.source
         for link in self.links.values():
             found[f"links.{link.name}"] = link.source
             for (kind, group), fit in link.fits.items():

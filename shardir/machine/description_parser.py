@@ -15,8 +15,11 @@ from shardir.machine.collective_table import CollectiveTable, read_table
 from shardir.machine.description import (
     TOPOLOGIES,
     AlphaBeta,
+    BackendTraits,
+    CallTime,
     Link,
     MachineDescription,
+    OperationTime,
     Rate,
     Topology,
     collective_kind_fault,
@@ -43,10 +46,13 @@ class DescriptionParser:
                 "launch",
                 "matmul",
                 "pointwise",
+                "operations",
+                "call",
+                "backend",
                 "links",
             },
         )
-        capacity, bandwidth = self.memory(self.table(content, "memory", ""))
+        capacity, bandwidth, read = self.memory(self.table(content, "memory", ""))
         seconds, interval, source = self.launch(self.table(content, "launch", ""))
         description = content.get("description", "")
         if not isinstance(description, str):
@@ -68,18 +74,80 @@ class DescriptionParser:
             pointwise=self.rates(content, "pointwise"),
             links={name: self.link(links, name) for name in links},
             is_shared=is_shared,
+            read=read,
+            operations=self.operations(content),
+            call=self.call(self.table(content, "call", "")),
+            backend=self.backend(self.table(content, "backend", "")),
         )
 
-    def memory(self, memory: dict[str, Any]) -> tuple[int | None, Rate | None]:
-        """Return the capacity and the bandwidth, each if the file states it."""
-        self.check_keys(memory, "memory", {"capacity", "bandwidth", "efficiency", "source"})
-        capacity, bandwidth = None, None
+    def memory(self, memory: dict[str, Any]) -> tuple[int | None, Rate | None, Rate | None]:
+        """Return the capacity, the bandwidth, and the bandwidth of kernels that write little, each
+        if the file states it."""
+        self.check_keys(memory, "memory", {"capacity", "bandwidth", "efficiency", "source", "read"})
+        capacity, bandwidth, read = None, None, None
         if "capacity" in memory:
             self.source(memory, "memory")
             capacity = int(self.number(memory, "memory", "capacity"))
         if "bandwidth" in memory:
             bandwidth = self.rate(memory, "memory", "bandwidth")
-        return capacity, bandwidth
+        if "read" in memory:
+            table, key = self.table(memory, "read", "memory"), "memory.read"
+            self.check_keys(table, key, {"bandwidth", "efficiency", "source"})
+            read = self.rate(table, key, "bandwidth")
+        return capacity, bandwidth, read
+
+    def operations(self, content: dict[str, object]) -> dict[str, dict[str, OperationTime]]:
+        found: dict[str, dict[str, OperationTime]] = {}
+        tables = self.table(content, "operations", "")
+        for name in tables:
+            by_dtype = self.table(tables, name, "operations")
+            for dtype in by_dtype:
+                key = f"operations.{name}.{dtype}"
+                table = self.table(by_dtype, dtype, f"operations.{name}")
+                self.check_keys(table, key, {"seconds_per_element", "source"})
+                found.setdefault(name, {})[dtype] = self.operation(table, key)
+        return found
+
+    def operation(self, table: dict[str, Any], key: str) -> OperationTime:
+        seconds = table.get("seconds_per_element")
+        if not isinstance(seconds, list):
+            number = self.number(table, key, "seconds_per_element")
+            return OperationTime(((1.0, number),), self.source(table, key))
+        fault = "must be a number, or pairs of a size and seconds in order of size"
+        place = f"{key}.seconds_per_element"
+        points: list[tuple[float, float]] = []
+        for pair in self.pairs(seconds, 1, place, fault):
+            size, time = map(float, pair)
+            if not 0 < size < inf or not 0 < time < inf or (points and size <= points[-1][0]):
+                self.fail(place, fault)
+            points.append((size, time))
+        return OperationTime(tuple(points), self.source(table, key))
+
+    def call(self, call: dict[str, Any]) -> CallTime | None:
+        """Return the time of the call of a program, if the file states it."""
+        if not call:
+            return None
+        self.check_keys(call, "call", {"seconds", "array_seconds", "source"})
+        return CallTime(
+            self.number(call, "call", "seconds", least=0.0),
+            self.number(call, "call", "array_seconds", least=0.0),
+            self.source(call, "call"),
+        )
+
+    def backend(self, backend: dict[str, Any]) -> BackendTraits | None:
+        """Return the traits of the backend, if the file names one."""
+        if not backend:
+            return None
+        self.check_keys(backend, "backend", {"name", "views", "masked_edge", "source"})
+        name, views = backend.get("name"), backend.get("views", [])
+        if not isinstance(name, str) or not name:
+            self.fail("backend.name", "must be the name of a backend")
+        if not isinstance(views, list) or not all(isinstance(each, str) for each in views):
+            self.fail("backend.views", "must be a list of names of operations")
+        edge = None
+        if "masked_edge" in backend:
+            edge = self.number(backend, "backend", "masked_edge", least=0.0)
+        return BackendTraits(name, tuple(views), edge, self.source(backend, "backend"))
 
     def launch(self, launch: dict[str, Any]) -> tuple[float | None, float, str]:
         """Return the time of a launch, the interval between two launches, and their source."""

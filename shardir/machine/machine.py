@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
@@ -16,6 +16,12 @@ from shardir.machine.description import (
     collective_kind_fault,
 )
 from shardir.machine.description_files import read_description
+from shardir.machine.kernel_time import (
+    KernelCounts,
+    KernelTime,
+    SizedOperation,
+    find_operation,
+)
 from shardir.machine.placement import Level, place_axes
 
 _SUB_AXIS = re.compile(r"(?P<name>.+):\((?P<pre>\d+)\)(?P<size>\d+)")
@@ -31,6 +37,8 @@ class Machine:
     """The sizes of the mesh axes, major to minor."""
     placement: Mapping[str, tuple[Level, ...]]
     """The parts of each axis on links, innermost first."""
+    merged: int = 1
+    """The number of devices that run as one program, with the rates of all of them."""
 
     @property
     def name(self) -> str:
@@ -69,6 +77,58 @@ class Machine:
         """Return the time of one kernel that is not a matrix product."""
         return self._seconds("pointwise", flops, bytes_moved, dtype)
 
+    @property
+    def has_operation_times(self) -> bool:
+        """Whether the machine has measured times of operations, from which `kernel_seconds` is
+        composed."""
+        return bool(self.description.operations)
+
+    def has_operation(self, name: str, dtype: str) -> bool:
+        """Return whether the time of an operation on a dtype was measured."""
+        return find_operation(self.description, name, dtype) is not None
+
+    def kernel_seconds(self, counts: KernelCounts) -> float:
+        """Return the time of a kernel with some work, composed of the times of its operations."""
+        return self._with_launch(
+            KernelTime(self.description, self._memory, self._rate).seconds(counts)
+        )
+
+    def operation_seconds(self, operation: SizedOperation) -> float:
+        """Return the time of a kernel of one operation whose measured time includes its memory
+        traffic."""
+        name, dtype = operation.name, operation.dtype
+        measured = find_operation(self.description, name, dtype)
+        if measured is None:
+            self.description.refuse(
+                f"operations.{name}.{dtype}",
+                f'[operations.{name}.{dtype}]\nseconds_per_element = 1e-9\nsource = "..."',
+            )
+        return self._with_launch(operation.elements * measured.seconds_per_element(operation.size))
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The operations whose results are their operands with other strides, unless the program
+        returns them."""
+        backend = self.description.backend
+        return () if backend is None else backend.views
+
+    @property
+    def masked_edge(self) -> float | None:
+        """The columns that attention kernels compute in each row in addition to the visible ones;
+        `None` if they compute all masked scores."""
+        backend = self.description.backend
+        return None if backend is None else backend.masked_edge
+
+    def call_seconds(self, array_count: int) -> float:
+        """Return the time of the call of a program with some arguments and results, without its
+        kernels; 0 if the description does not state it."""
+        call = self.description.call
+        return 0.0 if call is None else call.seconds + array_count * call.array_seconds
+
+    def merge_devices(self, count: int) -> "Machine":
+        """Return the machine on which `count` devices run as one program."""
+        return replace(self, merged=count)
+
     def collective_seconds(self, kind: str, bytes_per_device: float, axes: Sequence[str]) -> float:
         """Return the time of one collective along mesh axes.
 
@@ -90,8 +150,8 @@ class Machine:
 
     @property
     def _sharers(self) -> int:
-        """The number of devices that share one processor."""
-        return prod(self.axes.values()) if self.description.is_shared else 1
+        """The number of programs that share one processor."""
+        return prod(self.axes.values()) // self.merged if self.description.is_shared else 1
 
     def levels(self, axis: str) -> tuple[Level, ...]:
         """Return the parts of an axis or a sub-axis on each link, innermost first."""
@@ -130,14 +190,22 @@ class Machine:
     def _seconds(self, section: str, flops: float, bytes_moved: float, dtype: str) -> float:
         _check_amount("flops", flops)
         _check_amount("bytes_moved", bytes_moved)
+        memory = self._memory
+        arithmetic = self._rate(section, dtype).seconds(flops) if flops else 0.0
+        return self._with_launch(max(arithmetic, memory.seconds(bytes_moved)))
+
+    @property
+    def _memory(self) -> Rate:
         memory = self.description.memory
         if memory is None:
             self.description.refuse(
                 "memory.bandwidth",
                 '[memory]\nbandwidth = 2e12  # bytes per second\nefficiency = 0.8\nsource = "..."',
             )
-        arithmetic = self._rate(section, dtype).seconds(flops) if flops else 0.0
-        work = max(arithmetic, memory.seconds(bytes_moved))
+        return memory
+
+    def _with_launch(self, work: float) -> float:
+        """Return the time of a kernel whose work takes some time if the processor is not shared."""
         seconds = work * self._sharers + self.launch_seconds
         return max(seconds, self.description.launch_interval)
 
