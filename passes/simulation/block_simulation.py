@@ -13,7 +13,7 @@ from shardir.passes.simulation.breakdown import Breakdown, break_down
 from shardir.passes.simulation.host_calls import CallCosts, HostCallCost, cost_of_call
 from shardir.passes.simulation.list_scheduler import Event, schedule_block
 from shardir.passes.simulation.machine_model import MachineModel
-from shardir.passes.simulation.work import COMPUTE_STREAM, Work, WorkModel
+from shardir.passes.simulation.work import COMPUTE_STREAM, Work, WorkModel, find_views
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,11 @@ class BlockSimulator:
         inner: dict[Op, tuple[tuple[BlockSimulation, int], ...]] = {}
         calls: dict[Op, HostCallCost] = {}
         works: list[Work] = []
+        views = find_views(block, self.work_model.machine)
         for op in block.ops:
-            if op.blocks and not op.spec.is_loop_nest:
+            if op in views:
+                works.append(Work("", (), 0))
+            elif op.blocks and not op.spec.is_loop_nest:
                 inner[op] = self._blocks_of(op)
                 works.append(_nested_work(op, inner[op]))
             elif (cost := cost_of_call(op, self.call_costs)) is not None:

@@ -1,7 +1,9 @@
 """The interface of machines that the simulation uses; `shardir.machine.Machine` implements it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+
+from shardir.machine.kernel_time import KernelCounts, SizedOperation
 
 Flops = Mapping[str, int]
 """Flops by the dtype of the first operand."""
@@ -37,4 +39,46 @@ class MachineModel(Protocol):
 
         The bytes are the larger of the operand and the result on one device.
         """
+        ...
+
+
+@runtime_checkable
+class OperationTimes(Protocol):
+    """The times of measured operations on a machine that may have some."""
+
+    @property
+    def has_operation_times(self) -> bool:
+        """Whether operations were measured, so that `kernel_seconds` is the time of a kernel."""
+        ...
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The operations whose results are their operands with other strides."""
+        ...
+
+    @property
+    def masked_edge(self) -> float | None:
+        """The columns that attention kernels compute in each row in addition to the visible ones;
+        `None` if they compute all masked scores."""
+        ...
+
+    def has_operation(self, name: str, dtype: str) -> bool:
+        """Return whether the time of an operation on a dtype was measured."""
+        ...
+
+    def kernel_seconds(self, counts: KernelCounts) -> float:
+        """Return the time of a kernel with some work."""
+        ...
+
+    def operation_seconds(self, operation: SizedOperation) -> float:
+        """Return the time of a kernel of one operation whose measured time includes its
+        traffic."""
+        ...
+
+    def call_seconds(self, array_count: int) -> float:
+        """Return the time of the call of a program without its kernels."""
+        ...
+
+    def merge_devices(self, count: int) -> MachineModel:
+        """Return the machine on which `count` devices run as one program."""
         ...

@@ -8,8 +8,9 @@ from shardir.ir.location import SourceLocations
 from shardir.ir.module import Module
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.simulation.block_simulation import BlockSimulator
+from shardir.passes.simulation.breakdown import Breakdown
 from shardir.passes.simulation.host_calls import CallCosts
-from shardir.passes.simulation.machine_model import Flops, MachineModel
+from shardir.passes.simulation.machine_model import Flops, MachineModel, OperationTimes
 from shardir.passes.simulation.memory_use import memory_use
 from shardir.passes.simulation.simulation import Simulation
 from shardir.passes.simulation.utilization import (
@@ -23,6 +24,8 @@ from shardir.passes.simulation.work import COMPUTE_STREAM, PICOSECONDS, WorkMode
 FUSION_PIPELINE = "inline,fuse"
 """The passes from the program of each device to the kernels of a target without passes of its
 own."""
+CALL = "call of the program"
+"""The kind of the time of a call without its kernels."""
 
 
 def simulate(
@@ -31,6 +34,7 @@ def simulate(
     *,
     traced: Module | None = None,
     fusion: str = FUSION_PIPELINE,
+    merging: str | None = None,
     donated: Sequence[int] = (),
     memory_bytes: int | None = None,
     places: SourceLocations | None = None,
@@ -39,10 +43,11 @@ def simulate(
     """Return the time and memory of one run of a partitioned program on a machine.
 
     `traced` is the program before it was partitioned, whose flops MFU counts; without it, those of
-    all devices count. `fusion` are the passes that form kernels. Results may reuse the memory of
-    the arguments with the numbers `donated`. `memory_bytes` is a capacity to compare the peak with.
-    `places` are the lines of values without a line of their own. `calls` are the costs of host
-    functions that run programs on the devices.
+    all devices count. `fusion` are the passes that form kernels. With `merging`, the passes with
+    which a backend makes one program for all devices, the time is that of this program. Results may
+    reuse the memory of the arguments with the numbers `donated`. `memory_bytes` is a capacity to
+    compare the peak with. `places` are the lines of values without a line of their own. `calls` are
+    the costs of host functions that run programs on the devices.
     """
     main = module.main
     if main.spmd is None and any(mesh.size > 1 for mesh in module.meshes):
@@ -52,8 +57,10 @@ def simulate(
         )
     devices = max((mesh.size for mesh in module.meshes), default=1)
     kernels = Pipeline.parse(fusion)(module) if fusion else module
-    simulator = BlockSimulator(kernels, machine, calls)
-    schedule = simulator.simulate(kernels.main.body)
+    timed, processor = (kernels, machine) if merging is None else _merge(module, machine, merging)
+    simulator = BlockSimulator(timed, processor, calls)
+    schedule = simulator.simulate(timed.main.body)
+    breakdown = schedule.breakdown + _time_of_call(timed, machine)
     memory = memory_use(kernels, donated, places, calls)
     called = tuple(schedule.calls.values())
     executed = add_flops(executed_flops(module), *(cost.executed_flops for cost in called))
@@ -62,7 +69,7 @@ def simulate(
     else:
         needed = model_flops(traced)
     needed = add_flops(needed, *(cost.needed_flops for cost in called))
-    seconds = schedule.breakdown.duration / PICOSECONDS
+    seconds = breakdown.duration / PICOSECONDS
     notes = [
         f"%{name} is a while whose trip count is not a constant; its body counts once"
         + (f" ({loc})" if loc else "")
@@ -72,7 +79,7 @@ def simulate(
         main.name,
         machine.name,
         devices,
-        schedule.breakdown,
+        breakdown,
         utilization(needed, machine, seconds * devices) if executed else None,
         utilization(executed, machine, seconds) if executed else None,
         memory,
@@ -81,6 +88,24 @@ def simulate(
         (*notes, *(note for cost in called for note in cost.notes)),
         tuple(cost.lanes for cost in called if cost.lanes),
     )
+
+
+def _merge(module: Module, machine: MachineModel, merging: str) -> tuple[Module, MachineModel]:
+    """Return the program that runs for all devices, and the machine on which one program runs."""
+    merged = Pipeline.parse(merging)(module)
+    devices = max((mesh.size for mesh in module.meshes), default=1)
+    if isinstance(machine, OperationTimes):
+        return merged, machine.merge_devices(devices)
+    return merged, machine
+
+
+def _time_of_call(module: Module, machine: MachineModel) -> Breakdown:
+    """Return the time of the call of a program without its kernels."""
+    if not isinstance(machine, OperationTimes):
+        return Breakdown()
+    body = module.main.body
+    duration = round(machine.call_seconds(len(body.params) + len(body.returns)) * PICOSECONDS)
+    return Breakdown(duration, {CALL: duration} if duration else {})
 
 
 def least_seconds(module: Module, machine: MachineModel) -> float:

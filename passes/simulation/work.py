@@ -11,7 +11,7 @@ from shardir import ops
 from shardir.cost.mesh_axes import crossed_axes, name_axes
 from shardir.cost.op_cost import cost_of_block, flops_of, memory_of
 from shardir.ir.mesh import Mesh
-from shardir.ir.module import Op, Value
+from shardir.ir.module import Block, Op, Value
 from shardir.ops.communication.annotations import (
     checkpoint_name,
     data_flow_edge,
@@ -24,7 +24,13 @@ from shardir.ops.communication.annotations import (
 from shardir.ops.communication.async_collectives import done, is_started, kind_of
 from shardir.ops.control_flow.fused import REDUCTIONS, fused
 from shardir.ops.elementwise.bitcast import bitcast
-from shardir.passes.simulation.machine_model import MachineModel
+from shardir.passes.simulation.kernel_counts import (
+    READ_PARTLY,
+    WRITE_PARTLY,
+    count_kernel,
+    sized_operation,
+)
+from shardir.passes.simulation.machine_model import MachineModel, OperationTimes
 
 COMPUTE_STREAM = "compute"
 PICOSECONDS = 1e12
@@ -65,10 +71,6 @@ _DATA_MOVEMENT = frozenset(
         ops.all_slice,
     }
 )
-_READ_PARTLY = frozenset({ops.slice_, ops.dynamic_slice, ops.gather, ops.all_slice})
-"""Operations that read only the elements of the first operand that they return."""
-_WRITE_PARTLY = frozenset({ops.scatter, ops.dynamic_update_slice})
-"""Operations that change some elements of the first operand, in place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,9 @@ class WorkModel:
             return self._collective(op)
         if op.spec in _WITHOUT_KERNEL:
             return Work("", (), 0)
-        if op.spec in _PRODUCTS:
+        if isinstance(self.machine, OperationTimes) and self.machine.has_operation_times:
+            seconds = _measured_seconds(op, self.machine)
+        elif op.spec in _PRODUCTS:
             seconds = self.machine.matmul_seconds(
                 _flops_inside(op), memory_of(op), op.operands[0].type.dtype
             )
@@ -126,6 +130,34 @@ class WorkModel:
         )
 
 
+def _measured_seconds(op: Op, machine: OperationTimes) -> float:
+    """Return the time of a kernel on a machine with measured operations."""
+    sized = sized_operation(op, machine.has_operation)
+    if sized is not None:
+        return machine.operation_seconds(sized)
+    return machine.kernel_seconds(count_kernel(op, machine.has_operation, machine.masked_edge))
+
+
+def find_views(block: Block, machine: MachineModel) -> frozenset[Op]:
+    """Return the operations of a block whose results are views of their operands on a machine,
+    in addition to `VIEWS`. Results of the block have memory of their own. A transpose whose result
+    products do not read takes the time of a copy: its readers would access memory in its order.
+    """
+    if not isinstance(machine, OperationTimes) or not machine.views:
+        return frozenset()
+    readers: dict[Value, set[Op]] = {}
+    for op in block.ops:
+        for operand in op.operands:
+            readers.setdefault(operand, set()).add(op)
+    return frozenset(
+        op
+        for op in block.ops
+        if op.name in machine.views and not any(value in block.returns for value in op.results)
+        if op.spec is not ops.transpose
+        or all(reader.spec in _PRODUCTS for reader in readers.get(op.result, ()))
+    )
+
+
 def computation_kind(op: Op) -> str:
     """Return the kind of a computation, for the table of times."""
     if op.spec in (ops.dot, ops.fused_products):
@@ -148,10 +180,10 @@ def _flops_inside(op: Op) -> int:
 
 def _bytes_moved(op: Op) -> int:
     """Return the bytes that a kernel reads and writes."""
-    if op.spec in _READ_PARTLY:
+    if op.spec in READ_PARTLY:
         indices = sum(_nbytes(value) for value in op.operands[1:])
         return 2 * op.result.type.nbytes + indices
-    if op.spec in _WRITE_PARTLY:
+    if op.spec in WRITE_PARTLY:
         return 2 * sum(_nbytes(value) for value in op.operands[1:])
     return memory_of(op)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
+from shardir.backends.base import UnknownBackendError, get_backend
 from shardir.backends.emission import get_target
 from shardir.display.byte_sizes import parse_bytes
 from shardir.errors import MachineError
@@ -41,11 +42,23 @@ def simulate_step(
         found,
         traced=traced,
         fusion=FUSION_PIPELINE if target is None else get_target(target).pipeline,
+        merging=_merging_passes(found) if target is None else None,
         donated=donated,
         memory_bytes=None if memory is None else parse_bytes(memory),
         places=places,
         calls=calls,
     )
+
+
+def _merging_passes(machine: MachineModel) -> str | None:
+    """Return the passes with which the backend of a machine makes one program for all devices,
+    `None` if its description names no backend."""
+    if not isinstance(machine, Machine) or machine.description.backend is None:
+        return None
+    try:
+        return get_backend(machine.description.backend.name).pipeline
+    except UnknownBackendError as error:
+        raise MachineError(f"{machine.description.path}: backend.name: {error}") from None
 
 
 def check_machine(machine: MachineLike, word: str) -> None:
