@@ -6,16 +6,14 @@ results describe the machine for simulations (`shardir.machine`).
 """
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from math import inf
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from shardir.backends.cpu.threads.cgroups import available_memory_bytes
 from shardir.backends.cpu.threads.workers import worker_count
-from shardir.frontend.arrays.device_transfer import block_until_ready, device_put
+from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.config import enable_x64
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.lax.collective_ops.collectives import (
     all_gather,
@@ -25,6 +23,8 @@ from shardir.frontend.lax.collective_ops.collectives import (
     psum_scatter,
 )
 from shardir.frontend.numpy.creation.filling import ones
+from shardir.frontend.profiling import operation_benchmarks as operations
+from shardir.frontend.profiling.microbenchmark import Key, Microbenchmark
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.devices import devices
 from shardir.frontend.shardings.mesh import make_mesh
@@ -32,7 +32,7 @@ from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.transforms.manual.shard_map import shard_map
 from shardir.ir.dtypes import DTYPE_INFO
-from shardir.machine.measurements import Measurements
+from shardir.machine.measurements import Measurements, OperationPoints
 
 MATMUL_SIZES = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 """The rows and columns of square matrices."""
@@ -54,31 +54,6 @@ ROUND_COUNT = 5
 ROUND_SECONDS = 0.006
 """The time of one benchmark in one round."""
 
-Key = tuple[str, str, int, float]
-"""The identity of a benchmark: section, dtype or kind, group size, and flops or bytes."""
-
-
-@dataclass
-class _Benchmark:
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    fastest: list[float] = field(default_factory=list)
-    """The time of the fastest call of each round."""
-
-    def run(self, seconds: float, clock: Callable[[], float]) -> None:
-        """Run one round: call the function for some time."""
-        block_until_ready(self.function(*self.arguments))
-        end = clock() + seconds
-        fastest = inf
-        while True:
-            start = clock()
-            block_until_ready(self.function(*self.arguments))
-            stop = clock()
-            fastest = min(fastest, stop - start)
-            if stop > end:
-                break
-        self.fastest.append(fastest)
-
 
 def measure_local_machine(
     progress: Callable[[int, int], None] | None = None,
@@ -86,14 +61,10 @@ def measure_local_machine(
 ) -> Measurements:
     """Run all benchmarks; `progress` receives the number of finished ones and of all, and `clock`
     returns the seconds that are measured."""
-    benchmarks = _list_benchmarks()
-    total = ROUND_COUNT * len(benchmarks)
-    for number in range(ROUND_COUNT):
-        for position, benchmark in enumerate(benchmarks.values()):
-            benchmark.run(ROUND_SECONDS, clock)
-            if progress is not None:
-                progress(number * len(benchmarks) + position + 1, total)
-    medians = {key: median(benchmark.fastest) for key, benchmark in benchmarks.items()}
+    with enable_x64():
+        benchmarks = _list_benchmarks()
+        _run_rounds(benchmarks, progress, clock)
+    medians = {key: benchmark.seconds for key, benchmark in benchmarks.items()}
     one = medians["chain", "", 1, 1.0]
     launch = max((medians["chain", "", 1, CHAIN_LENGTH] - one) / (CHAIN_LENGTH - 1), 1e-9)
     calls = {group: seconds for (section, _, group, _), seconds in medians.items()
@@ -124,27 +95,69 @@ def measure_local_machine(
         collectives={
             (kind, group): points("collective", kind, group) for kind, group in sorted(collectives)
         },
+        reads=points("read", ""),
+        operations=_operation_times(medians, calls[1]),
+        call=_call_time(medians, launch),
+        masked_edge=operations.masked_edge(
+            medians["attention", "", 1, 0.0] - calls[1], medians["attention", "", 1, 1.0] - calls[1]
+        ),
         processor=f"{_processor_name()}, {worker_count()} threads",
     )
 
 
-def _list_benchmarks() -> dict[Key, _Benchmark]:
-    found: dict[Key, _Benchmark] = {}
+def _run_rounds(
+    benchmarks: Mapping[Key, Microbenchmark],
+    progress: Callable[[int, int], None] | None,
+    clock: Callable[[], float],
+) -> None:
+    """Run all rounds of all benchmarks."""
+    total = ROUND_COUNT * len(benchmarks)
+    for number in range(ROUND_COUNT):
+        for position, benchmark in enumerate(benchmarks.values()):
+            benchmark.run(ROUND_SECONDS, clock)
+            if progress is not None:
+                progress(number * len(benchmarks) + position + 1, total)
+
+
+def _operation_times(medians: Mapping[Key, float], call: float) -> OperationPoints:
+    """Return sizes and seconds for each element by operation and dtype, without the time of the
+    call from Python."""
+    found: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for key in operations.list_operation_keys(medians):
+        word, dtype, _, size = key
+        seconds = max(medians[key] - call, 1e-9) / operations.elements_of(key)
+        found.setdefault(word, {}).setdefault(dtype, []).append((size, seconds))
+    return found
+
+
+def _call_time(medians: Mapping[Key, float], launch: float) -> tuple[float, float]:
+    """Return the time of a call without its kernels and arrays, and that of each array."""
+    (few, short), (many, long) = sorted(
+        (key[3], seconds) for key, seconds in medians.items() if key[0] == "arrays"
+    )
+    # There is one kernel for each result, and as many results as arguments.
+    each = max((long - short) / (many - few) - launch / 2, 0.0)
+    return max(short - few * (each + launch / 2), 0.0), each
+
+
+def _list_benchmarks() -> dict[Key, Microbenchmark]:
+    found: dict[Key, Microbenchmark] = {}
     for dtype in MATMUL_DTYPES:
         for n in MATMUL_SIZES:
             matrix = ones((n, n), dtype=DTYPE_INFO[dtype].numpy)
-            found["matmul", dtype, 1, 2.0 * n**3] = _Benchmark(jit(_multiply), (matrix, matrix))
+            found["matmul", dtype, 1, 2.0 * n**3] = Microbenchmark(jit(_multiply), (matrix, matrix))
     small = ones((4, 4), dtype="float32")
-    found["chain", "", 1, 1.0] = _Benchmark(jit(_multiply), (small, small))
-    found["chain", "", 1, CHAIN_LENGTH] = _Benchmark(jit(_multiply_in_chain), (small, small))
+    found["chain", "", 1, 1.0] = Microbenchmark(jit(_multiply), (small, small))
+    found["chain", "", 1, CHAIN_LENGTH] = Microbenchmark(jit(_multiply_in_chain), (small, small))
     for nbytes in COPY_BYTES:
         vector = ones((nbytes // 4,), dtype="float32")
-        found["copy", "", 1, 2.0 * nbytes] = _Benchmark(jit(_increment), (vector,))
+        found["copy", "", 1, 2.0 * nbytes] = Microbenchmark(jit(_increment), (vector,))
     for dtype, name in (("default", "float32"), ("f64", "float64")):
         for count in FUSED_ELEMENTS:
             vector = ones((count,), dtype=name)
             key = ("pointwise", dtype, 1, float(FUSED_OPERATIONS * count))
-            found[key] = _Benchmark(jit(_iterate), (vector,))
+            found[key] = Microbenchmark(jit(_iterate), (vector,))
+    found |= operations.list_operations() | operations.list_attention() | operations.list_calls()
     group = 2
     while group <= min(len(devices()), MAX_GROUP_DEVICES):
         found |= _list_collectives(group)
@@ -152,7 +165,7 @@ def _list_benchmarks() -> dict[Key, _Benchmark]:
     return found
 
 
-def _list_collectives(group: int) -> dict[Key, _Benchmark]:
+def _list_collectives(group: int) -> dict[Key, Microbenchmark]:
     """Return benchmarks of all collectives over one group of devices."""
     mesh = make_mesh((group,), ("d",), devices=devices()[:group])
     spec = PartitionSpec("d")
@@ -172,15 +185,15 @@ def _list_collectives(group: int) -> dict[Key, _Benchmark]:
     def vector(nbytes: int) -> object:
         return device_put(ones((group * nbytes // 4,), dtype="float32"), sharding)
 
-    found: dict[Key, _Benchmark] = {
-        ("call", "", group, 0.0): _Benchmark(compile_on_mesh(_increment), (vector(4),))
+    found: dict[Key, Microbenchmark] = {
+        ("call", "", group, 0.0): Microbenchmark(compile_on_mesh(_increment), (vector(4),))
     }
     for kind, body in bodies.items():
         function = compile_on_mesh(body)
         for nbytes in COLLECTIVE_BYTES:
             operand = nbytes // group if kind == "all-gather" else nbytes
             key = ("collective", kind, group, float(nbytes))
-            found[key] = _Benchmark(function, (vector(operand),))
+            found[key] = Microbenchmark(function, (vector(operand),))
     return found
 
 

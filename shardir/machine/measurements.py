@@ -1,7 +1,7 @@
 """Description of a machine from measured times of products, copies and collectives."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import exp, inf, log
 from statistics import mean, median
 
@@ -9,6 +9,12 @@ from shardir.machine.collective_table import CollectiveTable
 
 Points = Sequence[tuple[float, float]]
 """Pairs of a size (flops or bytes) and the seconds of one call, sorted by size."""
+
+OperationPoints = Mapping[str, Mapping[str, Points]]
+"""Pairs of a size and the seconds for each element, by operation and dtype."""
+
+VIEWS = ("broadcast", "reverse", "slice", "transpose")
+"""The operations whose results are views in the CPU backend."""
 
 MIN_MEASURED_SECONDS = 1e-9
 """The minimum of a measured time in seconds, after subtraction of the launch time."""
@@ -19,8 +25,10 @@ class Measurements:
     """Measured times of a machine whose devices share one processor.
 
     `matmul` and `pointwise` have flops and seconds by dtype, `copies` bytes and seconds of
-    elementwise operations, and `collectives` bytes and seconds by kind and group size. Times of
-    computations include `launch_seconds`.
+    elementwise operations, `reads` those of kernels that write little, and `collectives` bytes and
+    seconds by kind and group size. Times of computations include `launch_seconds`. `call` has the
+    seconds of the call of a program and of each of its arrays, `masked_edge` the columns that
+    attention computes in each row in addition to the visible ones.
     """
 
     memory_capacity: int
@@ -31,6 +39,10 @@ class Measurements:
     collectives: Mapping[tuple[str, int], Points]
     processor: str
     """The name of the processor, and the number of threads."""
+    reads: Points = ()
+    operations: OperationPoints = field(default_factory=dict)
+    call: tuple[float, float] | None = None
+    masked_edge: float | None = None
 
 
 def describe_measurements(measurements: Measurements) -> dict[str, object]:
@@ -55,6 +67,13 @@ def describe_measurements(measurements: Measurements) -> dict[str, object]:
             "source": f"{by}; {describe_errors(leave_one_out_errors_of_table(points))}",
         }
 
+    def operation(points: Points) -> dict[str, object]:
+        alone = len(points) == 1
+        return {
+            "seconds_per_element": points[0][1] if alone else [list(point) for point in points],
+            "source": f"{by}; {describe_errors(leave_one_out_errors(points))}",
+        }
+
     # The slowest time per byte of a permute limits groups that were not measured.
     permutes = [p for (kind, _), p in measurements.collectives.items()
                 if kind == "collective-permute"]  # fmt: skip
@@ -77,18 +96,43 @@ def describe_measurements(measurements: Measurements) -> dict[str, object]:
                 for (kind, group), points in measurements.collectives.items()
             ],
         }
-    return {
+    memory = {
+        "capacity": measurements.memory_capacity,
+        **rate(measurements.copies, "bandwidth"),
+    }
+    if measurements.reads:
+        memory["read"] = rate(measurements.reads, "bandwidth")
+    found: dict[str, object] = {
         "description": f"this machine: {measurements.processor}; its devices share the processor",
         "devices_share_processor": True,
-        "memory": {
-            "capacity": measurements.memory_capacity,
-            **rate(measurements.copies, "bandwidth"),
-        },
+        "memory": memory,
         "launch": {"seconds": launch, "source": f"{by}: chains of small products"},
         "matmul": {d: rate(p, "flops_per_second") for d, p in measurements.matmul.items()},
         "pointwise": {d: rate(p, "flops_per_second") for d, p in measurements.pointwise.items()},
         "links": links,
+        "operations": {
+            name: {dtype: operation(points) for dtype, points in by_dtype.items()}
+            for name, by_dtype in measurements.operations.items()
+        },
     }
+    if measurements.call is not None:
+        seconds, array_seconds = measurements.call
+        found["call"] = {
+            "seconds": seconds,
+            "array_seconds": array_seconds,
+            "source": f"{by}: calls with few and with many arrays",
+        }
+    if measurements.operations:
+        found["backend"] = _describe_backend(measurements.masked_edge, by)
+    return found
+
+
+def _describe_backend(masked_edge: float | None, by: str) -> dict[str, object]:
+    """Return the table of the CPU backend."""
+    traits: dict[str, object] = {"name": "cpu", "views": list(VIEWS)}
+    if masked_edge is not None:
+        traits["masked_edge"] = masked_edge
+    return traits | {"source": f"{by}: attention with and without a causal mask"}
 
 
 def list_validated_errors(measurements: Measurements) -> dict[str, list[float]]:
@@ -96,10 +140,15 @@ def list_validated_errors(measurements: Measurements) -> dict[str, list[float]]:
     collectives: dict[str, list[float]] = {}
     for (kind, _), points in measurements.collectives.items():
         collectives.setdefault(kind, []).extend(leave_one_out_errors_of_table(points))
-    pointwise = [*measurements.pointwise.values(), measurements.copies]
+    pointwise = [*measurements.pointwise.values(), measurements.copies, measurements.reads]
+    operations = {
+        name: [e for points in by_dtype.values() for e in leave_one_out_errors(points)]
+        for name, by_dtype in measurements.operations.items()
+    }
     return {
         "products": [e for p in measurements.matmul.values() for e in leave_one_out_errors(p)],
         "elementwise": [e for p in pointwise for e in leave_one_out_errors(p)],
+        **{name: errors for name, errors in operations.items() if errors},
         **collectives,
     }
 

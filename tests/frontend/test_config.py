@@ -49,7 +49,8 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shardir.frontend.config._process_scopes", [])  # Read the environment.
     assert repr(config) == (
         "config(num_cpu_devices=8, enable_x64=False, threefry_partitionable=True, "
-        "random_seed_offset=0, default_prng_impl='threefry2x32', legacy_prng_key='allow', enable_custom_prng=False, "
+        "random_seed_offset=0, default_prng_impl='threefry2x32', "
+        "legacy_prng_key='allow', enable_custom_prng=False, "
         "dump_dir=None, verify=False, uneven=None, "
         "on_fallback='replicate', grad_reduce_dtype=None, explicit_sharding='strict', "
         "shardy_exact=False, passes=None, machine=None, "

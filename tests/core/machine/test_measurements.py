@@ -1,5 +1,6 @@
 """Descriptions of machines from measurements."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,39 @@ def test_cross_validated_errors() -> None:
     assert describe_errors([0.1, 0.2, 0.6]) == (
         "cross-validated error (each inner size from the others): median 20.0%, mean 30.0%"
     )
+
+
+def test_a_description_with_measured_operations(tmp_path: Path) -> None:
+    measured = replace(
+        MEASURED,
+        reads=[(1e4, 1e-6 + 1e-7), (1e6, 1e-4 + 1e-7)],
+        operations={
+            "exp": {"default": [(1000.0, 2e-10)], "f64": [(1000.0, 5e-10)]},
+            "sort": {"default": [(16.0, 1e-9), (64.0, 2e-9), (256.0, 4e-9)]},
+        },
+        call=(1e-6, 5e-8),
+        masked_edge=60.0,
+    )
+    path = tmp_path / "local.toml"
+    path.write_text(format_toml(describe_measurements(measured)), encoding="utf-8")
+    machine = load_machine(path)
+    found = machine.description
+    assert found.read is not None
+    assert found.read.peak == pytest.approx(1e10)
+    assert found.operations["exp"]["f64"].points == ((1.0, 5e-10),)
+    assert found.operations["sort"]["default"].points == ((16, 1e-9), (64, 2e-9), (256, 4e-9))
+    assert found.operations["sort"]["default"].source.endswith("median 0.0%, mean 0.0%")
+    assert machine.call_seconds(4) == pytest.approx(1.2e-6)
+    assert machine.masked_edge == 60
+    assert found.backend is not None
+    assert (found.backend.name, machine.views) == (
+        "cpu",
+        ("broadcast", "reverse", "slice", "transpose"),
+    )
+    errors = list_validated_errors(measured)
+    assert errors["sort"] == [pytest.approx(0)]
+    assert "exp" not in errors
+
+
+def test_machines_without_measured_operations_name_no_backend() -> None:
+    assert not {"backend", "call"} & set(describe_measurements(MEASURED))

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from shardir.frontend.profiling import machine_calibration
+from shardir import ShapeDtypeStruct, jit, numpy
+from shardir.frontend.profiling import machine_calibration, operation_benchmarks
 from shardir.machine import load_machine
 from tests.frontend.cli.command import run
 
@@ -64,6 +65,16 @@ def test_this_machine(
     monkeypatch.setattr(machine_calibration, "COLLECTIVE_BYTES", (65536, 262144))
     monkeypatch.setattr(machine_calibration, "MAX_GROUP_DEVICES", 2)
     monkeypatch.setattr(machine_calibration, "ROUND_COUNT", 1)
+    for name, sizes in (
+        ("UNARY", ("exp",)),
+        ("BINARY", ()),
+        ("READ_BYTES", (65536, 262144)),
+        ("CUMULATED_ROWS", (16,)),
+        ("TRANSPOSED_SIZES", (64, 128)),
+        ("SORTED_LENGTHS", (16, 64)),
+        ("SORTED_ELEMENTS", 4096),
+    ):
+        monkeypatch.setattr(operation_benchmarks, name, sizes)
     monkeypatch.setenv("SHARDIR_CACHE_DIR", str(tmp_path / "cache"))
     assert run("calibrate", "--local") == 0
     printed = capsys.readouterr().out
@@ -73,6 +84,15 @@ def test_this_machine(
     assert machine.description.is_shared
     assert machine.matmul_seconds(2 * 64**3, 3 * 4 * 64**2, "f32") < 1
     assert 0 < machine.collective_seconds("all-reduce", 100_000, ("d",)) < 1
+    operations = machine.description.operations
+    assert set(operations) == {"exp", "sum", "max", "min", "cumsum", "transpose", "sort"}
+    assert all(set(times) == {"default", "f64"} for times in operations.values())
+    assert [size for size, _ in operations["sort"]["f64"].points] == [16, 64]
+    assert machine.call_seconds(2) > 0
+    assert machine.description.backend is not None
+    assert machine.description.backend.name == "cpu"
+    lowered = jit(lambda x: numpy.sort(x, axis=0)).lower(ShapeDtypeStruct((64, 2), "float32"))
+    assert 0 < lowered.simulate("local").step_seconds < 1
     assert all("assumed" not in source for source in machine.description.sources().values())
     assert run("calibrate", "--local", "--output", str(tmp_path)) == 1
     assert capsys.readouterr().err == f"error: cannot write {str(tmp_path)!r}: Is a directory\n"
