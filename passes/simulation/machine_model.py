@@ -30,8 +30,11 @@ class MachineModel(Protocol):
         """Return the time of one matrix product or convolution."""
         ...
 
-    def pointwise_seconds(self, flops: float, bytes_moved: float, dtype: str) -> float:
-        """Return the time of one kernel that is not a matrix product."""
+    def pointwise_seconds(
+        self, flops: float, bytes_moved: float, dtype: str, operations: int = 1
+    ) -> float:
+        """Return the time of one kernel that is not a matrix product, with a number of fused
+        operations."""
         ...
 
     def collective_seconds(self, kind: str, bytes_per_device: float, axes: Sequence[str]) -> float:

@@ -24,6 +24,7 @@ from shardir.ops.communication.annotations import (
 from shardir.ops.communication.async_collectives import done, is_started, kind_of
 from shardir.ops.control_flow.fused import REDUCTIONS, fused
 from shardir.ops.elementwise.bitcast import bitcast
+from shardir.passes.fusion.groups import is_free
 from shardir.passes.simulation.kernel_counts import (
     READ_PARTLY,
     WRITE_PARTLY,
@@ -107,7 +108,7 @@ class WorkModel:
             )
         else:
             seconds = self.machine.pointwise_seconds(
-                _flops_inside(op), _bytes_moved(op), _dtype_of(op)
+                _flops_inside(op), _bytes_moved(op), _dtype_of(op), _count_operations(op)
             )
         return Work(computation_kind(op), (COMPUTE_STREAM,), _round(seconds))
 
@@ -176,6 +177,13 @@ def computation_kind(op: Op) -> str:
 
 def _flops_inside(op: Op) -> int:
     return cost_of_block(op.blocks[0]).flops if op.spec.is_loop_nest else flops_of(op)
+
+
+def _count_operations(op: Op) -> int:
+    """Return the number of operations in a kernel that compute something."""
+    if not op.spec.is_loop_nest:
+        return 1
+    return max(1, sum(not is_free(inner) for inner in op.blocks[0].ops))
 
 
 def _bytes_moved(op: Op) -> int:

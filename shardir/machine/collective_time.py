@@ -5,6 +5,9 @@ result of an all-gather, the operand of a reduce-scatter. With the ring algorith
 2(g-1)/g of it in an all-reduce over g devices, (g-1)/g in an all-gather, a reduce-scatter or an
 all-to-all, and all of it in a collective-permute. The time is the latency plus this traffic divided
 by the bandwidth. Measured collectives of the description replace this where it has some.
+
+Over several links, a collective is hierarchical, with one collective on each link, or its rings
+pass through all devices: each link then carries its part of the rings at the same time.
 """
 
 from collections.abc import Sequence
@@ -28,8 +31,7 @@ def traffic(kind: str, group: int, nbytes: float) -> float:
 def time_over_levels(kind: str, nbytes: float, levels: Sequence[Level]) -> float:
     """Return the seconds of a collective over groups that extend over levels, innermost first.
 
-    All-reduces are a reduce-scatter inside, an all-reduce outside of the shards, and an all-gather
-    inside. Permutes take the time of the outermost link, which some of the pairs cross.
+    Permutes take the time of the outermost link, which some of the pairs cross.
     """
     by_link: dict[str, list[Level]] = {}
     for level in levels:
@@ -39,19 +41,55 @@ def time_over_levels(kind: str, nbytes: float, levels: Sequence[Level]) -> float
         return 0.0
     if kind == "collective-permute":
         return max(_time_on_link(kind, nbytes, group) for group in groups)
-    inner, outer = groups[0], [level for group in groups[1:] for level in group]
+    if len(groups) == 1:
+        return _time_on_link(kind, nbytes, groups[0])
+    if not groups[-1][0].link.has_rings_across or kind == "all-to-all":
+        return _hierarchical_time(kind, nbytes, groups)
+    ring = _ring_time(kind, nbytes, groups)
+    # NCCL chooses the algorithm of an all-reduce by its time.
+    return min(ring, _hierarchical_time(kind, nbytes, groups)) if kind == "all-reduce" else ring
+
+
+def _hierarchical_time(kind: str, nbytes: float, groups: Sequence[Sequence[Level]]) -> float:
+    """Return the seconds of a collective on each link in turn, innermost first.
+
+    All-reduces are a reduce-scatter inside, an all-reduce outside of the shards, and an all-gather
+    inside.
+    """
+    inner, *outer = groups
     if not outer:
         return _time_on_link(kind, nbytes, inner)
     shard = nbytes / prod(level.size for level in inner)
     if kind == "all-reduce":
         return (
             _time_on_link("reduce-scatter", nbytes, inner)
-            + time_over_levels("all-reduce", shard, outer)
+            + _hierarchical_time("all-reduce", shard, outer)
             + _time_on_link("all-gather", nbytes, inner)
         )
-    if kind == "all-to-all":
-        return _time_on_link(kind, nbytes, inner) + time_over_levels(kind, nbytes, outer)
-    return _time_on_link(kind, nbytes, inner) + time_over_levels(kind, shard, outer)
+    outside = nbytes if kind == "all-to-all" else shard
+    return _time_on_link(kind, nbytes, inner) + _hierarchical_time(kind, outside, outer)
+
+
+def _ring_time(kind: str, nbytes: float, groups: Sequence[Sequence[Level]]) -> float:
+    """Return the seconds of a collective along rings through all devices of several links.
+
+    The devices inside divide the bytes that cross a link between them. A step between two devices
+    takes the time of one message on their link; the messages of all links overlap, so that the
+    slowest link determines the bandwidth.
+    """
+    rounds = 2 if kind == "all-reduce" else 1
+    latency = groups[-1][0].link.latency
+    slowest, inside = 0.0, 1
+    total = prod(level.size for group in groups for level in group)
+    for group in groups:
+        link, size = group[0].link, prod(level.size for level in group)
+        # One of the devices of each inner group sends to the next inner group.
+        steps = total // inside - total // (inside * size) if group is not groups[-1] else size - 1
+        latency += rounds * steps * link.hop_latency
+        sent = traffic(kind, total, nbytes) / inside
+        slowest = max(slowest, link.bandwidth.seconds(sent))
+        inside *= size
+    return latency + slowest
 
 
 def _time_on_link(kind: str, nbytes: float, levels: Sequence[Level]) -> float:

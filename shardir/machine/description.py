@@ -141,6 +141,9 @@ class Link:
     """The largest number of devices along each dimension of a torus."""
     wrap_multiple: int = 1
     """A dimension of a torus is a ring if its size is a multiple of this number, else a line."""
+    has_rings_across: bool = False
+    """True if the rings of a collective over this link and the links inside pass through all
+    devices, as those of NCCL do; otherwise, such a collective is hierarchical."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +172,9 @@ class MachineDescription:
     """Links by name, from the innermost (inside a node) to the outermost."""
     launch_interval: float = 0.0
     """The least time between two kernels: the time in which the host launches one."""
+    launches_each_operation: bool = False
+    """True if the host launches a kernel for each operation, as eager frameworks do, so that a
+    fused kernel takes as many launches as it has operations."""
     is_shared: bool = False
     """True if all devices of a mesh share one processor and its memory, as virtual devices do."""
     read: Rate | None = None

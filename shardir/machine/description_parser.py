@@ -53,13 +53,11 @@ class DescriptionParser:
             },
         )
         capacity, bandwidth, read = self.memory(self.table(content, "memory", ""))
-        seconds, interval, source = self.launch(self.table(content, "launch", ""))
+        launch = self.table(content, "launch", "")
+        seconds, interval, source = self.launch(launch)
         description = content.get("description", "")
         if not isinstance(description, str):
             self.fail("description", "must be a string")
-        is_shared = content.get("devices_share_processor", False)
-        if not isinstance(is_shared, bool):
-            self.fail("devices_share_processor", "must be true or false")
         links = self.table(content, "links", "")
         return MachineDescription(
             name=self.path.stem,
@@ -70,10 +68,11 @@ class DescriptionParser:
             launch_seconds=seconds,
             launch_source=source,
             launch_interval=interval,
+            launches_each_operation=self.flag(launch, "launch", "each_operation"),
             matmul=self.rates(content, "matmul"),
             pointwise=self.rates(content, "pointwise"),
             links={name: self.link(links, name) for name in links},
-            is_shared=is_shared,
+            is_shared=self.flag(content, "", "devices_share_processor"),
             read=read,
             operations=self.operations(content),
             call=self.call(self.table(content, "call", "")),
@@ -153,7 +152,7 @@ class DescriptionParser:
         """Return the time of a launch, the interval between two launches, and their source."""
         if not launch:
             return None, 0.0, ""
-        self.check_keys(launch, "launch", {"seconds", "interval", "source"})
+        self.check_keys(launch, "launch", {"seconds", "interval", "each_operation", "source"})
         source = self.source(launch, "launch")
         seconds = self.number(launch, "launch", "seconds", least=0.0)
         interval = 0.0
@@ -210,7 +209,7 @@ class DescriptionParser:
             key,
             {
                 "topology", "group_size", "bandwidth", "efficiency", "latency", "hop_latency",
-                "shape", "wrap_multiple", "source", "collectives",
+                "shape", "wrap_multiple", "rings_across", "source", "collectives",
             },
         )  # fmt: skip
         topology = table.get("topology")
@@ -240,6 +239,7 @@ class DescriptionParser:
             fits=fits,
             shape=tuple(shape),
             wrap_multiple=wrap,
+            has_rings_across=self.flag(table, key, "rings_across"),
         )
 
     def fit(self, entry: Any, key: str) -> tuple[str, int, AlphaBeta | CollectiveTable]:
@@ -313,6 +313,13 @@ class DescriptionParser:
         if is_small or value != value or (value == inf and most != inf):
             self.fail(place, f"is {value!r}; it must be a positive number")
         return float(value)
+
+    def flag(self, table: dict[str, Any], key: str, name: str) -> bool:
+        """Return a boolean, false by default."""
+        value = table.get(name, False)
+        if not isinstance(value, bool):
+            self.fail(f"{key}.{name}".lstrip("."), "must be true or false")
+        return value
 
     def source(self, table: dict[str, Any], key: str) -> str:
         source = table.get("source")

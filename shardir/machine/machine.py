@@ -73,9 +73,15 @@ class Machine:
         """
         return self._seconds("matmul", flops, bytes_moved, dtype)
 
-    def pointwise_seconds(self, flops: float, bytes_moved: float, dtype: str) -> float:
-        """Return the time of one kernel that is not a matrix product."""
-        return self._seconds("pointwise", flops, bytes_moved, dtype)
+    def pointwise_seconds(
+        self, flops: float, bytes_moved: float, dtype: str, operations: int = 1
+    ) -> float:
+        """Return the time of one kernel that is not a matrix product.
+
+        `operations` is the number of operations that it contains, for which an eager framework
+        launches as many kernels.
+        """
+        return self._seconds("pointwise", flops, bytes_moved, dtype, operations)
 
     @property
     def has_operation_times(self) -> bool:
@@ -187,12 +193,14 @@ class Machine:
                 )
         return tuple(found)
 
-    def _seconds(self, section: str, flops: float, bytes_moved: float, dtype: str) -> float:
+    def _seconds(
+        self, section: str, flops: float, bytes_moved: float, dtype: str, operations: int = 1
+    ) -> float:
         _check_amount("flops", flops)
         _check_amount("bytes_moved", bytes_moved)
         memory = self._memory
         arithmetic = self._rate(section, dtype).seconds(flops) if flops else 0.0
-        return self._with_launch(max(arithmetic, memory.seconds(bytes_moved)))
+        return self._with_launch(max(arithmetic, memory.seconds(bytes_moved)), operations)
 
     @property
     def _memory(self) -> Rate:
@@ -204,10 +212,14 @@ class Machine:
             )
         return memory
 
-    def _with_launch(self, work: float) -> float:
-        """Return the time of a kernel whose work takes some time if the processor is not shared."""
-        seconds = work * self._sharers + self.launch_seconds
-        return max(seconds, self.description.launch_interval)
+    def _with_launch(self, work: float, operations: int = 1) -> float:
+        """Return the time of a kernel whose work takes some time if the processor is not shared.
+
+        An eager framework launches as many kernels as there are `operations` in it.
+        """
+        launches = operations if self.description.launches_each_operation else 1
+        seconds = work * self._sharers + launches * self.launch_seconds
+        return max(seconds, launches * self.description.launch_interval)
 
     def _rate(self, section: str, dtype: str) -> Rate:
         rates = self.description.matmul if section == "matmul" else self.description.pointwise

@@ -158,7 +158,8 @@ def test_a_description_changes_another(tmp_path: Path) -> None:
             "links.bus.bandwith",
             1e9,
             "links.bus.bandwith is unknown; did you mean 'bandwidth'? keys are bandwidth, "
-            "collectives, efficiency, group_size, hop_latency, latency, shape, source, topology, "
+            "collectives, efficiency, group_size, hop_latency, latency, rings_across, shape, "
+            "source, topology, "
             "wrap_multiple",
         ),
         (
@@ -179,6 +180,8 @@ def test_a_description_changes_another(tmp_path: Path) -> None:
             "order of bytes",
         ),
         ("devices_share_processor", 1, "devices_share_processor must be true or false"),
+        ("launch.each_operation", 0, "launch.each_operation must be true or false"),
+        ("links.bus.rings_across", "x", "links.bus.rings_across must be true or false"),
         (
             "base",
             "a101",

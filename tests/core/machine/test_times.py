@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shardir.errors import MachineError
-from shardir.machine import load_machine
+from shardir.machine import Machine, load_machine
 from shardir.machine.description import COLLECTIVE_KINDS
 from shardir.machine.description_files import list_descriptions
 
@@ -93,9 +93,18 @@ def test_switches_reduce_along_trees(tmp_path: Path) -> None:
     assert machine.collective_seconds("all-reduce", 0, ("d",)) == pytest.approx(1e-5 + 5e-6)
 
 
-def test_hierarchical_all_reduce() -> None:
-    machine = load_machine("a100x8", axes={"data": 16})
-    inner, outer = ("data:(2)8",), ("data:(1)2",)
+def two_links(folder: Path, rings_across: str) -> Machine:
+    """Return a machine with 4 nodes of 8 devices, and an axis over all of them."""
+    network = machine_text("switch", "inf", f"rings_across = {rings_across}")
+    network = network.replace("links.bus", "links.network").replace("1e-6", "3e-6")
+    network = network.replace("bandwidth = 1e9", "bandwidth = 2e8")
+    path = write(folder, machine_text() + network)
+    return load_machine(path, axes={"data": 32})
+
+
+def test_hierarchical_collectives(tmp_path: Path) -> None:
+    machine = two_links(tmp_path, "false")
+    inner, outer = ("data:(4)8",), ("data:(1)4",)
     expected = (
         machine.collective_seconds("reduce-scatter", 2**28, inner)
         + machine.collective_seconds("all-reduce", 2**25, outer)
@@ -107,6 +116,47 @@ def test_hierarchical_all_reduce() -> None:
     assert machine.collective_seconds("all-gather", 2**28, ("data",)) == pytest.approx(expected)
     permute = machine.collective_seconds("collective-permute", 2**28, ("data",))
     assert permute == machine.collective_seconds("collective-permute", 2**28, outer)
+
+
+def test_rings_through_all_devices_take_all_steps_and_the_slowest_link(tmp_path: Path) -> None:
+    machine = two_links(tmp_path, "true")
+    # 28 steps in nodes, 3 between nodes; each of 8 devices sends an eighth to the next node.
+    latency = 1e-5 + 28 * 1e-6 + 3 * 3e-6
+    for nbytes in (0, 2**20, 2**28):
+        sent = 31 / 32 * nbytes
+        seconds = latency + max(sent / 1e9, sent / 8 / 2e8)
+        for kind in ("all-gather", "reduce-scatter"):
+            assert machine.collective_seconds(kind, nbytes, ("data",)) == pytest.approx(seconds)
+    hierarchical = two_links(tmp_path, "false")
+    by_level = {
+        (kind, nbytes): hierarchical.collective_seconds(kind, nbytes, ("data",))
+        for kind, nbytes in (("all-reduce", 8), ("all-reduce", 2**28), ("all-to-all", 2**20))
+    }
+    machine = two_links(tmp_path, "true")
+    # An all-reduce takes twice the steps, or as long as a hierarchical one, as for few bytes.
+    ring = 1e-5 + 2 * (28e-6 + 9e-6) + 2 * 31 / 32 * 2**28 / 1e9
+    assert machine.collective_seconds("all-reduce", 2**28, ("data",)) == pytest.approx(ring)
+    assert ring < by_level["all-reduce", 2**28]
+    by_level.pop(("all-reduce", 2**28))
+    for (kind, nbytes), seconds in by_level.items():
+        assert machine.collective_seconds(kind, nbytes, ("data",)) == seconds
+    assert by_level["all-reduce", 8] < 1e-5 + 2 * (28e-6 + 9e-6)
+
+
+def test_a_host_that_launches_each_operation(tmp_path: Path) -> None:
+    text = (
+        'base = "a100x8"\n[launch]\nseconds = 1e-3\ninterval = {interval}\n'
+        'each_operation = {each}\nsource = "a test"\n'
+    )
+    for interval, each, one, seven in (
+        (0, "false", 1e-3, 1e-3),
+        (0, "true", 1e-3, 7e-3),
+        (2e-3, "true", 2e-3, 14e-3),
+    ):
+        machine = load_machine(write(tmp_path, text.format(interval=interval, each=each)))
+        assert machine.pointwise_seconds(0, 0, "f32") == pytest.approx(one)
+        assert machine.pointwise_seconds(0, 0, "f32", 7) == pytest.approx(seven)
+        assert machine.matmul_seconds(0, 0, "f32") == pytest.approx(one)
 
 
 def test_axes_in_any_order() -> None:

@@ -21,7 +21,9 @@ class RoundMachine:
     def matmul_seconds(self, flops: float, bytes_moved: float, dtype: str) -> float:
         return flops * 1e-9
 
-    def pointwise_seconds(self, flops: float, bytes_moved: float, dtype: str) -> float:
+    def pointwise_seconds(
+        self, flops: float, bytes_moved: float, dtype: str, operations: int = 1
+    ) -> float:
         return bytes_moved * 1e-9
 
     def collective_seconds(self, kind: str, bytes_per_device: float, axes: Sequence[str]) -> float:

@@ -21,7 +21,9 @@ class SimpleMachine:
     def matmul_seconds(self, flops: float, bytes_moved: float, dtype: str) -> float:
         return flops * self.seconds_per_flop
 
-    def pointwise_seconds(self, flops: float, bytes_moved: float, dtype: str) -> float:
+    def pointwise_seconds(
+        self, flops: float, bytes_moved: float, dtype: str, operations: int = 1
+    ) -> float:
         return bytes_moved * 1e-12
 
     def collective_seconds(self, kind: str, bytes_per_device: float, axes: Sequence[str]) -> float:
