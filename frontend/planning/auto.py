@@ -32,7 +32,11 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.planning.programs.evaluation import annotate_values
-from shardir.passes.planning.programs.plan_program import PlanningRequest, plan_program
+from shardir.passes.planning.programs.plan_program import (
+    PlanningRequest,
+    pads_arguments,
+    plan_program,
+)
 
 
 @final
@@ -104,12 +108,13 @@ class AutoSharding(DeferredSharding):
             None if machine is None else resolve_machine(machine, dict(mesh.shape), None, "AUTO")
         )
         axes = planned_mesh(module, mesh, word)
-        check_stated_axes(stated, module, axes, word)
+        pipeline = Pipeline.parse(program.pipeline)
+        check_stated_axes(stated, module, axes, word, pads=pads_arguments(pipeline))
         plan = plan_program(
             PlanningRequest(
                 module,
                 axes,
-                Pipeline.parse(program.pipeline),
+                pipeline,
                 found,
                 memory_limit(self.memory, found),
                 fixed=(*stated, *[None] * (len(params) - count)),

@@ -125,22 +125,23 @@ class Plan(Report):
     that `jit` then compiles.
     """
 
-    __slots__ = ("__dict__", "_found", "_function", "_lowered", "_mesh", "_request")
+    __slots__ = ("__dict__", "_found", "_function", "_lowered", "_mesh")
 
     def __init__(
-        self,
-        request: PlanningRequest,
-        found: ProgramPlan,
-        lowered: Lowered,
-        mesh: Mesh,
-        function: JitFunction,
+        self, found: ProgramPlan, lowered: Lowered, mesh: Mesh, function: JitFunction
     ) -> None:
-        self._request, self._found, self._lowered = request, found, lowered
+        self._found, self._lowered = found, lowered
         self._mesh, self._function = mesh, function
 
     @property
+    def _request(self) -> PlanningRequest:
+        """The request on the mesh of the plan, for further searches."""
+        return self._found.request
+
+    @property
     def mesh(self) -> Mesh:
-        """The mesh of the shardings."""
+        """The mesh of the shardings: the given one, or one that has two parts of an axis of it as
+        axes, `x_0` and `x_1` for the axis `x`."""
         return self._mesh
 
     @property
@@ -156,7 +157,7 @@ class Plan(Report):
     @property
     def evaluation_count(self) -> int:
         """The number of candidates that the search partitioned."""
-        return self._found.evaluator.count
+        return self._found.evaluation_count
 
     @property
     def step_seconds(self) -> float | None:
@@ -392,11 +393,27 @@ class Plan(Report):
 
         `jax.jit(f, in_shardings=in_specs, out_shardings=out_specs)` takes the specs within
         `jax.set_mesh(mesh)`. The code imports the dataclasses and namedtuples of arguments. A
-        comment states each constraint, with the source line of the value.
+        comment states each constraint, with the source line of the value. Raises `ArgumentError`
+        for a plan with uneven shards of arguments, which JAX refuses.
         """
+        self._refuse_uneven_arguments()
         return export.jax_code(
             self.mesh, self.in_specs, self.out_specs, self.constraints, self.constraint_rows()
         )
+
+    def _refuse_uneven_arguments(self) -> None:
+        """Raise `ArgumentError` if axes do not divide a dimension of an argument."""
+        params = self._request.module.main.body.params
+        for param, axes in zip(params, self._found.chosen.arguments, strict=False):
+            problem = axes and find_problem(axes, param.type.shape, self._request.mesh)
+            if problem:
+                raise ArgumentError(
+                    with_location(
+                        f"as_jax cannot write the plan of {self.name}: it "
+                        f"{problem.partition(';')[0]} of %{param.name}, and JAX refuses uneven "
+                        'arguments; plan the function without uneven="pad", or use as_ir or as_sdy'
+                    )
+                )
 
     def as_ir(self) -> str:
         """Return the text of the program with the shardings of the plan."""
@@ -498,7 +515,7 @@ class Plan(Report):
             )
         shape = params[numbers[0]].type.shape
         axes = tuple(tuple(axis.name for axis in dim) for dim in dims) or ((),) * len(shape)
-        problem = find_problem(axes, shape, self._request.mesh)
+        problem = find_problem(axes, shape, self._request.mesh, pads=self._request.pads)
         if problem is not None:
             raise ArgumentError(with_location(f"{annotation!r} {problem}"))
         return numbers[0], axes

@@ -24,15 +24,19 @@ from shardir.frontend.planning.request import (
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
-from shardir.frontend.shardings.mesh import Mesh
+from shardir.frontend.shardings.mesh import AbstractMesh, Mesh
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
+from shardir.ir.mesh import Mesh as MeshAxes
+from shardir.machine import Machine
 from shardir.passes.planning.programs.assignment import DimAxes
 from shardir.passes.planning.programs.plan_program import (
     MAX_EVALUATIONS,
     PlanningRequest,
+    pads_arguments,
     plan_program,
 )
+from shardir.passes.simulation import MachineModel
 
 Progress = Callable[[int, int], None]
 """A function that is called after each evaluation, with the number of evaluations and the largest
@@ -99,7 +103,8 @@ def plan(
     count = lowered.in_tree.num_leaves
     others = len(module.main.body.params) - count
     stated = [_stated_axes(leaf, mesh) for leaf in given]
-    check_stated_axes(stated, module, ir_mesh, "plan")
+    pipeline = default_pipeline(lowered._plan)
+    check_stated_axes(stated, module, ir_mesh, "plan", pads=pads_arguments(pipeline))
     fixed = (*(stated if keep else [None] * count), *[None] * others)
     annotated = None
     if any(each is not None for each in stated):
@@ -113,7 +118,7 @@ def plan(
     request = PlanningRequest(
         module,
         ir_mesh,
-        default_pipeline(lowered._plan),
+        pipeline,
         found,
         limit,
         None if batch is None else _batch_numbers(batch, lowered, args),
@@ -124,9 +129,33 @@ def plan(
         ),
         max_evaluations=int(evaluations),
         count=count,
+        machine_of=_machine_resolver(machine),
     )
     notify = None if progress is None else (lambda done, best: progress(done, evaluations))
-    return Plan(request, plan_program(request, notify), lowered, mesh, function)
+    chosen = plan_program(request, notify)
+    return Plan(chosen, lowered, _with_axes(mesh, chosen.request.mesh), function)
+
+
+def _machine_resolver(
+    machine: MachineLike | None,
+) -> Callable[[MeshAxes], MachineModel | None] | None:
+    """Return the function that returns the machine for a mesh with parts of axes; `None` for a
+    machine that was loaded for the axes of one mesh."""
+    if isinstance(machine, Machine):
+        return None
+    return lambda mesh: (
+        None if machine is None else resolve_machine(machine, mesh.sizes, None, "plan")
+    )
+
+
+def _with_axes(mesh: Mesh, axes: MeshAxes) -> Mesh:
+    """Return a mesh with other axes of the same devices, whose types are those of the mesh."""
+    if dict(axes.axes) == dict(mesh.shape):
+        return mesh
+    sizes, names = tuple(axes.sizes.values()), tuple(axes.sizes)
+    if isinstance(mesh, AbstractMesh):
+        return AbstractMesh(sizes, names)
+    return Mesh(mesh.devices.reshape(sizes), names)
 
 
 def _lower_unsharded(function: JitFunction, args: Sequence[PyTree]) -> Lowered:

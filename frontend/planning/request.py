@@ -82,11 +82,12 @@ def spec_of_axes(axes: DimAxes) -> PartitionSpec:
 
 
 def check_stated_axes(
-    stated: Sequence[DimAxes | None], module: Module, mesh: MeshAxes, word: str
+    stated: Sequence[DimAxes | None], module: Module, mesh: MeshAxes, word: str, *, pads: bool
 ) -> None:
-    """Raise `ArgumentError` for axes of arguments that a plan cannot have."""
+    """Raise `ArgumentError` for axes of arguments that a plan cannot have; with `pads`, shards may
+    be uneven."""
     for axes_of_dims, param in zip(stated, module.main.body.params, strict=False):
-        problem = axes_of_dims and find_problem(axes_of_dims, param.type.shape, mesh)
+        problem = axes_of_dims and find_problem(axes_of_dims, param.type.shape, mesh, pads=pads)
         if problem:
             raise ArgumentError(
                 with_location(f"the sharding of the argument %{param.name} of {word} {problem}")

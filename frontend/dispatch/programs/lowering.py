@@ -149,7 +149,8 @@ def lower(
     if len(devices) == 1:
         function = _lower_without_mesh(traced)
         module = Module((), (function,))
-        return LoweredProgram(module, devices, (), seen, given, tuple(results), passes=passes)
+        modes = _pipeline_modes(uneven, passes, has_uneven_arguments=False)
+        return LoweredProgram(module, devices, (), seen, given, tuple(results), *modes)
     ranks = [abstract.type.rank for abstract in (*traced.params, *traced.results)]
     placed = zip((*given, *results), ranks, strict=True)
     used = [(sharding, rank) for sharding, rank in placed if sharding is not None]
@@ -164,8 +165,23 @@ def lower(
         for sharding, abstract in zip(given, traced.params, strict=True)
     )
     module = Module((mesh,), (function,))
-    modes = uneven, odd, config.shardy_exact, config.on_fallback, passes, config.grad_reduce_dtype
+    modes = _pipeline_modes(uneven, passes, has_uneven_arguments=odd)
     return LoweredProgram(module, devices, axes, seen, given, tuple(results), *modes)
+
+
+def _pipeline_modes(
+    uneven: str | None, passes: str | None, *, has_uneven_arguments: bool
+) -> tuple[str | None, bool, bool, str, str | None, str | None]:
+    """Return the fields of a `LoweredProgram` that determine its passes. A program without
+    shardings has them, too: plans compile it with shardings."""
+    return (
+        uneven,
+        has_uneven_arguments,
+        config.shardy_exact,
+        config.on_fallback,
+        passes,
+        config.grad_reduce_dtype,
+    )
 
 
 def _describe_parameters(

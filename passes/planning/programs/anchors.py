@@ -25,11 +25,12 @@ Groups = Mapping[Value, tuple[int, ...]]
 
 
 def find_anchors(
-    body: Block, groups: Groups, known: Sequence[int], mesh: Mesh
+    body: Block, groups: Groups, known: Sequence[int], mesh: Mesh, *, pads: bool = False
 ) -> tuple[Value, ...]:
     """Return the largest values with a dimension whose group is not `known`, and that an axis of
     the mesh divides, and then the largest ones that introduce a clash. Each group and each clash
-    has one anchor, which is a variable of the user's program if possible."""
+    has one anchor, which is a variable of the user's program if possible. With `pads`, an axis need
+    not divide a dimension."""
     found = [value for op in body.ops if op.operands for value in op.results if value in groups]
     found.sort(key=lambda value: (-value.type.size, value.name.isdigit()))
     if not found:
@@ -43,18 +44,18 @@ def find_anchors(
         if value.sharding is None:
             candidates.append(value)
 
-    def list_divisible_groups(value: Value) -> list[int]:
-        """Return the groups of the dimensions that an axis of the mesh divides."""
+    def list_shardable_groups(value: Value) -> list[int]:
+        """Return the groups of the dimensions that an axis of the mesh can shard."""
         return [
             group
             for group, size in zip(groups[value], value.type.shape, strict=True)
-            if size and any(size % parts == 0 for parts in sizes)
+            if size and any(size > parts if pads else size % parts == 0 for parts in sizes)
         ]
 
     covered = set(known)
     anchors: list[Value] = []
     for value in candidates:
-        if not covered.issuperset(list_divisible_groups(value)):
+        if not covered.issuperset(list_shardable_groups(value)):
             covered.update(groups[value])
             anchors.append(value)
     introduced = set(_values_with_new_clashes(body, groups))
@@ -63,7 +64,7 @@ def find_anchors(
         kind = tuple(sorted(groups[value]))
         if value not in introduced or value in anchors or kind in clashes:
             continue
-        if not _clashing_groups(groups[value]).isdisjoint(list_divisible_groups(value)):
+        if not _clashing_groups(groups[value]).isdisjoint(list_shardable_groups(value)):
             clashes.add(kind)
             anchors.append(value)
     return tuple(anchors[:MAX_ANCHORS])

@@ -15,19 +15,21 @@ ArgumentAxes = tuple[DimAxes | None, ...]
 is stated."""
 
 
-def find_problem(axes: DimAxes, shape: Sequence[int], mesh: Mesh) -> str | None:
+def find_problem(
+    axes: DimAxes, shape: Sequence[int], mesh: Mesh, *, pads: bool = False
+) -> str | None:
     """Return why a plan cannot have the axes of a tensor, as the end of a sentence about them, or
-    `None` if it can."""
+    `None` if it can. With `pads`, shards may be uneven."""
     used = [axis for dim in axes for axis in dim]
     for axis in used:
         if used.count(axis) > 1:
             return f"uses the mesh axis {axis!r} twice; each axis shards one dimension"
     for number, (dim, size) in enumerate(zip(axes, shape, strict=True)):
         parts = prod(mesh.sizes[axis] for axis in dim)
-        if size % parts:
+        if size % parts and not pads:
             return (
                 f"shards dimension {number}, of size {size}, into {parts} parts; a plan shards "
-                "only dimensions that the mesh axes divide"
+                'only dimensions that the mesh axes divide, except for jit(..., uneven="pad")'
             )
     return None
 
@@ -54,7 +56,8 @@ class AssignmentReader:
     first `count` parameters are arguments; the others are arrays that the function captures. An
     anchor has a sharding if an axis shards a dimension of it that belongs to no argument's group.
     Then the anchors whose dimensions no argument determines have one, too: otherwise propagation
-    from the others would shard them.
+    from the others would shard them. With `pads`, axes need not divide a dimension of an argument,
+    and with `pads_anchors` none of an anchor.
     """
 
     def __init__(
@@ -65,27 +68,31 @@ class AssignmentReader:
         fixed: Sequence[DimAxes | None],
         count: int,
         anchors: Sequence[Value] = (),
+        *,
+        pads: bool = False,
+        pads_anchors: bool = False,
     ) -> None:
         self.params, self.decisions, self.mesh, self.fixed = params, decisions, mesh, fixed
+        self.pads, self.pads_anchors = pads, pads_anchors
         self.count, self.anchors = count, anchors
-        self._values = (*params, *anchors)
+        self.values = (*params, *anchors)
         self._own_dims = {
-            dim
+            each
             for dims in decisions.groups
-            if all(number >= len(params) for number, _ in dims)
-            for dim in dims
+            if not self._has_shardable_argument(dims)
+            for each in dims
         }
         self._free = {
             number
             for number, dim in self._own_dims - decisions.clashes
-            if self._values[number].type.shape[dim] > 1
+            if self.values[number].type.shape[dim] > 1
         }
 
     def axes_of(self, assignment: Assignment) -> ArgumentAxes:
         """Return the axes of each argument and anchor; an axis shards a dimension only if it
-        divides it."""
-        dims = [[list[str]() for _ in value.type.shape] for value in self._values]
-        used = [set[str]() for _ in self._values]
+        can (`can_shard`)."""
+        dims = [[list[str]() for _ in value.type.shape] for value in self.values]
+        used = [set[str]() for _ in self.values]
 
         def shard(number: int, dim: int, axis: str) -> None:
             if axis in used[number] or not self.can_shard(number, dim, (*dims[number][dim], axis)):
@@ -113,7 +120,7 @@ class AssignmentReader:
             else fixed
             for number, fixed in enumerate(self.fixed)
         )
-        numbers = range(len(self.params), len(self._values))
+        numbers = range(len(self.params), len(self.values))
         stated = {number for number in numbers if self._is_stated(number, dims[number])}
         if stated:
             stated |= self._free
@@ -127,9 +134,21 @@ class AssignmentReader:
         return any(axes and (number, dim) in self._own_dims for dim, axes in enumerate(dims))
 
     def can_shard(self, number: int, dim: int, axes: Sequence[str]) -> bool:
-        """Return whether the axes divide a dimension of an argument or anchor."""
-        size = self._values[number].type.shape[dim]
+        """Return whether the axes may shard a dimension of an argument or anchor: they divide it,
+        or its shards may be uneven."""
+        size = self.values[number].type.shape[dim]
         shards = 1
         for axis in axes:
             shards *= self.mesh.sizes[axis]
-        return size % shards == 0 and size >= shards
+        pads = self.pads if number < len(self.params) else self.pads_anchors
+        return size >= shards and (pads or size % shards == 0)
+
+    def _has_shardable_argument(self, dims: Sequence[tuple[int, int]]) -> bool:
+        return any(number < len(self.params) and self._is_shardable(number, dim)
+                   for number, dim in dims)  # fmt: skip
+
+    def _is_shardable(self, number: int, dim: int) -> bool:
+        """Return whether an axis may shard a dimension of an argument or anchor."""
+        return any(
+            size > 1 and self.can_shard(number, dim, (axis,)) for axis, size in self.mesh.axes
+        )

@@ -42,6 +42,7 @@ def find_lower_bound(request: PlanningRequest, chosen: Evaluation, seconds: floa
         request.fixed or (),
         request.count,
         request.memory_limit,
+        pads=request.pads,
     )
     machine = request.machine
     seconds_at_peak = (

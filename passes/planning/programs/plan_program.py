@@ -28,6 +28,15 @@ from shardir.passes.planning.programs.assignment_search import (
     Progress,
     group_starts,
 )
+from shardir.passes.planning.programs.axis_splits import (
+    AxisSplit,
+    is_cheaper,
+    predict_splits,
+)
+from shardir.passes.planning.programs.contraction_model import (
+    ContractionModel,
+    model_contractions,
+)
 from shardir.passes.planning.programs.dimension_groups import find_dimension_groups
 from shardir.passes.planning.programs.evaluation import (
     Evaluation,
@@ -47,7 +56,9 @@ from shardir.passes.planning.programs.repeated_layers import (
     share_decisions,
 )
 from shardir.passes.planning.programs.state_pairs import find_state_pairs
+from shardir.passes.propagation.propagate import Propagate
 from shardir.passes.rematerialization.remat import BudgetError, Remat
+from shardir.passes.resharding.reshard import Reshard
 from shardir.passes.simulation import MachineModel
 
 MAX_EVALUATIONS = 400
@@ -65,6 +76,12 @@ MAX_REMAT_OPERATIONS = 5000
 """The number of operations of the largest program of which an error states that recomputation makes
 it fit; larger ones take too long."""
 
+SPLIT_CANDIDATES_PART = 1 / 16
+"""The number of candidates with split axes that are evaluated before one of them is better, as a
+part of the number of candidates with whole axes."""
+MIN_SPLIT_CANDIDATES = 2
+"""The number of candidates with split axes that are evaluated at least."""
+
 REPLICATED, DATA_PARALLEL, ANNOTATED = "replicated", "data parallel", "annotated"
 
 
@@ -75,7 +92,10 @@ class PlanningRequest:
     `batch` are the indices of arguments whose first dimension is the batch. `fixed` has the axes of
     arguments that are given, `None` for others; `annotated` those of the user's annotations. Only
     the first `count` parameters are arguments; the others are arrays that the function captures.
-    `anchors` are the values inside of the program whose shardings are planned, too.
+    `anchors` are the values inside of the program whose shardings are planned, too. `machine_of`
+    returns the machine for a mesh whose axes are parts of those of the mesh; if it is `None`, or if
+    the module contains shardings, the plan uses whole axes. With `pads_anchors`, axes need not
+    divide the dimensions of anchors.
     """
 
     module: Module
@@ -90,6 +110,29 @@ class PlanningRequest:
     max_evaluations: int = MAX_EVALUATIONS
     count: int | None = None
     anchors: tuple[Value, ...] = ()
+    machine_of: Callable[[Mesh], MachineModel | None] | None = None
+    pads_anchors: bool = False
+
+    @property
+    def pads(self) -> bool:
+        """Return whether arguments may have uneven shards."""
+        return pads_arguments(self.pipeline)
+
+    def split(self, split: AxisSplit) -> "PlanningRequest":
+        """Return the request on the mesh with the parts of an axis."""
+        assert self.machine_of is not None
+        return replace(
+            self,
+            mesh=split.mesh,
+            machine=self.machine_of(split.mesh),
+            fixed=None if self.fixed is None else split.split_arguments(self.fixed),
+            annotated=None if self.annotated is None else split.split_arguments(self.annotated),
+        )
+
+
+def pads_arguments(pipeline: Pipeline) -> bool:
+    """Return whether passes pad dimensions of arguments that axes do not divide."""
+    return any(isinstance(each, Propagate) and each.border == "uneven" for each in pipeline.passes)
 
 
 @dataclass(frozen=True)
@@ -100,9 +143,12 @@ class ProgramPlan:
     chosen plan in the search, and the baselines are extrapolated. `expand` returns the axes of all
     arguments from those in the search. Otherwise `searched` is `chosen`. `classes` has the indices
     of the arguments that differ in the number of a layer only. `anchors` are the values whose axes
-    follow those of the arguments.
+    follow those of the arguments. `request` is the request on the mesh of the plan, which may have
+    two parts of an axis of the given mesh as axes. `rejected` is the
+    number of candidates on other meshes.
     """
 
+    request: PlanningRequest
     chosen: Evaluation
     searched: Evaluation
     baselines: Mapping[str, Evaluation]
@@ -113,6 +159,12 @@ class ProgramPlan:
     reader: AssignmentReader
     expand: Callable[[ArgumentAxes], ArgumentAxes]
     anchors: tuple[Value, ...] = ()
+    rejected: int = 0
+
+    @property
+    def evaluation_count(self) -> int:
+        """The number of candidates that the search evaluated."""
+        return self.evaluator.count + self.rejected
 
     @property
     def constraints(self) -> dict[str, DimAxes]:
@@ -133,70 +185,199 @@ def plan_program(request: PlanningRequest, progress: Progress | None = None) -> 
     programs = fold_program(request.module)
     if programs is None:
         request = replace(request, anchors=_find_anchors(request))
-        evaluator = make_evaluator(request)
-        plan = _search(request, evaluator, progress, lambda arguments: arguments, evaluator)
-        check_memory(plan.chosen, request)
+    plan = _plan_on_mesh(request, programs, progress)
+    if request.machine_of is not None and not request.module.meshes:
+        plan = _split_axes(request, programs, plan, progress)
+    if programs is None:
+        plan = _pad_anchors(request, plan, progress)
+    check_memory(plan.chosen, request)
+    chosen = replace(plan.request, max_evaluations=request.max_evaluations, machine_of=None)
+    return replace(plan, request=chosen)
+
+
+def _plan_on_mesh(
+    request: PlanningRequest,
+    programs: FoldedPrograms | None,
+    progress: Progress | None,
+    start: Assignment | None = None,
+) -> ProgramPlan:
+    """Return the best plan on the mesh of a request, even if it does not fit into the memory."""
+    space = _search_space(request, programs)
+    plan = _search(space, progress, start)
+    if programs is None:
         return plan
-    whole = make_evaluator(request)
+    plan = _with_all_layers(plan, space, programs, request)
     limit = request.memory_limit
-    plan = _plan_folded(request, programs, whole, limit, progress)
     if limit is not None and plan.chosen.peak > limit >= plan.searched.peak:
         # The peak of all layers is larger than the extrapolated one.
-        smaller = limit * plan.searched.peak // plan.chosen.peak
-        plan = _plan_folded(request, programs, whole, smaller, progress)
-    check_memory(plan.chosen, request)
+        smaller = replace(request, memory_limit=limit * plan.searched.peak // plan.chosen.peak)
+        space = _search_space(smaller, programs)
+        plan = _with_all_layers(_search(space, progress, start), space, programs, request)
     return plan
 
 
-def _plan_folded(
+def _split_axes(
     request: PlanningRequest,
-    programs: FoldedPrograms,
-    whole: ProgramEvaluator,
-    limit: int | None,
+    programs: FoldedPrograms | None,
+    plan: ProgramPlan,
     progress: Progress | None,
 ) -> ProgramPlan:
-    """Search with few layers, and evaluate the best plan with all layers."""
-    numbers = {number: i for i, number in enumerate(programs.large.arguments)}
-
-    def fold_request(program: FoldedProgram) -> PlanningRequest:
-        places = [numbers[number] for number in program.arguments]
-        fixed, annotated = (
-            None if axes is None else tuple(programs.shrink(axes)[i] for i in places)
-            for axes in (request.fixed, request.annotated)
+    """Return a plan, or a better one on a mesh with two parts of an axis as axes."""
+    limit = request.memory_limit
+    space = _search_space(request, programs)
+    starts = predict_splits(plan.assignment, space.model_contractions(), request.mesh)
+    best, found = plan.searched, None
+    left = max(MIN_SPLIT_CANDIDATES, int(plan.evaluation_count * SPLIT_CANDIDATES_PART))
+    spaces: dict[Mesh, _SearchSpace] = {}
+    for split, start in starts:
+        if left == 0:
+            break
+        left -= 1
+        if split.mesh not in spaces:
+            spaces[split.mesh] = _search_space(request.split(split), programs)
+        space = spaces[split.mesh]
+        evaluation = space.evaluator.evaluate(
+            space.reader.axes_of(start), None if best.excess(limit) else best
         )
-        new = {number: i for i, number in enumerate(program.arguments)}
-        count = None
-        if request.count is not None:
-            count = sum(number < request.count for number in program.arguments)
-        batch = request.batch
-        return replace(
-            request,
-            module=Pipeline.parse(PREPARATION)(program.module),
-            memory_limit=limit,
-            fixed=fixed,
-            annotated=annotated,
-            batch=None if batch is None else tuple(new[n] for n in batch if n in new),
-            donated=tuple(new[n] for n in request.donated if n in new),
-            count=count,
-        )
+        if evaluation is not None and is_cheaper(evaluation, best, limit):
+            best, found = evaluation, (split, start)
+    if found is None:
+        return plan
+    split, start = found
+    rejected = plan.evaluation_count + sum(space.evaluator.count for space in spaces.values())
+    left = max(1, request.max_evaluations - rejected)
+    parts = replace(request.split(split), max_evaluations=left)
+    better = _plan_on_mesh(parts, programs, progress, start)
+    if not is_cheaper(better.chosen, plan.chosen, limit):
+        return plan
+    return replace(better, rejected=rejected)
 
-    large = fold_request(programs.large)
-    evaluator = ExtrapolatingEvaluator(
-        make_evaluator(fold_request(programs.small)), make_evaluator(large), programs
+
+def _pad_anchors(
+    request: PlanningRequest, plan: ProgramPlan, progress: Progress | None
+) -> ProgramPlan:
+    """Return a plan, or a better one that shards values inside of the program whose dimensions no
+    axis divides. Only plans with devices that do the same arithmetic as others are improved."""
+    replicated = plan.baselines.get(REPLICATED)
+    is_divided = (
+        replicated is None or plan.chosen.flops * request.mesh.size <= replicated.flops * 1.01
     )
-    plan = _search(large, evaluator, progress, programs.expand, whole)
+    if is_divided or not any(
+        isinstance(each, Reshard) and each.uneven == "pad" for each in request.pipeline.passes
+    ):
+        return plan
+    padding = replace(request, pads_anchors=True)
+    anchors = _find_anchors(padding)
+    if anchors == request.anchors:
+        return plan
+    left = max(1, request.max_evaluations - plan.evaluation_count)
+    better = _plan_on_mesh(replace(padding, anchors=anchors, max_evaluations=left), None, progress)
+    if not is_cheaper(better.chosen, plan.chosen, request.memory_limit):
+        return plan
+    return replace(better, rejected=plan.evaluation_count)
+
+
+@dataclass(frozen=True)
+class _SearchSpace:
+    """What a search needs: the request for the program that it evaluates, which may have few of the
+    layers of the program that `whole` evaluates, and the assignments of axes."""
+
+    request: PlanningRequest
+    evaluator: Evaluator
+    whole: ProgramEvaluator
+    expand: Callable[[ArgumentAxes], ArgumentAxes]
+    groups: Mapping[Value, tuple[int, ...]]
+    decisions: SharedDecisions
+    reader: AssignmentReader
+
+    def model_contractions(self) -> ContractionModel:
+        """Return the model of the contractions of the program."""
+        values = self.reader.values
+        classes = {
+            self.groups[values[number]][dim]: kind
+            for kind, dims in enumerate(self.decisions.groups)
+            for number, dim in dims
+        }
+        return model_contractions(self.request.module.main.body, self.groups, classes)
+
+
+def _search_space(request: PlanningRequest, programs: FoldedPrograms | None) -> _SearchSpace:
+    """Return the space of a program, or of one with few of its layers."""
+    whole = make_evaluator(request)
+    evaluator: Evaluator = whole
+    if programs is not None:
+        small = _fold_request(request, programs, programs.small)
+        request = _fold_request(request, programs, programs.large)
+        evaluator = ExtrapolatingEvaluator(make_evaluator(small), make_evaluator(request), programs)
+    params = request.module.main.body.params
+    groups = _find_groups(request)
+    anchors = dict(enumerate(request.anchors, len(params)))
+    decisions = share_decisions(params[: request.count], groups, anchors)
+    fixed = request.fixed or (None,) * len(params)
+    count = len(params) if request.count is None else request.count
+    reader = AssignmentReader(
+        params,
+        decisions,
+        request.mesh,
+        fixed,
+        count,
+        request.anchors,
+        pads=request.pads,
+        pads_anchors=request.pads_anchors,
+    )
+    expand = _keep_arguments if programs is None else programs.expand
+    return _SearchSpace(request, evaluator, whole, expand, groups, decisions, reader)
+
+
+def _keep_arguments(arguments: ArgumentAxes) -> ArgumentAxes:
+    """Return the axes of the arguments of a program that is searched with all of its layers."""
+    return arguments
+
+
+def _fold_request(
+    request: PlanningRequest, programs: FoldedPrograms, program: FoldedProgram
+) -> PlanningRequest:
+    """Return the request for a program with few of the layers of another one."""
+    numbers = {number: i for i, number in enumerate(programs.large.arguments)}
+    places = [numbers[number] for number in program.arguments]
+    fixed, annotated = (
+        None if axes is None else tuple(programs.shrink(axes)[i] for i in places)
+        for axes in (request.fixed, request.annotated)
+    )
+    new = {number: i for i, number in enumerate(program.arguments)}
+    count = None
+    if request.count is not None:
+        count = sum(number < request.count for number in program.arguments)
+    batch = request.batch
+    return replace(
+        request,
+        module=Pipeline.parse(PREPARATION)(program.module),
+        fixed=fixed,
+        annotated=annotated,
+        batch=None if batch is None else tuple(new[n] for n in batch if n in new),
+        donated=tuple(new[n] for n in request.donated if n in new),
+        count=count,
+    )
+
+
+def _with_all_layers(
+    plan: ProgramPlan, space: _SearchSpace, programs: FoldedPrograms, request: PlanningRequest
+) -> ProgramPlan:
+    """Return a plan that was searched with few layers, with the evaluation of all layers."""
+    whole = space.whole
     try:
         found = whole.require(programs.expand(plan.searched.arguments))
     except (PartitionError, BudgetError) as error:
         raise PlanningError(
-            f"the plan of @{request.module.main.name} that was found with {programs.kept} of its "
+            f"the plan of @{whole.module.main.name} that was found with {programs.kept} of its "
             f"{programs.layers} layers cannot be compiled with all of them: {error}"
         ) from None
     return replace(
         plan,
+        request=request,
         chosen=found,
         state_pairs=whole.state_pairs,
-        classes=classify_params(request.module.main.body.params[: request.count]),
+        classes=classify_params(whole.module.main.body.params[: request.count]),
     )
 
 
@@ -226,35 +407,26 @@ def _find_groups(request: PlanningRequest) -> dict[Value, tuple[int, ...]]:
 def _find_anchors(request: PlanningRequest) -> tuple[Value, ...]:
     groups = _find_groups(request)
     body = request.module.main.body
-    known = [group for value in body.params for group in groups[value]]
-    return find_anchors(body, groups, known, request.mesh)
-
-
-def _decisions(request: PlanningRequest) -> SharedDecisions:
-    """Return the decisions about the arguments and anchors of a program."""
-    params = request.module.main.body.params
-    anchors = dict(enumerate(request.anchors, len(params)))
-    return share_decisions(params[: request.count], _find_groups(request), anchors)
+    sizes = [size for _, size in request.mesh.axes if size > 1]
+    known = [
+        group
+        for value in body.params
+        for group, dim in zip(groups[value], value.type.shape, strict=True)
+        if not request.pads_anchors or any(dim % size == 0 for size in sizes)
+    ]
+    return find_anchors(body, groups, known, request.mesh, pads=request.pads_anchors)
 
 
 def _search(
-    request: PlanningRequest,
-    evaluator: Evaluator,
-    progress: Progress | None,
-    expand: Callable[[ArgumentAxes], ArgumentAxes],
-    whole: Evaluator,
+    space: _SearchSpace, progress: Progress | None, start: Assignment | None = None
 ) -> ProgramPlan:
-    """Return the best of the plans that a search finds and of those that are given; `whole`
-    evaluates the program with all layers."""
-    params = request.module.main.body.params
+    """Return the best of the plans that a search finds and of those that are given. The search
+    begins with `start`, by default with replicated and data-parallel arguments."""
+    request, evaluator, reader = space.request, space.evaluator, space.reader
     pairs = find_state_pairs(request.module.main, request.count)
-    decisions = _decisions(request)
     is_folded = isinstance(evaluator, ExtrapolatingEvaluator)
-    fixed = request.fixed or (None,) * len(params)
-    count = len(params) if request.count is None else request.count
-    reader = AssignmentReader(params, decisions, request.mesh, fixed, count, request.anchors)
     axes = [name for name, size in request.mesh.axes if size > 1]
-    batch_groups = find_batch_groups(find_batch(request, pairs), decisions)
+    batch_groups = find_batch_groups(find_batch(request, pairs), space.decisions)
     starts = list(group_starts(batch_groups, axes))
     search = AssignmentSearch(
         evaluator,
@@ -265,7 +437,7 @@ def _search(
         min_improvement=FOLDED_MIN_IMPROVEMENT if is_folded else 0.0,
         max_starts=1 if is_folded else None,
     )
-    best = search.run(starts)
+    best = search.run(starts if start is None else [start])
     candidates: dict[str, ArgumentAxes] = {REPLICATED: reader.axes_of(Assignment())}
     if batch_groups and axes:
         candidates[DATA_PARALLEL] = reader.axes_of(starts[1])
@@ -276,26 +448,28 @@ def _search(
         found = evaluator.evaluate(arguments)
         if found is not None:
             baselines[name] = found
+    fixed = reader.fixed
     allowed = [found for found in baselines.values() if _respects(found.arguments, fixed)]
     everything = [*([] if best is None else [best]), *allowed]
     if not everything:
         arguments, error = evaluator.failure
-        if whole.evaluate(expand(arguments)) is None:
-            _, error = whole.failure  # With the budget that all layers need.
+        if space.whole.evaluate(space.expand(arguments)) is None:
+            _, error = space.whole.failure  # With the budget that all layers need.
         raise PlanningError(
             f"no sharding of the arguments of @{request.module.main.name} can be compiled: {error}"
         )
     chosen = min(everything, key=lambda found: found.key(request.memory_limit))
     return ProgramPlan(
+        request,
         chosen,
         chosen,
         baselines,
         pairs,
-        decisions.params,
+        space.decisions.params,
         search.best_assignment,
         evaluator,
         reader,
-        expand,
+        space.expand,
         request.anchors,
     )
 

@@ -173,11 +173,14 @@ def build_strategy_problem(
     fixed: Sequence[DimAxes | None] = (),
     count: int | None = None,
     memory_limit: int | None = None,
+    *,
+    pads: bool = False,
 ) -> StrategyProblem:
     """Return the planning problem of the first function of a module without shardings.
 
-    The first `count` parameters are arguments, and have even shards; `fixed` states the axes of
-    some of them. With a memory limit, the shards of all arguments together have to fit into it.
+    The first `count` parameters are arguments, and have even shards unless `pads`; `fixed` states
+    the axes of some of them. With a memory limit, the shards of all arguments together have to fit
+    into it.
     """
     axes = [(name, size) for name, size in mesh.axes if size > 1]
     sizes = tuple(size for _, size in axes)
@@ -190,8 +193,8 @@ def build_strategy_problem(
         if stated is not None:
             places = [placement_of(stated, names)]
         else:
-            is_argument = count is None or number < count
-            places = placements_of(value.type.shape, sizes, even=is_argument)
+            even = not pads and (count is None or number < count)
+            places = placements_of(value.type.shape, sizes, even=even)
         usages = [shard_bytes(value.type, place, sizes) for place in places]
         node = builder.add_node(np.zeros(len(places), np.int64), np.array(usages, np.int64))
         sources[value] = _Source(node, places)

@@ -42,7 +42,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     search = plan_program._search
 
     def count(*args: Any) -> Any:
-        found.append(args[0])
+        found.append(args[0].request)
         return search(*args)
 
     monkeypatch.setattr(plan_program, "_search", count)
