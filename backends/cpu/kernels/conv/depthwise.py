@@ -5,8 +5,15 @@ from collections.abc import Sequence
 from math import ceil, gcd, prod
 
 from shardir.backends.cpu.codegen.target import HostDescription
-from shardir.backends.cpu.kernel_api import LoweringContext, Phase, choose_task_count
+from shardir.backends.cpu.kernel_api import (
+    BufferView,
+    LoweringContext,
+    Phase,
+    choose_task_count,
+    row_major_strides,
+)
 from shardir.backends.cpu.kernels.conv.depthwise_kernel import (
+    RUNS_PER_TABLE,
     depthwise_kernel,
     encode_depthwise_record,
 )
@@ -21,26 +28,31 @@ from shardir.backends.cpu.kernels.conv.tuning import (
     MAX_RUN_TAPS,
     MIN_VECTOR_LANES,
 )
+from shardir.backends.cpu.kernels.data_movement.element_cast import cast_phases
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import can_widen
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct, ProductLoop
+from shardir.ir.types import TensorType
 
 
 def lower_depthwise(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
     """Return the phases; none if lanes are not contiguous or an operand has other columns."""
-    views = (work.lhs, work.rhs, work.out)
     work, times = _merge_columns_into_lanes(work)
-    if work.sizes[2] != 1 or len({view.dtype for view in views}) != 1:
+    arith = work.arithmetic
+    if work.sizes[2] != 1 or work.lhs.dtype != work.rhs.dtype or arith.planes > 1:
         return []
-    if work.out.dtype not in ("f32", "f64") or (work.patches and work.patches.side != "lhs"):
+    if not can_widen(work.lhs.dtype, arith) or (work.patches and work.patches.side != "lhs"):
         return []
     lane = _find_lane_loop(work)
     if lane is None:
         return []
-    item = work.out.itemsize
     others = [loop for loop in (*work.batch, *work.rows) if loop is not lane]
     lines = sorted(others, key=lambda loop: abs(loop.out)) or [ProductLoop(1, 0, 0, 0)]
-    many = work.machine.lanes(item)
+    many = work.machine.lanes(arith.size)
     vectors = ceil(lane.extent / many)
     run, unrolled, inner = _find_tap_run(lines[0], work.inner)
+    runs = work.sizes[3] // run.taps
+    if work.out.dtype != arith.dtype and runs > RUNS_PER_TABLE:
+        return _lower_with_wide_result(work, context, label)
     height, width = _choose_tile_shape(lines[0], vectors, run, work.machine)
     run_dim = next((d for d, step in enumerate(lane.position_strides) if step), -1)
     count, taps = prod(loop.extent for loop in lines), work.sizes[3]
@@ -58,7 +70,7 @@ def lower_depthwise(work: MatrixProduct, context: LoweringContext, label: str) -
         "out_slot": work.out.slot, "out_offset": work.out.offset,
         "lanes": lane.extent, "block_lanes": lanes, "lane_blocks": ceil(lane.extent / lanes),
         "lines": count, "block_lines": block,
-        "runs": taps // run.taps,
+        "runs": runs,
     }  # fmt: skip
     for d in range(MAX_DEPTHWISE_CHECKED_DIMS):
         fields[f"start_{d}"] = starts[d] if d < len(starts) else 0
@@ -67,23 +79,42 @@ def lower_depthwise(work: MatrixProduct, context: LoweringContext, label: str) -
     fields["tap_stride"] = unrolled.rhs
     for d, step in enumerate(lines[0].position_strides):
         fields[f"row_step_{d}"] = step // run.line_pitch
-    layout = LaneLayout(len(starts), run_dim, lane.rhs == 0, lane.lhs // item, times)
-    kernel = depthwise_kernel(work.out.dtype, height, width, layout, run)
+    layout = LaneLayout(len(starts), run_dim, lane.rhs == 0, lane.lhs // work.lhs.itemsize, times)
+    kernel = depthwise_kernel(work.lhs.dtype, work.out.dtype, height, width, layout, run)
     record = encode_depthwise_record(fields, _encode_loops(lines), _encode_loops(inner[::-1]))
     return [Phase(kernel, record, ceil(count / block) * fields["lane_blocks"], cost, label)]
+
+
+def _lower_with_wide_result(
+    work: MatrixProduct, context: LoweringContext, label: str
+) -> list[Phase]:
+    """Return the phases with a result of the type of the sums, which is rounded at the end: the
+    result contains the sums of earlier entries of long tables."""
+    loops = sorted((*work.batch, *work.rows, *work.columns), key=lambda loop: -abs(loop.out))
+    shape, dtype = tuple(loop.extent for loop in loops), work.arithmetic.dtype
+    dense = row_major_strides(TensorType(shape, dtype))
+    wide = BufferView(context.temporary(prod(shape) * work.arithmetic.size), 0, shape, dense, dtype)
+    steps = dict(zip((loop.out for loop in loops), dense, strict=True))
+    batch, rows, columns = (
+        tuple(loop._replace(out=steps[loop.out]) for loop in group)
+        for group in (work.batch, work.rows, work.columns)
+    )
+    sums = work._replace(out=wide, batch=batch, rows=rows, columns=columns)
+    target = work.out._replace(shape=shape, strides=tuple(loop.out for loop in loops))
+    return [*lower_depthwise(sums, context, label), *cast_phases(wide, target, context)]
 
 
 def _merge_columns_into_lanes(work: MatrixProduct) -> tuple[MatrixProduct, int]:
     """Merge columns into a batch loop as lanes; also return how many lanes share an element of the
     left operand."""
-    item, lanes = work.out.itemsize, work.machine.lanes(work.out.itemsize)
+    item, result_item = work.lhs.itemsize, work.out.itemsize
+    lanes = work.machine.lanes(work.arithmetic.size)
     for column in work.columns if len(work.columns) == 1 else ():
         times = column.extent
         for loop in work.batch if lanes % times == 0 and times < lanes else ():
-            if (column.rhs, column.out, loop.lhs) == (item,) * 3 and (
-                loop.rhs == loop.out == times * item
-            ):
-                lane = loop._replace(extent=loop.extent * times, rhs=item, out=item)
+            strides = column.rhs, column.out, loop.lhs, loop.rhs, loop.out
+            if strides == (item, result_item, item, times * item, times * result_item):
+                lane = loop._replace(extent=loop.extent * times, rhs=item, out=result_item)
                 batch = tuple(lane if each is loop else each for each in work.batch)
                 return work._replace(batch=batch, columns=()), times
     return work, 1
@@ -113,17 +144,17 @@ def _equal_parts(extent: int, most: int) -> int:
 def _find_lane_loop(work: MatrixProduct) -> ProductLoop | None:
     """Return the loop whose steps are contiguous: a batch loop or, for patches, output positions of
     a row."""
-    item = work.out.itemsize
+    item, result_item = work.lhs.itemsize, work.out.itemsize
     for loop in work.batch:
         if (
-            loop.lhs == loop.out == item
+            (loop.lhs, loop.out) == (item, result_item)
             and loop.rhs in (item, 0)
             and loop.extent >= MIN_VECTOR_LANES
         ):
             return loop
     for loop in work.rows if work.patches else ():
         steps, pace = [step for step in loop.position_strides if step], loop.lhs // item
-        line_loop = loop.out == item and loop.lhs == pace * item and pace in (1, 2)
+        line_loop = loop.out == result_item and loop.lhs == pace * item and pace in (1, 2)
         if line_loop and steps in ([], [pace]) and loop.extent >= MIN_VECTOR_LANES:
             return loop
     return None

@@ -55,20 +55,24 @@ def encode_depthwise_record(
 
 @cache
 def depthwise_kernel(
-    dtype: str, height: int, width: int, layout: LaneLayout, run: TapRun
+    operand: str, result: str, height: int, width: int, layout: LaneLayout, run: TapRun
 ) -> Kernel:
-    """Return the kernel for `height` lines and `width` vectors of lanes at a time.
+    """Return the kernel for `height` lines and `width` vectors of lanes at a time, with operands
+    and a result of these element types.
 
     Lines of the innermost loop share the elements of the right operand if `height` is above 1.
     """
     unrolled = f"_run{run.taps}_{run.line_pitch}_{run.tap_pitch}" * (run.taps > 1)
-    name = f"depthwise_{dtype}_{height}x{width}_{layout.name}{unrolled}"
-    return Kernel(name, lambda machine: _text(machine, name, dtype, height, width, layout, run))
+    types = operand if operand == result else f"{operand}_{result}"
+    name = f"depthwise_{types}_{height}x{width}_{layout.name}{unrolled}"
+    return Kernel(
+        name, lambda machine: _text(machine, name, (operand, result), height, width, layout, run)
+    )
 
 
 def _text(
-    machine: HostDescription, name: str, dtype: str, height: int, width: int, layout: LaneLayout,
-    run: TapRun,
+    machine: HostDescription, name: str, dtypes: tuple[str, str], height: int, width: int,
+    layout: LaneLayout, run: TapRun,
 ) -> str:  # fmt: skip
     module = LLVMModule(machine)
     f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
@@ -95,7 +99,7 @@ def _text(
         get("row_stride"), get("tap_stride"), f.load(f.offset(loops, 8 * 3), "i64"),
         tuple(get(f"row_step_{d}") for d in range(layout.checks)),
     )  # fmt: skip
-    sums = DepthwiseTile(f, dtype, height, width, layout, run, bounds, strides)
+    sums = DepthwiseTile(f, *dtypes, height, width, layout, run, bounds, strides)
     begun, start = f.variable("i64", 0), f.variable("i64", 0)
     with f.while_(lambda: begun.get().is_("eq", 0) | start.get().is_("slt", runs)):
         here = f.umin(runs - start.get(), RUNS_PER_TABLE)

@@ -3,9 +3,15 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, vector_type
-from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
+    arithmetic_of,
+    narrow_to_storage,
+    widen,
+)
 from shardir.backends.cpu.kernels.gemm.microkernel import lane_mask, masked_load, masked_store
+from shardir.ir.dtypes import NUMPY_DTYPES
 
 MAX_DEPTHWISE_CHECKED_DIMS = 3
 """Maximum number of checked dimensions."""
@@ -74,10 +80,14 @@ RhsVectors = dict[int, list[LLVMValue]]
 
 @dataclass
 class DepthwiseTile:
-    """The accumulators of some lanes of some lines, for the taps of the table."""
+    """The accumulators of some lanes of some lines, for the taps of the table.
+
+    Operands have elements of type `operand`, the result of type `result`.
+    """
 
     f: LLVMFunction
-    dtype: str
+    operand: str
+    result: str
     height: int
     width: int
     layout: LaneLayout
@@ -86,7 +96,9 @@ class DepthwiseTile:
     strides: TileStrides
 
     def __post_init__(self) -> None:
-        self.arith = arithmetic_of(self.dtype)
+        self.arith = arithmetic_of(self.result)
+        self.item = NUMPY_DTYPES[self.operand].itemsize
+        self.result_item = NUMPY_DTYPES[self.result].itemsize
         self.many = self.f.machine.lanes(self.arith.size)
         self.lanes = self.width * self.many
         self.type = vector_type(self.arith.type, self.many)
@@ -112,13 +124,13 @@ class DepthwiseTile:
     ) -> None:
         """Emit the sums of the lanes from `lane` for the first `count` lines, over `runs` entries
         of the table."""
-        f, size = self.f, self.arith.size
+        f, item = self.f, self.item
         lhs, rhs, out = operands
         rest = stop - lane
         start = f.offset(
-            lhs, lane * (size * self.layout.lane_pitch) // self.layout.lanes_per_element
+            lhs, lane * (item * self.layout.lane_pitch) // self.layout.lanes_per_element
         )
-        to = f.offset(out, lane * size)
+        to = f.offset(out, lane * self.result_item)
         exists = rest.is_("sge", self.lanes)
         self._set_sums(to, rest, adding, count)
         with f.loop(0, runs) as entry_index:
@@ -128,7 +140,7 @@ class DepthwiseTile:
             places = [position[d] + moves[2 + d] + self.bounds[d][0] for d in checks]
             right = f.offset(rhs, moves[1])
             if not self.layout.is_rhs_shared:
-                right = f.offset(right, lane * size)
+                right = f.offset(right, lane * item)
             self._add_run(f.offset(start, moves[0]), right, rest, places, lane, count)
         f.if_else(
             exists,
@@ -140,7 +152,7 @@ class DepthwiseTile:
         self, to: LLVMValue, rest: LLVMValue, adding: LLVMValue, count: LLVMValue
     ) -> None:
         """Set the sums to 0, or to the sums of earlier entries that the result contains."""
-        f, many, size = self.f, self.many, self.arith.size
+        f, many, size = self.f, self.many, self.result_item
         zero = f.splat(f.value(0, self.arith.type), many)
         for row in self.sums:
             for each in row:
@@ -151,19 +163,20 @@ class DepthwiseTile:
                     for j, each in enumerate(row):
                         at = f.offset(f.offset(to, self.strides.out * line), j * many * size)
                         mask = lane_mask(f, rest - j * many, many)
-                        each.set(masked_load(f, at, mask, self.type, size))
+                        each.set(self._load(at, mask, self.result, many))
 
     def _store_lines(self, to: LLVMValue, rest: LLVMValue | None, count: LLVMValue) -> None:
         """Store the sums of the first `count` lines; of the first `rest` lanes if not all exist."""
-        f, many, size = self.f, self.many, self.arith.size
+        f, many, size = self.f, self.many, self.result_item
         for line, row in enumerate(self.sums):
             with f.when(count.is_("sgt", line)):
                 for j, each in enumerate(row):
                     at = f.offset(f.offset(to, self.strides.out * line), j * many * size)
+                    value = narrow_to_storage(f, each.get(), self.result)
                     if rest is None:
-                        f.store(each.get(), at, size)
+                        f.store(value, at, size)
                     else:
-                        masked_store(f, each.get(), at, lane_mask(f, rest - j * many, many), size)
+                        masked_store(f, value, at, lane_mask(f, rest - j * many, many), size)
 
     def _add_run(
         self,
@@ -238,12 +251,17 @@ class DepthwiseTile:
         self, right: LLVMValue, tap: int, masks: list[LLVMValue] | None
     ) -> list[LLVMValue]:
         """Load the vectors of a tap of the right operand, or broadcast its shared element."""
-        f, size, many = self.f, self.arith.size, self.many
+        f, many = self.f, self.many
         start = f.offset(right, self.strides.tap * tap)
         if self.layout.is_rhs_shared:
-            return [f.splat(f.load(start, self.arith.type), many)] * self.width
+            return [f.splat(self._load(start, None, self.operand, 1), many)] * self.width
         return [
-            self._read(f.offset(start, j * many * size), masks[j] if masks else None)
+            self._load(
+                f.offset(start, j * many * self.item),
+                masks[j] if masks else None,
+                self.operand,
+                many,
+            )
             for j in range(self.width)
         ]
 
@@ -276,10 +294,12 @@ class DepthwiseTile:
     def _load_lhs(self, start: LLVMValue, j: int, masks: list[list[LLVMValue]] | None) -> LLVMValue:
         """Load a vector of the left operand; lanes outside the masks are zero."""
         f, many, times = self.f, self.many, self.layout.lanes_per_element
-        type = vector_type(self.arith.type, many // times)
         found = [
-            self._read(
-                f.offset(start, first * self.arith.size), masks[j][n] if masks else None, type
+            self._load(
+                f.offset(start, first * self.item),
+                masks[j][n] if masks else None,
+                self.operand,
+                many // times,
             )
             for n, first in enumerate(self._vector_starts(j))
         ]
@@ -294,8 +314,11 @@ class DepthwiseTile:
         below = lane_mask(self.f, begin * -1, self.many)
         return lane_mask(self.f, extent - begin, self.many) & (below ^ -1)
 
-    def _read(self, at: LLVMValue, mask: LLVMValue | None, type: str = "") -> LLVMValue:
-        type, size = type or self.type, self.arith.size
+    def _load(self, at: LLVMValue, mask: LLVMValue | None, dtype: str, count: int) -> LLVMValue:
+        """Load `count` elements of a type as elements of the sums."""
+        type, size = vector_type(MEMORY_TYPES[dtype], count), NUMPY_DTYPES[dtype].itemsize
         if mask is None:
-            return self.f.load(at, type, size)
-        return masked_load(self.f, at, mask, type, size)
+            loaded = self.f.load(at, type, size)
+        else:
+            loaded = masked_load(self.f, at, mask, type, size)
+        return widen(self.f, loaded, dtype, self.arith)

@@ -415,6 +415,33 @@ def test_depthwise_kernels_reuse_elements(
     assert find_tile(1, 3) == ("depthwise", 5, "")
 
 
+@pytest.mark.parametrize("dtype", ["f64", "f16", "bf16", "i8", "i32"])
+def test_depthwise_convolutions_of_all_real_types_are_not_packed(dtype: str) -> None:
+    """Without the depthwise kernel, they take 60 times as long."""
+    rng = np.random.default_rng(0)
+    shapes = (2, 14, 14, 40), (3, 3, 1, 40)
+    attrs = attributes(2, "b01f,01io->b01f", groups=40, padding=((1, 1), (1, 1)))
+    x, w = (random_elements(rng, shape, dtype) for shape in shapes)
+    op = make_op(convolution, *(TensorType(shape, dtype) for shape in shapes), **attrs)
+    (name,) = selected_kernel_names(RULES["convolution"], op, ZEN_5)
+    assert name.startswith(f"depthwise_{dtype}_")
+    check_convolution(x, w, attrs)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_long_depthwise_sums_of_half_precision_are_rounded_once(dtype: str) -> None:
+    """Sums of more taps than a table holds are stored as f32 in between."""
+    rng, shape = np.random.default_rng(0), (1, 97, 97, 16)
+    x, w = random_elements(rng, shape, dtype), random_elements(rng, shape, dtype)
+    attrs = attributes(2, "f01b,i01o->01bf", batch_groups=16, padding=((1, 1), (0, 0)))
+    op = make_op(convolution, *(TensorType(shape, dtype) for _ in range(2)), **attrs)
+    first, last = selected_kernel_names(RULES["convolution"], op, ZEN_5)
+    assert first.startswith(f"depthwise_{dtype}_f32_")
+    assert last.startswith("moves_cast")
+    single = check_convolution(x.astype(np.float32), w.astype(np.float32), attrs)
+    np.testing.assert_array_equal(check_convolution(x, w, attrs), single.astype(x.dtype))
+
+
 @pytest.mark.parametrize("size", [(0, 5), (5, 0)])
 def test_an_image_of_only_padding_gives_zeros(size: tuple[int, int]) -> None:
     attrs = attributes(2, "b01f,01io->b01f", padding=((3, 0), (2, 3)))
