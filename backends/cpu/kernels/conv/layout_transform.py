@@ -15,16 +15,17 @@ from typing import NamedTuple
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase, row_major_strides
 from shardir.backends.cpu.kernels.conv.nchw_layout import POSITION_PITCHES
 from shardir.backends.cpu.kernels.conv.tuning import (
-    MAX_STRIDED_TRANSFORM_TIME_RATIO,
+    MAX_COSTLY_TRANSFORM_TIME_RATIO,
     MAX_TRANSFORM_TIME_RATIO,
     MIN_VECTOR_LANES,
     SQUARE_TRANSPOSE_NS_PER_ELEMENT,
 )
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
+from shardir.backends.cpu.kernels.gemm.paired_steps import has_pair_instruction
 from shardir.backends.cpu.kernels.gemm.skinny_dispatch import operations_per_ns
 from shardir.ir.operation import Attr
 from shardir.ir.types import TensorType
-from shardir.ops.contraction.convolution_factors import parse_dims
+from shardir.ops.contraction.convolution_factors import ConvolutionDims, parse_dims
 
 
 class FeaturesLastConvolution(NamedTuple):
@@ -63,7 +64,16 @@ def plan_features_last(
     time = (
         2.0 * steps / prod(attrs["lhs_dilation"]) / operations_per_ns(out.itemsize, context.machine)
     )
-    ratio = MAX_STRIDED_TRANSFORM_TIME_RATIO if is_strided else MAX_TRANSFORM_TIME_RATIO
+    # An even number of channels consists of pairs of K steps in the copies.
+    has_pairs = w.shape[by.batch_or_inputs] % 2 == 0 and has_pair_instruction(
+        x.dtype, out.dtype, context.machine
+    )
+    if is_strided or has_pairs:
+        ratio = MAX_COSTLY_TRANSFORM_TIME_RATIO
+    elif context.machine.vector_bytes == 64 and _are_steps_contiguous(w, by, window):
+        return None
+    else:
+        ratio = MAX_TRANSFORM_TIME_RATIO
     if SQUARE_TRANSPOSE_NS_PER_ELEMENT * (x.size + w.size + out.size) >= ratio * time:
         return None
     orders = (
@@ -72,6 +82,12 @@ def plan_features_last(
         (to.batch_or_inputs, *to.spatial, to.features_or_outputs),
     )
     return _plan_copies((x, w, out), orders, context)
+
+
+def _are_steps_contiguous(w: BufferView, by: ConvolutionDims, window: int) -> bool:
+    """Return whether the inputs and the window of a filter are contiguous, with the window
+    innermost."""
+    return abs(w.strides[by.batch_or_inputs]) == window * w.itemsize
 
 
 def _plan_depthwise(

@@ -11,11 +11,13 @@ from math import prod
 from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.pair_instructions import PAIR_INSTRUCTIONS
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase, row_major_strides
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
 from shardir.backends.cpu.kernels.data_movement.element_cast import cast_phases
 from shardir.backends.cpu.kernels.data_movement.interleave import interleave_phases
 from shardir.backends.cpu.kernels.data_movement.view_transforms import slice_dim
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of
 from shardir.backends.cpu.kernels.gemm.matrix_product import (
     ImagePatches,
     MatrixProduct,
@@ -45,16 +47,24 @@ class _Operand(NamedTuple):
         )
 
 
+def has_pair_instruction(operand: str, result: str, machine: HostDescription) -> bool:
+    """Return whether the machine has an instruction for pairs of elements of operands of this type,
+    with the sums of a result of this type."""
+    pair = PAIR_INSTRUCTIONS.get(PAIRED_TYPES.get(operand, ""))
+    return (
+        pair is not None
+        and pair.is_supported_by(machine)
+        and pair.sum == arithmetic_of(result).type
+    )
+
+
 def has_paired_steps(work: MatrixProduct) -> bool:
     """Return whether to compute a product with `pair_steps`: if the innermost K loop consists of
     pairs that an instruction of the machine multiplies and adds to sums of this type."""
     _, rows, columns, _ = work.sizes
-    pair = PAIRED_TYPES.get(work.lhs.dtype, "")
     return (
-        pair != ""
-        and work.lhs.dtype == work.rhs.dtype
-        and PAIR_INSTRUCTIONS[pair].is_supported_by(work.machine)
-        and PAIR_INSTRUCTIONS[pair].sum == work.arithmetic.type
+        work.lhs.dtype == work.rhs.dtype
+        and has_pair_instruction(work.lhs.dtype, work.out.dtype, work.machine)
         and min(rows, columns) >= MIN_PAIRED_LINES
         and len(work.inner) > 0
         and work.inner[-1].extent % 2 == 0
