@@ -17,9 +17,9 @@ from shardir.ir.sharding import Axis, Sharding
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.planning.programs.assignment import ArgumentAxes, DimAxes
 from shardir.passes.rematerialization.remat import BudgetError
-from shardir.passes.simulation import MachineModel, simulate
+from shardir.passes.simulation.machine_model import MachineModel
 from shardir.passes.simulation.memory_use import memory_use
-from shardir.passes.simulation.simulate import FUSION_PIPELINE, least_seconds
+from shardir.passes.simulation.simulate import FUSION_PIPELINE, least_seconds, simulate
 from shardir.passes.simulation.utilization import executed_flops
 
 CompilationError = PartitionError | BudgetError
