@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.lax import api as lax
 from shardir.frontend.nn.attention import dot_product_attention
-from shardir.frontend.numpy import api as numpy
 from shardir.frontend.profiling.microbenchmark import Key, Microbenchmark
 
 UNARY = (
@@ -22,9 +22,9 @@ UNARY = (
 )
 BINARY = ("div", "pow", "rem", "atan2")
 REDUCTIONS: Mapping[str, Callable[[Any], Any]] = {
-    "sum": lambda x: numpy.sum(x, axis=1),
-    "max": lambda x: numpy.max(x, axis=1),
-    "min": lambda x: numpy.min(x, axis=1),
+    "sum": lambda x: x.sum(axis=1),
+    "max": lambda x: x.max(axis=1),
+    "min": lambda x: x.min(axis=1),
 }
 SIZED = ("cumsum", "transpose", "sort")
 """The operations whose time includes their traffic."""
@@ -55,7 +55,7 @@ def list_operations() -> dict[Key, Microbenchmark]:
         found |= _list_sized(name, dtype)
     for nbytes in READ_BYTES:
         vector = _draw((nbytes // 4,), DTYPES["default"])
-        found["read", "", 1, float(nbytes)] = Microbenchmark(jit(numpy.max), (vector,))
+        found["read", "", 1, float(nbytes)] = Microbenchmark(jit(lambda x: x.max()), (vector,))
     return found
 
 
@@ -115,14 +115,14 @@ def _list_sized(name: str, dtype: np.dtype[Any]) -> dict[Key, Microbenchmark]:
     for rows in CUMULATED_ROWS:
         matrix = _draw((rows, CUMULATED_LENGTH), dtype)
         key = ("cumsum", name, 1, float(rows * CUMULATED_LENGTH))
-        found[key] = Microbenchmark(jit(lambda x: numpy.cumsum(x, axis=1)), (matrix,))
+        found[key] = Microbenchmark(jit(lambda x: x.cumsum(axis=1)), (matrix,))
     for n in TRANSPOSED_SIZES:
         key = ("transpose", name, 1, float(n * n))
         found[key] = Microbenchmark(jit(lambda x: x.T), (_draw((n, n), dtype),))
     for length in SORTED_LENGTHS:
         matrix = _draw((SORTED_ELEMENTS // length, length), dtype)
         found["sort", name, 1, float(length)] = Microbenchmark(
-            jit(lambda x: numpy.sort(x, axis=1)), (matrix,)
+            jit(lambda x: lax.sort(x, dimension=1)), (matrix,)
         )
     return found
 
@@ -140,10 +140,10 @@ def elements_of(key: Key) -> float:
 
 def _draw(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     """Return an array of uniform random numbers."""
-    return numpy.asarray(np.random.default_rng(0).random(shape, np.float32).astype(dtype))
+    return from_numpy(np.random.default_rng(0).random(shape, np.float32).astype(dtype))
 
 
 def _spread(dtype: np.dtype[Any]) -> Any:
     """Return an array of numbers for which all measured operations are defined."""
     size = int(np.prod(CACHED_SHAPE))
-    return numpy.asarray(np.linspace(0.05, 0.95, size, dtype=dtype).reshape(CACHED_SHAPE))
+    return from_numpy(np.linspace(0.05, 0.95, size, dtype=dtype).reshape(CACHED_SHAPE))

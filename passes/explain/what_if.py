@@ -3,6 +3,7 @@
 from collections.abc import Container, Sequence
 from dataclasses import replace
 
+from shardir.ir.location import SourceLocations
 from shardir.ir.sharding import Sharding
 from shardir.passes.explain.annotation_edits import (
     add_annotation,
@@ -12,7 +13,7 @@ from shardir.passes.explain.annotation_edits import (
 )
 from shardir.passes.explain.communication import communication_totals
 from shardir.passes.explain.explanation import explanation, find_value
-from shardir.passes.explain.history import FunctionHistory, SourceLocations
+from shardir.passes.explain.history import FunctionHistory
 from shardir.passes.explain.propagated_program import (
     ExplainError,
     Program,
