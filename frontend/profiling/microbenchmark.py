@@ -12,6 +12,10 @@ Key = tuple[str, str, int, float]
 """The identity of a benchmark: section, dtype or kind, group size, and flops, bytes or elements."""
 
 
+LEAST_CALLS = 4
+"""The least number of calls in a round: other programs delay most long calls."""
+
+
 @dataclass
 class Microbenchmark:
     """A compiled function with its arguments, which is called for some time in each round."""
@@ -22,17 +26,16 @@ class Microbenchmark:
     """The time of the fastest call of each round."""
 
     def run(self, seconds: float, clock: Callable[[], float]) -> None:
-        """Run one round: call the function for some time."""
+        """Run one round: call the function for some time, and at least `LEAST_CALLS` times."""
         block_until_ready(self.function(*self.arguments))
         end = clock() + seconds
-        fastest = inf
-        while True:
+        fastest, stop, count = inf, -inf, 0
+        while stop <= end or count < LEAST_CALLS:
             start = clock()
             block_until_ready(self.function(*self.arguments))
             stop = clock()
             fastest = min(fastest, stop - start)
-            if stop > end:
-                break
+            count += 1
         self.fastest.append(fastest)
 
     @property

@@ -3,8 +3,8 @@
 Input: a description file (`descriptions/*.toml`, or a path) and the sizes of mesh axes. Output: a
 `Machine`, whose methods return seconds. `description_files` finds a description, and
 `description_parser` checks it; `placement` assigns mesh axes to links, `collective_time` has the
-model of collectives. `alpha_beta`, `step_fit` and `measurements` fit numbers to measurements. Start
-with `machine`.
+model of collectives, and `kernel_time` that of kernels of measured operations. `alpha_beta`,
+`step_fit` and `measurements` fit numbers to measurements. Start with `machine`.
 """
 
 from typing import TYPE_CHECKING

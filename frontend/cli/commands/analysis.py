@@ -258,7 +258,7 @@ def calibrate(
     """Fit a machine description to measurements.
 
     For a table of a collective, the command prints its latency and bandwidth, and the entry for a
-    description. With --local, it measures products, elementwise operations and collectives on this
+    description. With --local, it measures products, other operations, calls and collectives on this
     machine, and writes its description, the machine "local". It also prints cross-validated errors.
 
     With --program, the table has one measured step in each row. The function receives the other
