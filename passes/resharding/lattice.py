@@ -4,8 +4,8 @@ them.
 `shardir.passes.resharding.lattice_moves` defines the transitions between states, and
 `shardir.passes.resharding.lattice_search` finds the cheapest path.
 
-Shardings are sequences of atoms: mesh axes, or the sub-axes in which both ends of the path can be
-expressed. The common prefix of both ends in a dimension is excluded.
+Shardings are sequences of sub-axes: complete mesh axes, or the sub-axes in which both ends of the
+path can be expressed. The common prefix of both ends in a dimension is excluded.
 
 A dimension of n positions in p shards has shards of ceil(n / p) positions, and the last of them
 ends at p * ceil(n / p). Adding an axis to others, or removing the last one, is valid only if that
@@ -25,17 +25,17 @@ from shardir.ir.sharding import Axes, Axis, DimSharding, Sharding, count_positio
 from shardir.ir.sub_axes import can_coexist
 from shardir.ir.types import TensorType
 
-DimAtoms = tuple[tuple[int, ...], ...]
-"""For each dimension, the atoms that shard it."""
-LatticeState = tuple[DimAtoms, frozenset[int]]
-"""The atoms of each dimension, and the atoms over which the tensor is unreduced."""
+DimSubAxes = tuple[tuple[int, ...], ...]
+"""For each dimension, the sub-axes that shard it."""
+LatticeState = tuple[DimSubAxes, frozenset[int]]
+"""The sub-axes of each dimension, and the sub-axes over which the tensor is unreduced."""
 
-MAX_PRIME_ATOMS = 4
-"""Maximum number of prime atoms up to which atoms of different sizes are factored, so that they can
-be exchanged."""
-MAX_ATOMS_FOR_FULL_SEARCH = 4
-"""Maximum number of atoms up to which every transition is tried; with more, only those towards the
-goal."""
+MAX_PRIME_SUB_AXES = 4
+"""Maximum number of prime sub-axes up to which sub-axes of different sizes are factored, so that
+they can be exchanged."""
+MAX_SUB_AXES_FOR_FULL_SEARCH = 4
+"""Maximum number of sub-axes up to which every transition is tried; with more, only those towards
+the goal."""
 
 
 class StepKind(StrEnum):
@@ -51,7 +51,7 @@ class StepKind(StrEnum):
 
 
 class ReshardProblem:
-    """Source and target shardings as atoms, without their common prefixes."""
+    """Source and target shardings as sub-axes, without their common prefixes."""
 
     def __init__(self, source: Sharding, target: Sharding, type: TensorType) -> None:
         self.source, self.target, self.type = source, target, type
@@ -83,21 +83,28 @@ class ReshardProblem:
         new = tuple(a[n:] for a, n in zip(new, shared, strict=True))
         waiting, end = split(source.unreduced), split(target.unreduced)
         shared_axes = end if source.reduction == target.reduction else ()
-        atoms = tuple(dict.fromkeys(a for axes in (*old, *new, waiting) for a in axes))
-        fine = _prime_parts(atoms) if self.solvable else {atom: (atom,) for atom in atoms}
-        self.atoms = tuple(part for atom in atoms for part in fine[atom])
-        number = {atom: i for i, atom in enumerate(self.atoms)}
+        sub_axes = tuple(dict.fromkeys(a for axes in (*old, *new, waiting) for a in axes))
+        fine = (
+            _prime_parts(sub_axes)
+            if self.solvable
+            else {sub_axis: (sub_axis,) for sub_axis in sub_axes}
+        )
+        self.sub_axes = tuple(part for sub_axis in sub_axes for part in fine[sub_axis])
+        number = {sub_axis: i for i, sub_axis in enumerate(self.sub_axes)}
 
-        def number_atoms(axes: Axes) -> tuple[int, ...]:
-            return tuple(number[part] for atom in axes for part in fine[atom])
+        def number_sub_axes(axes: Axes) -> tuple[int, ...]:
+            return tuple(number[part] for sub_axis in axes for part in fine[sub_axis])
 
-        self.sizes = tuple(atom.size for atom in self.atoms)
-        self.start: LatticeState = tuple(map(number_atoms, old)), frozenset(number_atoms(waiting))
-        keep = frozenset(number_atoms(tuple(a for a in waiting if a in shared_axes)))
-        self.goal: LatticeState = tuple(map(number_atoms, new)), keep
-        self.goal_atoms = tuple(a for dim_axes in self.goal[0] for a in dim_axes)
+        self.sizes = tuple(sub_axis.size for sub_axis in self.sub_axes)
+        self.start: LatticeState = (
+            tuple(map(number_sub_axes, old)),
+            frozenset(number_sub_axes(waiting)),
+        )
+        keep = frozenset(number_sub_axes(tuple(a for a in waiting if a in shared_axes)))
+        self.goal: LatticeState = tuple(map(number_sub_axes, new)), keep
+        self.goal_sub_axes = tuple(a for dim_axes in self.goal[0] for a in dim_axes)
         self.goal_dim = {a: dim for dim, dim_axes in enumerate(self.goal[0]) for a in dim_axes}
-        self.is_full_search = len(self.atoms) <= MAX_ATOMS_FOR_FULL_SEARCH
+        self.is_full_search = len(self.sub_axes) <= MAX_SUB_AXES_FOR_FULL_SEARCH
         self.room = tuple(
             -(-size // count_positions(axes))
             for size, axes in zip(type.shape, self.prefix, strict=True)
@@ -108,61 +115,63 @@ class ReshardProblem:
         )
         # A search requests the same few transitions repeatedly.
         self._pieces: dict[tuple[int, ...], int] = {}
-        self._held: dict[DimAtoms, int] = {}
+        self._held: dict[DimSubAxes, int] = {}
         self._held_at_end = self.local_bytes(self.goal[0])
 
-    def shard_count(self, atoms: tuple[int, ...]) -> int:
-        result = self._pieces.get(atoms)
+    def shard_count(self, sub_axes: tuple[int, ...]) -> int:
+        result = self._pieces.get(sub_axes)
         if result is None:
-            result = self._pieces[atoms] = prod([self.sizes[a] for a in atoms])
+            result = self._pieces[sub_axes] = prod([self.sizes[a] for a in sub_axes])
         return result
 
     def local_size(self, dim: int, dim_axes: tuple[int, ...]) -> int:
         """Return the number of positions of a dimension on one device."""
         return -(-self.room[dim] // self.shard_count(dim_axes))
 
-    def local_bytes(self, dim_atoms: DimAtoms) -> int:
+    def local_bytes(self, dim_sub_axes: DimSubAxes) -> int:
         """Bytes that a device holds."""
-        result = self._held.get(dim_atoms)
+        result = self._held.get(dim_sub_axes)
         if result is None:
-            local = map(self.local_size, range(len(dim_atoms)), dim_atoms)
-            result = self._held[dim_atoms] = prod(local, start=self.itemsize)
+            local = map(self.local_size, range(len(dim_sub_axes)), dim_sub_axes)
+            result = self._held[dim_sub_axes] = prod(local, start=self.itemsize)
         return result
 
     def remaining_bytes(self, state: LatticeState) -> int:
         """Bytes that a device must at least still receive."""
         return max(0, self._held_at_end - self.local_bytes(state[0]))
 
-    def can_shard(self, dim_atoms: DimAtoms, dim: int, atoms: tuple[int, ...]) -> bool:
-        """Return whether a dimension can be sharded further by `atoms`, or be gathered back from
+    def can_shard(self, dim_sub_axes: DimSubAxes, dim: int, sub_axes: tuple[int, ...]) -> bool:
+        """Return whether a dimension can be sharded further by `sub_axes`, or be gathered back from
         that."""
-        before = self.shard_count(dim_atoms[dim])
-        after, room = before * self.shard_count(atoms), self.room[dim]
+        before = self.shard_count(dim_sub_axes[dim])
+        after, room = before * self.shard_count(sub_axes), self.room[dim]
         if not self.uneven[dim]:
             return room % after == 0
         is_unsharded = before == 1 and not self.prefix[dim]
         return is_unsharded or before * -(-room // before) == after * -(-room // after)
 
-    def distributed_bytes(self, dim_atoms: DimAtoms, dim: int, atoms: tuple[int, ...]) -> int:
+    def distributed_bytes(
+        self, dim_sub_axes: DimSubAxes, dim: int, sub_axes: tuple[int, ...]
+    ) -> int:
         """Return the bytes of the shard for each device when a dimension is distributed over
-        `atoms`."""
+        `sub_axes`."""
         local_bytes, after = (
-            self.local_bytes(dim_atoms),
-            self.local_size(dim, (*dim_atoms[dim], *atoms)),
+            self.local_bytes(dim_sub_axes),
+            self.local_size(dim, (*dim_sub_axes[dim], *sub_axes)),
         )
-        return local_bytes // max(self.local_size(dim, dim_atoms[dim]), 1) * after
+        return local_bytes // max(self.local_size(dim, dim_sub_axes[dim]), 1) * after
 
     def sharding(self, state: LatticeState) -> Sharding:
         """Return a state as a sharding, including the common prefixes."""
-        dim_atoms, pending = state
+        dim_sub_axes, pending = state
         axes = (
-            merge_axes((*front, *(self.atoms[a] for a in dim_axes)))
-            for front, dim_axes in zip(self.prefix, dim_atoms, strict=True)
+            merge_axes((*front, *(self.sub_axes[a] for a in dim_axes)))
+            for front, dim_axes in zip(self.prefix, dim_sub_axes, strict=True)
         )
         return Sharding(
             self.source.mesh,
             tuple(DimSharding(a, open=False) for a in axes),
-            unreduced=merge_axes([a for i, a in enumerate(self.atoms) if i in pending]),
+            unreduced=merge_axes([a for i, a in enumerate(self.sub_axes) if i in pending]),
             reduction=self.source.reduction if pending else "add",
         )
 
@@ -185,13 +194,13 @@ def _end_of_last_shard(size: int, axes: Axes) -> int:
     return -(-size // count) * count
 
 
-def _prime_parts(atoms: Axes) -> dict[Axis, Axes]:
-    """Return the prime sub-axes of each atom if sizes differ and there are few; else the atom
-    itself."""
-    parts = {atom: tuple(_factor_axis(atom)) for atom in atoms}
-    few = sum(map(len, parts.values())) <= MAX_PRIME_ATOMS
-    mixed = len({atom.size for atom in atoms}) > 1
-    return parts if few and mixed else {atom: (atom,) for atom in atoms}
+def _prime_parts(sub_axes: Axes) -> dict[Axis, Axes]:
+    """Return the prime sub-axes of each sub-axis if sizes differ and there are few; else the
+    sub-axis itself."""
+    parts = {sub_axis: tuple(_factor_axis(sub_axis)) for sub_axis in sub_axes}
+    few = sum(map(len, parts.values())) <= MAX_PRIME_SUB_AXES
+    mixed = len({sub_axis.size for sub_axis in sub_axes}) > 1
+    return parts if few and mixed else {sub_axis: (sub_axis,) for sub_axis in sub_axes}
 
 
 def _factor_axis(axis: Axis) -> Iterator[Axis]:

@@ -4,7 +4,7 @@ from heapq import heappop, heappush
 from itertools import count
 
 from shardir.passes.resharding.lattice import LatticeState, ReshardProblem, StepKind
-from shardir.passes.resharding.lattice_moves import LatticeMove, transitions_from, with_dim_atoms
+from shardir.passes.resharding.lattice_moves import LatticeMove, transitions_from, with_dim_sub_axes
 
 MAX_SETTLED_STATES = 500
 """States that a search settles before it returns the best path found so far."""
@@ -60,23 +60,25 @@ def gather_and_slice_path(problem: ReshardProblem) -> list[LatticeMove]:
     """Return the path that reduces, gathers conflicting axes and slices: always valid, seldom
     cheap."""
     moves: list[LatticeMove] = []
-    dim_atoms, pending = problem.start
+    dim_sub_axes, pending = problem.start
     if due := tuple(sorted(pending - problem.goal[1])):
         pending = problem.goal[1]
         pieces = problem.shard_count(due)
-        cost = 2 * problem.local_bytes(dim_atoms) * (pieces - 1) // pieces
-        moves.append(LatticeMove(StepKind.ALL_REDUCE, (dim_atoms, pending), (cost, 1, 0), due))
-    for dim, atoms in enumerate(dim_atoms):
-        if atoms:
-            cost = problem.local_bytes(dim_atoms) * (problem.shard_count(atoms) - 1)
-            dim_atoms = with_dim_atoms(dim_atoms, dim, ())
+        cost = 2 * problem.local_bytes(dim_sub_axes) * (pieces - 1) // pieces
+        moves.append(LatticeMove(StepKind.ALL_REDUCE, (dim_sub_axes, pending), (cost, 1, 0), due))
+    for dim, sub_axes in enumerate(dim_sub_axes):
+        if sub_axes:
+            cost = problem.local_bytes(dim_sub_axes) * (problem.shard_count(sub_axes) - 1)
+            dim_sub_axes = with_dim_sub_axes(dim_sub_axes, dim, ())
             moves.append(
-                LatticeMove(StepKind.ALL_GATHER, (dim_atoms, pending), (cost, 1, 0), atoms, dim)
+                LatticeMove(
+                    StepKind.ALL_GATHER, (dim_sub_axes, pending), (cost, 1, 0), sub_axes, dim
+                )
             )
-    for dim, atoms in enumerate(problem.goal[0]):
-        if atoms:
-            dim_atoms = with_dim_atoms(dim_atoms, dim, atoms)
+    for dim, sub_axes in enumerate(problem.goal[0]):
+        if sub_axes:
+            dim_sub_axes = with_dim_sub_axes(dim_sub_axes, dim, sub_axes)
             moves.append(
-                LatticeMove(StepKind.ALL_SLICE, (dim_atoms, pending), (0, 0, 1), atoms, dim)
+                LatticeMove(StepKind.ALL_SLICE, (dim_sub_axes, pending), (0, 0, 1), sub_axes, dim)
             )
     return moves

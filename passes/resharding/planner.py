@@ -19,7 +19,7 @@ from shardir.ir.operation import Attr, Symbol
 from shardir.ir.sharding import Axis, Sharding, count_positions
 from shardir.ir.types import TensorType
 from shardir.passes.resharding.greedy import GreedyCollective, greedy_collectives
-from shardir.passes.resharding.lattice import DimAtoms, LatticeState, ReshardProblem, StepKind
+from shardir.passes.resharding.lattice import DimSubAxes, LatticeState, ReshardProblem, StepKind
 from shardir.passes.resharding.lattice_moves import LatticeMove
 from shardir.passes.resharding.lattice_search import find_cheapest_path, gather_and_slice_path
 
@@ -90,8 +90,8 @@ def _greedy_steps(problem: ReshardProblem) -> Iterator[PlanStep]:
     source, target, type = problem.source, problem.target, problem.type
     begun = problem.begins_unreduced
     # In terms of sub-axes, a pending reduction that remains is in both source and target.
-    still_unreduced = merge_axes([problem.atoms[a] for a in sorted(problem.goal[1])])
-    due = merge_axes([problem.atoms[a] for a in sorted(problem.start[1] - problem.goal[1])])
+    still_unreduced = merge_axes([problem.sub_axes[a] for a in sorted(problem.goal[1])])
+    due = merge_axes([problem.sub_axes[a] for a in sorted(problem.start[1] - problem.goal[1])])
     start = replace(source, unreduced=(*still_unreduced, *due))
     end = replace(
         target, unreduced=still_unreduced, reduction=source.reduction if still_unreduced else "add"
@@ -191,9 +191,9 @@ def _merge_adjacent_moves(moves: list[LatticeMove]) -> Iterator[LatticeMove]:
     for move in moves:
         same = last is not None and (last.kind, last.dim) == (move.kind, move.dim)
         if last is not None and same and move.kind in (StepKind.ALL_SLICE, StepKind.REDUCE_SCATTER):
-            last = _merge_moves(last, move, (*last.atoms, *move.atoms))
+            last = _merge_moves(last, move, (*last.sub_axes, *move.sub_axes))
         elif last is not None and same and move.kind is StepKind.ALL_GATHER:
-            last = _merge_moves(last, move, (*move.atoms, *last.atoms))
+            last = _merge_moves(last, move, (*move.sub_axes, *last.sub_axes))
         else:
             if last is not None:
                 yield last
@@ -202,13 +202,13 @@ def _merge_adjacent_moves(moves: list[LatticeMove]) -> Iterator[LatticeMove]:
         yield last
 
 
-def _merge_moves(first: LatticeMove, then: LatticeMove, atoms: tuple[int, ...]) -> LatticeMove:
+def _merge_moves(first: LatticeMove, then: LatticeMove, sub_axes: tuple[int, ...]) -> LatticeMove:
     cost = (first.cost[0] + then.cost[0], first.cost[1], first.cost[2])
-    return replace(then, atoms=atoms, cost=cost)
+    return replace(then, sub_axes=sub_axes, cost=cost)
 
 
 def _step_of_move(problem: ReshardProblem, before: LatticeState, move: LatticeMove) -> PlanStep:
-    parts = [problem.atoms[a] for a in move.atoms]
+    parts = [problem.sub_axes[a] for a in move.sub_axes]
     axes = merge_axes(parts)
     op = Symbol(problem.source.reduction)
     attrs: dict[str, Attr]
@@ -237,7 +237,7 @@ def _in_unreduced_order(parts: Sequence[Axis], source: Sharding) -> list[Axis]:
     return sorted(parts, key=position)
 
 
-def _permutation(problem: ReshardProblem, before: DimAtoms, after: DimAtoms) -> dict[str, Attr]:
+def _permutation(problem: ReshardProblem, before: DimSubAxes, after: DimSubAxes) -> dict[str, Attr]:
     """Return the replaced axes and their replacements, merged to the largest possible sub-axes."""
     source: list[Axis] = []
     target: list[Axis] = []
@@ -248,7 +248,7 @@ def _permutation(problem: ReshardProblem, before: DimAtoms, after: DimAtoms) -> 
         for i, (a, b) in enumerate(pairs):
             if (a == b and aligned) or dim_axes == after[dim]:
                 continue
-            old, new = problem.atoms[a], problem.atoms[b]
+            old, new = problem.sub_axes[a], problem.sub_axes[b]
             joins = last == (dim, i - 1) and all(
                 len(merge_axes(pair)) == 1 for pair in ((source[-1], old), (target[-1], new))
             )

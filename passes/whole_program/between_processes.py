@@ -61,12 +61,12 @@ def _others(rules: Mapping[str, MergeRule], exchanges: set[str]) -> dict[str, Me
 def _dispatch_by_level(near: MergeRule | None) -> MergeRule:
     def rule(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
         axes = crossed_axes(op.attrs)
-        far = merger.atoms.levels.far_parts(axes)
+        far = merger.sub_axes.levels.far_parts(axes)
         if not far:
             if near is None:
                 raise merge_error(op, "has no meaning outside of devices")
             return near(merger, op)
-        if not merger.atoms.levels.near_parts(axes):
+        if not merger.sub_axes.levels.near_parts(axes):
             return [_append_between_processes(merger, op)]
         if synchronous_spec(op) is not ops.collective_permute:
             raise merge_error(
@@ -99,13 +99,13 @@ def _done(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
 def _append_mixed_permute(merger: DeviceMerger, op: Op) -> BatchedValue:
     """Append a permute along axes of both levels, row by row."""
     record_collective(merger, op)
-    b, levels = merger.b, merger.atoms.levels
+    b, levels = merger.b, merger.sub_axes.levels
     axes: Axes = op.attrs["axes"]
-    far, near = levels.far_parts(axes), merger.atoms.of(axes)
-    spread = merger.get(op.operands[0])
-    own = merger.atoms.union(spread.atoms, near)
-    value = merger.widen(spread, own)
-    rest = [atom for atom in own if atom not in near]
+    far, near = levels.far_parts(axes), merger.sub_axes.of(axes)
+    batched = merger.get(op.operands[0])
+    own = merger.sub_axes.union(batched.sub_axes, near)
+    value = merger.widen(batched, own)
+    rest = [sub_axis for sub_axis in own if sub_axis not in near]
     places = (*map(own.index, near), *map(own.index, rest), *range(len(own), value.type.rank))
     order: list[Ints] = [places[: len(near)], *((position,) for position in places[len(near) :])]
     counted = arrange_dims(b, value, [(n,) for n in value.type.shape], order)
@@ -202,7 +202,7 @@ def _replace_row(b: Builder, value: Value, row: Value, to: int, here: Value | No
 def _is_one_of_processes(merger: DeviceMerger, far: Axes, processes: Sequence[int]) -> Value:
     """Return whether this process is one of `processes`, numbered along the axes between
     processes."""
-    b, levels, flag = merger.b, merger.atoms.levels, TensorType((), "bool")
+    b, levels, flag = merger.b, merger.sub_axes.levels, TensorType((), "bool")
     if levels.position_of_process is not None:
         result: Value = b.full(levels.position(far) in processes, flag)
         return result

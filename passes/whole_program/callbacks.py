@@ -21,17 +21,17 @@ from shardir.passes.whole_program.mesh_sub_axes import axis_sizes
 
 
 def _pure_callback(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
-    atoms = merger.union(op.operands)
-    operands = [merger.broadcast_to(value, atoms) for value in op.operands]
-    types = tuple(merger.type(value.type, atoms) for value in op.results)
+    sub_axes = merger.union(op.operands)
+    operands = [merger.broadcast_to(value, sub_axes) for value in op.operands]
+    types = tuple(merger.type(value.type, sub_axes) for value in op.results)
     attrs = dict(op.attrs)
-    if atoms:
-        attrs["batch"] = attrs.get("batch", 0) + len(atoms)
+    if sub_axes:
+        attrs["batch"] = attrs.get("batch", 0) + len(sub_axes)
     results = merger.b.emit(
         op.spec, *operands, result=types[0] if len(types) == 1 else types, **attrs
     )
     return [
-        BatchedValue(value, atoms)
+        BatchedValue(value, sub_axes)
         for value in (results if isinstance(results, tuple) else (results,))
     ]
 
@@ -43,13 +43,16 @@ def _pipeline_call(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     for value, dims in zip(op.operands, op.attrs["in_axes"], strict=True):
         part = merger.get(value)
         for dim, axes in enumerate(dims):
-            if atoms := merger.atoms.of(axes):
-                part = gather_shards(merger, part, dim, atoms)
+            if sub_axes := merger.sub_axes.of(axes):
+                part = gather_shards(merger, part, dim, sub_axes)
         operands.append(_take_first(b, part))
-    shardings = [[merger.atoms.of(axes) for axes in dims] for dims in op.attrs["out_axes"]]
+    shardings = [[merger.sub_axes.of(axes) for axes in dims] for dims in op.attrs["out_axes"]]
     types = tuple(
         value.type.with_shape(
-            [n * prod(axis_sizes(atoms)) for n, atoms in zip(value.type.shape, dims, strict=True)]
+            [
+                n * prod(axis_sizes(sub_axes))
+                for n, sub_axes in zip(value.type.shape, dims, strict=True)
+            ]
         )
         for value, dims in zip(op.results, shardings, strict=True)
     )
@@ -63,16 +66,16 @@ def _pipeline_call(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     results = []
     for value, dims in zip(made if isinstance(made, tuple) else (made,), shardings, strict=True):
         result = BatchedValue(value, ())
-        for dim, atoms in enumerate(dims):
-            if atoms:
-                result = distribute_shards(merger, result, dim, atoms)
+        for dim, sub_axes in enumerate(dims):
+            if sub_axes:
+                result = distribute_shards(merger, result, dim, sub_axes)
         results.append(result)
     return results
 
 
 def _take_first(b: Builder, value: BatchedValue) -> Value:
     """Return a value that is equal on all devices, from the first of them."""
-    type, count = value.value.type, len(value.atoms)
+    type, count = value.value.type, len(value.sub_axes)
     if not count:
         return value.value
     one = type.with_shape((*(1,) * count, *type.shape[count:]))

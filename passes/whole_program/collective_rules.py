@@ -37,21 +37,21 @@ BOOL_REDUCTIONS = {
 
 
 def reduce_sub_axes(
-    merger: DeviceMerger, spread: BatchedValue, atoms: Axes, op: str
+    merger: DeviceMerger, batched: BatchedValue, sub_axes: Axes, op: str
 ) -> BatchedValue:
-    """Return the values of all positions along `atoms`, reduced."""
+    """Return the values of all positions along `sub_axes`, reduced."""
     b = merger.b
-    value, own = spread
-    same = tuple(atom for atom in atoms if atom not in own)
+    value, own = batched
+    same = tuple(sub_axis for sub_axis in sub_axes if sub_axis not in own)
     if same and op in ("add", "mul") and value.type.dtype != "bool":
         count = prod(axis_sizes(same))
         if op == "add" and is_sum_exact_product(count, value.type.dtype):
             value = b.mul(value, b.full(count, value.type))
         else:
-            own = merger.atoms.union(own, atoms)
-            value = merger.widen(spread, own)
-    dims = tuple(i for i, atom in enumerate(own) if atom in atoms)
-    left = tuple(atom for atom in own if atom not in atoms)
+            own = merger.sub_axes.union(own, sub_axes)
+            value = merger.widen(batched, own)
+    dims = tuple(i for i, sub_axis in enumerate(own) if sub_axis in sub_axes)
+    left = tuple(sub_axis for sub_axis in own if sub_axis not in sub_axes)
     if not dims:
         return BatchedValue(value, left)
     if value.type.dtype == "bool":
@@ -87,14 +87,14 @@ def _reduce_bitwise(merger: DeviceMerger, value: Value, dims: Sequence[int], op:
 
 
 def gather_shards(
-    merger: DeviceMerger, spread: BatchedValue, dim: int, atoms: Axes
+    merger: DeviceMerger, batched: BatchedValue, dim: int, sub_axes: Axes
 ) -> BatchedValue:
-    """Return the shards of all positions along `atoms`, concatenated along `dim`."""
-    own = merger.atoms.union(spread.atoms, atoms)
-    value = merger.widen(spread, own)
-    left = tuple(atom for atom in own if atom not in atoms)
-    order: list[Ints] = [(own.index(atom),) for atom in left]
-    joined = tuple(map(own.index, atoms))
+    """Return the shards of all positions along `sub_axes`, concatenated along `dim`."""
+    own = merger.sub_axes.union(batched.sub_axes, sub_axes)
+    value = merger.widen(batched, own)
+    left = tuple(sub_axis for sub_axis in own if sub_axis not in sub_axes)
+    order: list[Ints] = [(own.index(sub_axis),) for sub_axis in left]
+    joined = tuple(map(own.index, sub_axes))
     count = len(own)
     order += [(*joined, d) if d == dim + count else (d,) for d in range(count, value.type.rank)]
     return BatchedValue(
@@ -103,48 +103,48 @@ def gather_shards(
 
 
 def distribute_shards(
-    merger: DeviceMerger, spread: BatchedValue, dim: int, atoms: Axes
+    merger: DeviceMerger, batched: BatchedValue, dim: int, sub_axes: Axes
 ) -> BatchedValue:
-    """Return for each position along `atoms` its shard of dimension `dim`.
+    """Return for each position along `sub_axes` its shard of dimension `dim`.
 
     If the value differs along some of them already, each position takes the shard of its own value.
     """
-    value, own = spread
-    if any(atom in own for atom in atoms):
-        return _distribute_own_shards(merger, spread, dim, atoms)
-    all_atoms = merger.atoms.union(own, atoms)
+    value, own = batched
+    if any(sub_axis in own for sub_axis in sub_axes):
+        return _distribute_own_shards(merger, batched, dim, sub_axes)
+    all_sub_axes = merger.sub_axes.union(own, sub_axes)
     split: list[Ints] = [(n,) for n in value.type.shape]
     at = len(own) + dim
-    split[at] = (*axis_sizes(atoms), value.type.shape[at] // prod(axis_sizes(atoms)))
+    split[at] = (*axis_sizes(sub_axes), value.type.shape[at] // prod(axis_sizes(sub_axes)))
     parts = number_parts(split)
     position_of = dict(zip(own, range(len(own)), strict=True)) | dict(
-        zip(atoms, parts[at], strict=False)
+        zip(sub_axes, parts[at], strict=False)
     )
     rest = [each if d != dim else each[-1:] for d, each in enumerate(parts[len(own) :])]
-    order = [*((position_of[atom],) for atom in all_atoms), *rest]
-    return BatchedValue(arrange_dims(merger.b, value, split, order), all_atoms)
+    order = [*((position_of[sub_axis],) for sub_axis in all_sub_axes), *rest]
+    return BatchedValue(arrange_dims(merger.b, value, split, order), all_sub_axes)
 
 
 def _distribute_own_shards(
-    merger: DeviceMerger, spread: BatchedValue, dim: int, atoms: Axes
+    merger: DeviceMerger, batched: BatchedValue, dim: int, sub_axes: Axes
 ) -> BatchedValue:
-    """Return the shards of a value that differs along some of `atoms`: for each position its
+    """Return the shards of a value that differs along some of `sub_axes`: for each position its
     own."""
-    value, own = spread
-    shared = tuple(atom for atom in atoms if atom in own)
-    b, all_atoms = merger.b, merger.atoms.union(own, atoms)
+    value, own = batched
+    shared = tuple(sub_axis for sub_axis in sub_axes if sub_axis in own)
+    b, all_sub_axes = merger.b, merger.sub_axes.union(own, sub_axes)
     at = len(own) + dim
     split: list[Ints] = [(n,) for n in value.type.shape]
-    split[at] = (*axis_sizes(atoms), value.type.shape[at] // prod(axis_sizes(atoms)))
+    split[at] = (*axis_sizes(sub_axes), value.type.shape[at] // prod(axis_sizes(sub_axes)))
     parts = number_parts(split)
-    inside = dict(zip(atoms, parts[at], strict=False))
-    outside = {atom: parts[i][0] for i, atom in enumerate(own)}
+    inside = dict(zip(sub_axes, parts[at], strict=False))
+    outside = {sub_axis: parts[i][0] for i, sub_axis in enumerate(own)}
     rest = [each if d != dim else each[-1:] for d, each in enumerate(parts[len(own) :])]
-    others = [atom for atom in all_atoms if atom not in shared]
+    others = [sub_axis for sub_axis in all_sub_axes if sub_axis not in shared]
     order = [
-        *((outside[atom],) for atom in shared),
-        *((inside[atom],) for atom in shared),
-        *((outside.get(atom, inside.get(atom, -1)),) for atom in others),
+        *((outside[sub_axis],) for sub_axis in shared),
+        *((inside[sub_axis],) for sub_axis in shared),
+        *((outside.get(sub_axis, inside.get(sub_axis, -1)),) for sub_axis in others),
         *rest,
     ]  # fmt: skip
     square = arrange_dims(b, value, split, order)
@@ -156,14 +156,14 @@ def _distribute_own_shards(
     line = b.slice(flat, starts=(0,) * (1 + len(shard_shape)), strides=steps, result=to)
     now = (*shared, *others)
     dim_sizes = [axis_sizes(shared), *((n,) for n in shard_shape)]
-    back = [(now.index(atom),) for atom in all_atoms]
+    back = [(now.index(sub_axis),) for sub_axis in all_sub_axes]
     back += [(d,) for d in range(len(now), len(now) + len(rest))]
-    return BatchedValue(arrange_dims(b, line, dim_sizes, back), all_atoms)
+    return BatchedValue(arrange_dims(b, line, dim_sizes, back), all_sub_axes)
 
 
 def record_collective(merger: DeviceMerger, op: Op) -> None:
     """Record the name of the collective in the `why` of the operations that replace it."""
-    what = collective_title(op, merger.atoms.mesh)
+    what = collective_title(op, merger.sub_axes.mesh)
     merger.b.why = f"{what}: {op.why}" if op.why else what
 
 
@@ -175,45 +175,45 @@ def collective_title(op: Op, mesh: Mesh) -> str:
 
 def _all_reduce(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     record_collective(merger, op)
-    atoms = merger.atoms.of(op.attrs["axes"])
-    return [reduce_sub_axes(merger, merger.get(op.operands[0]), atoms, op.attrs["op"])]
+    sub_axes = merger.sub_axes.of(op.attrs["axes"])
+    return [reduce_sub_axes(merger, merger.get(op.operands[0]), sub_axes, op.attrs["op"])]
 
 
 def _all_gather(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     record_collective(merger, op)
-    atoms = merger.atoms.of(op.attrs["axes"])
-    return [gather_shards(merger, merger.get(op.operands[0]), op.attrs["dim"], atoms)]
+    sub_axes = merger.sub_axes.of(op.attrs["axes"])
+    return [gather_shards(merger, merger.get(op.operands[0]), op.attrs["dim"], sub_axes)]
 
 
 def _all_slice(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     record_collective(merger, op)
-    atoms = merger.atoms.of(op.attrs["axes"])
-    return [distribute_shards(merger, merger.get(op.operands[0]), op.attrs["dim"], atoms)]
+    sub_axes = merger.sub_axes.of(op.attrs["axes"])
+    return [distribute_shards(merger, merger.get(op.operands[0]), op.attrs["dim"], sub_axes)]
 
 
 def _reduce_scatter(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     record_collective(merger, op)
-    atoms = merger.atoms.of(op.attrs["axes"])
-    total = reduce_sub_axes(merger, merger.get(op.operands[0]), atoms, op.attrs["op"])
-    return [distribute_shards(merger, total, op.attrs["dim"], atoms)]
+    sub_axes = merger.sub_axes.of(op.attrs["axes"])
+    total = reduce_sub_axes(merger, merger.get(op.operands[0]), sub_axes, op.attrs["op"])
+    return [distribute_shards(merger, total, op.attrs["dim"], sub_axes)]
 
 
 def _all_to_all(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     """Exchange chunks: chunk i of position j becomes chunk j of position i."""
     record_collective(merger, op)
-    atoms = merger.atoms.of(op.attrs["axes"])
+    sub_axes = merger.sub_axes.of(op.attrs["axes"])
     split_dim, concat = op.attrs["split"], op.attrs["concat"]
-    spread = merger.get(op.operands[0])
-    own = merger.atoms.union(spread.atoms, atoms)
-    value = merger.widen(spread, own)
+    batched = merger.get(op.operands[0])
+    own = merger.sub_axes.union(batched.sub_axes, sub_axes)
+    value = merger.widen(batched, own)
     count = len(own)
     split: list[Ints] = [(n,) for n in value.type.shape]
     at = count + split_dim
-    split[at] = (*axis_sizes(atoms), value.type.shape[at] // prod(axis_sizes(atoms)))
+    split[at] = (*axis_sizes(sub_axes), value.type.shape[at] // prod(axis_sizes(sub_axes)))
     parts = number_parts(split)
-    receiver = dict(zip(atoms, parts[at], strict=False))
-    senders = tuple(own.index(atom) for atom in atoms)
-    order: list[Ints] = [(receiver.get(atom, own.index(atom)),) for atom in own]
+    receiver = dict(zip(sub_axes, parts[at], strict=False))
+    senders = tuple(own.index(sub_axis) for sub_axis in sub_axes)
+    order: list[Ints] = [(receiver.get(sub_axis, own.index(sub_axis)),) for sub_axis in own]
     for d, each in enumerate(parts[count:]):
         piece = each[-1:] if d == split_dim else each
         order.append((*senders, *piece) if d == concat else piece)

@@ -82,7 +82,7 @@ def _match_neighbor_rows(
     ):
         return None
     axes: Axes = permute.attrs["axes"]
-    if merger.atoms.levels.far_parts(axes):
+    if merger.sub_axes.levels.far_parts(axes):
         return None
     count = prod(axis.size for axis in axes)
     neighbor_pairs = {(i, i + step) for i in range(count) if 0 <= i + step < count}
@@ -110,7 +110,9 @@ def _convolution(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     for halo in _nested_halos(merger, op.operands[0]):
         spatial_index = _plain_spatial_index(op, halo)
         filters = merger.sub_axes_of.get(op.operands[1], ())
-        if spatial_index is None or any(atom in filters for atom in merger.atoms.of(halo.axes)):
+        if spatial_index is None or any(
+            sub_axis in filters for sub_axis in merger.sub_axes.of(halo.axes)
+        ):
             break
         if op.result.type.shape[to.spatial[spatial_index]] * op.attrs["strides"][
             spatial_index
@@ -122,7 +124,7 @@ def _convolution(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     result = _convolve_all_rows(merger, op, halos, op.operands[1], deals=True)
     for halo in halos:
         dim = to.spatial[_spatial_index(op, halo)]
-        result = distribute_shards(merger, result, dim, merger.atoms.of(halo.axes))
+        result = distribute_shards(merger, result, dim, merger.sub_axes.of(halo.axes))
     return [result]
 
 
@@ -168,12 +170,12 @@ def _convolve_all_rows(
     gathered, shape = merger.get(inside), list(inside.type.shape)
     padding, full_shape = list(op.attrs["padding"]), list(op.result.type.shape)
     for halo in halos:
-        atoms, spatial_index = merger.atoms.of(halo.axes), _spatial_index(op, halo)
-        gathered = gather_shards(merger, gathered, halo.dim, atoms)
-        shape[halo.dim] *= prod(axis_sizes(atoms))
+        sub_axes, spatial_index = merger.sub_axes.of(halo.axes), _spatial_index(op, halo)
+        gathered = gather_shards(merger, gathered, halo.dim, sub_axes)
+        shape[halo.dim] *= prod(axis_sizes(sub_axes))
         padding[spatial_index] = (halo.low, halo.high)
         if deals:
-            full_shape[to.spatial[spatial_index]] *= prod(axis_sizes(atoms))
+            full_shape[to.spatial[spatial_index]] *= prod(axis_sizes(sub_axes))
     x = Value(inside.type.with_shape(shape))
     merger.bind(x, gathered)
     result = Value(op.result.type.with_shape(full_shape), op.result.name)
@@ -181,8 +183,8 @@ def _convolve_all_rows(
     joined = replace(op, operands=(x, by), results=(result,), attrs=attrs)
     if not merger.union(joined.operands):
         return BatchedValue(_append_convolution(merger, joined), ())
-    (spread,) = batch_by_sub_axis(merger, joined)
-    return spread
+    (batched,) = batch_by_sub_axis(merger, joined)
+    return batched
 
 
 def _append_convolution(merger: DeviceMerger, op: Op) -> Value:
@@ -202,29 +204,31 @@ def _merge_filter_gradient(merger: DeviceMerger, op: Op) -> Sequence[BatchedValu
     if op.attrs["op"] != "add" or maker is None or maker.spec is not ops.convolution:
         return None
     by = maker.operands[1]
-    axes = merger.atoms.of(op.attrs["axes"])
+    axes = merger.sub_axes.of(op.attrs["axes"])
     _, inner, _ = parse_dims(maker.attrs["dims"])
     halos = _nested_halos(merger, maker.operands[0])
-    spread = merger.get(by)
+    batched = merger.get(by)
     shape = list(by.type.shape)
     for halo in halos:
-        atoms, spatial_index = merger.atoms.of(halo.axes), _plain_spatial_index(maker, halo)
+        sub_axes, spatial_index = merger.sub_axes.of(halo.axes), _plain_spatial_index(maker, halo)
         own = (merger.sub_axes_of.get(by, ()), merger.sub_axes_of.get(halo.rows, ()))
-        if spatial_index is None or not all(a in axes and a in each for a in atoms for each in own):
+        if spatial_index is None or not all(
+            a in axes and a in each for a in sub_axes for each in own
+        ):
             return None
         rows_of, step = inner.spatial[spatial_index], maker.attrs["rhs_dilation"][spatial_index]
         if maker.attrs["strides"][spatial_index] != 1 or shape[rows_of] * step != _row_count(halo):
             return None
-        spread = gather_shards(merger, spread, rows_of, atoms)
-        shape[rows_of] *= prod(axis_sizes(atoms))
+        batched = gather_shards(merger, batched, rows_of, sub_axes)
+        shape[rows_of] *= prod(axis_sizes(sub_axes))
     if not halos:
         return None
     record_collective(merger, op)
     every = Value(by.type.with_shape(shape))
-    merger.bind(every, spread)
+    merger.bind(every, batched)
     result = _convolve_all_rows(merger, maker, halos, every, deals=False)
-    done = {atom for halo in halos for atom in merger.atoms.of(halo.axes)}
-    rest = tuple(atom for atom in axes if atom not in done)
+    done = {sub_axis for halo in halos for sub_axis in merger.sub_axes.of(halo.axes)}
+    rest = tuple(sub_axis for sub_axis in axes if sub_axis not in done)
     return [reduce_sub_axes(merger, result, rest, "add")]
 
 

@@ -88,9 +88,9 @@ class MergeDevices(Pass, name="merge-devices"):
 
 def _merge_function(function: Function, levels: ProcessLevels) -> Function:
     assert function.spmd is not None
-    atoms = SubAxes(levels.mesh, named_axes(function), levels)
+    sub_axes = SubAxes(levels.mesh, named_axes(function), levels)
     rules = between_processes.add_process_rules(RULES) if levels.block_counts else RULES
-    merger = DeviceMerger(Builder(used_names(function)), atoms, rules)
+    merger = DeviceMerger(Builder(used_names(function)), sub_axes, rules)
     body, interface = function.body, function.spmd
     _check_interface(interface, levels)
     params = [
@@ -141,7 +141,7 @@ def mesh_of_devices(function: Function, module: Module) -> Mesh:
 
 def _sub_axes_of_dims(merger: DeviceMerger, outer: GlobalTensor) -> list[Axes]:
     """Return the sub-axes that shard each dimension."""
-    return [merger.atoms.of(dim.axes) for dim in outer.sharding.dims]
+    return [merger.sub_axes.of(dim.axes) for dim in outer.sharding.dims]
 
 
 def _bind_parameter(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Value:
@@ -151,19 +151,19 @@ def _bind_parameter(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Va
     pieces = zip(old.type.shape, dim_axes, strict=True)
     full_type = old.type.with_shape([n * prod(axis_sizes(axes)) for n, axes in pieces])
     param = Value(full_type, old.name)
-    own = merger.atoms.union(*dim_axes) if dim_axes else ()
+    own = merger.sub_axes.union(*dim_axes) if dim_axes else ()
     split = [(*axis_sizes(axes), n) for axes, n in zip(dim_axes, old.type.shape, strict=True)]
     parts = number_parts(split)
     position_of = {
-        atom: i
+        sub_axis: i
         for axes, part in zip(dim_axes, parts, strict=True)
-        for atom, i in zip(axes, part, strict=False)
+        for sub_axis, i in zip(axes, part, strict=False)
     }
-    order = [*((position_of[atom],) for atom in own), *(part[-1:] for part in parts)]
+    order = [*((position_of[sub_axis],) for sub_axis in own), *(part[-1:] for part in parts)]
     b.why = f"the shards of %{old.name}" if own else ""
     start = len(b.ops)
     shards = merger.rename_last(arrange_dims(b, param, split, order), f"{old.name}.shards", start)
-    pending = merger.atoms.of(outer.sharding.unreduced)
+    pending = merger.sub_axes.of(outer.sharding.unreduced)
     if pending:
         shards, own = _begin_unreduced(
             merger, BatchedValue(shards, own), pending, outer.sharding.reduction
@@ -174,46 +174,47 @@ def _bind_parameter(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Va
 
 
 def _begin_unreduced(
-    merger: DeviceMerger, spread: BatchedValue, pending: Axes, reduction: str
+    merger: DeviceMerger, batched: BatchedValue, pending: Axes, reduction: str
 ) -> BatchedValue:
     """Return an unreduced value whose first position holds the operand and whose others the
     identity."""
     b = merger.b
-    value, own = spread
-    all_atoms = merger.atoms.union(own, pending)
-    shape = tuple(1 if atom in pending else atom.size for atom in all_atoms)
+    value, own = batched
+    all_sub_axes = merger.sub_axes.union(own, pending)
+    shape = tuple(1 if sub_axis in pending else sub_axis.size for sub_axis in all_sub_axes)
     lone = reshape_if_needed(b, value, (*shape, *value.type.shape[len(own) :]))
     nothing = b.full(identity_element(reduction, value.type.dtype), value.type.with_shape(()))
     none = (0,) * lone.type.rank
     high = tuple(
-        all_atoms[i].size - 1 if i < len(all_atoms) and all_atoms[i] in pending else 0
+        all_sub_axes[i].size - 1 if i < len(all_sub_axes) and all_sub_axes[i] in pending else 0
         for i in range(lone.type.rank)
     )
-    return BatchedValue(b.pad(lone, nothing, low=none, high=high, interior=none), all_atoms)
+    return BatchedValue(b.pad(lone, nothing, low=none, high=high, interior=none), all_sub_axes)
 
 
 def _global_result(merger: DeviceMerger, old: Value, outer: GlobalTensor) -> Value:
     """Return the global array of the shards that the devices return."""
     b = merger.b
     dim_axes = _sub_axes_of_dims(merger, outer)
-    result_atoms = merger.atoms.union(*dim_axes) if dim_axes else ()
-    spread = merger.get(old)
-    b.why = f"the global array of %{old.name}" if result_atoms else ""
-    pending = merger.atoms.of(outer.sharding.unreduced)
+    result_sub_axes = merger.sub_axes.union(*dim_axes) if dim_axes else ()
+    batched = merger.get(old)
+    b.why = f"the global array of %{old.name}" if result_sub_axes else ""
+    pending = merger.sub_axes.of(outer.sharding.unreduced)
     if pending:
-        spread = reduce_sub_axes(merger, spread, pending, outer.sharding.reduction)
-    value, own = spread
-    extra = [i for i, atom in enumerate(own) if atom not in result_atoms]
+        batched = reduce_sub_axes(merger, batched, pending, outer.sharding.reduction)
+    value, own = batched
+    extra = [i for i, sub_axis in enumerate(own) if sub_axis not in result_sub_axes]
     if extra:
         # Replicas are equal, so the first device of each group represents all.
         for i in extra:
             value = slice_rows(b, value, i, 0, 1)
         shape = [n for i, n in enumerate(value.type.shape) if i not in extra]
         value = b.reshape(value, result=value.type.with_shape(shape))
-        own = tuple(atom for atom in own if atom in result_atoms)
-    value = merger.widen(BatchedValue(value, own), result_atoms)
+        own = tuple(sub_axis for sub_axis in own if sub_axis in result_sub_axes)
+    value = merger.widen(BatchedValue(value, own), result_sub_axes)
     order = [
-        (*map(result_atoms.index, axes), len(result_atoms) + d) for d, axes in enumerate(dim_axes)
+        (*map(result_sub_axes.index, axes), len(result_sub_axes) + d)
+        for d, axes in enumerate(dim_axes)
     ]
     start = len(b.ops)
     result = arrange_dims(b, value, [(n,) for n in value.type.shape], order)

@@ -31,21 +31,22 @@ def _carried_axes(
 ) -> list[Axes]:
     """Return the sub-axes of carried values after one more iteration."""
     pairs = zip(carried, _differing_axes(merger, values), strict=True)
-    return [merger.atoms.union(before, after) for before, after in pairs]
+    return [merger.sub_axes.union(before, after) for before, after in pairs]
 
 
 def _with_sub_axes(
-    merger: DeviceMerger, values: Sequence[Value], sub_axes: Sequence[Axes]
+    merger: DeviceMerger, values: Sequence[Value], value_axes: Sequence[Axes]
 ) -> list[Value]:
     """Return the replacements of the values with the given sub-axes."""
     return [
-        merger.broadcast_to(value, atoms) for value, atoms in zip(values, sub_axes, strict=True)
+        merger.broadcast_to(value, sub_axes)
+        for value, sub_axes in zip(values, value_axes, strict=True)
     ]
 
 
-def _make_params(merger: DeviceMerger, block: Block, sub_axes: Sequence[Axes]) -> list[Value]:
-    pairs = zip(block.params, sub_axes, strict=True)
-    return [merger.param(value, atoms) for value, atoms in pairs]
+def _make_params(merger: DeviceMerger, block: Block, value_axes: Sequence[Axes]) -> list[Value]:
+    pairs = zip(block.params, value_axes, strict=True)
+    return [merger.param(value, sub_axes) for value, sub_axes in pairs]
 
 
 def _merge_scan(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
@@ -63,22 +64,22 @@ def _merge_scan(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
         if grown == carried:
             break
         carried = grown
-    stacked_atoms = _differing_axes(inner, body.returns[n:])
-    returns = _with_sub_axes(inner, body.returns, [*carried, *stacked_atoms])
+    stacked_sub_axes = _differing_axes(inner, body.returns[n:])
+    returns = _with_sub_axes(inner, body.returns, [*carried, *stacked_sub_axes])
     inits = _with_sub_axes(merger, op.operands[:n], carried)
     stacks = [_move_slices_first(merger, *merger.get(value)) for value in op.operands[n:]]
     block = inner.b.block(params, returns)
     results = _as_tuple(merger.b.emit(scan, *inits, *stacks, blocks=(block,), **op.attrs))
     stacked = [
-        _move_slices_behind(merger, y, atoms)
-        for y, atoms in zip(results[n:], stacked_atoms, strict=True)
+        _move_slices_behind(merger, y, sub_axes)
+        for y, sub_axes in zip(results[n:], stacked_sub_axes, strict=True)
     ]
     return [*map(BatchedValue, results[:n], carried), *stacked]
 
 
-def _move_slices_first(merger: DeviceMerger, x: Value, atoms: Axes) -> Value:
+def _move_slices_first(merger: DeviceMerger, x: Value, sub_axes: Axes) -> Value:
     """Return a stacked operand with the sliced dimension in front of those of its sub-axes."""
-    count = len(atoms)
+    count = len(sub_axes)
     if not count:
         return x
     perm = (count, *range(count), *range(count + 1, x.type.rank))
@@ -86,13 +87,13 @@ def _move_slices_first(merger: DeviceMerger, x: Value, atoms: Axes) -> Value:
     return result
 
 
-def _move_slices_behind(merger: DeviceMerger, y: Value, atoms: Axes) -> BatchedValue:
+def _move_slices_behind(merger: DeviceMerger, y: Value, sub_axes: Axes) -> BatchedValue:
     """Return the inverse of `_move_slices_first`."""
-    count = len(atoms)
+    count = len(sub_axes)
     if not count:
-        return BatchedValue(y, atoms)
+        return BatchedValue(y, sub_axes)
     perm = (*range(1, count + 1), 0, *range(count + 1, y.type.rank))
-    return BatchedValue(merger.b.transpose(y, perm=perm), atoms)
+    return BatchedValue(merger.b.transpose(y, perm=perm), sub_axes)
 
 
 def _merge_while(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
@@ -111,8 +112,8 @@ def _merge_while(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
             # iterations differs.
             changed = zip(grown, body.returns, body.params, strict=True)
             grown = [
-                atoms if after is before else merger.atoms.union(atoms, differs)
-                for atoms, after, before in changed
+                sub_axes if after is before else merger.sub_axes.union(sub_axes, differs)
+                for sub_axes, after, before in changed
             ]
         if grown == carried:
             break
@@ -152,11 +153,11 @@ def _masked_while(
     step.b.why = "devices that are done keep what they have"
     selected = []
     pairs = zip(_with_sub_axes(step, body.returns, carried), params, carried, strict=True)
-    for new, old, atoms in pairs:
+    for new, old, sub_axes in pairs:
         selected.append(
             new
             if new is old
-            else _select_by_flag(step, BatchedValue(going, differs), new, old, atoms)
+            else _select_by_flag(step, BatchedValue(going, differs), new, old, sub_axes)
         )
     further = _evaluate_condition(step, _copy_block(merger, condition), selected, carried, differs)
     stepped = step.b.block([going, *params], [further, *selected])
@@ -174,14 +175,14 @@ def _copy_block(merger: DeviceMerger, block: Block) -> Block:
 
 
 def _select_by_flag(
-    merger: DeviceMerger, flag: BatchedValue, yes: Value, no: Value, atoms: Axes
+    merger: DeviceMerger, flag: BatchedValue, yes: Value, no: Value, sub_axes: Axes
 ) -> Value:
-    """Return one of two values, which have `atoms`, by each device's flag."""
+    """Return one of two values, which have `sub_axes`, by each device's flag."""
     b = merger.b
-    if not flag.atoms:
+    if not flag.sub_axes:
         result: Value = b.select(b.broadcast(flag.value, dims=(), result=_flag_type(yes)), yes, no)
         return result
-    dims = tuple(map(atoms.index, flag.atoms))
+    dims = tuple(map(sub_axes.index, flag.sub_axes))
     flags = flag.value
     if flags.type.shape != yes.type.shape:
         flags = b.broadcast(flags, dims=dims, result=_flag_type(yes))
@@ -201,29 +202,29 @@ def _evaluate_condition(
     differs: Axes,
 ) -> Value:
     """Return on which devices the condition holds."""
-    for param, value, atoms in zip(condition.params, values, carried, strict=True):
-        merger.bind(param, BatchedValue(value, atoms))
+    for param, value, sub_axes in zip(condition.params, values, carried, strict=True):
+        merger.bind(param, BatchedValue(value, sub_axes))
     merger.run(condition.ops)
     return merger.broadcast_to(condition.returns[0], differs)
 
 
 def _merge_case(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     index = merger.get(op.operands[0])
-    if index.atoms:
+    if index.sub_axes:
         return _select_branches(merger, op, index)
     inners: list[DeviceMerger] = []
     for branch in op.blocks:
         inners.append(merger.inner())
         inners[-1].run(branch.ops)
-    sub_axes = [
+    value_axes = [
         merger.union([branch.returns[i] for branch in op.blocks]) for i in range(len(op.results))
     ]
     blocks = tuple(
-        inner.b.block([], _with_sub_axes(inner, branch.returns, sub_axes))
+        inner.b.block([], _with_sub_axes(inner, branch.returns, value_axes))
         for inner, branch in zip(inners, op.blocks, strict=True)
     )
     results = _as_tuple(merger.b.emit(case, index.value, blocks=blocks))
-    return list(map(BatchedValue, results, sub_axes))
+    return list(map(BatchedValue, results, value_axes))
 
 
 def _select_branches(merger: DeviceMerger, op: Op, index: BatchedValue) -> Sequence[BatchedValue]:
@@ -236,11 +237,13 @@ def _select_branches(merger: DeviceMerger, op: Op, index: BatchedValue) -> Seque
     picks = [b.eq(index.value, b.full(n, index.value.type)) for n in range(len(op.blocks) - 1)]
     result = []
     for column in zip(*(branch.returns for branch in op.blocks), strict=True):
-        atoms = merger.atoms.union(index.atoms, merger.union(column))
-        *others, chosen = [merger.broadcast_to(value, atoms) for value in column]
+        sub_axes = merger.sub_axes.union(index.sub_axes, merger.union(column))
+        *others, chosen = [merger.broadcast_to(value, sub_axes) for value in column]
         for pick, other in zip(picks, others, strict=True):
-            chosen = _select_by_flag(merger, BatchedValue(pick, index.atoms), other, chosen, atoms)
-        result.append(BatchedValue(chosen, atoms))
+            chosen = _select_by_flag(
+                merger, BatchedValue(pick, index.sub_axes), other, chosen, sub_axes
+            )
+        result.append(BatchedValue(chosen, sub_axes))
     b.why = op.why
     return result
 

@@ -33,10 +33,10 @@ MAX_EVALUATED_ELEMENTS = 1024
 
 class BatchedValue(NamedTuple):
     """The replacement of a value of the per-device program, with a leading dimension for each of
-    `atoms`."""
+    `sub_axes`."""
 
     value: Value
-    atoms: Axes
+    sub_axes: Axes
 
 
 MergeRule = Callable[["DeviceMerger", Op], Sequence[BatchedValue]]
@@ -57,11 +57,11 @@ class DeviceMerger:
     def __init__(
         self,
         b: Builder,
-        atoms: SubAxes,
+        sub_axes: SubAxes,
         rules: Mapping[str, MergeRule],
         outer: "DeviceMerger | None" = None,
     ) -> None:
-        self.b, self.atoms, self.rules = b, atoms, rules
+        self.b, self.sub_axes, self.rules = b, sub_axes, rules
         self.new: dict[Value, Value] = outer.new if outer else {}
         self.sub_axes_of: dict[Value, Axes] = outer.sub_axes_of if outer else {}
         self.makers: dict[Value, Op] = outer.makers if outer else {}
@@ -70,20 +70,20 @@ class DeviceMerger:
 
     def inner(self) -> "DeviceMerger":
         """Return the merger of a nested block."""
-        return DeviceMerger(self.b.inner(), self.atoms, self.rules, self)
+        return DeviceMerger(self.b.inner(), self.sub_axes, self.rules, self)
 
     # Values
 
-    def param(self, old: Value, atoms: Axes) -> Value:
+    def param(self, old: Value, sub_axes: Axes) -> Value:
         """Return a parameter that replaces a value."""
-        result = Value(self.type(old.type, atoms), old.name)
-        self.bind(old, BatchedValue(result, atoms))
+        result = Value(self.type(old.type, sub_axes), old.name)
+        self.bind(old, BatchedValue(result, sub_axes))
         return result
 
-    def bind(self, old: Value, spread: BatchedValue) -> None:
-        self.new[old] = spread.value
-        if spread.atoms:
-            self.sub_axes_of[old] = spread.atoms
+    def bind(self, old: Value, batched: BatchedValue) -> None:
+        self.new[old] = batched.value
+        if batched.sub_axes:
+            self.sub_axes_of[old] = batched.sub_axes
         else:
             self.sub_axes_of.pop(old, None)
 
@@ -91,36 +91,36 @@ class DeviceMerger:
         """Return the replacement of a value."""
         return BatchedValue(self.new.get(old, old), self.sub_axes_of.get(old, ()))
 
-    def type(self, type: TensorType, atoms: Axes) -> TensorType:
-        """Return the type with leading dimensions for `atoms`."""
-        return type.with_shape((*axis_sizes(atoms), *type.shape)) if atoms else type
+    def type(self, type: TensorType, sub_axes: Axes) -> TensorType:
+        """Return the type with leading dimensions for `sub_axes`."""
+        return type.with_shape((*axis_sizes(sub_axes), *type.shape)) if sub_axes else type
 
     def union(self, values: Sequence[Value]) -> Axes:
         """Return the sub-axes along which any of the values differs."""
         result: Axes = ()
         for value in values:
-            atoms = self.sub_axes_of.get(value)
-            if atoms and atoms != result:
-                result = self.atoms.union(result, atoms) if result else atoms
+            sub_axes = self.sub_axes_of.get(value)
+            if sub_axes and sub_axes != result:
+                result = self.sub_axes.union(result, sub_axes) if result else sub_axes
         return result
 
-    def broadcast_to(self, old: Value, atoms: Axes) -> Value:
-        """Return the replacement of a value, broadcast to all of `atoms`, of which it has some."""
-        return self.widen(self.get(old), atoms)
+    def broadcast_to(self, old: Value, sub_axes: Axes) -> Value:
+        """Return the replacement of a value, broadcast to `sub_axes`, of which it has some."""
+        return self.widen(self.get(old), sub_axes)
 
-    def widen(self, spread: BatchedValue, atoms: Axes) -> Value:
-        """Return the value broadcast along those of `atoms` that it lacks."""
-        value, own = spread
-        if own == atoms:
+    def widen(self, batched: BatchedValue, sub_axes: Axes) -> Value:
+        """Return the value broadcast along those of `sub_axes` that it lacks."""
+        value, own = batched
+        if own == sub_axes:
             return value
         rank = value.type.rank - len(own)
-        type = value.type.with_shape((*axis_sizes(atoms), *value.type.shape[len(own) :]))
+        type = value.type.with_shape((*axis_sizes(sub_axes), *value.type.shape[len(own) :]))
         constant = self.constants.get(value)
         if constant is not None and not isinstance(constant.attrs["value"], Dense):
             result: Value = self.b.constant(value=constant.attrs["value"], result=type)
             self.constants[result] = self.b.ops[-1]
             return result
-        dims = (*map(atoms.index, own), *range(len(atoms), len(atoms) + rank))
+        dims = (*map(sub_axes.index, own), *range(len(sub_axes), len(sub_axes) + rank))
         result = self.b.broadcast(value, dims=dims, result=type)
         return result
 
@@ -176,7 +176,7 @@ class DeviceMerger:
         if op.spec is specs.constant:
             self.constants[op.results[0]] = op
             if (
-                self.atoms.levels.position_of_process is not None
+                self.sub_axes.levels.position_of_process is not None
                 and op.results[0].type.dtype in INTEGERS
             ):
                 # It may be the position of the process, on which offsets depend.
@@ -186,22 +186,22 @@ class DeviceMerger:
     def pointwise(self, op: Op) -> None:
         """Append a batched elementwise operation; scalar operands are broadcast only if they
         differ."""
-        atoms = self.union(op.operands)
+        sub_axes = self.union(op.operands)
         shape = op.results[0].type.shape
         operands = []
         for old in op.operands:
-            spread = self.get(old)
+            batched = self.get(old)
             if old.type.shape == shape:
-                operands.append(self.widen(spread, atoms))
-            elif spread.atoms:
-                dims = tuple(map(atoms.index, spread.atoms))
-                type = old.type.with_shape((*axis_sizes(atoms), *shape))
-                operands.append(self.b.broadcast(spread.value, dims=dims, result=type))
+                operands.append(self.widen(batched, sub_axes))
+            elif batched.sub_axes:
+                dims = tuple(map(sub_axes.index, batched.sub_axes))
+                type = old.type.with_shape((*axis_sizes(sub_axes), *shape))
+                operands.append(self.b.broadcast(batched.value, dims=dims, result=type))
             else:
-                operands.append(spread.value)
-        results = tuple(Value(self.type(old.type, atoms), old.name) for old in op.results)
+                operands.append(batched.value)
+        results = tuple(Value(self.type(old.type, sub_axes), old.name) for old in op.results)
         for old, new in zip(op.results, results, strict=True):
-            self.bind(old, BatchedValue(new, atoms))
+            self.bind(old, BatchedValue(new, sub_axes))
         self.b.append(replace(op, operands=tuple(operands), results=results))
 
     def bind_results(self, op: Op, results: Sequence[BatchedValue], start: int) -> None:
@@ -210,10 +210,10 @@ class DeviceMerger:
         ops = self.b.ops
         fresh = {value for each in ops[start:] for value in each.results}
         renamed: dict[Value, Value] = {}
-        for old, (value, atoms) in zip(op.results, results, strict=True):
+        for old, (value, sub_axes) in zip(op.results, results, strict=True):
             if value in fresh and value not in renamed:
                 renamed[value] = Value(value.type, old.name)
-            self.bind(old, BatchedValue(renamed.get(value, value), atoms))
+            self.bind(old, BatchedValue(renamed.get(value, value), sub_axes))
         if renamed:
             ops[start:] = substitute(Block((), tuple(ops[start:]), ()), renamed).ops
             for old_made, new_made in renamed.items():
@@ -255,49 +255,51 @@ def merge_error(
 
 def _batch_unary(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     """Batch operations with one operand whose dimensions come later."""
-    value, atoms = merger.get(op.operands[0])
-    attrs = shift_attributes(op.spec, op.attrs, len(atoms))
-    types = tuple(merger.type(result.type, atoms) for result in op.results)
+    value, sub_axes = merger.get(op.operands[0])
+    attrs = shift_attributes(op.spec, op.attrs, len(sub_axes))
+    types = tuple(merger.type(result.type, sub_axes) for result in op.results)
     results = merger.b.emit(op.spec, value, result=types[0] if len(types) == 1 else types, **attrs)
     return [
-        BatchedValue(each, atoms)
+        BatchedValue(each, sub_axes)
         for each in (results if isinstance(results, tuple) else (results,))
     ]
 
 
 def _concatenate(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
-    atoms = merger.union(op.operands)
-    parts = [merger.broadcast_to(value, atoms) for value in op.operands]
-    return [BatchedValue(merger.b.concatenate(*parts, dim=op.attrs["dim"] + len(atoms)), atoms)]
+    sub_axes = merger.union(op.operands)
+    parts = [merger.broadcast_to(value, sub_axes) for value in op.operands]
+    return [
+        BatchedValue(merger.b.concatenate(*parts, dim=op.attrs["dim"] + len(sub_axes)), sub_axes)
+    ]
 
 
 def _pad(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     x, filler = op.operands
     if merger.sub_axes_of.get(filler):
         return batch_by_sub_axis(merger, op)
-    value, atoms = merger.get(x)
-    attrs = {name: (*(0 for _ in atoms), *each) for name, each in op.attrs.items()}
-    return [BatchedValue(merger.b.pad(value, merger.get(filler).value, **attrs), atoms)]
+    value, sub_axes = merger.get(x)
+    attrs = {name: (*(0 for _ in sub_axes), *each) for name, each in op.attrs.items()}
+    return [BatchedValue(merger.b.pad(value, merger.get(filler).value, **attrs), sub_axes)]
 
 
 def _dot(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     """Batch a contraction: one more letter for each sub-axis, for the operands that have it and for
     the result."""
-    atoms = merger.union(op.operands)
+    sub_axes = merger.union(op.operands)
     dims: str = op.attrs["dims"]
     operands, _, output = dims.partition("->")
     free = (letter for letter in _LETTERS if letter not in dims)
-    letter = dict(zip(atoms, free, strict=False))
-    if len(letter) < len(atoms):
+    letter = dict(zip(sub_axes, free, strict=False))
+    if len(letter) < len(sub_axes):
         raise merge_error(op, "has more factors than there are letters")
     terms = [
-        "".join(letter[atom] for atom in merger.sub_axes_of.get(value, ())) + term
+        "".join(letter[sub_axis] for sub_axis in merger.sub_axes_of.get(value, ())) + term
         for value, term in zip(op.operands, operands.split(","), strict=True)
     ]
     dims = f"{','.join(terms)}->{''.join(letter.values())}{output}"
     values = [merger.get(value).value for value in op.operands]
-    type = merger.type(op.result.type, atoms)
-    return [BatchedValue(merger.b.dot(*values, dims=dims, result=type), atoms)]
+    type = merger.type(op.result.type, sub_axes)
+    return [BatchedValue(merger.b.dot(*values, dims=dims, result=type), sub_axes)]
 
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -331,24 +333,25 @@ ONE_STEP_RULES: dict[str, MergeRule] = {
 def batch_by_sub_axis(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     """Batch an operation by its declared rule: one sub-axis after the other, the last of the mesh
     first."""
-    atoms = merger.union(op.operands)
+    sub_axes = merger.union(op.operands)
     if op.spec.batch is None and not op.spec.elementwise:
         raise merge_error(op, "has no batching rule")
     own = [merger.sub_axes_of.get(value, ()) for value in op.operands]
     operands, results, ops = list(op.operands), list(op.results), [op]
     axes_of_results: list[Axes] = [() for _ in results]
-    for atom in reversed(atoms):
-        batcher = Batcher(Builder(merger.b.names, op.loc), atom.size, {})
-        for value, has in zip(operands, (atom in each for each in own), strict=True):
+    for sub_axis in reversed(sub_axes):
+        batcher = Batcher(Builder(merger.b.names, op.loc), sub_axis.size, {})
+        for value, has in zip(operands, (sub_axis in each for each in own), strict=True):
             if value not in batcher.replacement:
-                shape = (atom.size, *value.type.shape) if has else value.type.shape
+                shape = (sub_axis.size, *value.type.shape) if has else value.type.shape
                 batcher.replacement[value] = Value(value.type.with_shape(shape), value.name)
         batcher.run(ops)
         operands = [batcher.replacement[value] for value in operands]
         grown = [batcher.is_batched(value) for value in results]
         results = [batcher.get(value) for value in results]
         axes_of_results = [
-            (atom, *has) if more else has for has, more in zip(axes_of_results, grown, strict=True)
+            (sub_axis, *has) if more else has
+            for has, more in zip(axes_of_results, grown, strict=True)
         ]
         ops = batcher.b.ops
     new_operands = dict(

@@ -44,7 +44,7 @@ class SubAxes:
                     )
                 self.all += (Axis(name, low, high // low),)
         self.all = self.levels.near_parts(self.all)
-        self.place = {atom: i for i, atom in enumerate(self.all)}
+        self.place = {sub_axis: i for i, sub_axis in enumerate(self.all)}
         self._of: dict[Axes, Axes] = {}
         self._union: dict[tuple[Axes, ...], Axes] = {}
 
@@ -54,7 +54,10 @@ class SubAxes:
         result = self._of.get(axes)
         if result is None:
             result = tuple(
-                atom for axis in axes for atom in self.all if atom.size > 1 and axis.contains(atom)
+                sub_axis
+                for axis in axes
+                for sub_axis in self.all
+                if sub_axis.size > 1 and axis.contains(sub_axis)
             )
             self._of[axes] = result
         return result
@@ -63,23 +66,23 @@ class SubAxes:
         """Return the union, in mesh order."""
         result = self._union.get(several)
         if result is None:
-            result = self.in_mesh_order({atom for atoms in several for atom in atoms})
+            result = self.in_mesh_order({sub_axis for sub_axes in several for sub_axis in sub_axes})
             self._union[several] = result
         return result
 
-    def in_mesh_order(self, atoms: Iterable[Axis]) -> Axes:
+    def in_mesh_order(self, sub_axes: Iterable[Axis]) -> Axes:
         """Return sub-axes in mesh order."""
-        return tuple(sorted(atoms, key=self.place.__getitem__))
+        return tuple(sorted(sub_axes, key=self.place.__getitem__))
 
     @cached_property
     def count(self) -> int:
         """The number of devices."""
-        return prod(atom.size for atom in self.all)
+        return prod(sub_axis.size for sub_axis in self.all)
 
 
-def axis_sizes(atoms: Axes) -> tuple[int, ...]:
+def axis_sizes(sub_axes: Axes) -> tuple[int, ...]:
     """Return the size of each sub-axis."""
-    return tuple(atom.size for atom in atoms)
+    return tuple(sub_axis.size for sub_axis in sub_axes)
 
 
 def named_axes(function: Function) -> Iterator[Axis]:

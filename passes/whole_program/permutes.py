@@ -32,15 +32,15 @@ MAX_PERMUTE_SLICES = 16
 
 def _permute(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     record_collective(merger, op)
-    spread = merger.get(op.operands[0])
+    batched = merger.get(op.operands[0])
     if "pairs" not in op.attrs:
-        source, target = (merger.atoms.of(op.attrs[name]) for name in ("source", "target"))
-        return [_rename_axes(merger, spread, source, target)]
-    atoms = merger.atoms.of(op.attrs["axes"])
+        source, target = (merger.sub_axes.of(op.attrs[name]) for name in ("source", "target"))
+        return [_rename_axes(merger, batched, source, target)]
+    sub_axes = merger.sub_axes.of(op.attrs["axes"])
     sender = {to: of for of, to in op.attrs["pairs"]}
     return [
         _permute_positions(
-            merger, spread, atoms, [sender.get(i) for i in range(prod(axis_sizes(atoms)))]
+            merger, batched, sub_axes, [sender.get(i) for i in range(prod(axis_sizes(sub_axes)))]
         )
     ]
 
@@ -49,25 +49,28 @@ def _permute(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
 
 
 def _permute_positions(
-    merger: DeviceMerger, spread: BatchedValue, atoms: Axes, senders: Sequence[int | None]
+    merger: DeviceMerger, batched: BatchedValue, sub_axes: Axes, senders: Sequence[int | None]
 ) -> BatchedValue:
-    """Return the value that each position along `atoms` receives; zeros without a sender."""
+    """Return the value that each position along `sub_axes` receives; zeros without a sender."""
     b = merger.b
     if all(of is None for of in senders):
-        type = spread.value.type.with_shape(spread.value.type.shape[len(spread.atoms) :])
+        type = batched.value.type.with_shape(batched.value.type.shape[len(batched.sub_axes) :])
         return BatchedValue(b.full(0, type), ())
-    if not any(atom in spread.atoms for atom in atoms) and None not in senders:
-        return spread
-    own = merger.atoms.union(spread.atoms, atoms)
-    value = merger.widen(spread, own)
+    if not any(sub_axis in batched.sub_axes for sub_axis in sub_axes) and None not in senders:
+        return batched
+    own = merger.sub_axes.union(batched.sub_axes, sub_axes)
+    value = merger.widen(batched, own)
     if list(senders) == list(range(len(senders))):
         return BatchedValue(value, own)
-    rest = [atom for atom in own if atom not in atoms]
-    places = (*map(own.index, atoms), *map(own.index, rest), *range(len(own), value.type.rank))
+    rest = [sub_axis for sub_axis in own if sub_axis not in sub_axes]
+    places = (*map(own.index, sub_axes), *map(own.index, rest), *range(len(own), value.type.rank))
     dim_sizes: list[Ints] = [(n,) for n in value.type.shape]
-    order: list[Ints] = [places[: len(atoms)], *((position,) for position in places[len(atoms) :])]
+    order: list[Ints] = [
+        places[: len(sub_axes)],
+        *((position,) for position in places[len(sub_axes) :]),
+    ]
     moved = permute_rows(b, arrange_dims(b, value, dim_sizes, order), senders)
-    dim_sizes = [axis_sizes(atoms), *((n,) for n in moved.type.shape[1:])]
+    dim_sizes = [axis_sizes(sub_axes), *((n,) for n in moved.type.shape[1:])]
     back: list[Ints] = [(places.index(d),) for d in range(len(places))]
     return BatchedValue(arrange_dims(b, moved, dim_sizes, back), own)
 
@@ -153,39 +156,42 @@ def _gather_rows(b: Builder, x: Value, senders: Sequence[int | None]) -> Value:
 
 
 def _rename_axes(
-    merger: DeviceMerger, spread: BatchedValue, source: Axes, target: Axes
+    merger: DeviceMerger, batched: BatchedValue, source: Axes, target: Axes
 ) -> BatchedValue:
     """Return the value in which position c along `target` holds that of position c along `source`.
 
     Along axes of `target` alone, the sender's position is that of the receiver along the axes of
     `source` alone.
     """
-    left = tuple(atom for atom in source if atom not in target)
-    free = tuple(atom for atom in target if atom not in source)
+    left = tuple(sub_axis for sub_axis in source if sub_axis not in target)
+    free = tuple(sub_axis for sub_axis in target if sub_axis not in source)
     groups = [*_align_axes(source, target), *_align_axes(free, left)]
-    value, own = spread
+    value, own = batched
     wide = own
     for old, _ in groups:
-        if any(atom in own for atom in old):
-            wide = merger.atoms.union(wide, old)
-    value = merger.widen(spread, wide)
-    moving = [(old, new) for old, new in groups if any(atom in own for atom in old)]
-    gone = {atom for old, _ in moving for atom in old}
-    all_atoms = merger.atoms.in_mesh_order(
-        [*(atom for atom in wide if atom not in gone), *(a for _, new in moving for a in new)]
+        if any(sub_axis in own for sub_axis in old):
+            wide = merger.sub_axes.union(wide, old)
+    value = merger.widen(batched, wide)
+    moving = [(old, new) for old, new in groups if any(sub_axis in own for sub_axis in old)]
+    gone = {sub_axis for old, _ in moving for sub_axis in old}
+    all_sub_axes = merger.sub_axes.in_mesh_order(
+        [
+            *(sub_axis for sub_axis in wide if sub_axis not in gone),
+            *(a for _, new in moving for a in new),
+        ]
     )
     # Each group is temporarily one dimension of its positions.
-    stay = [atom for atom in wide if atom not in gone]
+    stay = [sub_axis for sub_axis in wide if sub_axis not in gone]
     order = [tuple(map(wide.index, old)) for old, _ in moving]
-    order += [(wide.index(atom),) for atom in stay]
+    order += [(wide.index(sub_axis),) for sub_axis in stay]
     order += [(d,) for d in range(len(wide), value.type.rank)]
     counted = arrange_dims(merger.b, value, [(n,) for n in value.type.shape], order)
     split = [axis_sizes(new) for _, new in moving]
     split += [(n,) for n in counted.type.shape[len(moving) :]]
-    now = [*(atom for _, new in moving for atom in new), *stay]
-    back = [(now.index(atom),) for atom in all_atoms]
+    now = [*(sub_axis for _, new in moving for sub_axis in new), *stay]
+    back = [(now.index(sub_axis),) for sub_axis in all_sub_axes]
     back += [(d,) for d in range(len(now), len(now) + value.type.rank - len(wide))]
-    return BatchedValue(arrange_dims(merger.b, counted, split, back), all_atoms)
+    return BatchedValue(arrange_dims(merger.b, counted, split, back), all_sub_axes)
 
 
 def _align_axes(source: Axes, target: Axes) -> list[tuple[Axes, Axes]]:
