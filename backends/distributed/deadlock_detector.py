@@ -1,18 +1,18 @@
-"""Deadlock detection: status notes that processes send to each other.
+"""Deadlock detection: status messages that processes send to each other.
 
-Notes cost nothing while no process waits long. A process that has waited for some time sends a note
-to the processes that it waits for; a process that ends sends one to all. If two processes wait for
-each other in different operations, or a process waits for one that has ended, the message can never
-arrive, and the process need not wait for the timeout.
+Status messages cost nothing while no process waits long. A process that has waited for some time
+sends its status to the processes that it waits for; a process that ends sends it to all. If two
+processes wait for each other in different operations, or a process waits for one that has ended,
+the message can never arrive, and the process need not wait for the timeout.
 
-A process that has ended waits until all others have ended. They send it a note at intervals, from a
-heartbeat thread, while they are still running.
+A process that has ended waits until all others have ended. They send it their status at intervals,
+from a heartbeat thread, while they are still running.
 
-A note may be outdated: its sender may have continued since. A process that reads a note of a
-process that waits for it therefore requests another one. The answer arrives after all messages that
+A status may be outdated: its sender may have continued since. A process that reads the status of a
+process that waits for it therefore requests another one. The reply arrives after all messages that
 were sent before it. It states what its sender lacks after the request has arrived, and which
-messages it is still sending: a large message of a started collective may be in flight while both
-processes wait.
+messages it is still sending: a large message of a started collective may not have arrived while
+both processes wait.
 """
 
 import time
@@ -24,7 +24,7 @@ from threading import RLock
 from shardir.backends.distributed.communicator import Communicator, Request
 from shardir.backends.distributed.program_agreement import ProgramIdentity, describe_difference
 
-NOTE_TAG = 7
+STATUS_TAG = 7
 
 
 @dataclass(frozen=True)
@@ -35,22 +35,22 @@ class ExecutionPoint:
     program: ProgramIdentity | None = None
 
 
-class NoteKind(Enum):
-    """The kind of a note."""
+class StatusKind(Enum):
+    """The kind of a status message."""
 
-    WAITS = "waits"
-    ASKS = "asks"
-    HAS_ENDED = "has ended"
-    GOES_ON = "goes on"
+    WAITING = "waiting"
+    REQUEST = "request"
+    ENDED = "ended"
+    RUNNING = "running"
 
 
 @dataclass(frozen=True)
-class StatusNote:
+class Status:
     """The status of a process: the processes that it waits for, the tag, the receivers and tags of
     the messages that it is sending, and its operation."""
 
     process: int
-    kind: NoteKind
+    kind: StatusKind
     lacking: tuple[int, ...] = ()
     tag: int = 0
     sending: tuple[tuple[int, int], ...] = ()
@@ -58,16 +58,16 @@ class StatusNote:
 
 
 class DeadlockDetector:
-    """Sends and receives the notes of this process."""
+    """Sends and receives the status messages of this process."""
 
     def __init__(self, comm: Communicator, who: Callable[[int], str]) -> None:
         self.comm, self.who, self.rank = comm, who, comm.rank
         self._lock = RLock()
         self._ended: set[int] = set()
-        self._last_note_seconds: dict[int, float] = {}
-        self._waiting: dict[int, StatusNote] = {}
-        self._last_note: StatusNote | None = None
-        self._asked: tuple[int, frozenset[int]] = (0, frozenset())
+        self._last_status_seconds: dict[int, float] = {}
+        self._waiting: dict[int, Status] = {}
+        self._last_status: Status | None = None
+        self._requested: tuple[int, frozenset[int]] = (0, frozenset())
         self._posted: list[Request] = []
 
     def find_deadlock(
@@ -84,7 +84,7 @@ class DeadlockDetector:
         """
         with self._lock:
             self._listen()
-            # An answer must not list a message that has arrived before the request.
+            # A reply must not list a message that has arrived before the request.
             return self._find_deadlock(find_lacking(), find_sending(), tag, where)
 
     def ended_processes(self) -> frozenset[int]:
@@ -100,72 +100,72 @@ class DeadlockDetector:
         tag: int,
         where: ExecutionPoint,
     ) -> str:
-        asked = self._asked[1] if self._asked[0] == tag else frozenset()
+        requested = self._requested[1] if self._requested[0] == tag else frozenset()
         for process in lacking:
             if process in self._ended:
                 return f"{self.who(process)} has ended its program"
-            note = self._waiting.get(process)
-            if note is None or self.rank not in note.lacking or note.tag == tag:
+            status = self._waiting.get(process)
+            if status is None or self.rank not in status.lacking or status.tag == tag:
                 continue
-            if (process, note.tag) in sending or (self.rank, tag) in note.sending:
+            if (process, status.tag) in sending or (self.rank, tag) in status.sending:
                 continue
-            if process in asked:
-                reason = self._deadlock_reason(where, note)
-                return f"{self.who(process)} is at {note.where.words}; {reason}"
-            asked |= {process}
+            if process in requested:
+                reason = self._deadlock_reason(where, status)
+                return f"{self.who(process)} is at {status.where.words}; {reason}"
+            requested |= {process}
             del self._waiting[process]
-            self._write([process], StatusNote(self.rank, NoteKind.ASKS))
-        self._asked = tag, asked
-        mine = StatusNote(self.rank, NoteKind.WAITS, lacking, tag, sending, where)
-        if mine != self._last_note:
-            self._last_note = mine
+            self._write([process], Status(self.rank, StatusKind.REQUEST))
+        self._requested = tag, requested
+        mine = Status(self.rank, StatusKind.WAITING, lacking, tag, sending, where)
+        if mine != self._last_status:
+            self._last_status = mine
             self._write(lacking, mine)
         return ""
 
-    def _deadlock_reason(self, where: ExecutionPoint, note: StatusNote) -> str:
+    def _deadlock_reason(self, where: ExecutionPoint, status: Status) -> str:
         """Return the error if two processes wait for each other."""
-        reason, other = "", note.where.program
+        reason, other = "", status.where.program
         if where.program is not None and other is not None:
-            who = self.who(self.rank), self.who(note.process)
+            who = self.who(self.rank), self.who(status.process)
             reason = describe_difference(where.program, other, who)
         return reason or "all processes must run the same programs in the same order"
 
     def send_heartbeat(self) -> None:
-        """Send a note that this process is running to the processes that have ended."""
+        """Send the status that this process is running to the processes that have ended."""
         with self._lock:
             self._listen()
-            self._write(sorted(self._ended), StatusNote(self.rank, NoteKind.GOES_ON))
+            self._write(sorted(self._ended), Status(self.rank, StatusKind.RUNNING))
 
     def announce_end(self) -> None:
-        """Send a note that this process has ended to all others."""
+        """Send the status that this process has ended to all others."""
         others = [process for process in range(self.comm.size) if process != self.rank]
-        self._last_note_seconds = dict.fromkeys(others, time.monotonic())
-        self._write(others, StatusNote(self.rank, NoteKind.HAS_ENDED))
+        self._last_status_seconds = dict.fromkeys(others, time.monotonic())
+        self._write(others, Status(self.rank, StatusKind.ENDED))
 
     def silent_processes(self, seconds: float) -> list[int]:
-        """Return the processes that have not ended and from which no note arrived for `seconds`."""
+        """Return the processes that have not ended, and have sent no status for `seconds`."""
         since = time.monotonic() - seconds
         return [
-            p for p, at in self._last_note_seconds.items() if p not in self._ended and at < since
+            p for p, at in self._last_status_seconds.items() if p not in self._ended and at < since
         ]
 
     def has_all_ended(self) -> bool:
-        """Return whether all others have ended, and this process's notes have been sent."""
+        """Return whether all others have ended, and all status messages have been sent."""
         self._listen()
         self._posted = [each for each in self._posted if not self.comm.have_completed([each])]
         return len(self._ended) == self.comm.size - 1 and not self._posted
 
-    def _write(self, targets: Sequence[int], note: StatusNote) -> None:
+    def _write(self, targets: Sequence[int], status: Status) -> None:
         self._posted = [each for each in self._posted if not self.comm.have_completed([each])]
-        self._posted += [self.comm.send_object(note, target, NOTE_TAG) for target in targets]
+        self._posted += [self.comm.send_object(status, target, STATUS_TAG) for target in targets]
 
     def _listen(self) -> None:
-        while (note := self.comm.receive_object(NOTE_TAG)) is not None:
-            assert isinstance(note, StatusNote)
-            self._last_note_seconds[note.process] = time.monotonic()
-            if note.kind is NoteKind.HAS_ENDED:
-                self._ended.add(note.process)
-            elif note.kind is NoteKind.WAITS:
-                self._waiting[note.process] = note
-            elif note.kind is NoteKind.ASKS:
-                self._last_note = None  # The next read sends the note again.
+        while (status := self.comm.receive_object(STATUS_TAG)) is not None:
+            assert isinstance(status, Status)
+            self._last_status_seconds[status.process] = time.monotonic()
+            if status.kind is StatusKind.ENDED:
+                self._ended.add(status.process)
+            elif status.kind is StatusKind.WAITING:
+                self._waiting[status.process] = status
+            elif status.kind is StatusKind.REQUEST:
+                self._last_status = None  # The next read sends the status again.

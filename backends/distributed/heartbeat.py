@@ -14,7 +14,7 @@ class Heartbeat:
     def __init__(self, beat: Callable[[], None], seconds: float) -> None:
         self._beat, self._every = beat, seconds
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="shardir pulse", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="shardir heartbeat", daemon=True)
         with suppress(RuntimeError):
             self._thread.start()
 

@@ -65,7 +65,7 @@ class MessageChannel:
         self.comm, self.hosts = comm, hosts
         self.rank, self.size = comm.rank, comm.size
         self.seconds, self.yields_core = seconds, polite
-        self.notes = DeadlockDetector(comm.duplicate(), self.process_name)
+        self.deadlock_detector = DeadlockDetector(comm.duplicate(), self.process_name)
         self._recent: deque[str] = deque(maxlen=MAX_LISTED_EXCHANGES)
         self._in_flight: dict[int, PostedMessages] = {}
         self._waits: list[PostedMessages] = []
@@ -161,7 +161,7 @@ class MessageChannel:
     def _poll(self, done: Callable[[], bool], check: Callable[[float, str], str]) -> None:
         """Return when `done()` is true; `check(seconds, result of the last check)` at intervals."""
         start = time.monotonic()
-        look, nap, polls, news = start + STATUS_CHECK_SECONDS, NAP_SECONDS, 0, ""
+        look, nap, polls, deadlock = start + STATUS_CHECK_SECONDS, NAP_SECONDS, 0, ""
         while not done():
             polls += 1
             if polls < POLLS_BEFORE_YIELD:
@@ -169,7 +169,7 @@ class MessageChannel:
             now = time.monotonic()
             if now >= look:
                 look = now + STATUS_CHECK_SECONDS
-                news = check(now - start, news)
+                deadlock = check(now - start, deadlock)
             if (
                 not self.yields_core and now - start < SPIN_SECONDS
             ) or polls < 2 * POLLS_BEFORE_YIELD:
@@ -189,9 +189,11 @@ class MessageChannel:
             return _find_unfinished(posted.sources)
 
         self.check_connections()
-        news = self.notes.find_deadlock(find_lacking, self._sent_tags, posted.tag, posted.what())
-        if news and news == known:
-            self.fail(f"{self._describe_wait(posted)} waits forever: {news}")
+        deadlock = self.deadlock_detector.find_deadlock(
+            find_lacking, self._sent_tags, posted.tag, posted.what()
+        )
+        if deadlock and deadlock == known:
+            self.fail(f"{self._describe_wait(posted)} waits forever: {deadlock}")
         if waited > self.seconds:
             names = ", ".join(map(self.process_name, find_lacking())) or "the receivers"
             self.fail(
@@ -199,13 +201,13 @@ class MessageChannel:
                 f"{names}; "
                 "if others need longer, set SHARDIR_COMM_TIMEOUT to more seconds"
             )
-        return news
+        return deadlock
 
     def _check_any(self, posted: Sequence[PostedMessages], waited: float) -> str:
         """End the job if the sender of each exchange has ended, or after the timeout."""
         self.check_connections()
         lacking = [_find_unfinished(each.sources) for each in posted]
-        ended = self.notes.ended_processes()
+        ended = self.deadlock_detector.ended_processes()
         if all(processes and ended.issuperset(processes) for processes in lacking):
             name = self.process_name(lacking[0][0])
             self.fail(
@@ -223,7 +225,7 @@ class MessageChannel:
     def check_connections(self) -> None:
         """End the job if the connection to a process has ended before its program."""
         lost = self.comm.lost_processes()
-        if lost and (lost := lost - self.notes.ended_processes()):
+        if lost and (lost := lost - self.deadlock_detector.ended_processes()):
             names = " and ".join(map(self.process_name, sorted(lost)))
             what = f"{self.process_name(self.rank)} stops"
             if self._waits:

@@ -17,7 +17,7 @@ from shardir.text.printer import print_mesh, print_module
 
 PART_DIGEST_BYTES = 16
 MAX_SENT_CHARACTERS = 2000
-"""Maximum characters of a part of a program that a note contains."""
+"""Maximum characters of a part of a program that a status message contains."""
 MAX_SHOWN_CHARACTERS = 160
 """Maximum characters of a text that an error shows."""
 
@@ -39,7 +39,7 @@ class ProgramIdentity:
 
     @cached_property
     def brief(self) -> "ProgramIdentity":
-        """The same identity, shortened to the size of a note."""
+        """The same identity, shortened to the size of a status message."""
         parts = ((field, _abbreviate(text)) for field, text in self.parts)
         return ProgramIdentity(self.name, tuple(parts))
 

@@ -61,7 +61,7 @@ class World(ProcessLink):
         self._launcher = os.getppid() if has_launcher else None
         interval = min(comm.heartbeat_seconds, seconds / 4)
         has_heartbeat = self.size > 1 and comm.is_thread_safe
-        self._pulse = Heartbeat(self._beat, interval) if has_heartbeat else None
+        self._heartbeat = Heartbeat(self._beat, interval) if has_heartbeat else None
 
     @property
     def index(self) -> int:
@@ -176,24 +176,24 @@ class World(ProcessLink):
         return came
 
     def _beat(self) -> None:
-        """Send a note to the processes that have ended; end the job if a process or the launcher is
-        lost."""
+        """Send the status to the processes that have ended; end the job if a process or the
+        launcher is lost."""
         self._check_launcher()
-        self.messages.notes.send_heartbeat()
+        self.messages.deadlock_detector.send_heartbeat()
         self.messages.check_connections()
 
     def wait_for_end(self) -> None:
         """Announce the end of this process, and wait until all others have ended, with sleeps."""
         if os.getpid() != self._process:
             return  # A forked child.
-        if self._pulse is not None:
-            self._pulse.stop()
-        notes, seconds = self.messages.notes, self.messages.seconds
-        notes.announce_end()
-        while not notes.has_all_ended():
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+        detector, seconds = self.messages.deadlock_detector, self.messages.seconds
+        detector.announce_end()
+        while not detector.has_all_ended():
             self.comm.pause(END_POLL_SECONDS)
             self.messages.check_connections()
-            if silent := notes.silent_processes(seconds):
+            if silent := detector.silent_processes(seconds):
                 names = ", ".join(map(self.process_name, silent))
                 self.messages.fail(
                     f"{self.process_name(self.index)}: the end of the program timed out after "

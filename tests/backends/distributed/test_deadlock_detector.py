@@ -1,4 +1,4 @@
-"""The notes of processes that wait: which of them show a deadlock."""
+"""The status messages of processes that wait: which of them show a deadlock."""
 
 from collections import deque
 from collections.abc import Callable
@@ -11,7 +11,7 @@ REASON = "process 1 is at the maximum; all processes must run the same programs 
 
 
 class QueueCommunicator:
-    """A communicator of processes of one thread: notes are in queues, in order."""
+    """A communicator of processes of one thread: messages are in queues, in order."""
 
     def __init__(self, rank: int, queues: list[deque[Any]]) -> None:
         self.rank, self.size, self.queues = rank, len(queues), queues
