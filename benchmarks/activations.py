@@ -13,7 +13,7 @@ the schedule (1F1B, or interleaved) states how many microbatches the first devic
 
 from typing import Any
 
-from simulation import Measurement, layer_weights, normalized, struct
+from gpt_programs import Measurement, layer_weights, normalized, struct
 
 import shardir as sd
 import shardir.numpy as snp
@@ -26,10 +26,8 @@ from shardir.sharding import NamedSharding, PartitionSpec as P
 
 SAVED = ("norm", "qkv", "context", "middle", "up", "gelu", "mask")
 """The values of a layer that Megatron-LM saves, other than those of the attention scores."""
-SCORES = ("scores mask", "dropped")
-"""The saved values of the attention scores, which selective recomputation computes again.
-Megatron-LM also saves the result of the softmax; the gradient here uses the exponentials, which are
-computed again."""
+SCORES = ("softmax", "scores mask", "dropped")
+"""The saved values of the attention scores, which selective recomputation computes again."""
 KEPT = 0.9
 """The probability that dropout keeps an element."""
 MODES: dict[str, tuple[bool, tuple[str, ...]]] = {
@@ -68,13 +66,33 @@ def dropout(x: Any, key: Any, name: str) -> Any:
     return snp.where(mask, x * (1 / KEPT), 0).astype(x.dtype)
 
 
-def attended(q: Any, k: Any, v: Any, key: Any) -> Any:
-    scores = snp.einsum("bhsk,bhtk->bhst", q, k) * q.shape[-1] ** -0.5
+@sd.custom_vjp
+def causal_softmax(scores: Any) -> Any:
+    """Return the softmax of scores with a causal mask; the gradient needs nothing but the result,
+    as in `ScaledUpperTriangMaskedSoftmax` of Megatron-LM (megatron/model/fused_softmax.py)."""
     causal = snp.tril(snp.ones(scores.shape[-2:], bool))
     scores = snp.where(causal, scores, -1e4).astype("float32")
-    raised = snp.exp(scores - lax.stop_gradient(snp.max(scores, axis=-1, keepdims=True)))
-    softmax = (raised / snp.sum(raised, axis=-1, keepdims=True)).astype("float16")
-    weights = dropout(softmax, key, "scores mask")
+    raised = snp.exp(scores - snp.max(scores, axis=-1, keepdims=True))
+    return (raised / snp.sum(raised, axis=-1, keepdims=True)).astype("float16")
+
+
+def causal_softmax_forward(scores: Any) -> tuple[Any, Any]:
+    softmax = checkpoint_name(causal_softmax(scores), "softmax")
+    return softmax, softmax
+
+
+def causal_softmax_backward(softmax: Any, gradient: Any) -> tuple[Any]:
+    weighted = softmax.astype("float32") * gradient
+    total = snp.sum(weighted, axis=-1, keepdims=True)
+    return ((weighted - softmax * total).astype("float16"),)
+
+
+causal_softmax.defvjp(causal_softmax_forward, causal_softmax_backward)
+
+
+def attended(q: Any, k: Any, v: Any, key: Any) -> Any:
+    scores = snp.einsum("bhsk,bhtk->bhst", q, k) * q.shape[-1] ** -0.5
+    weights = dropout(causal_softmax(scores), key, "scores mask")
     return snp.einsum("bhst,bhtk->bshk", checkpoint_name(weights, "dropped"), v)
 
 
@@ -84,22 +102,22 @@ def make_layer(given: Measurement, is_sharded: bool, saved: tuple[str, ...]) -> 
             return x
         return lax.with_sharding_constraint(x, NamedSharding(given.mesh, P("data", *axes)))
 
-    def norm(x: Any, scale: Any) -> Any:
+    def norm(x: Any, scale: Any, bias: Any) -> Any:
         """Return the normalized sequence on each device; each saves its own part."""
-        part = checkpoint_name(placed(normalized(x, scale), "model"), "norm")
+        part = checkpoint_name(placed(normalized(x, scale, bias), "model"), "norm")
         return placed(placed(part, "model"))
 
     def layer(x: Any, given: Any) -> Any:
         w, key = given
         scores_key, *keys = sd.random.split(key, 3)
         x = placed(x, "model")
-        qkv = snp.einsum("bsd,dchk->cbhsk", norm(x, w["scale1"]), w["qkv"])
+        qkv = snp.einsum("bsd,dchk->cbhsk", norm(x, w["scale1"], w["bias1"]), w["qkv"])
         q, k, v = (placed(each, "model") for each in checkpoint_name(qkv, "qkv"))
         mixed = placed(attended(q, k, v, scores_key), None, "model")
         mixed = checkpoint_name(mixed, "context")
         out = placed(placed(snp.einsum("bshk,hkd->bsd", mixed, w["out"])), "model")
         x = checkpoint_name(x + dropout(out, keys[0], "mask"), "middle")
-        up = checkpoint_name(norm(x, w["scale2"]) @ w["up"] + w["up_bias"], "up")
+        up = checkpoint_name(norm(x, w["scale2"], w["bias2"]) @ w["up"] + w["up_bias"], "up")
         h = checkpoint_name(placed(sd.nn.gelu(up), None, "model"), "gelu")
         down = placed(placed(h @ w["down"]), "model") + w["down_bias"]
         return placed(x + dropout(down, keys[1], "mask"), "model")
