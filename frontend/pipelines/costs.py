@@ -215,6 +215,18 @@ class PipelineCosts:
         """
         return _RowMemory(self.pipeline, rank).peak()
 
+    @property
+    def executed_flops(self) -> Flops:
+        """The flops of a device in one run, on average over the rows."""
+        runs = [run for rank in self._ranks for run in self._runs_of(rank).items()]
+        executed = add_flops(
+            *(
+                _multiply(executed_flops(self.pipeline.fragments[key].module), count)
+                for key, count in runs
+            )
+        )
+        return {dtype: flops // len(self._ranks) for dtype, flops in executed.items()}
+
     def predict(self, machine: MachineLike, *, target: str | None = None) -> HostCallCost:
         """Return the predicted time and memory of one run on a machine.
 
@@ -252,19 +264,13 @@ class PipelineCosts:
                 for key, count in runs
             )
         )
-        executed = add_flops(
-            *(
-                _multiply(executed_flops(pipeline.fragments[key].module), count)
-                for key, count in runs
-            )
-        )
         ranks = len(self._ranks)
         rate = float(simulation.bubble_rate)
         return HostCallCost(
             total,
             self.largest_memory,
             needed,
-            {dtype: flops // ranks for dtype, flops in executed.items()},
+            self.executed_flops,
             lanes_of(simulation),
             (
                 f"the pipeline along {self._axis} has {ranks} rows of devices; the parts of its "

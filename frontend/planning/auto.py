@@ -12,11 +12,11 @@ from shardir.frontend.dispatch.stages.step_simulation import (
     resolve_machine,
 )
 from shardir.frontend.errors import ArgumentError, NoMeshError
+from shardir.frontend.planning.pipeline_evaluator import evaluator_of
 from shardir.frontend.planning.request import (
     check_stated_axes,
     memory_limit,
     planned_mesh,
-    refuse_pipelines,
     spec_of_axes,
     stated_axes,
 )
@@ -84,7 +84,6 @@ class AutoSharding(DeferredSharding):
         module = program.module
         name = module.main.name
         mesh = self._mesh_of(program)
-        refuse_pipelines(module, "AUTO")
         params, results = module.main.body.params, module.main.body.returns
         for given in program.stated:
             if not (given is None or isinstance(given, NamedSharding)):
@@ -120,6 +119,7 @@ class AutoSharding(DeferredSharding):
                 fixed=(*stated, *[None] * (len(params) - count)),
                 donated=program.donated,
                 count=count,
+                evaluator=evaluator_of(module),
             )
         )
         chosen = [

@@ -12,7 +12,7 @@ from shardir.cost.communication import Collective
 from shardir.frontend.argument_checks import check_real
 from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.dispatch.stages.stages import Lowered
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import ArgumentError, PipelineCostError
 from shardir.frontend.planning import export
 from shardir.frontend.planning.planned_shardings import PlannedShardings
 from shardir.frontend.planning.request import spec_of_axes
@@ -26,6 +26,7 @@ from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.ir.module import Module
+from shardir.ops.control_flow.pipelines import has_pipelines
 from shardir.passes.explain.annotation_edits import add_annotation
 from shardir.passes.explain.reports import Report
 from shardir.passes.planning.programs.assignment import DimAxes, find_problem
@@ -333,8 +334,16 @@ class Plan(Report):
 
         The search of the bound ends when it proves the plan optimal, and after `seconds`; a longer
         search can only raise the bound. The bound needs no solver. Raises `PlanningError` for a
-        program that is too large.
+        program that is too large, and `PipelineCostError` for one with a pipeline.
         """
+        if has_pipelines(self._request.module):
+            raise PipelineCostError(
+                with_location(
+                    f"lower_bound does not include the pipeline in {self.name}; plan one stage as "
+                    "a function of its own, on a mesh without the axis of the pipeline, for a "
+                    "bound of its cost"
+                )
+            )
         limit = check_real("seconds of lower_bound", seconds)
         if not 0 < limit < math.inf:
             raise ArgumentError(

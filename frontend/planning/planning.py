@@ -13,12 +13,12 @@ from shardir.frontend.dispatch.stages.step_simulation import MachineLike, resolv
 from shardir.frontend.dispatch.traced_calls import check_traceable
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.planning import plan_text as plan_text  # Registers the text of plans.
+from shardir.frontend.planning.pipeline_evaluator import evaluator_of
 from shardir.frontend.planning.plan import Plan
 from shardir.frontend.planning.request import (
     check_stated_axes,
     memory_limit,
     planned_mesh,
-    refuse_pipelines,
     stated_axes,
 )
 from shardir.frontend.pytree import tree
@@ -96,7 +96,6 @@ def plan(
     function = fun if isinstance(fun, JitFunction) else jit(check_traceable(fun, "plan"))
     lowered = _lower_unsharded(function, args)
     module = lowered.module
-    refuse_pipelines(module, "plan")
     found = None if machine is None else resolve_machine(machine, dict(mesh.shape), None, "plan")
     ir_mesh = planned_mesh(module, mesh, "plan")
     limit = memory_limit(memory, found)
@@ -130,6 +129,7 @@ def plan(
         max_evaluations=int(evaluations),
         count=count,
         machine_of=_machine_resolver(machine),
+        evaluator=evaluator_of(module),
     )
     notify = None if progress is None else (lambda done, best: progress(done, evaluations))
     chosen = plan_program(request, notify)

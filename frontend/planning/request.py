@@ -4,29 +4,15 @@ from collections.abc import Sequence
 
 from shardir.display.byte_sizes import parse_bytes
 from shardir.errors import MachineError
-from shardir.frontend.errors import ArgumentError, PipelineCostError
+from shardir.frontend.errors import ArgumentError
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import with_location
 from shardir.ir.mesh import Mesh as MeshAxes
 from shardir.ir.module import Module
-from shardir.ops.control_flow.pipelines import pipeline
 from shardir.passes.planning.programs.assignment import DimAxes, find_problem
 from shardir.passes.simulation import MachineModel
-
-
-def refuse_pipelines(module: Module, word: str) -> None:
-    """Raise `PipelineCostError` for a program with a pipeline, whose shardings are not searched."""
-    found = next((op for op in module.main.body.walk() if op.spec is pipeline), None)
-    if found is not None:
-        place = f"\n --> {found.loc}" if found.loc else ""
-        raise PipelineCostError(
-            f"{word} does not search shardings of the pipeline in {module.main.name}; plan one "
-            "stage as a function of its own, on a mesh without the axis of the pipeline, and state "
-            "its shardings; lower(...).simulate(machine) predicts the time and memory of stated "
-            f"shardings{place}"
-        )
 
 
 def planned_mesh(module: Module, mesh: Mesh, word: str) -> MeshAxes:

@@ -17,6 +17,7 @@ from shardir.ir.sharding import Axis, Sharding
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.planning.programs.assignment import ArgumentAxes, DimAxes
 from shardir.passes.rematerialization.remat import BudgetError
+from shardir.passes.simulation.host_calls import CallCosts
 from shardir.passes.simulation.machine_model import MachineModel
 from shardir.passes.simulation.memory_use import memory_use
 from shardir.passes.simulation.simulate import FUSION_PIPELINE, least_seconds, simulate
@@ -37,7 +38,8 @@ class Evaluation:
 
     `seconds` is the time of a step, `None` without a machine; `flops` are those of matrix products
     and convolutions. `alive` are the bytes while the operation runs that defines a value, by the
-    name of the value; `peak` is the most.
+    name of the value; `peak` is the most. `called` are the collectives of functions that the
+    program calls, such as pipelines.
     """
 
     arguments: ArgumentAxes
@@ -48,11 +50,12 @@ class Evaluation:
     peak: int
     alive: dict[str, int] = field(repr=False, compare=False)
     module: Module = field(repr=False, compare=False)
+    called: tuple[Collective, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def collectives(self) -> list[Collective]:
         """The collectives of the partitioned program."""
-        return list_collectives(self.module)
+        return [*list_collectives(self.module), *self.called]
 
     @property
     def cost(self) -> Cost:
@@ -186,13 +189,22 @@ class ProgramEvaluator(Evaluator):
 
     def evaluate_partitioned(self, arguments: ArgumentAxes, module: Module) -> Evaluation:
         """Return the evaluation of a partitioned program."""
+        return self.evaluate_with_calls(arguments, module, {})
+
+    def evaluate_with_calls(
+        self, arguments: ArgumentAxes, module: Module, calls: CallCosts
+    ) -> Evaluation:
+        """Return the evaluation of a partitioned program, of whose cost only time and memory
+        include those of the functions that it calls."""
         kernels = Pipeline.parse(FUSION_PIPELINE)(module)
         seconds = None
         if self.machine is not None:
-            simulation = simulate(kernels, self.machine, fusion="", donated=self.donated)
+            simulation = simulate(
+                kernels, self.machine, fusion="", donated=self.donated, calls=calls
+            )
             seconds, memory = simulation.step_seconds, simulation.memory
         else:
-            memory = memory_use(kernels, self.donated)
+            memory = memory_use(kernels, self.donated, calls=calls)
         alive = {value.name: n for op, n in memory.alive.items() for value in op.results}
         flops, sent, count = _count_work(module)
         return Evaluation(arguments, seconds, flops, sent, count, memory.peak, alive, module)

@@ -13,8 +13,9 @@ from shardir.display.byte_sizes import show_bytes
 from shardir.errors import PartitionError
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module, Value
+from shardir.ops.control_flow.pipelines import has_pipelines
 from shardir.passes.garbage_collection import paused_garbage_collection
-from shardir.passes.pipeline import Pipeline
+from shardir.passes.pipeline import STAGING_PIPELINE, Pipeline
 from shardir.passes.planning.problem import PlanningError
 from shardir.passes.planning.programs.anchors import find_anchors
 from shardir.passes.planning.programs.assignment import (
@@ -112,6 +113,7 @@ class PlanningRequest:
     anchors: tuple[Value, ...] = ()
     machine_of: Callable[[Mesh], MachineModel | None] | None = None
     pads_anchors: bool = False
+    evaluator: type[ProgramEvaluator] = ProgramEvaluator
 
     @property
     def pads(self) -> bool:
@@ -182,13 +184,15 @@ class ProgramPlan:
 @paused_garbage_collection()
 def plan_program(request: PlanningRequest, progress: Progress | None = None) -> ProgramPlan:
     """Return the best plan found; raise `PlanningError` if none fits into the memory."""
-    programs = fold_program(request.module)
-    if programs is None:
+    # The stages of a pipeline are partitioned on their own.
+    is_staged = has_pipelines(request.module)
+    programs = None if is_staged else fold_program(request.module)
+    if programs is None and not is_staged:
         request = replace(request, anchors=_find_anchors(request))
     plan = _plan_on_mesh(request, programs, progress)
-    if request.machine_of is not None and not request.module.meshes:
+    if request.machine_of is not None and not request.module.meshes and not is_staged:
         plan = _split_axes(request, programs, plan, progress)
-    if programs is None:
+    if programs is None and not is_staged:
         plan = _pad_anchors(request, plan, progress)
     check_memory(plan.chosen, request)
     chosen = replace(plan.request, max_evaluations=request.max_evaluations, machine_of=None)
@@ -382,7 +386,7 @@ def _with_all_layers(
 
 
 def make_evaluator(request: PlanningRequest) -> ProgramEvaluator:
-    return ProgramEvaluator(
+    return request.evaluator(
         request.module,
         request.mesh,
         request.machine,
@@ -399,6 +403,8 @@ def _find_groups(request: PlanningRequest) -> dict[Value, tuple[int, ...]]:
     params = module.main.body.params
     unsharded: ArgumentAxes = tuple(tuple(() for _ in value.type.shape) for value in params)
     with_mesh = annotate_arguments(module, request.mesh, unsharded, {})
+    if has_pipelines(module):
+        with_mesh = Pipeline.parse(f"{STAGING_PIPELINE},inline-pipelines")(with_mesh)
     groups = find_dimension_groups(with_mesh).of_value
     new_params = zip(params, with_mesh.main.body.params, strict=True)
     return {**groups, **{old: groups[new] for old, new in new_params}}

@@ -315,11 +315,11 @@ def test_transformations_of_a_pipeline() -> None:
     )
 
 
-def test_planning_is_refused() -> None:
+def test_a_lower_bound_is_refused() -> None:
     mesh = sd.make_mesh((2, 2), ("pipe", "data"))
     run = sd.jit(sd.value_and_grad(sd.pipeline(mlp_loss, microbatches=2)))
-    assert error_line(PipelineCostError, lambda: sd.plan(run, mlp_arguments(2), mesh)) == (
-        "plan does not search shardings of the pipeline in mlp_loss; plan one stage as a function "
-        "of its own, on a mesh without the axis of the pipeline, and state its shardings; "
-        "lower(...).simulate(machine) predicts the time and memory of stated shardings"
+    plan = sd.plan(run, mlp_arguments(2), mesh, evaluations=1)
+    assert error_line(PipelineCostError, lambda: plan.lower_bound()) == (
+        "lower_bound does not include the pipeline in mlp_loss; plan one stage as a function of "
+        "its own, on a mesh without the axis of the pipeline, for a bound of its cost"
     )

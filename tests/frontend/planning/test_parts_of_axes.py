@@ -83,7 +83,8 @@ def test_the_machine_has_the_parts_of_axes() -> None:
     assert compiled.simulate("a100x8").step_seconds == plan.step_seconds
     whole = sd.plan(step, structs, line, load_machine("a100x8", axes={"x": 16}))
     assert whole.mesh is line
-    assert plan.step_seconds and whole.step_seconds
+    assert plan.step_seconds
+    assert whole.step_seconds
     assert plan.step_seconds < whole.step_seconds
 
 
