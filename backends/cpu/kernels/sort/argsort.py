@@ -14,7 +14,10 @@ from shardir.backends.cpu.kernels.data_movement.element_cast import fits_before
 from shardir.backends.cpu.kernels.data_movement.loop_nest import loop_nest_of
 from shardir.backends.cpu.kernels.selection.radix_select import line_starts, to_ordered_integer
 from shardir.backends.cpu.kernels.sort.quicksort import KernelStart, sort_keys_of, start_kernel
-from shardir.backends.cpu.kernels.sort.samplesort import can_compress_sort, compress_sort_phases
+from shardir.backends.cpu.kernels.sort.samplesort import (
+    compress_sort_phases,
+    is_compress_sort_faster,
+)
 from shardir.backends.cpu.kernels.sort.signed_zeros import signed_zero_phases
 from shardir.backends.cpu.kernels.sort.tuning import (
     MIN_RADIX_ARGSORT_ELEMENTS,
@@ -36,10 +39,10 @@ def argsort_phases(
     steps = x.shape[dim]
     ends = [x, y] if values is None else [x, y, values]
     loops, offsets = loop_nest_of([line_starts(end, dim) for end in ends])
-    if x.itemsize > WORD_BYTES // 2 or len(loops) > 1 or steps >= MIN_RADIX_ARGSORT_ELEMENTS:
+    if len(loops) > 1 or steps >= MIN_RADIX_ARGSORT_ELEMENTS.get(x.itemsize, 0):
         return None
     count, strides = loops[0] if loops else (1, (0,) * len(ends))
-    if not can_compress_sort("u64", count, steps, context):
+    if not is_compress_sort_faster("u64", count, steps, False, context):
         return None
     lines = [
         (end.slot, offset, stride, end.strides[dim])

@@ -36,10 +36,12 @@ from shardir.backends.cpu.kernels.sort.sort_keys import SortKeys, has_compress
 from shardir.backends.cpu.kernels.sort.tuning import (
     BUCKET_BYTES,
     MAX_BUCKETS,
+    MAX_NETWORK_ELEMENTS_BEFORE_QUICKSORT,
+    MAX_NETWORK_ELEMENTS_PER_LINE,
     MIN_BUCKETS,
+    MIN_NETWORK_LINES,
     MIN_SAMPLESORT_ELEMENTS,
     MIN_SHARED_LINE_BYTES,
-    MIN_UNSHARED_LINES,
     PART_BYTES,
     SAMPLES_PER_BUCKET,
 )
@@ -50,13 +52,19 @@ SAMPLE_HASH_MULTIPLIER = 0x9E3779B97F4A7C15
 """Multiples of this constant are distributed evenly over 64 bits."""
 
 
-def can_compress_sort(dtype: str, lines: int, steps: int, context: LoweringContext) -> bool:
-    """Return whether the processor has compress instructions, and lines are longer than one block
-    of the network or few."""
+def is_compress_sort_faster(
+    dtype: str, lines: int, steps: int, is_partial: bool, context: LoweringContext
+) -> bool:
+    """Return whether the processor has compress instructions, and sorts lines faster with them than
+    with the network of rows. For partial sorts, quicksort does less."""
     keys = sort_keys_of(dtype, context.machine)
-    return has_compress(keys.bits // 8, context.machine) and (
-        lines < MIN_UNSHARED_LINES or steps > keys_per_block(keys)
-    )
+    size = keys.bits // 8
+    if not has_compress(size, context.machine):
+        return False
+    most = MAX_NETWORK_ELEMENTS_BEFORE_QUICKSORT[size]
+    if is_partial:
+        most = min(most, keys_per_block(keys))
+    return lines < MIN_NETWORK_LINES or steps > min(most, MAX_NETWORK_ELEMENTS_PER_LINE * lines)
 
 
 def compress_sort_phases(
@@ -65,11 +73,10 @@ def compress_sort_phases(
     """Return phases that write the sorted lines of `x` to `y` with compress instructions; if
     `positions` is not empty, only the elements there are correct.
 
-    Return None if the processor has none, for many lines of at most one block of the network, and
-    for lines without a constant stride.
+    Return None if the processor has none, and for lines without a constant stride.
     """
     lines = x.size // x.shape[dim]
-    if not can_compress_sort(x.dtype, lines, x.shape[dim], context):
+    if not has_compress(x.itemsize, context.machine):
         return None
     if positions:
         return quicksort_phases(x, y, dim, positions, context)

@@ -34,9 +34,13 @@ from shardir.backends.cpu.kernels.sort.complex_sort import complex_sort_phases
 from shardir.backends.cpu.kernels.sort.network_lines import NetworkLines, largest_word
 from shardir.backends.cpu.kernels.sort.radix_sort import radix_sort_phases
 from shardir.backends.cpu.kernels.sort.row_network import REGISTER_ROWS, sort_rows
-from shardir.backends.cpu.kernels.sort.samplesort import compress_sort_phases
+from shardir.backends.cpu.kernels.sort.samplesort import (
+    compress_sort_phases,
+    is_compress_sort_faster,
+)
 from shardir.backends.cpu.kernels.sort.tuning import (
     MAX_NETWORK_ARGSORT_ELEMENTS,
+    MAX_NETWORK_ELEMENTS,
     MIN_NETWORK_LINES,
 )
 from shardir.backends.cpu.schedule.buffer_views import dimension_order
@@ -84,7 +88,7 @@ def _argsort_phases(
     x: BufferView, order: BufferView, dim: int, context: LoweringContext
 ) -> list[Phase] | None:
     phases = None
-    if x.shape[dim] > MAX_NETWORK_ARGSORT_ELEMENTS:
+    if x.shape[dim] > MAX_NETWORK_ARGSORT_ELEMENTS.get(x.itemsize, 0):
         phases = radix_sort_phases(x, order, dim, True, context)
     phases = phases or _network_phases(x, order, dim, "places", context)
     return phases or radix_sort_phases(x, order, dim, True, context)
@@ -134,11 +138,16 @@ def _values_phases(
 ) -> list[Phase] | None:
     """Return phases that write the sorted lines of `x`; if `positions` is not empty,
     only the elements there."""
-    phases = compress_sort_phases(x, y, dim, positions, context)
-    phases = phases or _network_phases(x, y, dim, "", context)
+    steps, phases = x.shape[dim], None
+    if is_compress_sort_faster(x.dtype, x.size // steps, steps, bool(positions), context):
+        phases = compress_sort_phases(x, y, dim, positions, context)
+    if phases is None and steps <= MAX_NETWORK_ELEMENTS.get(x.itemsize, steps):
+        phases = _network_phases(x, y, dim, "", context)
+    phases = phases or compress_sort_phases(x, y, dim, positions, context)
     if phases is None and positions:
         phases = radix_select_phases(x, y, dim, positions, context)
-    return phases or radix_sort_phases(x, y, dim, False, context)
+    phases = phases or radix_sort_phases(x, y, dim, False, context)
+    return phases or _network_phases(x, y, dim, "", context)
 
 
 def top_k_rule(

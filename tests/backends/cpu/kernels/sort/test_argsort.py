@@ -13,16 +13,17 @@ from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.random_layouts import random_array
 from tests.backends.cpu.kernels.reference_check import assert_equal_bits, reference_results
 from tests.backends.cpu.phase_runner import RuleHarness, lower_and_run, make_op
+from tests.dtype_groups import DTYPES
 
 if not has_compress(8, host_machine()):
     pytest.skip("the processor does not pack lanes", allow_module_level=True)
 
-SMALL_DTYPES = [
-    name for name, dtype in NUMPY_DTYPES.items() if dtype.kind != "c" and dtype.itemsize <= 4
+NARROW_DTYPES = [
+    name for name in DTYPES if NUMPY_DTYPES[name].kind != "c" and NUMPY_DTYPES[name].itemsize <= 4
 ]
 
 
-@pytest.mark.parametrize("dtype", SMALL_DTYPES)
+@pytest.mark.parametrize("dtype", NARROW_DTYPES)
 @pytest.mark.parametrize(
     ("shape", "dim"), [((5,), 0), ((3, 700), 1), ((300, 3), 0), ((9, 530), 1), ((70_000,), 0)]
 )
@@ -59,7 +60,7 @@ def test_positions_and_elements_match_numpy(dtype: str, count: int, most: int) -
     assert_equal_bits(values, x[want])
 
 
-@pytest.mark.parametrize(("dtype", "count"), [("f64", 9), ("f32", MIN_RADIX_ARGSORT_ELEMENTS)])
+@pytest.mark.parametrize(("dtype", "count"), [("f64", 9), ("f32", MIN_RADIX_ARGSORT_ELEMENTS[4])])
 def test_64_bit_keys_and_long_lines_use_other_kernels(dtype: str, count: int) -> None:
     bench = RuleHarness(2)
     x, y = (bench.view(np.zeros(count, each)) for each in (NUMPY_DTYPES[dtype], np.int32))

@@ -11,7 +11,11 @@ from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase
 from shardir.backends.cpu.kernels.sort import quicksort, samplesort
 from shardir.backends.cpu.kernels.sort.quicksort import quicksort_phases
-from shardir.backends.cpu.kernels.sort.samplesort import compress_sort_phases, samplesort_phases
+from shardir.backends.cpu.kernels.sort.samplesort import (
+    compress_sort_phases,
+    is_compress_sort_faster,
+    samplesort_phases,
+)
 from shardir.backends.cpu.kernels.sort.sort_keys import has_compress
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
@@ -169,7 +173,8 @@ def test_many_short_or_strided_lines_use_other_kernels() -> None:
     bench = RuleHarness(2)
     x, y = np.zeros((10, 64), np.float32), np.zeros((10, 64), np.float32)
     a, b = bench.view(x), bench.view(y)
-    assert compress_sort_phases(a, b, 1, (), bench) is None
+    assert not is_compress_sort_faster("f32", 10, 64, False, bench)
+    assert compress_sort_phases(a, b, 1, (), bench) is not None
     wide = np.zeros((3, 900, 2), np.float32)
     gaps = bench.view(wide[..., 0])
     dense = bench.view(np.zeros((3, 900), np.float32))

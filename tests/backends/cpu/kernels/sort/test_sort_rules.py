@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernels.sort import samplesort
 from shardir.backends.cpu.kernels.sort.argsort import argsort_phases
 from shardir.backends.cpu.kernels.sort.sort_rules import RULES
@@ -10,7 +11,14 @@ from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.random_layouts import Array, random_array
 from tests.backends.cpu.kernels.reference_check import assert_equal_bits, reference_results
-from tests.backends.cpu.phase_runner import RuleHarness, lower_and_run, make_op, run_rule
+from tests.backends.cpu.machine_descriptions import ZEN_3, ZEN_5
+from tests.backends.cpu.phase_runner import (
+    RuleHarness,
+    lower_and_run,
+    make_op,
+    run_rule,
+    selected_kernel_names,
+)
 from tests.dtype_groups import DTYPES
 
 REAL_DTYPES = [name for name in DTYPES if NUMPY_DTYPES[name].kind != "c" and name != "key"]
@@ -190,3 +198,30 @@ def test_radix_sort_is_stable_for_any_worker_count(workers: int) -> None:
         lower_and_run(RULES["sort"], op, [x, places], [np.zeros_like(x), out], workers) is not None
     )
     assert_equal_bits(out, np.argsort(x, kind="stable").astype(np.int32))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "lines", "steps", "is_partial", "is_faster"),
+    [
+        ("f32", 1000, 448, False, False), ("f32", 1000, 449, False, True),
+        ("f32", 4, 65, False, True), ("f32", 4, 64, False, False), ("f32", 3, 64, False, True),
+        ("f64", 1000, 2048, False, False), ("f64", 1000, 2048, True, True),
+        ("i16", 1000, 257, False, True), ("i8", 1, 10_000, False, False),
+    ],
+)  # fmt: skip
+def test_quicksort_is_used_for_long_or_few_lines(
+    dtype: str, lines: int, steps: int, is_partial: bool, is_faster: bool
+) -> None:
+    context = RuleHarness(machine=ZEN_5)
+    assert samplesort.is_compress_sort_faster(dtype, lines, steps, is_partial, context) == is_faster
+
+
+@pytest.mark.parametrize("machine", [ZEN_3, ZEN_5])
+@pytest.mark.parametrize(("dtype", "steps"), [("i8", 512), ("i16", 1024), ("u16", 5000)])
+def test_permutations_of_short_keys_are_computed_by_radix_sort(
+    machine: HostDescription, dtype: str, steps: int
+) -> None:
+    types = [TensorType((64, steps), name) for name in (dtype, "i32")]
+    op = make_op(OPS["sort"], *types, dim=1, order=1)
+    names = selected_kernel_names(RULES["sort"], op, machine)
+    assert all(name.startswith("moves_radix") for name in names)
