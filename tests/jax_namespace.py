@@ -184,13 +184,13 @@ UNFINISHED = """
     jax.experimental.mesh_utils.create_hybrid_device_mesh
     jax.experimental.multihost_utils.live_devices
     jax.experimental.multihost_utils.reached_preemption_sync_point jax.experimental.ode
-    jax.experimental.serialize_executable jax.image 
+    jax.experimental.serialize_executable  
     jax.lax.linalg.hessenberg jax.lax.linalg.ormqr jax.lax.linalg.schur
     jax.lax.linalg.tridiagonal  jax.numpy.frompyfunc jax.numpy.ufunc
     jax.numpy_dtype_promotion jax.numpy_rank_promotion jax.scipy.interpolate
     jax.scipy.linalg.fiedler_companion jax.scipy.linalg.funm jax.scipy.linalg.hessenberg
     jax.scipy.linalg.qr_multiply jax.scipy.linalg.rsf2csf jax.scipy.linalg.schur
-    jax.scipy.ndimage jax.scipy.optimize jax.scipy.signal jax.scipy.stats.gaussian_kde
+     jax.scipy.optimize jax.scipy.signal jax.scipy.stats.gaussian_kde
     jax.transfer_guard jax.transfer_guard_device_to_device jax.transfer_guard_device_to_host
     jax.transfer_guard_host_to_device jax.tree_util.default_registry 
     jax.nn.get_scaled_dot_general_config jax.nn.scaled_dot_general 

@@ -22,8 +22,11 @@ class RandomAlgorithm(IntEnum):
     """A generator of random bits; the default is Philox, as in XLA for CPUs."""
 
     RNG_DEFAULT = 0
+    """Philox."""
     RNG_THREE_FRY = 1
+    """Threefry-2x32."""
     RNG_PHILOX = 2
+    """Philox-4x32."""
 
 
 _STATES = {TensorType((4,), "u32"): "tensor<4xui32>", TensorType((2,), "u64"): "tensor<2xui64>"}

@@ -26,8 +26,6 @@ class MissingModule(ShardirError, ModuleNotFoundError):
 
 
 MODULES_ONLY_IN_JAX = {
-    "shardir.image": "jax.image",
-    "shardir.scipy.ndimage": "jax.scipy.ndimage",
     "shardir.scipy.optimize": "jax.scipy.optimize",
     "shardir.scipy.signal": "jax.scipy.signal",
 }

@@ -1,5 +1,14 @@
-"""Placeholder for `jax.image`: importing this module raises an error that names the alternative."""
+"""Resampling of images.
 
-from shardir._imports.lazy_names import missing_module
+The functions take and return arrays. The implementation is
+`shardir.frontend.scipy.image_resampling`.
+"""
 
-raise missing_module(__name__)
+from typing import TYPE_CHECKING
+
+from shardir._imports.lazy_names import lazy_module
+
+if TYPE_CHECKING:
+    from shardir.frontend.scipy.image_resampling import *
+else:
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.scipy.image_resampling")

@@ -1,5 +1,10 @@
-"""Placeholder for `jax.scipy.ndimage`: importing it raises an error that names the alternative."""
+"""Interpolation of arrays at any coordinates."""
 
-from shardir._imports.lazy_names import missing_module
+from typing import TYPE_CHECKING
 
-raise missing_module(__name__)
+from shardir._imports.lazy_names import lazy_module
+
+if TYPE_CHECKING:
+    from shardir.frontend.scipy.image_interpolation import *
+else:
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.scipy.image_interpolation")
