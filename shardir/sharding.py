@@ -15,6 +15,7 @@ TABLE = {
     "shardir.frontend.shardings.set_mesh": (
         "get_mesh",
         "set_mesh",
+        "use_abstract_mesh",
         "use_mesh",
     ),
     "shardir.frontend.shardings.sharding": (
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from shardir.frontend.shardings.set_mesh import (
         get_mesh as get_mesh,
         set_mesh as set_mesh,
+        use_abstract_mesh as use_abstract_mesh,
         use_mesh as use_mesh,
     )
     from shardir.frontend.shardings.sharding import (

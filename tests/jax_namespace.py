@@ -171,32 +171,58 @@ REASONS: dict[str, str] = {
     "The module extends the types of JAX's programs.": """
         jax.experimental.hijax
     """,
+    "The setting checks programs, or permits lower precision. shardir acts as its default value "
+    "states; `as-jax` accepts the names, and reports once that another value is ignored.": """
+        jax.debug_infs jax.debug_key_reuse jax.default_matmul_precision
+        jax.dtypes.TypePromotionError jax.numpy_dtype_promotion jax.numpy_rank_promotion
+        jax.transfer_guard jax.transfer_guard_device_to_device
+        jax.transfer_guard_device_to_host jax.transfer_guard_host_to_device
+    """,
+    "Compiled kernels are always cached on disk, and `export` serializes programs instead of "
+    "executables of XLA.": """
+        jax.experimental.compilation_cache jax.experimental.serialize_executable
+    """,
+    "The backends choose the layouts of buffers.": """
+        jax.experimental.layout
+    """,
+    "A policy of `checkpoint` decides whether a value is saved; saved values are in the memory of "
+    "their devices.": """
+        jax.ad_checkpoint.Offloadable jax.ad_checkpoint.Recompute jax.ad_checkpoint.Saveable
+    """,
+    "The name identifies an effect, or a part of a type, of JAX's own programs.": """
+        jax.debug.DebugEffect jax.debug.OrderedDebugEffect jax.sharding.ManualAxisType
+    """,
+    "An `AbstractMesh` has names and sizes of axes, but no kind of device.": """
+        jax.sharding.AbstractDevice
+    """,
+    "The operands are quantized for units of Blackwell GPUs, on which alone JAX runs the function; "
+    "`scaled_matmul` and `lax.scaled_dot` take quantized operands.": """
+        jax.nn.get_scaled_dot_general_config jax.nn.scaled_dot_general
+    """,
+    "XLA for CPUs refuses these element types, or conversions from and to them.": """
+        jax.numpy.float6_e2m3fn jax.numpy.float6_e3m2fn jax.numpy.int1 jax.numpy.uint1
+    """,
+    "Node types are registered by `register_pytree_node` and its variants; the registry is not an "
+    "object.": """
+        jax.tree_util.default_registry
+    """,
+    "JAX implements the modules with its public names; `as-jax` runs its files.": """
+        jax.example_libraries
+    """,
 }
 """The names that are absent on purpose; a pattern ends in `*_p`."""
 
 UNFINISHED = """
-    jax.ad_checkpoint.Offloadable jax.ad_checkpoint.Recompute jax.ad_checkpoint.Saveable
-    jax.ad_checkpoint.print_saved_residuals jax.custom_derivatives.linear_call
-    jax.debug.DebugEffect jax.debug.OrderedDebugEffect jax.debug.log jax.debug_infs
-    jax.debug_key_reuse jax.default_matmul_precision 
-    jax.dtypes.TypePromotionError jax.experimental.checkify jax.experimental.compilation_cache
-    jax.experimental.jet jax.experimental.key_reuse jax.experimental.layout
+    jax.ad_checkpoint.print_saved_residuals jax.custom_derivatives.linear_call jax.debug.log
+    jax.experimental.checkify jax.experimental.jet jax.experimental.key_reuse
     jax.experimental.mesh_utils.create_hybrid_device_mesh
     jax.experimental.multihost_utils.live_devices
     jax.experimental.multihost_utils.reached_preemption_sync_point jax.experimental.ode
-    jax.experimental.serialize_executable  
-    jax.lax.linalg.hessenberg jax.lax.linalg.ormqr jax.lax.linalg.schur
-    jax.lax.linalg.tridiagonal  jax.numpy.frompyfunc jax.numpy.ufunc
-    jax.numpy_dtype_promotion jax.numpy_rank_promotion jax.scipy.interpolate
-    jax.scipy.linalg.fiedler_companion jax.scipy.linalg.funm jax.scipy.linalg.hessenberg
-    jax.scipy.linalg.qr_multiply jax.scipy.linalg.rsf2csf jax.scipy.linalg.schur
-     jax.scipy.optimize jax.scipy.signal jax.scipy.stats.gaussian_kde
-    jax.transfer_guard jax.transfer_guard_device_to_device jax.transfer_guard_device_to_host
-    jax.transfer_guard_host_to_device jax.tree_util.default_registry 
-    jax.nn.get_scaled_dot_general_config jax.nn.scaled_dot_general 
-    jax.numpy.float6_e2m3fn jax.numpy.float6_e3m2fn jax.numpy.int1 jax.numpy.uint1
-    jax.sharding.AbstractDevice jax.sharding.ManualAxisType jax.sharding.use_abstract_mesh
-    jax.example_libraries
+    jax.lax.linalg.hessenberg jax.lax.linalg.ormqr jax.lax.linalg.schur jax.lax.linalg.tridiagonal
+    jax.numpy.frompyfunc jax.numpy.ufunc jax.scipy.interpolate jax.scipy.linalg.fiedler_companion
+    jax.scipy.linalg.funm jax.scipy.linalg.hessenberg jax.scipy.linalg.qr_multiply
+    jax.scipy.linalg.rsf2csf jax.scipy.linalg.schur jax.scipy.optimize jax.scipy.signal
+    jax.scipy.stats.gaussian_kde
 """
 """The names that are absent, but for no reason of principle."""
 

@@ -83,6 +83,16 @@ class use_mesh:
         set_entered_meshes(self._before)
 
 
+def use_abstract_mesh(mesh: Mesh) -> use_mesh:
+    """Make `mesh` the mesh of bare `PartitionSpec`s for a block.
+
+    If the entered mesh has the same axes, it remains, so that values keep its devices.
+    """
+    entered = current_mesh()
+    is_entered = isinstance(mesh, Mesh) and entered is not None and entered.shape == mesh.shape
+    return use_mesh(entered if is_entered else mesh)
+
+
 def get_mesh() -> Mesh:
     """Return the entered mesh; raises `MeshError` if there is none."""
     mesh = current_mesh()

@@ -45,7 +45,6 @@ MOVED_NAMES: Mapping[str, str] = {
     "jax.ops.segment_min": "segment_min",
     "jax.ops.segment_prod": "segment_prod",
     "jax.ops.segment_sum": "segment_sum",
-    "jax.sharding.use_abstract_mesh": "interop.jax_shim.stubs.use_abstract_mesh",
     "jax.tree_multimap": "tree_util.tree_map",
     "jax.xla.DeviceArray": "Array",
 }

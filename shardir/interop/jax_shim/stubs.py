@@ -22,7 +22,6 @@ from shardir.frontend.shardings.mesh import (
     DeviceArray,
     Mesh,
     create_device_mesh,
-    current_mesh,
     make_mesh as make_shardir_mesh,
 )
 from shardir.frontend.tracing.promotion import user_dtype
@@ -115,12 +114,6 @@ def typeof(x: Any) -> ShapeDtypeStruct:
         sharding=sharding,
         weak_type=abstract.weak,
     )
-
-
-def use_abstract_mesh(mesh: Any) -> object:
-    """Return a context for `mesh`, or for the current device mesh if it has the same axes."""
-    entered = current_mesh()
-    return entered if entered is not None and entered.shape == mesh.shape else mesh
 
 
 def safe_zip(*sequences: object) -> list[object]:

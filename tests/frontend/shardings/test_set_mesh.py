@@ -14,6 +14,18 @@ from shardir.frontend.errors import ArgumentError, MeshError
 X = np.arange(32, dtype="f").reshape(8, 4)
 
 
+def test_use_abstract_mesh_keeps_the_devices_of_an_entered_mesh_with_the_same_axes() -> None:
+    mesh, other = sd.make_mesh((4, 2), ("a", "b")), sd.make_mesh((8,), ("c",)).abstract_mesh
+    with sd.set_mesh(mesh):
+        with sd.sharding.use_abstract_mesh(mesh.abstract_mesh):
+            assert sd.sharding.get_mesh() is mesh
+        with sd.sharding.use_abstract_mesh(other):
+            assert sd.sharding.get_mesh() == other
+        assert sd.sharding.get_mesh() is mesh
+    with pytest.raises(MeshError, match="use_mesh takes a Mesh, got 3"):
+        sd.sharding.use_abstract_mesh(3)  # type: ignore[arg-type]
+
+
 def test_set_mesh_applies_to_a_block_or_permanently() -> None:
     mesh, other = sd.make_mesh((4, 2), ("a", "b")), sd.make_mesh((8,), ("c",))
     with sd.set_mesh(mesh):
