@@ -46,7 +46,7 @@ def _make_report(
             places=_locations(program),
             sources={} if program.text is None else {program.name: program.text},
             simulation=simulation,
-            is_planned=program.lowered is not None and program.lowered.is_planned,
+            planning=None if program.lowered is None else program.lowered.planning_record(),
         )
     )
 

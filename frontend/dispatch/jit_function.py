@@ -5,7 +5,7 @@ Inside of another trace the function is inlined into the enclosing program (`inl
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from time import perf_counter
 from types import MethodType
 from typing import TYPE_CHECKING, final
@@ -409,6 +409,7 @@ class JitFunction:
                 resolve_pipeline(self._passes, known.name),
             )
 
+        find_plan = None
         if deferred is None:
             plan = lower_with(homes, out)
         else:
@@ -423,6 +424,7 @@ class JitFunction:
                 ),
             )
             homes = self._place_arguments(leaves, described, chosen.arguments)
+            find_plan = chosen.find_plan
             kept = [own or planned for own, planned in zip(out, chosen.results, strict=True)]
             plan = lower_with(homes, kept)
             if chosen.constrain is not None:
@@ -437,7 +439,7 @@ class JitFunction:
             donated,
             known.static,
             self._device,
-            is_planned=deferred is not None,
+            _find_plan=find_plan and partial(find_plan, self),
         )
 
     def _place_arguments(

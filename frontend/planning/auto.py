@@ -6,13 +6,17 @@ from typing import final
 
 from shardir.display.byte_sizes import parse_bytes
 from shardir.frontend.config import config
+from shardir.frontend.dispatch.jit_function import JitFunction
+from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.dispatch.stages.step_simulation import (
     MachineLike,
     check_machine,
     resolve_machine,
 )
 from shardir.frontend.errors import ArgumentError, NoMeshError
+from shardir.frontend.planning import plan_text as plan_text  # Registers the text of plans.
 from shardir.frontend.planning.pipeline_evaluator import evaluator_of
+from shardir.frontend.planning.plan import Plan
 from shardir.frontend.planning.request import (
     check_stated_axes,
     memory_limit,
@@ -109,19 +113,18 @@ class AutoSharding(DeferredSharding):
         axes = planned_mesh(module, mesh, word)
         pipeline = Pipeline.parse(program.pipeline)
         check_stated_axes(stated, module, axes, word, pads=pads_arguments(pipeline))
-        plan = plan_program(
-            PlanningRequest(
-                module,
-                axes,
-                pipeline,
-                found,
-                memory_limit(self.memory, found),
-                fixed=(*stated, *[None] * (len(params) - count)),
-                donated=program.donated,
-                count=count,
-                evaluator=evaluator_of(module),
-            )
+        request = PlanningRequest(
+            module,
+            axes,
+            pipeline,
+            found,
+            memory_limit(self.memory, found),
+            fixed=(*stated, *[None] * (len(params) - count)),
+            donated=program.donated,
+            count=count,
+            evaluator=evaluator_of(module),
         )
+        plan = plan_program(request)
         chosen = [
             given or NamedSharding(mesh, spec_of_axes(axes or ()))
             for given, axes in zip(program.stated, plan.chosen.arguments, strict=False)
@@ -133,6 +136,7 @@ class AutoSharding(DeferredSharding):
                 for i in range(len(results))
             ),
             partial(annotate_values, constraints=plan.constraints) if plan.constraints else None,
+            partial(_find_plan, request, mesh),
         )
 
     def _mesh_of(self, program: UnshardedProgram) -> Mesh:
@@ -153,6 +157,14 @@ class AutoSharding(DeferredSharding):
                 )
             )
         return mesh
+
+
+def _find_plan(
+    request: PlanningRequest, mesh: Mesh, function: JitFunction, lowered: Lowered
+) -> Plan:
+    """Return the plan of a lowered function. The search runs again, because the candidates of all
+    calls of a function would use much memory."""
+    return Plan(plan_program(request), lowered, mesh, function)
 
 
 AUTO = AutoSharding()

@@ -203,6 +203,7 @@ class Plan(Report):
             tuple(each for each in arguments if each is not None),
             tuple(results),
             self._found.constraints,
+            self,
         )
         return self._function.with_shardings(planned, None)
 
@@ -388,7 +389,6 @@ class Plan(Report):
                 self.module,
                 self._lowered.pipeline,
                 places=self._lowered.user_locations,
-                is_planned=True,
                 planning=planning_record(self),
             )
         )

@@ -14,6 +14,7 @@ from shardir.frontend.shardings.deferred_sharding import (
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
 from shardir.ir.types import TensorType
+from shardir.passes.explain.reports import Report
 from shardir.passes.planning.programs.assignment import DimAxes
 from shardir.passes.planning.programs.evaluation import annotate_values
 
@@ -27,6 +28,7 @@ class PlannedShardings(DeferredSharding):
     arguments: tuple[Sharding, ...]
     results: tuple[Sharding | None, ...]
     constraints: Mapping[str, DimAxes]
+    plan: Report
 
     def choose(self, program: UnshardedProgram) -> ChosenShardings:
         """Return the shardings of the plan; raise `ArgumentError` for arguments of other types."""
@@ -43,4 +45,6 @@ class PlannedShardings(DeferredSharding):
         constrain = (
             partial(annotate_values, constraints=self.constraints) if self.constraints else None
         )
-        return ChosenShardings(self.arguments, self.results, constrain)
+        return ChosenShardings(
+            self.arguments, self.results, constrain, lambda function, lowered: self.plan
+        )

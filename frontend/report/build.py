@@ -46,10 +46,6 @@ INLINED_NOTE = (
     "after the pass inline-pipelines, every device computes all operations of a pipeline; "
     "all numbers are those of that program"
 )
-PLANNED_NOTE = (
-    "a plan chose the shardings of arguments and results that the program does not state; "
-    "shardir plan FUNCTION --html PAGE and plan(...).report() show its decisions"
-)
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,7 @@ class ReportInput:
     `backend_pipeline` those after it. `places` are the lines of values without a line of their own,
     `sources` the texts of files that cannot be read by name. `texts` are shown as further stages.
     `profile` is a profile of the program, whose last run is shown, and `simulation` a simulation of
-    it. `is_planned` states that a plan chose shardings of the program, and `planning` is this plan.
+    it. `planning` is the plan that chose its shardings.
     """
 
     module: Module
@@ -71,7 +67,6 @@ class ReportInput:
     texts: Mapping[str, str] = field(default_factory=dict)
     profile: Profile | None = None
     simulation: Simulation | None = None
-    is_planned: bool = False
     planning: PlanningRecord | None = None
 
 
@@ -96,8 +91,6 @@ def build_report(given: ReportInput) -> ReportData:
     pipelined = recorder.before("inline-pipelines")
     if pipelined is not None and has_pipelines(pipelined):
         notes.append(INLINED_NOTE)
-    if given.is_planned and given.planning is None:
-        notes.append(PLANNED_NOTE)
     if counted := name_counted_function(device_program):
         notes.append(f"communication, schedule and costs are those of {counted}")
 

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding
@@ -28,12 +29,16 @@ class UnshardedProgram:
 
 @dataclass(frozen=True, slots=True)
 class ChosenShardings:
-    """The shardings of all arguments, and of the results that have one. `constrain` adds those of
-    values inside of the lowered program."""
+    """The shardings of all arguments, and of the results that have one.
+
+    `constrain` adds those of values inside of the lowered program. `find_plan` returns the plan
+    that chose the shardings, from the function and its lowered program.
+    """
 
     arguments: tuple[Sharding, ...]
     results: tuple[Sharding | None, ...]
     constrain: Callable[[Module], Module] | None = None
+    find_plan: Callable[[Any, Any], Any] | None = None
 
     def agrees_with(self, stated: Sequence[Sharding | None], ranks: Sequence[int]) -> bool:
         """Return whether arguments with the `stated` shardings have the chosen ones."""

@@ -5,11 +5,11 @@ The modules of these analyses are imported at first use, because few programs ne
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shardir._imports.lazy_import import lazy_import
 from shardir.cost.communication import Collective
@@ -40,9 +40,10 @@ if TYPE_CHECKING:
     from shardir.frontend.dispatch.stages.step_simulation import MachineLike
     from shardir.frontend.pipelines import collective_explanation, costs, inspection
     from shardir.frontend.pipelines.inspection import InspectedPipeline
-    from shardir.frontend.report import build, program_report
+    from shardir.frontend.report import build, planning_records, program_report
     from shardir.frontend.report.build import ReportInput
     from shardir.frontend.report.program_report import ProgramReport
+    from shardir.frontend.report.records import PlanningRecord
     from shardir.passes import explain
     from shardir.passes.explain.collective_causes import CollectiveCause
     from shardir.passes.explain.reports import (
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         Difference,
         Explanation,
         OrderSensitivity,
+        Report,
     )
     from shardir.passes.simulation import Simulation
 else:
@@ -61,6 +63,7 @@ else:
     explain = lazy_import("shardir.passes.explain")
     inspection = lazy_import("shardir.frontend.pipelines.inspection")
     memory_remedies = lazy_import("shardir.frontend.dispatch.stages.memory_remedies")
+    planning_records = lazy_import("shardir.frontend.report.planning_records")
     program_report = lazy_import("shardir.frontend.report.program_report")
 
 
@@ -80,8 +83,8 @@ class InspectedProgram(Printed):
     _static: frozenset[int] = frozenset()
     _device: Device | None = None
     """The device to which calls of the compiled program move their arguments."""
-    is_planned: bool = False
-    """True if a plan chose shardings that the program does not state."""
+    _find_plan: "Callable[[Any], Report] | None" = None
+    """Returns the plan that chose shardings that the program does not state."""
 
     @property
     def module(self) -> Module:
@@ -189,6 +192,15 @@ class InspectedProgram(Printed):
         return explain.coverage(self)
 
     @traceback_boundary
+    def plan(self) -> "Report | None":
+        """Return the plan that chose shardings of arguments, for functions with `AUTO` and for
+        those that `Plan.jit` returned; `None` for other functions.
+
+        For `AUTO`, the search runs again.
+        """
+        return None if self._find_plan is None else self._find_plan(self)
+
+    @traceback_boundary
     def simulate(
         self,
         machine: "MachineLike",
@@ -282,8 +294,14 @@ class InspectedProgram(Printed):
             self.pipeline,
             places=self.user_locations,
             texts=lanes,
-            is_planned=self.is_planned,
+            planning=self.planning_record(),
         )
+
+    def planning_record(self) -> "PlanningRecord | None":
+        """Return the plan that chose shardings of arguments, as a part of the report; `None` if the
+        program states all shardings."""
+        plan = self.plan()
+        return None if plan is None else planning_records.planning_record(plan)
 
     @property
     def naming(self) -> "BoundaryNames":

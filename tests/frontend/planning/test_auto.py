@@ -14,11 +14,6 @@ from shardir.passes.planning.problem import PlanningError
 from shardir.passes.planning.programs import plan_program
 from shardir.sharding import AxisType, NamedSharding, PartitionSpec as P
 
-PLANNED = (
-    "a plan chose the shardings of arguments and results that the program does not state; "
-    "shardir plan FUNCTION --html PAGE and plan(...).report() show its decisions"
-)
-
 
 def step(w: Any, v: Any, x: Any) -> Any:
     gradients = sd.grad(lambda p: (relu(x @ p[0]) @ p[1]).sum())((w, v))
@@ -60,11 +55,28 @@ def test_the_shardings_are_those_of_a_plan() -> None:
     lowered = planned.lower(*args)
     compiled = lowered.compile()
     assert compiled.collectives() == plan.collectives()
-    assert lowered.report().data.notes == plan.jit().lower(*args).report().data.notes == (PLANNED,)
+    assert str(lowered.plan()) == str(plan)
     found = planned(*args)
     assert specs(found) == list(plan.out_specs)
     for mine, expected in zip(found, sd.jit(step)(*args), strict=True):
         np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_report_shows_the_plan() -> None:
+    mesh, args = mesh_of(4), arguments()
+    plan = sd.plan(step, args, mesh)
+    shown = plan.report().data.planning
+    assert shown is not None
+    assert shown.title.startswith("plan of @step for data=4, the best of ")
+    for planned in (sd.jit(step, in_shardings=sd.AUTO(mesh)), plan.jit()):
+        lowered = planned.lower(*args)
+        assert lowered.report().data.planning == shown
+        assert lowered.compile().report().data.planning == shown
+    stated = sd.jit(step, in_shardings=plan.in_shardings).lower(*args)
+    assert stated.plan() is None
+    assert stated.report().data.planning is None
+    one = sd.jit(step, in_shardings=sd.AUTO(mesh_of(1))).lower(*args)
+    assert one.plan() is None
 
 
 def test_a_training_loop_plans_once(searches: list[Any]) -> None:
