@@ -34,10 +34,10 @@ from shardir.frontend.transforms.manual.shard_map import shard_map
 from shardir.ir.dtypes import DTYPE_INFO
 from shardir.machine.measurements import Measurements, OperationPoints
 
-MATMUL_SIZES = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+MATMUL_SIZES = (16, 32, 48, 64, 96, 128, 192, 256, 384, 576, 768, 960)
 """The rows and columns of square matrices."""
 MATMUL_DTYPES = ("f32", "f64", "bf16")
-COPY_BYTES = tuple(4096 << shift for shift in range(2, 15))
+COPY_BYTES = tuple(12288 << shift for shift in range(1, 14))
 """The bytes of the operand and of the result of an elementwise operation."""
 COLLECTIVE_BYTES = tuple(4096 << shift for shift in range(0, 13, 2))
 """The larger of the bytes of the operand and of the result on each device."""

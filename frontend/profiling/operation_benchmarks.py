@@ -30,7 +30,7 @@ SIZED = ("cumsum", "transpose", "sort")
 """The operations whose time includes their traffic."""
 CACHED_SHAPE = (32, 1024)
 """The shape of the operand of an elementwise operation or a reduction."""
-READ_BYTES = tuple(1 << shift for shift in (16, 18, 20, 22, 24, 25, 26, 27))
+READ_BYTES = tuple(12288 << shift for shift in (3, 5, 7, 9, 10, 11, 12, 13))
 """The bytes of the operand of a reduction that measures the bandwidth of reads."""
 CUMULATED_ROWS = (16, 256, 2048, 8192, 24576)
 CUMULATED_LENGTH = 1024
