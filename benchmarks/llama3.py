@@ -102,7 +102,10 @@ def normalized(x: Any, scale: Any) -> Any:
     return x.astype("bfloat16") * scale[:, None]
 
 
+@sd.checkpoint
 def attended(q: Any, k: Any, v: Any) -> Any:
+    """Return the result of attention, whose gradient computes the scores again, as
+    FlashAttention does."""
     scores = snp.einsum("bcksgd,bktd->bcksgt", q, k).astype("float32") * WIDTH**-0.5
     raised = snp.exp(scores - lax.stop_gradient(snp.max(scores, axis=-1, keepdims=True)))
     weights = (raised / snp.sum(raised, axis=-1, keepdims=True)).astype("bfloat16")
