@@ -519,7 +519,7 @@ class Plan(Report):
         if any(not axis.is_full(self._request.mesh) for dim in dims for axis in dim):
             raise ArgumentError(
                 with_location(
-                    f"{annotation!r} has a part of a mesh axis; a plan shards along whole axes"
+                    f"{annotation!r} has a part of a mesh axis; name an axis of the plan's mesh"
                 )
             )
         shape = params[numbers[0]].type.shape

@@ -7,6 +7,7 @@ therefore those of the compiled program, and propagation from the same shardings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from shardir.cost.communication import Collective, list_collectives, sum_collectives
 from shardir.errors import PartitionError
@@ -140,6 +141,10 @@ class Evaluator(ABC):
         raise AssertionError("an evaluation is the last step")
 
     @abstractmethod
+    def on_mesh(self, mesh: Mesh, machine: MachineModel | None) -> Self:
+        """Return the evaluator of the same program on another mesh."""
+
+    @abstractmethod
     def steps(
         self, arguments: ArgumentAxes, worst: Evaluation | None = None
     ) -> Iterator[Cost | Evaluation]:
@@ -180,6 +185,18 @@ class ProgramEvaluator(Evaluator):
         module = self.partition(arguments)
         yield self.least_cost(module)
         yield self.evaluate_partitioned(arguments, module)
+
+    def on_mesh(self, mesh: Mesh, machine: MachineModel | None) -> Self:
+        """Return the evaluator of the same program on another mesh."""
+        return type(self)(
+            self.module,
+            mesh,
+            machine,
+            self.pipeline,
+            self.state_pairs,
+            self.donated,
+            self.anchors,
+        )
 
     def partition(self, arguments: ArgumentAxes) -> Module:
         """Return the program of each device."""

@@ -8,8 +8,9 @@ too, but not the same at all operations: the peak may be at different ones in th
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import neg
-from typing import TypeVar
+from typing import Self, TypeVar
 
+from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module, Value
 from shardir.passes.planning.programs.assignment import ArgumentAxes, DimAxes
 from shardir.passes.planning.programs.evaluation import (
@@ -24,6 +25,7 @@ from shardir.passes.planning.programs.fold_layers import (
     layer_of,
     rename_layer,
 )
+from shardir.passes.simulation import MachineModel
 
 Number = TypeVar("Number", int, float)
 
@@ -122,6 +124,12 @@ class ExtrapolatingEvaluator(Evaluator):
         """The names that both programs have. Those that passes make for further values may have
         different roles in the two partitioned programs."""
         self._costs: dict[ArgumentAxes, _PartitionedCosts] = {}
+
+    def on_mesh(self, mesh: Mesh, machine: MachineModel | None) -> Self:
+        """Return the evaluator of the same programs on another mesh."""
+        return type(self)(
+            self.small.on_mesh(mesh, machine), self.large.on_mesh(mesh, machine), self.programs
+        )
 
     def steps(
         self, arguments: ArgumentAxes, worst: Evaluation | None = None

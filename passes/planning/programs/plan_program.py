@@ -8,6 +8,7 @@ searched with few of them (`extrapolation.py`), and the best plan is evaluated w
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from shardir.display.byte_sizes import show_bytes
 from shardir.errors import PartitionError
@@ -189,9 +190,10 @@ def plan_program(request: PlanningRequest, progress: Progress | None = None) -> 
     programs = None if is_staged else fold_program(request.module)
     if programs is None and not is_staged:
         request = replace(request, anchors=_find_anchors(request))
-    plan = _plan_on_mesh(request, programs, progress)
+    space = _search_space(request, programs)
+    plan = _plan_on_mesh(space, progress)
     if request.machine_of is not None and not request.module.meshes and not is_staged:
-        plan = _split_axes(request, programs, plan, progress)
+        plan = _split_axes(space, plan, progress)
     if programs is None and not is_staged:
         plan = _pad_anchors(request, plan, progress)
     check_memory(plan.chosen, request)
@@ -200,36 +202,22 @@ def plan_program(request: PlanningRequest, progress: Progress | None = None) -> 
 
 
 def _plan_on_mesh(
-    request: PlanningRequest,
-    programs: FoldedPrograms | None,
-    progress: Progress | None,
-    start: Assignment | None = None,
+    space: "_SearchSpace", progress: Progress | None, start: Assignment | None = None
 ) -> ProgramPlan:
-    """Return the best plan on the mesh of a request, even if it does not fit into the memory."""
-    space = _search_space(request, programs)
-    plan = _search(space, progress, start)
-    if programs is None:
-        return plan
-    plan = _with_all_layers(plan, space, programs, request)
-    limit = request.memory_limit
+    """Return the best plan on the mesh of a search, even if it does not fit into the memory."""
+    plan = _with_all_layers(_search(space, progress, start), space)
+    limit = space.program.memory_limit
     if limit is not None and plan.chosen.peak > limit >= plan.searched.peak:
         # The peak of all layers is larger than the extrapolated one.
-        smaller = replace(request, memory_limit=limit * plan.searched.peak // plan.chosen.peak)
-        space = _search_space(smaller, programs)
-        plan = _with_all_layers(_search(space, progress, start), space, programs, request)
+        smaller = space.with_memory_limit(limit * plan.searched.peak // plan.chosen.peak)
+        plan = _with_all_layers(_search(smaller, progress, start), space)
     return plan
 
 
-def _split_axes(
-    request: PlanningRequest,
-    programs: FoldedPrograms | None,
-    plan: ProgramPlan,
-    progress: Progress | None,
-) -> ProgramPlan:
+def _split_axes(space: "_SearchSpace", plan: ProgramPlan, progress: Progress | None) -> ProgramPlan:
     """Return a plan, or a better one on a mesh with two parts of an axis as axes."""
-    limit = request.memory_limit
-    space = _search_space(request, programs)
-    starts = predict_splits(plan.assignment, space.model_contractions(), request.mesh)
+    limit = space.program.memory_limit
+    starts = predict_splits(plan.assignment, space.model_contractions(), space.request.mesh)
     best, found = plan.searched, None
     left = max(MIN_SPLIT_CANDIDATES, int(plan.evaluation_count * SPLIT_CANDIDATES_PART))
     spaces: dict[Mesh, _SearchSpace] = {}
@@ -238,20 +226,21 @@ def _split_axes(
             break
         left -= 1
         if split.mesh not in spaces:
-            spaces[split.mesh] = _search_space(request.split(split), programs)
-        space = spaces[split.mesh]
-        evaluation = space.evaluator.evaluate(
-            space.reader.axes_of(start), None if best.excess(limit) else best
+            spaces[split.mesh] = space.split(split)
+        parts = spaces[split.mesh]
+        evaluation = parts.evaluator.evaluate(
+            parts.reader.axes_of(start), None if best.excess(limit) else best
         )
         if evaluation is not None and is_cheaper(evaluation, best, limit):
             best, found = evaluation, (split, start)
     if found is None:
         return plan
     split, start = found
-    rejected = plan.evaluation_count + sum(space.evaluator.count for space in spaces.values())
-    left = max(1, request.max_evaluations - rejected)
-    parts = replace(request.split(split), max_evaluations=left)
-    better = _plan_on_mesh(parts, programs, progress, start)
+    parts = spaces[split.mesh]
+    others = sum(each.evaluator.count for mesh, each in spaces.items() if mesh != split.mesh)
+    rejected = plan.evaluation_count + others
+    left = max(1, space.request.max_evaluations - rejected)
+    better = _plan_on_mesh(parts.with_max_evaluations(left), progress, start)
     if not is_cheaper(better.chosen, plan.chosen, limit):
         return plan
     return replace(better, rejected=rejected)
@@ -275,7 +264,8 @@ def _pad_anchors(
     if anchors == request.anchors:
         return plan
     left = max(1, request.max_evaluations - plan.evaluation_count)
-    better = _plan_on_mesh(replace(padding, anchors=anchors, max_evaluations=left), None, progress)
+    padding = replace(padding, anchors=anchors, max_evaluations=left)
+    better = _plan_on_mesh(_search_space(padding, None), progress)
     if not is_cheaper(better.chosen, plan.chosen, request.memory_limit):
         return plan
     return replace(better, rejected=plan.evaluation_count)
@@ -283,16 +273,53 @@ def _pad_anchors(
 
 @dataclass(frozen=True)
 class _SearchSpace:
-    """What a search needs: the request for the program that it evaluates, which may have few of the
-    layers of the program that `whole` evaluates, and the assignments of axes."""
+    """What a search needs: the request `program`, the request for the program that it evaluates,
+    which may have few of its layers, and the decisions about that program."""
 
+    program: PlanningRequest
     request: PlanningRequest
+    folded: FoldedPrograms | None
     evaluator: Evaluator
     whole: ProgramEvaluator
-    expand: Callable[[ArgumentAxes], ArgumentAxes]
     groups: Mapping[Value, tuple[int, ...]]
     decisions: SharedDecisions
-    reader: AssignmentReader
+
+    @cached_property
+    def reader(self) -> AssignmentReader:
+        """The reader of assignments of the evaluated program."""
+        request = self.request
+        params = request.module.main.body.params
+        return AssignmentReader(
+            params,
+            self.decisions,
+            request.mesh,
+            request.fixed or (None,) * len(params),
+            len(params) if request.count is None else request.count,
+            request.anchors,
+            pads=request.pads,
+            pads_anchors=request.pads_anchors,
+        )
+
+    def expand(self, arguments: ArgumentAxes) -> ArgumentAxes:
+        """Return the axes of all arguments, from those of the evaluated program."""
+        return arguments if self.folded is None else self.folded.expand(arguments)
+
+    def with_memory_limit(self, limit: int) -> "_SearchSpace":
+        """Return the space with another memory limit of the evaluated program."""
+        return replace(self, request=replace(self.request, memory_limit=limit))
+
+    def with_max_evaluations(self, count: int) -> "_SearchSpace":
+        """Return the space with another number of evaluations."""
+        return replace(self, request=replace(self.request, max_evaluations=count))
+
+    def split(self, split: AxisSplit) -> "_SearchSpace":
+        """Return the space on the mesh with the parts of an axis."""
+        program, request = self.program.split(split), self.request.split(split)
+        whole = self.whole.on_mesh(program.mesh, program.machine)
+        evaluator: Evaluator = whole
+        if self.evaluator is not self.whole:
+            evaluator = self.evaluator.on_mesh(program.mesh, program.machine)
+        return replace(self, program=program, request=request, evaluator=evaluator, whole=whole)
 
     def model_contractions(self) -> ContractionModel:
         """Return the model of the contractions of the program."""
@@ -305,37 +332,19 @@ class _SearchSpace:
         return model_contractions(self.request.module.main.body, self.groups, classes)
 
 
-def _search_space(request: PlanningRequest, programs: FoldedPrograms | None) -> _SearchSpace:
+def _search_space(program: PlanningRequest, folded: FoldedPrograms | None) -> _SearchSpace:
     """Return the space of a program, or of one with few of its layers."""
-    whole = make_evaluator(request)
+    request, whole = program, make_evaluator(program)
     evaluator: Evaluator = whole
-    if programs is not None:
-        small = _fold_request(request, programs, programs.small)
-        request = _fold_request(request, programs, programs.large)
-        evaluator = ExtrapolatingEvaluator(make_evaluator(small), make_evaluator(request), programs)
+    if folded is not None:
+        small = _fold_request(program, folded, folded.small)
+        request = _fold_request(program, folded, folded.large)
+        evaluator = ExtrapolatingEvaluator(make_evaluator(small), make_evaluator(request), folded)
     params = request.module.main.body.params
     groups = _find_groups(request)
     anchors = dict(enumerate(request.anchors, len(params)))
     decisions = share_decisions(params[: request.count], groups, anchors)
-    fixed = request.fixed or (None,) * len(params)
-    count = len(params) if request.count is None else request.count
-    reader = AssignmentReader(
-        params,
-        decisions,
-        request.mesh,
-        fixed,
-        count,
-        request.anchors,
-        pads=request.pads,
-        pads_anchors=request.pads_anchors,
-    )
-    expand = _keep_arguments if programs is None else programs.expand
-    return _SearchSpace(request, evaluator, whole, expand, groups, decisions, reader)
-
-
-def _keep_arguments(arguments: ArgumentAxes) -> ArgumentAxes:
-    """Return the axes of the arguments of a program that is searched with all of its layers."""
-    return arguments
+    return _SearchSpace(program, request, folded, evaluator, whole, groups, decisions)
 
 
 def _fold_request(
@@ -364,24 +373,25 @@ def _fold_request(
     )
 
 
-def _with_all_layers(
-    plan: ProgramPlan, space: _SearchSpace, programs: FoldedPrograms, request: PlanningRequest
-) -> ProgramPlan:
-    """Return a plan that was searched with few layers, with the evaluation of all layers."""
+def _with_all_layers(plan: ProgramPlan, space: _SearchSpace) -> ProgramPlan:
+    """Return a plan with the evaluation of all layers."""
+    plan = replace(plan, request=space.program)
+    if space.folded is None:
+        return plan
     whole = space.whole
+    name, params = whole.module.main.name, whole.module.main.body.params
     try:
-        found = whole.require(programs.expand(plan.searched.arguments))
+        found = whole.require(space.expand(plan.searched.arguments))
     except (PartitionError, BudgetError) as error:
         raise PlanningError(
-            f"the plan of @{whole.module.main.name} that was found with {programs.kept} of its "
-            f"{programs.layers} layers cannot be compiled with all of them: {error}"
+            f"the plan of @{name} that was found with {space.folded.kept} of its "
+            f"{space.folded.layers} layers cannot be compiled with all of them: {error}"
         ) from None
     return replace(
         plan,
-        request=request,
         chosen=found,
         state_pairs=whole.state_pairs,
-        classes=classify_params(whole.module.main.body.params[: request.count]),
+        classes=classify_params(params[: space.program.count]),
     )
 
 

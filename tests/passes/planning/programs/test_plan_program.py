@@ -247,6 +247,9 @@ def test_recomputation_is_a_remedy_for_too_little_memory() -> None:
 
 def test_the_smallest_of_the_budgets_of_all_candidates_is_stated() -> None:
     class Failing(Evaluator):
+        def on_mesh(self, mesh: Mesh, machine: object) -> "Failing":
+            return self
+
         def steps(
             self, arguments: ArgumentAxes, worst: Evaluation | None = None
         ) -> Iterator[Cost | Evaluation]:
