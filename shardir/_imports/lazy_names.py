@@ -27,7 +27,6 @@ class MissingModule(ShardirError, ModuleNotFoundError):
 
 MODULES_ONLY_IN_JAX = {
     "shardir.scipy.optimize": "jax.scipy.optimize",
-    "shardir.scipy.signal": "jax.scipy.signal",
 }
 """The JAX modules that replace modules without a counterpart; each has a placeholder file."""
 

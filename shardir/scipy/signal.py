@@ -1,5 +1,10 @@
-"""Placeholder for `jax.scipy.signal`: importing it raises an error that names the alternative."""
+"""Convolutions and correlations of signals."""
 
-from shardir._imports.lazy_names import missing_module
+from typing import TYPE_CHECKING
 
-raise missing_module(__name__)
+from shardir._imports.lazy_names import lazy_module
+
+if TYPE_CHECKING:
+    from shardir.frontend.scipy.signal_convolution import *
+else:
+    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.scipy.signal_convolution")
