@@ -18,6 +18,7 @@ from shardir.interpret.machine_limits import check_runnable
 from shardir.interpret.numeric_comparison import (
     Array,
     are_close,
+    describe_largest_difference,
     is_stable,
     relative_distance,
     tolerance_of,
@@ -83,17 +84,8 @@ def _describe_difference(
     """Describe the result with the largest deviation, its index, and its deviation."""
     distances = [relative_distance(a, b, tolerance) for a, b in zip(want, got, strict=True)]
     i = int(np.argmax(distances))
-    a, b = (
-        x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (want[i], got[i])
-    )
-    gap = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
-    gap = np.where(np.isnan(gap), np.inf, gap)
-    index = np.unravel_index(int(np.argmax(gap)), gap.shape) if gap.ndim else ()
-    where = f" at {[int(p) for p in index]}" if index else ""
-    return (
-        f"result {i} (%{module.main.body.returns[i].name}) differs by up to {gap.max():.3g}"
-        f"{where}, where {a[index]:.6g} became {b[index]:.6g}"
-    )
+    name = module.main.body.returns[i].name
+    return f"result {i} (%{name}) differs {describe_largest_difference(want[i], got[i])}"
 
 
 def _describe_first_difference(before: Module, after: Module, arguments: Sequence[Array]) -> str:

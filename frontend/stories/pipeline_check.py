@@ -9,6 +9,7 @@ from shardir.interpret.interpreter import run
 from shardir.interpret.machine_limits import check_runnable
 from shardir.interpret.numeric_comparison import (
     are_close,
+    describe_largest_difference,
     is_stable,
     relative_distance,
     tolerance_of,
@@ -73,8 +74,9 @@ def result_difference(
     gaps = [relative_distance(a, b, allowed) for a, b in zip(want, got, strict=True)]
     index = next(i for i, gap in enumerate(gaps) if gap > 1)
     distance = gaps[index] * allowed
-    by = f"by {distance:.3g}, and {allowed:.3g} is allowed" if np.isfinite(distance) else ""
-    return f"result {index} differs{f' ({by})' if by else ''}"
+    if np.isfinite(distance):
+        return f"result {index} differs (by {distance:.3g}, and {allowed:.3g} is allowed)"
+    return f"result {index} differs {describe_largest_difference(want[index], got[index])}"
 
 
 def _types(arrays: Sequence[NumpyArray]) -> list[tuple[str, tuple[int, ...]]]:

@@ -48,6 +48,17 @@ def relative_distance(want: Array, got: Array, tolerance: float) -> float:
     return float(np.where(np.isnan(gap), np.inf, gap).max(initial=0.0))
 
 
+def describe_largest_difference(want: Array, got: Array) -> str:
+    """Return the largest difference of two arrays, its index, and both elements."""
+    with np.errstate(all="ignore"):
+        a, b = (x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (want, got))
+        gap = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+    gap = np.where(np.isnan(gap), np.inf, gap)
+    index = np.unravel_index(int(np.argmax(gap)), gap.shape) if gap.ndim else ()
+    where = f" at {[int(p) for p in index]}" if index else ""
+    return f"by up to {gap.max():.3g}{where}, where {a[index]:.6g} became {b[index]:.6g}"
+
+
 def are_close(want: Sequence[Array], got: Sequence[Array], tolerance: float) -> bool:
     """Return whether all arrays agree within the tolerance."""
     return all(relative_distance(a, b, tolerance) <= 1 for a, b in zip(want, got, strict=True))

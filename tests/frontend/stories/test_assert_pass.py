@@ -1,5 +1,6 @@
 """`assert_pass`: the program that a pipeline makes, its results, and the errors."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,24 @@ def test_other_results_are_an_error() -> None:
     assert str(caught.value) == (
         "'replace-exp' makes a program that computes other results than `before`: "
         "result 0 differs (by 0.685, and 0.0002 is allowed)"
+    )
+
+
+def test_a_result_that_is_nan_names_the_element() -> None:
+    before = """\
+func @f(
+  %x: f32[4],
+) -> (f32[4]) {
+  %a = exp(%x) : f32[4]
+  %b = log(%a) : f32[4]
+  return %b
+}
+"""
+    with pass_that_replaces_exp(), pytest.raises(testing.DifferentResultsError) as caught:
+        testing.assert_pass(before, "replace-exp", before.replace("exp(", "sin("))
+    assert re.fullmatch(
+        r".*: result 0 differs by up to inf at \[\d\], where [-\d.]+ became nan",
+        str(caught.value),
     )
 
 
