@@ -4,6 +4,7 @@ import gc
 
 import shardir
 import shardir.numpy as jnp
+from shardir.frontend.arrays.live_arrays import LiveArrays
 
 
 def ids() -> set[int]:
@@ -24,6 +25,25 @@ def test_arrays_are_listed_until_they_are_deleted() -> None:
     results.clear()
     gc.collect()
     assert not keys & ids()
+
+
+def test_the_representation_is_a_table() -> None:
+    mesh = shardir.make_mesh((2,), ("x",), devices=shardir.devices("cpu")[:2])
+    sharding = shardir.NamedSharding(mesh, shardir.P("x"))
+    large = shardir.device_put(jnp.ones((256, 8)), sharding)
+    small = shardir.device_put(jnp.arange(6.0))
+    arrays = LiveArrays([large, small])
+    assert (
+        repr(arrays)
+        == str(arrays)
+        == """\
+2 arrays, 8.0 KiB
+bytes    type             sharding
+8.0 KiB  float32[256, 8]  NamedSharding(mesh=Mesh('x': 2), spec=PartitionSpec('x',))
+24 B     float32[6]       SingleDeviceSharding(device=CpuDevice(id=0))"""
+    )
+    assert "float32[256, 8]" in arrays._repr_html_()
+    assert str(LiveArrays()) == "0 arrays, 0 B"
 
 
 def test_arrays_of_one_platform() -> None:
