@@ -69,7 +69,8 @@ class StoryStep:
         Raises `StoryError` with the difference, `ParseError`, or the error of a pass.
         """
         first, before, after = (
-            _parse_section(self.path, each) for each in (self.first, self.before, self.after)
+            _parse_section(self.path, each, "" if each is self.first else _UPDATE_HINT)
+            for each in (self.first, self.before, self.after)
         )
         made = run_pipeline(self.pipeline, before)
         name = f"{self.path}:{self.line}: step {self.number}, {self.pipeline!r},"
@@ -179,8 +180,11 @@ def find_stories(folder: Path) -> Iterator[Path]:
     yield from (path for path in sorted(found) if os.path.isfile(path) and has_heading(path))
 
 
-def _parse_section(path: Path, section: Section) -> Module:
+_UPDATE_HINT = "; the option --update of `shardir test` writes the program after each pipeline"
+
+
+def _parse_section(path: Path, section: Section, hint: str = "") -> Module:
     module = parse_valid_program(section.text, str(path), section.line)
     if not module.functions:
-        raise StoryError(f"{path}:{section.line}: this section has no function")
+        raise StoryError(f"{path}:{section.line}: this section has no function{hint}")
     return module

@@ -149,6 +149,11 @@ def test_an_unknown_pass_is_an_error(file: Path) -> None:
         (b"\xff", "cannot read 'f.ir': it is not UTF-8 text"),
         (None, "cannot read 'f.ir': No such file or directory"),
         (b"// ===== cse\n\n", "f.ir:1: this section has no function"),
+        (
+            f"{FIRST}// ===== cse\n".encode(),
+            f"f.ir:{FIRST.count(chr(10)) + 2}: this section has no function; the option --update "
+            "of `shardir test` writes the program after each pipeline",
+        ),
     ],
 )
 def test_a_file_without_a_story_is_an_error(
