@@ -72,6 +72,36 @@ def check_axis_entries(axes: object, word: str, unmapped: str) -> None:
             )
 
 
+def check_mapped_axes(
+    what: str,
+    in_axes: object,
+    out_axes: object,
+    axis_name: object,
+    axis_size: object,
+    unmapped: str,
+) -> int | None:
+    """Check the options that `vmap` and `pmap` share, and return the size as an integer.
+
+    `what` is the call in errors (`vmap of f`), and `unmapped` the meaning of `None` in `in_axes`.
+    """
+    for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
+        check_axis_entries(axes, f"{word} of {what}", unmapped)
+    if axis_name is not None and not isinstance(axis_name, str):
+        raise ArgumentError(
+            with_location(f"axis_name of {what} is {axis_name!r}, which is not a string")
+        )
+    if not (in_axes is None or is_axis_number(in_axes) or isinstance(in_axes, (tuple, list))):
+        raise ArgumentError(
+            with_location(
+                f"in_axes of {what} is {in_axes!r}; it is a number, None, or a tuple with an entry "
+                "for each positional argument"
+            )
+        )
+    if axis_size is None:
+        return None
+    return check_integer(f"axis_size of {what}", axis_size, least=0)
+
+
 @traceback_boundary
 def vmap(
     fun: UserFunction,
@@ -101,9 +131,9 @@ def vmap(
     parameters = Parameters.of(fun)
     name = parameters.name
     in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
-    cutting = (spmd_axis_name,) if isinstance(spmd_axis_name, str) else spmd_axis_name
-    if cutting is not None and not (
-        isinstance(cutting, (list, tuple)) and all(isinstance(axis, str) for axis in cutting)
+    spmd_axes = (spmd_axis_name,) if isinstance(spmd_axis_name, str) else spmd_axis_name
+    if spmd_axes is not None and not (
+        isinstance(spmd_axes, (list, tuple)) and all(isinstance(axis, str) for axis in spmd_axes)
     ):
         raise ArgumentError(
             with_location(
@@ -111,40 +141,17 @@ def vmap(
                 f"{brief(spmd_axis_name)}"
             )
         )
-    for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
-        check_axis_entries(axes, f"{word} of vmap of {name}", "an argument that is not mapped")
-    size = (
-        None
-        if axis_size is None
-        else check_integer(f"axis_size of vmap of {name}", axis_size, least=0)
-    )
-    if axis_name is not None and not isinstance(axis_name, str):
-        raise ArgumentError(
-            with_location(f"axis_name of vmap of {name} is {axis_name!r}, which is not a string")
-        )
-    if not (in_axes is None or is_axis_number(in_axes) or isinstance(in_axes, tuple)):
-        raise ArgumentError(
-            with_location(
-                f"in_axes of vmap of {name} is {in_axes!r}; it is a number, None, or a tuple with "
-                "an entry for each positional argument"
-            )
-        )
+    what, unmapped = f"vmap of {name}", "an argument that is not mapped"
+    size = check_mapped_axes(what, in_axes, out_axes, axis_name, axis_size, unmapped)
 
     @traceback_boundary
     @wraps(fun)
     def call_batched(*args: PyTree, **options: PyTree) -> PyTree:
         leaves, structure = tree.flatten((args, options))
-        labels = [
-            *(
-                label
-                for i, arg in enumerate(args)
-                for label in leaf_labels(parameters.label(i), arg)
-            ),
-            *(label for key in sorted(options) for label in leaf_labels(key, options[key])),
-        ]
+        labels = _labels_of_leaves(parameters, args, options)
         axes = _leaf_axes(in_axes, args, options, name)
-        unmapped = [leaf for leaf, axis in zip(leaves, axes, strict=True) if axis is None]
-        batch = _VmapCall(name, axis_name, size, spmd_axis_name, out_axes, unmapped)
+        shared = [leaf for leaf, axis in zip(leaves, axes, strict=True) if axis is None]
+        batch = _VmapCall(name, axis_name, size, spmd_axis_name, out_axes, shared)
         chosen = [i for i, axis in enumerate(axes) if axis is not None]
         batch.resolve_axes([(labels[i], leaves[i], axes[i]) for i in chosen])
 
@@ -158,14 +165,25 @@ def vmap(
         mapped_leaves = [leaves[i] for i in chosen]
         names = [labels[i] for i in chosen]
 
-        def call_batched(*tracers: Tracer) -> PyTree:
+        def trace_call(*tracers: Tracer) -> PyTree:
             return batch.trace_batch(run, tracers, names)
 
         if current_trace() is not None:
-            return call_batched(*map(as_tracer, mapped_leaves))
-        return run_temporary(call_batched, name, mapped_leaves, names)
+            return trace_call(*map(as_tracer, mapped_leaves))
+        return run_temporary(trace_call, name, mapped_leaves, names)
 
     return call_batched
+
+
+def _labels_of_leaves(
+    parameters: Parameters, args: Sequence[PyTree], options: dict[str, PyTree]
+) -> list[str]:
+    """Return the names of the leaves of the arguments in errors."""
+    named = [
+        *((parameters.label(i), arg) for i, arg in enumerate(args)),
+        *((key, options[key]) for key in sorted(options)),
+    ]
+    return [label for name, arg in named for label in leaf_labels(name, arg)]
 
 
 def _leaf_axes(

@@ -65,14 +65,14 @@ class ManualRegion:
         self,
         fun: Callable[..., Sequence[Tracer]],
         args: Sequence[Tracer],
-        cuts: Sequence[DimensionAxisNames],
+        arg_axes: Sequence[DimensionAxisNames],
         labels: Sequence[str],
         results: Callable[[Sequence[Tracer], Sequence[Varying]], Sequence[DimensionAxisNames]],
     ) -> list[Tracer]:
-        """Call `fun` on the shards of the arguments that `cuts` define; return the global results.
+        """Call `fun` on the shards of the arguments, and return the global results.
 
-        `results` receives what `fun` returned, and the varying axes of each value, and returns how
-        the shards form the global results.
+        `arg_axes` are the mesh axes that shard each argument. `results` receives what `fun`
+        returned, and the varying axes of each value, and returns the mesh axes of each result.
         """
         named = self.make_named_axes()
         axes_of = {each.name: each.axes for each in named}
@@ -81,9 +81,9 @@ class ManualRegion:
             AbstractValue(
                 self.shard_type(arg.value.type, axis_names), arg.weak_type, self.inner_sharding(arg)
             )
-            for arg, axis_names in zip(args, cuts, strict=True)
+            for arg, axis_names in zip(args, arg_axes, strict=True)
         ]
-        ways: list[Sequence[DimensionAxisNames]] = []
+        result_axes: list[Sequence[DimensionAxisNames]] = []
         program = require_trace("a manual region").program
 
         def call_on_shards(*slices: Tracer) -> Sequence[Tracer]:
@@ -91,17 +91,17 @@ class ManualRegion:
                 tracer.value: frozenset(
                     axis for dim in axis_names for n in dim for axis in axes_of[n]
                 )
-                for tracer, axis_names in zip(slices, cuts, strict=True)
+                for tracer, axis_names in zip(slices, arg_axes, strict=True)
             }
             with declare_sharded(values), bind_axes(self.visible_axes(named)):
                 with manual_axes(self.mesh, self.names), _use_auto_axes(program, self.names):
                     result = list(fun(*slices))
-                ways.append(results(result, varying_axes_of(result)))
+                result_axes.append(results(result, varying_axes_of(result)))
             return result
 
         if not axes:
-            at_home = NamedSharding(self.mesh, PartitionSpec())
-            return list(call_on_shards(*(constrain(arg, at_home) for arg in args)))
+            replicated = NamedSharding(self.mesh, PartitionSpec())
+            return list(call_on_shards(*(constrain(arg, replicated) for arg in args)))
 
         def along(axis_names: DimensionAxisNames) -> tuple[Axes, ...]:
             return tuple(
@@ -109,7 +109,9 @@ class ManualRegion:
             )
 
         operands = tuple(arg.value for arg in args)
-        manual = TracedManualBlock(self.mesh, self.names, axes, operands, tuple(map(along, cuts)))
+        manual = TracedManualBlock(
+            self.mesh, self.names, axes, operands, tuple(map(along, arg_axes))
+        )
         block, abstracts = trace_block(
             call_on_shards, pieces, self.what, labels, args, manual=manual
         )
@@ -124,8 +126,8 @@ class ManualRegion:
             *given,
             blocks=(block,),
             axes=axes,
-            in_axes=(*(along(axis_names) for axis_names in cuts), *whole),
-            out_axes=tuple(along(axis_names) for axis_names in ways[0]),
+            in_axes=(*(along(axis_names) for axis_names in arg_axes), *whole),
+            out_axes=tuple(along(axis_names) for axis_names in result_axes[0]),
             **unchecked,
         )
         return [
@@ -149,10 +151,10 @@ class ManualRegion:
         )
         return NamedSharding(sharding.mesh, spec) if any(spec) else None
 
-    def shard_type(self, type: TensorType, cuts: DimensionAxisNames) -> TensorType:
+    def shard_type(self, type: TensorType, dim_axes: DimensionAxisNames) -> TensorType:
         """Return the type of one device's shard of a value; the sharding must divide it."""
         shape = []
-        for size, dim in zip(type.shape, cuts, strict=True):
+        for size, dim in zip(type.shape, dim_axes, strict=True):
             for name in dim:
                 size //= self.mesh.shape[name]
             shape.append(size)

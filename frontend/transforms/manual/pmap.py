@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import wraps
 from typing import Any, final
 
-from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.config import resolve_pipeline, resolve_uneven_mode
 from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.errors import ArgumentError
@@ -19,7 +18,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.parameters import ArgNums, Parameters
 from shardir.frontend.transforms.manual.pmap_call import PmapCall, PmapLevel, PmapParameters
-from shardir.frontend.transforms.vmap import check_axis_entries, is_axis_number
+from shardir.frontend.transforms.vmap import check_mapped_axes
 
 
 @traceback_boundary
@@ -65,50 +64,21 @@ def pmap(
             fun, static_broadcasted_argnums, None, donate_argnums, word="static_broadcasted"
         )
         name = parameters.name
-        if axis_name is not None and not isinstance(axis_name, str):
-            raise ArgumentError(
-                with_location(
-                    f"axis_name of pmap of {name} is {axis_name!r}, which is not a string"
-                )
-            )
-        size = (
-            None
-            if axis_size is None
-            else check_integer(f"axis_size of pmap of {name}", axis_size, least=0)
-        )
+        what, unmapped = f"pmap of {name}", "an argument that all devices share"
+        size = check_mapped_axes(what, in_axes, out_axes, axis_name, axis_size, unmapped)
         if backend is not None and not isinstance(backend, str):
             raise ArgumentError(
-                with_location(f"backend of pmap of {name} is {brief(backend)}, no string")
-            )
-        for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
-            check_axis_entries(
-                axes, f"{word} of pmap of {name}", "an argument that all devices share"
-            )
-        if not (in_axes is None or is_axis_number(in_axes) or isinstance(in_axes, (tuple, list))):
-            raise ArgumentError(
-                with_location(
-                    f"in_axes of pmap of {name} is {in_axes!r}; it is a number, None, or a tuple "
-                    "with an entry for each positional argument"
-                )
+                with_location(f"backend of {what} is {brief(backend)}, which is not a string")
             )
         ins = tuple(in_axes) if isinstance(in_axes, list) else in_axes
-        chosen = None
-        if devices is not None:
-            if not hasattr(devices, "__iter__"):
-                raise ArgumentError(
-                    with_location(
-                        f"devices of pmap of {name} is {brief(devices)}; it is a list of devices"
-                    )
-                )
-            listed: list[Device] = as_device_array(list(devices), f"pmap of {name}").tolist()
-            chosen = tuple(listed)
+        chosen = None if devices is None else _listed_devices(devices, what)
         # Programs may name the platform they were written for; CPU devices are used instead.
         kind = backend if backend in ("gpu", "cuda", "pjrt") else None
         mapping = PmapParameters(
             name, fun, parameters, axis_name, ins, out_axes, chosen, size, kind
         )
-        mode = resolve_uneven_mode(uneven, f"pmap of {name}") if uneven is not None else None
-        resolve_pipeline(passes, f"pmap of {name}")
+        mode = resolve_uneven_mode(uneven, what) if uneven is not None else None
+        resolve_pipeline(passes, what)
 
         @wraps(fun)
         def call_mapped(*args: PyTree, **options: PyTree) -> Any:
@@ -128,6 +98,16 @@ def pmap(
         return mapped
 
     return decorate if fun is None else decorate(fun)
+
+
+def _listed_devices(devices: Sequence[Device], what: str) -> tuple[Device, ...]:
+    """Return the option `devices` as a tuple; `what` is the call in errors."""
+    if not hasattr(devices, "__iter__"):
+        raise ArgumentError(
+            with_location(f"devices of {what} is {brief(devices)}; it is a list of devices")
+        )
+    listed: list[Device] = as_device_array(list(devices), what).tolist()
+    return tuple(listed)
 
 
 @final

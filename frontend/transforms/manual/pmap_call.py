@@ -286,45 +286,15 @@ class PmapCall:
                 self._constrain_mapped(mesh, axis, x, at)
                 for x, at in zip(tracers, self.axes, strict=True)
             ]
-        cuts = [_dimension_axes(axis, at, x.ndim) for x, at in zip(tracers, self.axes, strict=True)]
+        arg_axes = [
+            _dimension_axes(axis, at, x.ndim) for x, at in zip(tracers, self.axes, strict=True)
+        ]
         found: list[tuple[tree.PyTreeDef, list[int | None]]] = []
 
         def flat(*pieces: Tracer) -> list[Tracer]:
-            slices = [
-                piece if at is None else reshape(piece, (*piece.shape[:at], *piece.shape[at + 1 :]))
-                for piece, at in zip(pieces, self.axes, strict=True)
-            ]
-            filled = tree.unflatten(self.slices, slices)
-            args, options = self.parameters.merge_arguments(filled, self.args, self.options)
-            token = _enclosing_pmap.set(around)
-            try:
-                out = self.mapping.fun(*args, **options)
-            except _NestedPmapError as deeper:
-                done = [
-                    (mesh.axis_names[i], mesh.axis_sizes[i]) for i in range(1, around.num_used_axes)
-                ]
-                if len(deeper.levels) <= len(done):
-                    deeper = _NestedPmapError((*done, *deeper.levels))
-                raise deeper from None
-            finally:
-                _enclosing_pmap.reset(token)
-            leaves, outs = tree.flatten(out)
-            made = [
-                leaf if is_float0(leaf) else result_tracer(leaf, i, outs, self.mapping.name)
-                for i, leaf in enumerate(leaves)
-            ]
-            positions = self._resolve_out_axes(outs, out, made)
-            pairs = list(zip(made, positions, strict=True))
-            outs = tree.structure(
-                tree.unflatten(outs, [self._stack_float0(x, at) for x, at in pairs])
-            )
-            results = [x for x in made if not is_float0(x)]
-            axes = [at for x, at in pairs if not is_float0(x)]
+            results, outs, axes = self._call_on_slices(around, pieces)
             found.append((outs, axes))
-            return [
-                x if at is None else reshape(x, (*x.shape[:at], 1, *x.shape[at:]))
-                for x, at in zip(results, axes, strict=True)
-            ]
+            return results
 
         def whole(made: Sequence[Tracer], _: object) -> list[DimensionAxisNames]:
             return [
@@ -334,7 +304,7 @@ class PmapCall:
         region = ManualRegion(
             mesh, (axis,), self.mapping.name, collective_names=(self.mapping.axis_name,)
         )
-        results = region.trace_region(flat, tracers, cuts, self.labels, whole)
+        results = region.trace_region(flat, tracers, arg_axes, self.labels, whole)
         outs, axes = found[0]
         if around.num_used_axes == 1:
             results = [
@@ -342,6 +312,47 @@ class PmapCall:
                 for x, at in zip(results, axes, strict=True)
             ]
         return tree.unflatten(outs, results)
+
+    def _call_on_slices(
+        self, around: _EnclosingPmap, pieces: Sequence[Tracer]
+    ) -> tuple[list[Tracer], tree.PyTreeDef, list[int | None]]:
+        """Call the function on the slices of one device.
+
+        Return its results with a dimension of size 1 for the mapped axis, the pytree structure of
+        the results of all devices, and the position of the mapped axis in each of them.
+        """
+        slices = [
+            piece if at is None else reshape(piece, (*piece.shape[:at], *piece.shape[at + 1 :]))
+            for piece, at in zip(pieces, self.axes, strict=True)
+        ]
+        filled = tree.unflatten(self.slices, slices)
+        args, options = self.parameters.merge_arguments(filled, self.args, self.options)
+        token = _enclosing_pmap.set(around)
+        try:
+            out = self.mapping.fun(*args, **options)
+        except _NestedPmapError as deeper:
+            names, sizes = around.mesh.axis_names, around.mesh.axis_sizes
+            done = [(names[i], sizes[i]) for i in range(1, around.num_used_axes)]
+            if len(deeper.levels) <= len(done):
+                deeper = _NestedPmapError((*done, *deeper.levels))
+            raise deeper from None
+        finally:
+            _enclosing_pmap.reset(token)
+        leaves, outs = tree.flatten(out)
+        made = [
+            leaf if is_float0(leaf) else result_tracer(leaf, i, outs, self.mapping.name)
+            for i, leaf in enumerate(leaves)
+        ]
+        positions = self._resolve_out_axes(outs, out, made)
+        pairs = list(zip(made, positions, strict=True))
+        outs = tree.structure(tree.unflatten(outs, [self._stack_float0(x, at) for x, at in pairs]))
+        axes = [at for x, at in pairs if not is_float0(x)]
+        results = [
+            x if at is None else reshape(x, (*x.shape[:at], 1, *x.shape[at:]))
+            for x, at in pairs
+            if not is_float0(x)
+        ]
+        return results, outs, axes
 
     def _stack_float0(self, x: PyTree, at: int | None) -> PyTree:
         """Return the node of a `float0` result of all devices, and other results unchanged."""

@@ -95,7 +95,7 @@ class ShardMapCall:
         chosen = [i for i, spec in enumerate(entries) if spec is not None]
         leaves, labels = [every[i] for i in chosen], [labels[i] for i in chosen]
         specs = [entries[i] for i in chosen]
-        cuts = []
+        arg_axes = []
         for leaf, spec, label in zip(leaves, specs, labels, strict=True):
             if not is_array_like(leaf):
                 raise NotAnArrayError(
@@ -106,7 +106,9 @@ class ShardMapCall:
                 )
             whole = abstract_of(leaf, label).type
             self.check_type(leaf, spec, word, label)
-            cuts.append(self.argument_axes(spec, whole, f"{word} has {spec} for {label}", label))
+            arg_axes.append(
+                self.argument_axes(spec, whole, f"{word} has {spec} for {label}", label)
+            )
 
         def call_function(pieces: Sequence[Tracer]) -> PyTree:
             filled = list(every)
@@ -116,7 +118,7 @@ class ShardMapCall:
                 return self.fun(*tree.unflatten(structure, filled))
 
         def trace(*tracers: Tracer) -> PyTree:
-            return self.trace_call(call_function, tracers, cuts, labels)
+            return self.trace_call(call_function, tracers, arg_axes, labels)
 
         if current_trace() is not None:
             return trace(*map(as_tracer, leaves))
@@ -173,10 +175,10 @@ class ShardMapCall:
         uneven = "pad" if self.pads else None
         return device_put(leaf, NamedSharding(self.mesh, spec), uneven=uneven)
 
-    def pad_argument(self, x: Tracer, cuts: DimensionAxisNames) -> Tracer:
+    def pad_argument(self, x: Tracer, dim_axes: DimensionAxisNames) -> Tracer:
         """Return an argument with zeros at the end of the dimensions that do not divide."""
         missing = tuple(
-            -size % self.num_shards(axes) for size, axes in zip(x.shape, cuts, strict=True)
+            -size % self.num_shards(axes) for size, axes in zip(x.shape, dim_axes, strict=True)
         )
         if not any(missing):
             return x
@@ -195,14 +197,15 @@ class ShardMapCall:
         self,
         called: Callable[[Sequence[Tracer]], PyTree],
         tracers: Sequence[Tracer],
-        cuts: Sequence[DimensionAxisNames],
+        arg_axes: Sequence[DimensionAxisNames],
         labels: Sequence[str],
     ) -> PyTree:
         found: list[tuple[tree.PyTreeDef, list[PartitionSpec]]] = []
         sizes: list[tuple[int, ...]] = []
         shards: list[Tracer] = []
         given = [
-            self.pad_argument(x, axis_names) for x, axis_names in zip(tracers, cuts, strict=True)
+            self.pad_argument(x, axis_names)
+            for x, axis_names in zip(tracers, arg_axes, strict=True)
         ]
 
         def flat(*pieces: Tracer) -> list[Tracer]:
@@ -224,11 +227,11 @@ class ShardMapCall:
                 for spec, tracer, path, along in zip(specs, made, paths, varying, strict=True)
             ]
             if self.pads:
-                sizes[:] = self.result_shapes(tracers, cuts, shards, made, results)
+                sizes[:] = self.result_shapes(tracers, arg_axes, shards, made, results)
             return results
 
         region = ManualRegion(self.mesh, self.names, self.name, self.checked)
-        made = region.trace_region(flat, given, cuts, labels, whole)
+        made = region.trace_region(flat, given, arg_axes, labels, whole)
         if sizes:
             made = [_remove_padding(x, shape) for x, shape in zip(made, sizes, strict=True)]
         outs, specs = found[0]
@@ -242,10 +245,10 @@ class ShardMapCall:
     def result_shapes(
         self,
         tracers: Sequence[Tracer],
-        cuts: Sequence[DimensionAxisNames],
+        arg_axes: Sequence[DimensionAxisNames],
         shards: Sequence[Tracer],
         made: Sequence[Tracer],
-        out_cuts: Sequence[DimensionAxisNames],
+        result_axes: Sequence[DimensionAxisNames],
     ) -> list[tuple[int, ...]]:
         """Return the shapes of the results without the padding of the arguments.
 
@@ -264,13 +267,13 @@ class ShardMapCall:
                 PaddedDim(along(names), size) if size % self.num_shards(names) else None
                 for size, names in zip(tracer.shape, axis_names, strict=True)
             )
-            for tracer, axis_names, shard in zip(tracers, cuts, shards, strict=True)
+            for tracer, axis_names, shard in zip(tracers, arg_axes, shards, strict=True)
         }
         ops = tuple(require_trace("shard_map").ops)
         body = substitute(Block((), ops, ()), before)
         found = padded_dims(body, known)
         shapes = []
-        for tracer, axis_names in zip(made, out_cuts, strict=True):
+        for tracer, axis_names in zip(made, result_axes, strict=True):
             value = before.get(tracer.value, tracer.value)
             dims = found.get(value, (None,) * tracer.ndim)
             shapes.append(
@@ -288,15 +291,15 @@ class ShardMapCall:
         it."""
         described = f"result{path}" if path else "the result"
         word = f"out_specs of shard_map of {self.name} has {spec} for {described}"
-        cuts = self.spec_axes(spec, tracer.value.type, word)
+        dim_axes = self.spec_axes(spec, tracer.value.type, word)
         if not self.checked:
-            return cuts
+            return dim_axes
         axes = {
             axis: named.name
             for named in ManualRegion(self.mesh, self.names, self.name).make_named_axes()
             for axis in named.axes
         }
-        axis_names = [name for dim in cuts for name in dim]
+        axis_names = [name for dim in dim_axes for name in dim]
         differ = [name for axis, name in axes.items() if axis in varying and name not in axis_names]
         if differ:
             along = " and ".join(map(repr, differ))
@@ -307,7 +310,7 @@ class ShardMapCall:
                     f"name {along} in the spec, or pass check_vma=False"
                 )
             )
-        return cuts
+        return dim_axes
 
     def spec_axes(self, spec: PartitionSpec, type: TensorType, word: str) -> DimensionAxisNames:
         """Return the checked axes that a spec assigns to each dimension."""
@@ -317,7 +320,7 @@ class ShardMapCall:
                     f"{word}, which is {type}; a spec has an entry for each dimension at most"
                 )
             )
-        cuts = []
+        dim_axes = []
         seen: list[str] = []
         for dim in range(type.rank):
             axes = spec.axes(dim)
@@ -343,16 +346,16 @@ class ShardMapCall:
                 if axis in seen:
                     raise ShardingError(with_location(f"{word}, which names {axis!r} twice"))
                 seen.append(axis)
-            cuts.append(axes)
-        return tuple(cuts)
+            dim_axes.append(axes)
+        return tuple(dim_axes)
 
     def argument_axes(
         self, spec: PartitionSpec, type: TensorType, word: str, label: str
     ) -> DimensionAxisNames:
         """Return the axes that shard each dimension of an argument; raises an error if they do not
         divide it."""
-        cuts = self.spec_axes(spec, type, word)
-        for dim, (size, axes) in enumerate(zip(type.shape, cuts, strict=True)):
+        dim_axes = self.spec_axes(spec, type, word)
+        for dim, (size, axes) in enumerate(zip(type.shape, dim_axes, strict=True)):
             count = self.num_shards(axes)
             if size % count and not self.pads:
                 over = " and ".join(f"{axis!r} of size {self.mesh.shape[axis]}" for axis in axes)
@@ -364,7 +367,7 @@ class ShardMapCall:
                         'uneven="pad" to shard_map'
                     )
                 )
-        return cuts
+        return dim_axes
 
 
 def _remove_padding(x: Tracer, shape: tuple[int, ...]) -> Tracer:

@@ -97,7 +97,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: sd.pmap(len, backend=X),
         ArgumentError,
-        "backend of pmap of len is float32[3], no string",
+        "backend of pmap of len is float32[3], which is not a string",
     ),
     (
         lambda: sd.pure_callback(len, X, vmap_method=X),
