@@ -137,8 +137,8 @@ class custom_jvp(CustomFunction[Result]):
         rule, symbolic = self._rule, self._symbolic
         assert rule is not None
 
-        def blocks(moves: DifferentiatedFlags) -> tuple[Block, ...]:
-            return (_trace_rule(rule, moves if symbolic else None, call, primal),)
+        def blocks(differentiated: DifferentiatedFlags) -> tuple[Block, ...]:
+            return (_trace_rule(rule, differentiated if symbolic else None, call, primal),)
 
         return call.emit_with_rule("custom-jvp", primal, blocks)
 
@@ -151,59 +151,23 @@ def _sum_parts(first: Tracer, *rest: object) -> Tracer:
 
 def symbolic_zero(a: AbstractValue) -> SymbolicZero:
     """Return the zero tangent of a value; that of an integer has the empty type `float0`."""
-    moves = a.type.dtype in INEXACT
-    return SymbolicZero(a.type.shape, a.type.numpy if moves else FLOAT0)
+    is_inexact = a.type.dtype in INEXACT
+    return SymbolicZero(a.type.shape, a.type.numpy if is_inexact else FLOAT0)
 
 
 def _trace_rule(
-    rule: JvpRule, moves: DifferentiatedFlags | None, call: CustomCall, primal: Primal
+    rule: JvpRule, differentiated: DifferentiatedFlags | None, call: CustomCall, primal: Primal
 ) -> Block:
     """Return the rule as a block (operands..., closed..., tangents...) -> (results...,
     tangents...).
 
-    If `moves` is given, the rule receives symbolic zeros for arguments without a tangent.
+    If `differentiated` is given, the rule receives symbolic zeros for arguments without a tangent.
     """
     abstracts, what = call.abstracts, f"the rule of {call.name}"
     count = len(abstracts)
 
     def flat(*leaves: Tracer) -> list[Tracer]:
-        primals, given = leaves[:count], iter(leaves[count:])
-        tangents: list[object] = [
-            next(given) if a.type.dtype in INEXACT else np.zeros(a.type.shape, FLOAT0)
-            for a in abstracts
-        ]
-        if moves is not None:
-            tangents = [
-                tangent if moved and a.type.dtype in INEXACT else symbolic_zero(a)
-                for tangent, moved, a in zip(tangents, moves, abstracts, strict=False)
-            ]
-        args = (
-            *call.nondiff_arguments,
-            call.diff_arguments(primals),
-            call.diff_arguments(tangents),
-        )
-        result = call_user_function(rule, what, args)
-        if not (isinstance(result, (tuple, list)) and len(result) == 2):
-            raise DifferentiateError(
-                with_location(f"{what} must return (results, tangents); it returned {result!r}")
-            )
-        outs, structure = tree.flatten(result[0])
-        tangents_out, found = tree.flatten(result[1], is_leaf=lambda x: x is None)
-        for part, made in (("results", structure), ("tangents", found)):
-            check_rule_structure(
-                DifferentiateError, what, part, made, "the function's results", primal.structure
-            )
-        tangents_out = [None if isinstance(x, SymbolicZero) else x for x in tangents_out]
-        expected = primal.results
-        results = [
-            check_rule_leaf(x, a, f"a result of {what}")
-            for x, a in zip(outs, expected, strict=True)
-        ]
-        return results + [
-            check_rule_leaf(x, a, f"a tangent of {what}")
-            for x, a in zip(tangents_out, expected, strict=True)
-            if a.type.dtype in INEXACT
-        ]
+        return _call_rule(rule, differentiated, call, primal, leaves[:count], leaves[count:])
 
     names = [
         *call.names,
@@ -219,3 +183,48 @@ def _trace_rule(
     whole, closed = primal.parametrize_captures(block, call, "the rule")
     given = (*whole.params[:count], *closed, *whole.params[count:])
     return Block(given, whole.ops, whole.returns)
+
+
+def _call_rule(
+    rule: JvpRule,
+    differentiated: DifferentiatedFlags | None,
+    call: CustomCall,
+    primal: Primal,
+    primals: Sequence[Tracer],
+    inexact_tangents: Sequence[Tracer],
+) -> list[Tracer]:
+    """Return the results of the rule, and the tangents of the inexact ones, as flat lists."""
+    abstracts, what, given = call.abstracts, f"the rule of {call.name}", iter(inexact_tangents)
+    tangents: list[object] = [
+        next(given) if a.type.dtype in INEXACT else np.zeros(a.type.shape, FLOAT0)
+        for a in abstracts
+    ]
+    if differentiated is not None:
+        tangents = [
+            tangent if is_differentiated and a.type.dtype in INEXACT else symbolic_zero(a)
+            for tangent, is_differentiated, a in zip(
+                tangents, differentiated, abstracts, strict=False
+            )
+        ]
+    args = (*call.nondiff_arguments, call.diff_arguments(primals), call.diff_arguments(tangents))
+    result = call_user_function(rule, what, args)
+    if not (isinstance(result, (tuple, list)) and len(result) == 2):
+        raise DifferentiateError(
+            with_location(f"{what} must return (results, tangents); it returned {result!r}")
+        )
+    outs, structure = tree.flatten(result[0])
+    tangents_out, found = tree.flatten(result[1], is_leaf=lambda x: x is None)
+    for part, made in (("results", structure), ("tangents", found)):
+        check_rule_structure(
+            DifferentiateError, what, part, made, "the function's results", primal.structure
+        )
+    tangents_out = [None if isinstance(x, SymbolicZero) else x for x in tangents_out]
+    expected = primal.results
+    results = [
+        check_rule_leaf(x, a, f"a result of {what}") for x, a in zip(outs, expected, strict=True)
+    ]
+    return results + [
+        check_rule_leaf(x, a, f"a tangent of {what}")
+        for x, a in zip(tangents_out, expected, strict=True)
+        if a.type.dtype in INEXACT
+    ]

@@ -101,8 +101,8 @@ class custom_vjp(CustomFunction[PyTree]):
         assert self._rules is not None
         fwd, bwd, symbolic = self._rules
 
-        def rule(moves: DifferentiatedFlags) -> tuple[Block, ...]:
-            return _trace_rules(fwd, bwd, moves if symbolic else None, call, primal)
+        def rule(differentiated: DifferentiatedFlags) -> tuple[Block, ...]:
+            return _trace_rules(fwd, bwd, differentiated if symbolic else None, call, primal)
 
         return call.emit_with_rule("custom-vjp", primal, rule, sums_gradients=self._sums_gradients)
 
@@ -124,21 +124,24 @@ def with_derived_vjp(
 def _trace_rules(
     fwd: UserFunction,
     bwd: UserFunction,
-    moves: DifferentiatedFlags | None,
+    differentiated: DifferentiatedFlags | None,
     call: CustomCall,
     primal: Primal,
 ) -> tuple[Block, ...]:
     """Return the rules as blocks: (operands..., closed...) -> (results..., residuals...), and back.
 
-    `moves` gives the flag `perturbed` of each argument of `fwd`, if it is not `None`.
+    `differentiated` gives the flag `perturbed` of each argument of `fwd`, if it is not `None`.
     """
     kept: list[tree.PyTreeDef] = []
     forth, back = f"the forward rule of {call.name}", f"the backward rule of {call.name}"
 
     def ahead(*leaves: Tracer) -> list[Tracer]:
         given: Sequence[PyTree] = leaves
-        if moves is not None:
-            given = [CustomVJPPrimal(x, moved) for x, moved in zip(leaves, moves, strict=False)]
+        if differentiated is not None:
+            given = [
+                CustomVJPPrimal(x, is_differentiated)
+                for x, is_differentiated in zip(leaves, differentiated, strict=False)
+            ]
         result = call_user_function(fwd, forth, call.all_arguments(given))
         if not (isinstance(result, (tuple, list)) and len(result) == 2):
             raise DifferentiateError(

@@ -69,8 +69,8 @@ def jvp(
         count = len(at.active)
         traced = at.trace(tracers[:count])
         ahead = run_derivative_pass(lambda: forward.jvp(traced.function, range(count)))
-        moved = _convert_to_types_of(tracers[count:], tracers[:count])
-        values = append_block(ahead.body, [*tracers[:count], *moved], traced.function.body)
+        converted = _convert_to_types_of(tracers[count:], tracers[:count])
+        values = append_block(ahead.body, [*tracers[:count], *converted], traced.function.body)
         results = traced.wrap_results(values)
         remaining = iter(values[len(traced.results) :])
         each = [
@@ -163,8 +163,8 @@ def linearize(fun: UserFunction, *primals: PyTree, has_aux: bool = False) -> tup
     def pushforward(saved: object, *tangents: PyTree) -> PyTree:
         given = at.check_tangents("tangent", tangents)
         weak = [operand_dtype(x)[1] for x in tree.leaves(results) if operand_dtype(x)[0] in INEXACT]
-        moved = replace(rest, residuals=saved)(given, at.primals, weak)
-        return _unflatten_derivatives(results, moved)
+        derivatives = replace(rest, residuals=saved)(given, at.primals, weak)
+        return _unflatten_derivatives(results, derivatives)
 
     onward = Partial(pushforward, rest.residuals)
     return (results, onward, aux) if has_aux else (results, onward)

@@ -66,8 +66,10 @@ def linear_transpose(fun: UserFunction, *primals: PyTree) -> UserFunction:
     def apply_transpose(*cotangents: Tracer) -> list[Tracer]:
         function, _ = trace_function(flat, abstracts, name, (), origins)
         explicit = make_varying_explicit(function, origins)
-        moves = (v.type.dtype in INEXACT for v in function.body.returns)
-        vma = [each for each, moving in zip(explicit.results, moves, strict=True) if moving]
+        inexact = (v.type.dtype in INEXACT for v in function.body.returns)
+        vma = [
+            each for each, is_inexact in zip(explicit.results, inexact, strict=True) if is_inexact
+        ]
         check_cotangents(f"the transpose of {name}", cotangents, vma)
         function = explicit.function
         both = run_derivative_pass(lambda: linearize(function, range(len(abstracts))))

@@ -70,11 +70,11 @@ def check_directions(
     chosen = []
     for leaf, step, name in zip(leaves, each, names, strict=True):
         expected = abstract_of(leaf).type
-        moves, empty = expected.dtype in INEXACT, getattr(step, "dtype", None) == FLOAT0
-        if empty and not moves:
+        is_inexact, empty = expected.dtype in INEXACT, getattr(step, "dtype", None) == FLOAT0
+        if empty and not is_inexact:
             continue
         if (
-            moves
+            is_inexact
             and not empty
             and is_array_like(step)
             and _is_convertible(abstract_of(step), expected)
@@ -82,7 +82,7 @@ def check_directions(
             chosen.append(step)
             continue
         described = "float0" if empty else _describe_direction(step)
-        if moves:
+        if is_inexact:
             way_out = "give one of that type"
         elif word == "tangent":
             way_out = "integers have no tangents, so let the function capture it instead"
@@ -321,7 +321,7 @@ class Derivative:
 
     def _apply(self, dtypes: Sequence[str], weak: Sequence[bool], *tracers: Tracer) -> list[Tracer]:
         count = len(self.residuals)
-        moved = [convert(x, to) for x, to in zip(tracers[count:], dtypes, strict=True)]
+        converted = [convert(x, to) for x, to in zip(tracers[count:], dtypes, strict=True)]
         requested = list(self.program.requested_shardings)
-        values = append_foreign_block(self.block, requested, [*tracers[:count], *moved])
+        values = append_foreign_block(self.block, requested, [*tracers[:count], *converted])
         return [wrap_value(value, flag) for value, flag in zip(values, weak, strict=True)]

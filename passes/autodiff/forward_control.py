@@ -18,30 +18,30 @@ def _select(values: Sequence[Value], flags: Sequence[bool]) -> list[Value]:
     return [value for value, flag in zip(values, flags, strict=True) if flag]
 
 
-def _has_tangent(way: Pushforward, values: Sequence[Value]) -> list[bool]:
-    return [way.get(value) is not None for value in values]
+def _has_tangent(pushforward: Pushforward, values: Sequence[Value]) -> list[bool]:
+    return [pushforward.get(value) is not None for value in values]
 
 
 def _tangent_params(
-    way: Pushforward, params: Sequence[Value], flags: Sequence[bool]
+    pushforward: Pushforward, params: Sequence[Value], flags: Sequence[bool]
 ) -> list[Value]:
     """Return parameters for the tangents of those parameters that have one."""
     result = []
     for param, flag in zip(params, flags, strict=True):
-        way.set_tangent(param, way.b.param(param.type) if flag else None)
-        result += [tangent for tangent in [way.get(param)] if tangent is not None]
+        pushforward.set_tangent(param, pushforward.b.param(param.type) if flag else None)
+        result += [tangent for tangent in [pushforward.get(param)] if tangent is not None]
     return result
 
 
 def _tangent_results(
-    way: Pushforward, results: Sequence[Value], flags: Sequence[bool]
+    pushforward: Pushforward, results: Sequence[Value], flags: Sequence[bool]
 ) -> list[Value]:
     """Return results for the tangents of those results that have one."""
     tangents = []
     for result, flag in zip(results, flags, strict=True):
         if flag:
-            tangent = way.b.param(result.type)
-            way.set_tangent(result, tangent)
+            tangent = pushforward.b.param(result.type)
+            pushforward.set_tangent(result, tangent)
             tangents.append(tangent)
     return tangents
 
@@ -109,24 +109,24 @@ def _push_while(outer: Pushforward, op: Op) -> None:
 
 
 def _push_case(outer: Pushforward, op: Op) -> None:
-    ways = []
+    branches = []
     for branch in op.blocks:
         inner = outer.inner()
         inner.run(branch.ops)
-        ways.append((inner, branch))
-    moving = [
+        branches.append((inner, branch))
+    active = [
         result.type.dtype in INEXACT
-        and any(inner.get(branch.returns[i]) is not None for inner, branch in ways)
+        and any(inner.get(branch.returns[i]) is not None for inner, branch in branches)
         for i, result in enumerate(op.results)
     ]
     blocks = tuple(
         inner.block(
             branch.params,
-            (*branch.returns, *map(inner.get_or_zeros, _select(branch.returns, moving))),
+            (*branch.returns, *map(inner.get_or_zeros, _select(branch.returns, active))),
         )
-        for inner, branch in ways
+        for inner, branch in branches
     )
-    results = (*op.results, *_tangent_results(outer, op.results, moving))
+    results = (*op.results, *_tangent_results(outer, op.results, active))
     outer.append(replace(op, results=results, blocks=blocks))
 
 

@@ -46,18 +46,18 @@ def _push_checkpoint(outer: Pushforward, op: Op) -> None:
 
 
 def _push_custom_jvp(outer: Pushforward, op: Op) -> None:
-    moves = [outer.get(value) is not None for value in op.operands]
-    check_closed(op, moves)
-    (rule,) = instantiate_rule(op, outer.b, moves)
+    active = [outer.get(value) is not None for value in op.operands]
+    check_closed(op, active)
+    (rule,) = instantiate_rule(op, outer.b, active)
     count, num_results = len(op.operands), len(op.results)
     owners = op.operands[: count - op.attrs.get("closed", 0)]
     tangents = [outer.get_or_zeros(x) for x in owners if x.type.dtype in INEXACT]
     forward, places = inline_block(rule, [*op.operands, *tangents], op.results, op)
     for new_op in forward:
         outer.append(new_op)
-    moving = [y for y in op.results if y.type.dtype in INEXACT]
-    for result, slope in zip(moving, rule.returns[num_results:], strict=True):
-        outer.set_tangent(result, places.get(slope, slope))
+    inexact_results = [y for y in op.results if y.type.dtype in INEXACT]
+    for result, tangent in zip(inexact_results, rule.returns[num_results:], strict=True):
+        outer.set_tangent(result, places.get(tangent, tangent))
 
 
 def _refuse_custom_vjp(outer: Pushforward, op: Op) -> None:
@@ -71,11 +71,11 @@ def _refuse_custom_vjp(outer: Pushforward, op: Op) -> None:
 def _push_manual(outer: Pushforward, op: Op) -> None:
     (body,) = op.blocks
     ins, outs = op.attrs["in_axes"], op.attrs["out_axes"]
-    moving = [i for i, value in enumerate(op.operands) if outer.get(value) is not None]
+    active = [i for i, value in enumerate(op.operands) if outer.get(value) is not None]
     inner = outer.inner()
     params = []
     for i, param in enumerate(body.params):
-        inner.set_tangent(param, inner.b.param(param.type) if i in moving else None)
+        inner.set_tangent(param, inner.b.param(param.type) if i in active else None)
         if (tangent := inner.get(param)) is not None:
             params.append(tangent)
     inner.run(body.ops)
@@ -97,10 +97,10 @@ def _push_manual(outer: Pushforward, op: Op) -> None:
         results.append(tangent)
     attrs = {
         **op.attrs,
-        "in_axes": (*ins, *(ins[i] for i in moving)),
+        "in_axes": (*ins, *(ins[i] for i in active)),
         "out_axes": (*outs, *(outs[i] for i in positions)),
     }
-    operands = (*op.operands, *(outer.get_or_zeros(op.operands[i]) for i in moving))
+    operands = (*op.operands, *(outer.get_or_zeros(op.operands[i]) for i in active))
     outer.append(
         replace(op, operands=operands, results=(*op.results, *results), attrs=attrs,
                 blocks=(block,))

@@ -44,20 +44,22 @@ def jvp(function: Function, wrt: Sequence[int]) -> Function:
             f"@{function.name} is a per-device program; differentiate before 'partition'"
         )
     chosen = [check_differentiable(function, "parameter", body.params, i) for i in wrt]
-    way = Pushforward(Builder(used_names(function)), _HANDLERS)
-    params = [way.b.param(value.type) for value in chosen]
+    pushforward = Pushforward(Builder(used_names(function)), _HANDLERS)
+    params = [pushforward.b.param(value.type) for value in chosen]
     for value, tangent in zip(chosen, params, strict=True):
-        old_tangent = way.get(value)
-        way.set_tangent(value, tangent if old_tangent is None else way.b.add(old_tangent, tangent))
-    way.run(eliminate_dead_operations(body.ops, body.returns))
-    moving = [value for value in body.returns if value.type.dtype in INEXACT]
+        old_tangent = pushforward.get(value)
+        pushforward.set_tangent(
+            value, tangent if old_tangent is None else pushforward.b.add(old_tangent, tangent)
+        )
+    pushforward.run(eliminate_dead_operations(body.ops, body.returns))
+    inexact_results = [value for value in body.returns if value.type.dtype in INEXACT]
     tangents = []
-    for value in moving:
-        way.b.why = f"%{value.name} is independent of the inputs"
-        tangents.append(way.get_or_zeros(value))
-    new_body = way.block((*body.params, *params), (*body.returns, *tangents))
+    for value in inexact_results:
+        pushforward.b.why = f"%{value.name} is independent of the inputs"
+        tangents.append(pushforward.get_or_zeros(value))
+    new_body = pushforward.block((*body.params, *params), (*body.returns, *tangents))
     primal_of = dict(zip(params, chosen, strict=True))
-    for value, tangent in way.tangents.items():
+    for value, tangent in pushforward.tangents.items():
         primal_of.setdefault(tangent, value)
     results = (*function.result_shardings, *(None for _ in tangents))
     return Function(f"{function.name}.jvp", _name_tangents(function, new_body, primal_of), results)
@@ -87,16 +89,18 @@ def linearize_forward(function: Function, wrt: Sequence[int]) -> LinearizedForwa
     defined, names = set(all_values(body)), used_names(ahead)
     count, tangents = len(body.params), ahead.body.returns[len(body.returns) :]
     more = [op for op in ahead.body.ops if not defined.issuperset(op.results)]
-    still, moved = split_by_dependence(
+    primal_ops, tangent_ops = split_by_dependence(
         eliminate_dead_operations(more, tangents), ahead.body.params[count:]
     )
-    moving = Block(ahead.body.params[count:], tuple(moved), tangents)
-    forward, moving = split_checkpoints([*body.ops, *still], moving, names)
+    tangent_block = Block(ahead.body.params[count:], tuple(tangent_ops), tangents)
+    forward, tangent_block = split_checkpoints([*body.ops, *primal_ops], tangent_block, names)
     body = replace(body, ops=forward)
-    handover = find_residuals(body, moving, names)
+    handover = find_residuals(body, tangent_block, names)
     params = {value: replace(value) for value in handover.saved}
     backward = Block(
-        (*params.values(), *moving.params), (*handover.recompute, *moving.ops), moving.returns
+        (*params.values(), *tangent_block.params),
+        (*handover.recompute, *tangent_block.ops),
+        tangent_block.returns,
     )
     return LinearizedForward(
         Function(

@@ -31,16 +31,16 @@ def split_checkpoints(
     primal = {value for op in originals.values() for value in op.results}
     used = {value for op in pushforward.ops for value in op.uses()}.union(pushforward.returns)
     inlined: dict[Op, tuple[Op, ...]] = {}
-    moved = []
+    divided_ops = []
     for op in pushforward.ops:
         original = originals.get(op.results[0]) if op.results else None
         if op.spec is specs.checkpoint and original is not None:
             op, ahead = _split_checkpoint(op, original, used - primal, names)
             inlined[original] = ahead
-        moved.append(op)
+        divided_ops.append(op)
     return (
         tuple([new for op in forward for new in inlined.get(op, (op,))]),
-        replace(pushforward, ops=tuple(moved)),
+        replace(pushforward, ops=tuple(divided_ops)),
     )
 
 
@@ -57,7 +57,7 @@ def _split_checkpoint(
     divided = _divide(body.ops, body.params[count:], op.attrs.get("save", ()), names)
     ahead: tuple[Op, ...] = (original,)
     places: dict[Value, Value] = {}
-    if divided.moving.isdisjoint(primal):
+    if divided.active.isdisjoint(primal):
         again, taken = divided.take_saved(body.params, returns)
     else:  # An operation that is not divided computes a result together with its tangent.
         again = Block(body.params, eliminate_dead_operations(body.ops, returns), returns)
@@ -75,13 +75,13 @@ class _Division:
     """The operations of a block, divided between the forward computation and the pushforward.
 
     `ahead` computes the values that do not depend on tangents; `again` computes all values except
-    those in `kept`, which are results of `ahead`. `moving` are the values that depend on tangents.
+    those in `kept`, which are results of `ahead`. `active` are the values that depend on tangents.
     """
 
     ahead: Sequence[Op]
     again: Sequence[Op]
     kept: Collection[Value]
-    moving: set[Value]
+    active: set[Value]
     names: UniqueNames
 
     def take_saved(
@@ -104,10 +104,10 @@ def _divide(
 ) -> _Division:
     """Divide operations of which those that use `starts`, which are tangents, run later."""
     everything = saves_everything(save)
-    moving, kept = set(starts), list[Value]()
+    active, kept = set(starts), list[Value]()
     ahead, again = list[Op](), list[Op]()
     for op in ops:
-        if moving.isdisjoint(op.uses()):
+        if active.isdisjoint(op.uses()):
             ahead.append(op)
             if op.spec.effect or everything or is_saved(save, op):
                 kept += op.results
@@ -115,70 +115,70 @@ def _divide(
                 again.append(op)
             continue
         handler = _REGIONS.get(op.name)
-        divided = None if handler is None else handler(op, moving, save, names)
+        divided = None if handler is None else handler(op, active, save, names)
         if divided is None:
-            moving.update(op.results)
+            active.update(op.results)
             again.append(op)
         else:
             first, second = divided
             known = {value for value in first.results if value in op.results}
-            moving.update(value for value in op.results if value not in known)
+            active.update(value for value in op.results if value not in known)
             kept += [value for value in first.results if value not in known]
             ahead.append(first)
             again.append(second)
-    return _Division(ahead, again, dict.fromkeys(kept), moving, names)
+    return _Division(ahead, again, dict.fromkeys(kept), active, names)
 
 
 def _divide_scan(
-    op: Op, moving: set[Value], save: Sequence[str], names: UniqueNames
+    op: Op, active: set[Value], save: Sequence[str], names: UniqueNames
 ) -> tuple[Op, Op]:
     """Return the loop without tangents, which stacks the saved values, and the loop that takes
     them."""
     (body,) = op.blocks
     count = op.attrs["carries"]
-    moves = [value in moving for value in op.operands]
+    active_operands = [value in active for value in op.operands]
     while True:
-        starts = [param for param, flag in zip(body.params, moves, strict=True) if flag]
-        inner = _divide(body.ops, {*moving, *starts}, save, names)
-        grown = [value in inner.moving for value in body.returns[:count]]
-        if not any(new and not old for new, old in zip(grown, moves, strict=False)):
+        starts = [param for param, flag in zip(body.params, active_operands, strict=True) if flag]
+        inner = _divide(body.ops, {*active, *starts}, save, names)
+        grown = [value in inner.active for value in body.returns[:count]]
+        if not any(new and not old for new, old in zip(grown, active_operands, strict=False)):
             break
-        moves[:count] = [a or b for a, b in zip(grown, moves, strict=False)]
+        active_operands[:count] = [a or b for a, b in zip(grown, active_operands, strict=False)]
     second, taken = inner.take_saved(body.params, body.returns)
     length = op.attrs["length"]
     stacked = [
         Value(TensorType((length, *value.type.shape), value.type.dtype), names.fresh(value.name))
         for value in taken
     ]
-    still = [i for i, flag in enumerate(moves) if not flag]
+    inactive = [i for i, flag in enumerate(active_operands) if not flag]
     stays = [
         i
         for i, value in enumerate(body.returns)
-        if (not moves[i] if i < count else value not in inner.moving)
+        if (not active_operands[i] if i < count else value not in inner.active)
     ]
     first = Block(
-        tuple(body.params[i] for i in still),
+        tuple(body.params[i] for i in inactive),
         tuple(inner.ahead),
         (*(body.returns[i] for i in stays), *taken),
     )
     ahead = replace(
         op,
-        operands=tuple(op.operands[i] for i in still),
+        operands=tuple(op.operands[i] for i in inactive),
         results=(*(op.results[i] for i in stays), *stacked),
-        attrs={**op.attrs, "carries": sum(i < count for i in still)},
+        attrs={**op.attrs, "carries": sum(i < count for i in inactive)},
         blocks=(first,),
     )
     return ahead, replace(op, operands=(*op.operands, *stacked), blocks=(second,))
 
 
 def _divide_case(
-    op: Op, moving: set[Value], save: Sequence[str], names: UniqueNames
+    op: Op, active: set[Value], save: Sequence[str], names: UniqueNames
 ) -> tuple[Op, Op] | None:
     """Return the branches without tangents, which return the saved values of all of them, and the
     branches that take them."""
-    if not moving.isdisjoint(op.operands):
+    if not active.isdisjoint(op.operands):
         return None
-    inner = [_divide(branch.ops, moving, save, names) for branch in op.blocks]
+    inner = [_divide(branch.ops, active, save, names) for branch in op.blocks]
     taken = [
         each.take_saved((), branch.returns) for each, branch in zip(inner, op.blocks, strict=True)
     ]
@@ -186,7 +186,7 @@ def _divide_case(
         i
         for i in range(len(op.results))
         if all(
-            branch.returns[i] not in each.moving
+            branch.returns[i] not in each.active
             for each, branch in zip(inner, op.blocks, strict=True)
         )
     ]

@@ -243,26 +243,30 @@ def _rewrite_rule(
     of a rule with `sums_gradients` may vary along more axes; these are summed.
     """
     count = len(op.operands) - op.attrs.get("closed", 0)
-    moving = [a for v, a in zip(op.operands[:count], starts, strict=False) if _is_differentiable(v)]
-    moved = [a for v, a in zip(op.results, ends, strict=True) if _is_differentiable(v)]
+    operand_axes = [
+        a for v, a in zip(op.operands[:count], starts, strict=False) if _is_differentiable(v)
+    ]
+    result_axes = [a for v, a in zip(op.results, ends, strict=True) if _is_differentiable(v)]
     if op.spec is specs.custom_jvp:
         (rule,) = blocks
-        what = [*("result" for _ in ends), *("tangent" for _ in moved)]
-        initial = making.varying_of_rule(rule, [*starts, *moving])
+        what = [*("result" for _ in ends), *("tangent" for _ in result_axes)]
+        initial = making.varying_of_rule(rule, [*starts, *operand_axes])
         varying_axes = infer_varying_axes(rule, initial, making.axes, within)
         _check_tangents(op, rule, ends, varying_axes, making.axes, within)
-        return (_rewrite_rule_block(op, rule, initial, [*ends, *moved], what, making, within),)
+        return (
+            _rewrite_rule_block(op, rule, initial, [*ends, *result_axes], what, making, within),
+        )
     ahead, back = blocks
     initial = making.varying_of_rule(ahead, starts)
     varying_axes = infer_varying_axes(ahead, initial, making.axes, within)
     residuals = [varying_axes.get(value, NOT_VARYING) for value in ahead.returns[len(ends) :]]
     names = [*("result" for _ in ends), *("" for _ in residuals)]
     ahead = _rewrite_rule_block(op, ahead, initial, [*ends, *residuals], names, making, within)
-    initial = making.varying_of_rule(back, [*residuals, *moved, *starts[count:]])
+    initial = making.varying_of_rule(back, [*residuals, *result_axes, *starts[count:]])
     varying_axes = infer_varying_axes(back, initial, making.axes, within)
-    _check_gradients(op, back, moving, varying_axes, making.axes, within)
-    names = ["" for _ in moving]
-    return ahead, _rewrite_rule_block(op, back, initial, moving, names, making, within)
+    _check_gradients(op, back, operand_axes, varying_axes, making.axes, within)
+    names = ["" for _ in operand_axes]
+    return ahead, _rewrite_rule_block(op, back, initial, operand_axes, names, making, within)
 
 
 def _check_gradients(

@@ -71,13 +71,13 @@ class Pushforward:
         """Append `ops` and the operations that compute their tangents."""
         loc, why = self.b.loc, self.b.why
         for op in ops:
-            moves = any(self.get(value) is not None for value in op.uses())
-            if moves and op.name in self.handlers:
+            has_tangent = any(self.get(value) is not None for value in op.uses())
+            if has_tangent and op.name in self.handlers:
                 self.b.loc, self.b.why = op.loc, op.why
                 self.handlers[op.name](self, op)
                 continue
             self.append(op)
-            if moves and any(value.type.dtype in INEXACT for value in op.results):
+            if has_tangent and any(value.type.dtype in INEXACT for value in op.results):
                 self.b.loc, self.b.why = op.loc, f"tangent of %{op.results[0].name}"
                 self._through(op)
         self.b.loc, self.b.why = loc, why

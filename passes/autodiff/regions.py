@@ -48,14 +48,14 @@ def inline_block(
 
 def split_by_dependence(ops: Sequence[Op], starts: Sequence[Value]) -> tuple[list[Op], list[Op]]:
     """Split operations into those that do not depend on `starts` and those that do."""
-    moving, still, moved = set(starts), list[Op](), list[Op]()
+    dependent, independent_ops, dependent_ops = set(starts), list[Op](), list[Op]()
     for op in ops:
-        if any(value in moving for value in op.uses()):
-            moved.append(op)
-            moving.update(op.results)
+        if any(value in dependent for value in op.uses()):
+            dependent_ops.append(op)
+            dependent.update(op.results)
         else:
-            still.append(op)
-    return still, moved
+            independent_ops.append(op)
+    return independent_ops, dependent_ops
 
 
 def copy_block(block: Block, names: UniqueNames) -> Block:
@@ -66,10 +66,10 @@ def copy_block(block: Block, names: UniqueNames) -> Block:
     return Block(params, ops, tuple(new.get(v, v) for v in block.returns))
 
 
-def instantiate_rule(op: Op, b: Builder, moves: Sequence[bool]) -> tuple[Block, ...]:
+def instantiate_rule(op: Op, b: Builder, active: Sequence[bool]) -> tuple[Block, ...]:
     """Return copies of the blocks of a region's rule, which is traced first if necessary.
 
-    `moves` states for each operand whether its derivative is needed: a rule need not compute the
+    `active` states for each operand whether its derivative is needed: a rule need not compute the
     others, and a rule without a derivative by an operand is valid where that derivative is not
     needed. The blocks take a tangent, or return a cotangent, for each operand that can have one.
 
@@ -84,16 +84,16 @@ def instantiate_rule(op: Op, b: Builder, moves: Sequence[bool]) -> tuple[Block, 
                 "the text holds only its name; add the blocks of the rule",
                 op,
             )
-        blocks = trace(tuple(moves))
+        blocks = trace(tuple(active))
     return tuple(copy_block(block, b.names) for block in blocks)
 
 
-def check_closed(op: Op, moves: Sequence[bool]) -> None:
+def check_closed(op: Op, active: Sequence[bool]) -> None:
     """Raise `DifferentiateError` if a derivative by a value is needed that the region closes
     over."""
     count = len(op.operands) - op.attrs.get("closed", 0)
-    for value, moving in list(zip(op.operands, moves, strict=True))[count:]:
-        if moving:
+    for value, is_active in list(zip(op.operands, active, strict=True))[count:]:
+        if is_active:
             raise closed_over_error(op, value)
 
 

@@ -72,14 +72,16 @@ def _with_traced_rules(op: Op, wrt: Sequence[int], b: Builder) -> Op:
     return replace(op, operands=(*op.operands, *captured), blocks=(traced,))
 
 
-def _trace_rules(block: Block, moving: Iterable[Value], b: Builder) -> Block:
-    active = active_values(block, tuple(moving))
+def _trace_rules(block: Block, inputs: Iterable[Value], b: Builder) -> Block:
+    """Return the block with the rules of the regions that depend on `inputs` traced."""
+    active = active_values(block, tuple(inputs))
     ops = []
     for op in block.ops:
         if op.spec in (custom_vjp, custom_jvp):
-            moves = [value in active for value in op.operands]
-            if len(op.blocks) == 1 and any(moves):
-                op = replace(op, blocks=(*op.blocks, *instantiate_rule(op, b, moves)))
+            active_operands = [value in active for value in op.operands]
+            if len(op.blocks) == 1 and any(active_operands):
+                rule = instantiate_rule(op, b, active_operands)
+                op = replace(op, blocks=(*op.blocks, *rule))
         elif op.blocks:
             # Any parameter of a nested block may depend on the operands.
             blocks = [_trace_rules(inner, {*active, *inner.params}, b) for inner in op.blocks]

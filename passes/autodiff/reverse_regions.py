@@ -48,13 +48,13 @@ def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
 
     new = {**seen, **{p: seen[x] for p, x in zip(body.params, op.operands, strict=True)}}
     again = [replace(copy_op(inner, new, b.names), why=b.why) for inner in body.ops]
-    way = outer.inner()
-    moving = [seen[x] for x in inputs if x in outer.active]
-    way.active = active_values(Block((), tuple(again), ()), moving)
+    pullback = outer.inner()
+    active_inputs = [seen[x] for x in inputs if x in outer.active]
+    pullback.active = active_values(Block((), tuple(again), ()), active_inputs)
     for value, cotangent in zip(body.returns, cotangents, strict=True):
-        way.accumulate(new.get(value, value), None if cotangent is None else next(given_back))
-    rerun = way.run(again)
-    gradients = [(x, way.pop_cotangent(seen[x])) for x in inputs]
+        pullback.accumulate(new.get(value, value), None if cotangent is None else next(given_back))
+    rerun = pullback.run(again)
+    gradients = [(x, pullback.pop_cotangent(seen[x])) for x in inputs]
     originals = {copy: value for value, copy in [*new.items(), *seen.items()]}
     primal_of = {copy: value for value, copy in new.items()}
     unchanged = set(again)
@@ -63,15 +63,15 @@ def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
         forward, places = inline_block(body, op.operands, op.results, op)
     primal_of = {copy: places.get(value, value) for copy, value in primal_of.items()}
     saved = reuse_saved_values(forward, rerun, primal_of, save, b.names)
-    block = substitute(Block((), tuple(way.b.ops), ()), saved.reused)
+    block = substitute(Block((), tuple(pullback.b.ops), ()), saved.reused)
     all_ops = (*saved.again, *block.ops)
     value_cotangents = [(x, saved.reused.get(g, g)) for x, g in gradients if g is not None]
     again_ops = eliminate_dead_operations(all_ops, [g for _, g in value_cotangents])
     if barrier_results and b.ops and b.ops[-1].results == tuple(barrier_results):
         b.ops[-1:] = _restrict_barrier(b.ops[-1], again_ops, [g for _, g in value_cotangents])
     b.ops.extend(again_ops)
-    for cotangent, value in way.primal_of_cotangent.items():
-        way.primal_of_cotangent[cotangent] = originals.get(value, value)
+    for cotangent, value in pullback.primal_of_cotangent.items():
+        pullback.primal_of_cotangent[cotangent] = originals.get(value, value)
     for x, cotangent in value_cotangents:
         outer.accumulate(x, cotangent)
     return saved.forward
@@ -129,16 +129,16 @@ def _behind_barrier(outer: Pullback, op: Op, values: Sequence[Value]) -> list[Va
 
 
 def _pull_custom_vjp(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[Op, ...]:
-    moves = [value in outer.active for value in op.operands]
-    check_closed(op, moves)
-    ahead, back = instantiate_rule(op, outer.b, moves)
+    active = [value in outer.active for value in op.operands]
+    check_closed(op, active)
+    ahead, back = instantiate_rule(op, outer.b, active)
     forward, places = inline_block(ahead, op.operands, op.results, op)
     residuals = [places.get(value, value) for value in ahead.returns[len(op.results) :]]
     count = len(op.operands) - op.attrs.get("closed", 0)
     result_cotangents = list(_materialize_cotangents(outer, op, cotangents))
     gradients = inline(outer.b, back, [*residuals, *result_cotangents, *op.operands[count:]])
-    moving = [x for x in op.operands[:count] if x.type.dtype in INEXACT]
-    for x, gradient in zip(moving, gradients, strict=True):
+    inexact = [x for x in op.operands[:count] if x.type.dtype in INEXACT]
+    for x, gradient in zip(inexact, gradients, strict=True):
         outer.accumulate(x, gradient)
     return forward
 
@@ -151,33 +151,39 @@ def _materialize_cotangents(outer: Pullback, op: Op, cotangents: Cotangents) -> 
 
 
 def _pull_custom_jvp(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[Op, ...]:
-    moves = [value in outer.active for value in op.operands]
-    check_closed(op, moves)
-    (rule,) = instantiate_rule(op, outer.b, moves)
+    active = [value in outer.active for value in op.operands]
+    check_closed(op, active)
+    (rule,) = instantiate_rule(op, outer.b, active)
     b, count, num_results = outer.b, len(op.operands), len(op.results)
-    tangents, slopes = rule.params[count:], rule.returns[num_results:]
-    still, moved = split_by_dependence(rule.ops, tangents)
-    moved = _inline_custom_jvps(moved, active_values(Block((), tuple(moved), ()), tangents))
+    tangents, tangent_results = rule.params[count:], rule.returns[num_results:]
+    primal_ops, tangent_ops = split_by_dependence(rule.ops, tangents)
+    tangent_ops = _inline_custom_jvps(
+        tangent_ops, active_values(Block((), tuple(tangent_ops), ()), tangents)
+    )
 
-    way = outer.inner()
-    way.active = active_values(Block((), tuple(moved), ()), tangents)
-    moving = [g for y, g in zip(op.results, cotangents, strict=True) if y.type.dtype in INEXACT]
-    for slope, cotangent in zip(slopes, moving, strict=True):
-        way.accumulate(slope, cotangent)
-    rerun = way.run(moved)
-    gradients = [way.pop_cotangent(tangent) for tangent in tangents]
+    pullback = outer.inner()
+    pullback.active = active_values(Block((), tuple(tangent_ops), ()), tangents)
+    inexact_cotangents = [
+        g for y, g in zip(op.results, cotangents, strict=True) if y.type.dtype in INEXACT
+    ]
+    for tangent_result, cotangent in zip(tangent_results, inexact_cotangents, strict=True):
+        pullback.accumulate(tangent_result, cotangent)
+    rerun = pullback.run(tangent_ops)
+    gradients = [pullback.pop_cotangent(tangent) for tangent in tangents]
 
     # The operations that depend on tangents are linear in them: zero tangents give the primal
     # results.
     zero = b.inner()
     nothing = {tangent: zero.full(0, tangent.type) for tangent in tangents}
     returns = rule.returns[:num_results]
-    used = Block((), tuple(way.b.ops), ()).captures()
+    used = Block((), tuple(pullback.b.ops), ()).captures()
     live_ops = eliminate_dead_operations(rerun, [*returns, *used])
-    block = substitute(Block(rule.params[:count], (*zero.ops, *still, *live_ops), returns), nothing)
+    block = substitute(
+        Block(rule.params[:count], (*zero.ops, *primal_ops, *live_ops), returns), nothing
+    )
     forward, places = inline_block(block, op.operands, op.results, op)
     new = {**dict(zip(rule.params[:count], op.operands, strict=True)), **places, **nothing}
-    back = substitute(Block((), tuple(way.b.ops), ()), new)
+    back = substitute(Block((), tuple(pullback.b.ops), ()), new)
     b.ops.extend(back.ops)
     owners = [x for x in op.operands[: count - op.attrs.get("closed", 0)]]
     movable = [x for x in owners if x.type.dtype in INEXACT]
@@ -187,7 +193,7 @@ def _pull_custom_jvp(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
     return forward
 
 
-def _inline_custom_jvps(ops: Sequence[Op], moving: set[Value]) -> list[Op]:
+def _inline_custom_jvps(ops: Sequence[Op], active: set[Value]) -> list[Op]:
     """Return the operations with each custom_jvp that depends on a tangent inlined.
 
     A rule is linear in the tangents. A rule that calls its own function on tangents would otherwise
@@ -195,13 +201,13 @@ def _inline_custom_jvps(ops: Sequence[Op], moving: set[Value]) -> list[Op]:
     """
     new_ops: list[Op] = []
     for op in ops:
-        if op.spec is specs.custom_jvp and any(value in moving for value in op.operands):
+        if op.spec is specs.custom_jvp and any(value in active for value in op.operands):
             inner = inline_region(op)
-            moving |= active_values(Block((), inner, ()), [x for x in op.operands if x in moving])
-            new_ops += _inline_custom_jvps(inner, moving)
+            active |= active_values(Block((), inner, ()), [x for x in op.operands if x in active])
+            new_ops += _inline_custom_jvps(inner, active)
         elif op.blocks and op.spec is not specs.custom_jvp:
             blocks = tuple(
-                replace(block, ops=tuple(_inline_custom_jvps(block.ops, moving)))
+                replace(block, ops=tuple(_inline_custom_jvps(block.ops, active)))
                 for block in op.blocks
             )
             new_ops.append(replace(op, blocks=blocks))

@@ -50,13 +50,13 @@ def vjp(function: Function, wrt: Sequence[int], of: Sequence[int] | None = None)
     Raises `DifferentiateError` for parameters and results of other types, and for operations
     without a derivative, such as `while` loops.
     """
-    way = _differentiate_in_reverse(function, wrt, of)
+    derivative = _differentiate_in_reverse(function, wrt, of)
     body = Block(
-        (*function.body.params, *way.cotangents),
-        (*way.forward, *way.back),
-        (*function.body.returns, *way.gradients),
+        (*function.body.params, *derivative.cotangents),
+        (*derivative.forward, *derivative.back),
+        (*function.body.returns, *derivative.gradients),
     )
-    results = (*function.result_shardings, *(None for _ in way.gradients))
+    results = (*function.result_shardings, *(None for _ in derivative.gradients))
     return Function(f"{function.name}.vjp", body, results)
 
 
@@ -67,12 +67,18 @@ def linearize(
 
     Raises `DifferentiateError` as `vjp` does.
     """
-    way = _differentiate_in_reverse(function, wrt, of)
-    forward = Block(function.body.params, way.forward, function.body.returns)
-    handover = find_residuals(forward, Block(way.cotangents, way.back, way.gradients), way.names)
+    derivative = _differentiate_in_reverse(function, wrt, of)
+    forward = Block(function.body.params, derivative.forward, function.body.returns)
+    handover = find_residuals(
+        forward,
+        Block(derivative.cotangents, derivative.back, derivative.gradients),
+        derivative.names,
+    )
     params = {value: replace(value) for value in handover.saved}
     back = Block(
-        (*params.values(), *way.cotangents), (*handover.recompute, *way.back), way.gradients
+        (*params.values(), *derivative.cotangents),
+        (*handover.recompute, *derivative.back),
+        derivative.gradients,
     )
     count = len(params)
     return Linearized(
@@ -84,7 +90,7 @@ def linearize(
         Function(
             f"{function.name}.pullback",
             substitute(back, handover.new | params),
-            (None,) * len(way.gradients),
+            (None,) * len(derivative.gradients),
         ),
         count,
     )

@@ -142,12 +142,13 @@ class IsolatedEquation:
     def split_results(self, results: Sequence[Value]) -> tuple[list[Value], list[Value]]:
         """Split results into those with derivatives and the others."""
         pairs = list(zip(results, self.inexact, strict=True))
-        return [y for y, moves in pairs if moves], [y for y, moves in pairs if not moves]
+        with_derivatives = [y for y, is_inexact in pairs if is_inexact]
+        return with_derivatives, [y for y, is_inexact in pairs if not is_inexact]
 
-    def join_results(self, moving: Sequence[Value], others: Sequence[Value]) -> list[Value]:
+    def join_results(self, inexact: Sequence[Value], others: Sequence[Value]) -> list[Value]:
         """Undo `split_results`: return the results in order."""
-        first, second = iter(moving), iter(others)
-        return [next(first) if moves else next(second) for moves in self.inexact]
+        first, second = iter(inexact), iter(others)
+        return [next(first) if is_inexact else next(second) for is_inexact in self.inexact]
 
 
 def apply_with_jax_jvp(
