@@ -101,10 +101,10 @@ def _run(body: str, name: str, namespace: dict[str, Any]) -> str:
 def _run_commands(body: str) -> None:
     """Check that each `$ ...` line prints the lines that follow it."""
     parts = re.split(r"^\$ (.*)\n", body, flags=re.MULTILINE)
-    for command, wanted in zip(parts[1::2], parts[2::2], strict=True):
+    for command, expected in zip(parts[1::2], parts[2::2], strict=True):
         words = shlex.split(command)
         if words[0] in ("shardir", *PROGRAMS):
-            assert _printed_by(words) == wanted
+            assert _printed_by(words) == expected
 
 
 def _printed_by(words: list[str]) -> str:

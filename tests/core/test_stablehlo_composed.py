@@ -237,8 +237,8 @@ NUMBERS: dict[str, tuple[str, str, list[Any], Callable[..., Any]]] = {
 def test_results_agree_with_numpy(case: str) -> None:
     line, result, arrays, want = NUMBERS[case]
     with np.errstate(all="ignore"):
-        wanted = want(*arrays)
-    for mine, theirs in zip(ours(program(line, result, arrays), arrays), wanted, strict=True):
+        expected = want(*arrays)
+    for mine, theirs in zip(ours(program(line, result, arrays), arrays), expected, strict=True):
         assert mine.dtype == theirs.dtype
         np.testing.assert_allclose(mine, theirs, rtol=2e-6, atol=1e-6)
 

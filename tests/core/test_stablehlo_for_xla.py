@@ -98,5 +98,5 @@ func @f(
 }}
 """)
     args = [np.array([number, 1 + 2j], "c8")]
-    (found,), (wanted,) = run(read(show(module)), args), run(module, args)
-    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    (found,), (expected,) = run(read(show(module)), args), run(module, args)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -134,8 +134,8 @@ def test_arithmetic_keeps_the_dtype_and_rounds_once() -> None:
 
     assert total.dtype == ml_dtypes.float8_e4m3fn
     with np.errstate(all="ignore"):
-        wanted = np.asarray(x) + np.asarray(x)
-    assert bits(np.asarray(total)).tolist() == bits(wanted).tolist()
+        expected = np.asarray(x) + np.asarray(x)
+    assert bits(np.asarray(total)).tolist() == bits(expected).tolist()
     assert (x * 1.5).dtype == (x + 1).dtype == ml_dtypes.float8_e4m3fn
 
 
@@ -201,10 +201,10 @@ def test_programs_have_the_results_of_jax(dtype: str) -> None:
     jnp = pytest.importorskip("jax.numpy")
     numbers = np.array([[1.0, 2.0], [3.0, 4.0]])
     for name, program in programs():
-        wanted = np.asarray(program(jnp, jnp.asarray(numbers).astype(dtype)))
+        expected = np.asarray(program(jnp, jnp.asarray(numbers).astype(dtype)))
         found = np.asarray(program(snp, snp.asarray(numbers).astype(dtype)))
-        assert found.dtype == wanted.dtype, name
-        assert bits(found).tolist() == bits(wanted).tolist(), name
+        assert found.dtype == expected.dtype, name
+        assert bits(found).tolist() == bits(expected).tolist(), name
 
 
 @pytest.mark.sample(4)
@@ -238,10 +238,10 @@ def test_a_dtype_without_zero_has_a_sign() -> None:
 def test_the_difference_in_logaddexp_does_not_overflow(name: str) -> None:
     # The difference -96 - 448 is not a number of this dtype, which has no infinity.
     x, y = (np.array(v, ml_dtypes.float8_e4m3fn) for v in ([448.0, -96, 2], [-96.0, 416, 2]))
-    wanted = getattr(np, name)(x.astype(np.float32), y.astype(np.float32))
+    expected = getattr(np, name)(x.astype(np.float32), y.astype(np.float32))
     found = getattr(snp, name)(x, y)
     assert found.dtype == x.dtype
-    assert np.asarray(found).tolist() == wanted.astype(x.dtype).tolist()
+    assert np.asarray(found).tolist() == expected.astype(x.dtype).tolist()
 
 
 @pytest.mark.parametrize("dtype", ["int4", "uint4", "uint2"])

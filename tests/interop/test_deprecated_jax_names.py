@@ -108,8 +108,8 @@ after = rule(cells)
 """
     )
     flat = found["cells"].ravel()
-    wanted = np.roll(flat, 1) ^ (flat & np.roll(flat, -1))
-    np.testing.assert_array_equal(np.asarray(found["after"]).ravel(), wanted)
+    expected = np.roll(flat, 1) ^ (flat & np.roll(flat, -1))
+    np.testing.assert_array_equal(np.asarray(found["after"]).ravel(), expected)
 
 
 def test_pjit_with_an_entered_mesh() -> None:

@@ -230,12 +230,12 @@ NEAREST = {
 
 @pytest.mark.parametrize("name", NEAREST)
 def test_a_missing_name_is_an_error(name: str) -> None:
-    wanted = f"{name} is not covered by shardir; {NEAREST[name]}"
-    assert error_of(UncoveredName, name) == wanted
+    expected = f"{name} is not covered by shardir; {NEAREST[name]}"
+    assert error_of(UncoveredName, name) == expected
     with pytest.raises(AttributeError, match="is not covered"):
         Program().execute(f"import jax\n{name}", {})
     place, _, last = name.rpartition(".")
-    assert error_of(UncoveredImport, f"from {place} import {last}") == wanted
+    assert error_of(UncoveredImport, f"from {place} import {last}") == expected
     with pytest.raises(ImportError, match="is not covered"):
         Program().execute(f"import {name}", {})
 

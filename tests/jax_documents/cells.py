@@ -86,8 +86,8 @@ def missing_imports(cells: Sequence[Cell]) -> str:
     """Return the imports that the code of a document lacks."""
     trees = [ast.parse(cell.source) for cell in cells]
     bound = {name for tree in trees for name in _bound(tree)}
-    wanted = {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    return "\n".join(SUPPLIED[name] for name in sorted(SUPPLIED) if name in wanted - bound)
+    expected = {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return "\n".join(SUPPLIED[name] for name in sorted(SUPPLIED) if name in expected - bound)
 
 
 def _statement(lines: Sequence[str], start: int, known: set[str]) -> int:

@@ -45,14 +45,14 @@ def _importer(root: Facade) -> Callable[..., Any]:
     real = builtins.__import__
 
     def bring(
-        name: str, scope: Any = None, local: Any = None, wanted: Any = (), level: int = 0
+        name: str, scope: Any = None, local: Any = None, expected: Any = (), level: int = 0
     ) -> Any:
         if level or (name != "jax" and not name.startswith("jax.")):
-            return real(name, scope, local, wanted, level)
+            return real(name, scope, local, expected, level)
         found: Any = root
         for part in name.split(".")[1:]:
             found = getattr(found, part)
-        return found if wanted else root
+        return found if expected else root
 
     return bring
 

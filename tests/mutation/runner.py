@@ -221,8 +221,8 @@ def _covering(record: _Record, guard: Guard, budget: float) -> list[int]:
 
     The first test belongs to the result in any case.
     """
-    wanted = {(str(guard.path), line) for line in guard.lines}
-    covering = [at for at, hits in record.lines.items() if not wanted.isdisjoint(hits)]
+    expected = {(str(guard.path), line) for line in guard.lines}
+    covering = [at for at, hits in record.lines.items() if not expected.isdisjoint(hits)]
     covering.sort(key=lambda at: record.seconds[at])
     sums = list(accumulate(record.seconds[at] for at in covering))
     return covering[: max(1, bisect_right(sums, budget))]

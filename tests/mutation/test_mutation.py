@@ -61,8 +61,8 @@ def test_the_command_lists_survivors(tmp_path: Path) -> None:
 def test_tests_mirror_the_packages_of_files() -> None:
     root = Path(__file__).parents[2]
     paths = [root / "passes/simplify/cse.py", root / "backends/cpu/schedule/arena.py"]
-    wanted = ["tests/stories", "tests/passes/simplify", "tests/backends/cpu/schedule"]
-    assert mirrored_tests(paths, root) == wanted
+    expected = ["tests/stories", "tests/passes/simplify", "tests/backends/cpu/schedule"]
+    assert mirrored_tests(paths, root) == expected
 
 
 def test_each_explained_guard_exists() -> None:

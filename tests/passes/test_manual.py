@@ -104,9 +104,9 @@ def test_per_device_programs_compute_the_global_result(text: str, pipeline: str)
     arguments = random_arguments(module, 0)
     partitioned = Pipeline.parse(pipeline)(module)
     verify(partitioned)
-    wanted = run(module, arguments)
-    assert are_close(wanted, run(partitioned, arguments), tolerance_of(module))
-    assert are_close(wanted, executor_results(partitioned, arguments), tolerance_of(module))
+    expected = run(module, arguments)
+    assert are_close(expected, run(partitioned, arguments), tolerance_of(module))
+    assert are_close(expected, executor_results(partitioned, arguments), tolerance_of(module))
 
 
 def body_of(module: Module) -> str:

@@ -96,8 +96,8 @@ def test_results_agree_with_jax(name: str, generic: bool) -> None:
     verify(module)
 
     assert unknown_operations(module) == ()
-    wanted = jax.tree.leaves(jax.jit(program)(*args))
-    for got, want in zip(run(module, list(args)), wanted, strict=True):
+    expected = jax.tree.leaves(jax.jit(program)(*args))
+    for got, want in zip(run(module, list(args)), expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=2e-4, atol=1e-5)
 
 

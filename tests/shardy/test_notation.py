@@ -74,15 +74,15 @@ def test_notation_means_the_same(seed: int) -> None:
                      if name in text and name not in alone and rng.random() < 0.98}  # fmt: skip
             kinds = {kind: tuple(name for name in all_sizes if name in text
                                  and rng.random() < 0.1) for kind in KINDS}  # fmt: skip
-            wanted = theirs(text, kinds, sizes, operands, results)
+            expected = theirs(text, kinds, sizes, operands, results)
             try:
                 rule = sharding_rule(text, sizes=sizes, **kinds).for_shapes(
                     [shape for _, shape in operands], [shape for _, shape in results]
                 )
             except RuleError:
-                assert wanted is None, text
+                assert expected is None, text
                 refused += 1
             else:
-                assert wanted is not None, text
-                assert parse_rule(wanted) == parse_rule(show_shardy(rule)) == rule
+                assert expected is not None, text
+                assert parse_rule(expected) == parse_rule(show_shardy(rule)) == rule
     assert 0 < refused < 100

@@ -54,7 +54,7 @@ def check(name: str, complaint: Complaint, folder: Path) -> dict[str, Any]:
     with jax.set_mesh(mesh), jax.threefry_partitionable(complaint.partitionable):
         names = load(file, complaint.program, mesh)
         args = arrays(names, mesh)
-        before, wanted = compile_and_run(names, args)
+        before, expected = compile_and_run(names, args)
         report = explain_xla(jax.jit(names["f"]).lower(*args), compilations=16)
         lines = complaint.program.splitlines()
         remedies: list[Any] = []
@@ -76,7 +76,7 @@ def check(name: str, complaint: Complaint, folder: Path) -> dict[str, Any]:
     with jax.set_mesh(mesh), jax.threefry_partitionable(True):
         changed = load(file.with_suffix(".changed.py"), text, mesh)
         after, result = compile_and_run(changed, args)
-    close = jax.tree.map(lambda a, b: bool(np.allclose(a, b, 1e-4, 1e-4)), wanted, result)
+    close = jax.tree.map(lambda a, b: bool(np.allclose(a, b, 1e-4, 1e-4)), expected, result)
     return {
         "before": before,
         "after": after,

@@ -27,11 +27,11 @@ def xla() -> Iterator[XLA]:
     worker.close()
 
 
-def check(xla: XLA, lowered: Any, args: list[Any], wanted: Any) -> None:
+def check(xla: XLA, lowered: Any, args: list[Any], expected: Any) -> None:
     whole = xla.sharded(Pipeline.parse("propagate")(lowered.module), args)
     pieces = xla.replicas(lowered.compile().module, args)
     for found in (whole, pieces):
-        for a, b in zip(found, jax.tree.leaves(wanted), strict=True):
+        for a, b in zip(found, jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(a, np.asarray(b), rtol=1e-4, atol=1e-5)
 
 

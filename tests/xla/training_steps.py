@@ -225,9 +225,9 @@ def compare(name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def relative_difference(found: Any, wanted: Any) -> float:
+def relative_difference(found: Any, expected: Any) -> float:
     """Return the largest difference, relative to the largest element or 1."""
-    first, second = (np.asarray(x, np.float64) for x in (found, wanted))
+    first, second = (np.asarray(x, np.float64) for x in (found, expected))
     size = max(1.0, np.max(np.abs(second), initial=0))
     return float(np.max(np.abs(first - second), initial=0) / size)
 

@@ -36,8 +36,8 @@ def put_on_mesh(array: Any, *spec: Any) -> Any:
     return sd.device_put(array, sharding(*spec), uneven="pad")
 
 
-def assert_gathered_equal(found: Any, wanted: Any) -> None:
-    np.testing.assert_array_equal(gather_to_all(found), wanted)
+def assert_gathered_equal(found: Any, expected: Any) -> None:
+    np.testing.assert_array_equal(gather_to_all(found), expected)
 
 
 def error_message(error: type[Exception], call: Callable[[], object]) -> str:

@@ -69,20 +69,20 @@ class Sample:
             compiled = compile_for(world, self.module, owner, native)
             for _ in range(2):
                 got = compiled([[column[device] for device in local] for column in self.shards])
-                for columns, wanted in zip(got, self.want, strict=True):
+                for columns, expected in zip(got, self.want, strict=True):
                     assert len(columns) == len(local)
                     for device, array in zip(local, columns, strict=True):
                         where = f"{assignment}, device {device}"
-                        self.compare(array, wanted[device], where, exactly)
+                        self.compare(array, expected[device], where, exactly)
 
-    def compare(self, found: Any, wanted: Any, where: str, exactly: bool) -> None:
-        assert found.dtype == wanted.dtype
-        assert found.shape == wanted.shape
+    def compare(self, found: Any, expected: Any, where: str, exactly: bool) -> None:
+        assert found.dtype == expected.dtype
+        assert found.shape == expected.shape
         if exactly:
-            same = found.tobytes() == wanted.tobytes()
+            same = found.tobytes() == expected.tobytes()
         else:
-            same = are_close([wanted], [found], tolerance_of(self.module))
-        assert same, f"{where}: {found} instead of {wanted}\n{self.module}"
+            same = are_close([expected], [found], tolerance_of(self.module))
+        assert same, f"{where}: {found} instead of {expected}\n{self.module}"
 
 
 def main(path: str, *backends: str) -> None:

@@ -58,13 +58,13 @@ def mismatch_text(name: str, what: str) -> str:
 
 
 def check_mismatch_is_rejected(
-    f: Callable[..., Any], wanted: str, right: Any, wrong: Any, result: Any
+    f: Callable[..., Any], expected: str, right: Any, wrong: Any, result: Any
 ) -> None:
     """Check that `f` accepts equal inputs, and that all processes reject a differing input of the
     last process, in the first and in later calls, and can continue."""
     for _ in range(2):
         assert_gathered_equal(f(right), result)
-        assert first_line(lambda: f(wrong if is_last_process() else right)) == wanted
+        assert first_line(lambda: f(wrong if is_last_process() else right)) == expected
     assert_gathered_equal(f(right), result)
 
 

@@ -104,15 +104,17 @@ def check(case: Case, results: Sequence[Any]) -> None:
 
 def check_device(case: Case, device: int, tensor: Any) -> None:
     """Assert that all bits of a device's result equal the reference; NaN payloads may differ."""
-    wanted = _cached_reference(case)[device]
-    array = to_numpy(tensor).view(wanted.dtype)
-    assert array.shape == wanted.shape, f"device {device}"
+    expected = _cached_reference(case)[device]
+    array = to_numpy(tensor).view(expected.dtype)
+    assert array.shape == expected.shape, f"device {device}"
     assert tensor.is_contiguous(), f"device {device}"
-    is_nan = np.isnan(wanted) if wanted.dtype.kind not in "iub" else np.zeros(wanted.shape, bool)
-    zero = np.zeros((), wanted.dtype)
-    assert np.array_equal(is_nan, array != array), f"device {device}: {array} is not {wanted}"
-    result_bytes, expected_bytes = (np.where(is_nan, zero, x).tobytes() for x in (array, wanted))
-    assert result_bytes == expected_bytes, f"device {device}: {array} is not {wanted}"
+    is_nan = (
+        np.isnan(expected) if expected.dtype.kind not in "iub" else np.zeros(expected.shape, bool)
+    )
+    zero = np.zeros((), expected.dtype)
+    assert np.array_equal(is_nan, array != array), f"device {device}: {array} is not {expected}"
+    result_bytes, expected_bytes = (np.where(is_nan, zero, x).tobytes() for x in (array, expected))
+    assert result_bytes == expected_bytes, f"device {device}: {array} is not {expected}"
 
 
 def _cases() -> list[Case]:

@@ -94,11 +94,11 @@ def test_a_mesh_of_gpus_gives_the_results_of_cpus(dtype: str) -> None:
 
     host = snp.asarray(small_integers(4, 6)).astype(dtype)
     placed = sd.device_put(host, NamedSharding(grid(), P("data", "model")))
-    for name, wanted in sd.jit(program)(host).items():
+    for name, expected in sd.jit(program)(host).items():
         got = sd.jit(program)(placed)[name]
         assert isinstance(got.buffers, GPUShards)
-        assert got.dtype == wanted.dtype
-        np.testing.assert_array_equal(np.asarray(got), np.asarray(wanted))
+        assert got.dtype == expected.dtype
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(expected))
 
 
 @pytest.mark.usefixtures("four_gpus")
@@ -110,14 +110,14 @@ def test_a_training_step_under_two_axes() -> None:
 
     step = sd.jit(sd.value_and_grad(loss))
     w = {"in": small_integers(6, 8), "out": small_integers(8, 2)}
-    wanted, expected_grads = step(w, small_integers(4, 6))
+    expected, expected_grads = step(w, small_integers(4, 6))
     placed = {
         "in": sd.device_put(w["in"], NamedSharding(mesh, P(None, "model"))),
         "out": sd.device_put(w["out"], NamedSharding(mesh, P("model", None))),
     }
     value, grads = step(placed, sd.device_put(small_integers(4, 6), NamedSharding(mesh, P("data"))))
 
-    np.testing.assert_allclose(value, wanted, rtol=1e-5)
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
     for name, expected_grad in expected_grads.items():
         np.testing.assert_allclose(grads[name], expected_grad, rtol=1e-4, atol=1e-6)
 

@@ -29,7 +29,7 @@ SLURM = {
 
 
 @pytest.mark.parametrize(
-    ("environment", "wanted"),
+    ("environment", "expected"),
     [
         ({}, None),
         (TORCHRUN, LaunchedProcess(5, 8, 1, "node0", 1234, "torchrun")),
@@ -66,9 +66,9 @@ SLURM = {
     ],
 )
 def test_the_environment_of_each_launcher_is_read(
-    environment: dict[str, str], wanted: LaunchedProcess | None
+    environment: dict[str, str], expected: LaunchedProcess | None
 ) -> None:
-    assert read_launch(environment) == wanted
+    assert read_launch(environment) == expected
 
 
 def test_several_hosts_require_the_address_of_the_first() -> None:

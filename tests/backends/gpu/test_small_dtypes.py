@@ -29,9 +29,9 @@ def test_floats_of_8_bits_have_the_results_of_the_cpu() -> None:
         return y, snp.concatenate([x, y]), (x @ y).astype("float32"), y.astype("float8_e5m2")
 
     codes = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).reshape(16, 16)
-    wanted, found = sd.jit(program)(codes), sd.jit(program, backend="gpu")(codes)
+    expected, found = sd.jit(program)(codes), sd.jit(program, backend="gpu")(codes)
 
-    for one, other in zip(wanted, found, strict=True):
+    for one, other in zip(expected, found, strict=True):
         a, b = np.asarray(one), np.asarray(other)
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a.astype(np.float32), b.astype(np.float32))

@@ -72,19 +72,19 @@ def check(cases: Mapping[str, Case], steps: int = 1) -> None:
             for array, boundary in zip(case.arguments, case.emission.arguments, strict=True)
         ]
         results = programs[name](*program_arguments, steps=steps)
-        wanted = interpreted(case.module, case.arguments)
-        for boundary, result, want in zip(case.emission.results, results, wanted, strict=True):
+        expected = interpreted(case.module, case.arguments)
+        for boundary, result, want in zip(case.emission.results, results, expected, strict=True):
             assert_close(f"{name}: {boundary.label}", result, want, boundary.unsharded_type)
 
 
 def assert_close(what: str, result: Array, want: Array, type: TensorType) -> None:
     """Compare floats within a tolerance and all other types exactly."""
-    wanted = to_program_array(want, type)
+    expected = to_program_array(want, type)
     if type.dtype not in TOLERANCES:
-        np.testing.assert_array_equal(result, wanted, err_msg=what)
+        np.testing.assert_array_equal(result, expected, err_msg=what)
         return
-    size = np.abs(wanted[np.isfinite(wanted)]).max(initial=1.0)
+    size = np.abs(expected[np.isfinite(expected)]).max(initial=1.0)
     tolerance = TOLERANCES[type.dtype]
     np.testing.assert_allclose(
-        result, wanted, rtol=tolerance, atol=tolerance * float(size) * 0.1, err_msg=what
+        result, expected, rtol=tolerance, atol=tolerance * float(size) * 0.1, err_msg=what
     )

@@ -51,9 +51,9 @@ def test_decompositions_on_threads_equal_the_reference(
     op = make_op(OPS[name], *types, **attrs)
     results = tuple(value.type for value in op.results)
     result = results if len(results) > 1 else results[0]
-    wanted = apply_reference(op.spec, *arrays, result=result, **attrs)
+    expected = apply_reference(op.spec, *arrays, result=result, **attrs)
     actual = kernel_of(op)(*arrays)
-    pairs = zip(actual, wanted, strict=True) if len(results) > 1 else [(actual, wanted)]
+    pairs = zip(actual, expected, strict=True) if len(results) > 1 else [(actual, expected)]
     for got, want in pairs:
         assert (got.shape, got.dtype) == (want.shape, want.dtype)
         np.testing.assert_array_equal(got, want)

@@ -68,8 +68,8 @@ def test_complex_transforms_of_real_data_are_conjugate_symmetric(shape: tuple[in
     for numbers in (x, np.where(np.arange(shape[-1]) == 0, np.nan, x)):
         op = make_op(OPS["fft"], TensorType(shape, "c128"), kind=Symbol("fft"), rank=1)
         with np.errstate(all="ignore"):
-            wanted = np.fft.fft(numbers)
-        np.testing.assert_allclose(kernel_of(op)(numbers), wanted, rtol=1e-12, atol=1e-14)
+            expected = np.fft.fft(numbers)
+        np.testing.assert_allclose(kernel_of(op)(numbers), expected, rtol=1e-12, atol=1e-14)
 
 
 def test_results_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:

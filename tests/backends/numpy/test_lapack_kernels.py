@@ -35,12 +35,12 @@ def test_lu_chooses_the_pivots_of_the_reference(shape: tuple[int, ...], dtype: s
     x = x.astype(TensorType((), dtype).numpy)
     if shape == (5, 5):
         x[2] = x[1]  # singular
-    found, wanted = lu_and_reference(x, dtype)
-    for got, want in zip(found, wanted, strict=True):
+    found, expected = lu_and_reference(x, dtype)
+    for got, want in zip(found, expected, strict=True):
         assert (got.shape, got.dtype) == (want.shape, want.dtype)
-    for got, want in zip(found[1:], wanted[1:], strict=True):
+    for got, want in zip(found[1:], expected[1:], strict=True):
         np.testing.assert_array_equal(got, want)
-    np.testing.assert_allclose(found[0], wanted[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-5)
 
 
 def test_nonfinite_matrices_are_left_to_the_reference() -> None:
@@ -54,8 +54,8 @@ def test_lu_works_without_a_lapack_symbol(monkeypatch: pytest.MonkeyPatch) -> No
     lapack_routines.find_routine.cache_clear()
     try:
         assert lapack_routines.find_routine("dgetrf") is None
-        found, wanted = lu_and_reference(np.array([[1.0, 2.0], [3.0, 4.0]]), "f64")
-        for got, want in zip(found, wanted, strict=True):
+        found, expected = lu_and_reference(np.array([[1.0, 2.0], [3.0, 4.0]]), "f64")
+        for got, want in zip(found, expected, strict=True):
             np.testing.assert_array_equal(got, want)
     finally:
         monkeypatch.undo()
@@ -77,6 +77,6 @@ def test_triangular_solves_match_the_reference(shape: tuple[int, ...], dtype: st
         before = y.copy()
         found = kernel_of(op)(a, y)
         np.testing.assert_array_equal(y, before)
-        wanted = apply_reference(op.spec, a, y, result=op.result.type, **attrs)
-        assert found.dtype == wanted.dtype
-        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+        expected = apply_reference(op.spec, a, y, result=op.result.type, **attrs)
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)

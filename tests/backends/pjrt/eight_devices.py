@@ -78,10 +78,10 @@ def test_several_results_with_collectives_of_each_kind() -> None:
 
     a = small_integers(8, 8)
     x_mesh = grid(sd.devices("cpu")[:8])
-    wanted = sd.jit(program)(place(a, "x", "y", mesh=x_mesh))
+    expected = sd.jit(program)(place(a, "x", "y", mesh=x_mesh))
     x_mesh = grid()
     found = sd.jit(program)(place(a, "x", "y"))
-    for name, value in wanted.items():
+    for name, value in expected.items():
         assert isinstance(found[name].buffers, PJRTShards)
         assert found[name].dtype == value.dtype
         np.testing.assert_array_equal(np.asarray(found[name]), np.asarray(value))
@@ -145,9 +145,9 @@ def test_all_dtypes(dtype: str) -> None:
         return x.T, x == x[::-1], snp.where(x == x, x, x)
 
     with sd.config(enable_x64=True):
-        wanted = sd.jit(program)(numbers)
+        expected = sd.jit(program)(numbers)
         found = sd.jit(program)(place(numbers, "x", "y"))
-    for a, b in zip(wanted, found, strict=True):
+    for a, b in zip(expected, found, strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(np.asarray(a).view("u1"), np.asarray(b).view("u1"))
 
@@ -169,10 +169,10 @@ def test_random_keys_and_bits_are_those_of_cpus() -> None:
 
     key = sd.random.key(7)
     found = sd.jit(program, backend="pjrt")(key)
-    wanted = sd.jit(program)(key)
-    np.testing.assert_allclose(found[0], wanted[0], rtol=1e-5)
-    np.testing.assert_array_equal(found[1], wanted[1])
-    same = sd.random.key_data(found[2]) == sd.random.key_data(wanted[2])
+    expected = sd.jit(program)(key)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
+    np.testing.assert_array_equal(found[1], expected[1])
+    same = sd.random.key_data(found[2]) == sd.random.key_data(expected[2])
     assert np.asarray(same).all()
 
 
@@ -213,9 +213,9 @@ def test_loops_and_branches() -> None:
                                              (0, last))  # fmt: skip
 
     a = small_integers(8, 4)
-    wanted = sd.jit(program)(a, 3)
+    expected = sd.jit(program)(a, 3)
     found = sd.jit(program)(place(a, None, "x"), 3)
-    for want, got in zip(sd.tree.leaves(wanted), sd.tree.leaves(found), strict=True):
+    for want, got in zip(sd.tree.leaves(expected), sd.tree.leaves(found), strict=True):
         np.testing.assert_array_equal(got, want)
 
 

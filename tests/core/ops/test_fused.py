@@ -79,7 +79,7 @@ func @f({", ".join(outer)}, %free: f32[4]) -> ({types}) {{
 
 
 @pytest.mark.parametrize(
-    ("params", "body", "yields", "types", "wanted"),
+    ("params", "body", "yields", "types", "expected"),
     [
         (
             "%x: f32[4, 4]",
@@ -140,6 +140,6 @@ func @f({", ".join(outer)}, %free: f32[4]) -> ({types}) {{
     ids=["transpose", "twice", "axes", "part", "yield", "outside", "array"],
 )
 def test_blocks_that_are_no_loop_nest_are_errors(
-    params: str, body: str, yields: str, types: str, wanted: str
+    params: str, body: str, yields: str, types: str, expected: str
 ) -> None:
-    assert _fault(params, body, yields, types) == wanted
+    assert _fault(params, body, yields, types) == expected

@@ -53,7 +53,7 @@ func @f(%x: f32[2, 4, 3], %k: f32[5, 3], %g: f32[2, 4, 6]) -> (f32[5, 6]) {
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "wanted"),
+    ("old", "new", "expected"),
     [
         (
             "%n = max(%s",
@@ -130,11 +130,11 @@ func @f(%x: f32[2, 4, 3], %k: f32[5, 3], %g: f32[2, 4, 6]) -> (f32[5, 6]) {
         ),
     ],
 )
-def test_invalid_blocks(old: str, new: str, wanted: str) -> None:
+def test_invalid_blocks(old: str, new: str, expected: str) -> None:
     assert old in ATTENTION
     with pytest.raises(ParseError) as caught:
         parse(ATTENTION.replace(old, new))
-    assert str(caught.value).split("\n")[0] == wanted
+    assert str(caught.value).split("\n")[0] == expected
 
 
 def test_row_sums_with_different_batch_loops() -> None:
@@ -155,8 +155,8 @@ func @f(%x: f32[2, 4, 3], %k: f32[2, 5, 3], %g: f32[2, 4, 6]) -> (f32[5, 6], f32
 """
     with pytest.raises(ParseError) as caught:
         parse(text)
-    wanted = "fused_products: its row sums have different batch loops"
-    assert str(caught.value).split("\n")[0] == wanted
+    expected = "fused_products: its row sums have different batch loops"
+    assert str(caught.value).split("\n")[0] == expected
 
 
 def test_a_block_without_products_of_its_operands() -> None:
@@ -172,5 +172,5 @@ func @f(%x: f32[4, 5]) -> (f32[4]) {
 """
     with pytest.raises(ParseError) as caught:
         parse(text)
-    wanted = "fused_products: its block computes no scores: no dot has operands from outside"
-    assert str(caught.value).split("\n")[0] == wanted
+    expected = "fused_products: its block computes no scores: no dot has operands from outside"
+    assert str(caught.value).split("\n")[0] == expected

@@ -187,8 +187,8 @@ def test_derivatives_of_gather(seed: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
-@pytest.mark.parametrize(("op", "wanted"), [("min", True), ("max", False)])
-def test_scatter_orders_negative_zero_below_zero(op: str, wanted: bool, dtype: str) -> None:
+@pytest.mark.parametrize(("op", "expected"), [("min", True), ("max", False)])
+def test_scatter_orders_negative_zero_below_zero(op: str, expected: bool, dtype: str) -> None:
     kind = NUMPY_DTYPES[dtype]
     x, news = np.array([0.0, -0.0, 0.0, 1.0], kind), np.array([-0.0, 0.0, 0.0], kind)
     places = np.array([[0], [1], [2]], np.int32)
@@ -198,7 +198,7 @@ def test_scatter_orders_negative_zero_below_zero(op: str, wanted: bool, dtype: s
         "scatter_dims": (0,),
     }
     made = apply_op(ops.scatter, x, places, news, op=Symbol(op), **dims)
-    np.testing.assert_array_equal(np.signbit(made), [wanted, wanted, False, False])
+    np.testing.assert_array_equal(np.signbit(made), [expected, expected, False, False])
 
 
 @each_op

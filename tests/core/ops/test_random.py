@@ -32,14 +32,14 @@ def run_reference(spec: OpSpec, *operands: Any, result: TensorType, **attrs: Any
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_bits_and_keys_agree_with_jax(scheme: str) -> None:
-    key, wanted = np.array(42, np.uint64), VECTORS[scheme]["42"]
+    key, expected = np.array(42, np.uint64), VECTORS[scheme]["42"]
 
     bits = run_reference(ops.random_bits, key, result=t("u32", 3, 4), scheme=Symbol(scheme))
     keys = run_reference(ops.random_split, key, result=t("key", 2), scheme=Symbol(scheme))
 
-    assert bits.reshape(-1).tolist() == wanted["bits32_3x4"]["values"]
+    assert bits.reshape(-1).tolist() == expected["bits32_3x4"]["values"]
     halves = [half for key in keys.tolist() for half in divmod(key, 1 << 32)]
-    assert halves == wanted["split2"]
+    assert halves == expected["split2"]
 
 
 def test_the_default_scheme_is_partitionable() -> None:
@@ -90,8 +90,8 @@ def test_partitioned_bits_need_no_communication() -> None:
     assert {"random_bits_at", "random_split_at"} <= names
     assert not names & {"all-gather", "all-reduce", "all-to-all", "collective-permute"}
     key = np.array(99, np.uint64)
-    for got, wanted in zip(run(after, [key]), run(before, [key]), strict=True):
-        np.testing.assert_array_equal(got, wanted)
+    for got, expected in zip(run(after, [key]), run(before, [key]), strict=True):
+        np.testing.assert_array_equal(got, expected)
 
 
 def test_fold_in_of_a_batch_of_keys() -> None:

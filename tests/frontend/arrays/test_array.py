@@ -259,12 +259,12 @@ def test_scalar_arrays_are_formatted_as_numpy_scalars(number: Any) -> None:
     x = snp.asarray(number)
     for spec in ("", ".3f", ">20", "e", "d", "n"):
         try:
-            wanted = format(number, spec)
+            expected = format(number, spec)
         except (TypeError, ValueError) as error:
             with pytest.raises(type(error)):
                 format(x, spec)
         else:
-            assert format(x, spec) == wanted
+            assert format(x, spec) == expected
     assert f"{snp.arange(2)}" == "[0 1]"
 
 

@@ -61,7 +61,7 @@ def bits(found: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...], bytes]]
 
 def check(place: tuple[Path, Files, Any], files: Files) -> bool:
     """Check that `load` of damaged files returns equal arrays or raises a short error."""
-    folder, _, wanted = place
+    folder, _, expected = place
     for name, data in files.items():
         (folder / name).write_bytes(data)
     try:
@@ -71,7 +71,7 @@ def check(place: tuple[Path, Files, Any], files: Files) -> bool:
         assert line.isprintable()
         assert len(line) < 1000
         return False
-    assert bits(found) == wanted
+    assert bits(found) == expected
     return True
 
 

@@ -26,9 +26,9 @@ def put_sharded(array: Any, *spec: Any) -> Any:
     return sd.device_put(array, NamedSharding(MESH, P(*spec)), uneven="pad")
 
 
-def same(found: Any, wanted: Any) -> None:
-    assert found.dtype == wanted.dtype
-    np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
+def same(found: Any, expected: Any) -> None:
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
 
 
 def test_load_returns_the_saved_arrays(tmp_path: Path) -> None:

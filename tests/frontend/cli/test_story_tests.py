@@ -24,13 +24,13 @@ def output_of(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) 
 
 
 def test_a_file_and_a_folder_pass(capsys: pytest.CaptureFixture[str]) -> None:
-    wanted = (
+    expected = (
         "stories/f.ir:12: cse: passed\n"
         "stories/f.ir:22: dce: passed\n"
         "2 steps of 1 story file: 2 passed, 0 failed\n"
     )
-    assert output_of(capsys, "stories/f.ir") == wanted
-    assert output_of(capsys, "stories") == wanted
+    assert output_of(capsys, "stories/f.ir") == expected
+    assert output_of(capsys, "stories") == expected
 
 
 def test_a_difference_fails_and_other_files_are_checked(

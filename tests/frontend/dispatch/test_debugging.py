@@ -86,11 +86,11 @@ def test_callbacks_may_capture_values() -> None:
     def f(x: Any, method: Any = None) -> Any:
         return pure_callback(np.sin, NUMBER, x, vmap_method=method) * 2
 
-    wanted = 2 * np.sin(np.arange(3.0))
-    np.testing.assert_allclose(jit(f)(1.0), wanted[1], rtol=1e-6)
+    expected = 2 * np.sin(np.arange(3.0))
+    np.testing.assert_allclose(jit(f)(1.0), expected[1], rtol=1e-6)
     for method in ("sequential", "broadcast_all", "expand_dims"):
         many = vmap(f, (0, None))(snp.arange(3.0), method)
-        np.testing.assert_allclose(many, wanted, rtol=1e-6)
+        np.testing.assert_allclose(many, expected, rtol=1e-6)
     with pytest.raises(ShardirError) as error:
         vmap(f)(snp.arange(3.0))
     assert first_line(error) == (

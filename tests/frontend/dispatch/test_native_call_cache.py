@@ -94,10 +94,10 @@ def slow_path_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return called
 
 
-def assert_agree(made: Any, wanted: Any) -> None:
-    assert sd.tree_util.tree_structure(made) == sd.tree_util.tree_structure(wanted)
+def assert_agree(made: Any, expected: Any) -> None:
+    assert sd.tree_util.tree_structure(made) == sd.tree_util.tree_structure(expected)
     for one, other in zip(
-        sd.tree_util.tree_leaves(made), sd.tree_util.tree_leaves(wanted), strict=True
+        sd.tree_util.tree_leaves(made), sd.tree_util.tree_leaves(expected), strict=True
     ):
         assert type(one) is Array
         assert one.dtype == other.dtype
@@ -106,11 +106,11 @@ def assert_agree(made: Any, wanted: Any) -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_repeated_call_runs_no_python_code(name: str) -> None:
-    call, wanted = CALLS[name]
+    call, expected = CALLS[name]
     for _ in range(3):
-        assert_agree(call(), wanted)
+        assert_agree(call(), expected)
     assert count_calls(call) == count_calls(lambda: None) + (name == "abs(x)")
-    assert_agree(call(), wanted)
+    assert_agree(call(), expected)
 
 
 def test_calls_are_inserted_among_many_uncacheable_calls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,11 +128,11 @@ def test_result_containers_are_built(slow_path_calls: list[str]) -> None:
         (lambda: plus(X, Y), {"sum": A + B, "parts": (A - B, B * 2)}),
         (lambda: plus(y=X, x=Y), {"sum": A + B, "parts": (B - A, A * 2)}),
     ]
-    for call, wanted in calls:
+    for call, expected in calls:
         for _ in range(3):
-            assert_agree(call(), wanted)
+            assert_agree(call(), expected)
         slow_path_calls.clear()
-        assert_agree(call(), wanted)
+        assert_agree(call(), expected)
         assert slow_path_calls == []
 
 
@@ -143,11 +143,11 @@ def test_updates_are_cache_hits(slow_path_calls: list[str]) -> None:
         (lambda: X.at[:, 1].max(Y[:, 0]), np.maximum(A, np.where(np.eye(4)[1], B[:, :1], -1))),
         (lambda: snp.piecewise(X, [X < 5, X > 7], [1, 3]), np.select([A > 7, A < 5], [3, 1])),
     ]
-    for call, wanted in calls:
+    for call, expected in calls:
         for _ in range(3):
-            assert_agree(call(), wanted.astype(np.float32))
+            assert_agree(call(), expected.astype(np.float32))
         slow_path_calls.clear()
-        assert_agree(call(), wanted.astype(np.float32))
+        assert_agree(call(), expected.astype(np.float32))
         assert slow_path_calls == []
 
 
@@ -174,10 +174,10 @@ def test_scalar_operands_have_the_results_of_the_slow_path() -> None:
     for number in numbers * 3:
         for array in (X, WHOLE):
             made = snp.multiply(array, number)
-            wanted = sd.jit(lambda x, y: x * y)(array, number)
-            assert made.dtype == wanted.dtype
-            np.testing.assert_array_equal(made, wanted)
-            np.testing.assert_array_equal(np.signbit(made), np.signbit(wanted))
+            expected = sd.jit(lambda x, y: x * y)(array, number)
+            assert made.dtype == expected.dtype
+            np.testing.assert_array_equal(made, expected)
+            np.testing.assert_array_equal(np.signbit(made), np.signbit(expected))
     for number in (2**31, -(2**31) - 1, 2**70):
         for _ in range(3):
             with pytest.raises(NumberRangeError, match=str(number)):
@@ -297,9 +297,9 @@ def test_dictionary_keys_are_part_of_the_key() -> None:
         for first, second in both:
             for one, other in ((X, X), (X, Y), (Y, X)):
                 given = {first: one, second: other}
-                wanted = np.asarray(given["a"]) - np.asarray(given["b"])
-                np.testing.assert_array_equal(fun(given), wanted)
-                np.testing.assert_array_equal(named(**given), wanted)
+                expected = np.asarray(given["a"]) - np.asarray(given["b"])
+                np.testing.assert_array_equal(fun(given), expected)
+                np.testing.assert_array_equal(named(**given), expected)
 
 
 def test_results_that_are_arguments_are_the_right_arguments() -> None:

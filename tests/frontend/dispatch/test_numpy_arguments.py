@@ -79,11 +79,11 @@ CALLS: dict[str, tuple[Callable[[], Any], Any]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_repeated_call_runs_no_python_code(name: str) -> None:
-    call, wanted = CALLS[name]
+    call, expected = CALLS[name]
     for _ in range(3):
-        np.testing.assert_array_equal(call(), wanted)
+        np.testing.assert_array_equal(call(), expected)
     assert count_calls(call) == count_calls(lambda: None)
-    np.testing.assert_array_equal(call(), wanted)
+    np.testing.assert_array_equal(call(), expected)
 
 
 def test_every_call_reads_the_current_elements() -> None:
@@ -245,10 +245,10 @@ def test_numpy_scalars_keep_their_dtype_and_value() -> None:
         for array in (X, whole):
             for number in numbers:
                 made = snp.multiply(array, number)
-                wanted = sd.jit(lambda x, y: x * y)(array, snp.asarray(number))
-                assert made.dtype == wanted.dtype
-                np.testing.assert_array_equal(made, wanted)
-                np.testing.assert_array_equal(np.signbit(made), np.signbit(wanted))
+                expected = sd.jit(lambda x, y: x * y)(array, snp.asarray(number))
+                assert made.dtype == expected.dtype
+                np.testing.assert_array_equal(made, expected)
+                np.testing.assert_array_equal(np.signbit(made), np.signbit(expected))
         with pytest.raises(NumberRangeError, match="4294967296"):
             snp.add(whole, np.int64(2**32))
         for place in (np.int64(0), np.int64(2), np.int32(1)):
@@ -319,10 +319,10 @@ def test_wide_floats_are_rounded_as_numpy_rounds_them() -> None:
         [0.1, -0.1, 1e300, -1e300, 1e-300, -0.0, np.nan, np.inf, 1e-40, 16777217.0] * 5 + [2 / 3]
     )
     with np.errstate(all="ignore"):
-        wanted = numbers.astype(np.float32)
+        expected = numbers.astype(np.float32)
     for _ in range(3):
         made = np.asarray(snp.ravel(numbers))
-        np.testing.assert_array_equal(made.view(np.int32), wanted.view(np.int32))
+        np.testing.assert_array_equal(made.view(np.int32), expected.view(np.int32))
 
 
 def test_threads_pass_numpy_arrays_concurrently() -> None:
@@ -363,13 +363,13 @@ def test_native_import_copies_numpy_arrays() -> None:
     """The array has the dtype and the elements of the NumPy array at the time of the call."""
     for kind in (np.float32, np.int8, bool, np.complex64, np.float16, np.float64, np.int64):
         array = (A > 3 if kind is bool else A).astype(kind)
-        wanted = snp.asarray(array.tolist(), dtype=kind)
+        expected = snp.asarray(array.tolist(), dtype=kind)
         made = [snp.asarray(array), snp.array(array), sd.device_put(array)]
         made.append(import_natively(array, made[0].signature, made[0].sharding, sd.Array))
         array[:] = array[::-1]
         for each in made:
-            assert each.dtype == wanted.dtype
-            np.testing.assert_array_equal(each, wanted)
+            assert each.dtype == expected.dtype
+            np.testing.assert_array_equal(each, expected)
     for array in (np.zeros((0, 3)), np.zeros(()), np.zeros((2, 0), np.int8)):
         assert snp.asarray(array).shape == array.shape
     with pytest.raises(NumberRangeError, match="4294967296"):

@@ -166,16 +166,16 @@ def test_arguments_that_were_equal_in_the_first_call_keep_their_names(kind: Any)
     high, low = kind(np.full(3, 5, np.float32)), kind(np.full(3, 2, np.float32))
     f, g = jit(difference), jit(lambda t: difference(**t))
     for first, second in 4 * [(low, low)] + [(high, low), (low, high)]:
-        wanted = np.asarray(first) - np.asarray(second)
-        np.testing.assert_array_equal(f(b=second, a=first), wanted)
-        np.testing.assert_array_equal(g({"b": second, "a": first}), wanted)
+        expected = np.asarray(first) - np.asarray(second)
+        np.testing.assert_array_equal(f(b=second, a=first), expected)
+        np.testing.assert_array_equal(g({"b": second, "a": first}), expected)
         clipped = snp.clip(high * 2, max=first, min=second)
         np.testing.assert_array_equal(clipped, first)
 
 
 def test_bytes_of_bool_arrays_other_than_one_are_true() -> None:
     x = np.frombuffer(b"\x00\x02\x01\xff", np.bool_)
-    wanted = np.array([False, True, True, True])
+    expected = np.array([False, True, True, True])
     functions: list[Any] = [
         lambda x: x,
         lambda x: x & x,
@@ -184,7 +184,7 @@ def test_bytes_of_bool_arrays_other_than_one_are_true() -> None:
     ]
     calls: list[Any] = [*map(jit, functions), snp.logical_not, snp.sum, snp.ravel, snp.asarray]
     for call in 4 * calls:
-        assert np.asarray(call(x)).tobytes() == np.asarray(call(wanted)).tobytes()
+        assert np.asarray(call(x)).tobytes() == np.asarray(call(expected)).tobytes()
 
 
 def test_functions_of_the_user_are_called_again() -> None:

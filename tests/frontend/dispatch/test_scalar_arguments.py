@@ -19,10 +19,10 @@ def test_scalars_of_different_types_have_separate_programs(number: Any) -> None:
     x, whole = snp.asarray(NUMBERS), snp.asarray(NUMBERS.astype(np.int32))
     for _ in range(3):
         for array in (x, whole):
-            made, wanted = array * number, sd.jit(lambda x: x * number)(array)
-            assert made.dtype == wanted.dtype
-            np.testing.assert_array_equal(made, wanted)
-            np.testing.assert_array_equal(np.signbit(made.real), np.signbit(wanted.real))
+            made, expected = array * number, sd.jit(lambda x: x * number)(array)
+            assert made.dtype == expected.dtype
+            np.testing.assert_array_equal(made, expected)
+            np.testing.assert_array_equal(np.signbit(made.real), np.signbit(expected.real))
         assert snp.add(number, number).weak_type == (type(number) is not bool)
 
 

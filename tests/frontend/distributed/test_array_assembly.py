@@ -42,8 +42,8 @@ def test_key_arrays_are_assembled_and_fetched() -> None:
     parts = [shard.data for shard in sd.device_put(keys, sharding).addressable_shards]
     made = sd.make_array_from_single_device_arrays((4,), sharding, parts)
     for found in (made, sd.device_get(keys)):
-        wanted = np.asarray(sd.random.key_data(keys))
-        np.testing.assert_array_equal(np.asarray(sd.random.key_data(found)), wanted)
+        expected = np.asarray(sd.random.key_data(keys))
+        np.testing.assert_array_equal(np.asarray(sd.random.key_data(found)), expected)
 
 
 def test_mismatched_shards_are_errors() -> None:

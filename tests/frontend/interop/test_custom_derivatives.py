@@ -82,9 +82,11 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_gradients_follow_the_rule(name: str) -> None:
     function = PROGRAMS[name]
-    wanted = jax.grad(function)(X)
-    np.testing.assert_allclose(sd.grad(from_jax(function))(X), wanted, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(sd.jit(sd.grad(from_jax(function)))(X), wanted, rtol=1e-5, atol=1e-6)
+    expected = jax.grad(function)(X)
+    np.testing.assert_allclose(sd.grad(from_jax(function))(X), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        sd.jit(sd.grad(from_jax(function)))(X), expected, rtol=1e-5, atol=1e-6
+    )
 
 
 def test_the_gradients_of_examples() -> None:
@@ -131,8 +133,8 @@ def test_solvers_have_gradients_of_captured_constants() -> None:
     def loss(rate: Any, y: Any) -> Any:
         return jnp.sum(odeint(lambda y, t: jnp.sin(rate * y), y, jnp.array([0.0, 1.0])))
 
-    wanted = jax.grad(loss, (0, 1))(np.float32(0.5), X[0])
-    for a, b in zip(sd.grad(from_jax(loss), (0, 1))(np.float32(0.5), X[0]), wanted, strict=True):
+    expected = jax.grad(loss, (0, 1))(np.float32(0.5), X[0])
+    for a, b in zip(sd.grad(from_jax(loss), (0, 1))(np.float32(0.5), X[0]), expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4)
 
 

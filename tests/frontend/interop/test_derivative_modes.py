@@ -203,6 +203,6 @@ FORWARDS: dict[str, Callable[[Any, Callable[..., Any]], Any]] = {
 )
 def test_derivatives_agree_with_jax(body: Callable[..., Any], mode: str) -> None:
     take = {**REVERSE, **FORWARDS}[mode]
-    wanted, found = take(jax, body), take(sd, from_jax(body))
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+    expected, found = take(jax, body), take(sd, from_jax(body))
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-5, atol=2e-5)

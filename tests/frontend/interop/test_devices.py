@@ -54,8 +54,8 @@ def test_permutations() -> None:
 
     found = both(local(moved, JP("data", "model"), JP(("data", "model"), None)))
     rolled = 4 * np.roll(X.reshape(4, 4, 8), 1, 0)
-    wanted = rolled + np.arange(4, dtype="float32")[:, None, None]
-    np.testing.assert_allclose(found, wanted.reshape(16, 8), rtol=1e-5)
+    expected = rolled + np.arange(4, dtype="float32")[:, None, None]
+    np.testing.assert_allclose(found, expected.reshape(16, 8), rtol=1e-5)
 
 
 def test_gradients_of_shard_map() -> None:
@@ -66,9 +66,9 @@ def test_gradients_of_shard_map() -> None:
         return jax.shard_map(piece, mesh=MESH, in_specs=(JP(), JP("data")), out_specs=JP())(w, x)
 
     w = X[:8, :4]
-    wanted = jax.grad(lambda w, x: jnp.mean(jnp.sin(x @ w)))(w, X)
-    np.testing.assert_allclose(sd.grad(from_jax(loss))(w, X), wanted, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(from_jax(jax.grad(loss))(w, X), wanted, rtol=1e-4, atol=1e-6)
+    expected = jax.grad(lambda w, x: jnp.mean(jnp.sin(x @ w)))(w, X)
+    np.testing.assert_allclose(sd.grad(from_jax(loss))(w, X), expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(from_jax(jax.grad(loss))(w, X), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_a_constraint_refers_to_the_mesh_with_its_axes() -> None:

@@ -39,8 +39,8 @@ def test_module_states_are_arguments_and_results() -> None:
 
     key = np.array([0, 1], np.uint32)
     found, after = from_jax(run)(model, state, X, key)
-    wanted, later = eqx.filter_jit(run)(model, state, X, key)
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    expected, later = eqx.filter_jit(run)(model, state, X, key)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     assert type(after) is type(later)
     for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(later), strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-5)
@@ -83,7 +83,7 @@ def test_modules_are_pytrees() -> None:
         return jnp.sum(jax.vmap(model)(x) ** 2)
 
     found = sd.jit(sd.grad(from_jax(loss)))(model, X)
-    wanted = jax.grad(loss)(model, X)
+    expected = jax.grad(loss)(model, X)
     assert type(found) is eqx.nn.Linear
-    np.testing.assert_allclose(np.asarray(found.weight), wanted.weight, rtol=1e-4)
+    np.testing.assert_allclose(np.asarray(found.weight), expected.weight, rtol=1e-4)
     assert [path[-1] for path in sd.tree.structure(model).paths()] == ["weight", "bias"]

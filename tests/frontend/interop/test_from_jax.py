@@ -35,19 +35,19 @@ PARAMS = [{"w": draw(16, 32), "b": draw(32)}, {"w": draw(32, 8), "b": draw(8)}]
 X, Y = draw(64, 16), draw(64, 8)
 
 
-def agree(found: Any, wanted: Any, within: float = 1e-5) -> None:
+def agree(found: Any, expected: Any, within: float = 1e-5) -> None:
     """Check that all leaves are equal up to rounding, in equal containers."""
-    assert jax.tree.structure(found) == jax.tree.structure(wanted)
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=within, atol=within)
 
 
 def test_value_and_gradient_of_a_perceptron_agree_with_jax() -> None:
     imported = from_jax(loss)
     agree(imported(PARAMS, X, Y), loss(PARAMS, X, Y))
-    wanted = jax.grad(loss)(PARAMS, X, Y)
-    agree(sd.grad(imported)(PARAMS, X, Y), wanted)
-    agree(from_jax(jax.grad(loss))(PARAMS, X, Y), wanted)
+    expected = jax.grad(loss)(PARAMS, X, Y)
+    agree(sd.grad(imported)(PARAMS, X, Y), expected)
+    agree(from_jax(jax.grad(loss))(PARAMS, X, Y), expected)
 
 
 def test_sharded_arrays_keep_their_shardings() -> None:
@@ -108,8 +108,8 @@ def test_keyword_arguments_may_be_static() -> None:
 def test_static_values_have_separate_programs() -> None:
     imported = from_jax(lambda x, by: x / by, static_argnames="by")
     for by in (0.0, -0.0, 2, 2.0):
-        wanted = np.divide(1, by, dtype="float32") if by else np.copysign(np.inf, by)
-        np.testing.assert_array_equal(imported(np.float32(1), by=by), wanted)
+        expected = np.divide(1, by, dtype="float32") if by else np.copysign(np.inf, by)
+        np.testing.assert_array_equal(imported(np.float32(1), by=by), expected)
 
 
 def test_vmap_of_an_imported_function() -> None:

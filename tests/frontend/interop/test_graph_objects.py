@@ -148,8 +148,8 @@ def state_of(objects: Any) -> Any:
     return jax.tree.map(np.asarray, nnx.to_pure_dict(nnx.state(objects, nnx.Not(nnx.RngKey))))
 
 
-def agree(found: Any, wanted: Any) -> None:
-    one, other = state_of(found), state_of(wanted)
+def agree(found: Any, expected: Any) -> None:
+    one, other = state_of(found), state_of(expected)
     assert jax.tree.structure(one) == jax.tree.structure(other)
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         assert a.dtype == b.dtype
@@ -179,18 +179,18 @@ def train(run: Callable[..., Any], model: str, optimizer: str) -> tuple[Any, lis
 )
 def test_a_step_trains_as_under_nnx_jit(model: str, optimizer: str, name: str) -> None:
     function = STEPS[name]
-    wanted, losses = train(nnx.jit(function), model, optimizer)
+    expected, losses = train(nnx.jit(function), model, optimizer)
     found, ours = train(from_jax(function), model, optimizer)
     np.testing.assert_allclose(ours, losses, rtol=2e-5)
     assert ours[0] != ours[1]
-    agree(found, wanted)
+    agree(found, expected)
 
 
 def test_a_loop_over_steps_trains_as_under_nnx_jit() -> None:
-    wanted, losses = train(nnx.jit(in_a_loop), "linear", "sgd")
+    expected, losses = train(nnx.jit(in_a_loop), "linear", "sgd")
     found, ours = train(from_jax(in_a_loop), "linear", "sgd")
     np.testing.assert_allclose(ours, losses, rtol=2e-5)
-    agree(found, wanted)
+    agree(found, expected)
 
 
 def test_objects_in_containers_are_updated() -> None:
@@ -202,9 +202,9 @@ def test_objects_in_containers_are_updated() -> None:
         losses = [float(run(both, (X, Y))["loss"]) for _ in range(3)]
         assert both["model"] is model
         found.append((both, losses))
-    (wanted, first), (ours, second) = found
+    (expected, first), (ours, second) = found
     np.testing.assert_allclose(second, first, rtol=2e-5)
-    agree(ours, wanted)
+    agree(ours, expected)
 
 
 def test_shared_references_stay_shared() -> None:
@@ -222,13 +222,13 @@ def test_a_returned_object_is_the_object_of_the_caller() -> None:
 def test_graph_changes_of_a_function_update_the_object() -> None:
     model = Growing(nnx.Rngs(0))
     run = from_jax(lambda model, x: model(x))
-    wanted = Growing(nnx.Rngs(0))
+    expected = Growing(nnx.Rngs(0))
     for x in (X, 2 * X):
-        nnx.jit(lambda model, x: model(x))(wanted, x)
+        nnx.jit(lambda model, x: model(x))(expected, x)
         run(model, x)
     assert model.mode == "old"
     assert isinstance(model.seen, nnx.BatchStat)
-    agree(model, wanted)
+    agree(model, expected)
 
 
 def test_one_object_in_two_arguments_is_one_object() -> None:
@@ -257,9 +257,9 @@ def test_metrics_and_rngs_are_updated() -> None:
         found.append((noises, jax.tree.map(float, metrics.compute())))
         metrics.reset()
         assert int(rngs.noise.count[...]) == 2
-    (first, wanted), (second, ours) = found
+    (first, expected), (second, ours) = found
     np.testing.assert_allclose(second, first, rtol=1e-6)
-    assert ours == pytest.approx(wanted)
+    assert ours == pytest.approx(expected)
 
 
 def test_variables_are_updated() -> None:
@@ -308,26 +308,26 @@ def test_another_graph_structure_is_traced_again() -> None:
 
 def test_objects_are_usable_with_jax_after_a_step() -> None:
     (model, optimizer), _ = train(from_jax(step), "linear", "sgd")
-    (wanted, other), _ = train(nnx.jit(step), "linear", "sgd")
-    np.testing.assert_allclose(model(X), wanted(X), rtol=1e-5)
+    (expected, other), _ = train(nnx.jit(step), "linear", "sgd")
+    np.testing.assert_allclose(model(X), expected(X), rtol=1e-5)
     nnx.jit(step)(model, optimizer, X, Y)
-    nnx.jit(step)(wanted, other, X, Y)
-    agree((model, optimizer), (wanted, other))
+    nnx.jit(step)(expected, other, X, Y)
+    agree((model, optimizer), (expected, other))
 
 
 def test_sharded_values_keep_their_shardings() -> None:
     model = nnx.Linear(3, 2, rngs=nnx.Rngs(0))
-    wanted = nnx.Linear(3, 2, rngs=nnx.Rngs(0))
+    expected = nnx.Linear(3, 2, rngs=nnx.Rngs(0))
     mesh = sd.make_mesh((2,), ("model",))
     cut = NamedSharding(mesh, P(None, "model"))
     run, optimizer = from_jax(step), nnx.Optimizer(model, optax.adam(0.1), wrt=nnx.Param)
     model.kernel.set_value(sd.device_put(np.asarray(model.kernel[...]), cut))
-    other = nnx.Optimizer(wanted, optax.adam(0.1), wrt=nnx.Param)
+    other = nnx.Optimizer(expected, optax.adam(0.1), wrt=nnx.Param)
     for _ in range(2):
         run(model, optimizer, X, Y)
-        nnx.jit(step)(wanted, other, X, Y)
+        nnx.jit(step)(expected, other, X, Y)
     assert model.kernel[...].sharding.is_equivalent_to(cut, 2)
-    agree((model, optimizer), (wanted, other))
+    agree((model, optimizer), (expected, other))
 
 
 def test_lowering_with_objects_has_no_effect() -> None:
@@ -355,14 +355,14 @@ def test_a_split_state_is_not_mutated() -> None:
     optimizer = nnx.Optimizer(model, optax.sgd(0.1), wrt=nnx.Param)
     graph, state = nnx.split((model, optimizer))
     before = nnx.to_pure_dict(jax.tree.map(jnp.copy, state))
-    wanted = jax.jit(functional)(state, X, Y)
+    expected = jax.jit(functional)(state, X, Y)
     found = from_jax(functional)(state, X, Y)
-    agree_leaves(found, wanted)
+    agree_leaves(found, expected)
     agree_leaves(nnx.to_pure_dict(state), before)
 
 
-def agree_leaves(found: Any, wanted: Any) -> None:
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+def agree_leaves(found: Any, expected: Any) -> None:
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         if not jnp.issubdtype(b.dtype, jax.dtypes.prng_key):
             np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-5, atol=2e-6)
 
@@ -381,9 +381,9 @@ def test_an_update_that_would_be_lost_is_an_error(wrap: Callable[[Any], Any]) ->
 
 def test_unmodified_objects_are_allowed_in_transformations() -> None:
     model = nnx.Linear(3, 2, rngs=nnx.Rngs(0))
-    wanted = nnx.grad(loss_of)(model, X, Y)
+    expected = nnx.grad(loss_of)(model, X, Y)
     found = sd.grad(from_jax(loss_of))(model, X, Y)
-    agree_leaves(found, wanted)
+    agree_leaves(found, expected)
 
 
 def test_objects_created_inside_a_trace_may_be_mutated() -> None:

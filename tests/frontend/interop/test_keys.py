@@ -59,8 +59,8 @@ CALLS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_jax_key_is_a_key(name: str) -> None:
-    found, wanted = CALLS[name]
-    np.testing.assert_allclose(found(), wanted(), rtol=1e-6, atol=1e-6)
+    found, expected = CALLS[name]
+    np.testing.assert_allclose(found(), expected(), rtol=1e-6, atol=1e-6)
 
 
 def test_a_struct_of_keys() -> None:

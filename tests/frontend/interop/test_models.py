@@ -16,9 +16,9 @@ pytestmark = pytest.mark.sample(5)
 MODELS = {**models_equinox.MODELS, **models_flax.MODELS}
 
 
-def agree(found: Any, wanted: Any) -> None:
-    assert jax.tree.structure(found) == jax.tree.structure(wanted)
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+def agree(found: Any, expected: Any) -> None:
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-5)
 
 

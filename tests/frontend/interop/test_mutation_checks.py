@@ -94,8 +94,8 @@ def test_a_value_that_is_returned_is_not_lost(function: Callable[..., Any]) -> N
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = from_jax(function)({"a": X}, X)
-    wanted = function({"a": X}, X)
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+    expected = function({"a": X}, X)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -191,11 +191,11 @@ def test_numbers_in_containers_are_traced(kind: Callable[..., Any]) -> None:
         both = state if isinstance(state, dict) else {"step": state.step, "rate": state.rate}
         return kind(step=both["step"] + 1, rate=both["rate"] * 0.5), x * both["step"] ** -0.5
 
-    run, wanted = from_jax(advanced), jax.jit(advanced)
+    run, expected = from_jax(advanced), jax.jit(advanced)
     state = other = kind(step=1, rate=0.5)
     for _ in range(3):
         state, y = run(state, X)
-        other, z = wanted(other, X)
+        other, z = expected(other, X)
         np.testing.assert_allclose(y, z)
     for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(other), strict=True):
         assert (a.dtype, a.weak_type) == (b.dtype, b.weak_type)
@@ -242,8 +242,8 @@ def test_a_train_state_counts_its_steps() -> None:
         state, rate = run(state)
     assert count == 1
     for _ in range(3):
-        other, wanted = jax.jit(step)(other)
-    np.testing.assert_allclose(rate, wanted)
+        other, expected = jax.jit(step)(other)
+    np.testing.assert_allclose(rate, expected)
     assert int(state.step) == 3
     np.testing.assert_allclose(state.params["w"], other.params["w"], rtol=1e-6)
 

@@ -113,8 +113,8 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def agree(found: Any, wanted: Any) -> None:
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+def agree(found: Any, expected: Any) -> None:
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-5)
 
 

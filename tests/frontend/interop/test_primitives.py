@@ -15,8 +15,8 @@ from tests.frontend.interop.primitives import PROGRAMS, Program
 pytestmark = pytest.mark.sample(5)
 
 
-def agree(found: Any, wanted: Any) -> None:
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+def agree(found: Any, expected: Any) -> None:
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         first, second = np.asarray(a), np.asarray(b)
         assert (first.shape, first.dtype) == (second.shape, second.dtype)
         wide = np.complex128 if second.dtype.kind == "c" else np.float64

@@ -71,10 +71,10 @@ def test_training_of_an_equinox_module_agrees_with_jax(place: str) -> None:
         assert trained.activation is model.activation
         return found
 
-    wanted = losses(eqx.filter_jit(make_step), lambda x: x)
+    expected = losses(eqx.filter_jit(make_step), lambda x: x)
     found = losses(from_jax(make_step), shardings()[place])
-    assert abs(found[0] - wanted[0]) < 2e-6
-    assert abs(found[-1] - wanted[-1]) < 1e-3
+    assert abs(found[0] - expected[0]) < 2e-6
+    assert abs(found[-1] - expected[-1]) < 1e-3
 
 
 def spec_of(path: Any, leaf: Any) -> P:
@@ -105,7 +105,7 @@ def test_training_of_a_flax_transformer_on_four_by_two_devices() -> None:
             found.append(float(value))
         return state, found
 
-    wanted, first = losses(jax.jit(train_step), state, text)
+    expected, first = losses(jax.jit(train_step), state, text)
     mesh = sd.make_mesh((4, 2), ("data", "model"))
     placed = jax.tree_util.tree_map_with_path(
         lambda path, x: sd.device_put(np.asarray(x), NamedSharding(mesh, spec_of(path, x))),
@@ -117,7 +117,7 @@ def test_training_of_a_flax_transformer_on_four_by_two_devices() -> None:
     np.testing.assert_allclose(second, first, rtol=2e-5)
     assert isinstance(found, TrainState)
     assert int(found.step) == 4
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), atol=1e-4)
     kinds = {each.kind for each in imported.lower(found, cut, key).compile().collectives()}
     assert "all-reduce" in kinds

@@ -160,10 +160,10 @@ def test_cond() -> None:
         return lax.cond(p, lambda v: v + 1, lambda v: v * 10, x)
 
     for flag in (True, False):
-        wanted = ROW + 1 if flag else ROW * 10
-        same(both(choose, np.array(flag), ROW), wanted)
-        same(both(lambda x, f=flag: choose(f, x), ROW), wanted)
-        same(both(choose, np.array(int(flag) * 7), ROW), wanted)
+        expected = ROW + 1 if flag else ROW * 10
+        same(both(choose, np.array(flag), ROW), expected)
+        same(both(lambda x, f=flag: choose(f, x), ROW), expected)
+        same(both(choose, np.array(int(flag) * 7), ROW), expected)
     same(both(lambda x: lax.cond(x[0] > 0, lambda: x, lambda: -x), ROW), ROW)
     got = both(lambda x: lax.cond(x[0] > 5, lambda v: [v], lambda v: [-v], operand=x), ROW)
     same(got, [-ROW])
@@ -177,11 +177,13 @@ def test_python_scalar_branches_have_the_dtype_of_other_branches() -> None:
 
 def test_switch() -> None:
     branches = [lambda x: x, lambda x: x * 2, lambda x: -x]
-    for index, wanted in ((0, ROW), (1, ROW * 2), (2, -ROW), (7, -ROW), (-3, ROW)):
-        same(both(lambda i, x: lax.switch(i, branches, x), np.array(index, np.int32), ROW), wanted)
+    for index, expected in ((0, ROW), (1, ROW * 2), (2, -ROW), (7, -ROW), (-3, ROW)):
+        same(
+            both(lambda i, x: lax.switch(i, branches, x), np.array(index, np.int32), ROW), expected
+        )
         if index >= 0:
             same(both(lambda i, x: lax.switch(i, branches, x), np.array(index, np.uint8), ROW),
-                 wanted)  # fmt: skip
+                 expected)  # fmt: skip
     same(both(lambda i, x: lax.switch(i, branches[:1], x), np.array(3), ROW), ROW)
 
 
@@ -217,11 +219,11 @@ def test_associative_scan() -> None:
     for reverse in (False, True):
         a, b = both(lambda x, r=reverse: lax.associative_scan(compose, (x, x), reverse=r), x)
         order = x[::-1] if reverse else x
-        value, wanted = np.float32(0), []
+        value, expected = np.float32(0), []
         for each in order:
             value = value * each + each
-            wanted.append(value)
-        same(b, np.array(wanted[::-1] if reverse else wanted, np.float32))
+            expected.append(value)
+        same(b, np.array(expected[::-1] if reverse else expected, np.float32))
         same(a, np.cumprod(order)[::-1] if reverse else np.cumprod(order))
 
 

@@ -22,8 +22,8 @@ def test_patches_are_those_of_jax(dims: Any) -> None:
     options: Any = {"rhs_dilation": (1, 2), "dimension_numbers": dims}
     args = x, (2, 2), (1, 2), ((1, 0), (0, 1))
     got = lax.conv_general_dilated_patches(*args, **options)
-    wanted = jax_lax.conv_general_dilated_patches(*args, **options)
-    np.testing.assert_allclose(got, wanted, rtol=1e-6)
+    expected = jax_lax.conv_general_dilated_patches(*args, **options)
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("dims", [("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NHWC")])
@@ -38,8 +38,8 @@ def test_local_convolutions_are_those_of_jax(dims: Any) -> None:
     filters = RANDOM.standard_normal([inner[c] for c in dims[1]]).astype("f")
     args = x, filters, (1, 1), "VALID", (2, 2)
     got = lax.conv_general_dilated_local(*args, dimension_numbers=dims)
-    wanted = jax_lax.conv_general_dilated_local(*args, dimension_numbers=dims)
-    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+    expected = jax_lax.conv_general_dilated_local(*args, dimension_numbers=dims)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint32", "int64", "uint64"])
@@ -49,11 +49,11 @@ def test_high_halves_of_products_are_exact(dtype: str) -> None:
     x = np.concatenate([numbers, np.array([about.min, about.max, about.min, 1], dtype)])
     y = np.concatenate([numbers[::-1], np.array([about.min, about.max, about.max, 0], dtype)])
     bits = about.bits
-    wanted = [int(a) * int(b) >> bits for a, b in zip(x, y, strict=True)]
+    expected = [int(a) * int(b) >> bits for a, b in zip(x, y, strict=True)]
     with sd.enable_x64():
         got = sd.jit(lax.mulhi)(x, y)
     assert got.dtype == dtype
-    assert np.asarray(got).tolist() == wanted
+    assert np.asarray(got).tolist() == expected
 
 
 def test_high_halves_are_of_integers() -> None:
@@ -67,9 +67,9 @@ def test_derivatives_of_the_incomplete_gamma_function_are_those_of_jax() -> None
 
     a, x = np.array([0.5, 2, 7], "f"), np.array([0.3, 2.5, 6], "f")
     for name in ("igamma_grad_a", "random_gamma_grad"):
-        got, wanted = getattr(lax, name)(a, x), getattr(jax_lax, name)(a, x)
-        assert got.dtype == wanted.dtype
-        np.testing.assert_allclose(got, wanted, rtol=1e-4)
+        got, expected = getattr(lax, name)(a, x), getattr(jax_lax, name)(a, x)
+        assert got.dtype == expected.dtype
+        np.testing.assert_allclose(got, expected, rtol=1e-4)
 
 
 def test_stage_returns_an_array() -> None:

@@ -163,9 +163,9 @@ MOVES: list[tuple[Any, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "wanted"), MOVES)
-def test_data_movement(call: Any, wanted: Any) -> None:
-    same(both(call, X), wanted)
+@pytest.mark.parametrize(("call", "expected"), MOVES)
+def test_data_movement(call: Any, expected: Any) -> None:
+    same(both(call, X), expected)
 
 
 def at(*places: int) -> list[Any]:
@@ -173,9 +173,9 @@ def at(*places: int) -> list[Any]:
 
 
 def test_traced_starts() -> None:
-    for i, j, wanted in ((0, 1, X[:, 1:]), (5, 9, X[:, 1:]), (0, -2, X[:, 1:]), (0, 0, X[:, :2])):
-        same(both(lambda x, s: lax.dynamic_slice(x, s, (2, 2)), X, at(i, j)), wanted)
-        same(both(lambda x, s: lax.dynamic_slice(x, s, (2, 2)), X, np.array([i, j])), wanted)
+    for i, j, expected in ((0, 1, X[:, 1:]), (5, 9, X[:, 1:]), (0, -2, X[:, 1:]), (0, 0, X[:, :2])):
+        same(both(lambda x, s: lax.dynamic_slice(x, s, (2, 2)), X, at(i, j)), expected)
+        same(both(lambda x, s: lax.dynamic_slice(x, s, (2, 2)), X, np.array([i, j])), expected)
     same(run(lambda x: lax.dynamic_slice(x, (0, -1), (1, 1)), X), X[:1, 2:])
     assert ops(lambda x: lax.dynamic_slice(x, (9, -1), (1, 1)), X) == ["slice"]
     same(run(lambda x: lax.dynamic_slice(x, (9, -1), (1, 2)), X), X[-1:, 1:])

@@ -23,10 +23,10 @@ def test_reduce_precision_rounds_as_the_narrow_dtype(
     exponent: int, mantissa: int, dtype: Any
 ) -> None:
     with np.errstate(over="ignore"):
-        wanted = SPREAD.astype(dtype).astype("f")
+        expected = SPREAD.astype(dtype).astype("f")
     found = np.asarray(lax.reduce_precision(SPREAD, exponent, mantissa))
     normal = np.abs(found) >= float(sd.numpy.finfo(dtype).smallest_normal)
-    np.testing.assert_array_equal(found[normal], wanted[normal])
+    np.testing.assert_array_equal(found[normal], expected[normal])
     assert not found[~normal].any()
 
 
@@ -59,8 +59,8 @@ def test_reductions_by_user_functions() -> None:
         return sd.numpy.where(abs(a) > abs(b), a, b)
 
     found = np.asarray(sd.jit(lambda x: lax.reduce(x, 0.0, farther, (1,)))(X))
-    wanted = np.take_along_axis(X, np.abs(X).argmax(1, keepdims=True), 1)[:, 0]
-    np.testing.assert_array_equal(found, wanted)
+    expected = np.take_along_axis(X, np.abs(X).argmax(1, keepdims=True), 1)[:, 0]
+    np.testing.assert_array_equal(found, expected)
     assert np.asarray(lax.reduce(X[:, :0], 7.0, farther, (1,))).tolist() == [[7.0] * 4] * 3
 
 

@@ -58,12 +58,12 @@ def test_gradients_of_a_ragged_exchange_return_to_the_senders() -> None:
     weights = RANDOM.standard_normal(out.shape).astype("f")
     gradient = sd.jit(sd.grad(lambda x: (exchange(x, out, *rest) * weights).sum()))(x)
     starts, sizes, targets = rest
-    wanted = np.zeros_like(x)
+    expected = np.zeros_like(x)
     for sender in range(DEVICES):
         for receiver in range(DEVICES):
             first, size, to = (each[sender, receiver] for each in (starts, sizes, targets))
-            wanted[sender, first : first + size] += weights[receiver, to : to + size]
-    np.testing.assert_allclose(gradient, wanted, rtol=1e-6)
+            expected[sender, first : first + size] += weights[receiver, to : to + size]
+    np.testing.assert_allclose(gradient, expected, rtol=1e-6)
 
 
 def test_shapes_of_a_ragged_exchange_are_checked() -> None:
@@ -98,16 +98,16 @@ def test_ragged_contractions_are_those_of_jax(kind: str) -> None:
     got = lax.ragged_dot_general(x, y, sizes, lax.RaggedDotDimensionNumbers(*numbers))
     theirs = jax_lax.RaggedDotDimensionNumbers(*numbers)
     if kind == "contracted with a batch":
-        wanted = np.stack(
+        expected = np.stack(
             [
                 np.einsum("bmk,bkn->bmn", x[..., first : first + n], y[:, first : first + n])
                 for first, n in ((0, 2), (2, 0), (2, 3))
             ]
         )
     else:
-        wanted = np.asarray(jax_lax.ragged_dot_general(x, y, sizes, theirs))
-    assert got.dtype == wanted.dtype
-    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+        expected = np.asarray(jax_lax.ragged_dot_general(x, y, sizes, theirs))
+    assert got.dtype == expected.dtype
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_unsupported_ragged_contractions_are_refused() -> None:

@@ -65,16 +65,16 @@ def test_emitted_operations() -> None:
 
 def test_glu() -> None:
     x = np.arange(24, dtype="f").reshape(2, 6, 2) / 10
-    wanted = x[:, :3] / (1 + np.exp(-x[:, 3:]))
-    close(run(nn.glu, x, axis=1), wanted)
+    expected = x[:, :3] / (1 + np.exp(-x[:, 3:]))
+    close(run(nn.glu, x, axis=1), expected)
     with pytest.raises(ShapeError, match="glu halves axis 0, whose size 3 is odd"):
         run(nn.glu, x[0, :3], axis=0)
 
 
 def test_sparse_plus_and_its_derivative() -> None:
     x = np.array([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 89.0], "f")
-    wanted = np.where(x <= -1, 0, np.where(x >= 1, x, (x + 1) ** 2 / 4))
-    close(run(nn.sparse_plus, x), wanted)
+    expected = np.where(x <= -1, 0, np.where(x >= 1, x, (x + 1) ** 2 / 4))
+    close(run(nn.sparse_plus, x), expected)
     slopes = sd.vmap(sd.grad(nn.sparse_plus))(x)
     close(np.asarray(slopes), run(nn.sparse_sigmoid, x))
 

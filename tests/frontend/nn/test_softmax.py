@@ -43,8 +43,8 @@ def test_softmax_of_fully_masked_rows() -> None:
 
 
 def test_softmax_emits_five_operations() -> None:
-    wanted = words("max stop_gradient broadcast sub exp sum broadcast div")
-    assert ops(nn.softmax, X) == wanted
+    expected = words("max stop_gradient broadcast sub exp sum broadcast div")
+    assert ops(nn.softmax, X) == expected
     with pytest.raises(AxisError, match="axis 3 is out of range for an array of rank 3"):
         run(nn.softmax, X, 3)
 
@@ -60,8 +60,8 @@ def test_the_derivative_of_log_softmax() -> None:
 @pytest.mark.parametrize("axis", [None, 1, (0, 2)])
 def test_logsumexp(axis: Any, keepdims: bool) -> None:
     wide = X.astype("f8")
-    wanted = np.log(np.exp(wide).sum(axis, keepdims=keepdims))
-    close(run(nn.logsumexp, X, axis, keepdims=keepdims), wanted)
+    expected = np.log(np.exp(wide).sum(axis, keepdims=keepdims))
+    close(run(nn.logsumexp, X, axis, keepdims=keepdims), expected)
     masked = np.log(np.exp(wide).sum(axis, keepdims=keepdims, where=MASK))
     close(run(nn.logsumexp, X, axis, keepdims=keepdims, where=MASK), masked)
     means = np.log(np.exp(wide).mean(axis, keepdims=keepdims))
@@ -91,8 +91,8 @@ def test_logsumexp_of_infinities() -> None:
 @pytest.mark.parametrize("axis", [-1, 0, 1])
 def test_one_hot(axis: int) -> None:
     x = np.array([[0, 2, 1], [3, -1, 7]], "i4")
-    wanted = np.moveaxis((x[..., None] == np.arange(4)).astype("f"), -1, axis)
-    close(run(nn.one_hot, x, 4, axis=axis), wanted)
+    expected = np.moveaxis((x[..., None] == np.arange(4)).astype("f"), -1, axis)
+    close(run(nn.one_hot, x, 4, axis=axis), expected)
     assert run(nn.one_hot, x, 4, dtype=bool).dtype == bool
     assert ops(nn.one_hot, x, 4) == ["iota", "broadcast", "eq", "convert"]
 
@@ -154,9 +154,9 @@ def test_attention_with_local_windows_and_sequence_lengths() -> None:
     counted = (columns < keys[:, None, None])[:, None]
     got = run(nn.dot_product_attention, q, k, v, query_seq_lengths=queries,
               key_value_seq_lengths=keys)  # fmt: skip
-    wanted = attention(q, k, v, counted)
-    wanted[0, 3:] = 0
-    close(got, wanted, 1e-4)
+    expected = attention(q, k, v, counted)
+    expected[0, 3:] = 0
+    close(got, expected, 1e-4)
 
 
 def test_attention_with_its_residual() -> None:

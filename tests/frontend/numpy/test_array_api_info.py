@@ -83,7 +83,7 @@ def test_large_diagonal_offsets_and_64_bit_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("z", "wanted"),
+    ("z", "expected"),
     [
         (complex(np.inf, 0), complex(np.inf, 0)),
         (complex(-np.inf, np.inf), complex(-1, 0)),
@@ -91,9 +91,9 @@ def test_large_diagonal_offsets_and_64_bit_numbers() -> None:
         (complex(1e-6, 1e-6), complex(1e-6, 1e-6)),
     ],
 )
-def test_expm1_of_complex_values(z: complex, wanted: complex) -> None:
+def test_expm1_of_complex_values(z: complex, expected: complex) -> None:
     got = np.asarray(snp.expm1(np.complex64(z)))
-    np.testing.assert_allclose([got.real, got.imag], [wanted.real, wanted.imag], rtol=1e-5)
+    np.testing.assert_allclose([got.real, got.imag], [expected.real, expected.imag], rtol=1e-5)
 
 
 def test_the_page_of_failures_is_parsed() -> None:

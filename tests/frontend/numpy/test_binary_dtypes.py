@@ -86,12 +86,12 @@ def dtypes(library: Library, function: Callable[..., Any], first: str, second: s
     return ",".join(map(dtype_word, library.top.tree.leaves(found))) or "nothing"
 
 
-def is_intended(name: str, pair: tuple[str, str], wanted: str, found: str) -> bool:
+def is_intended(name: str, pair: tuple[str, str], expected: str, found: str) -> bool:
     """Return whether a difference follows from the stated rules."""
     short = name.partition(".")[2]
-    if wanted == "-":
+    if expected == "-":
         return True  # More operands are accepted.
-    is_float = wanted.startswith(("f", "bf"))
+    is_float = expected.startswith(("f", "bf"))
     if found == "-":
         return (
             short in STATIC
@@ -101,7 +101,7 @@ def is_intended(name: str, pair: tuple[str, str], wanted: str, found: str) -> bo
     # u64 and a signed type have no common integer type; JAX marks some of these floats as weak.
     if any(each in NUMBERS or each == "u64" for each in pair) and found.replace(
         "*", ""
-    ) == wanted.replace("*", ""):
+    ) == expected.replace("*", ""):
         return True
     return short in EDGES or (short in INTEGRAL and is_float)
 
@@ -119,7 +119,7 @@ def test_functions_of_two_arrays_have_the_dtypes_of_jax(mode: str) -> None:
         ]
         for name, function, own in functions():
             for pair in chooser.sample(pairs, PAIRS_PER_FUNCTION):
-                wanted, found = dtypes(theirs, function, *pair), dtypes(ours, own, *pair)
-                if wanted != found and not is_intended(name, pair, wanted, found):
-                    wrong.append((name, *pair, wanted, found))
+                expected, found = dtypes(theirs, function, *pair), dtypes(ours, own, *pair)
+                if expected != found and not is_intended(name, pair, expected, found):
+                    wrong.append((name, *pair, expected, found))
     assert not wrong

@@ -45,8 +45,8 @@ def test_functions_send_no_more_bytes_than_in_jax(name: str) -> None:
     x = sd.device_put(VECTOR, NamedSharding(mesh, P("x")))
     jitted = sd.jit(lambda x, k: function(snp, x, k))
     assert jitted.lower(x, other).compile().communication().total.sent <= sent
-    wanted = function(np, VECTOR, other)
-    np.testing.assert_allclose(jitted(x, other), wanted, rtol=1e-5, atol=1e-6)
+    expected = function(np, VECTOR, other)
+    np.testing.assert_allclose(jitted(x, other), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("function", ["quantile", "nanquantile"])
@@ -78,8 +78,8 @@ def test_a_diagonal_of_sharded_columns_is_sent_and_not_the_matrix(
     mesh = sd.make_mesh((4, 2), ("x", "y"))
     x = sd.device_put(matrix, NamedSharding(mesh, P(*[None] * len(batch), *spec)))
     jitted = sd.jit(lambda x: snp.diagonal(x, offset, -2, -1))
-    found, wanted = np.asarray(jitted(x)), np.diagonal(matrix, offset, -2, -1)
-    np.testing.assert_array_equal(found.view(np.int32), wanted.view(np.int32))
+    found, expected = np.asarray(jitted(x)), np.diagonal(matrix, offset, -2, -1)
+    np.testing.assert_array_equal(found.view(np.int32), expected.view(np.int32))
     assert jitted.lower(x).compile().communication().total.sent <= sent * (*batch, 1)[0]
 
 

@@ -37,14 +37,14 @@ def test_results_have_the_dtypes_of_jax(mode: str, part: int) -> None:
         for number, (expression, row) in enumerate(TABLE[mode].items()):
             if number % PARTS != part:
                 continue
-            wanted = row.split()
+            expected = row.split()
             allowed = DIFFERENCES[mode].get(expression, row).split()
             for i in sample(mode, number):
-                if wanted[i] in ("-", "."):
+                if expected[i] in ("-", "."):
                     continue
                 found = library.types(expression, names[i])
-                if found not in (wanted[i], allowed[i]):
-                    wrong.append((expression, names[i], wanted[i], found))
+                if found not in (expected[i], allowed[i]):
+                    wrong.append((expression, names[i], expected[i], found))
     assert not wrong
 
 

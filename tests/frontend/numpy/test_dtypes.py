@@ -60,7 +60,7 @@ def test_limits_of_integers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operands", "wanted"),
+    ("operands", "expected"),
     [
         ((X, 1), "float32"),
         ((np.int8(1), 1.0), "float32"),
@@ -75,8 +75,8 @@ def test_limits_of_integers() -> None:
     ],
     ids=str,
 )
-def test_result_types(operands: Any, wanted: str) -> None:
-    assert snp.result_type(*operands) == np.dtype(numpys(wanted))
+def test_result_types(operands: Any, expected: str) -> None:
+    assert snp.result_type(*operands) == np.dtype(numpys(expected))
 
 
 def test_promoted_types() -> None:
@@ -87,7 +87,7 @@ def test_promoted_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "family", "wanted"),
+    ("kind", "family", "expected"),
     [
         (snp.float32, snp.floating, True),
         (snp.bfloat16, snp.floating, True),
@@ -104,8 +104,8 @@ def test_promoted_types() -> None:
     ],
     ids=str,
 )
-def test_families(kind: Any, family: Any, wanted: bool) -> None:
-    assert snp.issubdtype(kind, family) is wanted
+def test_families(kind: Any, family: Any, expected: bool) -> None:
+    assert snp.issubdtype(kind, family) is expected
 
 
 def test_key_dtypes_are_not_numeric() -> None:
@@ -116,7 +116,7 @@ def test_key_dtypes_are_not_numeric() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "of", "wanted"),
+    ("kind", "of", "expected"),
     [
         (snp.int8, "integral", True),
         (snp.bfloat16, "real floating", True),
@@ -126,8 +126,8 @@ def test_key_dtypes_are_not_numeric() -> None:
     ],
     ids=str,
 )
-def test_kinds_of_the_array_api(kind: Any, of: Any, wanted: bool) -> None:
-    assert snp.isdtype(kind, of) is wanted
+def test_kinds_of_the_array_api(kind: Any, of: Any, expected: bool) -> None:
+    assert snp.isdtype(kind, of) is expected
     with pytest.raises(
         ArgumentError, match="'nonsense' is not a kind of element type; the kinds are"
     ):

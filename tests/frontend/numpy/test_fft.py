@@ -22,9 +22,9 @@ COMPLEX = (REAL + 1j * GENERATOR.normal(size=REAL.shape)).astype("c8")
 
 def both(name: str, *args: Any, **options: Any) -> None:
     """Check `fft.name` against NumPy, traced and in execution."""
-    wanted = getattr(np.fft, name)(*args, **options)
+    expected = getattr(np.fft, name)(*args, **options)
     for way in (run, eagerly):
-        close(way(getattr(snp.fft, name), *args, **options), wanted, 1e-4)
+        close(way(getattr(snp.fft, name), *args, **options), expected, 1e-4)
 
 
 @pytest.mark.parametrize("norm", [None, "backward", "ortho", "forward"])

@@ -22,9 +22,9 @@ def test_apply_along_axis(axis: int) -> None:
         (lambda v: snp.outer(v, v), lambda v: np.outer(v, v)),
     ]
     for mine, theirs in functions:
-        wanted = np.apply_along_axis(theirs, axis, X)
-        same(run(lambda x, f=mine: snp.apply_along_axis(f, axis, x), X), wanted)
-        same(eagerly(lambda x, f=mine: snp.apply_along_axis(f, axis, x), X), wanted)
+        expected = np.apply_along_axis(theirs, axis, X)
+        same(run(lambda x, f=mine: snp.apply_along_axis(f, axis, x), X), expected)
+        same(eagerly(lambda x, f=mine: snp.apply_along_axis(f, axis, x), X), expected)
     scaled = run(lambda x, s: snp.apply_along_axis(lambda v, by: v * by, axis, x, s), X, ROW[1:2])
     same(scaled, X * 2)
 

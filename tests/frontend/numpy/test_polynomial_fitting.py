@@ -39,8 +39,8 @@ def test_division() -> None:
 
 def test_fits() -> None:
     for y in (VALUES, VALUES[:, 0]):
-        wanted = np.polyfit(PLACES, y, 3)
-        close(eagerly(snp.polyfit, PLACES, y, 3), wanted, 1e-2)
+        expected = np.polyfit(PLACES, y, 3)
+        close(eagerly(snp.polyfit, PLACES, y, 3), expected, 1e-2)
         weights = abs(VALUES[:, 1])
         close(eagerly(snp.polyfit, PLACES, y, 2, w=weights), np.polyfit(PLACES, y, 2, w=weights),
               1e-2)  # fmt: skip

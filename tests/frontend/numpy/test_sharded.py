@@ -63,9 +63,9 @@ def test_results_are_those_of_one_device(name: str, placement: Any) -> None:
     shape, spec = placement
     mesh = sd.make_mesh(shape, ("a", "b", "c")[: len(shape)])
     spread = sd.device_put(X, NamedSharding(mesh, spec))
-    wanted = leaves(CALLS[name](snp.asarray(X)))
+    expected = leaves(CALLS[name](snp.asarray(X)))
     for function in (CALLS[name], sd.jit(CALLS[name])):
-        for mine, theirs in zip(leaves(function(spread)), wanted, strict=True):
+        for mine, theirs in zip(leaves(function(spread)), expected, strict=True):
             assert mine.dtype == theirs.dtype
             np.testing.assert_allclose(np.asarray(mine), np.asarray(theirs), rtol=2e-4, atol=2e-4)
 

@@ -62,8 +62,8 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("name", CALLS)
 def test_results_do_not_depend_on_the_sharding(name: str, spec: P) -> None:
     call = CALLS[name]
-    wanted = tree.leaves(run(call, X, PLACES))
+    expected = tree.leaves(run(call, X, PLACES))
     x = device_put(X, NamedSharding(MESH, spec))
     i = device_put(PLACES, NamedSharding(MESH, P("x") if spec[0] != "x" else P()))
     for compute in (jit(call), call):
-        same([np.asarray(leaf) for leaf in tree.leaves(compute(x, i))], wanted)
+        same([np.asarray(leaf) for leaf in tree.leaves(compute(x, i))], expected)

@@ -24,10 +24,12 @@ B = np.arange(12.0, dtype="float32").reshape(3, 4)
     ],
 )
 def test_it_agrees_with_numpy(function: Any, signature: str, args: Any) -> None:
-    wanted = np.vectorize(function, signature=signature)(*args)
+    expected = np.vectorize(function, signature=signature)(*args)
     ours = snp.vectorize(function, signature=signature)
     for made in (ours(*args), jit(ours)(*args)):
-        parts = zip(made, wanted, strict=True) if isinstance(wanted, tuple) else [(made, wanted)]
+        parts = (
+            zip(made, expected, strict=True) if isinstance(expected, tuple) else [(made, expected)]
+        )
         for one, other in parts:
             np.testing.assert_allclose(one, other, rtol=1e-6)
 

@@ -279,8 +279,8 @@ def test_the_error_of_a_traced_size_is_that_of_the_tracer() -> None:
 def test_diagonals_outside_of_the_matrix_are_equal(k: int) -> None:
     near = min(max(k, -9), 9)
     for ours, theirs in ((snp.tril_indices, np.tril_indices), (snp.triu_indices, np.triu_indices)):
-        for mine, wanted in zip(ours(4, k, 3), theirs(4, near, 3), strict=True):
-            np.testing.assert_array_equal(mine, wanted)
+        for mine, expected in zip(ours(4, k, 3), theirs(4, near, 3), strict=True):
+            np.testing.assert_array_equal(mine, expected)
 
 
 def test_unusual_valid_arguments_are_accepted() -> None:

@@ -49,8 +49,8 @@ def check(optimizer: Any, formula: Any, rtol: float = 1e-9) -> None:
     """Compare with `formula(p, gradients)`, evaluated in double precision for each parameter."""
     got = run(optimizer)
     for name, value in PARAMS.items():
-        wanted = formula(value, [gradients(i)[name] for i in range(STEPS)])
-        np.testing.assert_allclose(got[name], wanted, rtol=rtol, atol=1e-12, err_msg=name)
+        expected = formula(value, [gradients(i)[name] for i in range(STEPS)])
+        np.testing.assert_allclose(got[name], expected, rtol=rtol, atol=1e-12, err_msg=name)
 
 
 def test_sgd() -> None:

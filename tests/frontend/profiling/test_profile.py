@@ -134,14 +134,14 @@ def test_the_numpy_executor_is_profiled(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("runs", [0, "3", 1.5, None, -1])
 def test_the_number_of_runs_must_be_positive(runs: Any) -> None:
-    wanted = f"profile makes {runs!r} runs; pass at least 1"
-    assert error_line(NumberRangeError, lambda: sd.profile(step, runs=runs)) == wanted
+    expected = f"profile makes {runs!r} runs; pass at least 1"
+    assert error_line(NumberRangeError, lambda: sd.profile(step, runs=runs)) == expected
 
 
 def test_invalid_arguments_are_errors() -> None:
     wrong: Any = 5
-    wanted = "the trace of profile is a file's path, not 5"
-    assert error_line(ArgumentError, lambda: sd.profile(step, trace=wrong)) == wanted
+    expected = "the trace of profile is a file's path, not 5"
+    assert error_line(ArgumentError, lambda: sd.profile(step, trace=wrong)) == expected
     assert error_line(ArgumentError, lambda: sd.profile(wrong)) == "profile takes a function, got 5"
 
 

@@ -208,9 +208,9 @@ tree_util.register_pytree_node(Wrong, lambda x: x.flattened, lambda rest, childr
     ],
 )  # fmt: skip
 def test_wrong_results_of_flatten_functions_are_errors(flattened: Any, message: str) -> None:
-    wanted = f"the function that flattens Wrong {message}"
+    expected = f"the function that flattens Wrong {message}"
     tree = {"a": [Pair(1, Wrong(flattened))]}
-    assert error_line(StructureError, lambda: tree_util.tree_flatten(tree)) == wanted
+    assert error_line(StructureError, lambda: tree_util.tree_flatten(tree)) == expected
 
 
 def test_structures_print_as_in_jax() -> None:

@@ -86,16 +86,20 @@ def drawing(scheme: str, wide: bool = False) -> Iterator[None]:
         yield
 
 
-def ulp_difference(got: npt.NDArray[Any], wanted: dict[str, Any]) -> int:
+def ulp_difference(got: npt.NDArray[Any], expected: dict[str, Any]) -> int:
     """Return the largest difference in units in the last place; 0 for equal bits."""
     kind = "uint16" if got.dtype == ml_dtypes.bfloat16 else got.dtype.name
-    assert kind == wanted["dtype"]
-    assert list(got.shape) == wanted["shape"]
-    if hashlib.sha256(np.ascontiguousarray(got).tobytes()).hexdigest().startswith(wanted["sha256"]):
+    assert kind == expected["dtype"]
+    assert list(got.shape) == expected["shape"]
+    if (
+        hashlib.sha256(np.ascontiguousarray(got).tobytes())
+        .hexdigest()
+        .startswith(expected["sha256"])
+    ):
         return 0
     signed = got.reshape(-1).view(f"i{got.itemsize}")
-    ends = np.concatenate([signed[:8], signed[-4:]]) if "head" in wanted else signed
-    bits = wanted["head"] + wanted["tail"] if "head" in wanted else wanted.get("bits")
+    ends = np.concatenate([signed[:8], signed[-4:]]) if "head" in expected else signed
+    bits = expected["head"] + expected["tail"] if "head" in expected else expected.get("bits")
     assert bits is not None, "integers differ"
     return int(abs(ends - np.array(bits, f"u{got.itemsize}").view(signed.dtype)).max())
 
@@ -107,8 +111,8 @@ def test_numbers_agree_with_jax(scheme: str, seed: str) -> None:
         key = random.key(int(seed.split()[0]))
         vectors = VECTORS[scheme][seed]
         assert vectors.keys() <= CALLS.keys()
-        for name, wanted in vectors.items():
-            units = ulp_difference(np.asarray(CALLS[name](key)), wanted)
+        for name, expected in vectors.items():
+            units = ulp_difference(np.asarray(CALLS[name](key)), expected)
             assert units <= UNITS.get(name.split("_")[0], 0), name
 
 
@@ -133,10 +137,10 @@ def test_raw_keys_draw_the_numbers_of_typed_keys(name: str) -> None:
     """The test compares `PRNGKey` with `key`, inside of `jit` and outside."""
     call = CALLS[name]
     typed, raw = random.key(7), random.PRNGKey(7)
-    wanted = np.asarray(call(typed))
-    same(np.asarray(call(raw)), wanted)
-    same(np.asarray(jit(call)(typed)), wanted)
-    same(np.asarray(jit(call)(raw)), wanted)
+    expected = np.asarray(call(typed))
+    same(np.asarray(call(raw)), expected)
+    same(np.asarray(jit(call)(typed)), expected)
+    same(np.asarray(jit(call)(raw)), expected)
 
 
 @pytest.mark.parametrize(("seed", "key"), SEEDS.items())
@@ -198,10 +202,10 @@ def test_numbers_do_not_depend_on_the_sharding(scheme: str) -> None:
                 lambda key: random.randint(key, (8, 4), 0, 100),
             ]
             for call in calls:
-                wanted = np.asarray(call(random.key(5)))
+                expected = np.asarray(call(random.key(5)))
                 drawn = jit(call, out_shardings=place)(random.key(5))
                 assert drawn.sharding.is_equivalent_to(place, 2)
-                same(np.asarray(drawn), wanted)
+                same(np.asarray(drawn), expected)
 
 
 def test_randint_accepts_all_bounds() -> None:
@@ -343,10 +347,10 @@ def test_the_original_scheme_is_one_operation_of_threefry(
         assert "random_hash" in text
         width = np.dtype(dtype).itemsize * 8
         indices = np.arange(np.prod(shape), dtype=np.uint64).reshape(shape)
-        wanted = threefry.random_bits(
+        expected = threefry.random_bits(
             np.array(3, np.uint64), indices, indices.size, width, "original"
         )
-        same(np.asarray(program(key)), wanted)
+        same(np.asarray(program(key)), expected)
 
 
 def test_only_the_original_scheme_communicates() -> None:
@@ -372,17 +376,17 @@ def test_constants_of_keys_repeat_one_number_in_both_words() -> None:
 
 def test_a_setting_refuses_keys_that_are_words() -> None:
     words = random.PRNGKey(3)
-    wanted = (
+    expected = (
         "the key is u32[2], and the setting legacy_prng_key is {!r}; make typed keys with "
         'random.key(seed), or set legacy_prng_key="allow"'
     )
     for draw in (random.uniform, random.split, random.key_data, jit(random.normal)):
         with legacy_prng_key("warn"), pytest.warns(UserWarning, match="legacy") as warned:
             draw(words)
-        assert str(warned[0].message).partition("\n")[0] == wanted.format("warn")
+        assert str(warned[0].message).partition("\n")[0] == expected.format("warn")
         with legacy_prng_key("error"), pytest.raises(RandomError) as caught:
             draw(words)
-        assert str(caught.value).partition("\n")[0] == wanted.format("error")
+        assert str(caught.value).partition("\n")[0] == expected.format("error")
         with legacy_prng_key("error"):
             draw(random.wrap_key_data(words))
         draw(words)
@@ -405,11 +409,11 @@ def test_a_setting_makes_all_keys_typed() -> None:
 
 
 def test_an_offset_is_added_to_all_seeds() -> None:
-    wanted = random.key_data(random.key(20))
+    expected = random.key_data(random.key(20))
     with config(random_seed_offset=3):
-        np.testing.assert_array_equal(random.key_data(random.key(17)), wanted)
+        np.testing.assert_array_equal(random.key_data(random.key(17)), expected)
         traced = jit(lambda seed: random.key_data(random.key(seed)))(np.int32(17))
-    np.testing.assert_array_equal(traced, wanted)
+    np.testing.assert_array_equal(traced, expected)
     with config(random_seed_offset=np.int64(3)):
         assert config.random_seed_offset == 3
     for wrong in ("+-3", "1" * 5000, 1.5, True):

@@ -10,16 +10,16 @@ from shardir.frontend.errors import RandomError
 
 
 @pytest.mark.parametrize(
-    ("n", "p", "options", "wanted"),
+    ("n", "p", "options", "expected"),
     [
         ([5.0, 50.0], [[0.1, 0.9], [0.5, 0.5]], {}, [[1, 4], [25, 25]]),
         (8, [0.0, 1.0, 0.0], {"shape": (2, 3), "dtype": "int32"}, [[0, 8, 0], [0, 8, 0]]),
     ],
 )
-def test_numbers_agree_with_jax(n: Any, p: Any, options: Any, wanted: Any) -> None:
+def test_numbers_agree_with_jax(n: Any, p: Any, options: Any, expected: Any) -> None:
     p = np.asarray(p, "f")
     found = sd.random.multinomial(sd.random.key(3), np.asarray(n, "f"), p, **options)
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(found, expected)
     assert found.dtype == options.get("dtype", "float32")
 
 

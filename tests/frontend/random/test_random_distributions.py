@@ -40,11 +40,11 @@ def arguments(args: tuple[Any, ...]) -> list[Any]:
     return [np.array(x, np.float32) if isinstance(x, list) else x for x in args]
 
 
-@pytest.mark.parametrize(("name", "args", "wanted"), DRAWN)
-def test_numbers_agree_with_jax(name: str, args: tuple[Any, ...], wanted: list[Any]) -> None:
+@pytest.mark.parametrize(("name", "args", "expected"), DRAWN)
+def test_numbers_agree_with_jax(name: str, args: tuple[Any, ...], expected: list[Any]) -> None:
     got = np.ravel(getattr(random, name)(random.key(KEY), *arguments(args)))
     exact = name in ("poisson", "geometric", "binomial")
-    np.testing.assert_allclose(got, wanted, rtol=0 if exact else 5e-5 if name == "wald" else 2e-6)
+    np.testing.assert_allclose(got, expected, rtol=0 if exact else 5e-5 if name == "wald" else 2e-6)
 
 
 @pytest.mark.parametrize(

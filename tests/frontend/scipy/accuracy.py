@@ -33,16 +33,16 @@ def cases(*names: str) -> list[tuple[str, str]]:
     return [(name, dtype) for name in names for dtype in BOUNDS[name]]
 
 
-def ulps(got: float, wanted: mp.mpf, dtype: type) -> float:
+def ulps(got: float, expected: mp.mpf, dtype: type) -> float:
     """Return the error of a number in units in the last place.
 
     An infinity is exact if the exact number is beyond the range of the dtype.
     """
     about = np.finfo(dtype)
-    if abs(wanted) > mp.mpf(float(about.max)):
+    if abs(expected) > mp.mpf(float(about.max)):
         return 0.0 if np.isinf(got) else float("inf")
     if not np.isfinite(got):
         return float("inf")
-    exponent = int(mp.frexp(wanted)[1]) - 1 if wanted else about.minexp
+    exponent = int(mp.frexp(expected)[1]) - 1 if expected else about.minexp
     unit = mp.mpf(2) ** (max(exponent, about.minexp) - about.nmant)
-    return float(abs(mp.mpf(got) - wanted) / unit)
+    return float(abs(mp.mpf(got) - expected) / unit)

@@ -36,19 +36,19 @@ def test_transform_of_even_and_odd_lengths(size: int, norm: str | None) -> None:
 
 
 def test_several_axes_sharded_and_complex() -> None:
-    wanted = definition(definition(SIGNAL).T).T
+    expected = definition(definition(SIGNAL).T).T
     mesh = make_mesh((4, 2), ("a", "b"))
     sharded = device_put(SIGNAL, NamedSharding(mesh, P("a", "b")))
     got = fft.dctn(sharded)
-    np.testing.assert_allclose(got, wanted, atol=1e-4)
+    np.testing.assert_allclose(got, expected, atol=1e-4)
     np.testing.assert_allclose(fft.idctn(got, axes=(1, 0)), SIGNAL, atol=2e-6)
     turned = fft.dctn(1j * SIGNAL)
     assert turned.dtype == np.complex64
-    np.testing.assert_allclose(turned, 1j * wanted, atol=1e-4)
+    np.testing.assert_allclose(turned, 1j * expected, atol=1e-4)
 
 
 @pytest.mark.parametrize(
-    ("options", "wanted"),
+    ("options", "expected"),
     [
         ({"type": 1}, "dct has type 2, got type=1"),
         ({"norm": "forward"}, "dct takes norm 'backward', 'ortho' or None, got 'forward'"),
@@ -59,5 +59,5 @@ def test_several_axes_sharded_and_complex() -> None:
         ),
     ],
 )
-def test_unknown_options_are_errors(options: dict[str, Any], wanted: str) -> None:
-    assert error_line(ShardirError, lambda: fft.dct(SIGNAL, **options)) == wanted
+def test_unknown_options_are_errors(options: dict[str, Any], expected: str) -> None:
+    assert error_line(ShardirError, lambda: fft.dct(SIGNAL, **options)) == expected

@@ -85,8 +85,8 @@ def test_eigenvalues(make: Any) -> None:
 def test_exponentials() -> None:
     turn = np.array([[0, -1], [1, 0]], "f")
     angle = np.array([0.3, 40.0], "f")[:, None, None]
-    wanted = np.cos(angle) * np.eye(2) + np.sin(angle) * turn
-    close(run(linalg.expm, angle * turn), wanted, 1e-3)
+    expected = np.cos(angle) * np.eye(2) + np.sin(angle) * turn
+    close(run(linalg.expm, angle * turn), expected, 1e-3)
     assert np.isnan(run(linalg.expm, 1e9 * turn)).all()
     x, direction = normal(3, 3), normal(3, 3)
     whole, moved = eagerly(linalg.expm_frechet, x, direction)

@@ -36,7 +36,7 @@ def test_the_count_of_a_mode_has_the_default_integer_type() -> None:
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(
-    ("method", "wanted"),
+    ("method", "expected"),
     [
         ("average", [4, 1.5, 4, 4, 1.5]),
         ("min", [3, 1, 3, 3, 1]),
@@ -45,19 +45,19 @@ def test_the_count_of_a_mode_has_the_default_integer_type() -> None:
         ("ordinal", [3, 1, 4, 5, 2]),
     ],
 )
-def test_ranks_of_equal_elements(method: str, wanted: list[float]) -> None:
+def test_ranks_of_equal_elements(method: str, expected: list[float]) -> None:
     ranks = stats.rankdata([7, 2, 7, 7, 2], method)
     assert ranks.dtype == np.float32
-    np.testing.assert_array_equal(ranks, wanted)
+    np.testing.assert_array_equal(ranks, expected)
 
 
 def test_ranks_along_a_sharded_dimension() -> None:
     mesh = make_mesh((4, 2), ("a", "b"))
     sharded = device_put(NUMBERS, NamedSharding(mesh, P("a", "b")))
     for axis in (0, 1):
-        wanted = stats.rankdata(NUMBERS, axis=axis)
-        np.testing.assert_array_equal(stats.rankdata(sharded, axis=axis), wanted)
-    np.testing.assert_array_equal(wanted[1], [1.5, 1.5, 4, 3])
+        expected = stats.rankdata(NUMBERS, axis=axis)
+        np.testing.assert_array_equal(stats.rankdata(sharded, axis=axis), expected)
+    np.testing.assert_array_equal(expected[1], [1.5, 1.5, 4, 3])
 
 
 def test_ranks_of_nan_are_nan() -> None:
@@ -66,8 +66,8 @@ def test_ranks_of_nan_are_nan() -> None:
 
 
 def test_standard_error_of_the_mean() -> None:
-    wanted = NUMBERS.std(axis=0, ddof=1) / 2
-    np.testing.assert_allclose(stats.sem(NUMBERS), wanted, rtol=1e-6)
+    expected = NUMBERS.std(axis=0, ddof=1) / 2
+    np.testing.assert_allclose(stats.sem(NUMBERS), expected, rtol=1e-6)
     holes = np.where(NUMBERS == 5, np.nan, NUMBERS)
     assert np.isnan(np.asarray(stats.sem(holes))[2])
     column = np.array([3, 1, 2])

@@ -31,7 +31,7 @@ def matrix(name: str) -> Any:
 @pytest.mark.parametrize("name", SOLVERS)
 def test_solvers_satisfy_the_equation(name: str) -> None:
     solver, a = getattr(linalg, name), matrix(name)
-    wanted = np.linalg.solve(a, RIGHT)
+    expected = np.linalg.solve(a, RIGHT)
     inverse = np.diag(1 / np.diag(a)).astype("f")
     ways: list[Any] = [
         lambda a, b: solver(a, b),
@@ -40,7 +40,7 @@ def test_solvers_satisfy_the_equation(name: str) -> None:
     for way in ways:
         found, info = sd.jit(way)(a, RIGHT)
         assert info is None
-        np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-4)
+        np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-4)
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -53,9 +53,9 @@ def test_vectors_may_be_containers(name: str) -> None:
 
     b = {"head": RIGHT[:2], "tail": RIGHT[2:]}
     found, _ = sd.jit(lambda b: getattr(linalg, name)(multiply, b))(b)
-    wanted = np.linalg.solve(a, RIGHT)
-    np.testing.assert_allclose(found["head"], wanted[:2], rtol=2e-3, atol=2e-4)
-    np.testing.assert_allclose(found["tail"], wanted[2:], rtol=2e-3, atol=2e-4)
+    expected = np.linalg.solve(a, RIGHT)
+    np.testing.assert_allclose(found["head"], expected[:2], rtol=2e-3, atol=2e-4)
+    np.testing.assert_allclose(found["tail"], expected[2:], rtol=2e-3, atol=2e-4)
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -112,8 +112,8 @@ def test_restarts_and_initial_guesses_agree_with_jax(name: str) -> None:
         found = sd.jit(
             lambda a, b, n=steps: getattr(linalg, name)(a, b, maxiter=n, tol=0.0, **options)[0]
         )(matrix(name), RIGHT)
-        wanted = getattr(theirs, name)(matrix(name), RIGHT, maxiter=steps, tol=0.0, **options)[0]
-        np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-4)
+        expected = getattr(theirs, name)(matrix(name), RIGHT, maxiter=steps, tol=0.0, **options)[0]
+        np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-4)
 
 
 def test_mismatched_arguments_are_errors() -> None:

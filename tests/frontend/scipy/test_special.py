@@ -97,16 +97,16 @@ FLAT = {"polygamma": (0,), "multigammaln": (1,)}
 """Arguments without a derivative."""
 
 
-@pytest.mark.parametrize(("name", "args", "wanted"), VALUES)
-def test_values(name: str, args: tuple[Any, ...], wanted: float) -> None:
+@pytest.mark.parametrize(("name", "args", "expected"), VALUES)
+def test_values(name: str, args: tuple[Any, ...], expected: float) -> None:
     function = getattr(special, name)
     with enable_x64():
-        np.testing.assert_allclose(float(function(*args)), wanted, rtol=1e-11, atol=1e-300)
+        np.testing.assert_allclose(float(function(*args)), expected, rtol=1e-11, atol=1e-300)
     narrow = [np.float32(x) if isinstance(x, float) else x for x in args]
     single = function(*narrow)
     assert single.dtype == np.float32
-    if abs(wanted) < 1e30 and name not in ("erfinv", "ndtri"):
-        np.testing.assert_allclose(float(single), wanted, rtol=2e-5, atol=1e-30)
+    if abs(expected) < 1e30 and name not in ("erfinv", "ndtri"):
+        np.testing.assert_allclose(float(single), expected, rtol=2e-5, atol=1e-30)
 
 
 @cache
@@ -117,10 +117,10 @@ def derivative_of(name: str, argument: int) -> Any:
 
 
 @pytest.mark.sample(12)
-@pytest.mark.parametrize(("name", "args", "wanted"), VALUES)
-def test_derivatives(name: str, args: tuple[Any, ...], wanted: float) -> None:
+@pytest.mark.parametrize(("name", "args", "expected"), VALUES)
+def test_derivatives(name: str, args: tuple[Any, ...], expected: float) -> None:
     function, step = getattr(special, name), 1e-5
-    edge = any(x == 0 for x in args) or abs(wanted) in (INF, 0)
+    edge = any(x == 0 for x in args) or abs(expected) in (INF, 0)
     with enable_x64():
         for i, x in enumerate(args):
             if edge or i in FLAT.get(name, ()) or min(abs(x), abs(x - 1)) < 1e-3:
@@ -134,7 +134,7 @@ def test_derivatives(name: str, args: tuple[Any, ...], wanted: float) -> None:
             differences[1] -= float(along(x - 2 * h))
             measured = (8 * differences[0] - differences[1]) / (12 * h)
             got = float(derivative_of(name, i)(*args))
-            np.testing.assert_allclose(got, measured, rtol=2e-6, atol=2e-9 * max(1, abs(wanted)))
+            np.testing.assert_allclose(got, measured, rtol=2e-6, atol=2e-9 * max(1, abs(expected)))
 
 
 def test_functions_compose_with_transformations() -> None:
@@ -202,13 +202,13 @@ EDGES: list[tuple[str, tuple[float, ...], float]] = [
 
 
 @pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize(("name", "args", "wanted"), EDGES)
-def test_edges(name: str, args: tuple[float, ...], wanted: float, wide: bool) -> None:
+@pytest.mark.parametrize(("name", "args", "expected"), EDGES)
+def test_edges(name: str, args: tuple[float, ...], expected: float, wide: bool) -> None:
     with enable_x64(wide):
         type = np.float64 if wide else np.float32
         got = np.asarray(getattr(special, name)(*(np.asarray([x, x], type) for x in args)))
-    np.testing.assert_array_equal(got, [wanted, wanted])
-    assert (np.signbit(got) == np.signbit(wanted)).all() or np.isnan(wanted)
+    np.testing.assert_array_equal(got, [expected, expected])
+    assert (np.signbit(got) == np.signbit(expected)).all() or np.isnan(expected)
 
 
 def test_results_whose_factors_overflow() -> None:

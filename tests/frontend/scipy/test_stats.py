@@ -137,11 +137,11 @@ VALUES: list[tuple[str, tuple[Any, ...], float]] = [
 """Function, arguments with loc and scale, value."""
 
 
-@pytest.mark.parametrize(("name", "args", "wanted"), VALUES)
-def test_values(name: str, args: tuple[Any, ...], wanted: float) -> None:
+@pytest.mark.parametrize(("name", "args", "expected"), VALUES)
+def test_values(name: str, args: tuple[Any, ...], expected: float) -> None:
     with enable_x64():
         got = attrgetter(name)(stats)(*args)
-        np.testing.assert_allclose(float(got), wanted, rtol=1e-11)
+        np.testing.assert_allclose(float(got), expected, rtol=1e-11)
 
 
 TAILS: list[tuple[str, tuple[float, ...], float]] = [
@@ -185,15 +185,15 @@ TAILS: list[tuple[str, tuple[float, ...], float]] = [
 """What is 0 or 1, or a difference of nearly equal numbers, by another way."""
 
 
-@pytest.mark.parametrize(("name", "args", "wanted"), TAILS)
-def test_tails(name: str, args: tuple[float, ...], wanted: float) -> None:
+@pytest.mark.parametrize(("name", "args", "expected"), TAILS)
+def test_tails(name: str, args: tuple[float, ...], expected: float) -> None:
     function = attrgetter(name)(stats)
     with enable_x64():
-        np.testing.assert_allclose(float(function(*args)), wanted, rtol=2e-10)
+        np.testing.assert_allclose(float(function(*args)), expected, rtol=2e-10)
     single = function(*map(np.float32, args))
     assert single.dtype == np.float32
     # This is the error of the results caused by rounding the arguments to f32.
-    np.testing.assert_allclose(float(single), wanted, rtol=1e-3, atol=1e-44)
+    np.testing.assert_allclose(float(single), expected, rtol=1e-3, atol=1e-44)
 
 
 def test_derivatives_of_tails_are_finite() -> None:
@@ -244,8 +244,8 @@ def test_the_density_outside_of_the_support_does_not_depend_on_the_scale() -> No
 
 
 def test_location_and_scale_by_name() -> None:
-    wanted = stats.norm.pdf(1.0, 0.5, 2.0)
-    assert float(stats.norm.pdf(1.0, scale=2.0, loc=0.5)) == float(wanted)
+    expected = stats.norm.pdf(1.0, 0.5, 2.0)
+    assert float(stats.norm.pdf(1.0, scale=2.0, loc=0.5)) == float(expected)
 
 
 def test_outside_of_the_support() -> None:
@@ -271,8 +271,8 @@ def test_counts_outside_of_the_support() -> None:
 def test_multinomial_counts_are_along_the_last_dimension() -> None:
     chances = snp.array([0.2, 0.3, 0.5])
     counts = snp.array([[1, 2, 3], [6, 0, 0], [1, 1, 1], [7, -1, 0]])
-    wanted = [60 * 0.2 * 0.3**2 * 0.5**3, 0.2**6, 0, 0]
-    np.testing.assert_allclose(stats.multinomial.pmf(counts, 6, chances), wanted, rtol=1e-5)
+    expected = [60 * 0.2 * 0.3**2 * 0.5**3, 0.2**6, 0, 0]
+    np.testing.assert_allclose(stats.multinomial.pmf(counts, 6, chances), expected, rtol=1e-5)
     with pytest.raises(ShardirError) as error:
         stats.multinomial.pmf(snp.ones(3), 3, chances)
     assert str(error.value).split("\n")[0] == (
@@ -312,5 +312,5 @@ def test_invalid_arguments_are_errors() -> None:
 
 @pytest.mark.parametrize(("name", "first"), [("cdf", "x"), ("logpdf", "x"), ("ppf", "q")])
 def test_an_argument_that_is_no_array_is_named(name: str, first: str) -> None:
-    wanted = f"argument {first} of norm.{name} is 'a' of type str, which is not an array"
-    assert error_line(NotAnArrayError, lambda: getattr(stats.norm, name)("a")) == wanted
+    expected = f"argument {first} of norm.{name} is 'a' of type str, which is not an array"
+    assert error_line(NotAnArrayError, lambda: getattr(stats.norm, name)("a")) == expected

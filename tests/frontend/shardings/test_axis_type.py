@@ -190,12 +190,12 @@ def test_layouts_inside_of_transformations() -> None:
     with set_mesh(mesh):
         last, losses = sd.jit(lambda w, xs: lax.scan(step, reshard(w, P(None, "y")), xs))(w, xs)
         mapped = sd.jit(sd.vmap(sd.grad(loss), in_axes=(None, 0)))(w, xs)
-    wanted, told = w, []
+    expected, told = w, []
     for x in xs:
-        told.append(((x @ wanted) ** 2).mean())
-        wanted = wanted - 0.1 * (2 * x.T @ (x @ wanted) / 32)
+        told.append(((x @ expected) ** 2).mean())
+        expected = expected - 0.1 * (2 * x.T @ (x @ expected) / 32)
     np.testing.assert_allclose(losses, told, rtol=1e-5)
-    np.testing.assert_allclose(last, wanted, rtol=1e-5)
+    np.testing.assert_allclose(last, expected, rtol=1e-5)
     assert last.sharding.is_equivalent_to(NamedSharding(mesh, P(None, "y")), 2)
     np.testing.assert_allclose(mapped, [2 * x.T @ (x @ w) / 32 for x in xs], rtol=1e-5)
 

@@ -52,11 +52,11 @@ CASES: list[tuple[Callable[[], Any], Any]] = [
 
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_an_integer_keeps_its_value(case: int) -> None:
-    make, wanted = CASES[case]
+    make, expected = CASES[case]
     for found in (make(), sd.jit(make)()):
         array = np.asarray(found)
-        assert array.dtype == wanted.dtype
-        np.testing.assert_array_equal(array, wanted)
+        assert array.dtype == expected.dtype
+        np.testing.assert_array_equal(array, expected)
 
 
 @pytest.mark.parametrize(

@@ -104,8 +104,8 @@ def test_every_pair_of_transformations(name: str, inner: str, outer: str) -> Non
     function = AROUND[outer](AROUND[inner](FUNCTIONS[name]()))
     if "custom_vjp" in name and (inner == "jvp" or (outer == "jvp" and inner != "grad")):
         return
-    wanted = measure(measure(by_numpy, inner), outer)
+    expected = measure(measure(by_numpy, inner), outer)
     with enable_x64():
         for x in (0.3, -0.7):
             got = function(snp.asarray(x))
-            np.testing.assert_allclose(np.asarray(got), wanted(x), rtol=2e-5, atol=1e-6)
+            np.testing.assert_allclose(np.asarray(got), expected(x), rtol=2e-5, atol=1e-6)

@@ -73,8 +73,8 @@ def test_sequential_vmap() -> None:
 
         return lib.vmap(make(f), (0, None))(X, W)
 
-    found, wanted = program(sd, sd.sequential_vmap, snp), program(jax, one_by_one, jnp)
-    np.testing.assert_allclose(found["y"], wanted["y"], rtol=1e-6)
+    found, expected = program(sd, sd.sequential_vmap, snp), program(jax, one_by_one, jnp)
+    np.testing.assert_allclose(found["y"], expected["y"], rtol=1e-6)
     mapped = sd.vmap(sd.sequential_vmap(snp.sin))
     assert "while" in str(sd.make_ir(mapped)(X)) or "scan" in str(sd.make_ir(mapped)(X))
 

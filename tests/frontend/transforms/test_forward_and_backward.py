@@ -23,8 +23,8 @@ def test_passes_return_results_and_gradients() -> None:
         gradients = backward(residuals, snp.ones_like(result))
         wanted_result, pullback = sd.vjp(product, x + step, w)
         np.testing.assert_allclose(result, wanted_result, rtol=1e-6)
-        for got, wanted in zip(gradients, pullback(snp.ones_like(result)), strict=True):
-            np.testing.assert_allclose(got, wanted, rtol=1e-6)
+        for got, expected in zip(gradients, pullback(snp.ones_like(result)), strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-6)
     assert forward.cache_info().currsize == backward.cache_info().currsize == 1
 
 

@@ -264,14 +264,14 @@ def test_jitted_functions_return_and_accept_vjp_functions() -> None:
     def double(x: Any) -> Any:
         return snp.sin(x) * 2
 
-    wanted = 2 * np.cos(np.float32(0.5)) * 3
+    expected = 2 * np.cos(np.float32(0.5)) * 3
     pushed = jit(lambda x: linearize(double, x)[1])(0.5)
-    np.testing.assert_allclose(pushed(3.0), wanted, rtol=1e-6)
-    np.testing.assert_allclose(jit(lambda f, t: f(t))(pushed, 3.0), wanted, rtol=1e-6)
+    np.testing.assert_allclose(pushed(3.0), expected, rtol=1e-6)
+    np.testing.assert_allclose(jit(lambda f, t: f(t))(pushed, 3.0), expected, rtol=1e-6)
     value, pulled = jit(lambda x: vjp(double, x))(0.5)
     np.testing.assert_allclose(value, 2 * np.sin(0.5), rtol=1e-6)
-    np.testing.assert_allclose(pulled(3.0)[0], wanted, rtol=1e-6)
-    np.testing.assert_allclose(jit(lambda f, t: f(t))(pulled, 3.0)[0], wanted, rtol=1e-6)
+    np.testing.assert_allclose(pulled(3.0)[0], expected, rtol=1e-6)
+    np.testing.assert_allclose(jit(lambda f, t: f(t))(pulled, 3.0)[0], expected, rtol=1e-6)
 
 
 def test_jitted_functions_accept_and_return_float0() -> None:

@@ -39,8 +39,8 @@ def _eight() -> Iterator[None]:
         yield
 
 
-def agree(made: Any, wanted: Any, tolerance: float = 1e-5) -> None:
-    np.testing.assert_allclose(np.asarray(made), np.asarray(wanted), tolerance, tolerance)
+def agree(made: Any, expected: Any, tolerance: float = 1e-5) -> None:
+    np.testing.assert_allclose(np.asarray(made), np.asarray(expected), tolerance, tolerance)
 
 
 def test_each_slice_is_on_a_separate_device() -> None:
@@ -161,8 +161,8 @@ COLLECTIVES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 
 @pytest.mark.parametrize("name", COLLECTIVES)
 def test_collectives(name: str) -> None:
-    fun, wanted = COLLECTIVES[name]
-    agree(pmap(fun, axis_name="i")(X), wanted(X))
+    fun, expected = COLLECTIVES[name]
+    agree(pmap(fun, axis_name="i")(X), expected(X))
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)

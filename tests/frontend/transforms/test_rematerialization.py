@@ -118,10 +118,10 @@ def test_checkpoint_of_loops_and_in_loops() -> None:
     def run(step: Any) -> Any:
         return lambda x: snp.sum(lax.scan(step, x, snp.array([1.0, 2.0, 3.0]))[0])
 
-    wanted = grad(run(body))(X)
-    np.testing.assert_allclose(grad(run(checkpoint(body)))(X), wanted, rtol=1e-6)
-    np.testing.assert_allclose(grad(checkpoint(run(body)))(X), wanted, rtol=1e-6)
-    np.testing.assert_allclose(vmap(grad(checkpoint(run(body))))(X), wanted, rtol=1e-6)
+    expected = grad(run(body))(X)
+    np.testing.assert_allclose(grad(run(checkpoint(body)))(X), expected, rtol=1e-6)
+    np.testing.assert_allclose(grad(checkpoint(run(body)))(X), expected, rtol=1e-6)
+    np.testing.assert_allclose(vmap(grad(checkpoint(run(body))))(X), expected, rtol=1e-6)
 
 
 def test_static_arguments_and_options() -> None:

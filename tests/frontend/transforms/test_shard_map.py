@@ -45,8 +45,8 @@ def mesh() -> Iterator[Mesh]:
         yield make_mesh((4, 2), ("x", "y"))
 
 
-def agree(made: Any, wanted: Any, tolerance: float = 1e-4) -> None:
-    np.testing.assert_allclose(np.asarray(made), np.asarray(wanted), tolerance, tolerance)
+def agree(made: Any, expected: Any, tolerance: float = 1e-4) -> None:
+    np.testing.assert_allclose(np.asarray(made), np.asarray(expected), tolerance, tolerance)
 
 
 def test_functions_receive_shards_and_return_shards(mesh: Mesh) -> None:
@@ -171,13 +171,13 @@ def test_derivatives_of_shard_map(mesh: Mesh, check: bool) -> None:
         lambda f: jit(grad(f, (0, 1))),
     ]
     for way in ways:
-        for made, wanted in zip(way(loss(cut))(A, B), way(loss(plain))(A, B), strict=True):
-            agree(made, wanted)
-    for made, wanted in zip(jvp(cut, (A, B), (A, B)), jvp(plain, (A, B), (A, B)), strict=True):
-        agree(made, wanted)
+        for made, expected in zip(way(loss(cut))(A, B), way(loss(plain))(A, B), strict=True):
+            agree(made, expected)
+    for made, expected in zip(jvp(cut, (A, B), (A, B)), jvp(plain, (A, B), (A, B)), strict=True):
+        agree(made, expected)
     y, pull = vjp(cut, A, B)
-    for made, wanted in zip(pull(y), vjp(plain, A, B)[1](y), strict=True):
-        agree(made, wanted)
+    for made, expected in zip(pull(y), vjp(plain, A, B)[1](y), strict=True):
+        agree(made, expected)
     agree(linearize(cut, A, B)[1](A, B), jvp(plain, (A, B), (A, B))[1])
     agree(jacrev(cut)(A, B)[0], jacrev(plain)(A, B)[0])
     agree(jacfwd(cut)(A, B)[0], jacrev(plain)(A, B)[0])

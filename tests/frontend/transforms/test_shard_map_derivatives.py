@@ -58,10 +58,10 @@ def interpret_traced(f: Any, *args: Any) -> Any:
     return sd.tree.unflatten(sd.tree.structure(lowered.out_info), made)
 
 
-def agree(made: Any, wanted: Any, mode: str = "") -> None:
-    made, wanted = np.asarray(made), np.asarray(wanted)
-    assert made.shape == wanted.shape, mode
-    np.testing.assert_allclose(made, wanted, 2e-3, 2e-3, err_msg=mode)
+def agree(made: Any, expected: Any, mode: str = "") -> None:
+    made, expected = np.asarray(made), np.asarray(expected)
+    assert made.shape == expected.shape, mode
+    np.testing.assert_allclose(made, expected, 2e-3, 2e-3, err_msg=mode)
 
 
 @pytest.mark.parametrize("checked", [True, False], ids=["checked", "unchecked"])
@@ -90,9 +90,16 @@ def compare(case: Case, checked: bool, mesh: sd.Mesh) -> None:
         return {mode: y if is_one(mode) else y[None] for mode, y in made.items()}
 
     specs = {mode: P() if is_one(mode) else P(AXIS) for mode in modes(case)}
-    made, wanted = interpret_traced(mapped(taken, specs), W, X), measure_derivatives(case, checked)
+    made, expected = (
+        interpret_traced(mapped(taken, specs), W, X),
+        measure_derivatives(case, checked),
+    )
     for mode in modes(case):
-        agree(made[mode], wanted[mode][0] if is_one(mode) else wanted[mode], f"{case.name}, {mode}")
+        agree(
+            made[mode],
+            expected[mode][0] if is_one(mode) else expected[mode],
+            f"{case.name}, {mode}",
+        )
 
     if not checked and not case.unchecked:
         return
@@ -102,16 +109,16 @@ def compare(case: Case, checked: bool, mesh: sd.Mesh) -> None:
         return y if case.shared else y[None]
 
     outer = mapped(body, P() if case.shared else P(AXIS))
-    made, wanted = (
+    made, expected = (
         interpret_traced(lambda: outer_derivatives(case, outer, sd, snp)),
         measure_outer_derivatives(case, checked),
     )
     for mode, got in made.items():
         if isinstance(got, tuple):
-            for one, other in zip(got, wanted[mode], strict=False):
+            for one, other in zip(got, expected[mode], strict=False):
                 agree(one, other, mode)
         else:
-            agree(got, wanted[mode], mode)
+            agree(got, expected[mode], mode)
 
 
 # Classes of programs that the test matrix does not contain.

@@ -38,8 +38,8 @@ def mesh() -> Iterator[Mesh]:
         yield make_mesh((4, 2), ("x", "y"))
 
 
-def agree(made: Any, wanted: Any, tolerance: float = 1e-4) -> None:
-    np.testing.assert_allclose(np.asarray(made), np.asarray(wanted), tolerance, tolerance)
+def agree(made: Any, expected: Any, tolerance: float = 1e-4) -> None:
+    np.testing.assert_allclose(np.asarray(made), np.asarray(expected), tolerance, tolerance)
 
 
 def f(a: Any) -> Any:
@@ -48,8 +48,8 @@ def f(a: Any) -> Any:
 
 def test_mismatched_specs_are_errors(mesh: Mesh) -> None:
     def cut(**options: Any) -> str:
-        wanted = {"mesh": mesh, "in_specs": P("x"), "out_specs": P("x"), **options}
-        return error_line(ShardingError, lambda: shard_map(f, **wanted)(A))
+        expected = {"mesh": mesh, "in_specs": P("x"), "out_specs": P("x"), **options}
+        return error_line(ShardingError, lambda: shard_map(f, **expected)(A))
 
     assert cut(in_specs=P("z")) == (
         "in_specs of shard_map of f has PartitionSpec('z',) for a, and 'z' is not an axis of the "

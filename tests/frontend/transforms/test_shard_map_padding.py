@@ -104,11 +104,11 @@ def test_padding_of_results_is_removed(name: str, size: int) -> None:
     body, want = KEPT[name]
     f = mapped(body, check_vma=False)
     v = np.arange(1, size + 1, dtype=np.float32)
-    wanted = want(v)
+    expected = want(v)
     if name == "while":
-        wanted = v * 2 ** int(np.ceil(np.log2(40 / size)))
+        expected = v * 2 ** int(np.ceil(np.log2(40 / size)))
     for got in (f(v), sd.jit(f)(v)):
-        for one, two in zip(sd.tree.leaves(got), sd.tree.leaves(wanted), strict=True):
+        for one, two in zip(sd.tree.leaves(got), sd.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(np.asarray(one), two, rtol=1e-6)
 
 

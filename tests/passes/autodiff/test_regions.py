@@ -142,8 +142,8 @@ def test_a_checkpoint_is_recomputed_after_a_barrier() -> None:
     both = vjp.linearize(parse(CHECKPOINT).main, [0, 1])
     assert both.residuals == 2  # its operand and its captured values
     results = run(module(back), [X, X, ONES])
-    wanted = np.exp(np.sin(X * X)) * np.cos(X * X) * X
-    np.testing.assert_allclose(results[1], wanted, rtol=1e-5)
+    expected = np.exp(np.sin(X * X)) * np.cos(X * X) * X
+    np.testing.assert_allclose(results[1], expected, rtol=1e-5)
 
 
 def test_saved_values_of_a_checkpoint_are_not_recomputed() -> None:
@@ -156,8 +156,8 @@ def test_forward_mode_keeps_a_checkpoint() -> None:
     ahead = jvp.jvp(parse(CHECKPOINT).main, [0, 1])
     assert [op.name for op in ahead.body.ops if op.blocks] == ["checkpoint"]
     results = run(module(ahead), [X, X, ONES, 0 * ONES])
-    wanted = np.exp(np.sin(X * X)) * np.cos(X * X) * X
-    np.testing.assert_allclose(results[1], wanted, rtol=1e-5)
+    expected = np.exp(np.sin(X * X)) * np.cos(X * X) * X
+    np.testing.assert_allclose(results[1], expected, rtol=1e-5)
 
 
 def test_rules_are_vectorized() -> None:

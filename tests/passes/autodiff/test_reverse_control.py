@@ -175,8 +175,8 @@ def test_a_function_is_split_into_forward_and_backward() -> None:
 
     assert len(residuals) == apart.residuals == 4
     whole = evaluate(vjp(function(SCAN), [0, 2]), [*args, *given])
-    for got, wanted in zip([*results, *gradients], whole, strict=True):
-        np.testing.assert_array_equal(got, wanted)
+    for got, expected in zip([*results, *gradients], whole, strict=True):
+        np.testing.assert_array_equal(got, expected)
 
 
 def test_the_backward_function_recomputes_constants() -> None:

@@ -292,8 +292,8 @@ def test_results_are_equal_with_and_without_check_vma(attrs: str) -> None:
     module = program(MEAN, outs="[]", result="f32[]", attrs=attrs)
     back = Module(module.meshes, (vjp(module.main, [0, 1]),))
     made = run(back, [w, a, np.float32(3)])
-    for got, wanted in zip(made, [a.sum() * w, 3 * a.sum(), np.full(8, 3 * w)], strict=True):
-        np.testing.assert_allclose(got, wanted, 1e-5)
+    for got, expected in zip(made, [a.sum() * w, 3 * a.sum(), np.full(8, 3 * w)], strict=True):
+        np.testing.assert_allclose(got, expected, 1e-5)
     ahead = Module(module.meshes, (jvp(module.main, [0, 1]),))
     step = rng.standard_normal(8).astype("f")
     _, tangent = run(ahead, [w, a, np.float32(2), step])

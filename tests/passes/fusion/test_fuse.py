@@ -321,9 +321,9 @@ def test_random_programs_compute_equal_bits(function: Function) -> None:
     made = Fuse()(module)
     verify(made)
     arguments = random_arguments(module, whole=True)
-    wanted = run(module, arguments)
+    expected = run(module, arguments)
     for other in (made, Inline()(made)):
-        for want, got in zip(wanted, run(other, arguments), strict=True):
+        for want, got in zip(expected, run(other, arguments), strict=True):
             assert want.tobytes() == got.tobytes()
 
 

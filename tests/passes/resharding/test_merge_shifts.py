@@ -90,10 +90,10 @@ SENT = {
 
 @pytest.mark.parametrize("name", SENT)
 def test_bytes_sent_by_devices(name: str) -> None:
-    body, wanted = SENT[name]
+    body, expected = SENT[name]
     text = f"{MESH}func @f(%x: f32[8@x], %v: f32[]) -> (f32[8@x]) {{\n{body}  return %y\n}}\n"
     program = Pipeline.parse("merge-shifts,reshard,partition,cse,dce")(parse(text))
-    assert sorted((c.kind, c.nbytes) for c in list_collectives(program)) == wanted
+    assert sorted((c.kind, c.nbytes) for c in list_collectives(program)) == expected
 
 
 @pytest.mark.parametrize("reverse", ["false", "true"])

@@ -108,20 +108,20 @@ class Matcher:
                     number += missing
                 self.origins(f"result {number}", origins, self.origin_report.of_result(number))
 
-    def origins(self, what: str, wanted: dict[str, str], found: Origins) -> None:
+    def origins(self, what: str, expected: dict[str, str], found: Origins) -> None:
         """Compare the origins of each axis with the expected ones.
 
         The sub-axes of an axis are combined, because Shardy lists sub-axes that were once split.
         """
         want: Origins = {}
         have: Origins = {}
-        for axis, name in wanted.items():
+        for axis, name in expected.items():
             want.setdefault(axis.partition(":")[0], set()).add(name)
         for axis, names in found.items():
             have.setdefault(axis.partition(":")[0], set()).update(names)
         if have != want:
             reported = {axis: "/".join(sorted(names)) for axis, names in found.items()}
-            self.differences.append(f"{what}: axes from {reported}, wanted {wanted}")
+            self.differences.append(f"{what}: axes from {reported}, wanted {expected}")
 
     def line(self, check: Check) -> bool:
         """Compare the operation that a line matches, and return whether one matches."""
@@ -157,10 +157,10 @@ class Matcher:
         known = {value.name: value.sharding for value in self.listing.params}
         for entry in self.listing.entries:
             known.update(zip(entry.makes, entry.shardings, strict=False))
-        wanted = statement.shardings
+        expected = statement.shardings
         for name in sorted(read):
-            if isinstance(wanted, tuple) and name in known:
-                self.compare(f"line {check.line}: %{name}", wanted[0], known[name])
+            if isinstance(expected, tuple) and name in known:
+                self.compare(f"line {check.line}: %{name}", expected[0], known[name])
         return True
 
     def entry(self, what: str, statement: Statement, entry: Entry) -> None:
@@ -189,8 +189,8 @@ class Matcher:
         if isinstance(statement.rule, str):
             self.rule(what, statement.rule, entry)
 
-    def rule(self, what: str, wanted: str, entry: Entry) -> None:
-        rule = parse_rule(wanted)
+    def rule(self, what: str, expected: str, entry: Entry) -> None:
+        rule = parse_rule(expected)
         if entry.rule is None or loops(entry.rule) != loops(rule):
             self.differences.append(f"{what}: rule {entry.rule}, wanted {rule}")
 
@@ -233,7 +233,7 @@ class Matcher:
             if self.bound.get(read) and entry.reads
         )
 
-    def close(self, check: Check, wanted: tuple[ExpectedSharding, ...]) -> None:
+    def close(self, check: Check, expected: tuple[ExpectedSharding, ...]) -> None:
         """Compare the shardings in the attributes that follow the regions of an operation."""
         tried = []
         for number, entry in enumerate(self.listing.entries):
@@ -241,7 +241,7 @@ class Matcher:
                 continue
             trial = replace(self, differences=[])
             trial.entry(f"line {check.line}: %{' %'.join(entry.makes)}",
-                        Statement(entry.operation, (), (), wanted), entry)  # fmt: skip
+                        Statement(entry.operation, (), (), expected), entry)  # fmt: skip
             if not trial.differences:
                 return
             tried += trial.differences

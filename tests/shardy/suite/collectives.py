@@ -31,12 +31,12 @@ def compare_collectives(case: Case, module: Module) -> list[str]:
             if source is None:
                 source = Sharding.fully_replicated(target.mesh, op.result.type.rank)
             made += reshard_collectives(module, source, target, op.result.type.shape)
-    wanted = [
+    expected = [
         f"{line[1]}{line[2] or ''} out_sharding=<@mesh, {line[3]}>"
         for check in case.checks
         if (line := _WANTED.search(check.text)) and line[1] in COLLECTIVES
     ]
-    return [] if made == wanted else [f"makes {made}", f"wanted {wanted}"]
+    return [] if made == expected else [f"makes {made}", f"wanted {expected}"]
 
 
 def _sources(body: Block) -> dict[Value, Sharding | None]:

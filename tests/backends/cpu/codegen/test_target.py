@@ -98,9 +98,9 @@ def test_backends_refuse_machines_whose_programs_this_host_may_not_run() -> None
             "derive the machine from host_machine()",
         ),
     ]
-    for machine, wanted in refused:
+    for machine, expected in refused:
         with pytest.raises((SettingError, TypeError)) as caught:
             NativeBackend(machine)
-        assert str(caught.value) == wanted
+        assert str(caught.value) == expected
     for isa in ISAS:
         NativeBackend(host.limited_to(isa))

@@ -52,13 +52,13 @@ def check_against_reference(
 ) -> bool:
     """Run an operation on random operands and layouts; return whether the rule supports it."""
     arrays = change(op, random_operands(op, data.draw(st.integers(0, 9), "seed")))
-    wanted = reference_results(op, arrays)
+    expected = reference_results(op, arrays)
     operands = [data.draw(random_layout(array), "operand") for array in arrays]
-    outs = [data.draw(random_layout(np.zeros(w.shape, w.dtype)), "result") for w in wanted]
+    outs = [data.draw(random_layout(np.zeros(w.shape, w.dtype)), "result") for w in expected]
     phases = lower_and_run(rules[op.name], op, operands, outs, data.draw(st.sampled_from([1, 3])))
     if phases is None:
         return False
-    for out, want in zip(outs, wanted, strict=True):
+    for out, want in zip(outs, expected, strict=True):
         if tolerance:
             np.testing.assert_allclose(out, want, tolerance)
         else:

@@ -73,10 +73,10 @@ def test_reading_operations_treat_nonzero_bytes_as_true(sample: Sample) -> None:
         if x.dtype == bool:
             x.view(np.uint8)[...] *= random.choice([1, 2, 4, 128, 255], x.shape).astype(np.uint8)
     rule = RULES[op.name]
-    for wanted, made in zip(
+    for expected, made in zip(
         run_rule(rule, op, arrays), run_rule(rule, op, nonzero_bytes), strict=True
     ):
-        assert made.tobytes() == wanted.tobytes()
+        assert made.tobytes() == expected.tobytes()
 
 
 def test_samples_cover_the_reading_operations() -> None:

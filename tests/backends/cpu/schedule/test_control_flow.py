@@ -47,9 +47,9 @@ DOUBLE_OR_INCREMENT = sd.jit(double_or_increment)
 @pytest.mark.parametrize("limit", [-1.0, 20.0, 25.0, 100.0, 1e4])
 def test_iterations_and_branches_depend_on_data(limit: float) -> None:
     count, y = DOUBLE_OR_INCREMENT(X, limit)
-    rounds, wanted = double_or_increment_numpy(X, limit)
+    rounds, expected = double_or_increment_numpy(X, limit)
     assert int(count) == rounds
-    np.testing.assert_array_equal(y, wanted)
+    np.testing.assert_array_equal(y, expected)
 
 
 def test_iterations_run_no_python_code() -> None:
@@ -115,9 +115,9 @@ def test_loops_on_eight_devices_match_python() -> None:
     mesh = sd.make_mesh((8,), ("x",))
     x = sd.device_put(X, NamedSharding(mesh, P("x")))
     count, y = DOUBLE_OR_INCREMENT(x, 1e4)
-    rounds, wanted = double_or_increment_numpy(X, 1e4)
+    rounds, expected = double_or_increment_numpy(X, 1e4)
     assert int(count) == rounds
-    np.testing.assert_array_equal(y, wanted)
+    np.testing.assert_array_equal(y, expected)
 
 
 @pytest.mark.parametrize("size", [8, 1 << 16, 1 << 21])
@@ -148,14 +148,14 @@ def test_other_threads_run_during_a_loop() -> None:
 
 def test_threads_may_run_one_program_concurrently() -> None:
     limits = [20.0 * 3**k for k in range(8)]
-    wanted = [double_or_increment_numpy(X, limit) for limit in limits]
+    expected = [double_or_increment_numpy(X, limit) for limit in limits]
     mismatches: list[Any] = []
 
     def call(start: int) -> None:
         for k in range(40):
             number = (start + k) % 8
             count, y = DOUBLE_OR_INCREMENT(X, limits[number])
-            if int(count) != wanted[number][0] or not np.array_equal(y, wanted[number][1]):
+            if int(count) != expected[number][0] or not np.array_equal(y, expected[number][1]):
                 mismatches.append((number, count, y))
 
     run_concurrently(call, range(4))
@@ -165,11 +165,11 @@ def test_threads_may_run_one_program_concurrently() -> None:
 def test_a_loop_without_memory_raises_before_it_starts() -> None:
     x = snp.ones(1 << 20)
     loop = sd.jit(lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: y + snp.flip(y), x))
-    wanted = np.asarray(loop(x))
+    expected = np.asarray(loop(x))
     memory.trim()
     with memory.limit_memory(1), pytest.raises(OutOfMemoryError):
         loop(x)
-    np.testing.assert_array_equal(loop(x), wanted)
+    np.testing.assert_array_equal(loop(x), expected)
 
 
 ENDINGS = {
@@ -233,5 +233,5 @@ def test_in_place_updates_in_one_branch_are_correct_in_the_other(second: bool) -
 
     x = np.arange(4096, dtype=np.int32) % 7
     sums = np.cumsum(x, dtype=np.int32)
-    wanted = np.cumsum(sums * 2 + 1 if second else sums[::-1], dtype=np.int32)
-    np.testing.assert_array_equal(sd.jit(function)(second, x), wanted)
+    expected = np.cumsum(sums * 2 + 1 if second else sums[::-1], dtype=np.int32)
+    np.testing.assert_array_equal(sd.jit(function)(second, x), expected)

@@ -50,8 +50,8 @@ def test_take_along_axis_matches_numpy() -> None:
     x = np.random.default_rng(2).random((30, 40)).astype(np.float32)
     i = np.random.default_rng(3).integers(-50, 50, (30, 11)).astype(np.int32)
     inside = (i >= -40) & (i < 40)
-    wanted = np.where(inside, np.take_along_axis(x, np.clip(i, -40, 39), 1), np.nan)
-    np.testing.assert_array_equal(snp.take_along_axis(snp.asarray(x), i, axis=1), wanted)
+    expected = np.where(inside, np.take_along_axis(x, np.clip(i, -40, 39), 1), np.nan)
+    np.testing.assert_array_equal(snp.take_along_axis(snp.asarray(x), i, axis=1), expected)
 
 
 @pytest.mark.parametrize(

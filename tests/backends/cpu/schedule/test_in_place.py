@@ -64,8 +64,8 @@ FUNCTIONS = [
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_in_place_updates_match_the_interpreter(function: Any) -> None:
     with sd.config(isolated=True):
-        wanted = sd.tree.leaves(sd.jit(lambda x: function(x))(X))
-    for made, want in zip(sd.tree.leaves(sd.jit(function)(X)), wanted, strict=True):
+        expected = sd.tree.leaves(sd.jit(lambda x: function(x))(X))
+    for made, want in zip(sd.tree.leaves(sd.jit(function)(X)), expected, strict=True):
         np.testing.assert_array_equal(np.asarray(made), np.asarray(want))
 
 
@@ -159,7 +159,7 @@ def test_rows_read_in_a_later_loop_are_not_overwritten() -> None:
 
     x, rows = np.arange(64, dtype=np.float32).reshape(16, 4) % 7, np.array([3, 9, 0, 15])
     written, summed = sd.jit(function)(x, rows)
-    wanted = x[rows]
-    np.testing.assert_array_equal(summed, 3 * np.sort(wanted, axis=1))
-    wanted[[1, 3]] = -5
-    np.testing.assert_array_equal(written, wanted)
+    expected = x[rows]
+    np.testing.assert_array_equal(summed, 3 * np.sort(expected, axis=1))
+    expected[[1, 3]] = -5
+    np.testing.assert_array_equal(written, expected)

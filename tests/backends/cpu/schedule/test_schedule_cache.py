@@ -144,12 +144,12 @@ def test_an_invalid_entry_is_removed(text: bytes) -> None:
 def test_swapped_entries_are_rejected() -> None:
     lowerings: list[str] = []
     modules = [module_of(lambda x: x + 1, X), module_of(lambda x: x - 1, X)]
-    wanted = [results(get_program(module, lowerings), X) for module in modules]
+    expected = [results(get_program(module, lowerings), X) for module in modules]
     entries = [Path(str(object_cache.cache_folder())) / f"{key_of(module)}.o" for module in modules]
     one, other = (entry.read_bytes() for entry in entries)
     entries[0].write_bytes(other)
     entries[1].write_bytes(one)
-    assert [results(get_program(module, lowerings), X) for module in modules] == wanted
+    assert [results(get_program(module, lowerings), X) for module in modules] == expected
     assert lowerings == ["lowered"] * 4
 
 

@@ -52,10 +52,10 @@ def check(
     fused = fuse_products(module, convert_inside=True)
     assert products_of(fused)
     made = interpreter.run(fused, arrays, SMALL_TILES)
-    for wanted, got in zip(evaluate(module.main, arrays), made, strict=True):
-        wanted, got = (np.asarray(each, np.float64) for each in (wanted, got))
-        scale = np.max(np.abs(wanted[np.isfinite(wanted)]), initial=0)
-        np.testing.assert_allclose(got, wanted, rtol=0, atol=tolerance * scale)
+    for expected, got in zip(evaluate(module.main, arrays), made, strict=True):
+        expected, got = (np.asarray(each, np.float64) for each in (expected, got))
+        scale = np.max(np.abs(expected[np.isfinite(expected)]), initial=0)
+        np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * scale)
     return made
 
 

@@ -74,9 +74,9 @@ def test_reductions_match_the_reference(interpreter: Interpreter, dtype: str, ca
 
     module = single_group_module([type], rows)
     with np.errstate(all="ignore"):
-        wanted = run(module, [x])
+        expected = run(module, [x])
     for sizes in (None, SMALL_TILES) if dtype == "f32" else (SMALL_TILES,):
-        for want, got in zip(wanted, interpreter.run(module, [x], sizes), strict=True):
+        for want, got in zip(expected, interpreter.run(module, [x], sizes), strict=True):
             np.testing.assert_array_equal(got, want)
 
 

@@ -201,10 +201,10 @@ def test_downcast_programs_give_close_results() -> None:
     casts = {"f64": "f32", "i64": "i32"}
     emission = downcast_emission(make_emission(parse(text), "ipu", samples=True), casts)
     assert emission.samples is not None
-    given, wanted = emission.samples.arguments, emission.samples.results
-    assert [a.dtype for a in (*given, *wanted)] == [np.float32, np.int32] * 2
+    given, expected = emission.samples.arguments, emission.samples.results
+    assert [a.dtype for a in (*given, *expected)] == [np.float32, np.int32] * 2
     results = build_and_run(program_text(emission, {}), given)
-    for result, want in zip(results, wanted, strict=True):
+    for result, want in zip(results, expected, strict=True):
         np.testing.assert_allclose(result, want, rtol=1e-6)
 
 

@@ -32,11 +32,11 @@ def every(*shape: int) -> Array:
     return threefry.window_indices(shape, (0,) * len(shape), shape)
 
 
-def agrees(got: Array, wanted: dict[str, Any]) -> bool:
-    assert got.dtype.name == wanted["dtype"]
-    assert list(got.shape) == wanted["shape"]
+def agrees(got: Array, expected: dict[str, Any]) -> bool:
+    assert got.dtype.name == expected["dtype"]
+    assert list(got.shape) == expected["shape"]
     digest = hashlib.sha256(np.ascontiguousarray(got).tobytes()).hexdigest()
-    return digest.startswith(wanted["sha256"])
+    return digest.startswith(expected["sha256"])
 
 
 def test_the_hash_has_the_published_values() -> None:
@@ -51,29 +51,29 @@ def test_the_hash_has_the_published_values() -> None:
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_keys_split_and_fold_as_in_jax(scheme: str, seed: str) -> None:
-    key, wanted = key_of(seed), VECTORS[scheme][seed]
+    key, expected = key_of(seed), VECTORS[scheme][seed]
 
     for name, shape in (("split2", (2,)), ("split5", (5,)), ("split_2x3", (2, 3))):
         made = threefry.split_key(key, every(*shape), prod(shape), scheme)
         assert made.shape == shape
-        assert made.reshape(-1).tolist() == words(wanted[name]).tolist()
+        assert made.reshape(-1).tolist() == words(expected[name]).tolist()
 
-    for data, folded in wanted["fold_in"].items():
+    for data, folded in expected["fold_in"].items():
         assert threefry.fold_in(key, np.array(int(data), np.uint32)) == words(folded)[0]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bits_agree_with_jax(scheme: str, seed: str) -> None:
-    key, wanted = key_of(seed), VECTORS[scheme][seed]
-    names = [name for name in wanted if name.startswith("bits")]
+    key, expected = key_of(seed), VECTORS[scheme][seed]
+    names = [name for name in expected if name.startswith("bits")]
     assert len(names) == 8
 
     for name in names:
         width = int(name.removeprefix("bits").split("_")[0])
-        shape = wanted[name]["shape"]
+        shape = expected[name]["shape"]
         assert agrees(
-            threefry.random_bits(key, every(*shape), prod(shape), width, scheme), wanted[name]
+            threefry.random_bits(key, every(*shape), prod(shape), width, scheme), expected[name]
         )
 
 

@@ -44,8 +44,8 @@ def test_a_deserialized_program_is_differentiable() -> None:
     params, x = example()
     again = export.deserialize(export.export(sd.jit(model))(params, x).serialize())
     got = sd.grad(lambda x: again.call(params, x)[1][0])(x)
-    wanted = sd.grad(lambda x: model(params, x)[1][0])(x)
-    np.testing.assert_allclose(got, wanted, rtol=1e-6)
+    expected = sd.grad(lambda x: model(params, x)[1][0])(x)
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
 def test_arguments_of_another_type_are_refused() -> None:

@@ -92,8 +92,8 @@ ASKED: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("make", [dense, repeated, root])
 def test_derivatives_agree_with_jax(make: Callable[..., Any], asked: str) -> None:
     found = ASKED[asked](sd, make(snp, lax))(A, B)
-    wanted = ASKED[asked](jax, make(jnp, jax.lax))(A, B)
-    pairs = zip(sd.tree.leaves(found), jax.tree.leaves(wanted), strict=True)
+    expected = ASKED[asked](jax, make(jnp, jax.lax))(A, B)
+    pairs = zip(sd.tree.leaves(found), jax.tree.leaves(expected), strict=True)
     for one, other in pairs:
         np.testing.assert_allclose(one, other, rtol=2e-3, atol=1e-5)
 

@@ -41,8 +41,8 @@ def test_results_agree_with_jax(case: int, padding: str) -> None:
     if padding == "consistent":
         options["use_consistent_padding"] = True
     found = lax.conv_transpose(x, w, strides, pads, **options)
-    wanted = jax.lax.conv_transpose(x, w, strides, pads, **options)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    expected = jax.lax.conv_transpose(x, w, strides, pads, **options)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_gradients_agree_with_jax() -> None:
@@ -51,8 +51,8 @@ def test_gradients_agree_with_jax() -> None:
     def loss(lib: Any) -> Any:
         return lambda w: (lib.lax.conv_transpose(x, w, (2, 2), "SAME") ** 2).sum()
 
-    found, wanted = sd.grad(loss(sd))(w), jax.grad(loss(jax))(w)
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    found, expected = sd.grad(loss(sd))(w), jax.grad(loss(jax))(w)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])

@@ -61,10 +61,10 @@ def test_full_like() -> None:
     ],
 )  # fmt: skip
 def test_array_of_python_numbers(value: Any, dtype: str) -> None:
-    wanted = np.asarray(value)
+    expected = np.asarray(value)
     for got in (run(lambda: snp.array(value)), np.asarray(snp.array(value))):
         assert dtype_name(got.dtype) == dtype
-        close(got, wanted)
+        close(got, expected)
 
 
 def test_array_of_traced_values_stacks_them() -> None:
@@ -212,8 +212,8 @@ def test_fromfunction_calls_a_function_with_arrays() -> None:
 
     for by in (1.0, 2.0):
         made = snp.fromfunction(noted, (3, 4), dtype=np.int32, by=by)
-        wanted = np.fromfunction(lambda i, j, by=by: i + j * by, (3, 4))
-        np.testing.assert_array_equal(made["sum"], wanted)
+        expected = np.fromfunction(lambda i, j, by=by: i + j * by, (3, 4))
+        np.testing.assert_array_equal(made["sum"], expected)
         assert made["one"].dtype == np.int32
     assert [each.dtype for each in seen[0]] == [np.int32, np.int32]
     assert snp.fromfunction(lambda i: "text" if i.shape == (2,) else i, (3,)).tolist() == [0, 1, 2]

@@ -22,14 +22,14 @@ LENGTHS = [0, 1, 2, 9, MAX_CONSTANT_BYTES // 8, MAX_CONSTANT_BYTES // 8 + 1, 100
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize(("name", "rest"), WINDOWS)
 def test_windows_agree_with_numpy(name: str, rest: tuple[float, ...], length: int) -> None:
-    wanted = getattr(np, name)(length, *rest)
+    expected = getattr(np, name)(length, *rest)
     single = getattr(snp, name)(length, *rest)
     assert single.dtype == np.float32
-    np.testing.assert_allclose(single, wanted, rtol=2e-7, atol=1e-12)
+    np.testing.assert_allclose(single, expected, rtol=2e-7, atol=1e-12)
     with enable_x64():
         double = getattr(snp, name)(length, *rest)
     assert double.dtype == np.float64
-    np.testing.assert_allclose(double, wanted, rtol=2e-13, atol=1e-15)
+    np.testing.assert_allclose(double, expected, rtol=2e-13, atol=1e-15)
 
 
 def test_a_window_of_large_shape_does_not_overflow() -> None:

@@ -152,8 +152,8 @@ def test_division_of_8_and_16_bit_integers_by_a_runtime_scalar(dtype: str) -> No
     for divisor in divisors:
         y = np.full(x.shape, divisor, dtype)
         for name in ("floor_divide", "remainder"):
-            wanted = numpy_result(QUOTIENTS.get(name, getattr(np, name)), x, y)
-            same(getattr(snp, name)(snp.asarray(x), divisor), wanted)
+            expected = numpy_result(QUOTIENTS.get(name, getattr(np, name)), x, y)
+            same(getattr(snp, name)(snp.asarray(x), divisor), expected)
 
 
 @pytest.mark.parametrize("dtype", ["i4", "u4"])
@@ -171,19 +171,19 @@ def test_division_of_32_bit_integers_by_a_runtime_scalar(dtype: str) -> None:
         x = np.array(sorted(n for n in ends if limits.min <= n <= limits.max), dtype)
         for name in ("floor_divide", "remainder"):
             function = QUOTIENTS.get(name, getattr(np, name))
-            wanted = numpy_result(function, x, np.full(x.shape, divisor, dtype))
+            expected = numpy_result(function, x, np.full(x.shape, divisor, dtype))
             number = divisor if divisor < 1 << 31 else np.array(divisor, dtype)
-            same(getattr(snp, name)(snp.asarray(x), number), wanted)
+            same(getattr(snp, name)(snp.asarray(x), number), expected)
 
 
 def test_division_by_a_scalar_that_wraps_around_or_becomes_zero() -> None:
     """The divisor is the scalar converted to the dtype of the array."""
     x = WHOLE.astype("i1")
     for name in RATIO:
-        wanted = numpy_result(getattr(np, name), x, np.int8(200 - 256))
-        same(run(getattr(snp, name), x, 200), wanted)
-        wanted = numpy_result(getattr(np, name), ODD, np.float32(0))
-        same(run(getattr(snp, name), ODD, 1e-60), wanted)
+        expected = numpy_result(getattr(np, name), x, np.int8(200 - 256))
+        same(run(getattr(snp, name), x, 200), expected)
+        expected = numpy_result(getattr(np, name), ODD, np.float32(0))
+        same(run(getattr(snp, name), ODD, 1e-60), expected)
 
 
 @pytest.mark.parametrize("exponent", [-3, -1, 0, 1, 2, 3, 7, 20, 100, 0.5, -1.5])
@@ -261,7 +261,7 @@ def test_promotion_agrees_with_jax(row: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("x", "number", "wanted"),
+    ("x", "number", "expected"),
     [
         (BYTES, 1, "u8"),
         (BYTES, 1.0, "f32"),
@@ -271,9 +271,9 @@ def test_promotion_agrees_with_jax(row: int) -> None:
         (WHOLE, True, "i32"),
     ],
 )
-def test_python_scalars_are_weakly_typed(x: Any, number: complex, wanted: str) -> None:
-    assert dtype_name(run(lambda v: v + number, x).dtype) == wanted
-    assert dtype_name(run(lambda v: number + v, x).dtype) == wanted
+def test_python_scalars_are_weakly_typed(x: Any, number: complex, expected: str) -> None:
+    assert dtype_name(run(lambda v: v + number, x).dtype) == expected
+    assert dtype_name(run(lambda v: number + v, x).dtype) == expected
 
 
 def test_sixty_four_bits_when_enabled() -> None:
@@ -316,8 +316,8 @@ def test_power_of_one_half_is_sqrt_with_the_signs_of_pow() -> None:
     x = np.array([0, -0.0, 1, 2, 9, np.inf, -np.inf, np.nan, -1, 1e-45, 3e38], np.float32)
     got = run(lambda x: x**0.5, x)
     with np.errstate(invalid="ignore"):
-        wanted = np.where(x == -np.inf, np.float32(np.inf), np.sqrt(x + 0))
-    same(got, wanted)
+        expected = np.where(x == -np.inf, np.float32(np.inf), np.sqrt(x + 0))
+    same(got, expected)
     assert not np.signbit(got[:7]).any()
     for dtype in (np.float16, np.int32, np.bool_, np.complex64):
         check("power", x[:5].astype(dtype), 0.5)
@@ -343,13 +343,13 @@ def test_quotients_of_narrow_integers_are_exact(dtype: str) -> None:
         y = np.tile(y, 6)
     for name in ("floor_divide", "remainder", "fmod"):
         with np.errstate(all="ignore"):
-            wanted = QUOTIENTS.get(name, getattr(np, name))(x, y)
-        same(eagerly(getattr(snp, name), x, y), wanted)
+            expected = QUOTIENTS.get(name, getattr(np, name))(x, y)
+        same(eagerly(getattr(snp, name), x, y), expected)
         for number in (7, 1, 0, *(() if dtype[0] == "u" else (-1, -7))):
             divisor = np.array(number, dtype)
             with np.errstate(all="ignore"):
-                wanted = QUOTIENTS.get(name, getattr(np, name))(x, divisor)
-            same(eagerly(getattr(snp, name), x, divisor), wanted)
+                expected = QUOTIENTS.get(name, getattr(np, name))(x, divisor)
+            same(eagerly(getattr(snp, name), x, divisor), expected)
 
 
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4"])
@@ -357,11 +357,11 @@ def test_quotients_of_narrow_integers_are_exact(dtype: str) -> None:
 def test_integers_divided_by_a_constant(dtype: str, number: int) -> None:
     info = np.iinfo(dtype)
     x = np.concatenate([np.arange(-300, 300).astype(dtype), [info.min, info.max]]).astype(dtype)
-    wanted = np.divmod(x, np.array(number, dtype))
+    expected = np.divmod(x, np.array(number, dtype))
     for got in (sd.jit(lambda x: snp.divmod(x, number))(x), snp.divmod(x, number)):
-        for each, its in zip(got, wanted, strict=True):
+        for each, its in zip(got, expected, strict=True):
             same(each, its)
-    same(sd.jit(lambda x: x // number)(snp.asarray(x)), wanted[0])
+    same(sd.jit(lambda x: x // number)(snp.asarray(x)), expected[0])
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])

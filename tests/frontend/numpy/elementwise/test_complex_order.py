@@ -20,9 +20,9 @@ REVERSED = np.ascontiguousarray(NUMBERS[::-1])
 @pytest.mark.parametrize("axis", [None, 0, -1])
 def test_extremes_are_those_of_numpy(name: str, axis: int | None, x: np.ndarray) -> None:
     found = run(lambda x: getattr(snp, name)(x, axis=axis), x)
-    wanted = getattr(np, name)(x, axis=axis)
-    np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
-    np.testing.assert_array_equal(found[~np.isnan(found)], wanted[~np.isnan(wanted)])
+    expected = getattr(np, name)(x, axis=axis)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    np.testing.assert_array_equal(found[~np.isnan(found)], expected[~np.isnan(expected)])
 
 
 def test_an_extreme_of_a_part_has_an_initial_value() -> None:
@@ -51,8 +51,8 @@ def test_functions_of_lax_have_the_same_order() -> None:
     for reverse in (False, True):
         found = run(lambda x: lax.cummin(x, 1, reverse=reverse), NUMBERS)  # noqa: B023
         step = -1 if reverse else 1
-        wanted = np.minimum.accumulate(NUMBERS[:, ::step], 1)[:, ::step]
-        np.testing.assert_array_equal(found, wanted)
+        expected = np.minimum.accumulate(NUMBERS[:, ::step], 1)[:, ::step]
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_the_derivative_of_an_extreme_belongs_to_the_elements_that_attain_it() -> None:
@@ -66,9 +66,9 @@ def test_the_derivative_of_an_extreme_belongs_to_the_elements_that_attain_it() -
 
 def test_updates_of_slices_and_masks_have_the_same_order() -> None:
     found = run(lambda x, y: x.at[:, 1].max(y[:, 1]), NUMBERS, REVERSED)
-    wanted = NUMBERS.copy()
-    wanted[:, 1] = np.maximum(NUMBERS, REVERSED)[:, 1]
-    np.testing.assert_array_equal(found, wanted)
+    expected = NUMBERS.copy()
+    expected[:, 1] = np.maximum(NUMBERS, REVERSED)[:, 1]
+    np.testing.assert_array_equal(found, expected)
     assert error_line(OperationTypeError, lambda: snp.array(NUMBERS).at[[0, 1]].max(1j)) == (
         "x.at[index].max of complex numbers takes integers, slices without steps and masks; for "
         "index arrays without repeated indices, use "
@@ -91,8 +91,8 @@ def test_logarithms_of_sums_are_those_of_complex_powers(
 
 
 def test_logsumexp_of_complex_numbers() -> None:
-    wanted = np.log(np.exp(NUMBERS).sum(axis=0))
-    np.testing.assert_allclose(run(lambda x: nn.logsumexp(x, axis=0), NUMBERS), wanted, rtol=1e-5)
+    expected = np.log(np.exp(NUMBERS).sum(axis=0))
+    np.testing.assert_allclose(run(lambda x: nn.logsumexp(x, axis=0), NUMBERS), expected, rtol=1e-5)
 
 
 def test_clip_refuses_complex_numbers() -> None:

@@ -80,10 +80,10 @@ def test_bools_stay_bools(name: str) -> None:
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_half_floats_stay_half_floats(name: str, dtype: Any) -> None:
     x = np.abs(NORMAL).astype(dtype)
-    wanted = getattr(np, name)(x.astype("f"))
+    expected = getattr(np, name)(x.astype("f"))
     got = run(getattr(snp, name), x)
     assert got.dtype == (bool if name == "isnan" else dtype)
-    np.testing.assert_allclose(got.astype("f"), wanted.astype("f"), rtol=2e-2, atol=5e-3)
+    np.testing.assert_allclose(got.astype("f"), expected.astype("f"), rtol=2e-2, atol=5e-3)
 
 
 @pytest.mark.parametrize("decimals", [-3, -1, 0, 1, 2])
@@ -120,10 +120,10 @@ def test_ldexp(exponent: str) -> None:
     x = np.concatenate([ODD, NORMAL.ravel(), [1e-45, 3e38, 1.9999999e-38, -1.1754942e-38]])
     powers = np.array([-300, -277, -149, -130, -36, -1, 0, 1, 127, 128, 150, 276, 1000, 10**6])
     kept = powers[np.isin(powers, powers.astype(exponent))].astype(exponent)
-    wanted = numpy_result(np.ldexp, x.astype("f")[:, None], kept.astype("i4"))
+    expected = numpy_result(np.ldexp, x.astype("f")[:, None], kept.astype("i4"))
     for way in (run, eagerly):
         got = way(snp.ldexp, x.astype("f")[:, None].copy(), kept)
-        np.testing.assert_array_equal(got, wanted)
+        np.testing.assert_array_equal(got, expected)
 
 
 def test_ldexp_takes_integers() -> None:
@@ -169,9 +169,9 @@ def test_frexp_is_one_loop_and_differentiable() -> None:
 
 def test_log10_of_16_bit_floats_is_rounded_once() -> None:
     x = np.arange(1, 0x7C00, dtype=np.uint16).view(np.float16)
-    wanted = np.log10(x.astype(np.float64)).astype(np.float16)
+    expected = np.log10(x.astype(np.float64)).astype(np.float16)
     got = np.asarray(snp.log10(x))
     assert got.dtype == np.float16
-    apart = np.abs(got.view(np.int16).astype(int) - wanted.view(np.int16))
+    apart = np.abs(got.view(np.int16).astype(int) - expected.view(np.int16))
     assert apart.max() <= 1
     assert np.count_nonzero(apart) <= 10

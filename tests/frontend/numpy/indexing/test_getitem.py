@@ -126,9 +126,9 @@ EXPRESSIONS: list[tuple[Any, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("index", "wanted"), EXPRESSIONS)
-def test_reads_emit_few_operations(index: Any, wanted: list[str]) -> None:
-    assert ops(lambda x: x[index], X) == wanted
+@pytest.mark.parametrize(("index", "expected"), EXPRESSIONS)
+def test_reads_emit_few_operations(index: Any, expected: list[str]) -> None:
+    assert ops(lambda x: x[index], X) == expected
     same(eagerly(lambda x: x[index], X), X[index])
 
 
@@ -141,10 +141,10 @@ UPDATES: list[tuple[Any, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("index", "wanted"), UPDATES)
-def test_writes_emit_few_operations(index: Any, wanted: list[str]) -> None:
+@pytest.mark.parametrize(("index", "expected"), UPDATES)
+def test_writes_emit_few_operations(index: Any, expected: list[str]) -> None:
     new = np.ones(X[index].shape, np.float32)
-    assert ops(lambda x, new: x.at[index].set(new), X, new) == wanted
+    assert ops(lambda x, new: x.at[index].set(new), X, new) == expected
     changed = X.copy()
     changed[index] = new
     same(eagerly(lambda x, new: x.at[index].set(new), X, new), changed)
@@ -217,8 +217,8 @@ def test_updates_by_division_and_powers_and_functions() -> None:
 @pytest.mark.parametrize("method", ["set", "add", "multiply", "min", "max"])
 def test_updates_accept_traced_masks(method: str) -> None:
     mask = X > 20
-    wanted = np.asarray(eagerly(lambda x, m: getattr(x.at[m], method)(2), X, mask))
-    same(run(lambda x, m: getattr(x.at[m], method)(2), X, mask), wanted)
+    expected = np.asarray(eagerly(lambda x, m: getattr(x.at[m], method)(2), X, mask))
+    same(run(lambda x, m: getattr(x.at[m], method)(2), X, mask), expected)
     new = {
         "set": np.full_like(X, 2),
         "add": X + 2,
@@ -226,7 +226,7 @@ def test_updates_accept_traced_masks(method: str) -> None:
         "min": np.minimum(X, 2),
         "max": np.maximum(X, 2),
     }[method]
-    same(wanted, np.where(mask, new, X))
+    same(expected, np.where(mask, new, X))
     rows = X[:, 0, 0] > 10
     row = np.arange(5, dtype=np.float32)
     changed = X.copy()

@@ -112,10 +112,10 @@ def test_true_conditions_outside_of_the_array_are_errors(axis: int | None) -> No
     long[extent - 1] = True
     np.testing.assert_array_equal(snp.compress(long, x, axis), np.compress(long, x, axis))
     long[extent + 1] = True
-    wanted = f"a condition is true at {extent + 1}, and there are {extent} elements"
-    assert error_line(IndexingError, lambda: snp.compress(long, snp.asarray(x), axis)) == wanted
+    expected = f"a condition is true at {extent + 1}, and there are {extent} elements"
+    assert error_line(IndexingError, lambda: snp.compress(long, snp.asarray(x), axis)) == expected
     if axis is None:
-        assert error_line(IndexingError, lambda: snp.extract(long, snp.asarray(x))) == wanted
+        assert error_line(IndexingError, lambda: snp.extract(long, snp.asarray(x))) == expected
 
 
 @pytest.mark.skipif(not is_available(), reason="without machine code nothing is learned")

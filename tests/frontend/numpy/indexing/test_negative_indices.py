@@ -19,9 +19,9 @@ def test_negative_indices_are_out_of_range_without_wrapping(indices: np.ndarray)
     filled = np.where(is_inside, nearest, 7)
     options = {"wrap_negative_indices": False}
     for made in (run, eagerly):
-        for mode, wanted in (("fill", filled), ("clip", nearest), (None, nearest)):
+        for mode, expected in (("fill", filled), ("clip", nearest), (None, nearest)):
             found = made(lambda x, i: x.at[i].get(mode=mode, fill_value=7, **options), X, indices)  # noqa: B023
-            np.testing.assert_array_equal(found, wanted)
+            np.testing.assert_array_equal(found, expected)
         dropped = made(lambda x, i: x.at[i].add(10, **options), X, indices)
         added = X.copy()
         np.add.at(added, np.asarray(indices)[is_inside], 10)
@@ -57,11 +57,11 @@ def test_one_hot_selection_broadcasts_and_keeps_the_dtype() -> None:
 
 
 def test_apply_runs_once_per_repetition_of_an_index() -> None:
-    indices, wanted = np.array([3, 1, 3, -2, 0], np.int32), X.copy()
-    np.negative.at(wanted, indices)
+    indices, expected = np.array([3, 1, 3, -2, 0], np.int32), X.copy()
+    np.negative.at(expected, indices)
     for made in (run, eagerly):
         found = made(lambda x, i: x.at[i].apply(snp.negative), X, indices)
-        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(found, expected)
     once = jit(lambda x, i: x.at[i].apply(snp.negative, unique_indices=True))(X, indices)
     np.testing.assert_array_equal(once, [-1, -2, 3, -4, 5])
 

@@ -96,8 +96,8 @@ INSIDE = (I >= -8) & (I < 8)
 
 @pytest.mark.parametrize("name", ["x[i]", "get", "get fill", "get promise", "take", "along"])
 def test_a_row_out_of_bounds_has_no_derivative(name: str) -> None:
-    wanted = added(I[INSIDE], WEIGHTS[INSIDE], 8)
-    np.testing.assert_array_equal(read(snp, sd, name)[1], wanted)
+    expected = added(I[INSIDE], WEIGHTS[INSIDE], 8)
+    np.testing.assert_array_equal(read(snp, sd, name)[1], expected)
 
 
 def test_a_clamped_row_has_a_derivative_in_mode_clip() -> None:

@@ -32,16 +32,16 @@ def test_take(axis: Any, places: Any) -> None:
 
 def test_take_out_of_range() -> None:
     places = np.array([0, 5, -1, -5, 2], np.int32)
-    for wanted in (run, eagerly):
-        got = wanted(lambda x, i: snp.take(x, i, 1), X, places)
+    for expected in (run, eagerly):
+        got = expected(lambda x, i: snp.take(x, i, 1), X, places)
         assert np.isnan(got[:, [1, 3]]).all()
         same(got[:, [0, 2, 4]], X[:, [0, 2, 2]])
         same(
-            wanted(lambda x, i: snp.take(x, i, mode="clip"), ROW, places),
+            expected(lambda x, i: snp.take(x, i, mode="clip"), ROW, places),
             np.take(ROW, places, mode="clip"),
         )
         same(
-            wanted(lambda x, i: snp.take(x, i, mode="wrap"), ROW, places),
+            expected(lambda x, i: snp.take(x, i, mode="wrap"), ROW, places),
             np.take(ROW, places, mode="wrap"),
         )
     same(run(lambda x: snp.take(x, np.array([0, 9, -9]), fill_value=7), ROW),
@@ -107,15 +107,15 @@ def test_compress_and_extract() -> None:
         (None, [True, False, True]), (1, [False, True, True]), (0, [1, 0])
     ]  # fmt: skip
     for axis, condition in cases:
-        wanted = np.compress(condition, X, axis)
-        same(run(lambda x, c=condition, a=axis: snp.compress(c, x, a), X), wanted)
-        same(eagerly(snp.compress, np.array(condition), X, axis), wanted)
-        size = wanted.shape[axis or 0]
+        expected = np.compress(condition, X, axis)
+        same(run(lambda x, c=condition, a=axis: snp.compress(c, x, a), X), expected)
+        same(eagerly(snp.compress, np.array(condition), X, axis), expected)
+        size = expected.shape[axis or 0]
         traced = np.array(condition)
-        same(run(lambda c, x, a=axis, n=size: snp.compress(c, x, a, size=n), traced, X), wanted)
+        same(run(lambda c, x, a=axis, n=size: snp.compress(c, x, a, size=n), traced, X), expected)
         more = run(lambda c, x, a=axis, n=size: snp.compress(c, x, a, size=n + 1, fill_value=-1),
                    traced, X)  # fmt: skip
-        same(np.delete(more, -1, axis or 0), wanted)
+        same(np.delete(more, -1, axis or 0), expected)
         assert (np.take(more, -1, axis or 0) == -1).all()
     same(eagerly(lambda x: snp.extract(x > 5, x), X), X[X > 5])
     same(run(lambda x: snp.extract(x > 20, x, size=4), X), np.array([21, 22, 23, 0], np.float32))
@@ -129,19 +129,19 @@ MASKS = [
 
 @pytest.mark.parametrize("mask", MASKS, ids=lambda mask: f"{mask.dtype}{mask.shape}")
 def test_nonzero(mask: Any) -> None:
-    wanted = tuple(i.astype(np.int32) for i in np.nonzero(mask))
-    same(eagerly(snp.nonzero, mask), wanted)
-    same(eagerly(snp.where, mask), wanted)
+    expected = tuple(i.astype(np.int32) for i in np.nonzero(mask))
+    same(eagerly(snp.nonzero, mask), expected)
+    same(eagerly(snp.where, mask), expected)
     same(eagerly(snp.argwhere, mask), np.argwhere(mask).astype(np.int32))
     same(eagerly(snp.flatnonzero, mask), np.flatnonzero(mask).astype(np.int32))
-    count = len(wanted[0])
-    same(run(lambda m: snp.nonzero(m, size=count), mask), wanted)
-    same(run(lambda m: snp.where(m, size=count), mask), wanted)
+    count = len(expected[0])
+    same(run(lambda m: snp.nonzero(m, size=count), mask), expected)
+    same(run(lambda m: snp.where(m, size=count), mask), expected)
     same(run(lambda m: snp.argwhere(m, size=count), mask), np.argwhere(mask).astype(np.int32))
     more = run(lambda m: snp.nonzero(m, size=count + 2, fill_value=-1), mask)
-    same(more, tuple(np.append(i, np.array([-1, -1], np.int32)) for i in wanted))
+    same(more, tuple(np.append(i, np.array([-1, -1], np.int32)) for i in expected))
     fewer = run(lambda m: snp.nonzero(m, size=max(count - 1, 0)), mask)
-    same(fewer, tuple(i[: max(count - 1, 0)] for i in wanted))
+    same(fewer, tuple(i[: max(count - 1, 0)] for i in expected))
 
 
 def test_nonzero_fills_each_dimension() -> None:
@@ -177,9 +177,9 @@ def test_diagonals_and_triangles() -> None:
         ("triu_indices_from", (X[0],)),
     ]  # fmt: skip
     for name, args in cases:
-        wanted = tuple(i.astype(np.int32) for i in getattr(np, name)(*args))
-        same(eagerly(getattr(snp, name), *args), wanted)
-        same(run(getattr(snp, name), *args), wanted)
+        expected = tuple(i.astype(np.int32) for i in getattr(np, name)(*args))
+        same(eagerly(getattr(snp, name), *args), expected)
+        same(run(getattr(snp, name), *args), expected)
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (2, 4), (5, 2), (7, 2), (3, 3, 3)], ids=str)
@@ -261,13 +261,13 @@ def test_masks_select_as_in_numpy(dtype: str) -> None:
     rng = np.random.default_rng(0)
     x = snp.asarray(rng.integers(0, 9, (6, 7)), dtype)
     mask = rng.random((6, 7)) < 0.5
-    wanted = np.asarray(x)[mask]
+    expected = np.asarray(x)[mask]
     for which in (mask, snp.asarray(mask)):
         for made in (x[which], snp.extract(which, x)):
             assert made.dtype == x.dtype
-            np.testing.assert_array_equal(np.asarray(made), wanted)
+            np.testing.assert_array_equal(np.asarray(made), expected)
     inside = np.asarray(sd.jit(lambda x: x[mask])(x))
-    np.testing.assert_array_equal(inside, wanted)
+    np.testing.assert_array_equal(inside, expected)
     assert x[np.zeros((6, 7), bool)].shape == (0,)
 
 
@@ -299,16 +299,16 @@ def test_long_rows_at_indices_out_of_range(dtype: str, axis: int, mode: Any) -> 
     ):
         got = np.asarray(snp.take(snp.asarray(x), snp.asarray(indices), axis=axis, mode=mode))
         if mode == "fill":
-            wanted = x.take(indices, axis, mode="wrap")
+            expected = x.take(indices, axis, mode="wrap")
             outside = (indices < -size) | (indices >= size)
             fill: Any = np.nan if x.dtype.kind in "fc" else x.dtype.type(1)
             if x.dtype.kind in "iu":
                 ends = np.iinfo(dtype)
                 fill = ends.min if x.dtype.kind == "i" else ends.max
-            wanted[(slice(None),) * axis + (outside,)] = fill
+            expected[(slice(None),) * axis + (outside,)] = fill
         else:
-            wanted = x.take(indices, axis, mode=mode)
-        np.testing.assert_array_equal(got, wanted)
+            expected = x.take(indices, axis, mode=mode)
+        np.testing.assert_array_equal(got, expected)
 
 
 def test_filled_rows_are_written_once() -> None:

@@ -25,11 +25,11 @@ def test_unsigned_values_are_subtracted_from_wider_dtypes(
     wide: str, dtype: str, index: Any
 ) -> None:
     x, value = np.array([7, 2, 9], wide), np.array(3, dtype)
-    wanted = x.copy()
-    np.subtract.at(wanted, index, value.astype(wide))
+    expected = x.copy()
+    np.subtract.at(expected, index, value.astype(wide))
     for made in (run(subtracted, x, index, value), eagerly(subtracted, x, index, value)):
         assert made.dtype == x.dtype
-        np.testing.assert_array_equal(made, wanted)
+        np.testing.assert_array_equal(made, expected)
 
 
 def test_subtraction_of_bools_is_an_error() -> None:
@@ -44,10 +44,10 @@ def test_subtraction_of_bools_is_an_error() -> None:
 @pytest.mark.parametrize("mode", ["drop", "fill", "clip"])
 def test_apply_out_of_bounds_follows_the_mode(mode: str) -> None:
     x = np.array([1, -2, -3], np.int32)
-    wanted = np.abs(x) if mode == "clip" else x
-    wanted[:2] = x[:2]
+    expected = np.abs(x) if mode == "clip" else x
+    expected[:2] = x[:2]
     for made in (run, eagerly):
         same = made(lambda x: x.at[7].apply(snp.abs, mode=mode), x)
-        np.testing.assert_array_equal(same, wanted)
+        np.testing.assert_array_equal(same, expected)
     with pytest.raises(IndexingError, match=r"^index 7 is out of range for dimension 0 of shape"):
         snp.array(x).at[7].apply(snp.abs)

@@ -40,11 +40,11 @@ MATMUL = [
 ]
 
 
-@pytest.mark.parametrize(("left", "right", "wanted"), MATMUL, ids=lambda x: str(x))
-def test_matmul(left: Any, right: Any, wanted: str) -> None:
+@pytest.mark.parametrize(("left", "right", "expected"), MATMUL, ids=lambda x: str(x))
+def test_matmul(left: Any, right: Any, expected: str) -> None:
     x, y = normal(*left), normal(*right)
     check("matmul", x, y)
-    assert dims(snp.matmul, x, y) == [wanted]
+    assert dims(snp.matmul, x, y) == [expected]
     assert set(ops(snp.matmul, x, y)) <= {"dot", "reshape"}
 
 
@@ -306,18 +306,18 @@ NORMS: list[tuple[Any, Any]] = [
 @pytest.mark.parametrize(("shape", "options"), NORMS, ids=str)
 def test_norms(shape: Any, options: Any, keepdims: bool) -> None:
     for x in (normal(*shape), plane(*shape)):
-        wanted = numpy_result(np.linalg.norm, x, keepdims=keepdims, **options)
-        close(run(snp.linalg.norm, x, keepdims=keepdims, **options), wanted)
+        expected = numpy_result(np.linalg.norm, x, keepdims=keepdims, **options)
+        close(run(snp.linalg.norm, x, keepdims=keepdims, **options), expected)
 
 
 def test_norms_of_the_array_api() -> None:
     x = normal(2, 3, 4)
     for options in ({}, {"axis": 1}, {"axis": (0, 2), "ord": 1}, {"axis": 0, "keepdims": True}):
-        wanted: Any = numpy_result(np.linalg.vector_norm, x, **options)
-        close(run(snp.linalg.vector_norm, x, **options), np.asarray(wanted))
+        expected: Any = numpy_result(np.linalg.vector_norm, x, **options)
+        close(run(snp.linalg.vector_norm, x, **options), np.asarray(expected))
     for order in ("fro", 1, np.inf):
-        wanted = numpy_result(np.linalg.matrix_norm, x, ord=order)
-        close(run(snp.linalg.matrix_norm, x, ord=order), wanted)
+        expected = numpy_result(np.linalg.matrix_norm, x, ord=order)
+        close(run(snp.linalg.matrix_norm, x, ord=order), expected)
     assert run(snp.linalg.norm, np.array([3, 4], "i4")) == 5
 
 
@@ -371,8 +371,8 @@ def test_the_axes_of_a_dropped_ellipsis_are_summed(
     subscripts: str, shapes: list[tuple[int, ...]], kept: str
 ) -> None:
     arrays = [np.random.default_rng(1).standard_normal(shape).astype("f") for shape in shapes]
-    wanted = np.einsum(kept, *arrays)
-    np.testing.assert_allclose(eagerly(snp.einsum, subscripts, *arrays), wanted, rtol=1e-5)
+    expected = np.einsum(kept, *arrays)
+    np.testing.assert_allclose(eagerly(snp.einsum, subscripts, *arrays), expected, rtol=1e-5)
 
 
 def test_sizes_of_a_dropped_ellipsis_broadcast() -> None:

@@ -29,9 +29,9 @@ def regular(*shape: int, make: Any = normal) -> Any:
 
 def both(name: str, *args: Any, **options: Any) -> None:
     """Check `linalg.name` against NumPy, traced and in execution."""
-    wanted = getattr(np.linalg, name)(*args, **options)
+    expected = getattr(np.linalg, name)(*args, **options)
     for way in (run, eagerly):
-        same(way(getattr(snp.linalg, name), *args, **options), wanted, 1e-3)
+        same(way(getattr(snp.linalg, name), *args, **options), expected, 1e-3)
 
 
 @pytest.mark.parametrize("make", [normal, plane])
@@ -68,10 +68,10 @@ def test_least_squares(rows: int) -> None:
     a = normal(rows, 3)
     for b in (normal(rows, 2), normal(rows)):
         found, left, rank, values = eagerly(snp.linalg.lstsq, a, b)
-        wanted = np.linalg.lstsq(a, b)
-        close(found, wanted[0], 1e-3)
-        assert rank == wanted[2]
-        close(values, wanted[3], 1e-4)
+        expected = np.linalg.lstsq(a, b)
+        close(found, expected[0], 1e-3)
+        assert rank == expected[2]
+        close(values, expected[3], 1e-4)
         close(left, np.atleast_1d(((b - a @ found) ** 2).sum(0)), 1e-3)
 
 
@@ -230,9 +230,9 @@ def test_a_sharded_batch_needs_no_communication(name: str) -> None:
     cut = sd.device_put(x, NamedSharding(mesh, PartitionSpec("batch")))
     fun = sd.jit(ALONG_BATCH[name])
     assert fun.lower(cut).compile().collectives() == []
-    for got, wanted in zip(sd.tree.leaves(fun(cut)), sd.tree.leaves(fun(x)), strict=True):
+    for got, expected in zip(sd.tree.leaves(fun(cut)), sd.tree.leaves(fun(x)), strict=True):
         assert got.sharding.spec[0] == "batch"
-        np.testing.assert_array_equal(np.asarray(got), np.asarray(wanted))
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(expected))
 
 
 def test_right_hand_sides_may_be_sharded() -> None:
@@ -284,16 +284,16 @@ DERIVATIVES: dict[str, tuple[Callable[[Any, Any], Any], tuple[int, ...]]] = {
 )
 def test_cofactors_of_singular_matrices(x: Any) -> None:
     size = x.shape[-1]
-    wanted = np.zeros(x.shape)
+    expected = np.zeros(x.shape)
     for i, j in np.ndindex(size, size):
         minor = np.delete(np.delete(x, i, -2), j, -1)
-        wanted[..., i, j] = (-1) ** (i + j) * np.linalg.det(minor)
+        expected[..., i, j] = (-1) ** (i + j) * np.linalg.det(minor)
     with config(enable_x64=True):
         found = sd.grad(lambda x: snp.linalg.det(x).sum())(np.float64(x))
         moved = sd.jvp(snp.linalg.det, (snp.asarray(x),), (snp.cos(snp.asarray(x)),))[1]
-    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6, atol=1e-12)
     np.testing.assert_allclose(
-        np.asarray(moved), (wanted * np.cos(x)).sum((-2, -1)), rtol=1e-6, atol=1e-12
+        np.asarray(moved), (expected * np.cos(x)).sum((-2, -1)), rtol=1e-6, atol=1e-12
     )
 
 

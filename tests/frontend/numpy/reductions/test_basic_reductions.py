@@ -150,7 +150,7 @@ def test_correction_is_ddof() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype", "wanted"),
+    ("name", "dtype", "expected"),
     [
         ("sum", "i1", "i32"), ("sum", "u1", "u32"), ("sum", "bool", "i32"), ("sum", "f2", "f16"),
         ("prod", "i2", "i32"), ("mean", "i1", "f32"), ("mean", "f2", "f16"), ("mean", "c8", "c64"),
@@ -160,8 +160,8 @@ def test_correction_is_ddof() -> None:
         ("nansum", "bool", "i32"), ("average", "i4", "f32"), ("cumulative_sum", "i1", "i32"),
     ],
 )  # fmt: skip
-def test_dtypes_agree_with_jax(name: str, dtype: str, wanted: str) -> None:
-    assert dtype_name(run(getattr(snp, name), np.ones(3, dtype)).dtype) == wanted
+def test_dtypes_agree_with_jax(name: str, dtype: str, expected: str) -> None:
+    assert dtype_name(run(getattr(snp, name), np.ones(3, dtype)).dtype) == expected
 
 
 def test_dtype_argument() -> None:
@@ -217,8 +217,8 @@ def test_many_quantiles(q: Any, keepdims: bool) -> None:
         line = numpy_result(
             getattr(np, name), x.astype("f8"), q.ravel(), axis=(0, 2), keepdims=keepdims
         )
-        wanted = line.reshape(q.shape + line.shape[1:])
-        close(run(getattr(snp, name), x, q, axis=(0, 2), keepdims=keepdims), wanted, 1e-4)
+        expected = line.reshape(q.shape + line.shape[1:])
+        close(run(getattr(snp, name), x, q, axis=(0, 2), keepdims=keepdims), expected, 1e-4)
 
 
 def test_percentiles() -> None:

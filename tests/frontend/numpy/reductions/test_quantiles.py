@@ -27,8 +27,8 @@ def drawn(count: int, share: float) -> Any:
     return x
 
 
-def close(found: Any, wanted: Any) -> None:
-    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-4, atol=1e-4)
+def close(found: Any, expected: Any) -> None:
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -38,8 +38,8 @@ def test_nanquantile_of_vectors(count: int, share: float, method: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for q in (0, 0.25, 0.5, 0.77, 1.0, [0.1, 0.5, 0.9]):
-            wanted = np.nanquantile(x.astype(float), q, method=method)
-            close(snp.nanquantile(x, q, method=method), wanted)
+            expected = np.nanquantile(x.astype(float), q, method=method)
+            close(snp.nanquantile(x, q, method=method), expected)
         close(snp.nanmedian(x), np.nanmedian(x))
 
 
@@ -95,11 +95,11 @@ def test_positions_close_to_integers(
         found = sd.jit(lambda x, q=q: snp.nanquantile(x, q, method=method))(x)
         place = np.float32(q) * np.float32(count - missing - 1)
         down, up = np.floor(place), np.ceil(place)
-        wanted = {
+        expected = {
             "linear": place, "lower": down, "higher": up, "midpoint": (down + up) / 2,
             "nearest": np.round(place),
         }[method]  # fmt: skip
-        close(found, wanted if missing < count else np.nan)
+        close(found, expected if missing < count else np.nan)
 
 
 @pytest.mark.parametrize("function", [snp.quantile, snp.nanquantile, snp.percentile])

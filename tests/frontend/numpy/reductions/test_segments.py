@@ -23,10 +23,10 @@ NAMES = ("segment_sum", "segment_prod", "segment_max", "segment_min")
 @pytest.mark.parametrize("name", NAMES)
 def test_results_agree_with_jax(name: str, rows: str) -> None:
     ours, theirs = getattr(sd, name), getattr(jax.ops, name)
-    wanted = theirs(ROWS[rows], IDS, 5)
-    np.testing.assert_allclose(ours(ROWS[rows], IDS, 5), wanted, rtol=1e-5)
+    expected = theirs(ROWS[rows], IDS, 5)
+    np.testing.assert_allclose(ours(ROWS[rows], IDS, 5), expected, rtol=1e-5)
     compiled = sd.jit(lambda x, ids: ours(x, ids, num_segments=5))
-    np.testing.assert_allclose(compiled(ROWS[rows], IDS), wanted, rtol=1e-5)
+    np.testing.assert_allclose(compiled(ROWS[rows], IDS), expected, rtol=1e-5)
     np.testing.assert_allclose(ours(ROWS[rows], IDS), theirs(ROWS[rows], IDS), rtol=1e-5)
 
 
@@ -36,8 +36,8 @@ def test_gradients_agree_with_jax(name: str) -> None:
         return lambda x: (function(x, IDS % 4, 4) ** 2).sum()
 
     found = sd.grad(loss(getattr(sd, name)))(ROWS["floats"])
-    wanted = jax.grad(loss(getattr(jax.ops, name)))(ROWS["floats"])
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    expected = jax.grad(loss(getattr(jax.ops, name)))(ROWS["floats"])
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_sharded_rows() -> None:

@@ -103,11 +103,11 @@ def test_insert_copies_each_element_once() -> None:
 
 def test_repeat_by_traced_counts() -> None:
     counts = np.array([1, 0, 2], np.int32)
-    for total, wanted in ((3, [0, 2, 2]), (2, [0, 2]), (5, [0, 2, 2, 2, 2])):
+    for total, expected in ((3, [0, 2, 2]), (2, [0, 2]), (5, [0, 2, 2, 2, 2])):
         got = run(lambda x, n, t=total: snp.repeat(x, n, 1, total_repeat_length=t), X, counts)
-        same(got, X[:, wanted])
+        same(got, X[:, expected])
         same(eagerly(lambda x, t=total: snp.repeat(x, counts, 1, total_repeat_length=t), X),
-             X[:, wanted])  # fmt: skip
+             X[:, expected])  # fmt: skip
 
 
 def test_delete_one_traced_index() -> None:
@@ -135,9 +135,9 @@ WIDTHS: list[Any] = [1, (2,), (1, 3), ((1, 2), (0, 3), (2, 0)), ((5, 9),), [[1],
 def test_pad(mode: str, width: Any) -> None:
     x = np.arange(24, dtype=np.float32).reshape(2, 3, 4) * 7 % 11 - 3
     pad: Any = np.pad
-    wanted = pad(x, width, mode="constant" if mode == "empty" else mode)
-    same(run(lambda x: snp.pad(x, width, mode), x), wanted)
-    same(eagerly(lambda x: snp.pad(x, width, mode), x), wanted)
+    expected = pad(x, width, mode="constant" if mode == "empty" else mode)
+    same(run(lambda x: snp.pad(x, width, mode), x), expected)
+    same(eagerly(lambda x: snp.pad(x, width, mode), x), expected)
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode not in ("empty", "linear_ramp")])

@@ -80,8 +80,8 @@ def test_a_function_pads_lines() -> None:
         return line.at[: width[0]].set(options["value"] + axis).at[-width[1] :].set(-1)
 
     widths = ((1, 2), (2, 1))
-    wanted = np.pad(X, widths, numpy_mode, value=7)
-    np.testing.assert_array_equal(snp.pad(X, widths, mode, value=7), wanted)
+    expected = np.pad(X, widths, numpy_mode, value=7)
+    np.testing.assert_array_equal(snp.pad(X, widths, mode, value=7), expected)
     assert error_line(ShapeError, lambda: snp.pad(X, 1, lambda line, *_: line[1:])) == (
         "the function of pad returned f32[4] for a line of shape (5,); return all elements of the "
         "padded line"
@@ -96,10 +96,10 @@ def test_a_function_pads_lines() -> None:
 def test_indices_unravel_into_traced_sizes() -> None:
     indices = np.array([[-1, 5, 40], [0, -70, 23]], np.int8)
     found = jit(snp.unravel_index)(indices, np.array([4, 6], np.int8))
-    wanted = np.unravel_index(
+    expected = np.unravel_index(
         np.where(indices < 0, np.maximum(indices + 24, 0), np.minimum(indices, 23)), (4, 6)
     )
-    for one, other in zip(found, wanted, strict=True):
+    for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
         assert one.dtype == np.int8
     # The product of the sizes needs more than 32 bits.

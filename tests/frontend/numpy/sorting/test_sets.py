@@ -22,26 +22,26 @@ ODD = np.array([1.0, np.nan, -0.0, 0.0, np.nan, 1.0, np.inf], np.float32)
 FLAGS = {"return_index": True, "return_inverse": True, "return_counts": True}
 
 
-def narrowed(wanted: Any) -> Any:
+def narrowed(expected: Any) -> Any:
     return tuple(np.asarray(x).astype(np.int32 if np.asarray(x).dtype == np.int64 else x.dtype)
-                 for x in wanted)  # fmt: skip
+                 for x in expected)  # fmt: skip
 
 
 @settings(max_examples=60)
 @given(WHOLE)
 def test_unique(x: Any) -> None:
-    wanted = narrowed(np.unique(x, True, True, True))
-    same(eagerly(snp.unique, x, **FLAGS), wanted)
-    count = len(wanted[0])
-    same(run(lambda x: snp.unique(x, size=count, **FLAGS), x), wanted)
+    expected = narrowed(np.unique(x, True, True, True))
+    same(eagerly(snp.unique, x, **FLAGS), expected)
+    count = len(expected[0])
+    same(run(lambda x: snp.unique(x, size=count, **FLAGS), x), expected)
     values, index, inverse, counts = run(
         lambda x: snp.unique(x, size=count + 2, fill_value=99, **FLAGS), x
     )
-    same(values, np.append(wanted[0], np.array([99, 99], np.int32)))
-    same(index[:count], wanted[1])
-    same(inverse, wanted[2])
-    same(counts, np.append(wanted[3], np.array([0, 0], np.int32)))
-    same(run(lambda x: snp.unique(x, size=count), x), wanted[0])
+    same(values, np.append(expected[0], np.array([99, 99], np.int32)))
+    same(index[:count], expected[1])
+    same(inverse, expected[2])
+    same(counts, np.append(expected[3], np.array([0, 0], np.int32)))
+    same(run(lambda x: snp.unique(x, size=count), x), expected[0])
 
 
 BITS = arrays(np.int32, array_shapes(min_dims=2, max_dims=3, max_side=4),
@@ -52,31 +52,31 @@ BITS = arrays(np.int32, array_shapes(min_dims=2, max_dims=3, max_side=4),
 @given(BITS, st.data())
 def test_unique_slices(x: Any, data: st.DataObject) -> None:
     axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
-    wanted = narrowed(np.unique(x, True, True, True, axis=axis))
-    same(eagerly(snp.unique, x, axis=axis, **FLAGS), wanted)
-    count = wanted[0].shape[axis]
+    expected = narrowed(np.unique(x, True, True, True, axis=axis))
+    same(eagerly(snp.unique, x, axis=axis, **FLAGS), expected)
+    count = expected[0].shape[axis]
     got = run(lambda x: snp.unique(x, axis=axis, size=count, **FLAGS), x)
-    same(got, (*wanted[:2], wanted[2].reshape(-1), wanted[3]))
+    same(got, (*expected[:2], expected[2].reshape(-1), expected[3]))
 
 
 def test_unique_of_nan() -> None:
     for equal in (True, False):
-        wanted = np.unique(ODD, equal_nan=equal)
-        same(eagerly(lambda x, e=equal: snp.unique(x, equal_nan=e), ODD), wanted)
-        count = len(wanted)
+        expected = np.unique(ODD, equal_nan=equal)
+        same(eagerly(lambda x, e=equal: snp.unique(x, equal_nan=e), ODD), expected)
+        count = len(expected)
         got = run(lambda x, e=equal, n=count: snp.unique(x, equal_nan=e, size=n), ODD)
-        same(got, wanted)
+        same(got, expected)
 
 
 def test_the_small_unique_functions() -> None:
     x = np.array([[2, 1], [2, 3]], np.int32)
     for name in ("unique_values", "unique_counts", "unique_inverse", "unique_all"):
-        wanted = getattr(np, name)(x)
+        expected = getattr(np, name)(x)
         if name == "unique_values":
-            wanted = np.sort(wanted)
-        wanted = narrowed(wanted if isinstance(wanted, tuple) else (wanted,))
+            expected = np.sort(expected)
+        expected = narrowed(expected if isinstance(expected, tuple) else (expected,))
         for got in (eagerly(getattr(snp, name), x), run(getattr(snp, name), x, size=3)):
-            same(tuple(got) if isinstance(got, tuple) else (got,), wanted)
+            same(tuple(got) if isinstance(got, tuple) else (got,), expected)
     assert eagerly(snp.unique_counts, x).counts.tolist() == [1, 2, 1]
 
 
@@ -84,21 +84,21 @@ def test_the_small_unique_functions() -> None:
 @given(WHOLE, WHOLE)
 def test_sets(x: Any, y: Any) -> None:
     for name in ("union1d", "intersect1d", "setdiff1d", "setxor1d"):
-        wanted = getattr(np, name)(x, y)
-        same(eagerly(getattr(snp, name), x, y), wanted)
-        same(run(getattr(snp, name), x, y, size=len(wanted)), wanted)
-        more = run(getattr(snp, name), x, y, size=len(wanted) + 2, fill_value=99)
-        same(more, np.append(wanted, np.array([99, 99], np.int32)))
+        expected = getattr(np, name)(x, y)
+        same(eagerly(getattr(snp, name), x, y), expected)
+        same(run(getattr(snp, name), x, y, size=len(expected)), expected)
+        more = run(getattr(snp, name), x, y, size=len(expected) + 2, fill_value=99)
+        same(more, np.append(expected, np.array([99, 99], np.int32)))
 
 
 @settings(max_examples=60)
 @given(WHOLE, WHOLE)
 def test_intersect_indices(x: Any, y: Any) -> None:
-    wanted = narrowed(np.intersect1d(x, y, return_indices=True))
-    same(eagerly(lambda x, y: snp.intersect1d(x, y, return_indices=True), x, y), wanted)
-    count = len(wanted[0])
+    expected = narrowed(np.intersect1d(x, y, return_indices=True))
+    same(eagerly(lambda x, y: snp.intersect1d(x, y, return_indices=True), x, y), expected)
+    count = len(expected[0])
     got = run(lambda x, y: snp.intersect1d(x, y, return_indices=True, size=count), x, y)
-    same(got, wanted)
+    same(got, expected)
 
 
 @settings(max_examples=60)
@@ -184,14 +184,14 @@ def test_concrete_sets_agree_with_numpy(dtype: str, n: int, m: int) -> None:
         a[:2], a[3:5], b[:2] = np.nan, (-0.0, 0.0), np.nan
     for name in ("union1d", "intersect1d", "setdiff1d", "setxor1d"):
         found = np.asarray(getattr(snp, name)(snp.asarray(a), b))
-        wanted = getattr(np, name)(a, b)
-        assert found.dtype == wanted.dtype
-        np.testing.assert_array_equal(found, wanted, err_msg=name)
+        expected = getattr(np, name)(a, b)
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected, err_msg=name)
     whole, host = a.reshape(1, -1), cast("Any", np)
     for name in ("return_index", "return_inverse", "return_counts"):
         both = snp.unique(whole, **{name: True}), host.unique(whole, **{name: True})
-        for found, wanted in zip(*both, strict=True):
-            np.testing.assert_array_equal(found, wanted, err_msg=name)
+        for found, expected in zip(*both, strict=True):
+            np.testing.assert_array_equal(found, expected, err_msg=name)
     np.testing.assert_array_equal(snp.unique(a, equal_nan=False), np.unique(a, equal_nan=False))
 
 
@@ -207,9 +207,9 @@ def test_sets_of_narrow_dtypes_contain_their_limits(dtype: str) -> None:
     for x, y in ((a, b), (b, a), (a, a), (np.array(odd, dtype), a)):
         for name in ("intersect1d", "setdiff1d", "setxor1d"):
             found = np.asarray(getattr(snp, name)(snp.asarray(x), y))
-            wanted = getattr(np, name)(x, y)
-            assert found.dtype == wanted.dtype
-            np.testing.assert_array_equal(found, wanted, err_msg=name)
+            expected = getattr(np, name)(x, y)
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected, err_msg=name)
 
 
 @pytest.mark.parametrize("dtype", ["int64", "float64"])
@@ -257,9 +257,9 @@ def test_sets_of_many_integers_of_a_small_range(dtype: str) -> None:
                 for name in ("intersect1d", "setdiff1d", "setxor1d"):
                     for first, second in ((x, y), (y, x)):
                         found = getattr(snp, name)(snp.asarray(first), snp.asarray(second))
-                        wanted = getattr(np, name)(first, second)
-                        assert np.asarray(found).dtype == wanted.dtype
-                        np.testing.assert_array_equal(found, wanted, err_msg=name)
+                        expected = getattr(np, name)(first, second)
+                        assert np.asarray(found).dtype == expected.dtype
+                        np.testing.assert_array_equal(found, expected, err_msg=name)
 
 
 def test_sets_of_two_dtypes() -> None:
@@ -272,16 +272,16 @@ def test_sets_of_two_dtypes() -> None:
 @pytest.mark.parametrize("dtype", [snp.bfloat16, np.float16, np.float32])
 def test_unique_counts_nan_once_for_all_options(dtype: Any) -> None:
     numbers = np.arange(300) % 5
-    wanted = np.where(np.arange(300) % 7, numbers, np.nan).astype(np.float32)
+    expected = np.where(np.arange(300) % 7, numbers, np.nan).astype(np.float32)
     with sd.enable_x64():
         values, places, inverse, counts = snp.unique(
-            wanted.astype(dtype), return_index=True, return_inverse=True, return_counts=True
+            expected.astype(dtype), return_index=True, return_inverse=True, return_counts=True
         )
     assert values.dtype == dtype
     found = np.asarray(values).astype(np.float32)
     np.testing.assert_array_equal(found, [0, 1, 2, 3, 4, np.nan])
-    np.testing.assert_array_equal(wanted[np.asarray(places)], found)
-    np.testing.assert_array_equal(found[np.asarray(inverse)], wanted)
+    np.testing.assert_array_equal(expected[np.asarray(places)], found)
+    np.testing.assert_array_equal(found[np.asarray(inverse)], expected)
     np.testing.assert_array_equal(counts, [*np.bincount(numbers[np.arange(300) % 7 > 0]), 43])
 
 

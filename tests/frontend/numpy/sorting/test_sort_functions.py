@@ -74,8 +74,10 @@ def test_partition_order() -> None:
 @pytest.mark.parametrize("method", [None, "scan", "compare_all", "sort"])
 def test_searchsorted(side: Any, method: str | None) -> None:
     for table in (TABLE, TABLE[:1], TABLE[-1:], TABLE[:5], np.zeros(0, np.float32)):
-        wanted = np.searchsorted(table, QUERIES, side).astype(np.int32)
-        same(run(lambda a, v: snp.searchsorted(a, v, side, method=method), table, QUERIES), wanted)
+        expected = np.searchsorted(table, QUERIES, side).astype(np.int32)
+        same(
+            run(lambda a, v: snp.searchsorted(a, v, side, method=method), table, QUERIES), expected
+        )
     same(eagerly(lambda a, v: snp.searchsorted(a, v, side, method=method), TABLE, QUERIES),
          np.searchsorted(TABLE, QUERIES, side).astype(np.int32))  # fmt: skip
 
@@ -105,9 +107,9 @@ def test_digitize() -> None:
     for bins in ([0.0, 1.0, 2.5, 3.0, 10.0], [10.0, 3.0, 2.5, 1.0, 0.0], [1.0]):
         for right in (False, True):
             edges = np.array(bins, np.float32)
-            wanted = np.digitize(x, edges, right).astype(np.int32)
-            same(run(lambda x, b, r=right: snp.digitize(x, b, r), x, edges), wanted)
-            same(eagerly(lambda x, b, r=right: snp.digitize(x, b, r), x, edges), wanted)
+            expected = np.digitize(x, edges, right).astype(np.int32)
+            same(run(lambda x, b, r=right: snp.digitize(x, b, r), x, edges), expected)
+            same(eagerly(lambda x, b, r=right: snp.digitize(x, b, r), x, edges), expected)
 
 
 def test_interp() -> None:
@@ -147,10 +149,10 @@ SAMPLE = (np.arange(40) * 7 % 23 / 4).astype(np.float32)
 def test_histogram(density: bool, weights: Any) -> None:
     for bins, bounds in ((10, None), (4, (0, 3)), ([0.0, 1.0, 2.0, 5.5], None)):
         counts, edges = np.histogram(SAMPLE, bins, bounds, density=density, weights=weights)
-        wanted = counts.astype(np.float32), np.asarray(edges).astype(np.float32)
+        expected = counts.astype(np.float32), np.asarray(edges).astype(np.float32)
         options = {"density": density, "weights": weights}
-        same(run(snp.histogram, SAMPLE, bins, bounds, **options), wanted)
-        same(eagerly(snp.histogram, SAMPLE, bins, bounds, **options), wanted)
+        same(run(snp.histogram, SAMPLE, bins, bounds, **options), expected)
+        same(eagerly(snp.histogram, SAMPLE, bins, bounds, **options), expected)
     same(run(snp.histogram, np.ones(3, np.float32), 2),
          tuple(np.asarray(x, np.float32) for x in np.histogram(np.ones(3), 2)))  # fmt: skip
     same(run(snp.histogram_bin_edges, SAMPLE, 5),

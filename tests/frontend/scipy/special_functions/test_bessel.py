@@ -47,8 +47,8 @@ def test_16_bit_floats_are_rounded_once(name: str) -> None:
     got = np.asarray(getattr(special, name)(x))
     assert got.dtype == np.float16
     with enable_x64():
-        wanted = np.asarray(getattr(special, name)(x.astype(np.float64)))
-    apart = np.abs(got - wanted) / np.spacing(np.abs(got)).astype(np.float64)
+        expected = np.asarray(getattr(special, name)(x.astype(np.float64)))
+    apart = np.abs(got - expected) / np.spacing(np.abs(got)).astype(np.float64)
     assert apart.max() <= 0.5002
 
 
@@ -58,8 +58,8 @@ def test_limits(wide: bool) -> None:
     with enable_x64(wide):
         got = [np.asarray(getattr(special, name)(x)) for name in NAMES]
     inf, nan = np.inf, np.nan
-    wanted = [[1, inf, inf, nan], [0, inf, -inf, nan], [1, 0, 0, nan], [0, 0, 0, nan]]
-    np.testing.assert_array_equal(got, wanted)
+    expected = [[1, inf, inf, nan], [0, inf, -inf, nan], [1, 0, 0, nan], [0, 0, 0, nan]]
+    np.testing.assert_array_equal(got, expected)
 
 
 def test_second_derivatives() -> None:
@@ -67,8 +67,8 @@ def test_second_derivatives() -> None:
     with enable_x64():
         for x in (0.7, 9.3):
             second = float(grad(grad(special.i0))(x))
-            wanted = float((mp.besseli(0, x) + mp.besseli(2, x)) / 2)
-            np.testing.assert_allclose(second, wanted, rtol=1e-12)
+            expected = float((mp.besseli(0, x) + mp.besseli(2, x)) / 2)
+            np.testing.assert_allclose(second, expected, rtol=1e-12)
             second = float(grad(grad(special.i1))(x))
-            wanted = float((mp.besseli(3, x) + 3 * mp.besseli(1, x)) / 4)
-            np.testing.assert_allclose(second, wanted, rtol=1e-11)
+            expected = float((mp.besseli(3, x) + 3 * mp.besseli(1, x)) / 4)
+            np.testing.assert_allclose(second, expected, rtol=1e-11)

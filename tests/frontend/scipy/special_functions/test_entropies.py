@@ -28,8 +28,8 @@ def test_errors_are_within_bounds(name: str, dtype: str) -> None:
         function = getattr(special, name)
         got = np.asarray(function(p) if name == "logit" else function(p, q))
         for a, b, value in zip(p.tolist(), q.tolist(), got.tolist(), strict=True):
-            wanted = exact(name, a, b)
-            assert ulps(value, wanted, type) <= BOUNDS[name][dtype], (a, b)
+            expected = exact(name, a, b)
+            assert ulps(value, expected, type) <= BOUNDS[name][dtype], (a, b)
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -39,8 +39,8 @@ def test_quotients_that_overflow_or_underflow(wide: bool) -> None:
         for name in ("rel_entr", "kl_div"):
             got = np.asarray(getattr(special, name)(p, q))
             given = np.array([p, q], got.dtype).astype(float).T
-            wanted = [float(exact(name, *pair)) for pair in given]
-            np.testing.assert_allclose(got, wanted, rtol=4 * np.finfo(got.dtype).eps)
+            expected = [float(exact(name, *pair)) for pair in given]
+            np.testing.assert_allclose(got, expected, rtol=4 * np.finfo(got.dtype).eps)
 
 
 def test_limits() -> None:
@@ -55,8 +55,8 @@ def test_logit_of_small_numbers() -> None:
     x = np.array([1e-45, 1e-40, 1e-38, 1e-30, 1e-5], np.float32)
     np.testing.assert_allclose(special.logit(x), np.log(x.astype(np.float64)), rtol=1e-6)
     half = np.array([6e-8, 1e-4, 0.499, 0.75], np.float16)
-    wanted = np.log(half.astype(np.float64) / (1 - half.astype(np.float64)))
-    np.testing.assert_allclose(np.asarray(special.logit(half), np.float64), wanted, rtol=5e-4)
+    expected = np.log(half.astype(np.float64) / (1 - half.astype(np.float64)))
+    np.testing.assert_allclose(np.asarray(special.logit(half), np.float64), expected, rtol=5e-4)
     with enable_x64():
         np.testing.assert_allclose(special.logit(5e-324), np.log(5e-324), rtol=1e-15)
 

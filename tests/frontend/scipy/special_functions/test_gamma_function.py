@@ -57,18 +57,18 @@ def test_errors_are_within_bounds(name: str, dtype: str) -> None:
             if place[0] == 0 and name == "gamma":
                 assert value == np.inf
                 continue
-            wanted = EXACT[name](*map(mp.mpf, place))
-            assert ulps(value, wanted, type) <= BOUNDS[name][dtype], place
+            expected = EXACT[name](*map(mp.mpf, place))
+            assert ulps(value, expected, type) <= BOUNDS[name][dtype], place
 
 
 def test_results_at_integers_are_correctly_rounded() -> None:
     n = np.arange(171)
-    wanted = np.array([float(factorial(k)) for k in n])
+    expected = np.array([float(factorial(k)) for k in n])
     with enable_x64():
-        np.testing.assert_array_equal(special.factorial(n.astype(float)), wanted)
-        np.testing.assert_array_equal(special.gamma(n + 1.0), wanted)
+        np.testing.assert_array_equal(special.factorial(n.astype(float)), expected)
+        np.testing.assert_array_equal(special.gamma(n + 1.0), expected)
     with np.errstate(over="ignore"):
-        np.testing.assert_array_equal(special.factorial(n), wanted.astype(np.float32))
+        np.testing.assert_array_equal(special.factorial(n), expected.astype(np.float32))
 
 
 def test_the_coefficients_are_reproducible() -> None:
@@ -92,8 +92,8 @@ def test_limits(wide: bool) -> None:
     x = np.array([0.0, -0.0, -1.0, -3.0, -np.inf, np.inf, np.nan, 1e4, -200.5, 1e-310])
     with enable_x64(wide):
         got = np.asarray(special.gamma(x))
-    wanted = [np.inf, -np.inf, np.nan, np.nan, np.nan, np.inf, np.nan, np.inf, 0, np.inf]
-    np.testing.assert_array_equal(got, wanted)
+    expected = [np.inf, -np.inf, np.nan, np.nan, np.nan, np.inf, np.nan, np.inf, 0, np.inf]
+    np.testing.assert_array_equal(got, expected)
     with enable_x64(wide):
         np.testing.assert_array_equal(special.factorial([-0.5, 0.0, 3.0]), [0, 1, 6])
         np.testing.assert_array_equal(special.beta([0.0, 1e-310], [2.0, 3.0]), [np.inf] * 2)
@@ -104,16 +104,16 @@ def test_reflection_does_not_overflow_early() -> None:
     x = [-170.5, -171.5, -172.25, -175.625, -177.5]
     with enable_x64():
         got = np.asarray(special.gamma(x))
-    wanted = [float(mp.gamma(mp.mpf(v))) for v in x]
-    np.testing.assert_allclose(got, wanted, rtol=1e-15, atol=1e-323)
+    expected = [float(mp.gamma(mp.mpf(v))) for v in x]
+    np.testing.assert_allclose(got, expected, rtol=1e-15, atol=1e-323)
 
 
 def test_beta_of_huge_arguments() -> None:
     """The logarithm is used, and cases where one argument dominates the sum."""
     with enable_x64(), mp.workdps(340):
         for a, b in [(1e-3, 1e300), (2.5, 1e100), (1e-200, 1e-250), (15.0, 1e19), (0.5, 1e15)]:
-            wanted = float(mp.exp(mp.loggamma(a) + mp.loggamma(b) - mp.loggamma(mp.mpf(a) + b)))
-            np.testing.assert_allclose(special.beta(a, b), wanted, rtol=1e-13)
+            expected = float(mp.exp(mp.loggamma(a) + mp.loggamma(b) - mp.loggamma(mp.mpf(a) + b)))
+            np.testing.assert_allclose(special.beta(a, b), expected, rtol=1e-13)
 
 
 def test_derivatives() -> None:
@@ -125,8 +125,8 @@ def test_derivatives() -> None:
         for name in ("beta", "poch"):
             slopes = jit(grad(getattr(special, name), (0, 1)))
             for z, m in ((2.5, 3.0), (0.4, 12.0), (30.0, 15.5)):
-                wanted = [float(mp.diff(EXACT[name], (z, m), (1 - at, at))) for at in (0, 1)]
-                np.testing.assert_allclose(slopes(z, m), wanted, rtol=1e-12)
+                expected = [float(mp.diff(EXACT[name], (z, m), (1 - at, at))) for at in (0, 1)]
+                np.testing.assert_allclose(slopes(z, m), expected, rtol=1e-12)
         np.testing.assert_allclose(grad(special.factorial)(4.0), 24 * special.digamma(5.0))
     assert grad(special.gamma)(np.float32(3.0)).dtype == np.float32
 

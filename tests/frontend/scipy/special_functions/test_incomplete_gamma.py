@@ -41,10 +41,10 @@ def test_both_functions_have_small_relative_errors(a: float, x: float) -> None:
     """The bounds are 1e-13 for f64 and 1e-5 for f32; a result far below 1 is not computed as 1
     minus the other.
     """
-    wanted = exact(a, x)
+    expected = exact(a, x)
     with enable_x64():
         got = special.gammainc(a, x), special.gammaincc(a, x)
-        np.testing.assert_allclose(got, wanted, rtol=1e-13)
+        np.testing.assert_allclose(got, expected, rtol=1e-13)
     a, x = float(np.float32(a)), float(np.float32(x))
     got = special.gammainc(a, x), special.gammaincc(a, x)
     assert got[0].dtype == np.float32
@@ -97,9 +97,9 @@ def test_errors_are_within_bounds(name: str, dtype: str, request: pytest.Fixture
         got = np.asarray(getattr(special, name)(*arguments))
         assert got.dtype == type
         for *place, value in zip(*(x.tolist() for x in arguments), got.tolist(), strict=True):
-            wanted = EXACT[name](*map(mp.mpf, place))
-            if wanted > 1e-30:
-                assert ulps(value, wanted, type) <= BOUNDS[name][dtype], place
+            expected = EXACT[name](*map(mp.mpf, place))
+            if expected > 1e-30:
+                assert ulps(value, expected, type) <= BOUNDS[name][dtype], place
 
 
 FAR_TAILS = [
@@ -111,10 +111,10 @@ FAR_TAILS = [
 
 @pytest.mark.parametrize(("a", "x"), FAR_TAILS)
 def test_tails_have_small_relative_errors(a: float, x: float) -> None:
-    wanted = exact(a, x)
+    expected = exact(a, x)
     with enable_x64():
-        np.testing.assert_allclose(special.gammainc(a, x), wanted[0], rtol=1e-13)
-        np.testing.assert_allclose(special.gammaincc(a, x), wanted[1], rtol=1e-13)
+        np.testing.assert_allclose(special.gammainc(a, x), expected[0], rtol=1e-13)
+        np.testing.assert_allclose(special.gammaincc(a, x), expected[1], rtol=1e-13)
 
 
 def test_results_that_underflow_are_zero() -> None:
@@ -136,16 +136,16 @@ def test_derivatives_of_betainc() -> None:
         slopes = jit(grad(special.betainc, (0, 1, 2)))
         for place in [(2.0, 3.0, 0.4), (1.0, 1.0, 0.3), (5.0, 2.5, 0.9)]:
             orders = np.eye(3, dtype=int).tolist()
-            wanted = [float(mp.diff(EXACT["betainc"], place, tuple(each))) for each in orders]
-            np.testing.assert_allclose(slopes(*place), wanted, 1e-11, err_msg=str(place))
+            expected = [float(mp.diff(EXACT["betainc"], place, tuple(each))) for each in orders]
+            np.testing.assert_allclose(slopes(*place), expected, 1e-11, err_msg=str(place))
 
 
 def test_small_results_of_betainc() -> None:
     """The results are small to the right of the mean."""
     with enable_x64(), mp.workdps(40):
         for a, b, x in [(3.6, 0.03, 0.83), (586.8, 1e-3, 0.98), (1e-3, 2e-3, 0.9)]:
-            wanted = float(EXACT["betainc"](*map(mp.mpf, (a, b, x))))
-            np.testing.assert_allclose(special.betainc(a, b, x), wanted, rtol=4e-15)
+            expected = float(EXACT["betainc"](*map(mp.mpf, (a, b, x))))
+            np.testing.assert_allclose(special.betainc(a, b, x), expected, rtol=4e-15)
 
 
 @pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
@@ -155,16 +155,16 @@ def test_16_bit_floats_are_rounded_once(name: str) -> None:
     got = np.asarray(getattr(special, name)(a, x))
     assert got.dtype == np.float16
     with enable_x64():
-        wanted = getattr(special, name)(a.astype(np.float64), x.astype(np.float64))
-    np.testing.assert_array_equal(got, np.asarray(wanted).astype(np.float16))
+        expected = getattr(special, name)(a.astype(np.float64), x.astype(np.float64))
+    np.testing.assert_array_equal(got, np.asarray(expected).astype(np.float16))
 
 
 @pytest.mark.parametrize("a", [1e8, 1e12])
 def test_iterations_suffice_for_huge_arguments(a: float) -> None:
     """At x = a the lower function is approximately 1/2 + 1 / (3 sqrt(2 pi a))."""
     with enable_x64():
-        wanted = 0.5 + 1 / (3 * np.sqrt(2 * np.pi * a))
-        np.testing.assert_allclose(special.gammainc(a, a), wanted, rtol=1e-12)
+        expected = 0.5 + 1 / (3 * np.sqrt(2 * np.pi * a))
+        np.testing.assert_allclose(special.gammainc(a, a), expected, rtol=1e-12)
     single = np.float32(9.11e7)
     below = special.gammainc(single, single)
     np.testing.assert_allclose(below, 0.5 + 1 / (3 * np.sqrt(2 * np.pi * 9.11e7)), rtol=1e-6)

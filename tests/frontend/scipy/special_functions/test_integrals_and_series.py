@@ -53,10 +53,10 @@ def test_values_are_those_of_scipy(name: str, args: tuple[Any, ...]) -> None:
     from scipy import special as scipy_special
 
     with np.errstate(all="ignore"):
-        wanted = getattr(scipy_special, name)(*args)
+        expected = getattr(scipy_special, name)(*args)
     with sd.enable_x64():
         got = getattr(special, name)(*args)
-    for mine, theirs in zip(snp_leaves(got), snp_leaves(wanted), strict=True):
+    for mine, theirs in zip(snp_leaves(got), snp_leaves(expected), strict=True):
         assert np.asarray(mine).dtype == theirs.dtype
         np.testing.assert_allclose(mine, theirs, rtol=1e-13)
 
@@ -94,8 +94,8 @@ def test_single_precision_is_that_of_jax(name: str, args: tuple[Any, ...]) -> No
     from jax.scipy import special as jax_special
 
     narrow = [x.astype(np.int32 if x.dtype.kind == "i" else np.float32) for x in args]
-    wanted, got = getattr(jax_special, name)(*narrow), getattr(special, name)(*narrow)
-    for mine, theirs in zip(snp_leaves(got), snp_leaves(wanted), strict=True):
+    expected, got = getattr(jax_special, name)(*narrow), getattr(special, name)(*narrow)
+    for mine, theirs in zip(snp_leaves(got), snp_leaves(expected), strict=True):
         assert mine.dtype == theirs.dtype
         assert mine.shape == theirs.shape
         np.testing.assert_allclose(mine, theirs, rtol=3e-5, atol=1e-6)

@@ -42,14 +42,16 @@ def function_of(name: str) -> Any:
     return getattr(getattr(stats, family), of) if family else getattr(special, name)
 
 
-@pytest.mark.parametrize(("name", "args", "wanted"), VALUES)
-def test_values(name: str, args: tuple[float, ...], wanted: float) -> None:
+@pytest.mark.parametrize(("name", "args", "expected"), VALUES)
+def test_values(name: str, args: tuple[float, ...], expected: float) -> None:
     function = function_of(name)
     made = function(*(snp.float32(x) for x in args))
     assert made.dtype == np.float32
-    np.testing.assert_allclose(np.asarray(made), wanted, rtol=2e-5)
+    np.testing.assert_allclose(np.asarray(made), expected, rtol=2e-5)
     with enable_x64():
-        np.testing.assert_allclose(np.asarray(function(*map(snp.float64, args))), wanted, rtol=1e-9)
+        np.testing.assert_allclose(
+            np.asarray(function(*map(snp.float64, args))), expected, rtol=1e-9
+        )
 
 
 def test_derivatives_of_betaln() -> None:
@@ -57,8 +59,8 @@ def test_derivatives_of_betaln() -> None:
         a, b = (x.ravel() for x in snp.meshgrid([0.25, 3.0, 12.0, 1e3], [5.0, 12.0, 30.0, 1e4]))
         made = grad(lambda a, b: special.betaln(a, b).sum(), argnums=(0, 1))(a, b)
         for slope, x in zip(made, (a, b), strict=True):
-            wanted = special.digamma(x) - special.digamma(a + b)
-            np.testing.assert_allclose(slope, wanted, rtol=1e-8, atol=1e-12)
+            expected = special.digamma(x) - special.digamma(a + b)
+            np.testing.assert_allclose(slope, expected, rtol=1e-8, atol=1e-12)
 
 
 @pytest.mark.parametrize("n", [0.0, 1.0, 40.0])
@@ -81,10 +83,10 @@ LIMITS: list[tuple[str, tuple[float, ...], float]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "args", "wanted"), LIMITS)
+@pytest.mark.parametrize(("name", "args", "expected"), LIMITS)
 @pytest.mark.parametrize("wide", [False, True])
-def test_limits(name: str, args: tuple[float, ...], wanted: float, wide: bool) -> None:
+def test_limits(name: str, args: tuple[float, ...], expected: float, wide: bool) -> None:
     with enable_x64(wide):
         kind = snp.float64 if wide else snp.float32
         found = getattr(special, name)(*map(kind, args))
-    np.testing.assert_allclose(np.asarray(found), wanted, atol=1e-90)
+    np.testing.assert_allclose(np.asarray(found), expected, atol=1e-90)

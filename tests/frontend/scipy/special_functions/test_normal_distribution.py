@@ -30,8 +30,8 @@ def test_errors_are_within_bounds(name: str, dtype: str) -> None:
         got = np.asarray(getattr(special, name)(x))
         assert got.dtype == type
         for place, value in zip(x.tolist(), got, strict=True):
-            wanted = exact(name, place)
-            apart = abs(wanted - float(value)) / float(np.spacing(abs(value)))
+            expected = exact(name, place)
+            apart = abs(expected - float(value)) / float(np.spacing(abs(value)))
             assert apart <= BOUNDS[name][dtype], place
 
 
@@ -41,8 +41,8 @@ def test_16_bit_floats_are_rounded_once(name: str) -> None:
     got = np.asarray(getattr(special, name)(x))
     assert got.dtype == np.float16
     with np.errstate(over="ignore"):
-        wanted = np.asarray(getattr(special, name)(x.astype(np.float32))).astype(np.float16)
-    np.testing.assert_array_equal(got, wanted)
+        expected = np.asarray(getattr(special, name)(x.astype(np.float32))).astype(np.float16)
+    np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("wide", [False, True])

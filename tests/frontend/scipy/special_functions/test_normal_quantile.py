@@ -55,8 +55,8 @@ def test_f32_errors_are_within_the_bound() -> None:
     p = p[(p > 0) & (p < 1)]
     got = np.asarray(special.ndtri(p)).astype(np.float64)
     with enable_x64():
-        wanted = np.asarray(special.ndtri(p.astype(np.float64)))
-    apart = np.abs(got - wanted) / np.spacing(np.abs(wanted).astype(np.float32))
+        expected = np.asarray(special.ndtri(p.astype(np.float64)))
+    apart = np.abs(got - expected) / np.spacing(np.abs(expected).astype(np.float32))
     assert apart.max() <= BOUNDS["ndtri"]["f32"], p[apart.argmax()]
 
 
@@ -64,8 +64,8 @@ def test_16_bit_floats_are_rounded_once() -> None:
     p = np.arange(1, 0x3C00, dtype=np.uint16).view(np.float16)
     got = np.asarray(special.ndtri(p))
     assert got.dtype == np.float16
-    wanted = np.asarray(special.ndtri(p.astype(np.float32))).astype(np.float16)
-    np.testing.assert_array_equal(got, wanted)
+    expected = np.asarray(special.ndtri(p.astype(np.float32))).astype(np.float16)
+    np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("wide", [False, True])

@@ -26,9 +26,9 @@ def test_zeta_errors_are_within_the_bound(dtype: type) -> None:
     with enable_x64(dtype is np.float64), mp.workdps(250), np.errstate(over="ignore"):
         got = np.asarray(special.zeta(s, q))
         for power, place, value in zip(s.tolist(), q.tolist(), got.tolist(), strict=True):
-            wanted = mp.zeta(mp.mpf(power), mp.mpf(place))
-            if float(np.finfo(dtype).tiny) < wanted < float(np.finfo(dtype).max):
-                assert ulps(value, wanted, dtype) <= bound, (power, place)
+            expected = mp.zeta(mp.mpf(power), mp.mpf(place))
+            if float(np.finfo(dtype).tiny) < expected < float(np.finfo(dtype).max):
+                assert ulps(value, expected, dtype) <= bound, (power, place)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -40,9 +40,9 @@ def test_polygamma_errors_are_within_the_bound(dtype: type) -> None:
         for order in (1, 2, 4, 12, 19, 30):
             got = np.asarray(special.polygamma(order, places))
             for place, value in zip(places.tolist(), got.tolist(), strict=True):
-                wanted = mp.polygamma(order, mp.mpf(place))
-                if float(np.finfo(dtype).tiny) < abs(wanted) < float(np.finfo(dtype).max):
-                    assert ulps(value, wanted, dtype) <= bound, (order, place)
+                expected = mp.polygamma(order, mp.mpf(place))
+                if float(np.finfo(dtype).tiny) < abs(expected) < float(np.finfo(dtype).max):
+                    assert ulps(value, expected, dtype) <= bound, (order, place)
 
 
 @pytest.mark.parametrize("place", LEFT)
@@ -50,14 +50,14 @@ def test_polygamma_errors_are_within_the_bound(dtype: type) -> None:
 def test_negative_arguments(n: int, place: float) -> None:
     """The error is relative to the largest term, for any number of negative terms."""
     with mp.workdps(60):
-        wanted = float(mp.polygamma(n, mp.mpf(place)))
-        size = float(mp.polygamma(n, mp.mpf(0.25))) if n % 2 == 0 else wanted
-    zeta = wanted / float(mp.factorial(n)) * (-1) ** (n + 1)
+        expected = float(mp.polygamma(n, mp.mpf(place)))
+        size = float(mp.polygamma(n, mp.mpf(0.25))) if n % 2 == 0 else expected
+    zeta = expected / float(mp.factorial(n)) * (-1) ** (n + 1)
     with enable_x64():
         atol = 1e-14 * abs(size)
-        np.testing.assert_allclose(special.polygamma(float(n), place), wanted, 1e-13, atol)
+        np.testing.assert_allclose(special.polygamma(float(n), place), expected, 1e-13, atol)
         np.testing.assert_allclose(special.zeta(n + 1.0, place), zeta, 1e-13, atol)
-    np.testing.assert_allclose(special.polygamma(float(n), place), wanted, 3e-6, 3e-6 * abs(size))
+    np.testing.assert_allclose(special.polygamma(float(n), place), expected, 3e-6, 3e-6 * abs(size))
 
 
 def test_powers_are_integers_for_negative_arguments() -> None:
@@ -70,8 +70,8 @@ def test_powers_are_integers_for_negative_arguments() -> None:
 def test_factorials_that_overflow_f32(n: int, place: float) -> None:
     place = float(np.float32(place))
     with mp.workdps(60):
-        wanted = float(mp.polygamma(n, mp.mpf(place)))
-    np.testing.assert_allclose(special.polygamma(float(n), place), wanted, 1e-4)
+        expected = float(mp.polygamma(n, mp.mpf(place)))
+    np.testing.assert_allclose(special.polygamma(float(n), place), expected, 1e-4)
 
 
 def test_derivatives_and_vmap_for_both_signs() -> None:

@@ -39,12 +39,12 @@ def test_contiguous_operands_use_one_phase_and_others_use_copies() -> None:
     op = make_op(ops.concatenate, type, type, dim=1)
     x, out = integer_array((100, 1), "f4"), np.zeros((100, 2), np.float32)
     every = np.zeros((200, 1), np.float32)[::2]
-    for given, wanted in (([x, x], ["interleave"]), ([x, every], ["copy", "copy"])):
+    for given, expected in (([x, x], ["interleave"]), ([x, every], ["copy", "copy"])):
         bench = RuleHarness()
         operands, result = [bench.view(each) for each in given], bench.view(out)
         phases = RULES["concatenate"](op, operands, [result], bench)
         assert phases is not None
-        assert [phase.label for phase in phases] == wanted
+        assert [phase.label for phase in phases] == expected
 
 
 def test_large_arrays_are_interleaved() -> None:

@@ -51,10 +51,10 @@ def test_kernels_are_divided_into_tasks_for_any_layout(size: int, workers: int) 
     rng = np.random.default_rng(size)
     args = [rng.normal(size=size).astype(np.float32) for _ in range(2)]
     module = Fuse()(sd.jit(scaled_sine).lower(*args).compile().module)
-    wanted = np.sin(args[0].astype("d")) * args[1] + np.arange(size)
+    expected = np.sin(args[0].astype("d")) * args[1] + np.arange(size)
     for lay in (np.asarray, strided, lambda array: strided(array[::-1])[::-1]):
         (made,) = run_with_kernels(module, args, lay, workers)
-        np.testing.assert_allclose(made, wanted, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-6)
 
 
 def _long(x: Any) -> Any:
@@ -68,7 +68,7 @@ def test_a_long_body_calls_functions_and_is_not_duplicated() -> None:
     """The loop is not duplicated although streaming stores need an aligned start."""
     x = np.linspace(-2, 2, 128 * 64, dtype=np.float32)
     module = Fuse()(sd.jit(_long).lower(x).compile().module)
-    (wanted,) = run(module, [x])
+    (expected,) = run(module, [x])
     (op,) = module.main.body.ops
     machine = replace(host_machine(), shared_cache_bytes=1)
     out = offset_from_cache_line(x, skip=0)
@@ -81,4 +81,4 @@ def test_a_long_body_calls_functions_and_is_not_duplicated() -> None:
         (made,) = run_with_kernels(
             module, [x], partial(offset_from_cache_line, skip=skip), machine=machine
         )
-        np.testing.assert_allclose(made, wanted, rtol=1e-5)
+        np.testing.assert_allclose(made, expected, rtol=1e-5)

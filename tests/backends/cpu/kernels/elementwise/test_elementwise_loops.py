@@ -62,20 +62,20 @@ def array_with_layout(layout: str, name: str, dtype: str, seed: int) -> Array:
     return random_elements(dtype, (5, 67), seed)
 
 
-def assert_agreement(made: Array, wanted: Array, dtype: str, exact: bool) -> None:
+def assert_agreement(made: Array, expected: Array, dtype: str, exact: bool) -> None:
     """Assert that arrays are equal or as close as two accurate functions; NaN payloads are
     ignored."""
     if exact or made.dtype.kind in "biu":
         if dtype in FLOATS:
-            nan = np.isnan(made) & np.isnan(wanted)
-            made, wanted = (np.where(nan, np.ones_like(each), each) for each in (made, wanted))
-        np.testing.assert_array_equal(made.view(np.uint8), wanted.view(np.uint8))
+            nan = np.isnan(made) & np.isnan(expected)
+            made, expected = (np.where(nan, np.ones_like(each), each) for each in (made, expected))
+        np.testing.assert_array_equal(made.view(np.uint8), expected.view(np.uint8))
         return
     if dtype in REAL_OF:
-        scale = np.maximum(np.abs(wanted), 1)
-        assert np.nanmax(np.abs(made - wanted) / scale) < TOLERANCE[dtype] * 10
+        scale = np.maximum(np.abs(expected), 1)
+        assert np.nanmax(np.abs(made - expected) / scale) < TOLERANCE[dtype] * 10
         return
-    a, b = made.astype(np.float64), wanted.astype(np.float64)
+    a, b = made.astype(np.float64), expected.astype(np.float64)
     np.testing.assert_allclose(a, b, rtol=4 * TOLERANCE[dtype], atol=TOLERANCE[dtype] / 10)
 
 
@@ -93,14 +93,14 @@ def test_operations_match_the_reference_in_every_layout(name: str, dtype: str, a
         if (i - first) % len(LAYOUTS) > 2 and name not in ("add", "neg", "lt", "select"):
             continue
         arrays = [array_with_layout(LAYOUTS[i - k], name, dtype, seed + k) for k in range(arity)]
-        wanted = np.asarray(apply_op(op, arrays))
+        expected = np.asarray(apply_op(op, arrays))
         to = op.result.type.dtype
         kinds = [kind for kind in LAYOUTS if kind not in ("column", "broadcast")]
         out = array_with_layout(kinds[i % len(kinds)], "out", to, 0)
         out.flags.writeable = True
         assert lower_and_run(lower_loop_nest, op, arrays, [out]), layout
         exact = name in EXACT_OPERATIONS and dtype not in COMPLEX
-        assert_agreement(np.ascontiguousarray(out), np.ascontiguousarray(wanted), to, exact)
+        assert_agreement(np.ascontiguousarray(out), np.ascontiguousarray(expected), to, exact)
 
 
 EXACT_OPERATIONS = frozenset(
@@ -121,9 +121,9 @@ def test_conversions_match_the_reference(source: str) -> None:
         x = random_elements(source, (3, 41), 7)
         out = np.zeros((3, 41), op.result.type.numpy)
         assert lower_and_run(lower_loop_nest, op, [x], [out]), to
-        wanted = np.asarray(apply_op(op, [x]))
-        same = (out == wanted) | ((out != out) & (wanted != wanted))
-        assert same.all(), (to, x[~same], out[~same], wanted[~same])
+        expected = np.asarray(apply_op(op, [x]))
+        same = (out == expected) | ((out != out) & (expected != expected))
+        assert same.all(), (to, x[~same], out[~same], expected[~same])
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype not in ("bool", "key")])
@@ -195,6 +195,6 @@ def test_transposed_operands_are_copied_to_row_major_order(dtype: str) -> None:
         phases = lower_and_run(lower_loop_nest, op, [x, y], [to])
         assert phases is not None
         assert len(phases) > 1
-        wanted = np.asarray(apply_op(op, [x, y]))
-        same = (to == wanted) | ((to != to) & (wanted != wanted))
+        expected = np.asarray(apply_op(op, [x, y]))
+        same = (to == expected) | ((to != to) & (expected != expected))
         assert same.all()

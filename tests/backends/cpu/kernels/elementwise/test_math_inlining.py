@@ -39,7 +39,7 @@ def operands(count: int) -> list[Array]:
 @pytest.mark.parametrize("op", F32_BOUNDS_ULP)
 def test_inlined_functions_give_the_bits_of_the_library(op: str) -> None:
     given = operands(2 if op in BINARY_FUNCTIONS else 1)
-    wanted = run_operation(op, given, ["f32"] * len(given), "f32")
+    expected = run_operation(op, given, ["f32"] * len(given), "f32")
     operation = make_op(OPS[op], *[TensorType(each.shape, "f32") for each in given])
     (made,) = run_rule(lower_loop_nest, operation, given)
-    assert have_equal_bits(made, wanted).all()
+    assert have_equal_bits(made, expected).all()

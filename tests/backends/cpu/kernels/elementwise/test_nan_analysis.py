@@ -32,7 +32,7 @@ NOT = _apply_step("not", 2, dtype="bool")
 
 
 @pytest.mark.parametrize(
-    ("steps", "wanted"),
+    ("steps", "expected"),
     [
         ((X,), False),
         ((INF,), True),
@@ -66,8 +66,8 @@ NOT = _apply_step("not", 2, dtype="bool")
         ((X, LoopStep(REDUCE, "f32", "max", operands=(0,))), False),
     ],
 )  # fmt: skip
-def test_steps_that_cannot_be_nan_are_found(steps: tuple[LoopStep, ...], wanted: bool) -> None:
-    assert is_never_nan(LoopBody(steps, (len(steps) - 1,)), len(steps) - 1) is wanted
+def test_steps_that_cannot_be_nan_are_found(steps: tuple[LoopStep, ...], expected: bool) -> None:
+    assert is_never_nan(LoopBody(steps, (len(steps) - 1,)), len(steps) - 1) is expected
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
@@ -85,11 +85,11 @@ def test_extrema_of_data_with_nan_match_numpy(
     x[::3, 1::5] = np.nan
     x[:, 2] = np.inf
     x[1] = -np.inf
-    wanted = numpy_function(x, axis=axis)
+    expected = numpy_function(x, axis=axis)
     with sd.enable_x64():
         found = np.asarray(operation(jnp.asarray(x), axis=axis))
     assert found.dtype == x.dtype
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.filterwarnings("ignore:All-NaN")

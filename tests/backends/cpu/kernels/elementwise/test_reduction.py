@@ -64,12 +64,12 @@ def test_reductions_match_the_reference(name: str) -> None:
             for layout in (dense, reversed_dims, strided) if dtype == "f32" else (dense,):
                 out = np.zeros(op.result.type.shape, op.result.type.numpy)
                 assert lower_and_run(lower_loop_nest, op, [layout(x)], [out]), (dtype, shape)
-                wanted = np.asarray(apply_op(op, [x]))
+                expected = np.asarray(apply_op(op, [x]))
                 if dtype in TOLERANCE:
-                    a, b = out.astype(np.complex128), wanted.astype(np.complex128)
+                    a, b = out.astype(np.complex128), expected.astype(np.complex128)
                     np.testing.assert_allclose(a, b, TOLERANCE[dtype], TOLERANCE[dtype])
                 else:
-                    np.testing.assert_array_equal(out, wanted)
+                    np.testing.assert_array_equal(out, expected)
 
 
 @pytest.mark.parametrize("length", [63, 64, 65, 127, 129, 255, 256, 257, 300, 511, 513, 1000])
@@ -87,13 +87,13 @@ def test_the_last_vector_of_narrow_elements_is_masked(length: int) -> None:
 
 
 def test_extrema_order_signed_zeros() -> None:
-    for name, wanted in (("max", 0.0), ("min", -0.0)):
+    for name, expected in (("max", 0.0), ("min", -0.0)):
         x = np.array([[-0.0, 0.0] * 20, [0.0, -0.0] * 20], np.float32)
         out = np.zeros(2, np.float32)
         lower_and_run(
             lower_loop_nest, make_op(OPS[name], TensorType((2, 40), "f32"), dims=(1,)), [x], [out]
         )
-        assert [np.signbit(v) for v in out] == [np.signbit(np.float32(wanted))] * 2
+        assert [np.signbit(v) for v in out] == [np.signbit(np.float32(expected))] * 2
 
 
 def layer_norm(x: Any, scale: Any, shift: Any) -> Any:
@@ -136,9 +136,9 @@ def test_split_reductions_match_the_reference(
     for shape in ((33, 70), (2, 2000), (7, 5)):
         x = rng.normal(size=shape).astype(np.float32)
         made = Fuse()(sd.jit(PROGRAMS[program_index]).lower(x).compile().module)
-        wanted = run(made, [x])
+        expected = run(made, [x])
         for layout in (dense, reversed_dims):
-            for want, got in zip(wanted, run_with_kernels(made, [x], layout), strict=True):
+            for want, got in zip(expected, run_with_kernels(made, [x], layout), strict=True):
                 np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
@@ -164,9 +164,9 @@ def test_fused_reductions_match_the_reference(program_index: int) -> None:
         x = rng.normal(size=shape).astype(np.float32)
         module = sd.jit(PROGRAMS[program_index]).lower(x).compile().module
         made = Fuse()(module)
-        wanted = run(module, [x])
+        expected = run(module, [x])
         for layout in (dense, reversed_dims, strided):
-            for want, got in zip(wanted, run_with_kernels(made, [x], layout), strict=True):
+            for want, got in zip(expected, run_with_kernels(made, [x], layout), strict=True):
                 np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-5)
 
 
@@ -176,13 +176,13 @@ def test_streaming_kernels_give_the_same_bits(shape: tuple[int, int], program_in
     """Streaming kernels give the bits of ordinary kernels for any alignment."""
     x = np.random.default_rng(program_index).normal(size=shape).astype(np.float32)
     module = Fuse()(sd.jit(PROGRAMS[program_index]).lower(x).compile().module)
-    wanted = run_with_kernels(module, [x])
+    expected = run_with_kernels(module, [x])
     machine = replace(host_machine(), shared_cache_bytes=1)
     for skip in (0, 1):
         got = run_with_kernels(
             module, [x], partial(offset_from_cache_line, skip=skip), machine=machine
         )
-        assert [a.tobytes() for a in got] == [a.tobytes() for a in wanted]
+        assert [a.tobytes() for a in got] == [a.tobytes() for a in expected]
 
 
 @pytest.mark.parametrize("rows", [1, 3000])
@@ -200,8 +200,8 @@ def test_rows_are_prefetched_during_row_computations(rows: int) -> None:
         or ()
     )
     assert ("llvm.prefetch" in phase.kernel.text(host_machine())) == (rows > 1)
-    (wanted,) = run(module, [x])
-    np.testing.assert_allclose(out, wanted, rtol=1e-5)
+    (expected,) = run(module, [x])
+    np.testing.assert_allclose(out, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("rows", [70, 71, 3])
@@ -256,10 +256,10 @@ def test_few_rows_are_reduced_in_registers(
     ]
     monkeypatch.setattr(register_reduction, "MAX_REGISTER_ROWS", 0)
     monkeypatch.setattr(reduction, "MIN_SPLIT_ELEMENTS", 1 << 40)
-    wanted = run_with_kernels(module, [x])
+    expected = run_with_kernels(module, [x])
     for got in made:
-        assert [a.tobytes() for a in got] == [a.tobytes() for a in wanted]
-    for want, got in zip(run(module, [x]), wanted, strict=True):
+        assert [a.tobytes() for a in got] == [a.tobytes() for a in expected]
+    for want, got in zip(run(module, [x]), expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 

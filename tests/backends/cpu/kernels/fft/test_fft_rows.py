@@ -55,9 +55,9 @@ def exact(kind: str, x: Array, *lengths: int) -> Array:
     return np.asarray(TRANSFORMS[kind](wide, lengths, tuple(range(-len(lengths), 0))))
 
 
-def error(found: Array, wanted: Array) -> float:
+def error(found: Array, expected: Array) -> float:
     """Return the root mean square error."""
-    return float(np.sqrt(np.mean(np.abs(found - wanted) ** 2, dtype=np.longdouble)))
+    return float(np.sqrt(np.mean(np.abs(found - expected) ** 2, dtype=np.longdouble)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -66,8 +66,8 @@ def test_transforms_of_short_rows_are_accurate(kind: str) -> None:
         dtype, close = ("f32", 2e-7) if n % 4 < 2 else ("f64", 1e-15)
         x = random_input(kind, dtype, 3, n)
         (found,) = run_rule(RULES["fft"], transform(kind, dtype, x, 1, n), [x])
-        wanted = exact(kind, x, n)
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=close * np.abs(wanted).max())
+        expected = exact(kind, x, n)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=close * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
@@ -76,8 +76,8 @@ def test_transforms_of_short_rows_are_accurate(kind: str) -> None:
 def test_errors_are_at_most_those_of_numpy(kind: str, dtype: str, n: int) -> None:
     x = random_input(kind, dtype, 17, n)
     (found,) = run_rule(RULES["fft"], transform(kind, dtype, x, 1, n), [x])
-    wanted, other = exact(kind, x, n), NUMPY_FUNCTIONS[kind](x, n)
-    assert error(found, wanted) <= MAX_ERROR_RATIO * error(other, wanted)
+    expected, other = exact(kind, x, n), NUMPY_FUNCTIONS[kind](x, n)
+    assert error(found, expected) <= MAX_ERROR_RATIO * error(other, expected)
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
@@ -88,9 +88,11 @@ def test_transforms_with_large_prime_factors_are_accurate(kind: str, dtype: str,
     length."""
     x = random_input(kind, dtype, 9, n)
     (found,) = run_rule(RULES["fft"], transform(kind, dtype, x, 1, n), [x])
-    wanted, other = exact(kind, x, n), NUMPY_FUNCTIONS[kind](x, n)
+    expected, other = exact(kind, x, n), NUMPY_FUNCTIONS[kind](x, n)
     # NumPy uses shorter sums for real numbers.
-    assert error(found, wanted) <= (2 if kind[:-3] in ("r", "ir") else 1.2) * error(other, wanted)
+    assert error(found, expected) <= (2 if kind[:-3] in ("r", "ir") else 1.2) * error(
+        other, expected
+    )
     for workers in (1, 5):
         part = np.asfortranarray(x)[2:7]
         (again,) = run_rule(
@@ -134,8 +136,8 @@ def test_multidimensional_transforms_are_accurate(
 ) -> None:
     x = random_input(kind, "f64", *shape)
     (found,) = run_rule(RULES["fft"], transform(kind, "f64", x, rank, shape[-1]), [x])
-    wanted = exact(kind, x, *shape[-rank:])
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-15 * np.abs(wanted).max())
+    expected = exact(kind, x, *shape[-rank:])
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-15 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -186,8 +188,8 @@ def test_transforms_of_long_rows_are_accurate(
     x = random_input(kind, dtype, *shape)
     op = transform(kind, dtype, x, 1, shape[-1])
     (found,) = run_rule(RULES["fft"], op, [x])
-    wanted, other = exact(kind, x, shape[-1]), NUMPY_FUNCTIONS[kind](x)
-    assert error(found, wanted) <= MAX_ERROR_RATIO * error(other, wanted)
+    expected, other = exact(kind, x, shape[-1]), NUMPY_FUNCTIONS[kind](x)
+    assert error(found, expected) <= MAX_ERROR_RATIO * error(other, expected)
     turned = np.asfortranarray(x)
     for workers in (1, 5):
         (again,) = run_rule(RULES["fft"], op, [turned], workers=workers)

@@ -51,10 +51,10 @@ def check(
     assert [op.spec for op in fused.main.body.ops].count(fused_products) == operations
     given = [array for array in arrays if array is not None]
     made = run_with_kernels(fused, given)
-    for wanted, got in zip(evaluate(module.main, given), made, strict=True):
-        wanted, got = (np.asarray(each, np.float64) for each in (wanted, got))
-        scale = np.nanmax(np.abs(wanted))
-        np.testing.assert_allclose(got, wanted, rtol=0, atol=tolerance * scale)
+    for expected, got in zip(evaluate(module.main, given), made, strict=True):
+        expected, got = (np.asarray(each, np.float64) for each in (expected, got))
+        scale = np.nanmax(np.abs(expected))
+        np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * scale)
     return made
 
 
@@ -128,8 +128,8 @@ def check_scores(function: Callable[..., Any], dtype: str = "int32") -> None:
     fused = fuse_products(module)
     assert fused_products in [op.spec for op in fused.main.body.ops]
     results = zip(evaluate(module.main, [x]), run_with_kernels(fused, [x]), strict=True)
-    for wanted, got in results:
-        np.testing.assert_allclose(got, np.asarray(wanted), rtol=2e-5)
+    for expected, got in results:
+        np.testing.assert_allclose(got, np.asarray(expected), rtol=2e-5)
 
 
 def weigh(visible: Any, scores: Any) -> Any:

@@ -41,11 +41,11 @@ def test_lu_matches_the_reference(shape: tuple[int, ...], dtype: str) -> None:
     if shape == (5, 5):
         x[2] = x[1]  # singular
     op = make_op(OPS["lu"], TensorType(shape, dtype))
-    wanted = reference_factors(op, x)
+    expected = reference_factors(op, x)
     for layout in (x, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)):
         found = run_rule(RULES["lu"], op, [layout])
-        np.testing.assert_allclose(found[0], wanted[0], rtol=1e-4, atol=1e-5)
-        for got, want in zip(found[1:], wanted[1:], strict=True):
+        np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-5)
+        for got, want in zip(found[1:], expected[1:], strict=True):
             np.testing.assert_array_equal(got, want)
 
 
@@ -128,13 +128,13 @@ def test_cholesky_matches_the_reference(size: int, dtype: str) -> None:
     x[1, 2, 0, 0] = np.nan
     x = np.tril(x).astype(NUMPY_DTYPES[dtype])
     op = make_op(OPS["cholesky"], TensorType(x.shape, dtype))
-    (wanted,) = reference_factors(op, x)
-    assert np.isnan(wanted[0, 1]).all()
+    (expected,) = reference_factors(op, x)
+    assert np.isnan(expected[0, 1]).all()
     for layout in (x, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)):
         (found,) = run_rule(RULES["cholesky"], op, [layout])
         assert np.isnan(found[1, 2]).all()
-        found[1, 2] = wanted[1, 2]  # LAPACK has zeros above the diagonal
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+        found[1, 2] = expected[1, 2]  # LAPACK has zeros above the diagonal
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     (one,) = run_rule(RULES["cholesky"], op, [x], workers=1)
-    one[1, 2] = wanted[1, 2]
+    one[1, 2] = expected[1, 2]
     np.testing.assert_array_equal(one, found)

@@ -117,8 +117,8 @@ def test_a_nonfinite_matrix_gives_nan_and_leaves_others_unchanged(
     x = random_matrices((3, 5, 5), dtype)
     x[1, 4, 2] = nonfinite
     found = run_rule(RULES[name], make_operation(name, attrs, [x], dtype), [x])
-    wanted = reference_factors(make_operation(name, attrs, [x[::2]], dtype), x[::2].copy())
-    for got, want in zip(found, wanted, strict=True):
+    expected = reference_factors(make_operation(name, attrs, [x[::2]], dtype), x[::2].copy())
+    for got, want in zip(found, expected, strict=True):
         assert np.isnan(got[1]).all()
         np.testing.assert_array_equal(got[::2], want)
 

@@ -40,18 +40,18 @@ def test_qr_errors_are_close_to_those_of_numpy(
     shape: tuple[int, ...], dtype: str, full: bool
 ) -> None:
     x, precision = random_matrices(shape, dtype), float(np.finfo(NUMPY_DTYPES[dtype]).eps)
-    wanted = np.linalg.qr(x, "complete" if full else "reduced")
+    expected = np.linalg.qr(x, "complete" if full else "reduced")
     for layout in (x, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)):
         q, r = qr_factors(layout, dtype, full)
         assert (np.tril(r, -1) == 0).all()
         for native_error, numpy_error in zip(
-            qr_errors(x, q, r), qr_errors(x, *wanted), strict=True
+            qr_errors(x, q, r), qr_errors(x, *expected), strict=True
         ):
             assert native_error <= 2 * numpy_error + 4 * precision
     # The first columns are well conditioned: their factors are equal, including signs.
     column_count = min(3, *shape[-2:])
     np.testing.assert_allclose(
-        q[..., :column_count], wanted[0][..., :column_count], atol=200 * precision
+        q[..., :column_count], expected[0][..., :column_count], atol=200 * precision
     )
 
 
@@ -68,11 +68,11 @@ def test_rank_one_matrices_give_orthonormal_factors(number: float, dtype: str) -
 @pytest.mark.parametrize("scale", [1e-310, 1e-300, 1e-160, 1e-70, 1e70, 1e160, 1e290])
 def test_norms_do_not_overflow_or_underflow(scale: float) -> None:
     x = random_matrices((20, 12), "f64")
-    wanted = np.linalg.qr(x)
+    expected = np.linalg.qr(x)
     q, r = qr_factors(x * scale, "f64")
     tolerance = 1e-3 if scale == 1e-310 else 1e-13
-    np.testing.assert_allclose(q, wanted[0], atol=tolerance)
-    np.testing.assert_allclose(r / scale, wanted[1], atol=tolerance * 10)
+    np.testing.assert_allclose(q, expected[0], atol=tolerance)
+    np.testing.assert_allclose(r / scale, expected[1], atol=tolerance * 10)
     x[:, ::2] *= scale
     q, r = qr_factors(x, "f64")
     if scale > 1e-300:

@@ -23,9 +23,9 @@ def singular_values(x: Array, workers: int = 2) -> Array:
 
 
 def check(x: Array, found: Array) -> None:
-    wanted = np.linalg.svd(x.astype(np.float64), compute_uv=False)
-    error = max(EPSILON * float(wanted.max()), 1e-45)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=error)
+    expected = np.linalg.svd(x.astype(np.float64), compute_uv=False)
+    error = max(EPSILON * float(expected.max()), 1e-45)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=error)
 
 
 @pytest.mark.parametrize(

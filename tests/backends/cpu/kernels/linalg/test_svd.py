@@ -29,8 +29,8 @@ def check(x: Array, u: Array, values: Array, vh: Array) -> None:
     for basis in (left, right.swapaxes(-1, -2)):
         unit = basis.swapaxes(-1, -2) @ basis
         assert np.abs(unit - np.eye(unit.shape[-1])).max() <= 3 * EPSILON
-    wanted = np.linalg.svd(wide, compute_uv=False)
-    np.testing.assert_allclose(values, wanted, rtol=0, atol=max(EPSILON * size, 1e-45))
+    expected = np.linalg.svd(wide, compute_uv=False)
+    np.testing.assert_allclose(values, expected, rtol=0, atol=max(EPSILON * size, 1e-45))
 
 
 @pytest.mark.parametrize("full", [True, False])
@@ -94,13 +94,13 @@ def test_pseudo_inverses_match_f64(shape: tuple[int, ...]) -> None:
     x[..., 1] = x[..., 0]  # a singular value below the limit
     limit = np.full(shape[:-2], 1e-4, np.float32)
     op = make_op(OPS["pinv"], TensorType(shape, "f32"), TensorType(limit.shape, "f32"))
-    wanted = np.linalg.pinv(x.astype(np.float64), 1e-4)
+    expected = np.linalg.pinv(x.astype(np.float64), 1e-4)
     for layout in (x, np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)):
         (found,) = run_rule(RULES["pinv"], op, [layout, limit])
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=EPSILON * np.abs(wanted).max())
+        np.testing.assert_allclose(found, expected, rtol=0, atol=EPSILON * np.abs(expected).max())
     zero = np.zeros(shape, np.float32)
     (found,) = run_rule(RULES["pinv"], op, [zero, limit])
-    np.testing.assert_array_equal(found, np.zeros(wanted.shape))
+    np.testing.assert_array_equal(found, np.zeros(expected.shape))
     x[..., 0, 0] = np.nan
     (found,) = run_rule(RULES["pinv"], op, [x, limit])
     assert np.isnan(found).all()

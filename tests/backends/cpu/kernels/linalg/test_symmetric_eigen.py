@@ -57,9 +57,9 @@ def test_eigenvalues_of_all_magnitudes_match_f64(scale: float) -> None:
     x = (random_matrices((20, 20), "f32").astype(np.float64) * scale).astype(np.float32)
     values, vectors = eigen_factors(x)
     full = (np.tril(x) + np.tril(x, -1).T).astype(np.float64)
-    wanted = np.linalg.eigvalsh(full)
-    error = max(EPSILON * np.abs(wanted).max(), 1e-45)
-    np.testing.assert_allclose(values, wanted, rtol=0, atol=error)
+    expected = np.linalg.eigvalsh(full)
+    error = max(EPSILON * np.abs(expected).max(), 1e-45)
+    np.testing.assert_allclose(values, expected, rtol=0, atol=error)
     assert np.abs(vectors.T.astype(np.float64) @ vectors - np.eye(20)).max() < 3 * EPSILON
 
 

@@ -76,16 +76,16 @@ def reference_result(op: str, arrays: list[Array], result: str) -> Array:
         return np.asarray(reference(*arrays, result=type))
 
 
-def have_equal_bits(got: Array, wanted: Array) -> Array:
+def have_equal_bits(got: Array, expected: Array) -> Array:
     """Return where two arrays have equal bits; all NaNs are equal."""
     if got.dtype.kind == "c":
-        return have_equal_bits(got.real, wanted.real) & have_equal_bits(got.imag, wanted.imag)
+        return have_equal_bits(got.real, expected.real) & have_equal_bits(got.imag, expected.imag)
     bits = np.dtype(f"u{got.dtype.itemsize}")
-    equal = np.ascontiguousarray(got).view(bits) == np.ascontiguousarray(wanted).view(bits)
+    equal = np.ascontiguousarray(got).view(bits) == np.ascontiguousarray(expected).view(bits)
     if got.dtype.kind in "iub":
         return np.asarray(equal)
     with np.errstate(invalid="ignore"):
-        return np.asarray(equal | (np.isnan(got) & np.isnan(wanted)))
+        return np.asarray(equal | (np.isnan(got) & np.isnan(expected)))
 
 
 def special_values(dtype: str) -> Array:

@@ -80,10 +80,10 @@ def result_dtype(op: str, dtype: str) -> str:
 
 
 def check(op: str, arrays: list[Array], dtypes: list[str], result: str, lanes: int = 16) -> None:
-    wanted = reference_result(op, arrays, result)
+    expected = reference_result(op, arrays, result)
     got = run_operation(op, arrays, dtypes, result, lanes)
-    wrong = np.flatnonzero(~have_equal_bits(got, wanted))[:5]
-    mismatches = [[a[i] for a in (*arrays, got, wanted)] for i in wrong]
+    wrong = np.flatnonzero(~have_equal_bits(got, expected))[:5]
+    mismatches = [[a[i] for a in (*arrays, got, expected)] for i in wrong]
     assert not mismatches, f"{op} of {dtypes}: operands, got, wanted = {mismatches}"
 
 

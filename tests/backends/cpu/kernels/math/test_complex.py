@@ -32,19 +32,19 @@ def check(op: str, arrays: list[Array], dtype: str, ulps: float) -> None:
     """Check errors relative to the magnitude of the result, against the reference in c128."""
     result = PART_DTYPES[dtype] if op == "abs" else dtype
     got = run_operation(op, arrays, [dtype] * len(arrays), result)
-    wanted = reference_result(
+    expected = reference_result(
         op, [x.astype(np.complex128) for x in arrays], "f64" if op == "abs" else "c128"
     )
     step = np.finfo(got.dtype).eps * ulps
     ordinary = (
-        np.isfinite(wanted)
-        & (np.abs(wanted) < np.finfo(got.dtype).max)
-        & (np.abs(wanted) > np.finfo(got.dtype).tiny)
+        np.isfinite(expected)
+        & (np.abs(expected) < np.finfo(got.dtype).max)
+        & (np.abs(expected) > np.finfo(got.dtype).tiny)
     )
     with np.errstate(all="ignore"):
-        distance = np.abs(got - wanted) / np.abs(wanted)
+        distance = np.abs(got - expected) / np.abs(expected)
     wrong = np.flatnonzero(ordinary & ~(distance <= step))[:3]
-    assert not wrong.size, [[x[i] for x in (*arrays, got, wanted)] for i in wrong]
+    assert not wrong.size, [[x[i] for x in (*arrays, got, expected)] for i in wrong]
 
 
 @pytest.mark.parametrize("op", UNARY)
@@ -68,8 +68,8 @@ def test_complex_exp2_has_exact_angles(dtype: str) -> None:
     got = run_operation("exp2", [x], [dtype], dtype)
     with mp.workdps(400):
         for argument, value in zip(x.tolist(), got.tolist(), strict=True):
-            wanted = mp.power(2, mp.mpc(argument))
-            distance = abs(mp.mpc(value) - wanted) / abs(wanted)
+            expected = mp.power(2, mp.mpc(argument))
+            distance = abs(mp.mpc(value) - expected) / abs(expected)
             assert distance <= 1.5 * float(np.finfo(got.dtype).eps), argument
 
 
@@ -103,9 +103,9 @@ def test_nonfinite_complex_arguments_match_the_reference(op: str, dtype: str) ->
     x = special_values(dtype)
     x = x[~np.isfinite(x)]
     result = PART_DTYPES[dtype] if op == "abs" else dtype
-    got, wanted = run_operation(op, [x], [dtype], result), reference_result(op, [x], result)
+    got, expected = run_operation(op, [x], [dtype], result), reference_result(op, [x], result)
     for part in (np.real, np.imag):
-        a, b = part(got), part(wanted)
+        a, b = part(got), part(expected)
         agree = (np.isnan(a) == np.isnan(b)) & (np.isinf(a) == np.isinf(b))
         wrong = np.flatnonzero(~agree)[:4]
-        assert not wrong.size, [(x[i], got[i], wanted[i]) for i in wrong]
+        assert not wrong.size, [(x[i], got[i], expected[i]) for i in wrong]

@@ -34,8 +34,8 @@ def run_without_features(op: str, arrays: list[Array], dtypes: list[str], result
 def test_all_f16_numbers_are_converted_to_f32() -> None:
     x = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     with np.errstate(all="ignore"):
-        wanted = x.astype(np.float32)
-    assert have_equal_bits(run_without_features("convert", [x], ["f16"], "f32"), wanted).all()
+        expected = x.astype(np.float32)
+    assert have_equal_bits(run_without_features("convert", [x], ["f16"], "f32"), expected).all()
 
 
 def test_f32_numbers_are_rounded_to_f16() -> None:
@@ -44,8 +44,8 @@ def test_f32_numbers_are_rounded_to_f16() -> None:
         wide = halves.astype(np.float32)
         between = (wide + np.roll(wide, 1)) / 2  # ties, mostly
         x = np.concatenate([f32_patterns(9973), between, np.nextafter(between, np.float32(1))])
-        wanted = x.astype(np.float16)
-    assert have_equal_bits(run_without_features("convert", [x], ["f32"], "f16"), wanted).all()
+        expected = x.astype(np.float16)
+    assert have_equal_bits(run_without_features("convert", [x], ["f32"], "f16"), expected).all()
 
 
 @pytest.mark.parametrize("op", ["exp", "exp2", "sinh", "cosh", "logistic"])
@@ -68,8 +68,8 @@ def test_tables_in_memory_give_the_bits_of_tables_in_registers(op: str, dtype: s
     x, y = rng.lognormal(0, 2, 20011).astype(type), rng.normal(0, 9, 20011).astype(type)
     operands = [x, y] if op == "pow" else [x]
     dtypes = [dtype] * len(operands)
-    wanted = run_operation(op, operands, dtypes, dtype)
-    assert have_equal_bits(run_without_features(op, operands, dtypes, dtype), wanted).all()
+    expected = run_operation(op, operands, dtypes, dtype)
+    assert have_equal_bits(run_without_features(op, operands, dtypes, dtype), expected).all()
 
 
 @pytest.mark.parametrize("op", ["log", "log2", "log1p", "asinh", "acosh", "atanh", "tanh"])

@@ -47,11 +47,11 @@ def test_native_errors_equal_those_of_numpy(op: str) -> None:
     got = run_operation(op, [arguments], ["f32"], "f32")
     with np.errstate(all="ignore"):
         exact = EXACT_FUNCTIONS[op](arguments.astype(np.float64))
-    wanted = ulp_errors(got, exact)
-    np.testing.assert_allclose(errors_in_ulp(got, exact, "f32"), wanted, rtol=1e-12)
+    expected = ulp_errors(got, exact)
+    np.testing.assert_allclose(errors_in_ulp(got, exact, "f32"), expected, rtol=1e-12)
     error, pattern = largest_error(op, "f32", 40009)
-    assert pattern == 40009 * int(wanted[: x.size].argmax())
-    assert error == pytest.approx(wanted[: x.size].max(), abs=1e-5)
+    assert pattern == 40009 * int(expected[: x.size].argmax())
+    assert error == pytest.approx(expected[: x.size].max(), abs=1e-5)
 
 
 SPECIAL_CASES = [

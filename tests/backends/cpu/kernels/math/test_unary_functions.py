@@ -113,12 +113,12 @@ def test_special_arguments_of_functions_without_numpy_equivalent_match_the_refer
         [special_values(dtype), -np.arange(20.0), -np.linspace(0.1, 30, 200)]
     ).astype(np.float32 if dtype == "f32" else np.float64)
     got = run_operation(op, [x], [dtype], dtype)
-    wanted = reference_result(op, [x], dtype)
-    ends = ~np.isfinite(wanted) | (wanted == 0)
-    assert have_equal_bits(got[ends], wanted[ends]).all()
-    scale = np.maximum(1, np.abs(wanted[~ends]))
+    expected = reference_result(op, [x], dtype)
+    ends = ~np.isfinite(expected) | (expected == 0)
+    assert have_equal_bits(got[ends], expected[ends]).all()
+    scale = np.maximum(1, np.abs(expected[~ends]))
     slack = 1e-5 if dtype == "f32" else 1e-13
-    assert (np.abs(got[~ends] - wanted[~ends]) <= slack * scale).all()
+    assert (np.abs(got[~ends] - expected[~ends]) <= slack * scale).all()
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
@@ -155,17 +155,17 @@ def test_powers_of_zeros_are_exact_and_do_not_affect_other_lanes(dtype: str, oth
     y = rng.choice(np.array([0.5, 2, 3, 1e-30, np.inf, -1, 0, np.nan], type), 4000)
     got = run_operation("pow", [x, y], [dtype, dtype], dtype)
     with np.errstate(all="ignore"):
-        wanted = np.where(
+        expected = np.where(
             x == 0, np.power(x, y), run_operation("pow", [bases, y], [dtype] * 2, dtype)
         )
-    assert have_equal_bits(got, wanted).all()
+    assert have_equal_bits(got, expected).all()
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
 def test_remainders_are_exact(dtype: str) -> None:
     x, y = operand_pairs(dtype, 20000)
-    wanted = reference_result("rem", [x, y], dtype)
-    assert have_equal_bits(run_operation("rem", [x, y], [dtype, dtype], dtype), wanted).all()
+    expected = reference_result("rem", [x, y], dtype)
+    assert have_equal_bits(run_operation("rem", [x, y], [dtype, dtype], dtype), expected).all()
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
@@ -179,18 +179,18 @@ def test_results_of_16_bit_floats_are_rounded_once(op: str, dtype: str) -> None:
         else [np.concatenate([special_values(dtype), random_values(dtype, 9000)])]
     )
     got = run_operation(op, arrays, [dtype] * len(arrays), dtype)
-    wanted = reference_result(op, arrays, dtype)
+    expected = reference_result(op, arrays, dtype)
     with np.errstate(all="ignore"):
-        step = np.abs(got.view(np.int16).astype(int) - wanted.view(np.int16).astype(int))
-    assert (have_equal_bits(got, wanted) | (step <= 1)).all()
+        step = np.abs(got.view(np.int16).astype(int) - expected.view(np.int16).astype(int))
+    assert (have_equal_bits(got, expected) | (step <= 1)).all()
 
 
 @pytest.mark.parametrize("lanes", [1, 3, 8, 16, 24, 64])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_results_do_not_depend_on_the_lane_count(dtype: str, lanes: int) -> None:
     x = random_values(dtype, 200)
-    wanted = run_operation("exp", [x], [dtype], dtype, library.FUNCTION_LANES[dtype])
-    assert have_equal_bits(run_operation("exp", [x], [dtype], dtype, lanes), wanted).all()
+    expected = run_operation("exp", [x], [dtype], dtype, library.FUNCTION_LANES[dtype])
+    assert have_equal_bits(run_operation("exp", [x], [dtype], dtype, lanes), expected).all()
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
@@ -214,8 +214,8 @@ def test_kernels_with_two_functions_equal_the_library_functions(
     first, second = (getattr(lax, name) for name in names)
     with config(enable_x64=True), np.errstate(all="ignore"):
         got = np.asarray(jit(lambda x: first(x) - second(x))(snp.asarray(x)))
-        wanted = np.subtract(*(run_operation(name, [x], [dtype], dtype) for name in names))
-    assert have_equal_bits(got, wanted).all()
+        expected = np.subtract(*(run_operation(name, [x], [dtype], dtype) for name in names))
+    assert have_equal_bits(got, expected).all()
 
 
 def test_library_addresses_are_returned_for_known_symbols() -> None:

@@ -79,9 +79,9 @@ def test_searches_in_lines_and_strided_arrays_match_numpy() -> None:
     for numbers in (x, x.T, x[:, ::2], x[::-1]):
         for name in FUNCTIONS:
             for axis in (None, 0, 1):
-                wanted = getattr(np, name)(numbers, axis=axis)
+                expected = getattr(np, name)(numbers, axis=axis)
                 function = partial(getattr(snp, name), axis=axis)
-                np.testing.assert_array_equal(sd.jit(function)(numbers), wanted)
+                np.testing.assert_array_equal(sd.jit(function)(numbers), expected)
 
 
 def test_transposed_intermediate_arrays_are_searched_correctly() -> None:
@@ -90,9 +90,9 @@ def test_transposed_intermediate_arrays_are_searched_correctly() -> None:
     for name in FUNCTIONS:
         function = getattr(snp, name)
         made = sd.jit(lambda x, function=function: (function(x.T), function(x.T, axis=1)))(x)
-        wanted = getattr(np, name)(x.T), getattr(np, name)(x.T, axis=1)
-        assert made[0] == wanted[0], name
-        np.testing.assert_array_equal(made[1], wanted[1])
+        expected = getattr(np, name)(x.T), getattr(np, name)(x.T, axis=1)
+        assert made[0] == expected[0], name
+        np.testing.assert_array_equal(made[1], expected[1])
 
 
 @pytest.mark.parametrize("size", [3, 65, 1001, bool_search.MIN_TASK_BYTES + 70])
