@@ -97,7 +97,7 @@ def masked_edge(full: float, causal: float) -> float:
 
 def _list_cached(name: str, dtype: np.dtype[Any]) -> dict[Key, Microbenchmark]:
     """Return the benchmarks of elementwise operations and reductions on arrays in the cache."""
-    x = _spread(dtype)
+    x = _make_operand(dtype)
     functions: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {}
     functions |= {word: (getattr(lax, word), (x,)) for word in UNARY}
     functions |= {word: (getattr(lax, word), (x, x)) for word in BINARY}
@@ -143,7 +143,8 @@ def _draw(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     return from_numpy(np.random.default_rng(0).random(shape, np.float32).astype(dtype))
 
 
-def _spread(dtype: np.dtype[Any]) -> Any:
-    """Return an array of numbers for which all measured operations are defined."""
+def _make_operand(dtype: np.dtype[Any]) -> Any:
+    """Return an array of numbers between 0.05 and 0.95, for which all measured operations are
+    defined."""
     size = int(np.prod(CACHED_SHAPE))
     return from_numpy(np.linspace(0.05, 0.95, size, dtype=dtype).reshape(CACHED_SHAPE))

@@ -181,7 +181,7 @@ def _request_text(request: AxesRequest, loop: str) -> str:
 def _(report: Difference) -> str:
     lines = list(report.edits)
     for refused in report.refused:
-        lines += ["", *_refused(refused)]
+        lines += ["", *_explain_refusal(refused)]
     if report.changes:
         rows = [(f"  {c.value}", c.before, "->", c.after) for c in report.changes]
         lines += [
@@ -196,7 +196,7 @@ def _(report: Difference) -> str:
     return "\n".join([*lines, "", *_traffic(report.before, report.after)])
 
 
-def _refused(refused: Explanation) -> Iterator[str]:
+def _explain_refusal(refused: Explanation) -> Iterator[str]:
     """Yield the reasons why axes that an annotation states do not shard the value."""
     yield f"{refused.value} has another sharding than stated: {refused.type}"
     for absence in refused.absences:

@@ -51,7 +51,7 @@ class OperationTimes(Protocol):
 
     @property
     def has_operation_times(self) -> bool:
-        """Whether operations were measured, so that `kernel_seconds` is the time of a kernel."""
+        """True if operations were measured, so that `kernel_seconds` is the time of a kernel."""
         ...
 
     @property

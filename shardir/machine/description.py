@@ -94,7 +94,7 @@ class CallTime:
 
 @dataclass(frozen=True, slots=True)
 class BackendTraits:
-    """How a backend of this package runs programs on the machine."""
+    """The properties of the backend of this package that runs programs on the machine."""
 
     name: str
     """The backend, whose passes form the kernels of a program."""

@@ -85,7 +85,7 @@ class Machine:
 
     @property
     def has_operation_times(self) -> bool:
-        """Whether the machine has measured times of operations, from which `kernel_seconds` is
+        """True if the machine has measured times of operations, of which `kernel_seconds` is
         composed."""
         return bool(self.description.operations)
 

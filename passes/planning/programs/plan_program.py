@@ -273,7 +273,7 @@ def _pad_anchors(
 
 @dataclass(frozen=True)
 class _SearchSpace:
-    """What a search needs: the request `program`, the request for the program that it evaluates,
+    """The inputs of a search: the request `program`, the request for the program that it evaluates,
     which may have few of its layers, and the decisions about that program."""
 
     program: PlanningRequest

@@ -20,12 +20,15 @@ from shardir.backends.cpu.kernels.conv.nchw_tile import emit_nchw_tile
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
 from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, arithmetic_of
-from shardir.backends.cpu.kernels.gemm.macrokernel import emit_output_block, tile_function_name
+from shardir.backends.cpu.kernels.gemm.macrokernel import (
+    emit_output_block,
+    emit_unstage,
+    tile_function_name,
+)
 from shardir.backends.cpu.kernels.gemm.microkernel import emit_tile, emit_write, tile_variants
 from shardir.backends.cpu.kernels.gemm.offset_tables import emit_offsets, emit_segments
 from shardir.backends.cpu.kernels.gemm.packing import emit_pack, emit_pack_contiguous_lines
 from shardir.backends.cpu.kernels.gemm.product_task import ProductTask
-from shardir.backends.cpu.kernels.gemm.result_staging import emit_unstage
 from shardir.backends.cpu.kernels.gemm.tuning import MAX_BLOCK_LINES
 
 
