@@ -30,6 +30,7 @@ FACES = {
     "export",
     "extend",
     "flatten_util",
+    "image",
     "interop",
     "lax",
     "nn",
