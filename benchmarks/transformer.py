@@ -3,8 +3,8 @@
 The program is a decoder of many layers (multi-head attention, two dense layers, layer norm),
 forward and backward with a step of gradient descent, sharded over (data, model, stage). The time of
 every stage must be linear in the number of layers and independent of the number of devices. The
-last line states the time of the search for a plan of the same program without shardings. Times are
-processor times.
+last lines state the times of the searches for plans of the same program without shardings. Times
+are processor times.
 
     python benchmarks/transformer.py [layers]
 """
@@ -129,7 +129,7 @@ def measure(layers: int, shape: tuple[int, ...]) -> dict[str, float]:
     return found
 
 
-def measure_plan(layers: int, shape: tuple[int, ...]) -> tuple[int, float]:
+def measure_plan(layers: int, shape: tuple[int, ...], machine: str | None) -> tuple[int, float]:
     """Return the number of candidates of a plan, and the seconds of the search."""
     structs = sd.tree.map(
         lambda each: sd.ShapeDtypeStruct(each.shape, each.dtype), arguments(layers, shape)
@@ -137,7 +137,7 @@ def measure_plan(layers: int, shape: tuple[int, ...]) -> tuple[int, float]:
     count = shape[0] * shape[1] * shape[2]
     mesh = sd.make_mesh(shape, ("data", "model", "stage"), devices=virtual_devices(count))
     start = time.process_time()
-    plan = sd.plan(train_step, structs, mesh)
+    plan = sd.plan(train_step, structs, mesh, machine)
     return plan.evaluation_count, time.process_time() - start
 
 
@@ -149,8 +149,10 @@ def main() -> None:
     for stage in found[0]:
         table.add_row(stage, *(f"{column[stage]:.2f}" for column in found))
     Console().print(table)
-    candidates, seconds = measure_plan(layers, MESHES[0])
-    print(f"plan on {MESHES[0]}: {seconds:.1f} s for {candidates} candidates")
+    for machine in (None, "tpu-v5p"):
+        candidates, seconds = measure_plan(layers, MESHES[0], machine)
+        name = machine or "no machine"
+        print(f"plan on {MESHES[0]}, {name}: {seconds:.1f} s for {candidates} candidates")
 
 
 if __name__ == "__main__":

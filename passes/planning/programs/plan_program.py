@@ -78,10 +78,10 @@ MAX_REMAT_OPERATIONS = 5000
 """The number of operations of the largest program of which an error states that recomputation makes
 it fit; larger ones take too long."""
 
-SPLIT_CANDIDATES_PART = 1 / 16
+SPLIT_CANDIDATES_PART = 1 / 32
 """The number of candidates with split axes that are evaluated before one of them is better, as a
 part of the number of candidates with whole axes."""
-MIN_SPLIT_CANDIDATES = 2
+MIN_SPLIT_CANDIDATES = 1
 """The number of candidates with split axes that are evaluated at least."""
 
 REPLICATED, DATA_PARALLEL, ANNOTATED = "replicated", "data parallel", "annotated"
