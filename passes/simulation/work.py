@@ -32,6 +32,7 @@ from shardir.passes.simulation.kernel_counts import (
     sized_operation,
 )
 from shardir.passes.simulation.machine_model import MachineModel, OperationTimes
+from shardir.passes.simulation.utilization import flops_of_block
 
 COMPUTE_STREAM = "compute"
 PICOSECONDS = 1e12
@@ -103,14 +104,27 @@ class WorkModel:
         if isinstance(self.machine, OperationTimes) and self.machine.has_operation_times:
             seconds = _measured_seconds(op, self.machine)
         elif op.spec in _PRODUCTS:
+            dtype = op.operands[0].type.dtype
             seconds = self.machine.matmul_seconds(
-                _flops_inside(op), memory_of(op), op.operands[0].type.dtype
+                _flops_inside(op) + self._slower_flops(op, dtype), memory_of(op), dtype
             )
         else:
             seconds = self.machine.pointwise_seconds(
                 _flops_inside(op), _bytes_moved(op), _dtype_of(op), _count_operations(op)
             )
         return Work(computation_kind(op), (COMPUTE_STREAM,), _round(seconds))
+
+    def _slower_flops(self, op: Op, dtype: str) -> float:
+        """Return the flops of `dtype` that take as much time as the difference between the time of
+        the products in a kernel, which may have other dtypes, and their time in `dtype`."""
+        if not op.spec.is_loop_nest:
+            return 0.0
+        peak = self.machine.peak_flops(dtype)
+        return sum(
+            count * (peak / self.machine.peak_flops(other) - 1)
+            for other, count in flops_of_block(op.blocks[0], recomputed=True).items()
+            if other != dtype
+        )
 
     def _collective(self, op: Op) -> Work:
         """Return the work of a collective. One that is not started before occupies the computation

@@ -5,6 +5,7 @@ import pytest
 
 import shardir
 import shardir.numpy as jnp
+from shardir import nn
 from shardir.errors import MachineError
 from shardir.frontend.errors import ArgumentError
 from shardir.ir.module import Module
@@ -105,3 +106,16 @@ def test_simulations_of_a_lowered_function_partition_it_once(
     monkeypatch.setattr(Pipeline, "__call__", count)
     assert lowered.simulate("a100x8") == lowered.simulate("a100x8")
     assert len(runs) == 1
+
+
+def test_products_in_a_kernel_take_the_time_of_their_own_dtypes() -> None:
+    """The gradient of attention multiplies f32 probabilities in a kernel with bf16 operands."""
+
+    def attention_loss(q: shardir.Array, k: shardir.Array, v: shardir.Array) -> shardir.Array:
+        return jnp.sum(nn.dot_product_attention(q, k, v).astype(np.float32))
+
+    x = shardir.ShapeDtypeStruct((2, 2048, 16, 64), jnp.bfloat16)
+    compiled = shardir.jit(shardir.grad(attention_loss, argnums=(0, 1, 2))).lower(x, x, x).compile()
+    simulation = compiled.simulate("a100x8", target="gpu")
+    assert simulation.hfu is not None
+    assert 0.5 < simulation.hfu < 1
