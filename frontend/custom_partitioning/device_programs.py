@@ -126,7 +126,7 @@ def _dimension_axes(sharding: NamedSharding, type: TensorType) -> DimensionAxisN
 def communicates_along(program: DeviceProgram, axis: str, program_mesh: ProgramMesh) -> bool:
     """Return whether the program of a device depends on its position along an axis of the user's
     mesh, or communicates along it."""
-    (parts, _) = program_mesh.resolve(NamedSharding(program_mesh.mesh, PartitionSpec(axis)), 1)
+    parts, *_ = program_mesh.resolve(NamedSharding(program_mesh.mesh, PartitionSpec(axis)), 1)
     assert parts is not UNCONSTRAINED
     return any(
         part.overlaps(other)

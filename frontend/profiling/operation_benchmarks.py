@@ -34,6 +34,8 @@ READ_BYTES = tuple(12288 << shift for shift in (3, 5, 7, 9, 10, 11, 12, 13))
 """The bytes of the operand of a reduction that measures the bandwidth of reads."""
 CUMULATED_ROWS = (16, 256, 2048, 8192, 24576)
 CUMULATED_LENGTH = 1024
+MAX_OPERAND_BYTES = 128 << 20
+"""The bytes of the largest operand of a cumulative sum or a transpose."""
 TRANSPOSED_SIZES = (64, 256, 1024, 2048, 3072, 5120)
 """The rows and columns of transposed matrices."""
 SORTED_LENGTHS = (16, 64, 256, 1024, 2048, 8192, 65536)
@@ -54,7 +56,7 @@ def list_operations() -> dict[Key, Microbenchmark]:
         found |= _list_cached(name, dtype)
         found |= _list_sized(name, dtype)
     for nbytes in READ_BYTES:
-        vector = _draw((nbytes // 4,), DTYPES["default"])
+        vector = from_numpy(np.ones(nbytes // 4, DTYPES["default"]))
         found["read", "", 1, float(nbytes)] = Microbenchmark(jit(lambda x: x.max()), (vector,))
     return found
 
@@ -112,13 +114,14 @@ def _list_cached(name: str, dtype: np.dtype[Any]) -> dict[Key, Microbenchmark]:
 def _list_sized(name: str, dtype: np.dtype[Any]) -> dict[Key, Microbenchmark]:
     """Return the benchmarks of operations whose time includes their traffic."""
     found: dict[Key, Microbenchmark] = {}
-    for rows in CUMULATED_ROWS:
-        matrix = _draw((rows, CUMULATED_LENGTH), dtype)
+    max_elements = MAX_OPERAND_BYTES // dtype.itemsize
+    for rows in (n for n in CUMULATED_ROWS if n * CUMULATED_LENGTH <= max_elements):
+        matrix = from_numpy(np.ones((rows, CUMULATED_LENGTH), dtype))
         key = ("cumsum", name, 1, float(rows * CUMULATED_LENGTH))
         found[key] = Microbenchmark(jit(lambda x: x.cumsum(axis=1)), (matrix,))
-    for n in TRANSPOSED_SIZES:
+    for n in (n for n in TRANSPOSED_SIZES if n * n <= max_elements):
         key = ("transpose", name, 1, float(n * n))
-        found[key] = Microbenchmark(jit(lambda x: x.T), (_draw((n, n), dtype),))
+        found[key] = Microbenchmark(jit(lambda x: x.T), (from_numpy(np.ones((n, n), dtype)),))
     for length in SORTED_LENGTHS:
         matrix = _draw((SORTED_ELEMENTS // length, length), dtype)
         found["sort", name, 1, float(length)] = Microbenchmark(
