@@ -200,6 +200,9 @@ class InspectedPipeline:
 class PipelineCall(ABC):
     """The function of the callback that stands for a pipeline in a compiled program."""
 
+    keeps_operands = False
+    """A backend need not copy the operands: no call reads them after it has returned."""
+
     def __init__(self, inspected: InspectedPipeline) -> None:
         self.inspected = inspected
 

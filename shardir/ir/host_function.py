@@ -40,6 +40,12 @@ def host_function_of(name: str) -> Callable[..., Any] | None:
     return name.function if isinstance(name, HostFunction) else None
 
 
+def may_keep_operands(name: str) -> bool:
+    """Return whether the function of a reference may read its operands after it has returned; it
+    does not if its attribute `keeps_operands` is false."""
+    return getattr(host_function_of(name), "keeps_operands", True) is not False
+
+
 def absent_function_message(name: str) -> str:
     """Return the error message for a reference of which only the name is known."""
     return (

@@ -21,6 +21,7 @@ from shardir.backends.cpu.schedule.items import BranchItem, Item, NumPyCall, Sca
 from shardir.backends.numpy.kernel_table import kernel_of
 from shardir.backends.numpy.marks import record_mark
 from shardir.errors import RuleError
+from shardir.ir.host_function import may_keep_operands
 from shardir.ir.module import Block, Op
 from shardir.ir.operation import missing_rule_hint
 from shardir.ir.types import NumpyArray, TensorType
@@ -85,7 +86,7 @@ def _make_numpy_call(item: NumPyCall) -> RunStep:
     written = written_results(op)
 
     # A user function may keep its operands, but the arena is reused.
-    copies_operands = "function" in op.attrs
+    copies_operands = "function" in op.attrs and may_keep_operands(op.attrs["function"])
     takes, gives = (
         [array_view(view) for view in item.operands],
         [array_view(view) for view in item.results],

@@ -11,6 +11,7 @@ import shardir as sd
 import shardir.numpy as jnp
 from shardir.export import export
 from shardir.frontend.pipelines.recording import PipelineRecord, record_pipelines
+from shardir.frontend.pipelines.runtime import PipelineRuntime
 from shardir.interpret.interpreter import run as run_module
 from shardir.passes.pipeline_parallelism.named_schedules import NAMED_SCHEDULES, make_schedule
 from shardir.passes.pipeline_parallelism.stage_assignment import PipelineStageError
@@ -346,3 +347,20 @@ def test_a_program_with_a_pipeline_is_exported_without_stages() -> None:
     arguments = place(sd.make_mesh((2, 1), ("pipe", "data")), *mlp_arguments(2))
     pipelined = sd.jit(sd.pipeline(mlp_loss, microbatches=2))
     assert "stablehlo.tanh" in export(pipelined)(*arguments).mlir_module()
+
+
+def test_operands_of_a_pipeline_are_not_copied(
+    mesh: sd.Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[Any] = []
+    call = PipelineRuntime.__call__
+
+    def record(runtime: PipelineRuntime, *operands: Any) -> Any:
+        taken.extend(operands)
+        return call(runtime, *operands)
+
+    monkeypatch.setattr(PipelineRuntime, "__call__", record)
+    arguments = place(mesh, *mlp_arguments(RANKS))
+    run(mlp_loss, arguments, "1f1b")
+    for given in arrays(arguments[0]):
+        assert any(np.shares_memory(given, operand) for operand in taken)
