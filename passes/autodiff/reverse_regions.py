@@ -58,7 +58,9 @@ def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
     originals = {copy: value for value, copy in [*new.items(), *seen.items()]}
     primal_of = {copy: value for value, copy in new.items()}
     unchanged = set(again)
-    if any(inner not in unchanged and is_saved(save, inner) for inner in rerun):
+    if any(_has_custom_derivative(inner) for inner in body.ops) or any(
+        inner not in unchanged and is_saved(save, inner) for inner in rerun
+    ):
         body, primal_of = _run_forward_rules(body, again, rerun, originals, b.names)
         forward, places = inline_block(body, op.operands, op.results, op)
     primal_of = {copy: places.get(value, value) for copy, value in primal_of.items()}
@@ -85,7 +87,8 @@ def _run_forward_rules(
     names: UniqueNames,
 ) -> tuple[Block, dict[Value, Value]]:
     """Return the body of a checkpoint with the forward rules of custom derivatives, and the blocks
-    of checkpoints, in place of their operations, so that the policy can save values inside of them.
+    of checkpoints, in place of their operations: the policy can save values inside of them, and
+    the next derivative is that of the forward rules, as without a checkpoint.
 
     `again` are copies of the operations of the body, `rerun` what the pullback runs instead of
     them; `originals` maps the values of the copies to those of the body. The second result does
@@ -99,7 +102,7 @@ def _run_forward_rules(
         maker = next((makers.get(originals[x]) for x in op.results if x in originals), None)
         if op in unchanged:
             ops.append(unchanged[op])
-        elif maker is not None and maker.name not in HANDLERS:
+        elif maker and maker.name not in HANDLERS and not _has_custom_derivative(maker):
             # A loop or a branch that was extended by the residuals of its derivative.
             ops.append(maker)
         else:
@@ -108,6 +111,13 @@ def _run_forward_rules(
     ops_of_body = substitute(Block((), tuple(ops), ()), own).ops
     primal_of = {copy: own.get(value, value) for copy, value in copies.items()}
     return replace(body, ops=ops_of_body), primal_of
+
+
+def _has_custom_derivative(op: Op) -> bool:
+    """Return whether the operation has a custom derivative, or contains one that has."""
+    return op.spec in (specs.custom_vjp, specs.custom_jvp) or any(
+        _has_custom_derivative(inner) for block in op.blocks for inner in block.ops
+    )
 
 
 def _restrict_barrier(barrier: Op, ops: Sequence[Op], returns: Sequence[Value]) -> list[Op]:

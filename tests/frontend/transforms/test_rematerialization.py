@@ -300,3 +300,36 @@ def test_reverse_mode_takes_saved_values_of_loops_and_branches(
     np.testing.assert_allclose(grad(grad(kept))(0.5), grad(grad(fun))(0.5), rtol=1e-5)
     assert not once or count(kept, once) == count(fun, once)
     assert not recomputed or count(kept, recomputed) > count(fun, recomputed)
+
+
+@custom_vjp
+def round_straight(x: Any) -> Any:
+    return snp.round(x)
+
+
+round_straight.defvjp(lambda x: (snp.round(x), None), lambda _, g: (g,))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        round_straight,
+        lambda x: lax.fori_loop(0, 2, lambda _, c: round_straight(c) * 1.5, x),
+        lambda x: lax.cond(x > 0, round_straight, lambda x: x, x),
+        checkpoint(round_straight),
+    ],
+    ids=["call", "loop", "branch", "checkpoint"],
+)
+@pytest.mark.parametrize("policy", [None, checkpoint_policies.save_only_these_names("a")])
+def test_second_derivatives_of_a_checkpoint_differentiate_the_rules_of_custom_vjp(
+    f: Any, policy: Any
+) -> None:
+    x = snp.float32(1.7)
+
+    def slope(x: Any) -> Any:
+        return grad(lambda x: checkpoint(f, policy=policy)(x) ** 2)(x)
+
+    # The rule rounds, and the derivative of that is 0.
+    assert slope(x) != 0
+    assert grad(slope)(x) == 0
+    assert jvp(slope, (x,), (snp.ones_like(x),))[1] == 0
