@@ -6,18 +6,22 @@ import numpy as np
 import pytest
 
 from shardir import (
+    PartitionSpec as P,
     checkpoint,
     checkpoint_policies,
     custom_jvp,
     custom_vjp,
     debug,
+    effects_barrier,
     grad,
     jit,
     jvp,
     lax,
     linearize,
     make_ir,
+    make_mesh,
     remat,
+    shard_map,
     tree,
     value_and_grad,
     vmap,
@@ -333,3 +337,39 @@ def test_second_derivatives_of_a_checkpoint_differentiate_the_rules_of_custom_vj
     assert slope(x) != 0
     assert grad(slope)(x) == 0
     assert jvp(slope, (x,), (snp.ones_like(x),))[1] == 0
+
+
+@pytest.mark.parametrize("kind", ["loop", "branch", "loop in a branch", "while", "shard_map"])
+def test_a_checkpoint_does_not_repeat_effects_inside_of_blocks(kind: str) -> None:
+    seen = list[float]()
+
+    def note(x: Any) -> Any:
+        debug.callback(lambda value: seen.append(float(value)), x)
+
+    def note_twice(x: Any) -> None:
+        lax.scan(lambda _, i: (note(x * i), None), None, snp.arange(2.0))
+
+    def f(x: Any) -> Any:
+        if kind == "while":
+            return lax.while_loop(lambda c: c < 3, lambda c: (note(c), c + 1)[1], 0) * x
+        if kind == "shard_map":
+            mesh = make_mesh((2,), ("x",))
+            body = lambda x: (note(x), snp.sin(x))[1]  # noqa: E731
+            return shard_map(body, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False)(x)
+        if kind == "loop":
+            note_twice(x)
+        else:
+            write = note if kind == "branch" else note_twice
+            lax.cond(x > 0, lambda: write(x), lambda: None)
+        return snp.sin(x)
+
+    def effects(g: Any) -> list[float]:
+        seen.clear()
+        jit(value_and_grad(g))(snp.float32(0.7))
+        effects_barrier()
+        return sorted(seen)
+
+    expected = effects(f)
+    assert expected
+    assert effects(checkpoint(f)) == expected
+    assert effects(checkpoint(f, policy=checkpoint_policies.dots_saveable)) == expected
