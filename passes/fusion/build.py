@@ -20,6 +20,7 @@ from shardir.ops.control_flow.loop_unification import (
 from shardir.ops.control_flow.manual_computation import manual_computation
 from shardir.ops.shape.rearrangements import broadcast
 from shardir.passes.fusion.groups import FusionGroup, FusionGroups, synchronizes_devices
+from shardir.passes.rewriting import has_nested_effect
 
 
 def parse_operation_names(names: str) -> Set[str]:
@@ -91,7 +92,7 @@ def _used_outside(
 def _is_always_kept(op: Op) -> bool:
     """Return whether an operation is kept even if its results are unused: it has effects or
     synchronizes devices."""
-    return not op.results or op.spec.effect or synchronizes_devices(op)
+    return not op.results or has_nested_effect(op) or synchronizes_devices(op)
 
 
 class _FusedOperationBuilder:

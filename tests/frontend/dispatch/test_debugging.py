@@ -14,6 +14,7 @@ from shardir import (
     cpu_devices,
     debug,
     device_put,
+    effects_barrier,
     grad,
     io_callback,
     jit,
@@ -229,3 +230,24 @@ def test_errors_of_arguments() -> None:
         assert_raises_exactly(
             call, NotAnArrayError, "inspect_array_sharding takes an array, got 3.0 of type float"
         )
+
+
+@pytest.mark.parametrize("kind", ["scan", "while"])
+def test_a_loop_whose_results_are_unused_runs_its_callbacks(kind: str) -> None:
+    seen = list[float]()
+
+    def step(c: Any) -> Any:
+        debug.callback(lambda value: seen.append(float(value)), c)
+        return c + 1
+
+    @jit
+    def f(x: Any) -> Any:
+        if kind == "scan":
+            lax.scan(lambda c, _: (step(c), None), x, None, length=3)
+        else:
+            lax.while_loop(lambda c: c < 3, step, x)
+        return x * 2
+
+    assert f(np.float32(0)) == 0
+    effects_barrier()
+    assert sorted(seen) == [0, 1, 2]
