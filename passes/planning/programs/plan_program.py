@@ -525,9 +525,12 @@ def check_memory(chosen: Evaluation, request: PlanningRequest) -> None:
 
 
 def _fits_with(remat: Remat, chosen: Evaluation, request: PlanningRequest) -> bool:
-    """Return whether a plan fits into the budget of a pass that computes values again."""
+    """Return whether a plan fits into the budget of a pass that computes values again. The answer
+    is no for pipelines: their stages are programs that the pass does not reach here."""
     is_large = len(chosen.module.main.body.ops) > MAX_REMAT_OPERATIONS
-    if is_large or any(isinstance(each, Remat) for each in request.pipeline.passes):
+    if is_large or has_pipelines(request.module):
+        return False
+    if any(isinstance(each, Remat) for each in request.pipeline.passes):
         return False
     try:
         remat(chosen.module)

@@ -18,6 +18,7 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.devices import virtual_devices
 from shardir.nn import relu
 from shardir.passes.explain.propagated_program import ExplainError
+from shardir.passes.planning.problem import PlanningError
 from shardir.report import load
 from shardir.sharding import NamedSharding, PartitionSpec as P
 
@@ -410,3 +411,22 @@ print("ran")
         check=False,
     )
     assert done.stdout == "ran\n", done.stderr
+
+
+def test_memory_errors_of_pipelines_do_not_propose_remat():
+    """The pass changes the programs of stages, which the planned program only calls."""
+
+    def staged_loss(weights, x):
+        for stage, weight in enumerate(weights):
+            x = sd.stage(stage)(lambda w, x: sd.numpy.tanh(x @ w))(weight, x)
+        with sd.stage(1):
+            return sd.numpy.mean(x**2)
+
+    step = sd.grad(sd.pipeline(staged_loss, microbatches=4))
+    weights = [sd.ShapeDtypeStruct((16, 16), np.float32)] * 2
+    mesh = sd.make_mesh((2, 2), ("pipe", "x"))
+    args = weights, sd.ShapeDtypeStruct((8, 16), np.float32)
+    with pytest.raises(PlanningError) as caught:
+        sd.plan(step, args, mesh, evaluations=4, memory=2048)
+    assert "no plan fits into 2.0 KiB on each device" in str(caught.value)
+    assert "remat" not in str(caught.value)
