@@ -422,11 +422,14 @@ def test_memory_errors_of_pipelines_do_not_propose_remat():
         with sd.stage(1):
             return sd.numpy.mean(x**2)
 
-    step = sd.grad(sd.pipeline(staged_loss, microbatches=4))
+    def staged_step(weights: Any, x: Any) -> Any:
+        gradients = sd.grad(sd.pipeline(staged_loss, microbatches=4))(weights, x)
+        return sd.tree.map(lambda w, g: w - 0.1 * g, weights, gradients)
+
     weights = [sd.ShapeDtypeStruct((16, 16), np.float32)] * 2
-    mesh = sd.make_mesh((2, 2), ("pipe", "x"))
+    mesh = sd.make_mesh((2, 3), ("pipe", "x"))
     args = weights, sd.ShapeDtypeStruct((8, 16), np.float32)
     with pytest.raises(PlanningError) as caught:
-        sd.plan(step, args, mesh, evaluations=4, memory=2048)
-    assert "no plan fits into 2.0 KiB on each device" in str(caught.value)
+        sd.plan(sd.jit(staged_step, uneven="pad"), args, mesh, evaluations=40, memory=4149)
+    assert "no plan fits into 4.1 KiB on each device" in str(caught.value)
     assert "remat" not in str(caught.value)
