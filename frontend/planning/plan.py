@@ -429,7 +429,17 @@ class Plan(Report):
         return export.ir_text(self.module)
 
     def as_sdy(self) -> str:
-        """Return the program as StableHLO with the shardings of the plan in the dialect `sdy`."""
+        """Return the program as StableHLO with the shardings of the plan in the dialect `sdy`.
+
+        Raises `ArgumentError` for a program with a pipeline, which the dialects do not have.
+        """
+        if has_pipelines(self.module):
+            raise ArgumentError(
+                with_location(
+                    f"as_sdy cannot write the plan of {self.name}: StableHLO and the dialect sdy "
+                    "have no pipelines; use as_jax or as_ir"
+                )
+            )
         return export.sdy_text(self.module)
 
     def argument_rows(self) -> list[tuple[str, str]]:

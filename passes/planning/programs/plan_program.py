@@ -525,8 +525,8 @@ def check_memory(chosen: Evaluation, request: PlanningRequest) -> None:
 
 
 def _fits_with(remat: Remat, chosen: Evaluation, request: PlanningRequest) -> bool:
-    """Return whether a plan fits into the budget of a pass that computes values again. The answer
-    is no for pipelines: their stages are programs that the pass does not reach here."""
+    """Return whether a plan fits into the budget of a pass that computes values again. It
+    is false for pipelines, because the pass would not change the programs of their stages."""
     is_large = len(chosen.module.main.body.ops) > MAX_REMAT_OPERATIONS
     if is_large or has_pipelines(request.module):
         return False

@@ -8,7 +8,9 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir.frontend.errors import ArgumentError
 from shardir.sharding import PartitionSpec as P
+from tests.error_assertions import first_line
 
 ROWS, WIDTH, HIDDEN = 32, 16, 64
 
@@ -96,3 +98,9 @@ def test_plans_are_explained_and_exported() -> None:
     assert difference.before.key(None) <= difference.after.key(None)
     assert f"%params.0: f32[2@pipe, {WIDTH}@-, {HIDDEN}@model]" in plan.as_ir()
     assert "in_specs = ([P('pipe', None, 'model'), P('pipe', 'model')], P(" in plan.as_jax()
+    with pytest.raises(ArgumentError) as error:
+        plan.as_sdy()
+    assert first_line(error) == (
+        "as_sdy cannot write the plan of step: StableHLO and the dialect sdy have no pipelines; "
+        "use as_jax or as_ir"
+    )
