@@ -413,10 +413,10 @@ print("ran")
     assert done.stdout == "ran\n", done.stderr
 
 
-def test_memory_errors_of_pipelines_do_not_propose_remat():
+def test_memory_errors_of_pipelines_do_not_propose_remat() -> None:
     """The pass changes the programs of stages, which the planned program only calls."""
 
-    def staged_loss(weights, x):
+    def staged_loss(weights: Any, x: Any) -> Any:
         for stage, weight in enumerate(weights):
             x = sd.stage(stage)(lambda w, x: sd.numpy.tanh(x @ w))(weight, x)
         with sd.stage(1):
