@@ -163,7 +163,7 @@ class _RowRun:
                 self.transport.expect(matching_transfer(receive))
             self.state_action(self.rank, scheduled.action)
             try:
-                if not self._has_received(scheduled.action):
+                if not self._take_received(scheduled.action):
                     break
                 for part in scheduled.action.parts:
                     self._run(part)
@@ -177,8 +177,8 @@ class _RowRun:
             self.position += 1
         return self.position > start
 
-    def _has_received(self, action: Action) -> bool:
-        """Return whether the values that an action needs have arrived, and take those that have."""
+    def _take_received(self, action: Action) -> bool:
+        """Take the received values that an action needs; return False if one has not arrived."""
         for receive in [each for each in self.receives if self._needs(action, each)]:
             start = perf_counter()
             received = self.transport.receive(matching_transfer(receive))

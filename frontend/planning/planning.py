@@ -149,7 +149,7 @@ def _machine_resolver(
 
 
 def _with_axes(mesh: Mesh, axes: MeshAxes) -> Mesh:
-    """Return a mesh with other axes of the same devices, whose types are those of the mesh."""
+    """Return the mesh of the same devices with other axes, which have the type Auto."""
     if dict(axes.axes) == dict(mesh.shape):
         return mesh
     sizes, names = tuple(axes.sizes.values()), tuple(axes.sizes)

@@ -12,8 +12,8 @@ Key = tuple[str, str, int, float]
 """The identity of a benchmark: section, dtype or kind, group size, and flops, bytes or elements."""
 
 
-LEAST_CALLS = 4
-"""The least number of calls in a round: other programs delay most long calls."""
+MIN_CALLS = 4
+"""The minimum number of calls in a round: other programs delay most long calls."""
 
 
 @dataclass
@@ -26,11 +26,11 @@ class Microbenchmark:
     """The time of the fastest call of each round."""
 
     def run(self, seconds: float, clock: Callable[[], float]) -> None:
-        """Run one round: call the function for some time, and at least `LEAST_CALLS` times."""
+        """Run one round: call the function for some time, and at least `MIN_CALLS` times."""
         block_until_ready(self.function(*self.arguments))
         end = clock() + seconds
         fastest, stop, count = inf, -inf, 0
-        while stop <= end or count < LEAST_CALLS:
+        while stop <= end or count < MIN_CALLS:
             start = clock()
             block_until_ready(self.function(*self.arguments))
             stop = clock()

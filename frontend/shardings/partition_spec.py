@@ -8,7 +8,7 @@ the compiler. Dimensions that are not mentioned are replicated.
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from functools import lru_cache
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.errors import ArgumentError, ShardingError
@@ -186,7 +186,8 @@ def _check_axes(
 ) -> frozenset[str]:
     """Return the axes that an option names; raise `ShardingError` for other objects, and for axes
     that shard a dimension."""
-    axes = (given,) if isinstance(given, str) else tuple(given)
+    is_set = isinstance(given, Iterable) and not isinstance(given, str)
+    axes: tuple[Any, ...] = tuple(given) if is_set else (given,)
     sharded = {axis for entry in entries for axis in (entry if type(entry) is tuple else (entry,))}
     for axis in axes:
         if not isinstance(axis, str):

@@ -48,7 +48,7 @@ def reuse_saved_values(
     extended: dict[Op, Op] = {}
     reused: dict[Value, Value] = {}
     needed = list[Op]()
-    for op in _without_effects(again):
+    for op in _remove_effects(again):
         source = regions.get(original.get(op.results[0], op.results[0]))
         if source is not None and source.spec is op.spec:
             divided = _REGIONS[op.name](source, op, original, save, names)
@@ -66,12 +66,12 @@ def reuse_saved_values(
     return SavedValues(tuple([extended.get(op, op) for op in forward]), block.ops, reused)
 
 
-def _without_effects(ops: Sequence[Op]) -> tuple[Op, ...]:
+def _remove_effects(ops: Sequence[Op]) -> tuple[Op, ...]:
     """Return the operations without those that have no results, which run for their effects, such
     as callbacks and loops of callbacks; also inside of blocks."""
     kept = [op for op in ops if op.results]
     return tuple(
-        replace(op, blocks=tuple(replace(b, ops=_without_effects(b.ops)) for b in op.blocks))
+        replace(op, blocks=tuple(replace(b, ops=_remove_effects(b.ops)) for b in op.blocks))
         if op.blocks
         else op
         for op in kept

@@ -20,7 +20,7 @@ READ_PARTLY = frozenset({ops.slice_, ops.dynamic_slice, ops.gather, ops.all_slic
 """Operations that read only the elements of the first operand that they return."""
 WRITE_PARTLY = frozenset({ops.scatter, ops.dynamic_update_slice})
 """Operations that change some elements of the first operand, in place."""
-LEAST_COPIED_BYTES = 64
+MIN_COPIED_BYTES = 64
 """The contiguous bytes, a cache line, from which a transpose moves data as fast as a copy does."""
 
 IsMeasured = Callable[[str, str], bool]
@@ -32,7 +32,7 @@ def sized_operation(op: Op, is_measured: IsMeasured) -> SizedOperation | None:
     measured: any but elementwise operations and the reductions that kernels fuse."""
     if op.spec.elementwise or op.spec in REDUCTIONS or not op.operands:
         return None
-    if op.spec is ops.transpose and _contiguous_bytes(op) >= LEAST_COPIED_BYTES:
+    if op.spec is ops.transpose and _contiguous_bytes(op) >= MIN_COPIED_BYTES:
         return None
     operand = op.operands[0].type
     if not is_measured(op.name, operand.dtype):

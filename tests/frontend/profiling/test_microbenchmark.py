@@ -1,7 +1,7 @@
 """Microbenchmarks, with a clock that the test moves."""
 
 from shardir.frontend.profiling import operation_benchmarks
-from shardir.frontend.profiling.microbenchmark import LEAST_CALLS, Microbenchmark
+from shardir.frontend.profiling.microbenchmark import MIN_CALLS, Microbenchmark
 
 
 class Clock:
@@ -33,7 +33,7 @@ def test_long_calls_run_several_times() -> None:
     benchmark = Microbenchmark(clock.function, ())
     benchmark.run(1.0, clock)
     assert benchmark.fastest == [5.0]
-    assert clock.calls == 1 + LEAST_CALLS
+    assert clock.calls == 1 + MIN_CALLS
 
 
 def test_the_median_over_rounds() -> None:

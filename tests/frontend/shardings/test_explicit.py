@@ -539,6 +539,11 @@ def test_a_spec_with_unreduced_axes(mesh: sd.Mesh) -> None:
     assert first_line(caught) == (
         "unreduced of a PartitionSpec has 1; it must be the names of mesh axes"
     )
+    with pytest.raises(sd.ShardirError) as caught:
+        P("x", reduced=3)  # type: ignore[arg-type]
+    assert first_line(caught) == (
+        "reduced of a PartitionSpec has 3; it must be the names of mesh axes"
+    )
     with pytest.raises(sd.ShardirError):
         NamedSharding(mesh, P(unreduced={"z"}))
 
