@@ -1,16 +1,23 @@
-"""Primitives without a rule, as the StableHLO operations to which JAX lowers them.
+"""Primitives without a rule, as the jaxpr or the StableHLO operations that implement them.
 
-JAX lowers the primitive alone, for CPUs; the reader of StableHLO reads that text, and its
+Libraries such as Equinox implement a primitive by a Python function of other primitives. JAX traces
+that function, and its jaxpr, which may contain callbacks, is read into the current trace. JAX
+lowers any other primitive alone, for CPUs; the reader of StableHLO reads that text, and its
 operations become part of the current trace. The derivative is the one that JAX defines for the
 primitive.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import jax
+from jax.extend import core
 
 from shardir.errors import ShardirError
-from shardir.frontend.interop.jax_tracing import apply_settings_to_jax, jax_struct_of
+from shardir.frontend.interop.jax_tracing import (
+    apply_settings_to_jax,
+    jax_struct_of,
+    trace_to_jaxpr,
+)
 from shardir.frontend.interop.primitive_rules.derivatives import (
     IsolatedEquation,
     apply_with_jax_jvp,
@@ -30,14 +37,44 @@ class NotLoweredError(Exception):
 def apply_lowered(equation: Equation) -> list[Tracer]:
     """Return the results of a primitive; raise `NotLoweredError` if it has no such lowering."""
     isolated = IsolatedEquation(equation)
-    body = _lower(isolated)
+    implementation = _trace_implementation(isolated)
+    body = None if implementation else _lower(isolated)
 
     def primal(*args: Tracer) -> tuple[Tracer, ...]:
-        values = append_block(body, isolated.all_values(args), Block((), (), ()))
-        return tuple(map(wrap_value, values))
+        given = isolated.all_values(args)
+        if implementation:
+            return tuple(equation.reader.read(implementation, given))
+        assert body is not None
+        return tuple(map(wrap_value, append_block(body, given, Block((), (), ()))))
 
     results: Sequence[Tracer] = apply_with_jax_jvp(isolated, primal)
     return list(results)
+
+
+def _trace_implementation(isolated: IsolatedEquation) -> core.ClosedJaxpr | None:
+    """Return the jaxpr of the Python function that implements a primitive; `None` without one.
+
+    The implementation of a primitive of JAX itself compiles a program of this one primitive.
+    """
+    primitive = isolated.equation.source.primitive
+    structs = [jax_struct_of(x) for x in isolated.all_values(isolated.args)]
+    try:
+        program, _ = trace_to_jaxpr(isolated.call_implementation, structs)
+    except Exception:  # An implementation is code of a library, which may raise any error.
+        return None
+    used = {each.primitive for each in _all_equations(program.jaxpr)}
+    return None if primitive in used else program
+
+
+def _all_equations(jaxpr: core.Jaxpr) -> Iterator[core.JaxprEqn]:
+    """Yield the equations of a jaxpr and of those that its equations contain."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for nested in jax.tree.leaves(
+            equation.params, is_leaf=lambda x: isinstance(x, (core.Jaxpr, core.ClosedJaxpr))
+        ):
+            if isinstance(nested, (core.Jaxpr, core.ClosedJaxpr)):
+                yield from _all_equations(getattr(nested, "jaxpr", nested))
 
 
 def _lower(isolated: IsolatedEquation) -> Block:

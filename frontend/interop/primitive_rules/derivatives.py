@@ -130,6 +130,21 @@ class IsolatedEquation:
         )
         return function
 
+    def call_implementation(self, *args: jax.Array) -> Sequence[jax.Array]:
+        """Return the results of the Python function that implements the primitive in JAX."""
+        source = self.equation.source
+        known = dict(zip(self.variables, args, strict=True))
+        operands = [
+            atom.val
+            if isinstance(atom, core.Literal)
+            else known[atom]
+            if atom in known
+            else np.zeros(atom.aval.shape, FLOAT0)
+            for atom in source.invars
+        ]
+        results: Sequence[jax.Array] = source.primitive.impl(*operands, **source.params)
+        return results
+
     def call_with_replaced(
         self, args: Sequence[jax.Array], indices: Sequence[int], values: Sequence[jax.Array]
     ) -> list[jax.Array]:

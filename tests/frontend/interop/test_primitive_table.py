@@ -17,6 +17,7 @@ from jax.experimental import sparse
 from jax.experimental.compute_on import compute_on2
 from jax.extend import core
 from jax.extend.core import primitives
+from jax.interpreters import ad
 
 import shardir as sd
 from shardir.frontend.interop.primitive_rules.registry import RULES
@@ -132,6 +133,29 @@ def test_derivatives_of_lowered_primitives_are_those_of_jax() -> None:
     agree(sd.grad(from_jax(loss))(X), jax.grad(loss)(X))
     ours = sd.jvp(from_jax(loss), (X,), (X,))
     agree(ours, jax.jvp(loss, (X,), (X,)))
+
+
+def test_a_primitive_of_a_library_is_read_as_the_function_that_implements_it() -> None:
+    """Its callbacks run, which a program of StableHLO could not contain."""
+    seen: list[float] = []
+    primitive = core.Primitive("doubled_and_recorded")
+
+    def double(x: Any, *, factor: float) -> Any:
+        jax.debug.callback(lambda y: seen.append(float(y)), x)
+        return factor * x
+
+    primitive.def_impl(double)
+    primitive.def_abstract_eval(lambda x, *, factor: x)
+    ad.primitive_jvps[primitive] = lambda primals, tangents, *, factor: (
+        primitive.bind(*primals, factor=factor),
+        10 * tangents[0],
+    )
+    function = from_jax(lambda x: primitive.bind(x, factor=2.0))
+    x = jnp.float32(3)
+    assert float(function(x)) == 6
+    sd.effects_barrier()
+    assert seen == [3]
+    assert float(sd.grad(function)(sd.numpy.float32(3))) == 10
 
 
 def test_refusals_name_the_primitive_the_reason_and_an_alternative() -> None:
