@@ -150,12 +150,8 @@ def linearize(fun: UserFunction, *primals: PyTree, has_aux: bool = False) -> tup
     at = Primals.of("linearize", fun, primals, has_aux)
 
     def derive(function: Function, moving: Sequence[int]) -> tuple[Function, Function]:
-        only = replace(function.body, returns=function.body.returns[: _end_of_moving(moving)])
-        both = forward.linearize_forward(replace(function, body=only), range(len(at.active)))
-        body, plain = both.forward.body, len(only.returns)
-        rest = function.body.returns[plain:]
-        returns = (*body.returns[:plain], *rest, *body.returns[plain:])
-        return replace(both.forward, body=replace(body, returns=returns)), both.pushforward
+        both = forward.linearize_forward(function, range(len(at.active)), moving)
+        return both.forward, both.pushforward
 
     results, aux, rest = at.linearize(derive)
 
@@ -175,11 +171,6 @@ def _type_of(x: object) -> ShapeDtypeStruct:
     abstract = abstract_of(x)
     dtype = user_dtype(abstract.type.dtype)
     return ShapeDtypeStruct(abstract.type.shape, dtype, weak_type=abstract.weak)
-
-
-def _end_of_moving(moving: Sequence[int]) -> int:
-    """Return the number of results up to the last one with a tangent."""
-    return moving[-1] + 1 if moving else 0
 
 
 def _unflatten_derivatives(like: object, derivatives: Sequence[object]) -> PyTree:

@@ -18,9 +18,8 @@ from shardir.ir.module import Block, Function, Value
 from shardir.ir.types import INEXACT
 from shardir.passes.autodiff.forward_control import HANDLERS as CONTROL
 from shardir.passes.autodiff.forward_regions import HANDLERS as REGIONS
-from shardir.passes.autodiff.linearized_checkpoints import split_checkpoints
+from shardir.passes.autodiff.partial_evaluation import EVERYTHING, divide
 from shardir.passes.autodiff.pushforward import Pushforward
-from shardir.passes.autodiff.regions import split_by_dependence
 from shardir.passes.autodiff.residuals import eliminate_dead_operations, find_residuals
 from shardir.passes.autodiff.vjp import check_differentiable
 from shardir.passes.rewriting import all_values, used_names
@@ -38,6 +37,14 @@ def jvp(function: Function, wrt: Sequence[int]) -> Function:
     Raises `DifferentiateError` for parameters of other types, and for operations without a
     derivative rule.
     """
+    return _push_forward(function, wrt, range(len(function.body.returns)))
+
+
+def _push_forward(function: Function, wrt: Sequence[int], of: Sequence[int]) -> Function:
+    """Return `jvp` with tangents of those inexact results only that have an index in `of`.
+
+    The other results may depend on operations without a derivative.
+    """
     body = function.body
     if function.spmd is not None:
         raise DifferentiateError(
@@ -51,12 +58,18 @@ def jvp(function: Function, wrt: Sequence[int]) -> Function:
         pushforward.set_tangent(
             value, tangent if old_tangent is None else pushforward.b.add(old_tangent, tangent)
         )
-    pushforward.run(eliminate_dead_operations(body.ops, body.returns))
-    inexact_results = [value for value in body.returns if value.type.dtype in INEXACT]
+    moving = [body.returns[i] for i in of]
+    ops = eliminate_dead_operations(body.ops, moving)
+    pushforward.run(ops)
+    pushed = set(ops)
+    for op in eliminate_dead_operations(body.ops, body.returns):
+        if op not in pushed:
+            pushforward.append(op)
     tangents = []
-    for value in inexact_results:
-        pushforward.b.why = f"%{value.name} is independent of the inputs"
-        tangents.append(pushforward.get_or_zeros(value))
+    for value in moving:
+        if value.type.dtype in INEXACT:
+            pushforward.b.why = f"%{value.name} is independent of the inputs"
+            tangents.append(pushforward.get_or_zeros(value))
     new_body = pushforward.block((*body.params, *params), (*body.returns, *tangents))
     primal_of = dict(zip(params, chosen, strict=True))
     for value, tangent in pushforward.tangents.items():
@@ -79,26 +92,31 @@ class LinearizedForward:
     residuals: int
 
 
-def linearize_forward(function: Function, wrt: Sequence[int]) -> LinearizedForward:
+def linearize_forward(
+    function: Function, wrt: Sequence[int], of: Sequence[int] | None = None
+) -> LinearizedForward:
     """Return `jvp` as two functions connected by residuals.
 
-    The first one computes the derivative's coefficients, except for loops that carry tangents,
-    which run again in the second. Raises `DifferentiateError` as `jvp` does.
+    `of` are the indices of the results with tangents (`None`: all floating-point and complex
+    results). The first function computes all values that do not depend on tangents and runs all
+    effects that do not. The second repeats only `while` loops, manual computations, and what
+    checkpoints recompute, without these effects. Raises `DifferentiateError` as `jvp` does, and if
+    a value to recompute is the result of an operation with effects.
     """
-    body, ahead = function.body, jvp(function, wrt)
-    defined, names = set(all_values(body)), used_names(ahead)
-    count, tangents = len(body.params), ahead.body.returns[len(body.returns) :]
-    more = [op for op in ahead.body.ops if not defined.issuperset(op.results)]
-    primal_ops, tangent_ops = split_by_dependence(
-        eliminate_dead_operations(more, tangents), ahead.body.params[count:]
-    )
-    tangent_block = Block(ahead.body.params[count:], tuple(tangent_ops), tangents)
-    forward, tangent_block = split_checkpoints([*body.ops, *primal_ops], tangent_block, names)
-    body = replace(body, ops=forward)
+    count, outputs = len(function.body.params), len(function.body.returns)
+    ahead = _push_forward(function, wrt, range(outputs) if of is None else of)
+    names, params = used_names(ahead), ahead.body.params
+    tangents = ahead.body.returns[outputs:]
+    divided = divide(ahead.body.ops, params[count:], EVERYTHING, names)
+    tangent_ops = eliminate_dead_operations(divided.again, tangents)
+    tangent_block = Block(params[count:], tangent_ops, tangents)
+    needed = [*ahead.body.returns[:outputs], *tangent_block.captures()]
+    primal_ops = eliminate_dead_operations(divided.ahead, needed)
+    body = Block(params[:count], primal_ops, ahead.body.returns[:outputs])
     handover = find_residuals(body, tangent_block, names)
-    params = {value: replace(value) for value in handover.saved}
+    saved = {value: replace(value) for value in handover.saved}
     backward = Block(
-        (*params.values(), *tangent_block.params),
+        (*saved.values(), *tangent_block.params),
         (*handover.recompute, *tangent_block.ops),
         tangent_block.returns,
     )
@@ -106,14 +124,14 @@ def linearize_forward(function: Function, wrt: Sequence[int]) -> LinearizedForwa
         Function(
             f"{function.name}.forward",
             replace(body, returns=(*body.returns, *handover.saved)),
-            (*function.result_shardings, *(None for _ in params)),
+            (*function.result_shardings, *(None for _ in saved)),
         ),
         Function(
             f"{function.name}.pushforward",
-            substitute(backward, handover.new | params),
+            substitute(backward, handover.new | saved),
             (None,) * len(tangents),
         ),
-        len(params),
+        len(saved),
     )
 
 
