@@ -38,8 +38,8 @@ from shardir.backends.cpu.kernels.conv import (
     patch_inner_product,
 )
 from shardir.backends.cpu.kernels.gemm import (
+    grouped_steps,
     operand_copies,
-    paired_steps,
     product_dispatch,
     skinny_dispatch,
 )
@@ -65,7 +65,7 @@ STRATEGIES: dict[str, tuple[tuple[Callable[..., Any], object], ...]] = {
     "result_copy": ((operand_copies.lower_with_result_copy, []),),
     "unpacked": ((skinny_dispatch._lower_unpacked, []),),
     "skinny": ((skinny_dispatch.is_streamed, False),),
-    "paired_steps": ((paired_steps.has_paired_steps, False),),
+    "grouped_steps": ((grouped_steps.has_grouped_steps, False),),
     "split_k": ((product_dispatch._count_parts, 1),),
 }
 """The functions of each strategy, and the result that rejects a product."""

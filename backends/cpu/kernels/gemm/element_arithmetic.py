@@ -8,10 +8,10 @@ imaginary parts.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from shardir.backends.cpu.codegen.dot_product_instructions import DOT_PRODUCT_INSTRUCTIONS
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count, vector_type
 from shardir.backends.cpu.codegen.narrow_floats import narrow_floats, widen_floats
-from shardir.backends.cpu.codegen.pair_instructions import PAIR_INSTRUCTIONS
 from shardir.ir.dtypes import (
     COMPLEX,
     COMPUTE_DTYPES,
@@ -27,7 +27,7 @@ class Arithmetic(NamedTuple):
     """The arithmetic of products with results of one element type.
 
     `type` is the LLVM type of a real number, `planes` is 2 for complex elements and 1 otherwise,
-    `size` is the size in bytes of an element in packed memory. If `paired` is set, an operand
+    `size` is the size in bytes of an element in packed memory. If `grouped` is set, an operand
     element holds two adjacent K steps of this element type, whose products are both added.
     """
 
@@ -35,7 +35,7 @@ class Arithmetic(NamedTuple):
     type: str
     planes: int
     size: int
-    paired: str = ""
+    grouped: str = ""
 
     @property
     def plane_bytes(self) -> int:
@@ -56,8 +56,8 @@ class Arithmetic(NamedTuple):
         minus: bool = False,
     ) -> LLVMValue:
         """Return `c + a * b`, or `c - a * b` if `minus` is set."""
-        if self.paired:
-            return PAIR_INSTRUCTIONS[self.paired].emit(f, a, b, c)
+        if self.grouped:
+            return DOT_PRODUCT_INSTRUCTIONS[self.grouped].emit(f, a, b, c)
         if not self.is_float:
             return c - a * b if minus else c + a * b
         if minus:

@@ -38,8 +38,8 @@ class MatrixProduct(NamedTuple):
     """out[batch, row, column] = sum over inner of lhs[batch, row, inner] * rhs[..., column].
 
     Each index is any number of loops, the outermost first. The order of `inner` is the summation
-    order. `machine` describes the host that the kernels are selected for. If `paired` is set,
-    elements of operands hold two K steps of this element type (see `paired_steps`).
+    order. `machine` describes the host that the kernels are selected for. If `grouped` is set,
+    elements of operands hold two K steps of this element type (see `grouped_steps`).
     """
 
     lhs: BufferView
@@ -51,12 +51,12 @@ class MatrixProduct(NamedTuple):
     inner: tuple[ProductLoop, ...]
     machine: HostDescription
     patches: ImagePatches | None = None
-    paired: str = ""
+    grouped: str = ""
 
     @property
     def arithmetic(self) -> Arithmetic:
         """The arithmetic of the sums."""
-        return arithmetic_of(self.out.dtype)._replace(paired=self.paired)
+        return arithmetic_of(self.out.dtype)._replace(grouped=self.grouped)
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:

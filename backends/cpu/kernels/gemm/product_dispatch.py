@@ -25,6 +25,7 @@ from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
     arithmetic_of,
     can_widen,
 )
+from shardir.backends.cpu.kernels.gemm.grouped_steps import group_steps, has_grouped_steps
 from shardir.backends.cpu.kernels.gemm.matrix_product import (
     MatrixProduct,
     ProductLoop,
@@ -32,7 +33,6 @@ from shardir.backends.cpu.kernels.gemm.matrix_product import (
     merge_loops,
 )
 from shardir.backends.cpu.kernels.gemm.packed_kernel import packed_gemm_kernel
-from shardir.backends.cpu.kernels.gemm.paired_steps import has_paired_steps, pair_steps
 from shardir.backends.cpu.kernels.gemm.product_record import encode_record
 from shardir.backends.cpu.kernels.gemm.record_builder import (
     count_tasks,
@@ -139,18 +139,18 @@ def _lower_unsplit(work: MatrixProduct, context: LoweringContext, label: str) ->
     return (
         lower_depthwise(work, context, label)
         or lower_patch_inner_product(work, context, label)
-        or _lower_paired(work, context, label)
+        or _lower_grouped(work, context, label)
         or lower_skinny(work, context, label)
         or _lower_packed(work, context, label)
     )
 
 
-def _lower_paired(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
+def _lower_grouped(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
     """Return the phases of a product of pairs of K steps, none if it has no pairs."""
-    if not has_paired_steps(work):
+    if not has_grouped_steps(work):
         return []
-    copies, paired = pair_steps(work, context)
-    return [*copies, *_lower_packed(paired, context, label)]
+    copies, grouped = group_steps(work, context)
+    return [*copies, *_lower_packed(grouped, context, label)]
 
 
 def _lower_split_k(
@@ -214,7 +214,7 @@ def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> 
     arith, item = work.arithmetic, work.out.itemsize
     if _is_transposition_better(work):
         work = work.transpose()
-    if not work.paired and (
+    if not work.grouped and (
         phases := lower_nchw(work, context, label) or lower_padded_nhwc(work, context, label)
     ):
         return phases
@@ -301,7 +301,7 @@ def _packed_phases(
     arith = work.arithmetic
     checked = _patch_access_of(work)
     kernel = packed_gemm_kernel(
-        work.lhs.dtype, work.rhs.dtype, work.out.dtype, sizes, checked, work.paired
+        work.lhs.dtype, work.rhs.dtype, work.out.dtype, sizes, checked, work.grouped
     )
     _, _, columns, inner = work.sizes
     width = sizes.tile.columns

@@ -39,8 +39,8 @@ MAX_SPLIT_K_PARTS = 32
 PARTIAL_SUM_BYTES_PER_NS = 8.0
 """Bytes of partial sums that are added per nanosecond."""
 
-# paired_steps.py
-MIN_PAIRED_LINES = 32
+# grouped_steps.py
+MIN_GROUPED_LINES = 32
 """Minimum rows, and minimum columns, of a product of pairs, which amortize copies of the
 operands. On a Zen 4, products of pairs of bf16 take half of the time of products of widened values
 (1024³ 10.2 ms instead of 19.3 ms), and those of i8 0.4 of it (10.2 ms instead of 27.4 ms); 24

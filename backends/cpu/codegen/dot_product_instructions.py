@@ -11,7 +11,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
 from shardir.backends.cpu.codegen.target import HostDescription
 
 
-class PairInstruction(NamedTuple):
+class DotProductInstruction(NamedTuple):
     """An instruction: the processor feature, LLVM's name, and the LLVM types of a sum and of a
     register of `pairs` elements for each sum."""
 
@@ -35,8 +35,8 @@ class PairInstruction(NamedTuple):
         return f.emit(f"call {c.type} @{name}({c.type} {c}, {type} {left}, {type} {right})", c.type)
 
 
-PAIR_INSTRUCTIONS = {
-    "bf16": PairInstruction("avx512bf16", "avx512bf16.dpbf16ps", "float", "bfloat", 2),
-    "i16": PairInstruction("avx512vnni", "avx512.vpdpwssd", "i32", "i32", 1),
+DOT_PRODUCT_INSTRUCTIONS = {
+    "bf16": DotProductInstruction("avx512bf16", "avx512bf16.dpbf16ps", "float", "bfloat", 2),
+    "i16": DotProductInstruction("avx512vnni", "avx512.vpdpwssd", "i32", "i32", 1),
 }
 """The instruction for each type of the elements of a pair."""

@@ -1,4 +1,5 @@
-"""Products with instructions that add the products of two adjacent K steps (`pair_instructions`).
+"""Products with instructions that add the products of two adjacent K steps
+(`dot_product_instructions`).
 
 An element of an operand then consists of both values of such a pair. Where K steps are contiguous,
 the operand is read as it is; otherwise a copy has the two values next to each other. The packed
@@ -10,7 +11,7 @@ from itertools import islice
 from math import prod
 from typing import NamedTuple
 
-from shardir.backends.cpu.codegen.pair_instructions import PAIR_INSTRUCTIONS
+from shardir.backends.cpu.codegen.dot_product_instructions import DOT_PRODUCT_INSTRUCTIONS
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase, row_major_strides
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
@@ -23,10 +24,10 @@ from shardir.backends.cpu.kernels.gemm.matrix_product import (
     MatrixProduct,
     ProductLoop,
 )
-from shardir.backends.cpu.kernels.gemm.tuning import MIN_PAIRED_LINES
+from shardir.backends.cpu.kernels.gemm.tuning import MIN_GROUPED_LINES
 from shardir.ir.types import TensorType
 
-PAIRED_TYPES = {"bf16": "bf16", "i16": "i16", "i8": "i16", "u8": "i16"}
+GROUPED_TYPES = {"bf16": "bf16", "i16": "i16", "i8": "i16", "u8": "i16"}
 """The type of the values of pairs for each type of operands, which are converted to it."""
 VALUE_BYTES, PAIR_BYTES = 2, 4
 """Bytes of a value and of a pair."""
@@ -47,10 +48,10 @@ class _Operand(NamedTuple):
         )
 
 
-def has_pair_instruction(operand: str, result: str, machine: HostDescription) -> bool:
+def has_dot_product_instruction(operand: str, result: str, machine: HostDescription) -> bool:
     """Return whether the machine has an instruction for pairs of elements of operands of this type,
     with the sums of a result of this type."""
-    pair = PAIR_INSTRUCTIONS.get(PAIRED_TYPES.get(operand, ""))
+    pair = DOT_PRODUCT_INSTRUCTIONS.get(GROUPED_TYPES.get(operand, ""))
     return (
         pair is not None
         and pair.is_supported_by(machine)
@@ -58,14 +59,14 @@ def has_pair_instruction(operand: str, result: str, machine: HostDescription) ->
     )
 
 
-def has_paired_steps(work: MatrixProduct) -> bool:
-    """Return whether to compute a product with `pair_steps`: if the innermost K loop consists of
+def has_grouped_steps(work: MatrixProduct) -> bool:
+    """Return whether to compute a product with `group_steps`: if the innermost K loop consists of
     pairs that an instruction of the machine multiplies and adds to sums of this type."""
     _, rows, columns, _ = work.sizes
     return (
         work.lhs.dtype == work.rhs.dtype
-        and has_pair_instruction(work.lhs.dtype, work.out.dtype, work.machine)
-        and min(rows, columns) >= MIN_PAIRED_LINES
+        and has_dot_product_instruction(work.lhs.dtype, work.out.dtype, work.machine)
+        and min(rows, columns) >= MIN_GROUPED_LINES
         and len(work.inner) > 0
         and work.inner[-1].extent % 2 == 0
         and 0 not in work.inner[-1][1:3]
@@ -95,7 +96,7 @@ def _operand(work: MatrixProduct, side: str) -> _Operand:
     return _Operand(work.rhs, tuple(loop.rhs for loop in _loops(work)))
 
 
-def pair_steps(work: MatrixProduct, context: LoweringContext) -> tuple[list[Phase], MatrixProduct]:
+def group_steps(work: MatrixProduct, context: LoweringContext) -> tuple[list[Phase], MatrixProduct]:
     """Return the phases that copy operands, and the product of pairs."""
     groups = work.batch, work.rows, work.columns, work.inner
     loops, copies = _loops(work), list[Phase]()
@@ -105,14 +106,14 @@ def pair_steps(work: MatrixProduct, context: LoweringContext) -> tuple[list[Phas
         for side in ("lhs", "rhs")
     )
     extents[-1] //= 2
-    paired = iter(
+    grouped = iter(
         loop._replace(extent=extent, lhs=left, rhs=right)
         for loop, extent, left, right in zip(loops, extents, lhs.strides, rhs.strides, strict=True)
     )
-    batch, row, column, inner = (tuple(islice(paired, len(group))) for group in groups)
+    batch, row, column, inner = (tuple(islice(grouped, len(group))) for group in groups)
     return copies, work._replace(
         lhs=lhs.view, rhs=rhs.view, batch=batch, rows=row, columns=column, inner=inner,
-        paired=PAIRED_TYPES[work.lhs.dtype],
+        grouped=GROUPED_TYPES[work.lhs.dtype],
     )  # fmt: skip
 
 
@@ -149,7 +150,7 @@ def _widen_operand(
     the conversion."""
     view, strides = operand
     source, target, dense = _dense_copy(
-        view, extents, strides, (), PAIRED_TYPES[view.dtype], context
+        view, extents, strides, (), GROUPED_TYPES[view.dtype], context
     )
     copies += cast_phases(source, target, context)
     return _Operand(target, dense)
