@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation.guards import guards
-from tests.mutation.runner import MutationPlugin, Outcome, mirrored_tests
+from tests.mutation.guards import find_guards
+from tests.mutation.runner import Limits, MutationPlugin, Outcome, mirrored_tests
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPLANATIONS = Path(__file__).with_name("explained.txt")
@@ -16,7 +16,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.mutation",
         description="Remove each guard of source files, one at a time, run the tests that cover "
-        "it, and list the guards whose removal no test notices.",
+        "it, and list the guards without which all tests pass.",
     )
     parser.add_argument("paths", nargs="+", metavar="PATH", help="a source file or folder")
     parser.add_argument("--jobs", type=int, default=1, help="processes at the same time")
@@ -40,6 +40,13 @@ def main() -> int:
         metavar="FILE",
         help="only the guards that this output of a former run lists as not killed",
     )
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="read from this file in which tests guards decide, if the sources are unchanged; "
+        "otherwise run the tests, and write the file",
+    )
     options = parser.parse_args()
     files = [
         file
@@ -52,22 +59,22 @@ def main() -> int:
         outcomes.append(outcome)
         print(outcome, flush=True)
 
-    found = [guard for file in files for guard in guards(file) if options.match in str(guard)]
+    explained = read_explanations(EXPLANATIONS.read_text("utf-8"))
+    all_guards = [guard for file in files for guard in find_guards(file)]
+    matching = [guard for guard in all_guards if options.match in str(guard)]
+    found = [guard for guard in matching if guard.key not in explained]
+    print(f"{len(matching)} guards, of which {len(matching) - len(found)} are explained")
     if options.again:
         survivors = read_survivors(options.again.read_text("utf-8"))
         found = [guard for guard in found if str(guard) in survivors]
-    plugin = MutationPlugin(found, options.jobs, options.limit, options.budget, report)
+    limits = Limits(options.jobs, options.limit, options.budget)
+    plugin = MutationPlugin(found, limits, options.record, report)
     tests = options.tests or mirrored_tests(files, ROOT)
     settings = ["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", "-k", options.k]
     status = pytest.main([*settings, *tests], [plugin])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         return int(status)
-    explained = read_explanations(EXPLANATIONS.read_text("utf-8"))
     left = [outcome for outcome in outcomes if outcome.state != "killed"]
-    unexplained = [each for each in left if each.guard.key not in explained]
-    if len(unexplained) < len(left):
-        print(f"\n{len(left) - len(unexplained)} mutants that are not killed are explained")
-    left = unexplained
     print(f"\n{len(left)} of {len(outcomes)} mutants are not killed")
     for outcome in left:
         print(outcome)

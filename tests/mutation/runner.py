@@ -1,267 +1,146 @@
 """Run the tests of each mutant in a forked process, with the mutant's code in the loaded modules.
 
-The first forked process runs all tests once and records which lines of the files each test
-executes. Each mutant then gets the passing tests that execute its guard, shortest first, until one
-fails. No file is written, so the checkout stays as it is; processes that a test starts with the
-interpreter run the original code.
+Each mutant gets the passing tests in which its guard decides, until one fails. A test that fails
+without a mutation too, since it ran in another order, kills no mutant. No file is written, so the
+checkout stays as it is; processes that a test starts with the interpreter run the original code.
 """
 
-import gc
-import importlib
-import os
-import pickle
-import selectors
-import signal
-import sys
-import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from time import monotonic
-from types import CodeType, FrameType, FunctionType
-from typing import Any, cast
 
 import pytest
 
-from tests.mutation.guards import Guard, mutated_codes
-
-SURVIVED, KILLED, NOT_LOADED = 0, 1, 2
-"""Exit statuses of the process that runs a mutant's tests."""
+from tests.mutation.guards import Guard
+from tests.mutation.mutants import install, mutated_codes
+from tests.mutation.processes import ForkedProcess, passes, wait_for_any
+from tests.mutation.record import complete_record, loaded_functions, read_record, write_record
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result for one mutant: `state` is killed, survived, not covered, or not loaded."""
+    """The result for one mutant: `state` is killed, survived, not covered, too slow or not loaded.
+
+    `killer` is the test that failed.
+    """
 
     guard: Guard
     state: str
     tests: int
     seconds: float
+    killer: str = ""
 
     def __str__(self) -> str:
         spent = f"{self.tests:5} tests {self.seconds:6.1f} s"
-        return f"{self.state:11} {spent}  {self.guard}"
+        return f"{self.state:11} {spent}  {self.guard}" + f"  [{self.killer}]" * bool(self.killer)
 
 
-@dataclass
-class _Record:
-    """The passing tests, their seconds, and the lines of each file that each test executes."""
+@dataclass(frozen=True)
+class Limits:
+    """How much a run may take. `budget` limits the tests of one mutant, by their recorded seconds,
+    and `seconds` the process of one mutant."""
 
-    seconds: dict[int, float] = field(default_factory=dict)
-    lines: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
-    modules: list[str] = field(default_factory=list)
-    """The modules that tests import, so that the processes of mutants need not import them."""
-
-
-class MutationPlugin:
-    """A pytest plug-in that runs the collected tests once per mutant instead of once."""
-
-    def __init__(
-        self,
-        guards: Sequence[Guard],
-        jobs: int,
-        limit: float,
-        budget: float,
-        report: Callable[[Outcome], None],
-    ) -> None:
-        self.guards = guards
-        self.jobs = jobs
-        self.limit = limit
-        self.budget = budget
-        self.report = report
-
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Run the tests of every mutant, and report each outcome."""
-        record = _recorded(session, {str(guard.path) for guard in self.guards})
-        pending = list(reversed(self.guards))
-        running: dict[int, tuple[Guard, int, float, int]] = {}
-        with selectors.DefaultSelector() as selector:
-            while pending or running:
-                while pending and len(running) < self.jobs:
-                    guard = pending.pop()
-                    chosen = _covering(record, guard, self.budget)
-                    if not chosen:
-                        self.report(Outcome(guard, "not covered", 0, 0.0))
-                        continue
-                    pid, end = _start(partial(_run_mutant, session, guard, chosen))
-                    selector.register(end, selectors.EVENT_READ, pid)
-                    running[pid] = guard, len(chosen), monotonic(), end
-                ended = {key.data for key, _ in selector.select(1.0)} if running else set()
-                for pid, (guard, tests, begin, end) in list(running.items()):
-                    late = monotonic() - begin > self.limit
-                    if late:
-                        os.killpg(pid, signal.SIGKILL)
-                    elif pid not in ended:
-                        continue
-                    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                    selector.unregister(end)
-                    os.close(end)
-                    del running[pid]
-                    state = "too slow" if late else _STATES.get(status, "killed")
-                    self.report(Outcome(guard, state, tests, monotonic() - begin))
-        return True
-
-
-_STATES = {SURVIVED: "SURVIVED", KILLED: "killed", NOT_LOADED: "not loaded"}
-
-
-def _start(function: Callable[[], int]) -> tuple[int, int]:
-    """Run a function in a forked process; return the process and a pipe that closes at its end."""
-    end, writable = os.pipe()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    pid = os.fork()
-    if pid:
-        os.close(writable)
-        os.setpgid(pid, pid)
-        return pid, end
-    status = KILLED
-    try:
-        os.close(end)
-        os.setpgid(0, 0)
-        os.set_inheritable(writable, False)
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(nowhere, stream)
-        status = function()
-    finally:
-        os._exit(status)
-
-
-def _recorded(session: pytest.Session, files: set[str]) -> _Record:
-    """Run all tests once in a forked process, and return which of them execute which lines."""
-    readable, writable = os.pipe()
-
-    def record() -> int:
-        made = _Record()
-        for at in range(len(session.items)):
-            hits: set[tuple[str, int]] = set()
-            begin = monotonic()
-            if _passes(session, session.items[at], _next(session.items, at), _tracer(files, hits)):
-                made.seconds[at] = monotonic() - begin
-                made.lines[at] = hits
-        made.modules = [name for name in sys.modules if name.startswith("shardir.")]
-        with os.fdopen(writable, "wb") as stream:
-            pickle.dump(made, stream)
-        return 0
-
-    pid, end = _start(record)
-    os.close(writable)
-    with os.fdopen(readable, "rb") as stream:
-        data = stream.read()
-    os.waitpid(pid, 0)
-    os.close(end)
-    if not data:
-        raise RuntimeError("the process that records the lines of each test ended early")
-    made = cast(_Record, pickle.loads(data))
-    for name in made.modules:
-        importlib.import_module(name)
-    total = sum(made.seconds.values())
-    print(f"{len(made.seconds)} of {len(session.items)} tests pass, in {total:.0f} s", flush=True)
-    return made
-
-
-def _next(items: Sequence[pytest.Item], at: int) -> pytest.Item | None:
-    return items[at + 1] if at + 1 < len(items) else None
-
-
-_Tracer = Callable[[FrameType, str, Any], Any]
-
-
-def _tracer(files: set[str], hits: set[tuple[str, int]]) -> _Tracer:
-    real: dict[str, str | None] = {}
-
-    def trace_lines(frame: FrameType, event: str, _: Any) -> Any:
-        hits.add((cast(str, real[frame.f_code.co_filename]), frame.f_lineno))
-        return trace_lines
-
-    def trace_call(frame: FrameType, event: str, _: Any) -> Any:
-        name = frame.f_code.co_filename
-        if name not in real:
-            path = os.path.realpath(name)
-            real[name] = path if path in files else None
-        return trace_lines if real[name] else None
-
-    return trace_call
-
-
-def _passes(
-    session: pytest.Session, item: pytest.Item, after: pytest.Item | None, tracer: _Tracer | None
-) -> bool:
-    """Run one test; return True if it passes and is not skipped."""
-    reports: list[pytest.TestReport] = []
-    listener = _Listener(reports)
-    session.config.pluginmanager.register(listener)
-    if tracer:
-        threading.settrace(tracer)
-        sys.settrace(tracer)
-    try:
-        session.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
-    finally:
-        if tracer:
-            sys.settrace(None)
-            threading.settrace(None)
-        session.config.pluginmanager.unregister(listener)
-    return all(report.passed for report in reports)
+    jobs: int
+    seconds: float
+    budget: float
 
 
 @dataclass(eq=False)
-class _Listener:
-    reports: list[pytest.TestReport]
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.reports.append(report)
-
-
-def _covering(record: _Record, guard: Guard, budget: float) -> list[int]:
-    """Return the tests that execute the lines of a guard, shortest first, within a sum of seconds.
-
-    The first test belongs to the result in any case.
-    """
-    expected = {(str(guard.path), line) for line in guard.lines}
-    covering = [at for at, hits in record.lines.items() if not expected.isdisjoint(hits)]
-    covering.sort(key=lambda at: record.seconds[at])
-    sums = list(accumulate(record.seconds[at] for at in covering))
-    return covering[: max(1, bisect_right(sums, budget))]
+class _Mutant:
+    guard: Guard
+    tests: list[int]
+    process: ForkedProcess
 
 
-def _run_mutant(session: pytest.Session, guard: Guard, tests: Sequence[int]) -> int:
-    changes = mutated_codes(guard)
-    if not _install(changes):
-        return NOT_LOADED
-    for at, test in enumerate(tests):
-        after = session.items[tests[at + 1]] if at + 1 < len(tests) else None
-        if not _passes(session, session.items[test], after, None):
-            return KILLED
-    return SURVIVED
+@dataclass(eq=False)
+class MutationPlugin:
+    """A pytest plug-in that runs the collected tests once per mutant instead of once."""
 
+    guards: Sequence[Guard]
+    limits: Limits
+    record_file: Path | None
+    report: Callable[[Outcome], None]
+    _repeatable: set[int] = field(default_factory=set)
+    """The tests that pass without a mutation as the only test of a process."""
+    _unrepeatable: set[int] = field(default_factory=set)
 
-def _install(changes: Iterable[tuple[CodeType, CodeType]]) -> int:
-    """Replace the code of all functions that have the code before; return their number."""
-    gc.unfreeze()  # `tests/conftest.py` freezes the objects that exist after collection.
-    functions = [each for each in gc.get_objects() if isinstance(each, FunctionType)]
-    gc.freeze()
-    count = 0
-    for before, after in changes:
-        for function in functions:
-            if _is_same(function.__code__, before):
-                function.__code__ = after
-                count += 1
-    return count
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Run the tests of every mutant, and report each outcome."""
+        self._session = session
+        self._record = read_record(self.record_file, self.guards)
+        recorded = {guard.path for guard in self._record.guards}
+        complete_record(self._record, session, loaded_functions(recorded))
+        if self.record_file:
+            write_record(self._record, self.record_file)
+        print(self._record.summary(session.items), flush=True)
+        mutated = {guard.path for guard in self.guards}
+        self._functions = loaded_functions(mutated, sorted(self._record.modules))
+        pending = list(reversed(self.guards))
+        running: list[_Mutant] = []
+        while pending or running:
+            while pending and len(running) < self.limits.jobs:
+                running += self._start(pending.pop())
+            wait_for_any([each.process for each in running], 1.0)
+            for mutant in list(running):
+                if mutant.process.has_ended or mutant.process.seconds > self.limits.seconds:
+                    running.remove(mutant)
+                    running += self._finish(mutant)
+        return True
 
+    def _start(self, guard: Guard) -> list[_Mutant]:
+        """Start the process of a mutant, unless no test covers its guard."""
+        covering = self._record.covering(guard, self._session.items)
+        tests = [each for each in covering if each not in self._unrepeatable]
+        recorded = (self._record.tests[self._session.items[at].nodeid] for at in tests)
+        seconds = accumulate(test.seconds for test in recorded)
+        # The first test belongs to the result in any case.
+        tests = tests[: max(1, bisect_right(list(seconds), self.limits.budget))]
+        if not tests:
+            self.report(Outcome(guard, "not covered", 0, 0.0))
+            return []
+        process = ForkedProcess(partial(self._first_failure, guard, tests))
+        return [_Mutant(guard, tests, process)]
 
-def _is_same(loaded: CodeType, compiled: CodeType) -> bool:
-    """Return True if a loaded code object is the compiled one. Code objects that have run are not
-    equal to others, because they contain caches."""
-    return (
-        loaded.co_qualname == compiled.co_qualname
-        and loaded.co_firstlineno == compiled.co_firstlineno
-        and loaded.co_code == compiled.co_code
-        and os.path.realpath(loaded.co_filename) == compiled.co_filename
-    )
+    def _first_failure(self, guard: Guard, tests: Sequence[int]) -> int | str:
+        """Return the first test that fails without a guard, or the state of the mutant."""
+        if not install(mutated_codes(guard), self._functions):
+            return "not loaded"
+        for at, after in zip(tests, [*tests[1:], None], strict=True):
+            following = None if after is None else self._session.items[after]
+            if not passes(self._session, self._session.items[at], following):
+                return at
+        return "SURVIVED"
+
+    def _finish(self, mutant: _Mutant) -> list[_Mutant]:
+        """Report the outcome of a mutant, or start it again without an unrepeatable test."""
+        guard, tests, seconds = mutant.guard, len(mutant.tests), mutant.process.seconds
+        if not mutant.process.has_ended:
+            mutant.process.kill()
+            self.report(Outcome(guard, "too slow", tests, seconds))
+            return []
+        result = mutant.process.result()
+        if isinstance(result, str):
+            self.report(Outcome(guard, result, tests, seconds))
+        elif result is None:
+            self.report(Outcome(guard, "killed", tests, seconds, "the process crashed"))
+        elif self._is_repeatable(result):
+            ran = mutant.tests.index(result) + 1
+            killer = self._session.items[result].nodeid
+            self.report(Outcome(guard, "killed", ran, seconds, killer))
+        else:
+            return self._start(guard)
+        return []
+
+    def _is_repeatable(self, test: int) -> bool:
+        """Return True if a test passes as the only test of a process without a mutation."""
+        if test not in self._repeatable | self._unrepeatable:
+            item = self._session.items[test]
+            is_passing = ForkedProcess(partial(passes, self._session, item, None)).result()
+            (self._repeatable if is_passing else self._unrepeatable).add(test)
+        return test in self._repeatable
 
 
 def mirrored_tests(paths: Sequence[Path], root: Path) -> list[str]:

@@ -5,8 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.mutation.__main__ import EXPLANATIONS, ROOT, read_explanations, read_survivors
-from tests.mutation.guards import guards
+from tests.mutation.guards import find_guards
 from tests.mutation.runner import mirrored_tests
 
 SOURCE = """\
@@ -20,15 +22,25 @@ def sign(x):
     return 1 if x > 0 and x > 0.5 else 3
 """
 TESTS = """\
+from pathlib import Path
 from signs import sign
 
+runs = []
+
 def test_negative():
+    runs.append("negative")
     assert sign(-2) == -1
 
 def test_zero():
     sign(0)
 
+def test_that_depends_on_the_order():
+    assert runs
+    sign(0)
+
 def test_positive():
+    with Path("RUNS").open("a") as file:
+        file.write("positive ")
     assert sign(5) == 1
 
 def test_that_fails():
@@ -37,25 +49,48 @@ def test_that_fails():
 SURVIVORS = [
     ("SURVIVED", "signs.py:4: if x == 0: return 0"),
     ("not covered", "signs.py:6: if x != x: return 2"),
-    ("SURVIVED", "signs.py:8: and: x > 0"),
-    ("SURVIVED", "signs.py:8: and: x > 0.5"),
+    ("not covered", "signs.py:8: and: x > 0"),
+    ("not covered", "signs.py:8: and: x > 0.5"),
 ]
 
 
-def test_the_command_lists_survivors(tmp_path: Path) -> None:
-    source, tests = tmp_path / "signs.py", tmp_path / "test_signs.py"
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    source = tmp_path / "signs.py"
     source.write_text(SOURCE, "utf-8")
-    tests.write_text(TESTS, "utf-8")
-    command = [sys.executable, "-m", "tests.mutation", str(source), "--tests", str(tests)]
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
-    assert "3 of 4 tests pass" in done.stdout
+    tests = TESTS.replace("RUNS", str(tmp_path / "runs.txt"))
+    source.with_name("test_signs.py").write_text(tests, "utf-8")
+    return source
+
+
+def run_command(source: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    tests = str(source.with_name("test_signs.py"))
+    command = [sys.executable, "-m", "tests.mutation", str(source), "--tests", tests, *options]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
+
+
+def test_the_command_lists_survivors(source: Path) -> None:
+    done = run_command(source)
+    assert "4 of 5 tests pass" in done.stdout
     head, survivors = done.stdout.split("\n4 of 5 mutants are not killed\n")
-    assert [line.split()[0] for line in head.splitlines() if "signs.py:2:" in line] == ["killed"]
+    (killed,) = (line for line in head.splitlines() if "signs.py:2:" in line)
+    assert re.search(r"^killed +1 tests .*\[.*::test_negative\]$", killed)
     found = [re.split(r"  +", line) for line in survivors.splitlines()]
     assert [(line[0], line[-1].rpartition("/")[2]) for line in found] == SURVIVORS
     assert done.returncode == 1
     assert source.read_text("utf-8") == SOURCE
     assert read_survivors(done.stdout) == {line[-1] for line in found}
+
+
+def test_a_recorded_test_runs_again_only_after_a_change(source: Path) -> None:
+    tests, runs = source.with_name("test_signs.py"), source.with_name("runs.txt")
+    options = "--match", "x != x", "--record", str(source.with_name("record"))
+    for expected in (1, 1):
+        assert "1 of 1 mutants are not killed" in run_command(source, *options).stdout
+        assert len(runs.read_text("utf-8").split()) == expected
+    tests.write_text(tests.read_text("utf-8").replace("test_zero", "test_nothing"), "utf-8")
+    assert "1 of 1 mutants are not killed" in run_command(source, *options).stdout
+    assert len(runs.read_text("utf-8").split()) == 2
 
 
 def test_tests_mirror_the_packages_of_files() -> None:
@@ -69,5 +104,5 @@ def test_each_explained_guard_exists() -> None:
     explained = read_explanations(EXPLANATIONS.read_text("utf-8"))
     assert all(explained.values())
     files = {key.partition(":")[0] for key in explained}
-    found = {f"{file}: {guard.text}" for file in files for guard in guards(ROOT / file)}
+    found = {f"{file}: {guard.text}" for file in files for guard in find_guards(ROOT / file)}
     assert explained.keys() <= found
