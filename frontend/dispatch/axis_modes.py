@@ -20,6 +20,7 @@ from shardir.frontend.shardings.mesh import (
     set_entered_meshes,
 )
 from shardir.frontend.shardings.partition_spec import PartitionSpec
+from shardir.frontend.shardings.requested_sharding import is_sharding_request
 from shardir.frontend.shardings.resharding import apply_out_sharding, apply_shardings
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import with_location
@@ -53,9 +54,10 @@ def auto_axes(
         trace = current_trace()
         types = None if trace is None else trace.program.sharding_types
         if types is None:
-            has_mesh = current_mesh() is not None or _mesh_of_shardings(out_sharding) is not None
-            # Without a mesh there is nothing to state.
-            return apply_out_sharding(f(*args, **options), out_sharding if has_mesh else None)
+            mesh = _mesh_of_shardings(out_sharding) or current_mesh()
+            # As in JAX, a function on Auto axes only does not change.
+            is_explicit = mesh is not None and mesh.has_explicit_axes
+            return apply_out_sharding(f(*args, **options), out_sharding if is_explicit else None)
         names = _as_names(axes)
         with types.use_auto_axes(names), _enter_mesh(types.mesh, names, AxisType.Auto):
             made = f(*args, **options)
@@ -99,7 +101,8 @@ def explicit_axes(
             types.leave_explicit_mode()
         with types.use_explicit_axes(names), _enter_mesh(mesh, names, AxisType.Explicit):
             if in_sharding is not None:
-                args = apply_shardings(args, in_sharding, "in_sharding of explicit_axes")
+                stated = _on_mesh(inner, in_sharding)
+                args = apply_shardings(args, stated, "in_sharding of explicit_axes")
             return f(*args, **options)
 
     return wrapper
@@ -120,8 +123,17 @@ def _uses_explicit_axes(args: PyTree, options: PyTree) -> bool:
 
 
 def _mesh_of_shardings(shardings: object) -> Mesh | None:
-    leaves = tree.leaves(shardings, is_leaf=lambda x: isinstance(x, (NamedSharding, PartitionSpec)))
+    leaves = tree.leaves(shardings, is_leaf=is_sharding_request)
     return next((leaf.mesh for leaf in leaves if isinstance(leaf, NamedSharding)), None)
+
+
+def _on_mesh(mesh: Mesh, shardings: object) -> PyTree:
+    """Return the shardings with `mesh`, which has other types of axes."""
+    return tree.map(
+        lambda each: NamedSharding(mesh, each.spec) if isinstance(each, NamedSharding) else each,
+        shardings,
+        is_leaf=is_sharding_request,
+    )
 
 
 def _change_types(mesh: Mesh, names: tuple[str, ...] | None, kind: AxisType) -> Mesh:

@@ -12,7 +12,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import NumberRangeError
 from shardir.frontend.lax.data_movement import full
 from shardir.frontend.numpy.shaping import reshaping
-from shardir.frontend.shardings.requested_sharding import ShardingRequest
+from shardir.frontend.shardings.requested_sharding import ShardingRequest, resolve_out_sharding
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, operand_dtype, reshape
@@ -34,7 +34,7 @@ def empty(
     shape: Sequence[int], dtype: DTypeLike, *, out_sharding: ShardingRequest = None
 ) -> Tracer:
     """Return an array of `shape` filled with zeros, whose elements callers must not rely on."""
-    return full(shape, 0, dtype, sharding=out_sharding)
+    return full(shape, 0, dtype, sharding=resolve_out_sharding(out_sharding, "out_sharding"))
 
 
 @public(static=("rank",))

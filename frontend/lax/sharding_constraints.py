@@ -10,11 +10,13 @@ from shardir.frontend.errors import ArgumentError, ShardingError, ShardingMismat
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
+from shardir.frontend.shardings.axis_type import AxisType
 from shardir.frontend.shardings.common_mesh import check_same_devices, resolve_abstract_meshes
 from shardir.frontend.shardings.mesh import AbstractMesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec, SpecEntry
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
+    check_axes_have_type,
     resolve_sharding,
 )
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding
@@ -51,7 +53,9 @@ def with_sharding_constraint(x: PyTree, shardings: object) -> PyTree:
         for leaf, request in zip(leaves, requested, strict=True)
     ]
     for _, to in pairs:
-        _check_auto_axes(to)
+        # On a mesh of Explicit axes, the constraint is an assertion.
+        if isinstance(to, NamedSharding) and not to.mesh.are_all_axes_explicit:
+            check_axes_have_type(to, AxisType.Auto, label)
     if current_trace() is None:
         placed = [_constrain_array(leaf, to) for leaf, to in pairs]
     else:
@@ -70,21 +74,6 @@ def _resolve_stated(request: object, label: str) -> Sharding:
             )
         )
     return sharding
-
-
-def _check_auto_axes(to: Sharding) -> None:
-    """Raise `ShardingError` if a sharding on a mesh with Auto axes names Explicit ones."""
-    if not isinstance(to, NamedSharding) or not to.mesh.auto_axes:
-        return
-    for axis in to.spec.mentioned_axes():
-        if axis in to.mesh.explicit_axes:
-            raise ShardingError(
-                with_location(
-                    f"with_sharding_constraint has {to.spec}, and {axis!r} is an Explicit axis of "
-                    "the mesh; name Auto axes only, and change the sharding along Explicit axes "
-                    "with sharding.reshard"
-                )
-            )
 
 
 def _constrain_array(leaf: Any, to: Sharding) -> Any:

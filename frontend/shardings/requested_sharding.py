@@ -1,10 +1,12 @@
 """Resolution of requested shardings: a sharding, a device, or a spec on the entered mesh."""
 
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.config import config
+from shardir.frontend.errors import ArgumentError, ShardingError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.shardings.axis_type import AxisType
 from shardir.frontend.shardings.deferred_sharding import DeferredSharding
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.mesh import AbstractMesh, current_mesh
@@ -61,3 +63,45 @@ def resolve_sharding(request: object, word: str) -> Sharding | None:
     if not isinstance(request, PartitionSpec):
         raise _invalid_sharding_error(request, word)
     return resolve_spec(request, word)
+
+
+def resolve_out_sharding(request: object, word: str) -> Sharding | None:
+    """Return the sharding that a program requests for a result: it names Explicit axes only.
+
+    If the setting `explicit_sharding` is "lenient", it may name Auto axes, too. Raises
+    `ArgumentError` and `ShardingError` that begin with `word`.
+    """
+    sharding = resolve_sharding(request, word)
+    if config.explicit_sharding == "strict":
+        check_axes_have_type(sharding, AxisType.Explicit, word)
+    return sharding
+
+
+_OTHER_AXES = {
+    AxisType.Explicit: "constrain the value along Auto axes with lax.with_sharding_constraint",
+    AxisType.Auto: "change the sharding along Explicit axes with sharding.reshard",
+}
+"""What sets the sharding along axes of another type than the required one."""
+
+
+def check_axes_have_type(sharding: Sharding | None, required: AxisType, word: str) -> None:
+    """Raise `ShardingError` that begins with `word` if a sharding names mesh axes of another type
+    than `required`."""
+    if not isinstance(sharding, NamedSharding):
+        return
+    spec, types = (
+        sharding.spec,
+        dict(zip(sharding.mesh.axis_names, sharding.mesh.axis_types, strict=True)),
+    )
+    for axis in (*spec.mentioned_axes(), *sorted(spec.unreduced), *sorted(spec.reduced)):
+        if types[axis] is not required:
+            raise ShardingError(
+                with_location(
+                    f"{word} has {spec}, and {axis!r} is {_with_article(types[axis].name)} axis of "
+                    f"the mesh; name {required.name} axes only, and {_OTHER_AXES[required]}"
+                )
+            )
+
+
+def _with_article(name: str) -> str:
+    return f"an {name}" if name[0] in "AE" else f"a {name}"

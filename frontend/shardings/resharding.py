@@ -1,8 +1,9 @@
 """Requested shardings of results: `reshard`, and `out_sharding=` of public functions.
 
-These are constraints for mesh axes of any type: the values do not change, and the compiler decides
-on the communication. On meshes with axes of type `AxisType.Explicit`, they also determine the
-shardings in the types of the results.
+They name mesh axes of type `AxisType.Explicit`, and determine the shardings in the types of the
+results. The values do not change, and the compiler decides on the communication. If the setting
+`explicit_sharding` is "lenient", they may name axes of type `AxisType.Auto` too, and constrain the
+results along these.
 """
 
 from collections.abc import Callable
@@ -13,16 +14,14 @@ import numpy as np
 
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.config import config
-from shardir.frontend.errors import ShardingError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
-    resolve_sharding,
+    resolve_out_sharding,
 )
-from shardir.frontend.shardings.sharding import NamedSharding, complete_spec, open_auto_axes
+from shardir.frontend.shardings.sharding import complete_spec, open_auto_axes
 from shardir.frontend.shardings.traced_constraints import constrain
-from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.trace import current_trace
@@ -37,7 +36,8 @@ def reshard(xs: PyTree, out_shardings: object) -> PyTree:
     `out_shardings` is a `NamedSharding`, a `PartitionSpec` on the entered mesh, or a pytree prefix
     of these: an entry applies to the whole subtree below it. Inside of a trace dimensions need not
     divide; outside `reshard` is `device_put`. Raises `ArgumentError` for an object that is not a
-    sharding, and `NoMeshError` for a `PartitionSpec` where no mesh is entered.
+    sharding, `ShardingError` for a sharding that names axes which are not Explicit, and
+    `NoMeshError` for a `PartitionSpec` where no mesh is entered.
     """
     return apply_shardings(xs, out_shardings, "out_shardings of reshard")
 
@@ -71,7 +71,7 @@ def _permit_conflicts(out_sharding: object) -> AbstractContextManager[object]:
         types = trace.program.sharding_types
         return nullcontext() if types is None else types.permit_conflicts()
     requested = broadcast_sharding_requests(out_sharding, 0, "out_sharding")
-    sharding = resolve_sharding(requested[0], "out_sharding")
+    sharding = resolve_out_sharding(requested[0], "out_sharding")
     if sharding is None or not sharding.has_explicit_axes:
         return nullcontext()
     return config(explicit_sharding="lenient")
@@ -82,11 +82,9 @@ def apply_shardings(xs: object, shardings: object, word: str) -> PyTree:
     leaves, structure = tree.flatten(xs)
     requests = broadcast_sharding_requests(shardings, xs, word)
     requested = [
-        complete_spec(resolve_sharding(request, word), np.ndim(x))
+        complete_spec(resolve_out_sharding(request, word), np.ndim(x))
         for x, request in zip(leaves, requests, strict=True)
     ]
-    for to in requested:
-        _check_explicit_axes(to, word)
     if current_trace() is None:
         return tree.unflatten(
             structure,
@@ -100,18 +98,3 @@ def apply_shardings(xs: object, shardings: object, word: str) -> PyTree:
         for x, to in zip(leaves, requested, strict=True)
     ]
     return tree.unflatten(structure, held)
-
-
-def _check_explicit_axes(to: object, word: str) -> None:
-    """Raise `ShardingError` if a sharding on a mesh with Explicit axes names Auto ones."""
-    if not isinstance(to, NamedSharding) or not to.has_explicit_axes:
-        return
-    for axis in to.spec.mentioned_axes():
-        if axis in to.mesh.auto_axes:
-            raise ShardingError(
-                with_location(
-                    f"{word} is {to.spec}, and {axis!r} is an Auto axis of the mesh; name Explicit "
-                    "axes only, and constrain the value along Auto axes with "
-                    "lax.with_sharding_constraint"
-                )
-            )

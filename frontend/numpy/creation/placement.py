@@ -1,14 +1,14 @@
 """Placement of new arrays: the arguments `device` and `out_sharding` of creation functions.
 
 `device`, a device or a sharding, states where the array is placed; without it, the array is
-uncommitted.
+uncommitted. `out_sharding` is a sharding that names Explicit axes of a mesh only.
 """
 
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.tracer_helpers.array_annotations import as_result
-from shardir.frontend.shardings.requested_sharding import ShardingRequest, resolve_sharding
+from shardir.frontend.shardings.requested_sharding import ShardingRequest, resolve_out_sharding
 from shardir.frontend.shardings.sharding import Sharding, complete_spec
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
@@ -34,4 +34,4 @@ def choose_placement(device: ShardingRequest, out_sharding: ShardingRequest) -> 
         raise ArgumentError(
             with_location("both device and out_sharding are given; leave one of them out")
         )
-    return resolve_sharding(out_sharding, "out_sharding")
+    return resolve_out_sharding(out_sharding, "out_sharding")

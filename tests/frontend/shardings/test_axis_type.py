@@ -10,7 +10,7 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 from shardir import lax
-from shardir.frontend.errors import ArgumentError, MeshError, NoMeshError
+from shardir.frontend.errors import ArgumentError, MeshError, NoMeshError, ShardingError
 from shardir.frontend.shardings.mesh import AbstractMesh, Mesh, make_mesh
 from shardir.sharding import (
     AxisType,
@@ -23,13 +23,14 @@ from shardir.sharding import (
     set_mesh,
     use_mesh,
 )
+from tests.error_assertions import first_line
 
 A = np.arange(128, dtype=np.float32).reshape(8, 16)
 B = np.arange(128, dtype=np.float32).reshape(16, 8) / 100
 
 
-def explicit() -> Mesh:
-    return make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)
+def explicit(*sizes: int) -> Mesh:
+    return make_mesh(sizes or (4, 2), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)
 
 
 def key() -> Any:
@@ -152,7 +153,7 @@ ASKED: dict[str, tuple[Callable[[], Any], P]] = {
 
 def plain(asked: Callable[[], Any]) -> Any:
     """Return the value on a mesh of one device, which satisfies every layout."""
-    with make_mesh((1, 1), ("x", "y")):
+    with set_mesh(explicit(1, 1)):
         return np.asarray(asked())
 
 
@@ -165,6 +166,31 @@ def test_results_have_the_requested_layout(name: str, compiled: bool) -> None:
         made = sd.jit(asked)() if compiled else asked()
     assert made.sharding.is_equivalent_to(NamedSharding(mesh, spec), made.ndim)
     np.testing.assert_allclose(np.asarray(made), plain(asked), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(ASKED.keys() - {"auto_axes", "explicit_axes"}))
+@pytest.mark.parametrize("compiled", [False, True])
+def test_requested_layouts_name_explicit_axes(name: str, compiled: bool) -> None:
+    asked, spec = ASKED[name]
+    run = sd.jit(asked) if compiled else asked
+    with set_mesh(make_mesh((4, 2), ("x", "y"))):
+        with pytest.raises(ShardingError) as caught:
+            run()
+        with sd.config(explicit_sharding="lenient"):
+            made = run()
+    word = "out_shardings of reshard has" if "reshard" in name else "out_sharding has"
+    (axis, *_) = P("x") if name == "reshard twice" else spec.mentioned_axes()
+    assert str(caught.value).startswith(word)
+    assert first_line(caught).endswith(
+        f", and {axis!r} is an Auto axis of the mesh; name Explicit axes only, and constrain the "
+        "value along Auto axes with lax.with_sharding_constraint"
+    )
+    np.testing.assert_allclose(np.asarray(made), plain(asked), rtol=1e-6)
+
+
+def test_auto_axes_has_no_effect_on_auto_axes() -> None:
+    with set_mesh(make_mesh((4, 2), ("x", "y"))):
+        np.testing.assert_array_equal(auto_axes(lambda a: a * 2, out_sharding=P("x"))(A), A * 2)
 
 
 def test_random_numbers_have_the_requested_sharding() -> None:
@@ -201,10 +227,13 @@ def test_layouts_inside_of_transformations() -> None:
 
 
 def test_layouts_of_containers() -> None:
-    mesh = make_mesh((4,), ("x",))
+    mesh = explicit()
     by_name = {"a": NamedSharding(mesh, P("x")), "b": NamedSharding(mesh, P(None, "x"))}
     found = reshard({"a": A, "b": A}, by_name)
-    assert {name: x.sharding.spec for name, x in found.items()} == {"a": P("x"), "b": P(None, "x")}
+    assert {name: x.sharding.spec for name, x in found.items()} == {
+        "a": P("x", None),
+        "b": P(None, "x"),
+    }
 
 
 def test_invalid_layouts_are_errors() -> None:

@@ -340,7 +340,7 @@ def test_explicit_axes_shard_only_what_the_type_states(
     made = sd.jit(fun)(sd.device_put(x, NamedSharding(mixed_mesh, P("x", "y"))))
     assert str(sd.typeof(made)) == type
     assert made.sharding.is_equivalent_to(NamedSharding(mixed_mesh, spec), 2)
-    with use_mesh(sd.make_mesh((1, 1), ("x", "y"))):
+    with use_mesh(sd.make_mesh((1, 1), ("x", "y"), axis_types=mixed_mesh.axis_types)):
         np.testing.assert_array_equal(made, fun(snp.asarray(x)))
 
 
@@ -352,8 +352,8 @@ def test_reshard_names_explicit_axes_and_constraints_auto_axes(
     with pytest.raises(ShardingError) as caught:
         transform(lambda a: reshard(a, P("x", "y")))(x)
     assert first_line(caught) == (
-        "out_shardings of reshard is PartitionSpec('x', 'y'), and 'y' is an Auto axis of the mesh; "
-        "name Explicit axes only, and constrain the value along Auto axes with "
+        "out_shardings of reshard has PartitionSpec('x', 'y'), and 'y' is an Auto axis of the "
+        "mesh; name Explicit axes only, and constrain the value along Auto axes with "
         "lax.with_sharding_constraint"
     )
     with pytest.raises(ShardingError) as caught:
@@ -403,7 +403,7 @@ def test_partial_sums_of_arrays_have_their_values(fun: Any, kinds: list[str] | N
     made, compiled = sd.jit(fun)(a), sd.jit(fun).lower(a).compile()
     if kinds is not None:
         assert [each.kind for each in compiled.collectives()] == kinds
-    with use_mesh(sd.make_mesh((1, 1), ("x", "y"))):
+    with use_mesh(sd.make_mesh((1, 1), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)):
         np.testing.assert_allclose(made, sd.jit(fun)(np.asarray(a)))
 
 
