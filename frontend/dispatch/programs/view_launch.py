@@ -17,6 +17,7 @@ from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.signature import ArraySignature
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.ir.module import Function, Op, Value
+from shardir.passes.rewriting import has_nested_effect
 
 if TYPE_CHECKING:
     from shardir.backends.cpu.dispatch import launch
@@ -41,12 +42,14 @@ class ContiguousView(NamedTuple):
 def view_launch(
     function: Function, made: Sequence[tuple[ArraySignature, Sharding]]
 ) -> Launch | None:
-    """Return a launch that makes the results of a function as views, or `None` if it must compute.
+    """Return a launch that makes the results of a function as views, or `None` if operations run.
 
     `made` are the signatures and shardings of the results. The launch returns `None` for arguments
     that are no arrays in one local allocation.
     """
     body = function.body
+    if any(has_nested_effect(op) for op in body.ops):
+        return None
     makers = {value: op for op in body.ops for value in op.results}
     params = {value: number for number, value in enumerate(body.params)}
     windows: list[ContiguousView] = []
@@ -55,8 +58,6 @@ def view_launch(
         if window is None:
             return None
         windows.append(window)
-    if not windows:
-        return None
     for number, value in enumerate(body.params):
         seen = sum(prod(each.shape) for each in windows if each.param == number)
         if (

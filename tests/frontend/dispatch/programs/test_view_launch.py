@@ -119,3 +119,39 @@ def test_sharded_arrays_are_sliced_and_reshaped() -> None:
     for _ in range(2):
         np.testing.assert_array_equal(x[2:20], NUMBERS[2:20])
         np.testing.assert_array_equal(x.reshape(48, 32), NUMBERS.reshape(48, 32))
+
+
+def test_a_dimension_of_one_element_joins_no_parts() -> None:
+    x = np.arange(12).reshape(3, 1, 4)
+    cut = sd.jit(lambda x: x[:, :, :2])
+    for _ in range(2):
+        np.testing.assert_array_equal(cut(snp.asarray(x)), x[:, :, :2])
+
+
+def test_effects_run_beside_views() -> None:
+    seen: list[str] = []
+
+    @sd.jit
+    def view(x: sd.Array) -> sd.Array:
+        sd.debug.callback(lambda x: seen.append(f"view of {x}"), x[0])
+        return x[1:]
+
+    @sd.jit
+    def loop(x: sd.Array) -> sd.Array:
+        def step(i: sd.Array, x: sd.Array) -> sd.Array:
+            sd.debug.callback(lambda i: seen.append(f"step {i}"), i)
+            return x
+
+        sd.lax.fori_loop(0, 2, step, x)
+        return x[1:]
+
+    @sd.jit
+    def nothing(x: sd.Array) -> None:
+        sd.debug.callback(lambda x: seen.append(f"no result of {x}"), x[0])
+
+    x = snp.arange(3)
+    for _ in range(2):
+        np.testing.assert_array_equal(view(x), [1, 2])
+        np.testing.assert_array_equal(loop(x), [1, 2])
+        nothing(x)
+    assert seen == ["view of 0", "step 0", "step 1", "no result of 0"] * 2
