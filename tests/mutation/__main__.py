@@ -70,7 +70,18 @@ def main() -> int:
     limits = Limits(options.jobs, options.limit, options.budget)
     plugin = MutationPlugin(found, limits, options.record, report)
     tests = options.tests or mirrored_tests(files, ROOT)
-    settings = ["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", "-k", options.k]
+    settings = [
+        "-q",
+        "-s",
+        "-p",
+        "no:faulthandler",
+        "-p",
+        "no:xdist",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        options.k,
+    ]
     status = pytest.main([*settings, *tests], [plugin])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         return int(status)
