@@ -4,7 +4,6 @@
 so that a diff shows only the lines that the passes changed.
 """
 
-import difflib
 from collections.abc import Callable, Iterator
 from typing import final
 
@@ -13,6 +12,7 @@ from shardir.ir.module import Module
 from shardir.passes.pass_aliases import current_name
 from shardir.passes.pipeline import Pass, Pipeline
 from shardir.text.printer import print_module
+from shardir.text.program_difference import unified_diff
 
 RANGE_SEPARATOR = ".."
 TRACED = "traced"
@@ -55,13 +55,18 @@ class ProgramDiff:
         for pair in self._pairs:
             old, new = (self._titles[number] for number in pair)
             before, after = (self._show(self._programs[number]).splitlines() for number in pair)
-            lines = difflib.unified_diff(before, after, old, new, lineterm="")
+            lines = unified_diff(before, after, old, new)
             yield "\n".join(lines) or f"no difference between {old!r} and {new!r}"
 
 
 def _find_pairs(selection: str, pipeline: Pipeline) -> list[tuple[int, int]]:
     """Return the pairs of programs to compare, each as the number of passes that made it."""
     first, separator, last = map(str.strip, selection.partition(RANGE_SEPARATOR))
+    if not first or (separator and not last):
+        raise PipelineError(
+            f"{selection!r} does not name the programs to compare; name a pass, such as reshard, "
+            f"or two programs, such as {TRACED}..partition"
+        )
     names = [step.name for step in pipeline.passes]
     if not separator:
         pipeline.through(first)  # Raises an error for an unknown pass.
@@ -69,7 +74,12 @@ def _find_pairs(selection: str, pipeline: Pipeline) -> list[tuple[int, int]]:
     start, end = (
         0 if name == TRACED else len(pipeline.through(name).passes) for name in (first, last)
     )
-    if start >= end:
+    if start == end:
+        raise PipelineError(
+            f"{selection!r} names the same program twice; name two programs, such as "
+            f"{TRACED}..partition, or one pass to compare the programs before and after it"
+        )
+    if start > end:
         raise PipelineError(
             f"the pipeline {str(pipeline)!r} does not run {last!r} after {first!r}; write the "
             "earlier pass first"

@@ -1,6 +1,6 @@
 """The stages of a program: its text after each pass, and the lines that each pass changed."""
 
-import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,11 +11,9 @@ from shardir.ir.location import find_location
 from shardir.ir.module import Function, Loc, Module, Op
 from shardir.passes.explain.report_rows import without_names
 from shardir.passes.pipeline import Pass
-from shardir.text.literals import STRING, VALUE_NAME, format_name
+from shardir.text.literals import format_name
 from shardir.text.printer import Printer
-
-_DEFINITION = re.compile(rf"\s*((?:{VALUE_NAME}(?:, )?)+)(?: =|:)")
-_FUNCTION = re.compile(rf"(?:spmd )?func @([\w.]+|{STRING})\(")
+from shardir.text.program_difference import LineIdentity, identify_lines
 
 
 class Stage(NamedTuple):
@@ -55,19 +53,11 @@ class LineDifference(NamedTuple):
 def line_keys(lines: Sequence[str]) -> list[tuple[str, str, int]]:
     """Return the identity of each line: its function, the values that it defines or its text, and
     the number of earlier lines with these."""
-    counts: dict[tuple[str, str], int] = {}
+    counts: Counter[LineIdentity] = Counter()
     keys = []
-    function = ""
-    for line in lines:
-        text = line
-        if line[:1] == " ":
-            if defined := _DEFINITION.match(line):
-                text = defined[1]
-        elif found := _FUNCTION.match(line):
-            function = found[1]
-        number = counts.get((function, text), 0)
-        counts[function, text] = number + 1
-        keys.append((function, text, number))
+    for identity in identify_lines(lines):
+        keys.append((*identity, counts[identity]))
+        counts[identity] += 1
     return keys
 
 

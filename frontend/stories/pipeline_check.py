@@ -1,6 +1,5 @@
 """The comparison of a pipeline with the program that it should make."""
 
-import difflib
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,6 +19,7 @@ from shardir.ir.types import NumpyArray
 from shardir.ops.opaque import check_no_opaque_operations
 from shardir.passes.pipeline import Pipeline
 from shardir.text.parser import parse
+from shardir.text.program_difference import unified_diff
 from shardir.verify.verifier import verify
 
 
@@ -42,9 +42,7 @@ def run_pipeline(pipeline: str, module: Module) -> Module:
 
 def text_difference(expected: Module, made: Module, from_name: str, to_name: str) -> str:
     """Return the unified diff of two programs, or an empty text if they print the same."""
-    lines = difflib.unified_diff(
-        str(expected).splitlines(), str(made).splitlines(), from_name, to_name, lineterm=""
-    )
+    lines = unified_diff(str(expected).splitlines(), str(made).splitlines(), from_name, to_name)
     return "\n".join(lines)
 
 

@@ -103,8 +103,8 @@ def test_a_range_compares_the_programs_after_two_passes(
         ),
         (
             "traced..traced",
-            "the pipeline 'propagate,partition' does not run 'traced' after 'traced'; write the "
-            "earlier pass first",
+            "'traced..traced' names the same program twice; name two programs, such as "
+            "traced..partition, or one pass to compare the programs before and after it",
         ),
         (
             "reshard",
@@ -113,7 +113,18 @@ def test_a_range_compares_the_programs_after_two_passes(
         ),
         (
             "propagate..",
-            "the pipeline 'propagate,partition' has no pass called ''; it has propagate, partition",
+            "'propagate..' does not name the programs to compare; name a pass, such as reshard, or "
+            "two programs, such as traced..partition",
+        ),
+        (
+            "",
+            "'' does not name the programs to compare; name a pass, such as reshard, or two "
+            "programs, such as traced..partition",
+        ),
+        (
+            "traced..partition..cse",
+            "the pipeline 'propagate,partition' has no pass called 'partition..cse'; it has "
+            "propagate, partition",
         ),
     ],
 )
