@@ -12,7 +12,7 @@ from typing import Any, final
 
 import numpy as np
 
-from shardir.errors import InterpretError, NumbersError, VerifyError
+from shardir.errors import InterpretError, NumbersError
 from shardir.interpret.interpreter import evaluate, run, run_devices
 from shardir.interpret.machine_limits import check_runnable
 from shardir.interpret.numeric_comparison import (
@@ -27,22 +27,16 @@ from shardir.interpret.random_arguments import random_arguments
 from shardir.interpret.shards import assemble_shards, slice_shard
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, GlobalTensor, Module, Op, Value, spmd_mesh_of
-from shardir.passes.pipeline import Pass
+from shardir.passes.pipeline import Pass, verify_result
 from shardir.text.printer import Printer, unique_names
-from shardir.verify.verifier import verify
-
-
-def verify_result(step: Pass, before: Module, after: Module, seconds: float) -> None:
-    """Raise `NumbersError` that names the pass if its result is invalid; a `PassObserver`."""
-    try:
-        verify(after)
-    except VerifyError as error:
-        raise NumbersError(f"pass {step.name!r} returned an invalid module: {error}") from error
 
 
 @final
 class NumericsCheck:
-    """Raises `NumbersError` that names the pass, the result, its deviation, and the operation."""
+    """Raises `NumbersError` that names the pass, the result, its deviation, and the operation.
+
+    An invalid module is a `PipelineError`.
+    """
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed

@@ -13,14 +13,21 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from inspect import get_annotations, isabstract
 from time import perf_counter
-from typing import ClassVar, Self, get_type_hints
+from typing import TYPE_CHECKING, ClassVar, Self, get_type_hints
 
-from shardir.errors import PipelineError, ShardirError, suggest_name
+from shardir._imports.lazy_import import lazy_import
+from shardir.errors import PipelineError, ShardirError, VerifyError, suggest_name
 from shardir.ir.location import exception_place
 from shardir.ir.module import Module
 from shardir.passes.garbage_collection import paused_garbage_collection
 from shardir.passes.pass_aliases import FORMER_NAMES, current_name
+from shardir.plugins.entry_points import OWN_ORIGIN
 from shardir.plugins.registry import Registry, load_environment_plugins
+
+if TYPE_CHECKING:
+    from shardir.verify import verifier
+else:
+    verifier = lazy_import("shardir.verify.verifier")
 
 PASSES: Registry[type["Pass"]] = Registry(
     "pass",
@@ -148,9 +155,13 @@ class Pipeline:
 
         A pass that decides between programs may run later passes on them in a pipeline of its own.
         This pipeline then uses their results for the chosen program.
+        Raises `PipelineError` that names the pass which returned no module or an invalid one. The
+        results of passes of other packages and files are always verified; those of the passes of
+        shardir if a later pass fails.
         """
+        given = module
         with paused_garbage_collection(), _nested_results() as (nested, enclosing):
-            for step in self.passes:
+            for number, step in enumerate(self.passes):
                 before, start = module, perf_counter()
                 try:
                     known = _find_result(step, before, nested)
@@ -163,9 +174,19 @@ class Pipeline:
                     if watch:
                         watch(step, before, module, perf_counter() - start)
                 except Exception as error:
+                    if number and find_fault(before) is not None:
+                        Pipeline(self.passes[:number]).verify_results(given)
                     error.add_note(f"while running {str(step)!r} of the pipeline {str(self)!r}")
                     raise
         return module
+
+    def verify_results(self, module: Module) -> None:
+        """Run every pass; raise `PipelineError` that names the first one whose result is invalid.
+
+        An invalid `module` is no result of a pass, so that this raises no error for it.
+        """
+        if find_fault(module) is None:
+            self(module, verify_result)
 
     def through(self, stage: str) -> Self:
         """Return the pipeline up to and including the last pass called `stage`."""
@@ -221,7 +242,27 @@ def _run_pass(step: Pass, module: Module) -> Module:
         raise PipelineError(
             f"pass {step.name!r} returned a {type(result).__name__}, and a pass returns a module"
         )
+    if PASSES.origin(step.name) != OWN_ORIGIN:
+        verify_result(step, module, result)
     return result
+
+
+def verify_result(step: Pass, before: Module, after: Module, seconds: float = 0.0) -> None:
+    """Raise `PipelineError` that names the pass if its result is invalid; a `PassObserver`."""
+    fault = find_fault(after)
+    if fault is not None:
+        raise PipelineError(f"pass {step.name!r} returned an invalid module: {fault}")
+
+
+def find_fault(module: Module) -> str | None:
+    """Return the faults that the verifier finds in a module, or `None`."""
+    try:
+        verifier.verify(module)
+    except VerifyError as error:
+        return str(error)
+    except Exception as error:  # A module of other objects than those of the IR.
+        return f"the verifier raised {type(error).__name__}{exception_place(error)}: {error}"
+    return None
 
 
 _PASS_NAME = re.compile(r"[\w-]+")

@@ -21,12 +21,11 @@ from shardir.frontend.cli.targets import (
 from shardir.op_rules.custom_rules import rules
 from shardir.passes import Pipeline
 from shardir.passes.dump import Dump
-from shardir.passes.numerics_check import NumericsCheck, verify_result
-from shardir.passes.pipeline import PassObserver, combine_observers
+from shardir.passes.numerics_check import NumericsCheck
+from shardir.passes.pipeline import PassObserver, combine_observers, find_fault
 from shardir.passes.program_diff import ProgramDiff
 from shardir.stablehlo.printer import show as show_stablehlo
 from shardir.text.printer import print_module
-from shardir.verify.verifier import verify
 
 
 def run_passes(
@@ -66,10 +65,8 @@ def run_passes(
             observers.append(NumericsCheck())
         with rules(parse_rules(rule or ())):
             result = pipeline(module, combine_observers(*observers))
-            try:
-                verify(result)
-            except VerifyError:
-                pipeline(module, verify_result)  # Raises an error that names the pass.
-                raise
+            if fault := find_fault(result):
+                pipeline.verify_results(module)
+                raise VerifyError(fault)
         printed.append("\n".join(each.text() for each in diffs) if diffs else show(result))
     typer.echo("\n// -----\n\n".join(printed), nl=False)

@@ -9,6 +9,8 @@ from shardir.errors import NumbersError, PipelineError
 from shardir.ir.module import Module
 from shardir.passes.numerics_check import NumericsCheck
 from shardir.passes.pipeline import PASSES, Pass, Pipeline
+from shardir.plugins.entry_points import OWN_ORIGIN
+from shardir.plugins.registry import Registry
 from shardir.text.parser import parse
 
 TEXT = """\
@@ -145,9 +147,37 @@ def test_a_pass_that_removes_a_used_definition_is_an_error() -> None:
             body = replace(body, ops=body.ops[1:])
             return replace(module, functions=(replace(module.main, body=body),))
 
-    said = message("drops", checked=True)
-    assert said.startswith("pass 'drops' returned an invalid module: ")
-    assert "%b" in said
+    expected = "pass 'drops' returned an invalid module: %b is not defined\n --> @f\n"
+    assert message("drops", checked=True).startswith(expected)
+    assert message("drops").startswith(expected)
+    assert message("drops,propagate").startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("is_extension", "later"), [(False, "canonicalizes"), (True, "canonicalizes"), (True, "cse")]
+)
+def test_a_malformed_operation_is_an_error_of_the_pass_that_made_it(
+    is_extension: bool, later: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Miscasts(Pass, name="miscasts"):
+        def __call__(self, module: Module) -> Module:
+            body = module.main.body
+            first = replace(body.ops[0], operands=("x",))  # type: ignore[arg-type]
+            body = replace(body, ops=(first, *body.ops[1:]))
+            return replace(module, functions=(replace(module.main, body=body),))
+
+    class Canonicalizes(Pass, name="canonicalizes"):
+        def __call__(self, module: Module) -> Module:
+            for op in module.main.body.ops:
+                assert all(value.type.rank for value in op.operands)
+            return module
+
+    if not is_extension:
+        monkeypatch.setattr(Registry, "origin", lambda self, name: OWN_ORIGIN)
+    with pytest.raises(PipelineError) as caught:
+        Pipeline.parse(f"miscasts,{later}")(parse(TEXT))
+    assert str(caught.value).startswith("pass 'miscasts' returned an invalid module: ")
+    assert caught.value.__notes__[0].startswith("while running 'miscasts' of the pipeline ")
 
 
 @pytest.mark.parametrize(
