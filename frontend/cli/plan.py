@@ -11,7 +11,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from shardir.frontend.cli.options import CommandError, PlanFormat
 from shardir.frontend.cli.program_reports import check_page
 from shardir.frontend.cli.targets import load_function
-from shardir.frontend.planning.plan import Plan, PlanComparison
+from shardir.frontend.planning.plan import Plan
+from shardir.frontend.planning.plan_comparisons import PlanComparison
 from shardir.frontend.planning.planning import Progress as Notify, plan as make_plan
 from shardir.passes.planning.problem import PlanningError
 

@@ -36,11 +36,8 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.planning.programs.evaluation import annotate_values
-from shardir.passes.planning.programs.plan_program import (
-    PlanningRequest,
-    pads_arguments,
-    plan_program,
-)
+from shardir.passes.planning.programs.plan_program import plan_program
+from shardir.passes.planning.programs.planning_request import PlanningRequest, pads_arguments
 
 
 @final

@@ -3,9 +3,9 @@
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 from shardir._imports.lazy_import import lazy_import
 from shardir.cost.communication import Collective
@@ -13,7 +13,8 @@ from shardir.frontend.argument_checks import check_real
 from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.errors import ArgumentError, PipelineCostError
-from shardir.frontend.planning import export
+from shardir.frontend.planning import export, plan_rows
+from shardir.frontend.planning.plan_comparisons import PlanBound, PlanComparison, PlanDifference
 from shardir.frontend.planning.planned_shardings import PlannedShardings
 from shardir.frontend.planning.request import spec_of_axes
 from shardir.frontend.pytree import tree
@@ -29,21 +30,17 @@ from shardir.ir.module import Module
 from shardir.ops.control_flow.pipelines import has_pipelines
 from shardir.passes.explain.annotation_edits import add_annotation
 from shardir.passes.explain.reports import Report
+from shardir.passes.planning.problem import PlanningError
 from shardir.passes.planning.programs.assignment import DimAxes, find_problem
 from shardir.passes.planning.programs.decision_effects import Decision, measure_decisions
 from shardir.passes.planning.programs.evaluation import (
     Evaluation,
     annotate_arguments,
-    sharding_of,
 )
-from shardir.passes.planning.programs.lower_bound import LowerBound, find_lower_bound
-from shardir.passes.planning.programs.pareto import search_pareto_front
-from shardir.passes.planning.programs.plan_program import (
-    PlanningRequest,
-    ProgramPlan,
-    plan_program,
-)
-from shardir.text.literals import format_name
+from shardir.passes.planning.programs.lower_bound import find_lower_bound
+from shardir.passes.planning.programs.pareto import LIMIT_FACTORS, pareto_front
+from shardir.passes.planning.programs.plan_program import ProgramPlan, plan_program
+from shardir.passes.planning.programs.planning_request import PlanningRequest
 
 if TYPE_CHECKING:
     from shardir.frontend.report import build, program_report
@@ -51,70 +48,6 @@ if TYPE_CHECKING:
 else:
     build = lazy_import("shardir.frontend.report.build")
     program_report = lazy_import("shardir.frontend.report.program_report")
-
-MAX_SHOWN_NAMES = 4
-"""The number of arguments of one class that a row names."""
-
-
-@dataclass(frozen=True, repr=False)
-class PlanComparison(Report):
-    """The cost of plans on each device, by name; the first one is the reference."""
-
-    evaluations: dict[str, Evaluation]
-
-
-@dataclass(frozen=True, repr=False)
-class PlanDifference(Report):
-    """Two plans of one function: their costs, and the arguments with different shardings.
-
-    `changes` has the name of an argument or of arguments that differ in the number of a layer, and
-    its type in both plans.
-    """
-
-    names: tuple[str, str]
-    before: Evaluation
-    after: Evaluation
-    changes: tuple[tuple[str, str, str], ...]
-
-
-@dataclass(frozen=True, repr=False)
-class PlanBound(Report):
-    """The cost of a plan on each device beside a proven lower bound.
-
-    The bound holds for all programs that run each operation once, with each mesh axis along at most
-    one dimension of it, or on partial sums of earlier operations where it is linear. None executes
-    fewer flops, and none with the fewest flops sends fewer bytes. The bound of the time on a
-    machine is that of these flops at the peak rates.
-    """
-
-    name: str
-    evaluation: Evaluation
-    bound: LowerBound
-
-    @property
-    def flops_gap(self) -> float:
-        """The part of the flops of the plan that exceeds the bound; 0.0 if they are optimal."""
-        return _gap(self.evaluation.flops, self.bound.flops)
-
-    @property
-    def bytes_gap(self) -> float | None:
-        """The part of the sent bytes that exceeds the bound, 0.0 if they are optimal; `None` for a
-        plan with more flops than the bound, which may send less than it."""
-        if self.flops_gap:
-            return None
-        return _gap(self.evaluation.bytes_sent, self.bound.bytes_sent)
-
-    @property
-    def time_gap(self) -> float | None:
-        """The part of the time of the plan that exceeds the bound; `None` without a machine."""
-        seconds, least = self.evaluation.seconds, self.bound.seconds
-        return None if seconds is None or least is None else _gap(seconds, least)
-
-
-def _gap(cost: float, bound: float) -> float:
-    """Return the relative gap between a cost and a bound; 0.0 for a cost below it, which only a
-    program outside of the space of the bound has."""
-    return (cost - bound) / cost if cost > bound else 0.0
 
 
 @final
@@ -218,16 +151,7 @@ class Plan(Report):
 
     def constraint_rows(self) -> list[tuple[str, str, str]]:
         """Return the name, the sharded type and the source line of each constrained value."""
-        found = self._found.constraints
-        rows = []
-        for op in self._request.module.main.body.ops:
-            for value in op.results:
-                if value.name in found:
-                    text = export.argument_text(
-                        value, self._sharding(found[value.name]), self._request.mesh
-                    )
-                    rows.append((f"%{format_name(value.name)}", text, str(op.loc or "")))
-        return rows
+        return plan_rows.list_constraint_rows(self._found)
 
     def collectives(self) -> list[Collective]:
         """Return the predicted collectives, as `Compiled.collectives` does."""
@@ -315,7 +239,10 @@ class Plan(Report):
         request = replace(self._request, fixed=tuple(fixed), memory_limit=None)
         forced = plan_program(request).chosen
         return PlanDifference(
-            ("plan", annotation.strip()), self._found.chosen, forced, self._changes(forced)
+            ("plan", annotation.strip()),
+            self._found.chosen,
+            forced,
+            plan_rows.list_changes(self._found, forced),
         )
 
     @traceback_boundary
@@ -325,7 +252,15 @@ class Plan(Report):
         The search runs again with one half, one quarter and one eighth of the peak of the plan as
         the memory limit.
         """
-        front = search_pareto_front(self._request, self._found)
+        found = self._found.evaluator.evaluate_all()
+        for factor in LIMIT_FACTORS:
+            limit = int(self._found.searched.peak * factor)
+            try:
+                smaller = plan_program(replace(self._request, memory_limit=limit))
+            except PlanningError:  # No plan fits into this limit, and none into a smaller one.
+                break
+            found += smaller.evaluator.evaluate_all()
+        front = pareto_front(found)
         return PlanComparison({f"candidate {i + 1}": each for i, each in enumerate(front)})
 
     @traceback_boundary
@@ -375,7 +310,7 @@ class Plan(Report):
             ("this plan", "other plan"),
             self._found.chosen,
             other._found.chosen,
-            self._changes(other._found.chosen),
+            plan_rows.list_changes(self._found, other._found.chosen),
         )
 
     @traceback_boundary
@@ -445,69 +380,11 @@ class Plan(Report):
     def argument_rows(self) -> list[tuple[str, str]]:
         """Return the names of arguments and their sharded type; those of repeated layers with one
         sharding have one row."""
-        arguments = self._found.chosen.arguments
-        params = self._lowered.module.main.body.params
-        rows = []
-        for kind in self._found.classes:
-            by_text: dict[str, list[int]] = {}
-            for number in kind:
-                text = export.argument_text(
-                    params[number], self._sharding(arguments[number]), self._request.mesh
-                )
-                by_text.setdefault(text, []).append(number)
-            rows += [(self._names(kind, numbers), text) for text, numbers in by_text.items()]
-        return rows
-
-    def _names(self, kind: Sequence[int], numbers: Sequence[int]) -> str:
-        """Return the names of some arguments of a class."""
-        params = self._lowered.module.main.body.params
-        if len(kind) == len(numbers):
-            name = export.class_name([params[number].name for number in kind])
-            return name if len(kind) == 1 else f"{name} ({len(kind)})"
-        names = [export.class_name([params[number].name]) for number in numbers]
-        rest = f" and {len(names) - MAX_SHOWN_NAMES} more" if len(names) > MAX_SHOWN_NAMES else ""
-        return ", ".join(names[:MAX_SHOWN_NAMES]) + rest
+        return plan_rows.list_argument_rows(self._found)
 
     def describe_dims(self, dims: Sequence[tuple[int, int]]) -> str:
         """Return dimensions of arguments as text; those of repeated layers once."""
-        texts = []
-        for kind in self._found.classes:
-            by_dim: dict[int, list[int]] = {}
-            for number, dim in dims:
-                if number in kind:
-                    by_dim.setdefault(dim, []).append(number)
-            texts += [
-                f"dimension {dim} of {self._names(kind, numbers)}"
-                for dim, numbers in sorted(by_dim.items())
-            ]
-        count = len(self._found.reader.params)
-        texts += [
-            f"dimension {dim} of %{format_name(self._found.anchors[number - count].name)}"
-            for number, dim in dims
-            if number >= count and not self.is_extrapolated
-        ]
-        return ", ".join(texts)
-
-    def _sharding(self, axes: DimAxes | None) -> Any:
-        return None if axes is None else sharding_of(axes, self._request.mesh)
-
-    def _changes(self, other: Evaluation) -> tuple[tuple[str, str, str], ...]:
-        params = self._lowered.module.main.body.params
-        mine, theirs = self._found.chosen.arguments, other.arguments
-        changes = []
-        for kind in self._found.classes:
-            by_texts: dict[tuple[str, str], list[int]] = {}
-            for number in kind:
-                if mine[number] != theirs[number]:
-                    first, second = (
-                        export.argument_text(
-                            params[number], self._sharding(axes[number]), self._request.mesh
-                        )
-                        for axes in (mine, theirs)
-                    )
-                    by_texts.setdefault((first, second), []).append(number)
-            changes += [(self._names(kind, n), *texts) for texts, n in by_texts.items()]
-        return tuple(changes)
+        return plan_rows.describe_dims(self._found, dims)
 
     def _read(self, annotation: str) -> tuple[int, DimAxes]:
         """Return the number of the argument and the axes that an annotation states."""

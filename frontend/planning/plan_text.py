@@ -6,7 +6,8 @@ from shardir.cost.communication import Collective
 from shardir.display.byte_sizes import show_bytes
 from shardir.display.text_tables import align_columns
 from shardir.errors import count_noun
-from shardir.frontend.planning.plan import Plan, PlanBound, PlanComparison, PlanDifference
+from shardir.frontend.planning.plan import Plan
+from shardir.frontend.planning.plan_comparisons import PlanBound, PlanComparison, PlanDifference
 from shardir.frontend.planning.plan_tables import (
     WordTable,
     collective_table,

@@ -30,11 +30,11 @@ from shardir.frontend.tracebacks import traceback_boundary
 from shardir.ir.mesh import Mesh as MeshAxes
 from shardir.machine import Machine
 from shardir.passes.planning.programs.assignment import DimAxes
-from shardir.passes.planning.programs.plan_program import (
+from shardir.passes.planning.programs.plan_program import plan_program
+from shardir.passes.planning.programs.planning_request import (
     MAX_EVALUATIONS,
     PlanningRequest,
     pads_arguments,
-    plan_program,
 )
 from shardir.passes.simulation import MachineModel
 

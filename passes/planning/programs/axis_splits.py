@@ -17,12 +17,7 @@ from shardir.passes.planning.programs.assignment import (
     Assignment,
     DimAxes,
 )
-from shardir.passes.planning.programs.contraction_model import (
-    MIN_IMPROVEMENT,
-    ContractionModel,
-    Prediction,
-)
-from shardir.passes.planning.programs.evaluation import Evaluation
+from shardir.passes.planning.programs.contraction_model import ContractionModel, Prediction
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +65,6 @@ def list_splits(mesh: Mesh) -> Iterator[AxisSplit]:
                 parts = (names[0], major), (names[1], size // major)
                 axes = (*mesh.axes[:position], *parts, *mesh.axes[position + 1 :])
                 yield AxisSplit(axis, names, replace(mesh, axes=axes))
-
-
-def is_cheaper(found: Evaluation, best: Evaluation, memory_limit: int | None) -> bool:
-    """Return whether a plan is better than another one by more than `MIN_IMPROVEMENT`: it fits into
-    the memory better, or costs less."""
-    before, after = (each.excess(memory_limit) for each in (best, found))
-    if before != after:
-        return after < before
-    for old, new in zip(best.cost, found.cost, strict=True):
-        if new != old:
-            return new < old * (1 - MIN_IMPROVEMENT)
-    return False
 
 
 def predict_splits(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.planning.automatic import Engines
 from shardir.passes.planning.programs.evaluation import Evaluation
-from shardir.passes.planning.programs.plan_program import PREPARATION, PlanningRequest
+from shardir.passes.planning.programs.planning_request import PREPARATION, PlanningRequest
 from shardir.passes.planning.programs.state_pairs import find_state_pairs
 from shardir.passes.planning.programs.strategy_problem import build_strategy_problem
 from shardir.passes.planning.search import load_kernels, search

@@ -17,12 +17,8 @@ from shardir.nn import relu, silu, softmax
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.passes.planning.programs.assignment import ArgumentAxes, DimAxes
 from shardir.passes.planning.programs.evaluation import Evaluation
-from shardir.passes.planning.programs.plan_program import (
-    PlanningRequest,
-    ProgramPlan,
-    make_evaluator,
-    plan_program,
-)
+from shardir.passes.planning.programs.plan_program import ProgramPlan, plan_program
+from shardir.passes.planning.programs.planning_request import PlanningRequest, make_evaluator
 from shardir.sharding import PartitionSpec as P
 from tests.passes.alpa_models import (
     Shapes,

@@ -11,7 +11,7 @@ from shardir.nn import relu
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.passes.planning.programs.assignment import ArgumentAxes
 from shardir.passes.planning.programs.evaluation import Evaluation, Evaluator
-from shardir.passes.planning.programs.plan_program import PlanningRequest, make_evaluator
+from shardir.passes.planning.programs.planning_request import PlanningRequest, make_evaluator
 from tests.passes.planning.programs.machines import SimpleMachine
 
 ROWS, COLUMNS, WHOLE = (("x",), ()), ((), ("x",)), ((), ())

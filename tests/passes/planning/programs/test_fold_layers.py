@@ -12,7 +12,8 @@ from shardir.nn import relu
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.passes.planning.programs import extrapolation
 from shardir.passes.planning.programs.fold_layers import LayerFolder
-from shardir.passes.planning.programs.plan_program import PlanningRequest, plan_program
+from shardir.passes.planning.programs.plan_program import plan_program
+from shardir.passes.planning.programs.planning_request import PlanningRequest
 from shardir.text.printer import print_module
 
 

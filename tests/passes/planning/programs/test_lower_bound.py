@@ -18,7 +18,7 @@ from shardir.passes.planning.problem import PlanningError
 from shardir.passes.planning.programs import lower_bound, strategy_problem
 from shardir.passes.planning.programs.lower_bound import LowerBound, find_lower_bound
 from shardir.passes.planning.programs.placements import PARTIAL, UNSHARDED, sent_part
-from shardir.passes.planning.programs.plan_program import PlanningRequest, make_evaluator
+from shardir.passes.planning.programs.planning_request import PlanningRequest, make_evaluator
 from tests.passes.planning.programs.machines import SimpleMachine
 
 R, P = UNSHARDED, PARTIAL

@@ -19,11 +19,8 @@ from shardir.passes.planning.problem import PlanningError
 from shardir.passes.planning.programs.assignment import ArgumentAxes, DimAxes
 from shardir.passes.planning.programs.evaluation import Cost, Evaluation, Evaluator
 from shardir.passes.planning.programs.lower_bound import LowerBound, find_lower_bound
-from shardir.passes.planning.programs.plan_program import (
-    PlanningRequest,
-    ProgramPlan,
-    plan_program,
-)
+from shardir.passes.planning.programs.plan_program import ProgramPlan, plan_program
+from shardir.passes.planning.programs.planning_request import PlanningRequest
 from shardir.passes.rematerialization.remat import BudgetError
 from tests.passes.planning.programs.machines import SimpleMachine
 

@@ -7,11 +7,8 @@ import pytest
 
 from shardir.ir.mesh import Mesh
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
-from shardir.passes.planning.programs.plan_program import (
-    PlanningRequest,
-    ProgramPlan,
-    make_evaluator,
-)
+from shardir.passes.planning.programs.plan_program import ProgramPlan
+from shardir.passes.planning.programs.planning_request import PlanningRequest, make_evaluator
 from tests.passes.planning.programs.machines import SimpleMachine
 from tests.passes.planning.programs.published_plans import (
     ALPA,
