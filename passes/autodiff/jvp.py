@@ -99,9 +99,9 @@ def linearize_forward(
 
     `of` are the indices of the results with tangents (`None`: all floating-point and complex
     results). The first function computes all values that do not depend on tangents and runs all
-    effects that do not. The second repeats only `while` loops, manual computations, and what
-    checkpoints recompute, without these effects. Raises `DifferentiateError` as `jvp` does, and if
-    a value to recompute is the result of an operation with effects.
+    effects that do not. The second repeats only `while` loops and what checkpoints recompute,
+    without these effects. Raises `DifferentiateError` as `jvp` does, and if a loop to repeat needs
+    the result of an operation with effects.
     """
     count, outputs = len(function.body.params), len(function.body.returns)
     ahead = _push_forward(function, wrt, range(outputs) if of is None else of)

@@ -5,8 +5,9 @@ after:  `%y, %saved = scan(%x) { ... }` ahead, and `%y.tangent = scan(%x.tangent
 
 The operations `ahead` compute all values that do not depend on tangents, and the operations `again`
 the others, from saved values. A `scan` stacks the saved values of its iterations; a `case` returns
-those of all its branches. A `checkpoint` saves what its policy selects, and `again` recomputes the
-rest. A `while` loop and a manual computation save nothing: `again` contains the whole computation.
+those of all its branches, and a manual computation stacks those of its devices. A `checkpoint`
+saves what its policy selects, and `again` recomputes the rest. A `while` loop with tangents saves
+nothing: `again` contains the whole loop.
 
 Operations with effects that do not depend on tangents are only among `ahead`, also inside of
 blocks. Their results are always saved.
@@ -20,6 +21,7 @@ from shardir.ir.builder import Builder, UniqueNames, substitute
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import TensorType
 from shardir.passes.autodiff.checkpoint_policies import is_saved, saves_everything
+from shardir.passes.autodiff.manual_residuals import save_manual_residuals
 from shardir.passes.autodiff.pullback import error
 from shardir.passes.autodiff.regions import inline_block
 from shardir.passes.autodiff.residuals import RECOMPUTED_OPERATIONS, eliminate_dead_operations
@@ -56,14 +58,15 @@ class Division:
         return replace(substitute(block, saved), params=tuple(saved.values())), taken
 
     def recompute(self, op: Op, returns: Sequence[Value]) -> Block:
-        """Return the operations of `again` that compute `returns`, in a block of `op`, which saves
-        nothing; raise `DifferentiateError` if they need the result of an operation with effects."""
+        """Return the operations of `again` that compute `returns`, in a block of the loop `op`,
+        which saves nothing; raise `DifferentiateError` if they need the result of an operation with
+        effects."""
         block, taken = self.take_saved(returns)
         if taken:
             raise error(
-                f"the tangents of {op.name} need %{taken[0].name}, the result of an operation with "
-                f"effects, and linearize saves no values of {op.name}; take jvp, or move the "
-                "operation out of it",
+                f"the tangents of a while loop need %{taken[0].name}, the result of an operation "
+                "with effects, and linearize saves no values of such a loop; use scan or "
+                "fori_loop with a constant number of iterations, or take jvp",
                 op,
             )
         return block
@@ -74,11 +77,11 @@ class Division:
 
 @dataclass(frozen=True)
 class _DividedOp:
-    """The operations that replace an operation with blocks: `ahead`, and `again`, which takes the
+    """The operations that replace an operation with blocks: `ahead`, and `again`, which use the
     values `saved` of `ahead`."""
 
     ahead: Sequence[Op]
-    again: Op
+    again: Sequence[Op]
     saved: Sequence[Value] = ()
 
 
@@ -123,7 +126,7 @@ def divide(
         if everything:
             kept.update(dict.fromkeys(value for value in op.results if value in known))
         ahead += divided.ahead
-        again.append(divided.again)
+        again += divided.again
     return Division(ahead, again, kept, active, names)
 
 
@@ -192,7 +195,7 @@ def _divide_scan(
             replace(second, params=(*(body.params[i] for i in passed), *second.params)),
         ),
     )  # fmt: skip
-    return _DividedOp((ahead,), again, saved)
+    return _DividedOp((ahead,), (again,), saved)
 
 
 def _divide_case(
@@ -231,7 +234,7 @@ def _divide_case(
     results = (*(op.results[i] for i in stays), *handed)
     ahead = replace(op, results=results, blocks=tuple(firsts))
     again = replace(op, results=tuple(op.results[i] for i in wanted), blocks=tuple(seconds))
-    return _DividedOp((ahead,), again, handed)
+    return _DividedOp((ahead,), (again,), handed)
 
 
 def _divide_checkpoint(
@@ -268,13 +271,18 @@ def _divide_checkpoint(
         results=tuple(op.results[i] for i in wanted),
         blocks=(replace(second, params=(*body.params, *second.params)),),
     )
-    return _DividedOp(ahead, again, saved)
+    return _DividedOp(ahead, (again,), saved)
 
 
 def _divide_while(
     op: Op, active: set[Value], save: Sequence[str], names: UniqueNames
 ) -> _DividedOp | None:
-    """Return the loop without tangents, and the whole loop without the effects of the first."""
+    """Return the loop without tangents, and the whole loop without the effects of the first.
+
+    If the loop has no tangents, its results are saved.
+    """
+    if active.isdisjoint(op.uses()):
+        return _DividedOp((op,), (), op.results)
     condition, body = op.blocks
     flags = [value in active for value in op.operands]
     while True:
@@ -306,37 +314,58 @@ def _divide_while(
         replace(test.recompute(op, condition.returns), params=condition.params),
         replace(inner.recompute(op, body.returns), params=body.params),
     )
-    return _DividedOp((ahead,), replace(op, blocks=rerun))
+    return _DividedOp((ahead,), (replace(op, blocks=rerun),))
 
 
 def _divide_manual(
     op: Op, active: set[Value], save: Sequence[str], names: UniqueNames
 ) -> _DividedOp | None:
-    """Return the computation without tangents, and all of it without the effects of the first."""
+    """Return the computation without tangents, which returns the saved values of each device, and
+    the one that takes them."""
     (body,) = op.blocks
     inactive = [i for i, value in enumerate(op.operands) if value not in active]
     starts = {param for param, x in zip(body.params, op.operands, strict=True) if x in active}
-    inner = divide(body.ops, {*active, *starts}, NOTHING, names)
-    stays = [i for i, value in enumerate(body.returns) if value not in inner.active]
+    inner = divide(body.ops, {*active, *starts}, save, names)
+    is_active = [value in inner.active for value in body.returns]
+    stays = [i for i, flag in enumerate(is_active) if not flag]
+    wanted = _recomputed_indices(op, is_active, save)
+    second, taken = inner.take_saved([body.returns[i] for i in wanted])
+
     returns = tuple(body.returns[i] for i in stays)
     first = Block(
         tuple(body.params[i] for i in inactive),
-        eliminate_dead_operations(inner.ahead, returns),
+        eliminate_dead_operations(inner.ahead, [*returns, *taken]),
         returns,
     )
+    in_axes, out_axes = op.attrs["in_axes"], op.attrs["out_axes"]
     ahead = replace(
         op,
         operands=tuple(op.operands[i] for i in inactive),
         results=tuple(op.results[i] for i in stays),
         attrs={
             **op.attrs,
-            "in_axes": tuple(op.attrs["in_axes"][i] for i in inactive),
-            "out_axes": tuple(op.attrs["out_axes"][i] for i in stays),
+            "in_axes": tuple(in_axes[i] for i in inactive),
+            "out_axes": tuple(out_axes[i] for i in stays),
         },
         blocks=(first,),
     )
-    rerun = replace(inner.recompute(op, body.returns), params=body.params)
-    return _DividedOp((ahead,), replace(op, blocks=(rerun,)))
+    residuals = save_manual_residuals(ahead, taken, names)
+    copies = {p: residuals.new[value] for p, value in zip(second.params, taken, strict=True)}
+    second = substitute(replace(second, params=()), copies)
+    used = {*second.captures()}
+    passed = [i for i, param in enumerate(body.params) if param in used]
+    again = replace(
+        op,
+        operands=tuple(op.operands[i] for i in passed),
+        results=tuple(op.results[i] for i in wanted),
+        attrs={
+            **op.attrs,
+            "in_axes": tuple(in_axes[i] for i in passed),
+            "out_axes": tuple(out_axes[i] for i in wanted),
+        },
+        blocks=(replace(second, params=tuple(body.params[i] for i in passed)),),
+    )
+    return _DividedOp((residuals.op,), (residuals.extend(again),), residuals.operands)
 
 
 _HANDLERS: dict[str, _Handler] = {

@@ -9,26 +9,19 @@ With `check_vma=false` every value varies along all manual axes. An operand that
 an axis then becomes varying on entry, so its gradient is summed over the devices. A result that is
 declared replicated along an axis is the mean over the devices: each gets an equal part of its
 cotangent.
-
-Residuals remain on the devices, stacked along a leading dimension that is sharded over the axes
-along which they vary; a replicated residual is one value.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from shardir import ops
-from shardir.ir.builder import Builder, as_values, substitute
-from shardir.ir.module import Block, Op, Value
+from shardir.ir.builder import as_values, substitute
+from shardir.ir.module import Block, Op
 from shardir.ir.operation import NOT_VARYING, Symbol, Varying
 from shardir.ir.sharding import Axes, Axis, count_positions
-from shardir.ops.control_flow.manual_computation import (
-    ManualDimAxes,
-    manual_computation,
-    manual_global_type,
-)
+from shardir.ops.control_flow.manual_computation import ManualDimAxes, manual_computation
 from shardir.passes.autodiff.activity import active_values
 from shardir.passes.autodiff.make_varying import make_varying_explicit, remove_explicit_varying
+from shardir.passes.autodiff.manual_residuals import ManualTypes, save_manual_residuals
 from shardir.passes.autodiff.pullback import Cotangents, Handler, Pullback, error
 from shardir.passes.autodiff.residuals import eliminate_dead_operations, find_residuals
 from shardir.passes.autodiff.varying import infer_varying_axes, sharding_axes
@@ -50,73 +43,38 @@ def _replicated_axes(axes: Axes, dim_axes: ManualDimAxes) -> Axes:
     return tuple(left)
 
 
-@dataclass(frozen=True)
-class _VaryingTypes:
-    """The manual axes along which the values of one computation vary.
+def _make_explicit(types: ManualTypes, outer: Pullback) -> Block:
+    """Return the body with `vary` where a value becomes varying."""
+    (body,) = types.op.blocks
+    if not types.inferred:
+        return body
+    ends = [sharding_axes(dim_axes) for dim_axes in types.op.attrs["out_axes"]]
+    new_body = make_varying_explicit(
+        body, types.varying_axes(body), types.axes, outer.b.names, returns=ends
+    )
+    chosen = [param for param in new_body.params if param in outer.active]
+    outer.active |= active_values(new_body, chosen)
+    return new_body
 
-    `inferred` states whether they follow from the operations; otherwise all values vary along all
-    axes.
-    """
 
-    op: Op
-    inferred: bool
+def _axes_to_sum(types: ManualTypes, index: int) -> Axes:
+    """Return the axes along which the gradient of a parameter has yet to be summed."""
+    return () if types.inferred else _replicated_axes(types.axes, types.op.attrs["in_axes"][index])
 
-    @classmethod
-    def of(cls, op: Op) -> "_VaryingTypes":
-        axes = op.attrs["axes"]
-        dim_axes = (*op.attrs["in_axes"], *op.attrs["out_axes"])
-        is_fully_manual = all(axis in axes for each in dim_axes for axis in sharding_axes(each))
-        return cls(op, op.attrs.get("check_vma", True) and is_fully_manual)
 
-    @property
-    def axes(self) -> Axes:
-        axes: Axes = self.op.attrs["axes"]
-        return axes
-
-    def varying_axes(self, body: Block) -> Mapping[Value, Varying]:
-        """Return the varying axes of each value; empty for an unchecked computation."""
-        if not self.inferred:
-            return {}
-        initial = {
-            param: sharding_axes(dim_axes)
-            for param, dim_axes in zip(body.params, self.op.attrs["in_axes"], strict=True)
-        }
-        return infer_varying_axes(body, initial, self.axes)
-
-    def explicit_body(self, outer: Pullback) -> Block:
-        """Return the body with `vary` where a value becomes varying."""
-        (body,) = self.op.blocks
-        if not self.inferred:
-            return body
-        ends = [sharding_axes(dim_axes) for dim_axes in self.op.attrs["out_axes"]]
-        new_body = make_varying_explicit(
-            body, self.varying_axes(body), self.axes, outer.b.names, returns=ends
-        )
-        chosen = [param for param in new_body.params if param in outer.active]
-        outer.active |= active_values(new_body, chosen)
-        return new_body
-
-    def axes_to_sum(self, index: int) -> Axes:
-        """Return the axes along which the gradient of a parameter has yet to be summed."""
-        return () if self.inferred else _replicated_axes(self.axes, self.op.attrs["in_axes"][index])
-
-    def axes_to_divide(self, index: int, varies: Varying) -> Axes:
-        """Return the axes along which a result varies although it is declared replicated."""
-        rest = _replicated_axes(self.axes, self.op.attrs["out_axes"][index])
-        return tuple(axis for axis in rest if axis in varies) if self.inferred else rest
-
-    def stacked_axes(self, varies: Varying) -> Axes:
-        """Return the axes along which a value varies."""
-        return tuple(a for a in self.axes if a in varies) if self.inferred else self.axes
+def _axes_to_divide(types: ManualTypes, index: int, varies: Varying) -> Axes:
+    """Return the axes along which a result varies although it is declared replicated."""
+    rest = _replicated_axes(types.axes, types.op.attrs["out_axes"][index])
+    return tuple(axis for axis in rest if axis in varies) if types.inferred else rest
 
 
 def _pull_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     """Pull back by another manual computation along the same axes."""
-    types = _VaryingTypes.of(op)
+    types = ManualTypes.of(op)
     axes, ins, outs = op.attrs["axes"], op.attrs["in_axes"], op.attrs["out_axes"]
     if not types.inferred:
         _check_custom_rules(op)
-    body = types.explicit_body(outer)
+    body = _make_explicit(types, outer)
     varies = types.varying_axes(body)
     pullback = outer.inner()
     b = pullback.b
@@ -127,7 +85,7 @@ def _pull_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
         b.param(body.returns[i].type, f"{body.returns[i].name}.grad") for i in result_positions
     ]
     for i, param in zip(result_positions, params, strict=True):
-        share = count_positions(types.axes_to_divide(i, varies.get(body.returns[i], NOT_VARYING)))
+        share = count_positions(_axes_to_divide(types, i, varies.get(body.returns[i], NOT_VARYING)))
         piece = param if share == 1 else b.div(param, b.full(share, param.type))
         pullback.accumulate(body.returns[i], piece)
     forward = replace(body, ops=pullback.run(body.ops))
@@ -136,7 +94,7 @@ def _pull_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     ]
     returns = []
     for i, gradient in position_gradients:
-        if rest := types.axes_to_sum(i):
+        if rest := _axes_to_sum(types, i):
             gradient = b.all_reduce(gradient, axes=rest, op=Symbol("add"))
         returns.append(gradient)
     if not returns:
@@ -144,24 +102,26 @@ def _pull_manual(outer: Pullback, op: Op, cotangents: Cotangents) -> Op:
     back = Block(tuple(params), eliminate_dead_operations(b.ops, returns), tuple(returns))
     forward, back = remove_explicit_varying(axes, forward, back)
 
-    saving = _ManualResiduals(outer, types, forward)
-    back = saving.add_residuals(back)
+    handover = find_residuals(forward, back, b.names)
+    saved = save_manual_residuals(replace(op, blocks=(forward,)), handover.saved, b.names)
+    back = Block((*back.params, *saved.params), (*handover.recompute, *back.ops), back.returns)
+    back = substitute(back, handover.new | saved.new)
     gradients = as_values(
         outer.b.emit(
             manual_computation,
             *(g for i in result_positions if (g := cotangents[i]) is not None),
-            *saving.operands,
-            blocks=(back,),
+            *saved.operands,
+            blocks=(replace(back, ops=(*saved.opening, *back.ops)),),
             **{
                 **op.attrs,
-                "in_axes": (*(outs[i] for i in result_positions), *saving.dim_axes),
+                "in_axes": (*(outs[i] for i in result_positions), *saved.dim_axes),
                 "out_axes": tuple(ins[i] for i, _ in position_gradients),
             },
         )
     )
     for (i, _), gradient in zip(position_gradients, gradients, strict=True):
         outer.accumulate(op.operands[i], gradient)
-    return saving.op
+    return saved.op
 
 
 def _check_custom_rules(op: Op) -> None:
@@ -190,74 +150,6 @@ def _check_custom_rules(op: Op) -> None:
                 "detect; move the sum out of it, or leave check_vma true",
                 each,
             )
-
-
-class _ManualResiduals:
-    """Lets a manual computation return the residuals of its reverse.
-
-    `op` is the extended computation; `operands` are the residuals, sharded by `dim_axes`, in the
-    order in which `add_residuals` adds parameters.
-    """
-
-    def __init__(self, outer: Pullback, types: _VaryingTypes, forward: Block) -> None:
-        self.op, self.operands, self.dim_axes = types.op, list[Value](), list[ManualDimAxes]()
-        self._names, self._types, self._forward = outer.b.names, types, forward
-
-    def add_residuals(self, back: Block) -> Block:
-        """Return `back` with parameters for its residuals."""
-        forward, op = self._forward, self.op
-        handover = find_residuals(forward, back, self._names)
-        varies = self._types.varying_axes(forward)
-        seen = dict(zip(forward.params, zip(op.operands, op.attrs["in_axes"], strict=True),
-                        strict=True))  # fmt: skip
-        for value, result, dim_axes in zip(
-            forward.returns, op.results, op.attrs["out_axes"], strict=True
-        ):
-            seen.setdefault(value, (result, dim_axes))
-        stacking, opening = Builder(self._names, op.loc), Builder(self._names, op.loc)
-        more: list[tuple[Value, Value, ManualDimAxes]] = []
-        params, new = [], dict(handover.new)
-        for value in handover.saved:
-            if value in seen:
-                operand, dim_axes = seen[value]
-                param = Value(value.type, self._names.fresh(value.name))
-                new[value] = param
-            else:
-                saved = self._names.fresh(f"{value.name.removesuffix('.saved')}.saved")
-                shards = self._types.stacked_axes(varies.get(value, NOT_VARYING))
-                residual, dim_axes = value, ((),) * value.type.rank
-                if shards:
-                    dim_axes = (shards, *dim_axes)
-                    residual = stacking.reshape(
-                        value, result=value.type.with_shape((1, *value.type.shape))
-                    )
-                operand = Value(
-                    manual_global_type(residual.type, dim_axes, op.attrs["axes"]), saved
-                )
-                more.append((residual, operand, dim_axes))
-                param = Value(residual.type, self._names.fresh(value.name))
-                new[value] = opening.reshape(param, result=value.type) if shards else param
-            params.append(param)
-            self.operands.append(operand)
-            self.dim_axes.append(dim_axes)
-        self.op = replace(
-            op,
-            results=(*op.results, *(operand for _, operand, _ in more)),
-            attrs={
-                **op.attrs,
-                "out_axes": (*op.attrs["out_axes"], *(dim_axes for _, _, dim_axes in more)),
-            },
-            blocks=(
-                Block(
-                    forward.params,
-                    (*forward.ops, *stacking.ops),
-                    (*forward.returns, *(value for value, _, _ in more)),
-                ),
-            ),
-        )
-        block = Block((*back.params, *params), (*handover.recompute, *back.ops), back.returns)
-        renamed = substitute(block, new)
-        return replace(renamed, ops=(*opening.ops, *renamed.ops))
 
 
 HANDLERS: dict[str, Handler] = {"manual_computation": _pull_manual}

@@ -4,7 +4,9 @@ before: the forward computation and the recomputation are copies of one block
 after:  the recomputation uses the values of the forward computation that the policy selects
 
 A loop of the forward computation stacks the saved values of its iterations, and the recomputed loop
-takes their slices. A branch returns its saved values, and zeros for those of other branches.
+takes their slices. A branch returns its saved values, and zeros for those of other branches. A
+manual computation returns them as residuals. The results of a `while` loop are saved if they depend
+on effects.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +16,9 @@ from shardir import ops as specs
 from shardir.ir.builder import Builder, UniqueNames, substitute
 from shardir.ir.module import Block, Op, Value
 from shardir.passes.autodiff.checkpoint_policies import is_saved
+from shardir.passes.autodiff.manual_residuals import save_manual_residuals
 from shardir.passes.autodiff.residuals import eliminate_dead_operations
+from shardir.passes.rewriting import has_nested_effect
 
 Values = Mapping[Value, Value]
 
@@ -55,7 +59,7 @@ def reuse_saved_values(
             extended[source], remaining = divided.forward[0], divided.again
             needed += remaining
             reused |= divided.reused
-        elif op.spec.effect or is_saved(save, op):
+        elif has_nested_effect(op) or is_saved(save, op):
             known = {value: original[value] for value in op.results if value in original}
             reused |= known
             if len(known) < len(op.results):
@@ -144,5 +148,18 @@ def _reuse_in_case(
     return SavedValues((ahead,), (replace(op, blocks=tuple(agains)),), {})
 
 
-_REGIONS = {specs.scan.name: _reuse_in_scan, specs.case.name: _reuse_in_case}
+def _reuse_in_manual(
+    source: Op, op: Op, original: Values, save: Sequence[str], names: UniqueNames
+) -> SavedValues:
+    forward, again, saved = _reuse_in_block(source.blocks[0], op.blocks[0], original, save, names)
+    residuals = save_manual_residuals(replace(source, blocks=(forward,)), saved, names)
+    rerun = residuals.extend(replace(op, blocks=(substitute(again, residuals.new),)))
+    return SavedValues((residuals.op,), (rerun,), {})
+
+
+_REGIONS = {
+    specs.scan.name: _reuse_in_scan,
+    specs.case.name: _reuse_in_case,
+    specs.manual_computation.name: _reuse_in_manual,
+}
 """The operations with blocks whose values a policy can save, and how."""

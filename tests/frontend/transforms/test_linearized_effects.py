@@ -15,6 +15,7 @@ from shardir import (
     custom_jvp,
     debug,
     effects_barrier,
+    grad,
     io_callback,
     jit,
     jvp,
@@ -89,6 +90,10 @@ def push_twice(f: Any) -> Any:
     return run
 
 
+def jvp_of(f: Any) -> Any:
+    return lambda x: jvp(f, (x,), (x,))
+
+
 @pytest.mark.parametrize("outer", REGIONS)
 @pytest.mark.parametrize("inner", ["", *REGIONS])
 def test_effects_inside_of_blocks_run_once(inner: str, outer: str) -> None:
@@ -150,7 +155,7 @@ def draw(x: Any) -> Any:
 
 @pytest.mark.parametrize(
     "region",
-    ["scan", "cond", "checkpoint", "checkpoint that saves dots"],
+    ["scan", "cond", "shard_map", "checkpoint", "checkpoint that saves dots"],
 )
 def test_results_of_effects_are_saved(region: str) -> None:
     f = REGIONS[region](draw)
@@ -161,13 +166,24 @@ def test_results_of_effects_are_saved(region: str) -> None:
     np.testing.assert_allclose([first, second], [product, 2 * product], rtol=1e-6)
 
 
-@pytest.mark.parametrize("region", ["while", "shard_map"])
-def test_results_of_effects_that_would_be_computed_again_are_errors(region: str) -> None:
+def test_results_of_effects_in_a_loop_that_runs_again_are_errors() -> None:
     with pytest.raises(DifferentiateError) as error:
-        linearize(REGIONS[region](draw), X)
-    op = {"while": "while", "shard_map": "manual_computation"}[region]
-    assert first_line(error).startswith(f"the tangents of {op} need %")
-    assert first_line(error).endswith(
-        f", the result of an operation with effects, and linearize saves no values of {op}; take "
-        "jvp, or move the operation out of it"
+        linearize(in_while(draw), X)
+    assert first_line(error) == (
+        "the tangents of a while loop need %7, the result of an operation with effects, and "
+        "linearize saves no values of such a loop; use scan or fori_loop with a constant number of "
+        "iterations, or take jvp"
     )
+
+
+@pytest.mark.parametrize("differentiate", [grad, jvp_of, push_twice])
+@pytest.mark.parametrize("region", ["while", "shard_map", "scan", "cond"])
+def test_a_checkpoint_saves_the_results_of_effects(region: str, differentiate: Any) -> None:
+    def f(x: Any) -> Any:
+        number = REGIONS[region](draw)(lax.stop_gradient(x))
+        return snp.sin(x * number) * number
+
+    expected = effects(lambda: jit(differentiate(f))(X))
+    made = effects(lambda: jit(differentiate(checkpoint(f)))(X))
+    assert made[0] == expected[0]
+    np.testing.assert_allclose(made[1], expected[1], rtol=1e-5)
