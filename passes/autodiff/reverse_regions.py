@@ -26,12 +26,13 @@ from shardir.passes.autodiff.regions import (
 )
 from shardir.passes.autodiff.residuals import eliminate_dead_operations
 from shardir.passes.autodiff.saved_values import reuse_saved_values
+from shardir.passes.rewriting import has_nested_effect
 
 
 def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[Op, ...]:
     (body,) = op.blocks
     save = op.attrs.get("save", ())
-    forward, places = inline_block(body, op.operands, op.results, op)
+    forward, places = _inline_checkpoint(op)
     if saves_everything(save):
         for result, cotangent in zip(op.results, cotangents, strict=True):
             outer.accumulate(result, cotangent)
@@ -63,7 +64,7 @@ def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
     ):
         body, primal_of = _run_forward_rules(body, again, rerun, originals, b.names)
         forward, places = inline_block(body, op.operands, op.results, op)
-    primal_of = {copy: places.get(value, value) for copy, value in primal_of.items()}
+    primal_of = {copy: _find_place(value, places) for copy, value in primal_of.items()}
     saved = reuse_saved_values(forward, rerun, primal_of, save, b.names)
     block = substitute(Block((), tuple(pullback.b.ops), ()), saved.reused)
     all_ops = (*saved.again, *block.ops)
@@ -77,6 +78,42 @@ def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
     for x, cotangent in value_cotangents:
         outer.accumulate(x, cotangent)
     return saved.forward
+
+
+def _inline_checkpoint(op: Op) -> tuple[tuple[Op, ...], dict[Value, Value]]:
+    """Return the operations of a checkpoint, and the replacements of the values of its block.
+
+    They take the place of checkpoints inside of it, too, if these contain effects, whose results
+    the recomputation uses.
+    """
+    (body,) = op.blocks
+    places: dict[Value, Value] = {}
+    body = _inline_inner_checkpoints(body, places)
+    forward, outer_places = inline_block(body, op.operands, op.results, op)
+    return forward, places | outer_places
+
+
+def _inline_inner_checkpoints(block: Block, places: dict[Value, Value]) -> Block:
+    """Return the block with checkpoints that contain effects inlined, and add the replacements of
+    their values to `places`."""
+    ops = list[Op]()
+    for op in block.ops:
+        if has_nested_effect(op):
+            blocks = tuple(_inline_inner_checkpoints(each, places) for each in op.blocks)
+            op = replace(op, blocks=blocks)
+            if op.spec is specs.checkpoint:
+                inlined, new = inline_block(blocks[0], op.operands, op.results, op)
+                places.update(new)
+                ops += inlined
+                continue
+        ops.append(op)
+    return replace(block, ops=tuple(ops))
+
+
+def _find_place(value: Value, places: Mapping[Value, Value]) -> Value:
+    while value in places:
+        value = places[value]
+    return value
 
 
 def _run_forward_rules(

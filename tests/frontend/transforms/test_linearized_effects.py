@@ -187,3 +187,6 @@ def test_a_checkpoint_saves_the_results_of_effects(region: str, differentiate: A
     made = effects(lambda: jit(differentiate(checkpoint(f)))(X))
     assert made[0] == expected[0]
     np.testing.assert_allclose(made[1], expected[1], rtol=1e-5)
+
+    nested = checkpoint(in_loop(checkpoint(f)))
+    assert effects(jit(partial(differentiate(nested), X)))[0] == effects(lambda: jit(nested)(X))[0]
