@@ -38,7 +38,7 @@ def vectors_per_iteration(body: LoopBody, lanes: int, machine: HostDescription) 
     if len(dtypes) != 1 or not is_inlined(body):
         return 1
     (dtype,) = dtypes
-    all_inlinable = all(library.is_inlinable(each.op, dtype) for each in found)
+    all_inlinable = all(library.is_inlinable(each.op, dtype, machine) for each in found)
     return (
         library.inlined_vector_count(machine)
         if all_inlinable and lanes == library.FUNCTION_LANES[dtype]

@@ -1,14 +1,24 @@
 """The error function and related functions."""
 
+import math
+
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue
 from shardir.backends.cpu.kernels.math.coefficients import POLYNOMIALS
-from shardir.backends.cpu.kernels.math.exponential import exp, reduce_by_ln2
+from shardir.backends.cpu.kernels.math.exponential import (
+    LN2_PARTS,
+    LOG2_E,
+    exp,
+    exp_minus_one,
+    reduce_by_ln2,
+)
 from shardir.backends.cpu.kernels.math.logarithm import log1p
+from shardir.backends.cpu.kernels.math.lookup_tables import lookup, piecewise_polynomial
 from shardir.backends.cpu.kernels.math.vector_arithmetic import (
     INFINITY,
     NAN,
     FunctionTable,
     absolute_value,
+    bits_of,
     clamp_above,
     clamp_below,
     constant_like,
@@ -17,12 +27,29 @@ from shardir.backends.cpu.kernels.math.vector_arithmetic import (
     fma,
     horner,
     polynomial,
+    round_product_to_integer,
     scale_by_power_of_two,
     square_root,
     two_product,
     where,
 )
 from shardir.ops.elementwise.special import GILES_CENTRE, GILES_TAIL
+
+ERFC_UNDERFLOW_SINGLE = 10.25
+"""From here on erfc is 0 in f32."""
+ERFC_PIECE_INDEX_SHIFT = 21
+ERFC_PIECE_SCALE = 0.75
+ERFC_PIECE_BASES = (
+    0.9375221133232117, 1.3125020265579224, 1.6875035762786865, 2.062581777572632,
+    2.625056028366089, 3.3752686977386475, 4.125179767608643, 4.875167369842529,
+    6.00011682510376, 7.500023365020752, 9.000293731689453, 10.000378608703613,
+    0.0, 0.2812514901161194, 0.4687540829181671, 0.6562559008598328,
+)  # fmt: skip
+"""A number of each piece whose exp(x^2) erfc(x) is within a hundredth of an ulp of an f32 number.
+
+The index consists of the two lowest bits of the exponent of 1 + |x| / `ERFC_PIECE_SCALE` and the
+first two of the fraction: the pieces below `ERFC_PIECE_SCALE` are the last ones.
+"""
 
 
 def erf(x: LLVMValue, grade: str) -> LLVMValue:
@@ -58,19 +85,47 @@ def erfc_positive(x: LLVMValue, grade: str) -> LLVMValue:
     inverse = 1.0 / below
     quotient = above * inverse
     rest = fma(-quotient, below, above) + fma(-quotient, more, lost)
-    r, k = reduce_by_ln2(clamp_below(-square, -746.0), -low)
-    part = fma(r * r, polynomial(r, "exp", grade), r)
-    return scale_by_power_of_two(quotient + fma(part, quotient, rest * inverse), k)
+    r, k, number = reduce_by_ln2(clamp_below(-square, -746.0), -low)
+    part = exp_minus_one(r, grade)
+    return scale_by_power_of_two(quotient + fma(part, quotient, rest * inverse), k, number)
 
 
 def erfc(x: LLVMValue, grade: str) -> LLVMValue:
     """Return 1 - erf(x) without cancellation."""
+    if grade == "f32":
+        return _erfc_by_pieces(x)
     a = clamp_above(absolute_value(x), 30.0)
     right = erfc_positive(where(a.is_("olt", 0.5), 0.5, a), grade)
     outer_value = where(x.is_("olt", 0.0), 2.0 - right, right)
     small = where(a.is_("olt", 0.5), x, 0.0)
     near = 1.0 - fma(small, polynomial(small * small, "erf", grade), small)
     return where(a.is_("olt", 0.5), near, outer_value)
+
+
+def _erfc_by_pieces(x: LLVMValue) -> LLVMValue:
+    """Return exp(-x^2) times exp(x^2) erfc(x), which is W + d P(d) with d = |x| - base.
+
+    All terms except W are small, so that the last rounding error is the largest. That of x^2 is
+    added to the exponent.
+    """
+    a = clamp_above(absolute_value(x), ERFC_UNDERFLOW_SINGLE)
+    index = bits_of(fma(a, 1 / ERFC_PIECE_SCALE, 1.0)) >> ERFC_PIECE_INDEX_SHIFT
+    d = a - lookup(index, "shardir_erfc_bases", ERFC_PIECE_BASES)
+    value = lookup(index, "shardir_erfc_values", [scaled_erfc(b) for b in ERFC_PIECE_BASES])
+    change = d * piecewise_polynomial(d, index, "erfc")
+    square, low = two_product(a, a)
+    high, rest = LN2_PARTS[True]
+    number, k = round_product_to_integer(square, -LOG2_E)
+    r = fma(number, -high, -square) + fma(number, -rest, -low)
+    part = exp_minus_one(r, "f32")
+    right = value + fma(change, part, fma(value, part, change))
+    right = scale_by_power_of_two(right, k, number)
+    return where(x.is_("olt", 0.0), 2.0 - right, right)
+
+
+def scaled_erfc(x: float) -> float:
+    """Return exp(x^2) erfc(x)."""
+    return math.exp(x * x) * math.erfc(x)
 
 
 def erf_inv(x: LLVMValue, grade: str) -> LLVMValue:

@@ -4,8 +4,13 @@ The remainder x - k ln 2 is computed with ln 2 in two parts and fused products.
 """
 
 from math import log2
+from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue
+from shardir.backends.cpu.kernels.math.lookup_tables import (
+    has_register_tables,
+    piecewise_polynomial,
+)
 from shardir.backends.cpu.kernels.math.vector_arithmetic import (
     INFINITY,
     FunctionTable,
@@ -32,34 +37,51 @@ LN2_PARTS = {True: (0.693145751953125, 1.428606765330187e-06),
        False: (0.6931471805599453, 2.3190468138462996e-17)}  # fmt: skip
 """ln 2 in two parts; in f32 the first one is short, so that its products with k are exact."""
 LOG2_E = log2(2.718281828459045)
+LARGEST_BELOW_TWO = 2.0 - 2.0**-23
+INVERSE_PIECE_INDEX_SHIFT = 19
+"""The index of a piece of the inverse consists of the first four bits of the fraction."""
 
 
-def reduce_by_ln2(x: LLVMValue, low: LLVMValue | None = None) -> tuple[LLVMValue, LLVMValue]:
-    """Return r and the integer k of x (+ low) = k ln 2 + r. |x| must be small enough for k to be
-    exact."""
+class Reduction(NamedTuple):
+    """The number k ln 2 + r."""
+
+    r: LLVMValue
+    k: LLVMValue
+    """The integer k."""
+    number: LLVMValue
+    """k as a float."""
+
+
+def reduce_by_ln2(x: LLVMValue, low: LLVMValue | None = None) -> Reduction:
+    """Return the reduction of x (+ low). |x| must be small enough for k to be exact."""
     high, rest = LN2_PARTS[is_single(x)]
-    k, integer = round_product_to_integer(x, LOG2_E)
-    r = fma(k, -high, x)
+    number, k = round_product_to_integer(x, LOG2_E)
+    r = fma(number, -high, x)
     if low is not None:
         r = r + low
-    return fma(k, -rest, r), integer
+    return Reduction(fma(number, -rest, r), k, number)
+
+
+def exp_minus_one(r: LLVMValue, grade: str) -> LLVMValue:
+    """Return e^r - 1 for |r| up to ln 2 / 2."""
+    return fma(r * r, polynomial(r, "exp", grade), r)
 
 
 def exp(x: LLVMValue, grade: str, low: LLVMValue | None = None) -> LLVMValue:
     """Return e^(x + low)."""
     least, most = (-104.0, 89.0) if is_single(x) else (-746.0, 710.0)
     inside = clamp_above(clamp_below(x, least), most)
-    r, k = reduce_by_ln2(inside, low)
-    return scale_by_power_of_two(1.0 + fma(r * r, polynomial(r, "exp", grade), r), k)
+    r, k, number = reduce_by_ln2(inside, low)
+    return scale_by_power_of_two(1.0 + exp_minus_one(r, grade), k, number)
 
 
 def exp2(x: LLVMValue, grade: str, low: LLVMValue | None = None) -> LLVMValue:
     """Return 2^(x + low)."""
     least, most = (-151.0, 129.0) if is_single(x) else (-1076.0, 1025.0)
     inside = clamp_above(clamp_below(x, least), most)
-    k, integer = round_to_integer(inside)
-    r = inside - k if low is None else inside - k + low
-    return scale_by_power_of_two(fma(r, polynomial(r, "exp2", grade), 1.0), integer)
+    number, k = round_to_integer(inside)
+    r = inside - number if low is None else inside - number + low
+    return scale_by_power_of_two(fma(r, polynomial(r, "exp2", grade), 1.0), k, number)
 
 
 def exp2_of_normal(x: LLVMValue, low: LLVMValue) -> LLVMValue:
@@ -76,7 +98,7 @@ def expm1_parts(x: LLVMValue, grade: str) -> tuple[LLVMValue, LLVMValue]:
     Half of it is summed, as 2^k may overflow even if the result does not.
     """
     least, most = (-18.0, 89.0) if is_single(x) else (-38.0, 710.0)
-    r, k = reduce_by_ln2(clamp_above(clamp_below(x, least), most))
+    r, k, _ = reduce_by_ln2(clamp_above(clamp_below(x, least), most))
     p, p_low = fast_two_sum(r, r * r * polynomial(r, "exp", grade))
     half = power_of_two(k - 1)
     whole, low = fast_two_sum(half - 0.5, half * p)
@@ -86,9 +108,9 @@ def expm1_parts(x: LLVMValue, grade: str) -> tuple[LLVMValue, LLVMValue]:
 def expm1(x: LLVMValue, grade: str) -> LLVMValue:
     """Return e^x - 1."""
     if is_single(x):
-        r, k = reduce_by_ln2(x)
+        r, k, _ = reduce_by_ln2(x)
         power = power_of_two(k)
-        part = fma(r * r, polynomial(r, "exp", grade), r)
+        part = exp_minus_one(r, grade)
         value = copy_sign(fma(power, part, power - 1.0), x)
         return select_rare(
             absolute_value(x).is_("uge", 87.0), value, lambda: _expm1_accurate(x, grade)
@@ -103,17 +125,26 @@ def _expm1_accurate(x: LLVMValue, grade: str) -> LLVMValue:
 
 
 def logistic(x: LLVMValue, grade: str) -> LLVMValue:
-    """Return 1 / (1 + e^-x) from e^-|x|, with the rounding error of the quotient corrected."""
-    r, k = reduce_by_ln2(clamp_below(-absolute_value(x), -104.0 if is_single(x) else -746.0))
-    part = fma(r * r, polynomial(r, "exp", grade), r)
+    """Return 1 / (1 + e^-x) from e^-|x|. A Newton step corrects the inverse for all errors."""
+    least = -104.0 if is_single(x) else -746.0
+    r, k, number = reduce_by_ln2(clamp_below(-absolute_value(x), least))
     one = constant_like(x, 1.0)
-    high, low = fast_two_sum(one, part)
-    e, rest = scale_by_power_of_two(high, k), scale_by_power_of_two(low, k)
+    high, low = fast_two_sum(one, exp_minus_one(r, grade))
+    e, rest = (scale_by_power_of_two(each, k, number) for each in (high, low))
     whole, lost = fast_two_sum(one, e)
-    inverse = 1.0 / whole
-    correction = fma(inverse, whole, -1.0) + inverse * (lost + rest)
-    inverse = fma(inverse, -correction, inverse)
+    inverse = _approximate_inverse(whole)
+    correction = fma(-inverse, lost + rest, fma(-inverse, whole, 1.0))
+    inverse = fma(inverse, correction, inverse)
     return where(x.is_("olt", 0.0), fma(e, inverse, rest * inverse), inverse)
+
+
+def _approximate_inverse(x: LLVMValue) -> LLVMValue:
+    """Return the inverse of numbers from 1 to 2, with at least 15 correct bits."""
+    if not (is_single(x) and has_register_tables(x.function.machine)):
+        return 1.0 / x
+    # A division takes longer: sigmoid of 4 MB takes 229 us instead of 249 us on a Zen 5.
+    index = bits_of(clamp_above(x, LARGEST_BELOW_TWO)) >> INVERSE_PIECE_INDEX_SHIFT
+    return piecewise_polynomial(x, index, "inverse")
 
 
 def sinh(x: LLVMValue, grade: str) -> LLVMValue:
@@ -156,7 +187,7 @@ def _hyperbolic_parts(
     By the addition theorems sinh(x) is the sum of both halves times sinh(r) plus their difference
     times cosh(r), and cosh(x) vice versa: without a division or a branch.
     """
-    r, k = reduce_by_ln2(x)
+    r, k, _ = reduce_by_ln2(x)
     z = r * r
     odd = fma(r * z, polynomial(z, "sinh_near", grade), r)
     even = z * polynomial(z, "cosh_near", grade)
@@ -166,8 +197,8 @@ def _hyperbolic_parts(
 def _half_exp(x: LLVMValue, grade: str) -> LLVMValue:
     """Return e^x / 2, correct even where e^x overflows."""
     inside = clamp_above(x, 91.0 if is_single(x) else 712.0)
-    r, k = reduce_by_ln2(inside)
-    value = scale_by_power_of_two(1.0 + fma(r * r, polynomial(r, "exp", grade), r), k - 1)
+    r, k, number = reduce_by_ln2(inside)
+    value = scale_by_power_of_two(1.0 + exp_minus_one(r, grade), k - 1, number - 1.0)
     return where(x.is_("oeq", INFINITY), INFINITY, value)
 
 

@@ -3,7 +3,12 @@
 import math
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue
-from shardir.backends.cpu.kernels.math.exponential import LN2_PARTS, LOG2_E, reduce_by_ln2
+from shardir.backends.cpu.kernels.math.exponential import (
+    LN2_PARTS,
+    LOG2_E,
+    exp_minus_one,
+    reduce_by_ln2,
+)
 from shardir.backends.cpu.kernels.math.lookup_tables import (
     has_register_tables,
     lookup,
@@ -70,8 +75,8 @@ def _tanh_by_exponential(x: LLVMValue, grade: str) -> LLVMValue:
     """
     a = absolute_value(x)
     if is_single(x):
-        r, k = reduce_by_ln2(2.0 * clamp_above(a, SATURATION_SINGLE))
-        p = fma(r * r, polynomial(r, "exp", grade), r)
+        r, k, _ = reduce_by_ln2(2.0 * clamp_above(a, SATURATION_SINGLE))
+        p = exp_minus_one(r, grade)
     else:
         r, k = _reduce_to_positive(2.0 * clamp_above(a, SATURATION_DOUBLE))
         p = fma(r * r, polynomial(r, "exp_right", grade), r)

@@ -47,8 +47,10 @@ FUNCTION_BODIES: FunctionTable = {
     **gamma.FUNCTIONS,
 }
 """The number of operands of each function, and the emitter of its instructions."""
-COMPUTED_IN_DOUBLE = ("erfc", "erf_inv", "lgamma", "digamma", "rem", "sin_ln2", "cos_ln2")
+COMPUTED_IN_DOUBLE = ("erf_inv", "lgamma", "digamma", "rem", "sin_ln2", "cos_ln2")
 """Functions that are computed in f64 for f32 and rounded once. They are long, and never inlined."""
+COMPUTED_IN_DOUBLE_WITHOUT_TABLES = ("erfc",)
+"""Further ones of machines without tables in registers."""
 NOT_INLINED_IN_DOUBLE = ("sin", "cos", "tan")
 """Functions that are not inlined in f64: their reduction of large arguments is long."""
 
@@ -124,7 +126,7 @@ def function_module(op_name: str, dtype: str, machine: HostDescription) -> LLVMM
     type = vector_type(LLVM_ELEMENT_TYPES[dtype], FUNCTION_LANES[dtype])
     module = LLVMModule(machine)
     function = LLVMFunction(module, f"shardir_{op_name}_{dtype}", [type] * arity, type)
-    if dtype == "f64" or op_name not in COMPUTED_IN_DOUBLE:
+    if dtype == "f64" or not is_computed_in_double(op_name, machine):
         result = body(*function.params, grade=dtype)
     else:
         wide = vector_type("double", FUNCTION_LANES[dtype])
@@ -144,7 +146,7 @@ def call_function(function: LLVMFunction, op_name: str, dtype: str, *args: LLVMV
     if symbol_of_op(op_name, dtype) is None:
         raise KeyError(f"the library has no {op_name} of {dtype}")
     width, count = FUNCTION_LANES[dtype], lane_count(args[0].type)
-    if function.module.inlined and is_inlinable(op_name, dtype):
+    if function.module.inlined and is_inlinable(op_name, dtype, function.machine):
         width *= max(1, min(inlined_vector_count(function.machine), count // width))
         name = _define_inline(function.module, op_name, dtype, width)
     else:
@@ -152,10 +154,21 @@ def call_function(function: LLVMFunction, op_name: str, dtype: str, *args: LLVMV
     return _call_by_parts(function, name, dtype, width, args)
 
 
-def is_inlinable(op_name: str, dtype: str) -> bool:
+def is_computed_in_double(op_name: str, machine: HostDescription) -> bool:
+    """Return whether a function of f32 is computed in f64."""
+    return op_name in COMPUTED_IN_DOUBLE or (
+        op_name in COMPUTED_IN_DOUBLE_WITHOUT_TABLES and not has_register_tables(machine)
+    )
+
+
+def is_inlinable(op_name: str, dtype: str, machine: HostDescription) -> bool:
     """Return whether a function may be inlined into kernels."""
-    return op_name not in COMPUTED_IN_DOUBLE and (
-        op_name not in NOT_INLINED_IN_DOUBLE or dtype == "f32"
+    if dtype == "f32":
+        return not is_computed_in_double(op_name, machine)
+    return op_name not in (
+        *COMPUTED_IN_DOUBLE,
+        *COMPUTED_IN_DOUBLE_WITHOUT_TABLES,
+        *NOT_INLINED_IN_DOUBLE,
     )
 
 

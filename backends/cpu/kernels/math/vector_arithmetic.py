@@ -26,6 +26,8 @@ INFINITY, NAN = float("inf"), float("nan")
 FRACTION_BITS = {"float": 23, "double": 52}
 EXPONENT_BIAS = {"float": 127, "double": 1023}
 INTEGER_TYPE = {"float": "i32", "double": "i64"}
+AVX512_BYTES = 64
+"""Bytes of a register of AVX-512."""
 MIN_NORMAL = {"float": 2.0**-126, "double": 2.0**-1022}
 """The least normal number."""
 
@@ -169,20 +171,47 @@ def power_of_two(exponent: LLVMValue) -> LLVMValue:
     return float_of((exponent + EXPONENT_BIAS[kind]) << FRACTION_BITS[kind])
 
 
-def scale_by_power_of_two(x: LLVMValue, exponent: LLVMValue) -> LLVMValue:
+def scale_by_power_of_two(
+    x: LLVMValue, exponent: LLVMValue, number: LLVMValue | None = None
+) -> LLVMValue:
     """Return x 2^exponent, rounded once if 1 <= |x| < 4 or if the machine has an instruction for
     it.
 
-    Otherwise the product is computed in two steps, since the power alone may overflow.
+    Otherwise the product is computed in two steps, since the power alone may overflow. `number` is
+    the exponent as a float, if it is known, which is the operand of the instruction.
     """
     f = x.function
     if "+avx512f" in f.machine.features:
+        if number is not None and f.machine.vector_bytes == AVX512_BYTES:
+            return _scale_registers(x, number)
         type_name = {"float": "f32", "double": "f64"}[element_type(x.type)]
         name = f"llvm.ldexp.v{lane_count(x.type)}{type_name}.v{lane_count(x.type)}i{type_name[1:]}"
         f.module.declare(name, x.type, [x.type, exponent.type])
         return f.call(name, [x, exponent], x.type)
     half = shift_right(exponent, 1)
     return x * power_of_two(half) * power_of_two(exponent - half)
+
+
+def _scale_registers(x: LLVMValue, number: LLVMValue) -> LLVMValue:
+    """Return x 2^number, by the instruction for each register; vectors of fewer lanes are
+    extended."""
+    f, count, kind = x.function, lane_count(x.type), element_type(x.type)
+    lanes = AVX512_BYTES // (4 if kind == "float" else 8)
+    if count > lanes:
+        low, high = (
+            _scale_registers(*(f.shuffle(v, v, range(at, at + count // 2)) for v in (x, number)))
+            for at in (0, count // 2)
+        )
+        return f.shuffle(low, high, range(count))
+    if count < lanes:
+        first = [i % count for i in range(lanes)]
+        scaled = _scale_registers(*(f.shuffle(v, v, first) for v in (x, number)))
+        return f.shuffle(scaled, scaled, range(count))
+    name = f"llvm.x86.avx512.mask.scalef.{'ps' if kind == 'float' else 'pd'}.512"
+    mask = f"i{lanes}"
+    f.module.declare(name, x.type, [x.type, x.type, x.type, mask, "i32 immarg"])
+    text = f"{x.type} {x}, {x.type} {number}, {x.type} poison, {mask} -1, i32 4"
+    return f.emit(f"call {x.type} @{name}({text})", x.type)
 
 
 def shift_right(integer: LLVMValue, times: int) -> LLVMValue:

@@ -9,6 +9,11 @@ from typing import Any
 
 import mpmath as mp
 
+from shardir.backends.cpu.kernels.math.error_function import (
+    ERFC_PIECE_BASES,
+    ERFC_PIECE_SCALE,
+    ERFC_UNDERFLOW_SINGLE,
+)
 from shardir.backends.cpu.kernels.math.hyperbolic_tangent import PIECE_BASES, SATURATION_SINGLE
 
 mp.mp.dps = 50
@@ -80,6 +85,10 @@ def _erfc_scaled(t: Any) -> Any:
     return (1 + 2 * x) / (x * mp.sqrt(mp.pi)) * total
 
 
+def _scaled_erfc(x: Any) -> Any:
+    return mp.exp(x * x) * mp.erfc(x)
+
+
 def _erf_inv(w: Any) -> Any:
     """Return erf_inv(x) / x for w = -log(1 - x^2)."""
     x = mp.sqrt(-mp.expm1(-w))
@@ -131,6 +140,9 @@ def _targets() -> dict[str, Target]:
     # exp2(r) = 1 + r P(r)
     add("exp2", _avoid_zero(lambda r: (mp.power(2, r) - 1) / r), (-0.5001, 0.5001), abs,
         f32=28, short=36, f64=57, from_f64=9)  # fmt: skip
+    for place in range(16):
+        piece = (mp.mpf(16 + place) / 16, mp.mpf(17 + place) / 16)
+        add(f"inverse_{place}", lambda x: 1 / x, piece, lambda x: x, f32=15)
     # log(1 + f) = f + f^2 P(f)
     add("log", _avoid_zero(lambda f: (mp.log(1 + f) - f) / f**2), ROOTS_OF_TWO,
         _avoid_zero(lambda f: f**2 / mp.log(1 + f)), f32=28, from_f32=6)  # fmt: skip
@@ -218,6 +230,15 @@ def _targets() -> dict[str, Target]:
     add("erf_tail", lambda x: mp.log(mp.erfc(x)) / x, (mp.mpf("0.92"), mp.mpf("3.95")),
         lambda x: x * mp.erfc(x) / mp.erf(x), f32=27, from_f32=5)  # fmt: skip
     add("erfc", _erfc_scaled, (mp.mpf(-5) / 7, 1), _constant_one, short=34, f64=56, from_f64=20)
+    # exp(x^2) erfc(x) = W + d P(d) with d = x - base, for x with the same leading bits of
+    # 1 + x / ERFC_PIECE_SCALE.
+    for place, base in enumerate(map(mp.mpf, ERFC_PIECE_BASES)):
+        exponent, fraction = (place // 4 + 1) % 4, place % 4
+        borders = (2**exponent * (1 + mp.mpf(fraction + i) / 4) - 1 for i in (0, 1))
+        first, end = (border * ERFC_PIECE_SCALE for border in borders)
+        lie = (first - base, min(end, ERFC_UNDERFLOW_SINGLE) - base)
+        apart, weight = _difference_quotient(_scaled_erfc, base)
+        add(f"erfc_{place}", apart, lie, weight, f32=27, from_f32=5)
     low, middle, high = (0, mp.mpf("6.26")), (mp.mpf("2.49"), 4), (4, mp.mpf("6.2"))
     add("erf_inv_low", lambda w: _erf_inv(w + mp.mpf("3.125")), (-3.125, 3.135), _constant_one,
         short=34, f64=56, from_f64=18)  # fmt: skip

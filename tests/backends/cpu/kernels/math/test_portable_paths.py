@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.kernels.math.error_function import ERFC_PIECE_BASES, scaled_erfc
 from shardir.backends.cpu.kernels.math.hyperbolic_tangent import PIECE_BASES
 from shardir.backends.cpu.kernels.math.inverse_trigonometric import PIECE_BASES as ARC_BASES
 from tests.backends.cpu.kernels.math.accuracy import (
@@ -81,6 +82,24 @@ def test_single_polynomials_are_within_the_bound(op: str) -> None:
     assert (
         ulp_errors(run_without_features(op, [x], ["f32"], "f32"), truth).max() <= F32_BOUNDS_ULP[op]
     )
+
+
+def test_erfc_without_tables_is_computed_in_double() -> None:
+    near = np.linspace(-2, 11, 20011, dtype=np.float32)
+    x = np.concatenate([special_values("f32"), f32_patterns(400009), near])
+    with np.errstate(all="ignore"):
+        wide = x.astype(np.float64)
+    truth = run_operation("erfc", [wide], ["f64"], "f64")
+    assert ulp_errors(run_without_features("erfc", [x], ["f32"], "f32"), truth).max() <= 0.51
+
+
+def test_scaled_erfc_of_the_bases_is_nearly_representable() -> None:
+    """The rounding of a value adds at most a hundredth of an ulp to the error."""
+    with mp.workdps(30):
+        for base in ERFC_PIECE_BASES:
+            exact = mp.exp(mp.mpf(base) ** 2) * mp.erfc(base)
+            near = np.float32(scaled_erfc(base))
+            assert abs(exact - mp.mpf(float(near))) <= mp.mpf(float(np.spacing(near))) / 100
 
 
 def test_tanh_of_the_bases_is_nearly_representable() -> None:
