@@ -38,9 +38,7 @@ def normals_of(dtype: str, *shapes: tuple[int, ...]) -> tuple[Any, ...]:
 
 def integers(dtype: str, *shapes: tuple[int, ...]) -> tuple[Any, ...]:
     rng, given = np.random.default_rng(0), np.iinfo(dtype)
-    return tuple(
-        rng.integers(given.min, given.max, each, dtype, endpoint=True) for each in shapes
-    )
+    return tuple(rng.integers(given.min, given.max, each, dtype, endpoint=True) for each in shapes)
 
 
 class Row:
