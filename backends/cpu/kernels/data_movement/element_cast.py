@@ -21,10 +21,13 @@ BLOCK_ITEMS = 1 << 14
 """Elements of a block, which is also the limit of its columns."""
 
 
-def cast_phases(source: BufferView, target: BufferView, context: LoweringContext) -> list[Phase]:
+def cast_phases(
+    source: BufferView, target: BufferView, context: LoweringContext, flipped_bits: int = 0
+) -> list[Phase]:
     """Return the phases that convert `source` to the type of `target`.
 
-    One of two float types is f32 or f64. The target of integers is as long or longer.
+    One of two float types is f32 or f64. The target of integers is as long or longer, and its
+    `flipped_bits` are inverted.
     """
     if source.size == 0:
         return []
@@ -40,13 +43,23 @@ def cast_phases(source: BufferView, target: BufferView, context: LoweringContext
         BLOCK_ITEMS,
     )
     variant = "rows" if contiguous else "items"
-    body = partial(_cast, source.dtype, target.dtype, contiguous)
-    kernel = grid_kernel(f"cast_{variant}_{source.dtype}_{target.dtype}", KernelForm(2), body)
+    body = partial(_cast, source.dtype, target.dtype, contiguous, flipped_bits)
+    flips = f"_flip{flipped_bits:x}" if flipped_bits else ""
+    kernel = grid_kernel(
+        f"cast_{variant}_{source.dtype}_{target.dtype}{flips}", KernelForm(2), body
+    )
     cost = source.size * (0.25 if contiguous else 1.0)
     return [grid.phase(kernel, cost, context.workers, f"cast to {target.dtype}")]
 
 
-def _cast(source: str, target: str, contiguous: bool, f: LLVMFunction, block: GridBlock) -> None:
+def _cast(
+    source: str,
+    target: str,
+    contiguous: bool,
+    flipped_bits: int,
+    f: LLVMFunction,
+    block: GridBlock,
+) -> None:
     middle = MEMORY_TYPES[target]
     if target in FLOATS:
         middle = "double" if "f64" in (source, target) else "float"
@@ -68,7 +81,10 @@ def _cast(source: str, target: str, contiguous: bool, f: LLVMFunction, block: Gr
                     f.offset(end, at * stride)
                     for end, stride in zip(ends, block.column_strides, strict=True)
                 )
-                element_values.store(f, element_values.load(f, a, reads, lanes), b, writes)
+                value = element_values.load(f, a, reads, lanes)
+                if flipped_bits:
+                    value = value ^ flipped_bits
+                element_values.store(f, value, b, writes)
                 position.set(at + lanes)
 
 

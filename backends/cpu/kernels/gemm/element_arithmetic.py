@@ -28,7 +28,7 @@ class Arithmetic(NamedTuple):
 
     `type` is the LLVM type of a real number, `planes` is 2 for complex elements and 1 otherwise,
     `size` is the size in bytes of an element in packed memory. If `grouped` is set, an operand
-    element holds two adjacent K steps of this element type, whose products are both added.
+    element holds two or four adjacent K steps of this element type, whose products are all added.
     """
 
     dtype: str
@@ -46,6 +46,11 @@ class Arithmetic(NamedTuple):
     def is_float(self) -> bool:
         """True for floating-point and complex elements."""
         return self.type in ("float", "double")
+
+    @property
+    def has_offset_lhs(self) -> bool:
+        """True if 128 is added to each value of the left operand (see `grouped_steps`)."""
+        return bool(self.grouped) and DOT_PRODUCT_INSTRUCTIONS[self.grouped].is_lhs_unsigned
 
     def add_product(
         self,

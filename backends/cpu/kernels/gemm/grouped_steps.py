@@ -1,9 +1,13 @@
-"""Products with instructions that add the products of two adjacent K steps
+"""Products with instructions that add the products of two or four adjacent K steps
 (`dot_product_instructions`).
 
-An element of an operand then consists of both values of such a pair. Where K steps are contiguous,
-the operand is read as it is; otherwise a copy has the two values next to each other. The packed
-GEMM computes the product of these elements like one of f32 or i32 with half as many K steps.
+An element of an operand then consists of the values of such a group. Where K steps are contiguous,
+the operand is read as it is; otherwise a copy has the values next to each other. The packed GEMM
+computes the product of these elements like one of f32 or i32 with as many K steps as groups.
+
+The instruction for four values of i8 multiplies unsigned and signed numbers. A copy of the left
+operand holds its values plus 128, and the tile subtracts 128 times the sums of the columns
+(`microkernel`). All sums wrap around, so that the result is exact.
 """
 
 from collections.abc import Sequence
@@ -11,7 +15,12 @@ from itertools import islice
 from math import prod
 from typing import NamedTuple
 
-from shardir.backends.cpu.codegen.dot_product_instructions import DOT_PRODUCT_INSTRUCTIONS
+from shardir.backends.cpu.codegen.dot_product_instructions import (
+    DOT_PRODUCT_INSTRUCTIONS,
+    GROUP_BYTES,
+    SIGN_BITS_OF_BYTES,
+    DotProductInstruction,
+)
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase, row_major_strides
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
@@ -27,63 +36,85 @@ from shardir.backends.cpu.kernels.gemm.matrix_product import (
 from shardir.backends.cpu.kernels.gemm.tuning import MIN_GROUPED_LINES
 from shardir.ir.types import TensorType
 
-GROUPED_TYPES = {"bf16": "bf16", "i16": "i16", "i8": "i16", "u8": "i16"}
-"""The type of the values of pairs for each type of operands, which are converted to it."""
-VALUE_BYTES, PAIR_BYTES = 2, 4
-"""Bytes of a value and of a pair."""
+GROUPED_TYPES = {"bf16": ("bf16",), "i16": ("i16",), "i8": ("i8", "i16"), "u8": ("i16",)}
+"""The types of the values of groups for each type of operands, which are converted to it; the
+fastest first."""
 
 
 class _Operand(NamedTuple):
-    """An operand, and its strides in all loops of the product, the K loop with the pairs last."""
+    """An operand, and its strides in all loops of the product, the K loop with the groups last."""
 
     view: BufferView
     strides: tuple[int, ...]
 
     @property
-    def has_pairs(self) -> bool:
-        """True if the values of a pair are contiguous, and pairs are aligned."""
+    def has_groups(self) -> bool:
+        """True if the values of a group are contiguous, and groups are aligned."""
         *others, step = self.strides
-        return step == VALUE_BYTES and not any(
-            number % PAIR_BYTES for number in (self.view.offset, *others)
+        return step == self.view.itemsize and not any(
+            number % GROUP_BYTES for number in (self.view.offset, *others)
         )
 
 
 def has_dot_product_instruction(operand: str, result: str, machine: HostDescription) -> bool:
-    """Return whether the machine has an instruction for pairs of elements of operands of this type,
-    with the sums of a result of this type."""
-    pair = DOT_PRODUCT_INSTRUCTIONS.get(GROUPED_TYPES.get(operand, ""))
-    return (
-        pair is not None
-        and pair.is_supported_by(machine)
-        and pair.sum == arithmetic_of(result).type
-    )
+    """Return whether the machine has an instruction for groups of elements of operands of this
+    type, with the sums of a result of this type."""
+    return bool(_instructions(operand, result, machine))
+
+
+def _instructions(
+    operand: str, result: str, machine: HostDescription
+) -> dict[str, DotProductInstruction]:
+    """Return the instructions for operands of a type by the type of the values, the fastest
+    first."""
+    found = {each: DOT_PRODUCT_INSTRUCTIONS[each] for each in GROUPED_TYPES.get(operand, ())}
+    return {
+        name: each
+        for name, each in found.items()
+        if each.is_supported_by(machine) and each.sum == arithmetic_of(result).type
+    }
 
 
 def has_grouped_steps(work: MatrixProduct) -> bool:
     """Return whether to compute a product with `group_steps`: if the innermost K loop consists of
-    pairs that an instruction of the machine multiplies and adds to sums of this type."""
+    groups that an instruction of the machine multiplies and adds to sums of this type."""
+    return _choose_instruction(work) is not None
+
+
+def _choose_instruction(work: MatrixProduct) -> tuple[str, DotProductInstruction] | None:
+    """Return the fastest instruction for a product, and the type of the values of its groups."""
     _, rows, columns, _ = work.sizes
-    return (
-        work.lhs.dtype == work.rhs.dtype
-        and has_dot_product_instruction(work.lhs.dtype, work.out.dtype, work.machine)
-        and min(rows, columns) >= MIN_GROUPED_LINES
-        and len(work.inner) > 0
-        and work.inner[-1].extent % 2 == 0
-        and 0 not in work.inner[-1][1:3]
-        and not any(work.inner[-1].position_strides)
-        and (not work.patches or _has_image_pairs(work, work.patches))
-    )
+    if (
+        work.lhs.dtype != work.rhs.dtype
+        or min(rows, columns) < MIN_GROUPED_LINES
+        or len(work.inner) == 0
+        or 0 in work.inner[-1][1:3]
+        or any(work.inner[-1].position_strides)
+    ):
+        return None
+    for name, each in _instructions(work.lhs.dtype, work.out.dtype, work.machine).items():
+        # Zeros around an image would have to be 128.
+        is_possible = not (work.patches and each.is_lhs_unsigned)
+        if (
+            work.inner[-1].extent % each.steps == 0
+            and is_possible
+            and (not work.patches or _has_image_groups(work, work.patches, each))
+        ):
+            return name, each
+    return None
 
 
-def _has_image_pairs(work: MatrixProduct, patches: ImagePatches) -> bool:
-    """Return whether patches have pairs, or a copy of them would not repeat elements of the
+def _has_image_groups(
+    work: MatrixProduct, patches: ImagePatches, instruction: DotProductInstruction
+) -> bool:
+    """Return whether patches have groups, or a copy of them would not repeat elements of the
     image."""
     image = _operand(work, patches.side)
-    if image.view.itemsize != VALUE_BYTES:
+    if image.view.itemsize != GROUP_BYTES // instruction.steps:
         return False
     extents = (loop.extent for loop in _loops(work))
     count = prod(n for n, stride in zip(extents, image.strides, strict=True) if stride)
-    return image.has_pairs or (not patches.starts and count <= image.view.size)
+    return image.has_groups or (not patches.starts and count <= image.view.size)
 
 
 def _loops(work: MatrixProduct) -> tuple[ProductLoop, ...]:
@@ -97,81 +128,96 @@ def _operand(work: MatrixProduct, side: str) -> _Operand:
 
 
 def group_steps(work: MatrixProduct, context: LoweringContext) -> tuple[list[Phase], MatrixProduct]:
-    """Return the phases that copy operands, and the product of pairs."""
+    """Return the phases that copy operands, and the product of groups."""
+    chosen = _choose_instruction(work)
+    assert chosen is not None
+    dtype, instruction = chosen
     groups = work.batch, work.rows, work.columns, work.inner
-    loops, copies = _loops(work), list[Phase]()
-    extents = [loop.extent for loop in loops]
-    lhs, rhs = (
-        _pair_operand(_operand(work, side), extents, work.arithmetic.dtype, copies, context)
-        for side in ("lhs", "rhs")
-    )
-    extents[-1] //= 2
+    loops, copier = _loops(work), _OperandCopier(work, dtype, instruction, context)
+    lhs, rhs = copier.group(_operand(work, "lhs")), copier.group(_operand(work, "rhs"))
+    if instruction.is_lhs_unsigned:
+        lhs = copier.make_unsigned(lhs)
+    extents = copier.grouped_extents
     grouped = iter(
         loop._replace(extent=extent, lhs=left, rhs=right)
         for loop, extent, left, right in zip(loops, extents, lhs.strides, rhs.strides, strict=True)
     )
     batch, row, column, inner = (tuple(islice(grouped, len(group))) for group in groups)
-    return copies, work._replace(
+    return copier.phases, work._replace(
         lhs=lhs.view, rhs=rhs.view, batch=batch, rows=row, columns=column, inner=inner,
-        grouped=GROUPED_TYPES[work.lhs.dtype],
+        grouped=dtype,
     )  # fmt: skip
 
 
-def _pair_operand(
-    operand: _Operand,
-    extents: Sequence[int],
-    dtype: str,
-    copies: list[Phase],
-    context: LoweringContext,
-) -> _Operand:
-    """Return the operand of pairs, as elements of the sums' type `dtype`, and add the phases of
-    copies; the K loop has half of the steps of `extents`."""
-    if operand.view.itemsize != VALUE_BYTES:
-        operand = _widen_operand(operand, extents, copies, context)
-    *others, step = operand.strides
-    if operand.has_pairs:
-        return _Operand(operand.view._replace(dtype=dtype), (*others, PAIR_BYTES))
-    halved = [*extents[:-1], extents[-1] // 2]
-    source, target, strides = _dense_copy(
-        operand.view, halved, (*others, 2 * step), (step,), operand.view.dtype, context
-    )
-    last = len(source.shape) - 1
-    halves = [slice_dim(source, last, i, 1) for i in range(2)]
-    copies += interleave_phases(halves, target, last, context) or copy_phases(
-        source, target, context
-    )
-    return _Operand(target._replace(dtype=dtype), strides)
+class _OperandCopier:
+    """Makes the operands of groups of values of the type `dtype`, as elements of the sums' type;
+    `phases` copy those that need it."""
 
+    def __init__(
+        self,
+        work: MatrixProduct,
+        dtype: str,
+        instruction: DotProductInstruction,
+        context: LoweringContext,
+    ) -> None:
+        self.dtype, self.steps, self.context = dtype, instruction.steps, context
+        self.sums = work.arithmetic.dtype
+        self.extents = [loop.extent for loop in _loops(work)]
+        self.grouped_extents = [*self.extents[:-1], self.extents[-1] // self.steps]
+        self.phases = list[Phase]()
 
-def _widen_operand(
-    operand: _Operand, extents: Sequence[int], copies: list[Phase], context: LoweringContext
-) -> _Operand:
-    """Return the operand with elements of the type that instructions multiply; add the phases of
-    the conversion."""
-    view, strides = operand
-    source, target, dense = _dense_copy(
-        view, extents, strides, (), GROUPED_TYPES[view.dtype], context
-    )
-    copies += cast_phases(source, target, context)
-    return _Operand(target, dense)
+    def group(self, operand: _Operand) -> _Operand:
+        """Return the operand of groups."""
+        if operand.view.itemsize != GROUP_BYTES // self.steps:
+            operand = self._widen(operand)
+        *others, step = operand.strides
+        if operand.has_groups:
+            return _Operand(operand.view._replace(dtype=self.sums), (*others, GROUP_BYTES))
+        strides = (*others, self.steps * step)
+        source, target, dense = self._dense_copy(
+            operand.view, self.grouped_extents, strides, (step,), operand.view.dtype
+        )
+        last = len(source.shape) - 1
+        values = [slice_dim(source, last, i, 1) for i in range(self.steps)]
+        self.phases += interleave_phases(values, target, last, self.context) or copy_phases(
+            source, target, self.context
+        )
+        return _Operand(target._replace(dtype=self.sums), dense)
 
+    def make_unsigned(self, operand: _Operand) -> _Operand:
+        """Return a copy of an operand of groups in which 128 is added to each value of i8."""
+        source, target, dense = self._dense_copy(
+            operand.view, self.grouped_extents, operand.strides, (), self.sums
+        )
+        self.phases += cast_phases(source, target, self.context, SIGN_BITS_OF_BYTES)
+        return _Operand(target, dense)
 
-def _dense_copy(
-    view: BufferView,
-    extents: Sequence[int],
-    strides: Sequence[int],
-    pair: tuple[int, ...],
-    dtype: str,
-    context: LoweringContext,
-) -> tuple[BufferView, BufferView, tuple[int, ...]]:
-    """Return the source and the target of a dense copy with the loops in the order of their
-    strides, and the strides of all loops in the target. `pair` is the stride of a pair, if any."""
-    copied = sorted(
-        (i for i, stride in enumerate(strides) if stride), key=lambda i: -abs(strides[i])
-    )
-    shape = (*(extents[i] for i in copied), *(2 for _ in pair))
-    dense = row_major_strides(TensorType(shape, dtype))
-    source = view._replace(shape=shape, strides=(*(strides[i] for i in copied), *pair))
-    target = BufferView(context.temporary(source.size * VALUE_BYTES), 0, shape, dense, dtype)
-    place = dict(zip(copied, dense, strict=False))
-    return source, target, tuple(place.get(i, 0) for i in range(len(strides)))
+    def _widen(self, operand: _Operand) -> _Operand:
+        """Return the operand with elements of the type that instructions multiply."""
+        source, target, dense = self._dense_copy(
+            operand.view, self.extents, operand.strides, (), self.dtype
+        )
+        self.phases += cast_phases(source, target, self.context)
+        return _Operand(target, dense)
+
+    def _dense_copy(
+        self,
+        view: BufferView,
+        extents: Sequence[int],
+        strides: Sequence[int],
+        group: tuple[int, ...],
+        dtype: str,
+    ) -> tuple[BufferView, BufferView, tuple[int, ...]]:
+        """Return the source and the target of a dense copy with the loops in the order of their
+        strides, and the strides of all loops in the target. `group` is the stride of the values of
+        a group, if any."""
+        copied = sorted(
+            (i for i, stride in enumerate(strides) if stride), key=lambda i: -abs(strides[i])
+        )
+        shape = (*(extents[i] for i in copied), *(self.steps for _ in group))
+        type = TensorType(shape, dtype)
+        dense = row_major_strides(type)
+        source = view._replace(shape=shape, strides=(*(strides[i] for i in copied), *group))
+        target = BufferView(self.context.temporary(type.nbytes), 0, shape, dense, dtype)
+        place = dict(zip(copied, dense, strict=False))
+        return source, target, tuple(place.get(i, 0) for i in range(len(strides)))

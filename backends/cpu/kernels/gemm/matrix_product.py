@@ -39,7 +39,7 @@ class MatrixProduct(NamedTuple):
 
     Each index is any number of loops, the outermost first. The order of `inner` is the summation
     order. `machine` describes the host that the kernels are selected for. If `grouped` is set,
-    elements of operands hold two K steps of this element type (see `grouped_steps`).
+    elements of operands hold two or four K steps of this element type (see `grouped_steps`).
     """
 
     lhs: BufferView

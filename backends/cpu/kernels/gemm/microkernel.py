@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+from shardir.backends.cpu.codegen.dot_product_instructions import SIGN_BITS_OF_BYTES
 from shardir.backends.cpu.codegen.llvm_text import (
     LLVMFunction,
     LLVMModule,
@@ -165,6 +166,9 @@ class TileAccumulators:
             [[self.f.variable(many, 0) for _ in range(arith.planes)] for _ in range(tile.width)]
             for _ in range(tile.height)
         ]
+        # 128 times the sums of the columns, if 128 is added to each value of the left operand.
+        offset_columns = range(tile.width if arith.has_offset_lhs else 0)
+        self.offsets = [self.f.variable(many, 0) for _ in offset_columns]
 
     def columns_at(self, rhs: LLVMValue) -> list[list[LLVMValue]]:
         """Load the packed columns of a step; return each plane of each vector."""
@@ -190,6 +194,9 @@ class TileAccumulators:
             left = [f.splat(f.load(plane[i], arith.type), tile.lanes) for plane in lhs]
             for j, place in enumerate(sums):
                 self._add(place, left, right[j])
+        for total, (column,) in zip(self.offsets, right, strict=False):
+            offsets = f.value(SIGN_BITS_OF_BYTES, column.type)
+            total.set(arith.add_product(f, offsets, column, total.get()))
 
     def prefetch_row(self, place: list[LLVMValue], row: LLVMValue) -> None:
         """Prefetch a row of the result before it is written."""
@@ -215,6 +222,8 @@ class TileAccumulators:
             [interleave_planes(f, [plane.get() for plane in share_stride]) for share_stride in row]
             for row in self.sums
         ]
+        for row in vectors if self.offsets else []:
+            row[:] = [sum - offset.get() for sum, offset in zip(row, self.offsets, strict=True)]
 
         def store_row(row: int, start: LLVMValue, align: int, more: bool = False) -> None:
             for j, value in enumerate(vectors[row]):

@@ -36,10 +36,10 @@ from shardir.backends.cpu.kernels.gemm.tuning import MAX_BLOCK_LINES
 def packed_gemm_kernel(
     lhs: str, rhs: str, out: str, sizes: BlockSizes, checked: PatchAccess, grouped: str = ""
 ) -> Kernel:
-    """Return the kernel for operands and results of these element types; operands may hold pairs of
-    K steps of the type `grouped`."""
-    pairs = f"_groups_{grouped}" if grouped else ""
-    name = f"packed_gemm_{lhs}_{rhs}_{out}{pairs}_{sizes.name}{checked.name}"
+    """Return the kernel for operands and results of these element types; operands may hold
+    groups of K steps of the type `grouped`."""
+    groups = f"_groups_{grouped}" if grouped else ""
+    name = f"packed_gemm_{lhs}_{rhs}_{out}{groups}_{sizes.name}{checked.name}"
     arith = arithmetic_of(out)._replace(grouped=grouped)
     return Kernel(name, lambda machine: _text(machine, name, lhs, rhs, out, arith, sizes, checked))
 

@@ -146,7 +146,10 @@ def _lower_unsplit(work: MatrixProduct, context: LoweringContext, label: str) ->
 
 
 def _lower_grouped(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
-    """Return the phases of a product of pairs of K steps, none if it has no pairs."""
+    """Return the phases of a product of groups of K steps, none if it has no groups."""
+    if not work.patches and _is_transposition_better(work):
+        # The copies of the operands are not interchangeable.
+        work = work.transpose()
     if not has_grouped_steps(work):
         return []
     copies, grouped = group_steps(work, context)

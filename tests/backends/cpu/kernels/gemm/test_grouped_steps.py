@@ -1,8 +1,10 @@
-"""Products with instructions for pairs of K steps."""
+"""Products with instructions for groups of K steps."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from shardir.backends.cpu.codegen.dot_product_instructions import DOT_PRODUCT_INSTRUCTIONS
@@ -17,8 +19,14 @@ from tests.backends.cpu.kernels.gemm.test_dot import (
     selected_kernels,
 )
 from tests.backends.cpu.machine_descriptions import ZEN_5
-from tests.backends.cpu.phase_runner import make_op, run_rule, selected_kernel_names
+from tests.backends.cpu.phase_runner import (
+    lower_and_run,
+    make_op,
+    run_rule,
+    selected_kernel_names,
+)
 
+Array = npt.NDArray[Any]
 GROUPS = "_groups_bf16_"
 SIZES = {"a": 40, "b": 70, "k": 66, "l": 10, "z": 3}
 
@@ -42,18 +50,24 @@ def test_products_of_groups_match_the_reference(dims: str, copies: int) -> None:
 
 
 @pytest.mark.parametrize("dims", ["ak,bk->ab", "ak,kb->ab", "ka,kb->ab", "zak,kb->zab"])
-@pytest.mark.parametrize("dtype", ["i8", "u8", "i16"])
-def test_integers_are_multiplied_as_groups_of_i16(dtype: str, dims: str) -> None:
-    """Sums of 32 bits wrap around, as in the reference."""
+@pytest.mark.parametrize(
+    ("dtype", "steps", "group", "casts"),
+    [("i8", 64, "i8", 1), ("i8", 66, "i16", 2), ("u8", 64, "i16", 2), ("i16", 66, "i16", 0)],
+)
+def test_integers_are_multiplied_in_groups(
+    dtype: str, steps: int, group: str, casts: int, dims: str
+) -> None:
+    """Sums of 32 bits wrap around, as in the reference. Groups of i8 have four values."""
+    sizes = {**SIZES, "k": steps}
     left, right, output = dims.replace("->", ",").split(",")
     x_type, y_type, result = (
-        TensorType(tuple(SIZES[c] for c in term), each)
+        TensorType(tuple(sizes[c] for c in term), each)
         for term, each in ((left, dtype), (right, dtype), (output, "i32"))
     )
     op = make_op(dot, x_type, y_type, dims=dims, result=result)
     found = selected_kernel_names(RULES["dot"], op, ZEN_5)
-    assert sum(name.startswith("moves_cast") for name in found) == (0 if dtype == "i16" else 2)
-    assert any("_groups_i16_" in name for name in found)
+    assert sum(name.startswith("moves_cast") for name in found) == casts
+    assert any(f"_groups_{group}_" in name for name in found)
     rng = np.random.default_rng(0)
     x, y = (random_elements(rng, each.shape, dtype) for each in (x_type, y_type))
     x[..., :2], y[...] = np.iinfo(x.dtype).min, np.iinfo(x.dtype).min
@@ -79,6 +93,67 @@ def test_other_machines_have_no_groups() -> None:
     for machine in (without, ZEN_5.limited_to("avx2")):
         found = selected_kernels(machine, "mk,kn->mn", "bf16", **sizes)
         assert not any(GROUPS in name for name in found)
+
+
+def strided(rng: np.random.Generator, values: Array) -> Array:
+    """Return equal values in memory with random strides, some of them negative."""
+    order = rng.permutation(values.ndim)
+    steps = rng.integers(1, 3, values.ndim) * rng.choice([-1, 1], values.ndim)
+    sizes = np.array(values.shape) * np.abs(steps)
+    memory = np.zeros(sizes[order], values.dtype).transpose(np.argsort(order))
+    view = memory[tuple(slice(None, None, step) for step in steps)]
+    view[...] = values
+    return view
+
+
+def random_values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
+    """Return random elements; among floats are zeros, subnormal and infinite numbers, and NaN with
+    different bits."""
+    values = random_elements(rng, shape, dtype)
+    if dtype == "bf16":
+        bits = np.array([0, 0x8000, 1, 0x807F, 0x7F80, 0xFF80, 0x7F81, 0xFFC1], np.uint16)
+        chosen = rng.random(shape) < 0.003
+        special = rng.choice(bits, shape)
+        values = np.where(chosen, special, values.view(np.uint16)).view(values.dtype)
+    return values
+
+
+def without_subnormals(x: Array) -> Array:
+    bits = x.view(np.uint16)
+    return np.where(bits & 0x7F80, bits, 0).astype(np.uint16).view(x.dtype)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("dtype", ["bf16", "i8", "u8", "i16"])
+def test_products_equal_those_of_other_instructions(dtype: str, seed: int) -> None:
+    """Operands and result have any strides. Subnormal operands of bf16 are zero."""
+    rng = np.random.default_rng(seed)
+    dims = str(rng.choice(["ak,kb->ab", "zak,zbk->zab", "akz,kbz->abz", "alk,bkl->ba"]))
+    sizes = {c: int(rng.integers(32, 80)) for c in "ab"}
+    sizes |= {"k": 4 * int(rng.integers(1, 60)) - 2 * (seed % 2), "l": 3, "z": 2}
+    left, right, output = dims.replace("->", ",").split(",")
+    x, y = (random_values(rng, tuple(sizes[c] for c in term), dtype) for term in (left, right))
+    result = TensorType(tuple(sizes[c] for c in output), "bf16" if dtype == "bf16" else "i32")
+    op = make_op(
+        dot, TensorType(x.shape, dtype), TensorType(y.shape, dtype), dims=dims, result=result
+    )
+    out = strided(rng, np.zeros(result.shape, result.numpy))
+    lower_and_run(RULES["dot"], op, [strided(rng, x), strided(rng, y)], [out])
+    if dtype == "bf16" and DOT_PRODUCT_INSTRUCTIONS["bf16"].is_supported_by(host_machine()):
+        x, y = (without_subnormals(a) for a in (x, y))
+    expected = np.zeros(result.shape, result.numpy)
+    lower_and_run(RULES["dot"], op, [x, y], [expected], machine=host_machine().limited_to("avx2"))
+    if dtype != "bf16":
+        np.testing.assert_array_equal(out, expected)
+        return
+    got, wanted = out.astype(np.float32), expected.astype(np.float32)
+    scale = np.einsum(
+        dims, *(np.nan_to_num(np.abs(a.astype(np.float32)), posinf=0) for a in (x, y))
+    )
+    np.testing.assert_array_equal(np.isfinite(got), np.isfinite(wanted))
+    np.testing.assert_array_equal(got[~np.isfinite(got)], wanted[~np.isfinite(wanted)])
+    finite = np.isfinite(got)
+    assert (np.abs(got[finite] - wanted[finite]) <= 1e-2 * scale[finite]).all()
 
 
 @pytest.mark.skipif(
