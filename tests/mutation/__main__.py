@@ -1,6 +1,7 @@
 """The command line of the mutation tests."""
 
 import argparse
+import re
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,7 @@ def main() -> int:
     print(f"{len(matching)} guards, of which {len(matching) - len(found)} are explained")
     if options.again:
         survivors = read_survivors(options.again.read_text("utf-8"))
-        found = [guard for guard in found if str(guard) in survivors]
+        found = [guard for guard in found if guard.key in survivors]
     limits = Limits(options.jobs, options.limit, options.budget)
     plugin = MutationPlugin(found, limits, options.record, report)
     tests = options.tests or mirrored_tests(files, ROOT)
@@ -99,9 +100,10 @@ def read_explanations(text: str) -> dict[str, str]:
 
 
 def read_survivors(output: str) -> set[str]:
-    """Return the guards that an output of this command lists as not killed."""
+    """Return the `key` of the guards that an output of this command lists as not killed."""
     lines = (line.rsplit("  ", 1) for line in output.splitlines())
-    return {rest[0] for state, *rest in lines if rest and not state.startswith("killed")}
+    listed = {rest[0] for state, *rest in lines if rest and not state.startswith("killed")}
+    return {re.sub(r":\d+: ", ": ", guard, count=1) for guard in listed}
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 """Run functions and tests in forked processes, whose changes to loaded modules end with them."""
 
 import os
-import pickle
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from select import select
+from multiprocessing.connection import Connection, Pipe
 from time import monotonic
 from typing import Any
 
@@ -16,74 +15,57 @@ import pytest
 
 @dataclass(eq=False)
 class ForkedProcess:
-    """A process that runs a function. `end` becomes readable when the process ends."""
+    """A process that sends the results of a function to this one."""
 
-    function: Callable[[], object]
+    function: Callable[[], Iterable[object]]
     pid: int = field(init=False)
-    end: int = field(init=False)
+    results: "Connection[Any, Any]" = field(init=False)
+    """The end of a pipe, which can be read when there is a result, and when the process ends."""
     begin: float = field(init=False, default_factory=monotonic)
 
     def __post_init__(self) -> None:
-        self.end, writable = os.pipe()
+        self.results, sender = Pipe(duplex=False)
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid = os.fork()
         if not self.pid:
-            self._run(writable)
-        os.close(writable)
+            self._run(sender)
+        sender.close()
         # The child does this too: whichever comes first.
         with suppress(OSError):
             os.setpgid(self.pid, self.pid)
 
-    def _run(self, writable: int) -> None:
-        """Run the function and write its pickled result, without the output of the tests."""
-        status = 1
+    def _run(self, sender: "Connection[Any, Any]") -> None:
+        """Send the results of the function, without the output of the tests."""
         try:
-            os.close(self.end)
+            self.results.close()
             os.setpgid(0, 0)
             nowhere = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
                 os.dup2(nowhere, stream)
-            result = pickle.dumps(self.function())
-            with os.fdopen(writable, "wb") as pipe:
-                pipe.write(result)
-            status = 0
+            for result in self.function():
+                sender.send(result)
         finally:
-            os._exit(status)
+            os._exit(0)
 
     @property
     def seconds(self) -> float:
         return monotonic() - self.begin
 
-    @property
-    def has_ended(self) -> bool:
-        return bool(select([self.end], [], [], 0)[0])
-
-    def result(self) -> Any:
-        """Wait for the result of the function and return it, or None if the process crashed."""
+    def receive(self, seconds: float | None = None) -> Any:
+        """Return the next result, or None if there is none within some seconds or no further one,
+        for example because the process crashed."""
         try:
-            with os.fdopen(self.end, "rb") as stream:
-                return pickle.load(stream)
+            return self.results.recv() if self.results.poll(seconds) else None
         except EOFError:
             return None
-        finally:
-            self._reap()
 
-    def kill(self) -> None:
-        """End the process and those that it started in its group."""
-        os.close(self.end)
-        os.killpg(self.pid, signal.SIGKILL)
-        self._reap()
-
-    def _reap(self) -> None:
-        os.waitpid(self.pid, 0)
+    def end(self) -> None:
+        """End the process, and those that it started in its group."""
+        self.results.close()
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-
-
-def wait_for_any(processes: Sequence[ForkedProcess], seconds: float) -> None:
-    """Wait until one of the processes ends, at most for some seconds."""
-    select([each.end for each in processes], [], [], seconds)
+        os.waitpid(self.pid, 0)
 
 
 def passes(session: pytest.Session, item: pytest.Item, after: pytest.Item | None) -> bool:

@@ -10,9 +10,10 @@ import importlib
 import os
 import pickle
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from types import FunctionType
@@ -90,11 +91,13 @@ def write_record(record: Record, path: Path) -> None:
 
 
 def complete_record(
-    record: Record, session: pytest.Session, functions: Sequence[FunctionType]
+    record: Record, session: pytest.Session, functions: Sequence[FunctionType], limit: float
 ) -> None:
     """Run the collected tests that a record lacks in a forked process, and add them to it.
 
-    A record lacks a test whose file has changed since the test was recorded.
+    A record lacks a test whose file has changed since the test was recorded. A test that ends the
+    process, or takes more than `limit` seconds, counts as failed; for example, a test waits forever
+    for a thread of JAX if its module has started JAX before the fork.
     """
     digests = {path: _digest({path}) for path in {item.path for item in session.items}}
     missing = [
@@ -102,31 +105,42 @@ def complete_record(
         for item in session.items
         if item.nodeid not in record.tests or record.tests[item.nodeid].digest != digests[item.path]
     ]
-    if not missing:
-        return
+    while missing:
+        tests = partial(_recorded_tests, record.guards, session, list(missing), functions)
+        process, is_running = ForkedProcess(tests), True
+        while missing and is_running:
+            item, found = missing.pop(0), process.receive(limit)
+            is_passing, seconds, guards, modules = found or (False, limit, frozenset(), set())
+            test = RecordedTest(digests[item.path], is_passing, seconds, guards)
+            record.tests[item.nodeid] = test
+            record.modules |= modules
+            is_running = found is not None
+        process.end()
 
-    def recorded() -> tuple[dict[str, RecordedTest], set[str]]:
-        numbered = sorted(record.guards, key=str)
-        for path in {guard.path for guard in record.guards}:
-            here = [each for each in enumerate(numbered) if each[1].path == path]
-            install(recording_codes(path, here), functions)
-        decided: set[int] = set()
-        report_guards(decided.add)
-        tests: dict[str, RecordedTest] = {}
-        for item, after in zip(missing, [*missing[1:], None], strict=True):
-            decided.clear()
-            begin = monotonic()
-            is_passing = passes(session, item, after)
-            seconds, guards = monotonic() - begin, frozenset(numbered[at] for at in decided)
-            tests[item.nodeid] = RecordedTest(digests[item.path], is_passing, seconds, guards)
-        return tests, {name for name in sys.modules if name.startswith("shardir.")}
 
-    found = ForkedProcess(recorded).result()
-    if found is None:
-        raise RuntimeError("the process that records the guards of each test ended early")
-    tests, modules = found
-    record.tests |= tests
-    record.modules |= modules
+def _recorded_tests(
+    guards: frozenset[Guard],
+    session: pytest.Session,
+    items: Sequence[pytest.Item],
+    functions: Sequence[FunctionType],
+) -> Iterator[tuple[bool, float, frozenset[Guard], set[str]]]:
+    """Run tests; yield whether each one passes, its duration, the guards that decide in it, and the
+    modules that it loads."""
+    numbered = sorted(guards, key=str)
+    for path in {guard.path for guard in guards}:
+        here = [each for each in enumerate(numbered) if each[1].path == path]
+        install(recording_codes(path, here), functions)
+    decided: set[int] = set()
+    report_guards(decided.add)
+    loaded = set(sys.modules)
+    for item, after in zip(items, [*items[1:], None], strict=True):
+        decided.clear()
+        begin = monotonic()
+        is_passing = passes(session, item, after)
+        seconds, found = monotonic() - begin, frozenset(numbered[at] for at in decided)
+        added = {name for name in sys.modules.keys() - loaded if name.startswith("shardir.")}
+        yield is_passing, seconds, found, added
+        loaded |= added
 
 
 def loaded_functions(files: set[Path], modules: Iterable[str] = ()) -> list[FunctionType]:

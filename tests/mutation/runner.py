@@ -6,17 +6,18 @@ checkout stays as it is; processes that a test starts with the interpreter run t
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import pytest
 
 from tests.mutation.guards import Guard
 from tests.mutation.mutants import install, mutated_codes
-from tests.mutation.processes import ForkedProcess, passes, wait_for_any
+from tests.mutation.processes import ForkedProcess, passes
 from tests.mutation.record import complete_record, loaded_functions, read_record, write_record
 
 
@@ -72,7 +73,8 @@ class MutationPlugin:
         self._session = session
         self._record = read_record(self.record_file, self.guards)
         recorded = {guard.path for guard in self._record.guards}
-        complete_record(self._record, session, loaded_functions(recorded))
+        functions = loaded_functions(recorded)
+        complete_record(self._record, session, functions, self.limits.seconds)
         if self.record_file:
             write_record(self._record, self.record_file)
         print(self._record.summary(session.items), flush=True)
@@ -83,9 +85,10 @@ class MutationPlugin:
         while pending or running:
             while pending and len(running) < self.limits.jobs:
                 running += self._start(pending.pop())
-            wait_for_any([each.process for each in running], 1.0)
+            wait([each.process.results for each in running], 1.0)
             for mutant in list(running):
-                if mutant.process.has_ended or mutant.process.seconds > self.limits.seconds:
+                is_late = mutant.process.seconds > self.limits.seconds
+                if is_late or mutant.process.results.poll():
                     running.remove(mutant)
                     running += self._finish(mutant)
         return True
@@ -104,24 +107,23 @@ class MutationPlugin:
         process = ForkedProcess(partial(self._first_failure, guard, tests))
         return [_Mutant(guard, tests, process)]
 
-    def _first_failure(self, guard: Guard, tests: Sequence[int]) -> int | str:
-        """Return the first test that fails without a guard, or the state of the mutant."""
+    def _first_failure(self, guard: Guard, tests: Sequence[int]) -> Iterator[int | str]:
+        """Yield the first test that fails without a guard, or the state of the mutant."""
         if not install(mutated_codes(guard), self._functions):
-            return "not loaded"
+            yield "not loaded"
+            return
         for at, after in zip(tests, [*tests[1:], None], strict=True):
             following = None if after is None else self._session.items[after]
             if not passes(self._session, self._session.items[at], following):
-                return at
-        return "SURVIVED"
+                yield at
+                return
+        yield "SURVIVED"
 
     def _finish(self, mutant: _Mutant) -> list[_Mutant]:
         """Report the outcome of a mutant, or start it again without an unrepeatable test."""
         guard, tests, seconds = mutant.guard, len(mutant.tests), mutant.process.seconds
-        if not mutant.process.has_ended:
-            mutant.process.kill()
-            self.report(Outcome(guard, "too slow", tests, seconds))
-            return []
-        result = mutant.process.result()
+        result = mutant.process.receive() if mutant.process.results.poll() else "too slow"
+        mutant.process.end()
         if isinstance(result, str):
             self.report(Outcome(guard, result, tests, seconds))
         elif result is None:
@@ -138,7 +140,9 @@ class MutationPlugin:
         """Return True if a test passes as the only test of a process without a mutation."""
         if test not in self._repeatable | self._unrepeatable:
             item = self._session.items[test]
-            is_passing = ForkedProcess(partial(passes, self._session, item, None)).result()
+            process = ForkedProcess(lambda: [passes(self._session, item, None)])
+            is_passing = process.receive(self.limits.seconds)
+            process.end()
             (self._repeatable if is_passing else self._unrepeatable).add(test)
         return test in self._repeatable
 
