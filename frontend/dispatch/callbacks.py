@@ -140,8 +140,6 @@ def pure_callback(
         )
     _check_sharding("pure_callback", sharding)
     types, structure = _declared_results("pure_callback", callback, result_shape_dtypes)
-    if not types:
-        return result_shape_dtypes
     made = emit_callback(
         "pure-callback", callback, types, args, options, method=_METHODS[vmap_method]
     )

@@ -68,7 +68,7 @@ class ComposedFunction:
             made = self._fun(*args, **options)
         finally:
             recorded_calls.reset(before)
-        if len(done) == 1 and done[0].launch is not None:
+        if len(done) == 1:
             self._insert(made, done[0], args, options)
         elif cache is not None:
             cache.table.failed_inserts += 1

@@ -17,7 +17,7 @@ from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import function_name
-from shardir.frontend.tracing.trace import current_trace, emit_results
+from shardir.frontend.tracing.trace import emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.visualize import visualize_array_sharding as draw, visualize_sharding
 from shardir.ir.host_function import HostFunction
@@ -111,7 +111,7 @@ def inspect_array_sharding(value: object, *, callback: Callable[[Sharding], PyTr
     """Call `callback` with the sharding of an array, or of a traced one when it is compiled."""
     what = "callback of inspect_array_sharding"
     check_call_signature(callback, what, (None,))
-    if current_trace() is None or not isinstance(value, Tracer):
+    if not isinstance(value, Tracer):
         if not isinstance(value, Array):
             raise NotAnArrayError(
                 with_location(

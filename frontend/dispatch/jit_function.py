@@ -284,8 +284,7 @@ class JitFunction:
                 return  # Arrays of float0 are no arguments of the program.
             if program.donated and any(x is not y for x, y in zip(given, placed, strict=True)):
                 return
-        # The native cache has one set of static positions for all calls of a function.
-        if not program.donated and not self._parameters.counts_from_end:
+        if not program.donated:
             static = self._parameters.static, self._parameters.static_names
             distinct = native_call_cache.with_distinct_arrays(args, options, given)
             native_call_cache.insert_call(self, static, launch, structure, *distinct)
@@ -488,8 +487,6 @@ class JitFunction:
         """Return the requested sharding of each result."""
         if self._device is not None:
             return [SingleDeviceSharding(self._device)] * results.num_leaves
-        if self._out is None:
-            return [None] * results.num_leaves
         whole = tree.unflatten(results, range(results.num_leaves))
         word = f"out_shardings of {self._parameters.name}"
         return self._resolve_requests(
@@ -555,8 +552,6 @@ class JitFunction:
                     "end the recursion on a value known while tracing, such as a static argument"
                 )
             ) from None
-        if self._out is None and self._device is None:
-            return result
         outs, results = tree.flatten(result)
         requested = self._resolve_out_shardings(results)
         return tree.unflatten(

@@ -129,8 +129,7 @@ def _insert(
         argument = launch_arguments[k] if k < len(launch_arguments) else None
         kind, entry = source.kind, None
         # The readers of some bool arguments treat any nonzero byte as true.
-        reads_bytes = argument is not None and argument.truth and source.kind == "import"
-        if reads_bytes and source.entry is not None and source.entry.source_dtype == np.bool_:
+        if argument is not None and argument.truth and source.entry is not None:
             kind = "numpy"
         if kind == "import" or (k in aliased and kind not in ("array", "bytes")):
             entry = None if source.entry is None else import_row(source.entry)
@@ -232,7 +231,7 @@ def insert_composed_call(
     inspected too, except of the first argument or with `blind`.
     """
     found = cache.key(args, options) if did.result is made else None
-    first = args[0] if args and type(args[0]) in MEMORY_KINDS else None
+    first = args[0] if args else None
     sources = (
         None
         if found is None

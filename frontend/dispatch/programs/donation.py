@@ -42,9 +42,7 @@ def is_consumed(leaf: object, devices: tuple[Device, ...]) -> bool:
 
     An argument that is moved, sharded or converted is copied, and the copy is consumed instead.
     """
-    if type(leaf) is not Array:
-        return False
-    return leaf.signature.sharding is not None or leaf.sharding.device_assignment == devices
+    return type(leaf) is Array and leaf.sharding.device_assignment == devices
 
 
 def run_with_donation(

@@ -198,7 +198,7 @@ class Runnable:
         if self._padded_shapes[:visible] != [type.shape for type in types[:visible]]:
             return
         launch = None
-        if self._is_single_device and not captured:
+        if not captured:
             launch = view_launch.view_launch(self.plan.module.main, self._result_signatures)
         self.results_are_views = launch is not None
         # Without a launch, no call cache repeats calls without this object.
@@ -457,6 +457,4 @@ def _copy_views(parts: Sequence[Buffer], foreign: Sequence[Buffer]) -> Sequence[
         if id(part) not in copies:
             shared = any(np.may_share_memory(part, other) for other in foreign)
             copies[id(part)] = part.copy() if shared else part
-    if all(copies[id(part)] is part for part in parts):
-        return parts
     return [copies[id(part)] for part in parts]

@@ -45,9 +45,9 @@ class MemoryAnalysis:
 
 def memory_analysis(
     module: Module,
-    host: MemoryEstimate | None = None,
-    over: Mapping[int, int] | None = None,
-    inside: BytesInside | None = None,
+    host: MemoryEstimate | None,
+    over: Mapping[int, int],
+    inside: BytesInside,
 ) -> MemoryAnalysis:
     """Return the memory of a per-device program on each device, and of its process if `host` is
     given.
@@ -55,7 +55,7 @@ def memory_analysis(
     `over` are the results that reuse the memory of donated arguments, with their bytes in this
     process; `inside` are the bytes that calls of pipelines hold.
     """
-    memory, over = estimate_memory(module, inside), over or {}
+    memory = estimate_memory(module, inside)
     if host is not None and all(mesh.size == 1 for mesh in module.meshes):
         memory = replace(memory, temporaries=host.temporaries, peak=host.peak)
     results = module.main.body.returns
@@ -73,7 +73,7 @@ def memory_analysis(
 
 
 def cost_analysis(
-    module: Module, added: Cost | None = None, collectives: Sequence[Collective] = ()
+    module: Module, added: Cost, collectives: Sequence[Collective]
 ) -> dict[str, PyTree]:
     """Return the cost of one run of a per-device program on each device.
 
@@ -83,7 +83,7 @@ def cost_analysis(
     sent`: to other devices, in total and `by kind` of collective and `by axes`. A loop counts as
     often as it runs, a `while` once, a branch as its most expensive block.
     """
-    cost = cost_of_block(module.main.body) + (added or Cost())
+    cost = cost_of_block(module.main.body) + added
     found = [*list_collectives(module), *collectives]
 
     def sent(groups: Mapping[str, CommunicationTotal]) -> dict[str, int]:

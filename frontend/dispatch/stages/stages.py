@@ -209,7 +209,7 @@ class Compiled(Printed):
         """
         costs = self._pipeline_costs()
         host = self._program.memory()
-        if host is not None and costs:
+        if host is not None:
             added = sum(each.host_bytes for each in costs)
             host = replace(host, temporaries=host.temporaries + added, peak=host.peak + added)
         return memory_analysis(

@@ -76,7 +76,12 @@ def test_results_are_declared_by_arrays_and_by_objects_with_a_shape_and_a_dtype(
     for declared in (X, sd.numpy.asarray(X), Like()):
         np.testing.assert_array_equal(sd.pure_callback(lambda: X, declared), X)
     assert sd.pure_callback(lambda: 3, 2).dtype == np.int32
-    for wrong, text in ((Shaped(), f"{brief_with_type(Shaped())}"), ("f32", "'f32' of type str")):
+
+    class Typed:
+        dtype = Like.dtype
+
+    for wrong in (Shaped(), Typed(), "f32"):
+        text = brief_with_type(wrong)
         assert_raises_exactly(
             partial(sd.io_callback, lambda: X, wrong),
             ArgumentError,

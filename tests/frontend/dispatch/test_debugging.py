@@ -25,7 +25,12 @@ from shardir import (
     vmap,
 )
 from shardir.errors import ShardirError
-from shardir.frontend.errors import ArgumentError, NotAnArrayError
+from shardir.frontend.errors import (
+    ArgumentError,
+    NotAnArrayError,
+    OutsideTraceError,
+    ShardingError,
+)
 from shardir.frontend.numpy import api as snp
 from shardir.interpret.interpreter import run
 from shardir.text.parser import parse
@@ -230,6 +235,19 @@ def test_errors_of_arguments() -> None:
         assert_raises_exactly(
             call, NotAnArrayError, "inspect_array_sharding takes an array, got 3.0 of type float"
         )
+    assert_raises_exactly(
+        lambda: debug.visualize_array_sharding(3.0),
+        ShardingError,
+        "a value of type float is not placed on devices, so there is nothing to draw; place it "
+        "with device_put",
+    )
+    escaped: list[Any] = []
+    jit(escaped.append)(1.0)
+    assert_raises_exactly(
+        lambda: debug.inspect_array_sharding(escaped[0], callback=ignore),
+        OutsideTraceError,
+        "a traced value is used outside of a trace; do it inside of jit",
+    )
 
 
 @pytest.mark.parametrize("kind", ["scan", "while"])

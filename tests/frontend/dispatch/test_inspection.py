@@ -1,5 +1,6 @@
 """Functions inspected, transposed and converted without execution."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,11 +96,18 @@ def test_errors_of_names_and_of_objects_without_a_dtype() -> None:
         def __repr__(self) -> str:
             return "Shaped()"
 
-    assert_raises_exactly(
-        lambda: eval_shape(snp.sum, Shaped()),
-        NotAnArrayError,
-        "argument a of sum is Shaped() of type Shaped, which has no shape and dtype",
-    )
+    class Typed:
+        dtype = "float32"
+
+        def __repr__(self) -> str:
+            return "Typed()"
+
+    for wrong, text in ((Shaped(), "Shaped() of type Shaped"), (Typed(), "Typed() of type Typed")):
+        assert_raises_exactly(
+            partial(eval_shape, snp.sum, wrong),
+            NotAnArrayError,
+            f"argument a of sum is {text}, which has no shape and dtype",
+        )
 
     def enter() -> None:
         with named_scope(raw(3)):

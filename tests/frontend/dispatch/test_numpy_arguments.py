@@ -235,6 +235,13 @@ def test_frombuffer_copies_or_keeps_its_buffer() -> None:
         snp.frombuffer(bytes(203), np.float32)
 
 
+def test_frombuffer_converts_every_buffer() -> None:
+    for first in range(4):
+        elements = np.arange(first, first + 8, dtype=np.float64)
+        made = snp.frombuffer(elements.tobytes(), np.float64)
+        np.testing.assert_array_equal(made, elements)
+
+
 def test_numpy_scalars_keep_their_dtype_and_value() -> None:
     whole = snp.asarray(A.astype(np.int32))
     numbers: list[Any] = [

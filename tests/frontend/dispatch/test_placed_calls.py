@@ -110,8 +110,9 @@ def test_the_device_of_jit_is_that_of_lowered_programs_and_of_constants() -> Non
     assert compiled.input_shardings == ((where,), {})
     assert sd.jit(lambda: sd.numpy.zeros(3), device=device)().sharding == where
     for x in placed_variants():
-        assert np.array_equal(compiled(x), ROWS + 1)
-        assert compiled(x).sharding == where
+        for program in (compiled, sd.jit(lambda x: x + 1, device=device).lower(x).compile()):
+            assert np.array_equal(program(x), ROWS + 1)
+            assert program(x).sharding == where
 
 
 def test_a_pmap_inside_of_a_program_checks_its_arguments() -> None:

@@ -181,10 +181,20 @@ def test_bytes_of_bool_arrays_other_than_one_are_true() -> None:
         lambda x: x & x,
         lambda x: x.reshape(2, 2),
         lambda x: x | False,
+        lambda x: snp.concatenate([x, x]),
+        lambda x: snp.flip(x).astype(snp.uint8),
     ]
     calls: list[Any] = [*map(jit, functions), snp.logical_not, snp.sum, snp.ravel, snp.asarray]
     for call in 4 * calls:
         assert np.asarray(call(x)).tobytes() == np.asarray(call(expected)).tobytes()
+
+
+def test_negative_static_positions_count_from_the_end_of_each_call() -> None:
+    fun = jit(lambda *args: args[0] * float(args[-1]), static_argnums=-1)
+    for number in (2, "3", 4.0, "5", 2):
+        check(partial(fun, X, number), M * float(number))
+        check(partial(fun, X, Y, number), M * float(number))
+        check(partial(fun, X, 7, number), M * float(number))
 
 
 def test_functions_of_the_user_are_called_again() -> None:

@@ -93,6 +93,14 @@ def test_a_donated_argument_and_a_gradient() -> None:
         shardir.grad(logarithm)(X)
 
 
+def test_every_call_of_a_function_with_donated_arguments() -> None:
+    f = shardir.jit(lambda x: jnp.log(x), donate_argnums=0)
+    for _ in range(3):
+        np.testing.assert_array_equal(f(jnp.ones(4)), np.zeros(4))
+    with pytest.raises(NanError, match=r"makes NaN is %\w+ = log"):
+        f(-jnp.ones(4))
+
+
 def test_a_captured_array() -> None:
     captured = jnp.asarray(X)
     with pytest.raises(NanError, match=r"makes NaN is %\w+ = log"):

@@ -95,6 +95,17 @@ def test_donation_does_not_overwrite_memory_of_views(whole_first: bool) -> None:
             np.testing.assert_array_equal(double(y), NUMBERS[cut] * 2)
 
 
+def test_a_view_of_a_donated_argument_is_no_copy() -> None:
+    same = sd.jit(lambda x: x.reshape(-1).reshape(24, 64), donate_argnums=0)
+    for _ in range(3):
+        x = snp.asarray(NUMBERS) + 0
+        begin = memory(x).address
+        y = same(x)
+        assert x.is_deleted()
+        assert memory(y).address == begin
+        np.testing.assert_array_equal(y, NUMBERS)
+
+
 def test_a_view_of_a_deleted_array_is_an_error() -> None:
     x = snp.asarray(NUMBERS) + 0
     y = x[2:20]
@@ -113,11 +124,18 @@ def test_numpy_arguments_are_copied() -> None:
     np.testing.assert_array_equal(made, NUMBERS[2:20])
 
 
-def test_sharded_arrays_are_sliced_and_reshaped() -> None:
+def test_parts_and_reshapes_of_sharded_arrays_are_views() -> None:
     mesh = sd.make_mesh((4,), ("a",))
     x = sd.device_put(NUMBERS, sd.NamedSharding(mesh, sd.P("a")))
+    uneven = sd.jit(lambda x: x[2:20], uneven="pad")
     for _ in range(2):
-        np.testing.assert_array_equal(x[2:20], NUMBERS[2:20])
+        for part in (x[4:20], uneven(x)):
+            begin = 20 - len(part)
+            np.testing.assert_array_equal(part, NUMBERS[begin:20])
+            np.testing.assert_array_equal(part + 1, NUMBERS[begin:20] + 1)
+            assert memory(part).address - memory(x).address == 4 * begin * 64
+            shards = [shard.data for shard in part.addressable_shards]
+            np.testing.assert_array_equal(np.concatenate(shards), NUMBERS[begin:20])
         np.testing.assert_array_equal(x.reshape(48, 32), NUMBERS.reshape(48, 32))
 
 

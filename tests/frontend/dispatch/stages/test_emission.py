@@ -19,6 +19,7 @@ from shardir.frontend.errors import ArgumentError
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.sharding import PartitionSpec as P
 from shardir.text.parser import parse
+from tests.error_assertions import raw
 from tests.frontend.cli.command import run
 
 
@@ -185,7 +186,22 @@ def test_arguments_of_a_self_test_must_have_the_types_of_the_program(
     with pytest.raises(EmissionError) as caught:
         program.emission("paper", arguments=(np.ones(4, np.float32),))
     assert str(caught.value) == "argument 'x' is f32[3], got float32[4] for the self-test"
-    for seed in (-1, -7):
+    for arguments in ((np.ones(3, np.int32),), (np.ones(3, np.int8),)):
+        with pytest.raises(EmissionError) as caught:
+            program.emission("paper", arguments=arguments)
+        assert str(caught.value) == (
+            f"argument 'x' is f32[3], got {arguments[0].dtype}[3] for the self-test"
+        )
+    with pytest.raises(EmissionError) as caught:
+        make_emission(program.module, "paper", samples=True, arguments=[])
+    assert str(caught.value) == "@lambda takes 1 argument, got 0 for its self-test"
+    for seconds in (0, -1.0, float("nan")):
+        with pytest.raises(EmissionError) as caught:
+            program.emission("paper", selftest=True, selftest_seconds=seconds)
+        assert str(caught.value) == (
+            f"a self-test takes a positive number of seconds, got {seconds}"
+        )
+    for seed in (-1, -7, raw(1.5)):
         with pytest.raises(EmissionError) as caught:
             program.emission("paper", selftest=True, seed=seed)
         assert str(caught.value) == (
@@ -198,7 +214,41 @@ def test_arguments_of_a_self_test_must_have_the_types_of_the_program(
 def test_passes_of_the_target_run_last(recording_target: RecordingTarget) -> None:
     emission = make_emission(parse(PROGRAM), "paper")
 
+    assert emission.module.main.spmd is not None
     assert [op.name for op in emission.module.main.body.ops][-1] == "fused"
+
+
+SAME_TWICE = """\
+func @f(
+  %a: f32[4],
+) -> (f32[4]) {
+  %b = exp(%a) : f32[4]
+  %c = exp(%a) : f32[4]
+  %d = add(%b, %c) : f32[4]
+  return %d
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "passes", "expected"),
+    [
+        (SAME_TWICE, None, 2),
+        (SAME_TWICE, "dce", 2),
+        (SAME_TWICE, "cse", 1),
+        (f"mesh @m = [x=2]\n\n{SAME_TWICE}", None, 1),
+        (f"mesh @m = [x=2]\n\n{SAME_TWICE}", "propagate,reshard,partition", 2),
+    ],
+)
+def test_a_program_without_a_mesh_runs_through_stated_passes_only(
+    text: str, passes: str | None, expected: int
+) -> None:
+    pipeline = None if passes is None else Pipeline.parse(passes)
+    emission = make_emission(parse(text), "paper", pipeline=pipeline)
+    assert str(emission.module).count("exp(") == expected
+    parted = Pipeline.parse("propagate,reshard,partition")(parse(text))
+    unchanged = make_emission(parted, "paper", pipeline=Pipeline.parse("cse"))
+    assert str(unchanged.module).count("exp(") == (2 if text.startswith("mesh") else 1)
 
 
 def test_a_partitioned_program_is_not_partitioned_again() -> None:

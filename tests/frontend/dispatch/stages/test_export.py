@@ -40,6 +40,21 @@ def test_a_serialized_program_has_the_same_results() -> None:
         np.testing.assert_allclose(total, result.sum(), rtol=1e-6)
 
 
+def test_containers_are_restored() -> None:
+    args = {"a": [1.0, (), None], "b": {}}, (2.0,)
+    found = export.export(sd.jit(lambda x, y: [y, x, None]))(*args)
+    again = export.deserialize(found.serialize())
+    assert (again.in_tree, again.out_tree) == (found.in_tree, found.out_tree)
+    assert again.call(*args) == [args[1], args[0], None]
+    numbered = export.export(sd.jit(lambda x: x))({1: 2.0})
+    with pytest.raises(ExportedProgramError) as caught:
+        numbered.serialize()
+    assert str(caught.value).splitlines()[0] == (
+        "arguments and results of a serialized program are in dictionaries with texts as keys, "
+        "lists and tuples, got {1: 0}"
+    )
+
+
 def test_a_deserialized_program_is_differentiable() -> None:
     params, x = example()
     again = export.deserialize(export.export(sd.jit(model))(params, x).serialize())
