@@ -9,6 +9,7 @@ TABLE = {
         "breakpoint",
         "callback",
         "inspect_array_sharding",
+        "log",
         "print",
         "visualize_array_sharding",
     ),
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         breakpoint as breakpoint,
         callback as callback,
         inspect_array_sharding as inspect_array_sharding,
+        log as log,
         print as print,
         visualize_array_sharding as visualize_array_sharding,
     )

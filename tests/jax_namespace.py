@@ -213,7 +213,7 @@ REASONS: dict[str, str] = {
 """The names that are absent on purpose; a pattern ends in `*_p`."""
 
 UNFINISHED = """
-    jax.ad_checkpoint.print_saved_residuals jax.custom_derivatives.linear_call jax.debug.log
+    jax.ad_checkpoint.print_saved_residuals jax.custom_derivatives.linear_call
     jax.experimental.checkify jax.experimental.jet jax.experimental.key_reuse
     jax.experimental.mesh_utils.create_hybrid_device_mesh
     jax.experimental.multihost_utils.live_devices

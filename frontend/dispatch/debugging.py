@@ -1,20 +1,25 @@
 """Debugging of running programs: printing, callbacks, and the shardings of values."""
 
 import builtins
+import logging
 import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
 from shardir.errors import ShardirError
-from shardir.frontend.argument_checks import call_user_function, check_call_signature
+from shardir.frontend.argument_checks import (
+    call_user_function,
+    check_call_signature,
+    check_flag,
+)
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch.callbacks import emit_callback
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.sharding import Sharding
-from shardir.frontend.source_locations import with_location
+from shardir.frontend.source_locations import user_position, with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import function_name
 from shardir.frontend.tracing.trace import emit_results
@@ -35,6 +40,27 @@ class _Printer:
 
     def __call__(self, *args: PyTree, **options: PyTree) -> None:
         builtins.print(self.format.format(*args, **options), flush=True)
+
+
+LOGGER = logging.getLogger("shardir.debug")
+"""The logger of `log`."""
+
+
+@dataclass(frozen=True)
+class _Logger:
+    """Logs a format string with the elements of arrays, at a line of the user's program."""
+
+    format: str
+    file: str
+    line: int
+
+    def __call__(self, *args: PyTree, **options: PyTree) -> None:
+        if LOGGER.isEnabledFor(logging.INFO):
+            message = self.format.format(*args, **options)
+            record = LOGGER.makeRecord(
+                LOGGER.name, logging.INFO, self.file, self.line, message, (), None
+            )
+            LOGGER.handle(record)
 
 
 class _UsageFormatter(string.Formatter):
@@ -67,32 +93,79 @@ class _FormatPlaceholder:
         return self
 
 
-def print(fmt: str, *args: PyTree, ordered: bool = False, **kwargs: PyTree) -> None:
+def print(
+    fmt: str,
+    *args: PyTree,
+    ordered: bool = False,
+    partitioned: bool = False,
+    skip_format_check: bool = False,
+    **kwargs: PyTree,
+) -> None:
     """Print `fmt.format(*args, **kwargs)` whenever the program executes this call.
 
     Works inside of `jit`, loops, branches and every transformation. Under `vmap` it prints once for
     each example, in a gradient in the forward pass. `ordered` has no effect: lines appear in
-    program order. Raises `ArgumentError` for a format that does not fit its arguments.
+    program order. Raises `ArgumentError` for a format that does not fit its arguments, unless
+    `skip_format_check` is set, and for `partitioned`: inside of `shard_map`, each device prints its
+    shards.
     """
+    _check_format("debug.print", fmt, args, kwargs, partitioned, skip_format_check)
+    emit_callback("callback", _Printer(fmt), (), args, kwargs, name="debug.print")
+
+
+def log(
+    fmt: str,
+    *args: PyTree,
+    ordered: bool = False,
+    partitioned: bool = False,
+    skip_format_check: bool = False,
+    **kwargs: PyTree,
+) -> None:
+    """Log `fmt.format(*args, **kwargs)` whenever the program executes this call; see `print`.
+
+    The record has the level INFO, the logger `shardir.debug` and the line of this call.
+    """
+    _check_format("debug.log", fmt, args, kwargs, partitioned, skip_format_check)
+    place = user_position()
+    file, line = ("", 0) if place is None else (place.site.loc.file, place.site.loc.line)
+    emit_callback("callback", _Logger(fmt, file, line), (), args, kwargs, name="debug.log")
+
+
+def _check_format(
+    name: str,
+    fmt: object,
+    args: Sequence[PyTree],
+    kwargs: dict[str, PyTree],
+    partitioned: bool,
+    skip_format_check: bool,
+) -> None:
     if not isinstance(fmt, str):
-        raise ArgumentError(with_location(f"debug.print takes a format first, got {fmt!r}"))
+        raise ArgumentError(with_location(f"{name} takes a format first, got {fmt!r}"))
+    if check_flag(f"partitioned of {name}", partitioned):
+        raise ArgumentError(
+            with_location(
+                f"{name} takes whole arrays; call it inside of shard_map for the shards of each "
+                "device, without partitioned=True"
+            )
+        )
+    if check_flag(f"skip_format_check of {name}", skip_format_check):
+        return
     formatter = _UsageFormatter()
     try:
         formatter.vformat(fmt, args, kwargs)
     except (IndexError, KeyError, ValueError) as error:
         reason = f"no argument {error}" if isinstance(error, KeyError) else str(error)
         raise ArgumentError(
-            with_location(f"the format {fmt!r} of debug.print does not fit its arguments: {reason}")
+            with_location(f"the format {fmt!r} of {name} does not fit its arguments: {reason}")
         ) from None
     unused = [str(key) for key in (*range(len(args)), *kwargs) if key not in formatter.used]
     if unused:
         raise ArgumentError(
             with_location(
-                f"the format {fmt!r} of debug.print does not use argument {', '.join(unused)}; "
+                f"the format {fmt!r} of {name} does not use argument {', '.join(unused)}; "
                 "write {} for each, and use f-strings only for values known while tracing"
             )
         )
-    emit_callback("callback", _Printer(fmt), (), args, kwargs, name="debug.print")
 
 
 def callback(

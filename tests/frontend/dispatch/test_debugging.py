@@ -1,5 +1,6 @@
 """Printing, callbacks and inspection of shardings inside of programs."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -159,6 +160,44 @@ def test_text_shows_a_callback_by_its_name() -> None:
         "'g' is a Python function, of which the text of a program contains only the name; run "
         "the traced program instead of its text"
     )
+
+
+def test_log_records_the_line_of_the_call(caplog: pytest.LogCaptureFixture) -> None:
+    def f(x: Any) -> Any:
+        debug.log("x = {}", x)
+        return x
+
+    with caplog.at_level(logging.INFO, "shardir.debug"):
+        jit(vmap(f))(snp.arange(2.0))
+        effects_barrier()
+    expected = f.__code__.co_firstlineno + 1
+    found = [
+        (each.name, each.levelno, each.filename, each.lineno, each.getMessage())
+        for each in caplog.records
+    ]
+    file = "test_debugging.py"
+    assert found == [
+        ("shardir.debug", logging.INFO, file, expected, f"x = {x}") for x in ("0.0", "1.0")
+    ]
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "shardir.debug"):
+        f(1.0)
+        effects_barrier()
+    assert not caplog.records
+
+
+def test_options_of_print_and_log(capsys: pytest.CaptureFixture[str]) -> None:
+    debug.print("{x}", x=1, y=2, skip_format_check=True)
+    effects_barrier()
+    assert capsys.readouterr().out == "1\n"
+    for name in ("print", "log"):
+        call = getattr(debug, name)
+        assert_raises_exactly(
+            lambda call=call: call("{}", 1, partitioned=True),
+            ArgumentError,
+            f"debug.{name} takes whole arrays; call it inside of shard_map for the shards of each "
+            "device, without partitioned=True",
+        )
 
 
 def test_formats_are_checked_when_they_are_traced() -> None:
