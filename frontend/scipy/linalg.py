@@ -46,6 +46,7 @@ from shardir.frontend.scipy.special_matrices import (
     convolution_matrix as convolution_matrix,
     dft as dft,
     fiedler as fiedler,
+    fiedler_companion as fiedler_companion,
     hadamard as hadamard,
     hankel as hankel,
     helmert as helmert,
@@ -64,9 +65,9 @@ from shardir.frontend.tracing.tracer import Tracer
 __all__ = [
     "block_diag", "cho_factor", "cho_solve", "cholesky", "circulant", "companion",
     "convolution_matrix", "det", "dft", "eigh", "eigh_tridiagonal", "expm", "expm_frechet",
-    "fiedler", "hadamard", "hankel", "helmert", "hilbert", "inv", "invhilbert", "invpascal",
-    "leslie", "lu", "lu_factor", "lu_solve", "pascal", "polar", "qr", "solve", "solve_sylvester",
-    "solve_triangular", "sqrtm", "svd", "toeplitz",
+    "fiedler", "fiedler_companion", "hadamard", "hankel", "helmert", "hilbert", "inv",
+    "invhilbert", "invpascal", "leslie", "lu", "lu_factor", "lu_solve", "pascal", "polar", "qr",
+    "solve", "solve_sylvester", "solve_triangular", "sqrtm", "svd", "toeplitz",
 ]  # fmt: skip
 
 IGNORED_PARAMETERS = ("overwrite_a", "overwrite_b", "check_finite")

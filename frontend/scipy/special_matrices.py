@@ -14,11 +14,16 @@ from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.shaping import concatenation, padding, reshaping
 from shardir.frontend.numpy.tracer_helpers.axis_slices import flatten
-from shardir.frontend.numpy.tracer_helpers.elementwise_emission import emit_conjugate, is_complex
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    emit_conjugate,
+    is_complex,
+    promote_args_inexact,
+)
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, promote
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import NumpyArray
+from shardir.ir.types import NUMPY_DTYPES
 
 
 def _as_vector(name: str, x: ArrayLike) -> Tracer:
@@ -144,6 +149,40 @@ def fiedler(a: ArrayLike) -> Tracer:
     """Return the absolute differences of all pairs of elements of a vector."""
     line = _as_vector("fiedler", a)
     return abs(line[:, None] - line[None])
+
+
+@public()
+def fiedler_companion(a: ArrayLike) -> Tracer:
+    """Return the Fiedler companion matrices, whose eigenvalues are the roots of polynomials.
+
+    Coefficients are along the last dimension, the one of the highest power first. The matrices have
+    at most five diagonals with elements. Source: M. Fiedler, "A note on companion matrices" (2003).
+    Raise `ShapeError` for a polynomial without coefficients. A leading coefficient of zero results
+    in elements that are not finite.
+    """
+    (given,) = promote_args_inexact(a)
+    lines = as_tracer(reshaping.atleast_1d(given))
+    size = lines.shape[-1] - 1
+    if size < 0:
+        raise ShapeError(
+            with_location(f"fiedler_companion takes coefficients, got shape {lines.shape}")
+        )
+    if size < 2:
+        return -(lines[..., 1:] / lines[..., :1])[..., None]
+    row, column = np.indices((size, size))
+    even = row % 2 == 0
+    # Each even row has two coefficients beside the diagonal; the first row begins with its own.
+    is_coefficient = even & (np.abs(row - column) == 1) | (row == 0) & (column == 0)
+    is_one = even & (column == row + 2) | ~even & (column == row - 2) | (row == 1) & (column == 0)
+    positions = np.where(is_coefficient, np.maximum(row, column) + 1, 0)
+    positions[0, 0] = 1
+    normalized = lines / lines[..., :1]
+    coefficients = take.take(normalized, positions, axis=-1)
+    return selection.where(
+        is_coefficient,
+        -coefficients,
+        as_tracer(is_one.astype(NUMPY_DTYPES[lines.value.type.dtype])),
+    )
 
 
 MAX_ROWS = 1 << 15
