@@ -219,9 +219,8 @@ UNFINISHED = """
     jax.experimental.multihost_utils.live_devices
     jax.experimental.multihost_utils.reached_preemption_sync_point jax.experimental.ode
     jax.lax.linalg.hessenberg jax.lax.linalg.ormqr jax.lax.linalg.schur jax.lax.linalg.tridiagonal
-    jax.numpy.frompyfunc jax.numpy.ufunc jax.scipy.interpolate jax.scipy.linalg.funm
-    jax.scipy.linalg.hessenberg jax.scipy.linalg.qr_multiply jax.scipy.linalg.rsf2csf
-    jax.scipy.linalg.schur jax.scipy.optimize
+    jax.numpy.frompyfunc jax.numpy.ufunc jax.scipy.linalg.funm jax.scipy.linalg.hessenberg
+    jax.scipy.linalg.qr_multiply jax.scipy.linalg.rsf2csf jax.scipy.linalg.schur jax.scipy.optimize
 """
 """The names that are absent, but for no reason of principle."""
 
