@@ -7,6 +7,7 @@ from shardir._imports.lazy_names import lazy_names
 TABLE = {
     "shardir.frontend.transforms.custom_jvp": ("SymbolicZero", "custom_jvp"),
     "shardir.frontend.transforms.custom_vjp": ("CustomVJPPrimal", "custom_gradient", "custom_vjp"),
+    "shardir.frontend.transforms.linear_call": ("linear_call",),
     "shardir.frontend.transforms.linear_transpose": ("closure_convert",),
     "shardir.frontend.transforms.symbolic_zeros": (
         "custom_vjp_primal_tree_values",
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         custom_gradient as custom_gradient,
         custom_vjp as custom_vjp,
     )
+    from shardir.frontend.transforms.linear_call import linear_call as linear_call
     from shardir.frontend.transforms.linear_transpose import closure_convert as closure_convert
     from shardir.frontend.transforms.symbolic_zeros import (
         custom_vjp_primal_tree_values as custom_vjp_primal_tree_values,
