@@ -11,6 +11,7 @@ TABLE = {
         "checkpoint_policies",
         "remat",
     ),
+    "shardir.frontend.transforms.saved_residuals": ("print_saved_residuals",),
 }
 """The public names that each module defines."""
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
         checkpoint_name as checkpoint_name,
         checkpoint_policies as checkpoint_policies,
         remat as remat,
+    )
+    from shardir.frontend.transforms.saved_residuals import (
+        print_saved_residuals as print_saved_residuals,
     )
 else:
     __getattr__, __dir__ = lazy_names(__name__, TABLE)

@@ -213,8 +213,8 @@ REASONS: dict[str, str] = {
 """The names that are absent on purpose; a pattern ends in `*_p`."""
 
 UNFINISHED = """
-    jax.ad_checkpoint.print_saved_residuals jax.experimental.checkify jax.experimental.jet
-    jax.experimental.key_reuse jax.experimental.mesh_utils.create_hybrid_device_mesh
+    jax.experimental.checkify jax.experimental.jet jax.experimental.key_reuse
+    jax.experimental.mesh_utils.create_hybrid_device_mesh
     jax.experimental.multihost_utils.live_devices
     jax.experimental.multihost_utils.reached_preemption_sync_point jax.experimental.ode
     jax.lax.linalg.hessenberg jax.lax.linalg.ormqr jax.lax.linalg.schur jax.lax.linalg.tridiagonal
