@@ -214,7 +214,6 @@ REASONS: dict[str, str] = {
 
 UNFINISHED = """
     jax.experimental.checkify jax.experimental.jet jax.experimental.key_reuse
-    jax.experimental.mesh_utils.create_hybrid_device_mesh
     jax.experimental.multihost_utils.live_devices
     jax.experimental.multihost_utils.reached_preemption_sync_point jax.experimental.ode
     jax.lax.linalg.hessenberg jax.lax.linalg.ormqr jax.lax.linalg.schur jax.lax.linalg.tridiagonal
