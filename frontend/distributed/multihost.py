@@ -47,7 +47,7 @@ def _allgather_leaf(leaf: object, tiled: bool) -> PyTree:
                 )
             )
         return gather_to_all(leaf)
-    parts = _gather_objects(np.asarray(leaf), "process_allgather")
+    parts = gather_objects(np.asarray(leaf), "process_allgather")
     if not tiled:
         return np.stack(parts)
     return np.concatenate([np.atleast_1d(part) for part in parts])
@@ -58,7 +58,7 @@ def broadcast_one_to_all(in_tree: object, is_source: bool | None = None) -> PyTr
     process."""
     flag = "is_source of broadcast_one_to_all"
     source = process_group().index == 0 if is_source is None else check_flag(flag, is_source)
-    sources = _gather_objects(source, "broadcast_one_to_all")
+    sources = gather_objects(source, "broadcast_one_to_all")
     if sum(sources) != 1:
         raise DistributedError(
             with_location(
@@ -66,7 +66,7 @@ def broadcast_one_to_all(in_tree: object, is_source: bool | None = None) -> PyTr
             )
         )
     at = sources.index(True)
-    return tree.map(lambda x: _gather_objects(np.asarray(x), "broadcast_one_to_all")[at], in_tree)
+    return tree.map(lambda x: gather_objects(np.asarray(x), "broadcast_one_to_all")[at], in_tree)
 
 
 def sync_global_devices(name: str) -> None:
@@ -141,7 +141,7 @@ def assert_equal(in_tree: object, fail_message: str = "") -> None:
     names = ["/".join(map(str, path)) for path in structure.paths()]
     mine = [_compared_elements(leaf) for leaf in leaves]
     numbers = [(str(x.dtype), x.shape, x.tobytes()) for x in mine]
-    rows = _gather_objects((names, numbers), "assert_equal")
+    rows = gather_objects((names, numbers), "assert_equal")
     for process, row in enumerate(rows):
         if row == rows[0]:
             continue
@@ -164,7 +164,7 @@ def _compared_elements(leaf: object) -> Buffer:
     return np.asarray(leaf)
 
 
-def _gather_objects(value: object, word: str) -> list[PyTree]:
+def gather_objects(value: object, word: str) -> list[PyTree]:
     link = process_group().link
     if link is None:
         return [value]

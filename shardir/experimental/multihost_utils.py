@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from shardir._imports.lazy_names import lazy_names
 
 TABLE = {
+    "shardir.frontend.distributed.liveness": ("live_devices", "reached_preemption_sync_point"),
     "shardir.frontend.distributed.multihost": (
         "assert_equal",
         "broadcast_one_to_all",
@@ -17,6 +18,10 @@ TABLE = {
 """The public names that each module defines."""
 
 if TYPE_CHECKING:
+    from shardir.frontend.distributed.liveness import (
+        live_devices as live_devices,
+        reached_preemption_sync_point as reached_preemption_sync_point,
+    )
     from shardir.frontend.distributed.multihost import (
         assert_equal as assert_equal,
         broadcast_one_to_all as broadcast_one_to_all,

@@ -1,7 +1,9 @@
 """Run in several processes: errors that all raise together, and from which all can continue."""
 
 import json
+import os
 import resource
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import chdir
@@ -253,6 +255,46 @@ def assert_equal_compares_processes(_: Path) -> None:
             lambda: multihost_utils.global_array_to_host_local_array(y, elsewhere, P()),
         )
         assert f"belongs to process {own_index()}, which has no shard" in text
+
+
+@check
+def live_devices_raises_in_all_processes(_: Path) -> None:
+    with multihost_utils.live_devices(sd.devices()[::-1]) as devices:
+        assert devices == sd.devices()
+
+    def fail_in_one_process() -> None:
+        with multihost_utils.live_devices(sd.devices()):
+            if is_first_process():
+                raise ZeroDivisionError("here")
+
+    if is_first_process():
+        assert error_message(ZeroDivisionError, fail_in_one_process) == "here"
+    else:
+        assert first_line(DistributedError, fail_in_one_process) == (
+            "the body of live_devices raised an error in process 0, so that its results are not "
+            "complete in this process"
+        )
+    text = first_line(ArgumentError, lambda: multihost_utils.live_devices(sd.local_devices(0)))
+    assert text == (
+        "live_devices has no device of process 1; pass devices of all processes, which wait for "
+        "each other"
+    )
+
+
+@check
+def all_processes_save_after_one_is_preempted(_: Path) -> None:
+    assert not multihost_utils.reached_preemption_sync_point(0)
+    if own_index() == 1:
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert multihost_utils.reached_preemption_sync_point(1)
+    text = first_line(
+        DistributedError, lambda: multihost_utils.reached_preemption_sync_point(own_index())
+    )
+    assert text == (
+        "reached_preemption_sync_point was called for the steps [0, 1, 2] of the processes; call "
+        "it in every step of each process"
+    )
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @check
