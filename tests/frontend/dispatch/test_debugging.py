@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -193,7 +194,7 @@ def test_options_of_print_and_log(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("print", "log"):
         call = getattr(debug, name)
         assert_raises_exactly(
-            lambda call=call: call("{}", 1, partitioned=True),
+            partial(call, "{}", 1, partitioned=True),
             ArgumentError,
             f"debug.{name} takes whole arrays; call it inside of shard_map for the shards of each "
             "device, without partitioned=True",
