@@ -63,7 +63,7 @@ def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
         inner not in unchanged and is_saved(save, inner) for inner in rerun
     ):
         body, primal_of = _run_forward_rules(body, again, rerun, originals, b.names)
-        forward, places = inline_block(body, op.operands, op.results, op)
+        forward, places = _inline_checkpoint(replace(op, blocks=(body,)))
     primal_of = {copy: _find_place(value, places) for copy, value in primal_of.items()}
     saved = reuse_saved_values(forward, rerun, primal_of, save, b.names)
     block = substitute(Block((), tuple(pullback.b.ops), ()), saved.reused)

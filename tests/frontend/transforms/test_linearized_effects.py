@@ -190,3 +190,17 @@ def test_a_checkpoint_saves_the_results_of_effects(region: str, differentiate: A
 
     nested = checkpoint(in_loop(checkpoint(f)))
     assert effects(jit(partial(differentiate(nested), X)))[0] == effects(lambda: jit(nested)(X))[0]
+
+
+def test_a_checkpoint_saves_the_results_of_effects_beside_custom_derivatives() -> None:
+    @custom_jvp
+    def wave(x: Any) -> Any:
+        return snp.sin(x)
+
+    wave.defjvp(lambda primals, tangents: (wave(*primals), snp.cos(primals[0]) * tangents[0]))
+
+    def f(x: Any) -> Any:
+        return wave(on_devices(checkpoint(lambda x: draw(draw(x))))(x))
+
+    found = [effects(lambda g=g: jit(grad(g))(X)) for g in (f, checkpoint(f))]
+    assert found[0] == found[1]
