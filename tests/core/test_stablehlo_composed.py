@@ -230,6 +230,28 @@ NUMBERS: dict[str, tuple[str, str, list[Any], Callable[..., Any]]] = {
         [MATRIX, np.array([3, 1], np.int32)],
         lambda x, i: [x[:, i]],
     ),
+    "scan of products and their sum": (
+        '"chlo.scan"(%0, %1, %2) <{dimension = 1 : i64, is_reverse = true, '
+        "operandSegmentSizes = array<i32: 2, 1>, resultSegmentSizes = array<i32: 1, 1>}> ({ "
+        "^bb0(%x: tensor<3xf32>, %y: tensor<3xf32>, %sum: tensor<3xf32>): "
+        "%p = stablehlo.multiply %x, %y : tensor<3xf32> "
+        "%new = stablehlo.add %p, %sum : tensor<3xf32> "
+        "stablehlo.return %p, %new : tensor<3xf32>, tensor<3xf32> }) "
+        ": (tensor<3x4xf32>, tensor<3x4xf32>, tensor<3xf32>) -> (tensor<3x4xf32>, tensor<3xf32>)",
+        "(tensor<3x4xf32>, tensor<3xf32>)",
+        [MATRIX, MATRIX + 1, MATRIX[:, 0].copy()],
+        lambda x, y, c: [x * y, c + (x * y).sum(1)],
+    ),
+    "scan in the form of attributes": (
+        "chlo.scan(%0) inits (%1) dimension=0 attributes {is_associative = true} { "
+        "^bb0(%x: tensor<4xf32>, %sum: tensor<4xf32>): "
+        "%new = stablehlo.add %x, %sum : tensor<4xf32> "
+        "stablehlo.return %new, %new : tensor<4xf32>, tensor<4xf32> } "
+        ": (tensor<3x4xf32>, tensor<4xf32>) -> (tensor<3x4xf32>, tensor<4xf32>)",
+        "(tensor<3x4xf32>, tensor<4xf32>)",
+        [MATRIX, MATRIX[1]],
+        lambda x, c: [c + x.cumsum(0), c + x.sum(0)],
+    ),
 }
 
 

@@ -130,10 +130,11 @@ def _end_of_operation(call: OperationReader) -> int:
     """Return the end of the operation in the text: its last type or trailing region."""
     written = call.written
     assert written.signature is not None
+    text, signature = call.reader.source.text, written.signature
     if written.tails:
         last = written.tails[-1].parts[-1]
-        return last.close.end_pos or 0
-    text, signature = call.reader.source.text, written.signature
+        if last.close.end_pos > signature.colon.start_pos:
+            return last.close.end_pos or 0
     if signature.results:
         return _after_match(_CLOSING_PARENTHESIS, text, signature.results[-1].end_pos or 0)
     last = signature.operands[-1] if signature.operands else signature.colon

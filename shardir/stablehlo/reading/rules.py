@@ -18,6 +18,7 @@ from shardir.stablehlo.reading import (
 from shardir.stablehlo.reading.call import READERS, OperationReader, ReadingRule, register_reader
 from shardir.stablehlo.reading.expansions import (
     random_bits as random_bits,
+    scans as scans,
     selections as selections,
     special_functions as special_functions,
 )
