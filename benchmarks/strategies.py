@@ -1,7 +1,7 @@
 """Measure the gain of each strategy of products and convolutions over the next best and a library.
 
     python benchmarks/strategies.py [--rounds N] [--strategy NAME ...] [--removed NAME ...]
-                                    [--case PART ...]
+                                    [--case PART ...] [--dtype f32|bf16]
 
 Each row is a shape of a network or of `namespace.py`. For each strategy that lowering selects for
 it, the row is lowered again without that strategy, so that the next best one computes it. A gain is
@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -258,11 +259,12 @@ def gradient_call(
     y = y.transpose(0, 1)
     if is_filter:  # The features of the case are the images of the forward convolution.
         image, grad, padding = x.transpose(0, 1), y, before
-        weight = torch.empty(y.shape[1], x.shape[0] // groups, *sizes)
+        weight = torch.empty(y.shape[1], x.shape[0] // groups, *sizes, dtype=x.dtype)
         if x.stride(0) == 1:
             weight = weight.contiguous(memory_format=torch.channels_last)
     else:
-        image, grad, weight = torch.empty(x.shape[0], y.shape[1], *sizes), x, y
+        image = torch.empty(x.shape[0], y.shape[1], *sizes, dtype=x.dtype)
+        grad, weight = x, y
         if x.stride(1) == 1:
             image = image.contiguous(memory_format=torch.channels_last)
         padding = [n - 1 - p for n, p in zip(y.shape[2:], before, strict=True)]
@@ -331,6 +333,7 @@ def main() -> None:
     parser.add_argument("--removed", nargs="*", default=[], choices=STRATEGIES,
                         help="strategies that no row uses")  # fmt: skip
     parser.add_argument("--case", nargs="*", default=[""], help="parts of names of rows")
+    parser.add_argument("--dtype", choices=("f32", "bf16"), help="the element type of all rows")
     given = parser.parse_args()
     torch.set_num_threads(1)
     print("| shape | us | gain over library | gain of each strategy | kernels |")
@@ -338,6 +341,7 @@ def main() -> None:
     with workers(1):
         for case in (*network_cases(), *product_cases()):
             if any(part in case.name for part in given.case):
+                case = replace(case, dtype=given.dtype or case.dtype)
                 measure(case, given.rounds, given.strategy, given.removed)
 
 

@@ -100,7 +100,7 @@ def find_padded_nhwc_layout(work: MatrixProduct) -> PaddedNhwcProduct | None:
         return None
     if arith.planes > 1 or work.lhs.dtype in COMPLEX or not can_widen(work.lhs.dtype, arith):
         return None
-    if arith.dtype != work.out.dtype or [loop.out for loop in work.columns] != [arith.size]:
+    if [loop.out for loop in work.columns] != [work.out.itemsize]:
         return None
     *others, near = work.rows
     steps, item = prod(loop.extent for loop in work.inner), work.lhs.itemsize

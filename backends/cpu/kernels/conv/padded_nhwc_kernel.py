@@ -19,7 +19,11 @@ from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.conv.line_copy import LAYOUT_FUNCTION, emit_layout_copy
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
 from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
-from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, arithmetic_of
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
+    Arithmetic,
+    arithmetic_of,
+    narrow_to_storage,
+)
 from shardir.backends.cpu.kernels.gemm.microkernel import (
     RegisterTile,
     TileAccumulators,
@@ -29,6 +33,7 @@ from shardir.backends.cpu.kernels.gemm.microkernel import (
 from shardir.backends.cpu.kernels.gemm.offset_tables import emit_offsets, emit_segments
 from shardir.backends.cpu.kernels.gemm.packing import emit_pack, emit_pack_contiguous_lines
 from shardir.backends.cpu.kernels.gemm.product_task import ProductTask
+from shardir.ir.types import NUMPY_DTYPES
 
 
 class ColumnTiles(NamedTuple):
@@ -99,16 +104,19 @@ def _text(
     emit_layout_copy(module, lhs, arith, 1)
     for part, folded in dict.fromkeys(tiles.parts):
         for height in dict.fromkeys((tiles.height, max(1, tiles.height - 1))):
-            _NhwcTileEmitter(part._replace(height=height), packed, arith, pace, folded).emit(module)
+            part = part._replace(height=height)
+            _NhwcTileEmitter(part, packed, arith, out, pace, folded).emit(module)
     f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
-    _emit_block(ProductTask(f, {"lhs": lhs, "rhs": rhs}, sizes, arith, PatchAccess()), tiles, pace)
+    task = ProductTask(f, {"lhs": lhs, "rhs": rhs}, sizes, arith, PatchAccess())
+    _emit_block(task, out, tiles, pace)
     f.ret()
     return module.text()
 
 
-def _emit_block(task: ProductTask, tiles: ColumnTiles, pace: int) -> None:
+def _emit_block(task: ProductTask, out_dtype: str, tiles: ColumnTiles, pace: int) -> None:
     """Emit whole lines of the result, one after the other."""
     f, r, block, size = task.f, task.record, task.block, task.arith.size
+    item = NUMPY_DTYPES[out_dtype].itemsize
     inner, height, packed = r["inner"], tiles.height, task.sizes.tile.columns
     (places, line_distance), (row_out, line_out) = (
         [f.load(f.offset(r.loops(name)[0], at, "i64"), "i64") for at in where]
@@ -141,7 +149,7 @@ def _emit_block(task: ProductTask, tiles: ColumnTiles, pace: int) -> None:
                     if last:
                         found = f.select(rest.is_("slt", packed), last[0], found)
                     right = f.offset(filter, j * inner * size)
-                    args = [inner, source.get(), right, table, f.offset(to.get(), j * size)]
+                    args = [inner, source.get(), right, table, f.offset(to.get(), j * item)]
                     f.call(str(found), [*args, offsets, rest])
                 rows = f.select(whole, height, height - 1)
                 source.set(f.offset(source.get(), rows * (pace * size)))
@@ -168,12 +176,13 @@ class _NhwcTileEmitter:
     """Emits `tile(steps, lhs, rhs, table, out, offsets, columns)`.
 
     Rows are `pace` elements apart, steps at the offsets in the table; columns are packed, `packed`
-    for each step. Row i of the result begins `offsets[i]` bytes further on.
+    for each step. Row i of the result, of the type `out`, begins `offsets[i]` bytes further on.
     """
 
     tile: RegisterTile
     packed: int
     arith: Arithmetic
+    out: str
     pace: int
     folded: bool
 
@@ -248,7 +257,7 @@ class _NhwcTileEmitter:
         offsets: LLVMValue,
         columns: LLVMValue,
     ) -> None:
-        lanes, size = self.tile.lanes, self.arith.size
+        lanes, size = self.tile.lanes, NUMPY_DTYPES[self.out].itemsize
         parts: list[list[LLVMValue]] = [[each.get() for (each,) in row] for row in sums.sums]
         for place, pair in zip(self.mixed, self.pairs, strict=True):
             both = place.get()
@@ -261,8 +270,9 @@ class _NhwcTileEmitter:
         def write(masked: bool) -> None:
             for i, row in enumerate(parts):
                 start = f.offset(out, f.load(f.offset(offsets, i, "i64"), "i64"))
-                for j, (part, mask) in enumerate(zip(row, masks, strict=False)):
+                for j, (value, mask) in enumerate(zip(row, masks, strict=False)):
                     at = f.offset(start, j * lanes * size)
+                    part = narrow_to_storage(f, value, self.out)
                     if masked:
                         masked_store(f, part, at, mask, size)
                     else:

@@ -11,7 +11,7 @@ from shardir.backends.cpu.kernels.conv.padded_nhwc import PaddedNhwcProduct, fin
 from shardir.backends.cpu.kernels.conv.padded_nhwc_kernel import ColumnTiles
 from shardir.backends.cpu.kernels.gemm.microkernel import RegisterTile
 from shardir.backends.cpu.kernels.rules import RULES
-from shardir.ir.types import TensorType
+from shardir.ir.types import NUMPY_DTYPES, TensorType
 from shardir.ops import convolution
 from tests.backends.cpu.kernels.conv.test_convolution import (
     assert_shape,
@@ -60,14 +60,14 @@ def test_padded_nhwc_convolutions_match_the_reference(
     assert_shape(dims, left, right, given, dtype)
 
 
-@pytest.mark.parametrize("places", [7, 13, 32])
+@pytest.mark.parametrize(("places", "dtype"), [(7, "f32"), (13, "f32"), (32, "f32"), (13, "bf16")])
 @pytest.mark.parametrize("features", range(1, 60))
-def test_any_number_of_output_features_is_supported(features: int, places: int) -> None:
+def test_any_number_of_output_features_is_supported(features: int, places: int, dtype: str) -> None:
     """Columns that fill only a part of a vector are stored without the following elements."""
     rng = np.random.default_rng(0)
     x, w = (
-        random_elements(rng, (2, 5, places, 3), "f32"),
-        random_elements(rng, (3, 3, 3, features), "f32"),
+        random_elements(rng, (2, 5, places, 3), dtype),
+        random_elements(rng, (3, 3, 3, features), dtype),
     )
     check_convolution(x, w, attributes(2, "b01f,01io->b01f", padding=PAD_BY_ONE))
 
@@ -86,17 +86,18 @@ def test_two_rows_share_a_half_empty_vector() -> None:
     assert not ColumnTiles.of(12, RegisterTile(6, 2, 8)).folded
 
 
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
 @pytest.mark.parametrize("strides", [(1, 1), (2, 2), (1, 2)])
-def test_elements_outside_of_an_image_are_not_read(strides: tuple[int, int]) -> None:
+def test_elements_outside_of_an_image_are_not_read(strides: tuple[int, int], dtype: str) -> None:
     """NaN surrounds the array in memory, so a read outside of the image would make a result NaN."""
     rng = np.random.default_rng(0)
     attrs = attributes(2, "b01f,01io->b01f", padding=((1, 2), (2, 1)), strides=strides)
-    surrounded = np.full((3, 17, 26, 3), np.nan, np.float32)
+    surrounded = np.full((3, 17, 26, 3), np.nan, NUMPY_DTYPES[dtype])
     x = surrounded[1:2, 2:15, 3:22]
-    x[...] = random_elements(rng, x.shape, "f32")
-    w = random_elements(rng, (3, 3, 3, 20), "f32")
-    op = make_op(convolution, *(TensorType(a.shape, "f32") for a in (x, w)), **attrs)
-    out = np.empty(op.result.type.shape, np.float32)
+    x[...] = random_elements(rng, x.shape, dtype)
+    w = random_elements(rng, (3, 3, 3, 20), dtype)
+    op = make_op(convolution, *(TensorType(a.shape, dtype) for a in (x, w)), **attrs)
+    out = np.empty(op.result.type.shape, NUMPY_DTYPES[dtype])
     phases = lower_and_run(RULES["convolution"], op, [x, w], [out])
     assert [phase.kernel.name[:11] for phase in phases or ()] == ["padded_nhwc"]
     assert np.isfinite(out).all()
