@@ -7,10 +7,6 @@ from math import log2
 from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue
-from shardir.backends.cpu.kernels.math.lookup_tables import (
-    has_register_tables,
-    piecewise_polynomial,
-)
 from shardir.backends.cpu.kernels.math.vector_arithmetic import (
     INFINITY,
     FunctionTable,
@@ -37,9 +33,6 @@ LN2_PARTS = {True: (0.693145751953125, 1.428606765330187e-06),
        False: (0.6931471805599453, 2.3190468138462996e-17)}  # fmt: skip
 """ln 2 in two parts; in f32 the first one is short, so that its products with k are exact."""
 LOG2_E = log2(2.718281828459045)
-LARGEST_BELOW_TWO = 2.0 - 2.0**-23
-INVERSE_PIECE_INDEX_SHIFT = 19
-"""The index of a piece of the inverse consists of the first four bits of the fraction."""
 
 
 class Reduction(NamedTuple):
@@ -125,26 +118,17 @@ def _expm1_accurate(x: LLVMValue, grade: str) -> LLVMValue:
 
 
 def logistic(x: LLVMValue, grade: str) -> LLVMValue:
-    """Return 1 / (1 + e^-x) from e^-|x|. A Newton step corrects the inverse for all errors."""
+    """Return 1 / (1 + e^-x) from e^-|x|, with the rounding error of the quotient corrected."""
     least = -104.0 if is_single(x) else -746.0
     r, k, number = reduce_by_ln2(clamp_below(-absolute_value(x), least))
     one = constant_like(x, 1.0)
     high, low = fast_two_sum(one, exp_minus_one(r, grade))
     e, rest = (scale_by_power_of_two(each, k, number) for each in (high, low))
     whole, lost = fast_two_sum(one, e)
-    inverse = _approximate_inverse(whole)
+    inverse = 1.0 / whole
     correction = fma(-inverse, lost + rest, fma(-inverse, whole, 1.0))
     inverse = fma(inverse, correction, inverse)
     return where(x.is_("olt", 0.0), fma(e, inverse, rest * inverse), inverse)
-
-
-def _approximate_inverse(x: LLVMValue) -> LLVMValue:
-    """Return the inverse of numbers from 1 to 2, with at least 15 correct bits."""
-    if not (is_single(x) and has_register_tables(x.function.machine)):
-        return 1.0 / x
-    # A division takes longer: sigmoid of 4 MB takes 229 us instead of 249 us on a Zen 5.
-    index = bits_of(clamp_above(x, LARGEST_BELOW_TWO)) >> INVERSE_PIECE_INDEX_SHIFT
-    return piecewise_polynomial(x, index, "inverse")
 
 
 def sinh(x: LLVMValue, grade: str) -> LLVMValue:

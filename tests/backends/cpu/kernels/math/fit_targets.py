@@ -140,9 +140,6 @@ def _targets() -> dict[str, Target]:
     # exp2(r) = 1 + r P(r)
     add("exp2", _avoid_zero(lambda r: (mp.power(2, r) - 1) / r), (-0.5001, 0.5001), abs,
         f32=28, short=36, f64=57, from_f64=9)  # fmt: skip
-    for place in range(16):
-        piece = (mp.mpf(16 + place) / 16, mp.mpf(17 + place) / 16)
-        add(f"inverse_{place}", lambda x: 1 / x, piece, lambda x: x, f32=15)
     # log(1 + f) = f + f^2 P(f)
     add("log", _avoid_zero(lambda f: (mp.log(1 + f) - f) / f**2), ROOTS_OF_TWO,
         _avoid_zero(lambda f: f**2 / mp.log(1 + f)), f32=28, from_f32=6)  # fmt: skip
