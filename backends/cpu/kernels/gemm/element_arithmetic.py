@@ -29,6 +29,7 @@ class Arithmetic(NamedTuple):
     `type` is the LLVM type of a real number, `planes` is 2 for complex elements and 1 otherwise,
     `size` is the size in bytes of an element in packed memory. If `grouped` is set, an operand
     element holds two or four adjacent K steps of this element type, whose products are all added.
+    If `stored` is set, tiles convert sums to this narrow float type when they store them.
     """
 
     dtype: str
@@ -36,6 +37,12 @@ class Arithmetic(NamedTuple):
     planes: int
     size: int
     grouped: str = ""
+    stored: str = ""
+
+    @property
+    def result_bytes(self) -> int:
+        """The size in bytes of an element that tiles store."""
+        return NUMPY_DTYPES[self.stored].itemsize if self.stored else self.size
 
     @property
     def plane_bytes(self) -> int:

@@ -175,7 +175,8 @@ class _OutputBlockEmitter:
                     packed = f.offset(right, at)
                     offsets = f.offset(task.places["rows_staged"], top + panel + row, "i64")
                     adding = now.is_("ne", 0)
-                    out = [f.offset(self.place, j * size), offsets, here - row, rest, adding]
+                    result = f.offset(self.place, j * task.arith.result_bytes)
+                    out = [result, offsets, here - row, rest, adding]
                     part = row * task.arith.plane_bytes
                     if task.checked.position_pitch:
                         planes = f.offset(right, (j - start) * task.arith.plane_bytes)

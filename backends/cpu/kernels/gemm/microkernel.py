@@ -21,7 +21,11 @@ from shardir.backends.cpu.codegen.llvm_text import (
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
 from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES, HostDescription
-from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, interleave_planes
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
+    Arithmetic,
+    interleave_planes,
+    narrow_to_storage,
+)
 
 COLUMN_PREFETCH_BYTES = 512
 """Prefetch distance in bytes of packed columns."""
@@ -202,7 +206,7 @@ class TileAccumulators:
         """Prefetch a row of the result before it is written."""
         f, out, offsets = self.f, place[0], place[1]
         start = f.offset(out, f.load(f.offset(offsets, row, "i64"), "i64"))
-        nbytes = self.tile.columns * self.arith.size
+        nbytes = self.tile.columns * self.arith.result_bytes
         for at in (*range(0, nbytes, CACHE_LINE_BYTES), nbytes - 1):
             prefetch(f, f.offset(start, at), writing=True)
 
@@ -214,10 +218,11 @@ class TileAccumulators:
     def write(self, place: list[LLVMValue]) -> None:
         """Write the sums as in `emit_tile`; `place` is (out, offsets, rows, columns, adding).
 
-        A partial tile is written through memory.
+        A partial tile is written through memory. Sums that are stored in a narrow type are not
+        added to the result.
         """
-        f, tile, (out, offsets, rows, columns, adding) = self.f, self.tile, place
-        step = tile.lanes * self.arith.size
+        f, tile, arith = self.f, self.tile, self.arith
+        out, offsets, rows, columns, adding = place
         vectors = [
             [interleave_planes(f, [plane.get() for plane in share_stride]) for share_stride in row]
             for row in self.sums
@@ -225,25 +230,28 @@ class TileAccumulators:
         for row in vectors if self.offsets else []:
             row[:] = [sum - offset.get() for sum, offset in zip(row, self.offsets, strict=True)]
 
-        def store_row(row: int, start: LLVMValue, align: int, more: bool = False) -> None:
-            for j, value in enumerate(vectors[row]):
-                at = f.offset(start, j * step)
-                before = [f.load(at, value.type, align)] if more else []
-                f.store(sum(before, value), at, align)
-
         def at_once(more: bool) -> None:
-            for i in range(tile.height):
+            for i, values in enumerate(vectors):
                 start = f.offset(out, f.load(f.offset(offsets, 8 * i), "i64"))
-                store_row(i, start, self.arith.plane_bytes, more)
+                for j, value in enumerate(values):
+                    at = f.offset(start, j * tile.lanes * arith.result_bytes)
+                    align = arith.result_bytes // arith.planes
+                    before = [f.load(at, value.type, align)] if more else []
+                    f.store(narrow_to_storage(f, sum(before, value), arith.stored), at, align)
 
         def whole() -> None:
-            f.if_else(adding, lambda: at_once(True), lambda: at_once(False))
+            if arith.stored:
+                at_once(False)
+            else:
+                f.if_else(adding, lambda: at_once(True), lambda: at_once(False))
 
         def in_memory() -> None:
-            row_bytes = self.packed.columns * self.arith.size
+            row_bytes, step = self.packed.columns * arith.size, tile.lanes * arith.size
             buffer = f.variable(f"[{tile.height * row_bytes} x i8]").address
-            for i in range(tile.height):
-                store_row(i, f.offset(buffer, i * row_bytes), min(CACHE_LINE_BYTES, step))
+            for i, values in enumerate(vectors):
+                for j, value in enumerate(values):
+                    at = f.offset(buffer, i * row_bytes + j * step)
+                    f.store(value, at, min(CACHE_LINE_BYTES, step))
             some = f.umin(rows, tile.height)
             there = f.umin(columns, tile.columns)
             f.call(WRITE_TILE_FUNCTION, [buffer, out, offsets, some, there, adding])
@@ -285,9 +293,12 @@ def emit_write(module: LLVMModule, tile: RegisterTile, arith: Arithmetic) -> Non
         with f.loop(0, rows) as i:
             start = f.offset(out, f.load(f.offset(offsets, i, "i64"), "i64"))
             for j, mask in enumerate(masks):
-                at = f.offset(start, j * step)
+                at = f.offset(start, j * tile.lanes * arith.result_bytes)
                 new = f.load(f.offset(source.get(), j * step), type, min(CACHE_LINE_BYTES, step))
-                if masked:
+                if arith.stored:
+                    value = narrow_to_storage(f, new, arith.stored)
+                    masked_store(f, value, at, mask, arith.result_bytes)
+                elif masked:
                     old = masked_load(f, at, before[j], type, arith.plane_bytes)
                     masked_store(f, old + new, at, mask, arith.plane_bytes)
                 else:

@@ -34,13 +34,19 @@ from shardir.backends.cpu.kernels.gemm.tuning import MAX_BLOCK_LINES
 
 @cache
 def packed_gemm_kernel(
-    lhs: str, rhs: str, out: str, sizes: BlockSizes, checked: PatchAccess, grouped: str = ""
+    lhs: str,
+    rhs: str,
+    out: str,
+    sizes: BlockSizes,
+    checked: PatchAccess,
+    grouped: str = "",
+    stored: str = "",
 ) -> Kernel:
     """Return the kernel for operands and results of these element types; operands may hold
-    groups of K steps of the type `grouped`."""
-    groups = f"_groups_{grouped}" if grouped else ""
-    name = f"packed_gemm_{lhs}_{rhs}_{out}{groups}_{sizes.name}{checked.name}"
-    arith = arithmetic_of(out)._replace(grouped=grouped)
+    groups of K steps of the type `grouped`, and tiles may store elements of the type `stored`."""
+    variant = (f"_groups_{grouped}" if grouped else "") + ("_direct" if stored else "")
+    name = f"packed_gemm_{lhs}_{rhs}_{out}{variant}_{sizes.name}{checked.name}"
+    arith = arithmetic_of(out)._replace(grouped=grouped, stored=stored)
     return Kernel(name, lambda machine: _text(machine, name, lhs, rhs, out, arith, sizes, checked))
 
 

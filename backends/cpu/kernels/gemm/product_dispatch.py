@@ -67,6 +67,9 @@ from shardir.backends.cpu.kernels.gemm.tuning import (
 )
 from shardir.ir.module import Op
 
+MASKED_STORE_BYTES = 64
+"""Bytes of registers of which any elements can be stored (AVX-512)."""
+
 
 def dot_rule(
     op: Op, operands: Sequence[BufferView], results: Sequence[BufferView], context: LoweringContext
@@ -234,7 +237,10 @@ def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> 
         arith, columns, work.machine, rows if batch > 1 and inner > MAX_PART_STEPS else 1
     )
     direct = _are_columns_contiguous(work.columns, item)
-    staged = arith.dtype != work.out.dtype or not direct
+    stored = ""
+    if arith.dtype != work.out.dtype and direct and _has_single_part(work, sizes):
+        stored = work.out.dtype
+    staged = not direct or (arith.dtype != work.out.dtype and not stored)
     shared = prod(loop.extent for loop in work.batch if loop.rhs == 0)
     gathered = _patch_access_of(work).side == "rhs"
     copied = batch // shared * columns * inner * arith.size
@@ -251,7 +257,13 @@ def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> 
         operations_per_ns(arith.plane_bytes, work.machine),
         not gathered and copied <= MAX_PACKED_OPERAND_BYTES,
     )
-    return _packed_phases(work, grid, sizes, staged, context, label)
+    return _packed_phases(work, grid, sizes, staged, stored, context, label)
+
+
+def _has_single_part(work: MatrixProduct, sizes: BlockSizes) -> bool:
+    """Return whether tiles can store narrow floats: if they compute whole sums, and the machine
+    has masked stores of 16 bits."""
+    return work.sizes[3] <= sizes.steps and work.machine.vector_bytes == MASKED_STORE_BYTES
 
 
 def _is_transposition_better(work: MatrixProduct) -> bool:
@@ -298,13 +310,14 @@ def _packed_phases(
     grid: TaskGrid,
     sizes: BlockSizes,
     staged: bool,
+    stored: str,
     context: LoweringContext,
     label: str,
 ) -> list[Phase]:
     arith = work.arithmetic
     checked = _patch_access_of(work)
     kernel = packed_gemm_kernel(
-        work.lhs.dtype, work.rhs.dtype, work.out.dtype, sizes, checked, work.grouped
+        work.lhs.dtype, work.rhs.dtype, work.out.dtype, sizes, checked, work.grouped, stored
     )
     _, _, columns, inner = work.sizes
     width = sizes.tile.columns
