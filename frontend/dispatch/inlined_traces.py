@@ -138,7 +138,7 @@ def _make_trace(
     position = iter(range(len(returned)))
     return InlinedTrace(
         block,
-        {value: hint for value, hint in hints.items() if hint and not hint.isdigit()},
+        {value: hint for value, hint in hints.items() if not hint.isdigit()},
         structure,
         tuple([(next(position), x.weak_type) if isinstance(x, Tracer) else x for x in leaves]),
     )

@@ -84,8 +84,6 @@ class LoweredProgram:
     def to_user_sharding(self, sharding: Sharding | None, rank: int) -> UserSharding:
         """Return the public form of a sharding of the compiled module: the user's own object if
         equal."""
-        if not self.user_shardings:
-            return SingleDeviceSharding(self.devices[0])
         dims = sharding.axes if sharding is not None else ((),) * rank
         found = to_user_sharding(dims, self.axes, self.devices, self.user_shardings)
         return next(

@@ -220,6 +220,23 @@ def test_arguments_that_are_not_arrays_are_errors() -> None:
         plus("text", 1)
 
 
+def test_errors_name_the_function() -> None:
+    def _double(x: Any) -> Any:
+        return as_tracer(x) * 2
+
+    functions: dict[str, Any] = {
+        "double": public()(_double),
+        "twice": public(name="twice")(_double),
+    }
+    for name, function in functions.items():
+        assert_raises_exactly(
+            partial(function, 3, out_sharding=None),
+            ArgumentError,
+            f"{name} takes (x): got an unexpected keyword argument 'out_sharding'",
+        )
+        assert float(function(3)) == 6
+
+
 def test_only_parameters_are_static() -> None:
     with pytest.raises(ValueError, match="f has no parameter 'axis' to be static"):
 

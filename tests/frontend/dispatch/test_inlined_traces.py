@@ -1,5 +1,6 @@
 """Functions of `jit` that are called while other functions are traced."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,21 @@ def test_functions_with_custom_derivatives_keep_them() -> None:
     outer = jit(lambda x: inner(x) + inner(inner(x)))
     assert float(outer(1.0)) == 6.0
     assert float(grad(outer)(1.0)) == 110.0
+
+
+def test_functions_with_traced_nondifferentiable_arguments_are_traced_at_each_call() -> None:
+    @partial(custom_jvp, nondiff_argnums=(1,))
+    def scale(x: Any, factor: Any) -> Any:
+        return x * factor
+
+    @scale.defjvp
+    def rule(factor: Any, primals: Any, tangents: Any) -> Any:
+        return scale(primals[0], factor), 10 * factor * tangents[0]
+
+    inner = jit(lambda x, factor: scale(x, 2 * factor))
+    outer = grad(lambda x, y: inner(x, 2.0) + inner(y, 5.0), (0, 1))
+    for function in (outer, outer, jit(outer), jit(outer)):
+        assert [float(x) for x in function(2.0, 3.0)] == [40.0, 100.0]
 
 
 def test_settings_and_static_arguments_have_their_own_traces() -> None:

@@ -144,6 +144,22 @@ def test_arguments_on_explicit_axes_are_not_sharded_further(machine: str) -> Non
     function = shardir.jit(lambda x: x + 1.0)
     simulation = function.lower(struct((64, 64), P("data"), mesh)).simulate(machine, memory=1)
     assert [remedy.changes for remedy in simulation.remedies] == [("donate_argnums=(0,)",)]
+    assert simulation.evaluated_changes == 1
+
+
+def test_donation_completes_that_of_the_user(machine: str) -> None:
+    x = struct((64, 64), P("data", "model"))
+    for donated in (0, 1):
+        function = shardir.jit(lambda x, y: (x * 2, x * y), donate_argnums=donated)
+        simulation = function.lower(x, x).simulate(machine, memory="1KiB")
+        assert [each.changes for each in simulation.remedies] == [("donate_argnums=(0, 1)",)]
+
+
+def test_shardings_are_changed_if_all_arguments_are_donated(machine: str) -> None:
+    function = shardir.jit(step, static_argnums=0, donate_argnums=(1, 2))
+    simulation = function.lower(*SHARDED).simulate(machine, memory="1KiB")
+    w, m = ("w: PartitionSpec('data', 'model')", "m: PartitionSpec('data', 'model')")
+    assert [each.changes for each in simulation.remedies][:3] == [(w, m), (w,), (m,)]
 
 
 def test_a_program_without_changes_to_simulate_has_no_table(machine: str) -> None:
