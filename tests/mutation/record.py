@@ -21,6 +21,7 @@ from typing import cast
 
 import pytest
 
+from tests.mutation.caches import separate_caches
 from tests.mutation.guards import Guard
 from tests.mutation.mutants import install, recording_codes, report_guards
 from tests.mutation.processes import ForkedProcess, passes
@@ -127,6 +128,7 @@ def _recorded_tests(
     """Run tests; yield whether each one passes, its duration, the guards that decide in it, and the
     modules that it loads."""
     numbered = sorted(guards, key=str)
+    separate_caches({guard.path for guard in guards}, "recorded")
     for path in {guard.path for guard in guards}:
         here = [each for each in enumerate(numbered) if each[1].path == path]
         install(recording_codes(path, here), functions)

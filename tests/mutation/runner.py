@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutation.caches import separate_caches
 from tests.mutation.guards import Guard
 from tests.mutation.mutants import install, mutated_codes
 from tests.mutation.processes import ForkedProcess, passes
@@ -109,6 +110,7 @@ class MutationPlugin:
 
     def _first_failure(self, guard: Guard, tests: Sequence[int]) -> Iterator[int | str]:
         """Yield the first test that fails without a guard, or the state of the mutant."""
+        separate_caches({guard.path}, str(guard))
         if not install(mutated_codes(guard), self._functions):
             yield "not loaded"
             return

@@ -1,14 +1,22 @@
 """The command on a file with guards that its tests notice, do not notice, and do not reach."""
 
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from shardir.backends.cpu.codegen import cache_keys, object_cache
+from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.schedule import schedule_cache
+from shardir.text.parser import parse
 from tests.mutation.__main__ import EXPLANATIONS, ROOT, read_explanations, read_survivors
+from tests.mutation.caches import separate_caches
 from tests.mutation.guards import find_guards
+from tests.mutation.processes import ForkedProcess
 from tests.mutation.runner import mirrored_tests
 
 SOURCE = """\
@@ -95,6 +103,39 @@ def test_a_recorded_test_runs_again_only_after_a_change(source: Path) -> None:
     tests.write_text(tests.read_text("utf-8").replace("test_zero", "test_nothing"), "utf-8")
     assert "1 of 1 mutants are not killed" in run_command(source, *options).stdout
     assert len(runs.read_text("utf-8").split()) == 2
+
+
+@pytest.mark.parametrize(
+    "file", ["backends/cpu/schedule/arena.py", "backends/cpu/kernels/rules.py"]
+)
+def test_mutants_have_caches_of_their_own(
+    file: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SHARDIR_CACHE_DIR", str(tmp_path / "user"))
+    object_cache.cache_folder.cache_clear()
+    machine, module = host_machine(), parse("func @f() -> () {\n  return\n}")
+
+    def keys() -> list[str]:
+        return [
+            schedule_cache.schedule_key(module, 1, machine),
+            cache_keys.cache_key(machine, "kernel", "add"),
+        ]
+
+    def keys_of_mutant() -> Iterator[object]:
+        separate_caches({ROOT / file}, "a mutant")
+        yield keys()
+        for folder in ("user", "test"):
+            os.environ["SHARDIR_CACHE_DIR"] = str(tmp_path / folder)
+            object_cache.cache_folder.cache_clear()
+            object_cache.save("key", b"code")
+            yield object_cache.load("key")
+
+    process = ForkedProcess(keys_of_mutant)
+    own, unchanged = process.receive(), keys()
+    assert [a == b for a, b in zip(own, unchanged, strict=True)] == [False, "schedule" in file]
+    assert (process.receive(), process.receive()) == (None, b"code")
+    process.end()
+    object_cache.cache_folder.cache_clear()
 
 
 def test_tests_mirror_the_packages_of_files() -> None:
