@@ -12,6 +12,8 @@ from tests.mutation.runner import Limits, MutationPlugin, Outcome, mirrored_test
 ROOT = Path(__file__).resolve().parents[2]
 EXPLANATIONS = Path(__file__).with_name("explained.txt")
 
+DISABLED_PLUGINS = ("cacheprovider", "faulthandler", "xdist")
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(
@@ -71,18 +73,9 @@ def main() -> int:
     limits = Limits(options.jobs, options.limit, options.budget)
     plugin = MutationPlugin(found, limits, options.record, report)
     tests = options.tests or mirrored_tests(files, ROOT)
-    settings = [
-        "-q",
-        "-s",
-        "-p",
-        "no:faulthandler",
-        "-p",
-        "no:xdist",
-        "-p",
-        "no:cacheprovider",
-        "-k",
-        options.k,
-    ]
+    settings = ["-q", "-s", "-k", options.k]
+    settings += [word for name in DISABLED_PLUGINS for word in ("-p", f"no:{name}")]
+    settings += ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
     status = pytest.main([*settings, *tests], [plugin])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         return int(status)
