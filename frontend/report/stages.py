@@ -13,7 +13,7 @@ from shardir.passes.explain.report_rows import without_names
 from shardir.passes.pipeline import Pass
 from shardir.text.literals import format_name
 from shardir.text.printer import Printer
-from shardir.text.program_difference import LineIdentity, identify_lines
+from shardir.text.program_difference import function_parts, identify_line
 
 
 class Stage(NamedTuple):
@@ -50,31 +50,30 @@ class LineDifference(NamedTuple):
     changed: int
 
 
-def line_keys(lines: Sequence[str]) -> list[tuple[str, str, int]]:
-    """Return the identity of each line: its function, the values that it defines or its text, and
-    the number of earlier lines with these."""
-    counts: Counter[LineIdentity] = Counter()
-    keys = []
-    for identity in identify_lines(lines):
-        keys.append((*identity, counts[identity]))
-        counts[identity] += 1
-    return keys
+def compare_lines(before: Sequence[str], after: Sequence[str]) -> LineDifference:
+    """Return how many lines differ between the texts of two programs, in any order.
+
+    Lines that define the same values correspond; others correspond if they are equal.
+    """
+    old, new = dict(function_parts(before)), dict(function_parts(after))
+    added = removed = changed = 0
+    for function in dict.fromkeys((*old, *new)):
+        left = Counter(old.get(function, ()))
+        right = Counter(new.get(function, ()))
+        rest = _count_definitions(left - right), _count_definitions(right - left)
+        count = (rest[0] & rest[1]).total()
+        changed += count
+        removed += rest[0].total() - count
+        added += rest[1].total() - count
+    return LineDifference(added, removed, changed)
 
 
-def lines_by_key(lines: Sequence[str]) -> dict[tuple[str, str, int], str]:
-    """Return the lines of a text by their identity."""
-    return dict(zip(line_keys(lines), lines, strict=True))
-
-
-def compare_lines(
-    before: Mapping[tuple[str, str, int], str], after: Mapping[tuple[str, str, int], str]
-) -> LineDifference:
-    """Return how many lines differ. Lines with the same key correspond, whatever their order."""
-    return LineDifference(
-        sum(key not in before for key in after),
-        sum(key not in after for key in before),
-        sum(key in before and before[key] != line for key, line in after.items()),
-    )
+def _count_definitions(lines: Counter[str]) -> Counter[str]:
+    """Return the number of lines that define the same values, or that have the same text."""
+    counts: Counter[str] = Counter()
+    for line, number in lines.items():
+        counts[identify_line(line)] += number
+    return counts
 
 
 def stage_records(
@@ -86,7 +85,7 @@ def stage_records(
     records: list[StageRecord] = []
     printer: Printer | None = None
     previous: Module | None = None
-    keyed: dict[tuple[str, str, int], str] = {}
+    lines: list[str] = []
     operations = 0
     runs: tuple[tuple[int, int], ...] = ()
     folds: tuple[Repetition, ...] = ()
@@ -95,10 +94,9 @@ def stage_records(
         if previous is None or not has_same_operations(previous, stage.module):
             if printer is None or printer.meshes != stage.module.meshes:
                 printer = Printer(stage.module.meshes)
-            lines = printer.module(stage.module).splitlines()
-            before, keyed = keyed, lines_by_key(lines)
+            before, lines = lines, printer.module(stage.module).splitlines()
             if previous is not None:
-                difference = compare_lines(before, keyed)
+                difference = compare_lines(before, lines)
             for line in lines:
                 if line not in shape_of:
                     shape_of[line] = shapes.number(without_names(line))
@@ -156,19 +154,22 @@ def definition_records(
     stages: Sequence[Stage], places: Mapping[tuple[str, str], Loc], tables: ReportTables
 ) -> tuple[DefinitionRecord, ...]:
     """Return the source line and the reason of each value of any stage, the last stage first."""
-    result: dict[tuple[str, str], DefinitionRecord] = {}
+    records: dict[str, dict[str, DefinitionRecord]] = {}
+    seen: set[Op] = set()
     for stage in reversed(stages):
         for function in stage.module.functions:
-            for op in function.body.walk():
+            known = records.setdefault(function.name, {})
+            # Passes share the operations that they do not change.
+            new = [op for op in function.body.walk() if op not in seen]
+            seen.update(new)
+            for op in new:
                 for value in op.results:
-                    name = f"%{format_name(value.name)}"
-                    key = function.name, name
-                    known = result.get(key)
-                    if known is not None and (known.why or not op.why):
-                        continue
-                    loc = tables.location(_location(op, function.name, name, places))
-                    result[key] = DefinitionRecord(function.name, name, loc, op.why)
-    return tuple(result.values())
+                    record = known.get(value.name)
+                    if record is None or (op.why and not record.why):
+                        name = f"%{format_name(value.name)}"
+                        loc = tables.location(_location(op, function.name, name, places))
+                        known[value.name] = DefinitionRecord(function.name, name, loc, op.why)
+    return tuple(record for known in records.values() for record in known.values())
 
 
 def _location(

@@ -26,7 +26,7 @@ class LineIdentity(NamedTuple):
     """The function of a line, and the values that the line defines, or its text."""
 
     function: str
-    defined: str
+    text: str
 
 
 class ChangedRange(NamedTuple):
@@ -38,19 +38,34 @@ class ChangedRange(NamedTuple):
     new_end: int
 
 
+def identify_line(line: str) -> str:
+    """Return the values that a line defines, as `%a, %b`, or its text if it defines none."""
+    defined = _DEFINITION.match(line) if line[:1] == " " else None
+    return line if defined is None else defined[1]
+
+
+def function_parts(lines: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield the lines of each function of a program, after its name.
+
+    The lines before the first function have an empty name.
+    """
+    starts = {0: ""}
+    for number, line in enumerate(lines):
+        if line[:1] not in (" ", "}") and (found := _FUNCTION.match(line)):
+            starts[number] = found[1]
+    ends = [*starts, len(lines)][1:]
+    yield from (
+        (name, lines[start:end]) for (start, name), end in zip(starts.items(), ends, strict=True)
+    )
+
+
 def identify_lines(lines: Sequence[str]) -> list[LineIdentity]:
     """Return the identity of each line of a program."""
-    identities = []
-    function = ""
-    for line in lines:
-        text = line
-        if line[:1] == " ":
-            if defined := _DEFINITION.match(line):
-                text = defined[1]
-        elif found := _FUNCTION.match(line):
-            function = found[1]
-        identities.append(LineIdentity(function, text))
-    return identities
+    return [
+        LineIdentity(function, identify_line(line))
+        for function, part in function_parts(lines)
+        for line in part
+    ]
 
 
 def unified_diff(
