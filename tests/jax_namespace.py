@@ -215,8 +215,8 @@ REASONS: dict[str, str] = {
 UNFINISHED = """
     jax.experimental.checkify jax.experimental.jet jax.experimental.key_reuse jax.experimental.ode
     jax.lax.linalg.hessenberg jax.lax.linalg.ormqr jax.lax.linalg.schur jax.lax.linalg.tridiagonal
-    jax.numpy.frompyfunc jax.numpy.ufunc jax.scipy.linalg.funm jax.scipy.linalg.hessenberg
-    jax.scipy.linalg.qr_multiply jax.scipy.linalg.rsf2csf jax.scipy.linalg.schur jax.scipy.optimize
+    jax.scipy.linalg.funm jax.scipy.linalg.hessenberg jax.scipy.linalg.qr_multiply
+    jax.scipy.linalg.rsf2csf jax.scipy.linalg.schur jax.scipy.optimize
 """
 """The names that are absent, but for no reason of principle."""
 
