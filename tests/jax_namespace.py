@@ -213,7 +213,7 @@ REASONS: dict[str, str] = {
 """The names that are absent on purpose; a pattern ends in `*_p`."""
 
 UNFINISHED = """
-    jax.experimental.checkify jax.experimental.jet jax.experimental.key_reuse jax.experimental.ode
+    jax.experimental.checkify jax.experimental.jet jax.experimental.key_reuse
     jax.lax.linalg.hessenberg jax.lax.linalg.ormqr jax.lax.linalg.schur jax.lax.linalg.tridiagonal
     jax.scipy.linalg.funm jax.scipy.linalg.hessenberg jax.scipy.linalg.qr_multiply
     jax.scipy.linalg.rsf2csf jax.scipy.linalg.schur jax.scipy.optimize

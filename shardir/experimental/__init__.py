@@ -13,6 +13,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "shardir.experimental.maps": (),
     "shardir.experimental.mesh_utils": (),
     "shardir.experimental.multihost_utils": (),
+    "shardir.experimental.ode": (),
     "shardir.experimental.pjit": (),
     "shardir.experimental.shard_map": (),
 }
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         maps as maps,
         mesh_utils as mesh_utils,
         multihost_utils as multihost_utils,
+        ode as ode,
         pjit as pjit,
         shard_map as shard_map,
     )
