@@ -86,19 +86,6 @@ def test_an_unknown_name_suggests_a_known_one() -> None:
     assert not hasattr(shardir, "qqq")
 
 
-@pytest.mark.parametrize(("name", "theirs"), lazy_names.MODULES_ONLY_IN_JAX.items())
-def test_an_unknown_module_suggests_the_nearest(name: str, theirs: str) -> None:
-    nearest = f"call the functions of {theirs} through shardir.interop.jax.from_jax"
-    with pytest.raises(ImportError) as caught:
-        import_module(name)
-    assert str(caught.value) == f"there is no {name}; {nearest}"
-    face, _, last = name.rpartition(".")
-    with pytest.raises(AttributeError) as unknown:
-        getattr(import_module(face), last)
-    assert str(unknown.value) == f"{face} has no name {last!r}; {nearest}"
-    assert import_module(theirs)
-
-
 def test_foreign_functions_are_called_in_callbacks() -> None:
     nearest = (
         "call the foreign function from Python, for example with ctypes, in shardir.pure_callback"

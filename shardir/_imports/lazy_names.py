@@ -20,15 +20,7 @@ class UnknownName(ShardirError, AttributeError):
 
 
 class MissingModule(ShardirError, ModuleNotFoundError):
-    """A module of JAX that has no counterpart here, although its functions are callable through
-    interop.
-    """
-
-
-MODULES_ONLY_IN_JAX = {
-    "shardir.scipy.optimize": "jax.scipy.optimize",
-}
-"""The JAX modules that replace modules without a counterpart; each has a placeholder file."""
+    """A module of JAX that has no counterpart here, because it needs XLA."""
 
 
 MODULES_OF_XLA = {
@@ -44,7 +36,7 @@ MUTABLE_ARRAYS = frozenset(
 
 
 def missing_module(name: str) -> MissingModule:
-    """Return the error for a module of `MODULES_ONLY_IN_JAX` or `MODULES_OF_XLA`."""
+    """Return the error for a module of `MODULES_OF_XLA`."""
     return MissingModule(f"there is no {name}; {_suggest_alternative(name)}")
 
 
@@ -54,9 +46,7 @@ def _suggest_alternative(name: str) -> str:
             "arrays do not change in place; update a copy with x.at[index].set(value), and carry "
             "it through loops in the state of shardir.lax.scan or fori_loop"
         )
-    if name in MODULES_OF_XLA:
-        return MODULES_OF_XLA[name]
-    return f"call the functions of {MODULES_ONLY_IN_JAX[name]} through shardir.interop.jax.from_jax"
+    return MODULES_OF_XLA[name]
 
 
 LISTED_ATTRIBUTES = frozenset({"__doc__", "__file__", "__name__", "__path__", "__version__"})
@@ -144,7 +134,7 @@ def _make_lazy_module(
 
 def _unknown_name_error(face: str, name: str, names: list[str]) -> UnknownName:
     full_name = f"{face}.{name}"
-    if full_name in MUTABLE_ARRAYS | MODULES_ONLY_IN_JAX.keys() | MODULES_OF_XLA.keys():
+    if full_name in MUTABLE_ARRAYS | MODULES_OF_XLA.keys():
         return UnknownName(f"{face} has no name {name!r}; {_suggest_alternative(full_name)}")
     close = get_close_matches(name, names, 1)
     return UnknownName(
