@@ -18,6 +18,10 @@ from shardir.passes.collectives.uniform_control_flow import UniformControlFlow a
 from shardir.passes.collectives.widen_reductions import WidenReductions as WidenReductions
 from shardir.passes.fusion.fuse import Fuse as Fuse
 from shardir.passes.fusion.fuse_products import FuseProducts as FuseProducts
+from shardir.passes.microbatching.accumulate_microbatches import (
+    AccumulateMicrobatches as AccumulateMicrobatches,
+)
+from shardir.passes.microbatching.split_batch import SplitBatch as SplitBatch
 from shardir.passes.partitioning.partition import Partition as Partition
 from shardir.passes.pipeline import PASSES as PASSES, Pass as Pass, Pipeline as Pipeline
 from shardir.passes.pipeline_parallelism.inline_pipelines import InlinePipelines as InlinePipelines

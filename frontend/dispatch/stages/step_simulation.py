@@ -99,5 +99,6 @@ def resolve_machine(
 
 
 def _differing_axis(machine: Machine, axes: Mapping[str, int]) -> str | None:
-    """Return an axis of a mesh that a machine was loaded without or with another size."""
-    return next((axis for axis, size in axes.items() if machine.axes.get(axis) != size), None)
+    """Return an axis of a mesh that a machine was loaded without or with another size. An axis with
+    one position needs no link."""
+    return next((axis for axis, size in axes.items() if machine.axes.get(axis, 1) != size), None)
