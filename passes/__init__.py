@@ -33,6 +33,7 @@ from shardir.passes.pipeline_parallelism.split_stages import SplitStages as Spli
 from shardir.passes.pipeline_parallelism.stack_weights import StackWeights as StackWeights
 from shardir.passes.propagation.propagate import Propagate as Propagate
 from shardir.passes.rematerialization.remat import Remat as Remat
+from shardir.passes.rematerialization.remat_layers import RematLayers as RematLayers
 from shardir.passes.resharding.insert_explicit_reshards import (
     InsertExplicitReshards as InsertExplicitReshards,
 )
