@@ -295,6 +295,7 @@ def simulate_with_pipelines(
     memory: int | str | None = None,
     donated: Sequence[int] = (),
     places: SourceLocations | None = None,
+    offloaded: Mapping[int, int] | None = None,
 ) -> Simulation:
     """Return the simulation of a per-device program with the pipelines that it calls; see
     `Compiled.simulate`."""
@@ -315,6 +316,7 @@ def simulate_with_pipelines(
             call: PipelineCosts(call.inspected, op).predict(machine, target=target)
             for op, call in calls.items()
         },
+        offloaded=offloaded,
     )
 
 

@@ -69,9 +69,9 @@ def simulation_trace_events(simulation: Simulation) -> str:
             start = begin + event.start
             bytes_alive = simulation.memory.alive[op] if alive is None else alive
             inner = block.inner.get(op, ())
-            used = (COMPUTE_STREAM,) if not op.spec.collective else work.streams
+            used = (COMPUTE_STREAM,) if not work.is_transfer else work.streams
             for stream in used:
-                if stream == COMPUTE_STREAM and op.spec.collective:
+                if stream == COMPUTE_STREAM and work.is_transfer:
                     continue
                 # Rounded ends instead of durations: parts of an operation end before it does.
                 first = start // PICOSECONDS_PER_NANOSECOND

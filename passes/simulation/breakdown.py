@@ -69,7 +69,7 @@ def break_down(events: Sequence[Event], nested: Mapping[Event, Breakdown]) -> Br
     for event in events:
         if not event.work.streams:
             continue
-        if event.op.spec.collective:
+        if event.work.is_transfer:
             transfers.append(event)
             continue
         computing.append((event.start, event.end))

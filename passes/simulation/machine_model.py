@@ -46,6 +46,16 @@ class MachineModel(Protocol):
 
 
 @runtime_checkable
+class HostTransfers(Protocol):
+    """The times of transfers between a device and the memory of its host."""
+
+    def host_seconds(self, nbytes: float) -> float:
+        """Return the time of a transfer of some bytes in one direction; raise `MachineError` if
+        the description of the machine does not state it."""
+        ...
+
+
+@runtime_checkable
 class OperationTimes(Protocol):
     """The times of measured operations on a machine that may have some."""
 

@@ -1,6 +1,6 @@
 """`simulate`: the time and memory of a per-device program on a machine."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from shardir import ops
 from shardir.errors import MachineError
@@ -10,6 +10,7 @@ from shardir.passes.pipeline import Pipeline
 from shardir.passes.simulation.block_simulation import BlockSimulator
 from shardir.passes.simulation.breakdown import Breakdown
 from shardir.passes.simulation.host_calls import CallCosts
+from shardir.passes.simulation.host_transfers import offload_states
 from shardir.passes.simulation.machine_model import Flops, MachineModel, OperationTimes
 from shardir.passes.simulation.memory_use import memory_use
 from shardir.passes.simulation.simulation import Simulation
@@ -39,6 +40,7 @@ def simulate(
     memory_bytes: int | None = None,
     places: SourceLocations | None = None,
     calls: CallCosts | None = None,
+    offloaded: Mapping[int, int] | None = None,
 ) -> Simulation:
     """Return the time and memory of one run of a partitioned program on a machine.
 
@@ -47,7 +49,8 @@ def simulate(
     which a backend makes one program for all devices, the time is that of this program. Results may
     reuse the memory of the arguments with the numbers `donated`. `memory_bytes` is a capacity to
     compare the peak with. `places` are the lines of values without a line of their own. `calls` are
-    the costs of host functions that run programs on the devices.
+    the costs of host functions that run programs on the devices. `offloaded` are states in the
+    memory of the host: the number of the parameter, and that of the result which is its next value.
     """
     main = module.main
     if main.spmd is None and any(mesh.size > 1 for mesh in module.meshes):
@@ -57,7 +60,14 @@ def simulate(
         )
     devices = max((mesh.size for mesh in module.meshes), default=1)
     kernels = Pipeline.parse(fusion)(module) if fusion else module
-    timed, processor = (kernels, machine) if merging is None else _merge(module, machine, merging)
+    params = kernels.main.body.params
+    kernels = offload_states(kernels, offloaded or {})
+    reused = {params[number] for number in donated}
+    donated = [i for i, value in enumerate(kernels.main.body.params) if value in reused]
+    timed, processor = (kernels, machine)
+    if merging is not None:
+        timed, processor = _merge(module, machine, merging)
+        timed = offload_states(timed, offloaded or {})
     simulator = BlockSimulator(timed, processor, calls)
     schedule = simulator.simulate(timed.main.body)
     breakdown = schedule.breakdown + _time_of_call(timed, machine)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from shardir import ops
 from shardir.cost.mesh_axes import crossed_axes, name_axes
 from shardir.cost.op_cost import cost_of_block, flops_of, memory_of
+from shardir.errors import MachineError
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Op, Value
 from shardir.ops.communication.annotations import (
@@ -25,13 +26,14 @@ from shardir.ops.communication.async_collectives import done, is_started, kind_o
 from shardir.ops.control_flow.fused import REDUCTIONS, fused
 from shardir.ops.elementwise.bitcast import bitcast
 from shardir.passes.fusion.groups import is_free
+from shardir.passes.simulation.host_transfers import direction_of, transferred_bytes
 from shardir.passes.simulation.kernel_counts import (
     READ_PARTLY,
     WRITE_PARTLY,
     count_kernel,
     sized_operation,
 )
-from shardir.passes.simulation.machine_model import MachineModel, OperationTimes
+from shardir.passes.simulation.machine_model import HostTransfers, MachineModel, OperationTimes
 from shardir.passes.simulation.utilization import flops_of_block
 
 COMPUTE_STREAM = "compute"
@@ -80,13 +82,19 @@ class Work:
     """The work of one execution of an operation.
 
     `kind` is a kind of computation, or the name of a collective. `axes` are the mesh axes of a
-    collective as text; `streams` are empty for an operation that takes no time.
+    collective as text, or the direction of a transfer between device and host; `streams` are empty
+    for an operation that takes no time.
     """
 
     kind: str
     streams: tuple[str, ...]
     duration: int
     axes: str = ""
+
+    @property
+    def is_transfer(self) -> bool:
+        """True if the operation sends data instead of computing."""
+        return bool(self.axes)
 
 
 class WorkModel:
@@ -101,6 +109,8 @@ class WorkModel:
             return self._collective(op)
         if op.spec in _WITHOUT_KERNEL:
             return Work("", (), 0)
+        if (direction := direction_of(op)) is not None:
+            return self._host_transfer(op, direction)
         if isinstance(self.machine, OperationTimes) and self.machine.has_operation_times:
             seconds = _measured_seconds(op, self.machine)
         elif op.spec in _PRODUCTS:
@@ -125,6 +135,17 @@ class WorkModel:
             for other, count in flops_of_block(op.blocks[0], recomputed=True).items()
             if other != dtype
         )
+
+    def _host_transfer(self, op: Op, direction: str) -> Work:
+        """Return the work of a transfer between a device and its host; each direction has a
+        stream."""
+        if not isinstance(self.machine, HostTransfers):
+            raise MachineError(
+                f"machine {self.machine.name!r} has no method host_seconds, the time of a transfer "
+                "between a device and its host"
+            )
+        seconds = self.machine.host_seconds(transferred_bytes(op))
+        return Work(op.name, (direction,), _round(seconds), direction)
 
     def _collective(self, op: Op) -> Work:
         """Return the work of a collective. One that is not started before occupies the computation

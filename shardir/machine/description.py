@@ -146,6 +146,17 @@ class Link:
     devices, as those of NCCL do; otherwise, such a collective is hierarchical."""
 
 
+@dataclass(frozen=True, slots=True)
+class HostLink:
+    """The connection of one device with the memory of its host, in each direction."""
+
+    bandwidth: Rate
+    """The bytes per second in one direction; transfers in both directions overlap."""
+    latency: float
+    """The seconds that a transfer takes in addition."""
+    source: str
+
+
 @dataclass(frozen=True)
 class MachineDescription:
     """The content of a description file."""
@@ -186,6 +197,8 @@ class MachineDescription:
     """The time of the call of a program."""
     backend: BackendTraits | None = None
     """The backend that runs programs, if the description is about one."""
+    host: HostLink | None = None
+    """The connection with the memory of the host."""
 
     def sources(self) -> dict[str, str]:
         """Return the source of each table of numbers, by key."""
@@ -198,7 +211,7 @@ class MachineDescription:
             found["memory.read"] = self.read.source
         for name, times in self.operations.items():
             found |= {f"operations.{name}.{dtype}": time.source for dtype, time in times.items()}
-        for key, part in (("call", self.call), ("backend", self.backend)):
+        for key, part in (("call", self.call), ("backend", self.backend), ("host", self.host)):
             if part is not None:
                 found[key] = part.source
         for link in self.links.values():

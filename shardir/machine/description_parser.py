@@ -17,6 +17,7 @@ from shardir.machine.description import (
     AlphaBeta,
     BackendTraits,
     CallTime,
+    HostLink,
     Link,
     MachineDescription,
     OperationTime,
@@ -49,6 +50,7 @@ class DescriptionParser:
                 "operations",
                 "call",
                 "backend",
+                "host",
                 "links",
             },
         )
@@ -77,6 +79,7 @@ class DescriptionParser:
             operations=self.operations(content),
             call=self.call(self.table(content, "call", "")),
             backend=self.backend(self.table(content, "backend", "")),
+            host=self.host(self.table(content, "host", "")),
         )
 
     def memory(self, memory: dict[str, Any]) -> tuple[int | None, Rate | None, Rate | None]:
@@ -147,6 +150,17 @@ class DescriptionParser:
         if "masked_edge" in backend:
             edge = self.number(backend, "backend", "masked_edge", least=0.0)
         return BackendTraits(name, tuple(views), edge, self.source(backend, "backend"))
+
+    def host(self, host: dict[str, Any]) -> HostLink | None:
+        """Return the connection with the memory of the host, if the file states it."""
+        if not host:
+            return None
+        self.check_keys(host, "host", {"bandwidth", "efficiency", "latency", "source"})
+        return HostLink(
+            self.rate(host, "host", "bandwidth"),
+            self.number(host, "host", "latency", least=0.0),
+            self.source(host, "host"),
+        )
 
     def launch(self, launch: dict[str, Any]) -> tuple[float | None, float, str]:
         """Return the time of a launch, the interval between two launches, and their source."""

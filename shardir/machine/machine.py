@@ -154,6 +154,19 @@ class Machine:
         group = prod(level.size for level in levels)
         return seconds * self._sharers / group if self.description.is_shared else seconds
 
+    def host_seconds(self, nbytes: float) -> float:
+        """Return the time of the transfer of some bytes between a device and the memory of its
+        host, in one direction."""
+        _check_amount("nbytes", nbytes)
+        host = self.description.host
+        if host is None:
+            self.description.refuse(
+                "host.bandwidth",
+                "[host]\nbandwidth = 32e9  # bytes per second in one direction\nefficiency = 0.8\n"
+                'latency = 1e-5\nsource = "..."',
+            )
+        return host.latency + host.bandwidth.seconds(nbytes)
+
     @property
     def _sharers(self) -> int:
         """The number of programs that share one processor."""

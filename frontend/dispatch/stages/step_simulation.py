@@ -33,6 +33,7 @@ def simulate_step(
     donated: Sequence[int] = (),
     places: SourceLocations | None = None,
     calls: CallCosts | None = None,
+    offloaded: Mapping[int, int] | None = None,
 ) -> Simulation:
     """Return the simulation of a partitioned module; see `Compiled.simulate`."""
     axes = {name: size for mesh in module.meshes for name, size in mesh.axes}
@@ -47,6 +48,7 @@ def simulate_step(
         memory_bytes=None if memory is None else parse_bytes(memory),
         places=places,
         calls=calls,
+        offloaded=offloaded,
     )
 
 

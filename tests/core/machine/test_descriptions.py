@@ -24,6 +24,7 @@ SMALL: dict[str, Any] = {
         }
     },
     "pointwise": {"default": {"flops_per_second": 1e11, "efficiency": 1.0, "source": "data sheet"}},
+    "host": {"bandwidth": 1e9, "efficiency": 0.5, "latency": 1e-5, "source": "data sheet"},
     "links": {
         "bus": {
             "topology": "switch",
@@ -87,6 +88,7 @@ def test_a_description_is_read(tmp_path: Path) -> None:
     assert machine.memory_bytes == 1000
     assert machine.peak_flops("f32") == 1e12
     assert machine.launch_seconds == 1e-6
+    assert machine.host_seconds(1e6) == pytest.approx(2e-3 + 1e-5)
     assert machine.matmul_seconds(1e9, 0, "f32") == pytest.approx(2e-3 + 1e-6)
     assert machine.matmul_seconds(10**7.5, 0, "f32") == pytest.approx(
         10**7.5 / (1e12 * 0.25 * 2**0.5) + 1e-6
@@ -179,6 +181,23 @@ def test_a_description_changes_another(tmp_path: Path) -> None:
             "links.bus.collectives[0].table must be at least two pairs of bytes and seconds, in "
             "order of bytes",
         ),
+        (
+            "host",
+            {"bandwidth": 1e9, "efficiency": 1.0, "source": "data sheet"},
+            "host.latency is missing; add the number, and its source to the table",
+        ),
+        (
+            "host",
+            {"bandwidth": 1e9, "efficiency": 1.0, "latency": 0.0},
+            "host.source is missing; state where the numbers of this table come from: a data "
+            'sheet, a publication, or "fitted to ..."',
+        ),
+        (
+            "host",
+            {"bandwidth": 1e9, "efficency": 1.0},
+            "host.efficency is unknown; did you mean 'efficiency'? keys are bandwidth, efficiency, "
+            "latency, source",
+        ),
         ("devices_share_processor", 1, "devices_share_processor must be true or false"),
         ("launch.each_operation", 0, "launch.each_operation must be true or false"),
         ("links.bus.rings_across", "x", "links.bus.rings_across must be true or false"),
@@ -205,6 +224,12 @@ def test_faults_name_file_and_key(tmp_path: Path, path: str, value: object, mess
         ("memory", "memory.capacity", '[memory]\ncapacity = 80e9  # bytes\nsource = "..."'),
         ("launch", "launch.seconds", '[launch]\nseconds = 5e-6\nsource = "..."'),
         (
+            "host",
+            "host.bandwidth",
+            "[host]\nbandwidth = 32e9  # bytes per second in one direction\nefficiency = 0.8\n"
+            'latency = 1e-5\nsource = "..."',
+        ),
+        (
             "matmul",
             "matmul.f32.flops_per_second",
             '[matmul.f32]\nflops_per_second = 1e12\nefficiency = 0.8\nsource = "..."',
@@ -219,6 +244,7 @@ def test_numbers_that_a_file_lacks_are_refused(
     uses: dict[str, Callable[[], object]] = {
         "memory": lambda: machine.memory_bytes,
         "launch": lambda: machine.launch_seconds,
+        "host": lambda: machine.host_seconds(1.0),
         "matmul": lambda: machine.matmul_seconds(1.0, 1.0, "f32"),
     }
     with pytest.raises(MachineError) as caught:
