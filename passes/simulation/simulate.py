@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from shardir import ops
-from shardir.errors import MachineError
+from shardir.errors import MachineError, MergeError
 from shardir.ir.location import SourceLocations
 from shardir.ir.module import Module
 from shardir.passes.pipeline import Pipeline
@@ -64,10 +64,17 @@ def simulate(
     kernels = offload_states(kernels, offloaded or {})
     reused = {params[number] for number in donated}
     donated = [i for i, value in enumerate(kernels.main.body.params) if value in reused]
+    unmerged: tuple[str, ...] = ()
     timed, processor = (kernels, machine)
     if merging is not None:
-        timed, processor = _merge(module, machine, merging)
-        timed = offload_states(timed, offloaded or {})
+        try:
+            timed, processor = _merge(module, machine, merging)
+            timed = offload_states(timed, offloaded or {})
+        except MergeError as error:
+            unmerged = (
+                f"the time is that of the program of each device, because the backend cannot run "
+                f"all devices as one program: {error}",
+            )
     simulator = BlockSimulator(timed, processor, calls)
     schedule = simulator.simulate(timed.main.body)
     breakdown = schedule.breakdown + _time_of_call(timed, machine)
@@ -95,7 +102,7 @@ def simulate(
         memory,
         memory_bytes,
         schedule,
-        (*notes, *(note for cost in called for note in cost.notes)),
+        (*unmerged, *notes, *(note for cost in called for note in cost.notes)),
         tuple(cost.lanes for cost in called if cost.lanes),
     )
 

@@ -10,9 +10,11 @@ import pytest
 import shardir
 import shardir.numpy as jnp
 from shardir.errors import MachineError
+from shardir.frontend.dispatch.stages.step_simulation import simulate_step
 from shardir.machine.toml_text import format_toml
 from shardir.passes.simulation import Simulation
 from shardir.sharding import NamedSharding, PartitionSpec as P
+from shardir.text.parser import parse
 
 MESH = shardir.sharding.AbstractMesh((8,), ("d",))
 N = 1024
@@ -119,4 +121,21 @@ def test_an_unknown_backend_is_refused(tmp_path: Path) -> None:
     assert str(caught.value) == (
         f"{path}: backend.name: no backend is called 'gpus'; the backends are cpu, gpu, isolated, "
         "numpy, pjrt"
+    )
+
+
+def test_a_program_that_cannot_be_merged_has_the_time_of_each_device(machine: Path) -> None:
+    """The CPU backend runs such a program with NumPy, on each device."""
+    module = parse(
+        "mesh @m = [d=6]\n\n"
+        "spmd func @main(%x: f32[2] of f32[12@d]) -> (f32[2] of f32[12@d]) {\n"
+        "  %0 = all-reduce(%x, axes=[d:(1)2], op=add) : f32[2]\n"
+        "  %y = all-reduce(%0, axes=[d:(1)3], op=add) : f32[2]\n  return %y\n}\n"
+    )
+    simulation = simulate_step(module, machine)
+    assert simulation.breakdown.collectives["all-reduce"] > 0
+    (note,) = simulation.notes
+    assert note == (
+        "the time is that of the program of each device, because the backend cannot run all "
+        "devices as one program: the program uses parts of axis 'd' without a common refinement"
     )
