@@ -12,7 +12,7 @@ from shardir.passes.simulation.simulation import Simulation
 
 MAX_LINES = 10
 """The maximum number of source lines that the table of memory shows."""
-MAX_REMEDIES = 5
+MAX_REMEDIES = 10
 """The maximum number of remedies that the table shows."""
 MAX_NAMES = 2
 """The maximum number of values that are named for a source line, and of shardings for a remedy."""

@@ -1,10 +1,17 @@
 """Remedies for a program that does not fit into the memory of a device.
 
 Each candidate changes the lowered program, which is partitioned and simulated again: the predicted
-time and peak are those of the user's program with this change. Candidates are the donation of
-arguments, the recomputation of values (the pass `remat`), and the sharding of state along one more
-mesh axis: optimizer state alone (ZeRO stage 1), parameters, both (ZeRO stage 3, FSDP), or one large
-argument. ZeRO: Rajbhandari et al., SC 2020; FSDP: Zhao et al., VLDB 2023.
+time and peak are those of the user's program with this change. Candidates are
+
+- the donation of arguments,
+- the recomputation of values under a budget (the pass `remat`) or by policy and layer
+  (`remat-layers`),
+- the accumulation of gradients over microbatches (`split-batch`, `accumulate-microbatches`),
+- the sharding of state along one more mesh axis: optimizer state alone (ZeRO stage 1), parameters,
+  both (ZeRO stage 3, FSDP), or one large argument,
+- optimizer state in the memory of the host (ZeRO-Offload), which is simulated only.
+
+ZeRO: Rajbhandari et al., SC 2020; FSDP: Zhao et al., VLDB 2023; ZeRO-Offload: Ren et al., ATC 2021.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,39 +19,72 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
-from shardir.errors import ShardirError
+from shardir.display.byte_sizes import show_bytes
+from shardir.errors import MachineError, ShardirError, count_noun
 from shardir.frontend.dispatch.programs.lowering import LoweredProgram
 from shardir.frontend.pytree import tree
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.ir.builder import substitute
 from shardir.ir.mesh import Mesh
-from shardir.ir.module import Module, Value
+from shardir.ir.module import Function, Module, Value
 from shardir.ir.sharding import Axis, Sharding, count_positions
+from shardir.passes.microbatching.accumulate_microbatches import AccumulateMicrobatches
+from shardir.passes.microbatching.split_batch import SplitBatch
 from shardir.passes.planning.programs.state_pairs import find_state_pairs
 from shardir.passes.rematerialization.remat import Remat
+from shardir.passes.rematerialization.remat_layers import RematLayers, count_layers
 from shardir.passes.simulation import Simulation
 from shardir.passes.simulation.argument_kinds import MemoryKind, kinds_of_arguments
 from shardir.passes.simulation.simulation import Remedy, rank_remedies
 
-MAX_SINGLE_CHANGES = 8
-"""The maximum number of candidates with one change: a donation, a sharding, or recomputation."""
+MAX_SHARDING_CHANGES = 6
+"""The maximum number of candidates with other shardings."""
+MICROBATCH_COUNTS = (2, 4, 8, 16)
+"""The numbers of microbatches; larger ones are candidates if the program fits with no smaller
+one."""
 MAX_COMBINED_CHANGES = 2
 """The maximum number of candidates that donate arguments and change something else, which are
 evaluated if no other fits."""
 
-Simulate = Callable[[Module, Sequence[int], str], Simulation]
-"""Partitions and simulates a traced program with donated leaves of its arguments, and with passes
-after the other ones."""
+
+@dataclass(frozen=True, slots=True)
+class ChangedProgram:
+    """A program to partition and simulate: a traced module, the leaves of its arguments that are
+    donated, passes before and after the other ones, and the states in the memory of the host, with
+    the numbers of their next values among the results."""
+
+    module: Module
+    donated: Sequence[int]
+    before: str
+    after: str
+    offloaded: Mapping[int, int]
+
+
+Simulate = Callable[[ChangedProgram], Simulation]
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A change of a program: new shardings of parameters, donated positional arguments, and
-    recomputation of values."""
+    """A change of a program: new shardings of parameters, donated positional arguments, passes
+    before and after the other ones, a budget for the recomputation of values, and states in the
+    memory of the host."""
 
     shardings: tuple[tuple[int, Sharding], ...] = ()
     donated: tuple[int, ...] = ()
-    recomputes: bool = False
+    before: str = ""
+    after: str = ""
+    has_budget: bool = False
+    offloaded: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRemedies:
+    """The remedies, best first, the number of simulated changes, and notes on changes that the
+    machine description does not suffice to simulate."""
+
+    remedies: tuple[Remedy, ...]
+    change_count: int
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -66,41 +106,76 @@ class RemedySearch:
     memory_bytes: int
     simulate: Simulate
 
-    def find(self, before: Simulation) -> tuple[tuple[Remedy, ...], int]:
-        """Return the remedies, best first, and the number of simulated changes."""
+    def find(self, before: Simulation) -> FoundRemedies:
+        """Return the remedies of a program whose simulation is `before`."""
+        found: dict[_Change, Remedy] = {}
+        useless: set[_Change] = set()
+        notes: dict[str, None] = {}
+
+        def evaluate(change: _Change) -> Remedy | None:
+            """Simulate a change; return `None` if it is impossible for this program or machine."""
+            try:
+                found[change] = self._evaluate(change)
+            except MachineError as error:
+                notes[f"a change was not simulated ({self._title(change)}): {error}"] = None
+            except ShardirError:
+                pass  # The changed program cannot be partitioned, or the pass cannot change it.
+            return found.get(change)
+
         donation = self._donation()
-        single = [] if donation is None else [donation]
-        arguments = sum(value.type.nbytes for value in self.partitioned.main.body.params)
-        if arguments < self.memory_bytes:
-            single.append(_Change(recomputes=True))
-        single += islice(self._further_shardings(), MAX_SINGLE_CHANGES - len(single))
-        found = {change: self._evaluate(change) for change in single}
-        if donation is not None and not any(each and each.fits for each in found.values()):
+        for change in self._single_changes(donation):
+            evaluate(change)
+        for count in MICROBATCH_COUNTS:
+            change = _Change(before=str(SplitBatch(count)), after=str(AccumulateMicrobatches()))
+            remedy = evaluate(change)
+            if remedy is None or remedy.fits:
+                break
+        if donation is not None and not any(each.fits for each in found.values()):
             useful = [
-                (each, change)
-                for change, each in found.items()
-                if each is not None and each.peak < before.memory.peak and change != donation
+                (remedy, change)
+                for change, remedy in found.items()
+                if remedy.peak < before.memory.peak and change != donation
             ]
             useful.sort(key=lambda pair: pair[0].peak)
             for without, change in useful[:MAX_COMBINED_CHANGES]:
                 both = replace(change, donated=donation.donated)
-                remedy = self._evaluate(both)
-                # Donation that does not reduce the peak further is no part of a remedy.
-                found[both] = remedy if remedy and remedy.peak < without.peak else None
-        remedies = [each for each in found.values() if each is not None]
-        return rank_remedies(remedies, before.memory.peak), len(found)
+                combined = evaluate(both)
+                if combined is not None and combined.peak >= without.peak:
+                    # Donation that does not reduce the peak further is no part of a remedy.
+                    useless.add(both)
+        useful_remedies = [found[change] for change in found if change not in useless]
+        remedies = rank_remedies(useful_remedies, before.memory.peak)
+        return FoundRemedies(remedies, len(found), tuple(notes))
 
-    def _evaluate(self, change: _Change) -> Remedy | None:
-        """Return the remedy of a change, or `None` if the changed program cannot be partitioned, or
-        simulated on the machine."""
+    def _single_changes(self, donation: _Change | None) -> Iterator[_Change]:
+        """Yield the changes of one kind each, other than microbatches."""
+        if donation is not None:
+            yield donation
+        arguments = sum(value.type.nbytes for value in self.partitioned.main.body.params)
+        if arguments < self.memory_bytes:
+            yield _Change(has_budget=True)
+        if (layers := count_layers(self.partitioned)) > 0:
+            yield _Change(after=str(RematLayers("dots")))
+            for count in sorted({0, (layers + 1) // 2} - {layers}):
+                yield _Change(after=str(RematLayers("nothing", count)))
+        if self._offloadable:
+            yield _Change(offloaded=tuple(self._offloadable.items()))
+        yield from islice(self._further_shardings(), MAX_SHARDING_CHANGES)
+
+    def _evaluate(self, change: _Change) -> Remedy:
+        """Return the remedy of a change; raise `ShardirError` if the changed program cannot be
+        partitioned, or simulated on the machine."""
         leaves = [leaf for number in change.donated for leaf in self._positional[number]]
-        module = self._with_shardings(dict(change.shardings))
-        try:
-            donated = sorted({*self.donated, *leaves})
-            passes = self._remat(bool(donated)) if change.recomputes else ""
-            simulation = self.simulate(module, donated, passes)
-        except ShardirError:
-            return None
+        donated = sorted({*self.donated, *leaves})
+        simulation = self.simulate(
+            ChangedProgram(
+                self._with_shardings(dict(change.shardings)),
+                donated,
+                change.before,
+                self._remat(bool(donated)) if change.has_budget else change.after,
+                dict(change.offloaded),
+            )
+        )
         return Remedy(
             tuple(self._texts(change)),
             simulation.breakdown.duration,
@@ -108,9 +183,29 @@ class RemedySearch:
             bool(simulation.fits),
         )
 
+    def _title(self, change: _Change) -> str:
+        return ", ".join(self._texts(change))
+
     def _remat(self, donated: bool) -> str:
         """Return the pass that computes values again, as text."""
         return str(Remat(str(self.memory_bytes), donated=donated))
+
+    @cached_property
+    def _offloadable(self) -> dict[int, int]:
+        """The optimizer state whose next values are results, by the number of its parameter."""
+        kinds = kinds_of_arguments(self.partitioned.main)
+        params = self.partitioned.main.body.params
+        pairs = find_state_pairs(self._without_result_shardings, self.in_tree.num_leaves)
+        return {
+            number: result
+            for result, number in sorted(pairs.items(), key=lambda pair: pair[1])
+            if kinds.get(params[number]) is MemoryKind.OPTIMIZER_STATE
+        }
+
+    @cached_property
+    def _without_result_shardings(self) -> Function:
+        function = self.plan.module.main
+        return replace(function, result_shardings=(None,) * len(function.result_shardings))
 
     @cached_property
     def _positional(self) -> dict[int, list[int]]:
@@ -207,8 +302,7 @@ class RemedySearch:
     def _next_values(self) -> Mapping[int, list[int]]:
         """The results of stated sharding that are the next values of each parameter, and have its
         sharding."""
-        function = self.plan.module.main
-        free = replace(function, result_shardings=(None,) * len(function.result_shardings))
+        function, free = self.plan.module.main, self._without_result_shardings
         results: dict[int, list[int]] = {}
         for result, number in find_state_pairs(free, self.in_tree.num_leaves).items():
             stated = function.result_shardings[result]
@@ -246,9 +340,17 @@ class RemedySearch:
                 if leaves and set(leaves) <= set(self.donated)
             ]
             yield f"donate_argnums={tuple(sorted({*before, *change.donated}))}"
-        if change.recomputes:
-            passes = self.plan.passes or "default"
-            yield f'passes="{passes},{self._remat(bool(self.donated or change.donated))}"'
+        after = change.after
+        if change.has_budget:
+            after = self._remat(bool(self.donated or change.donated))
+        if change.before or after:
+            steps = (change.before, self.plan.passes or "default", after)
+            yield f'passes="{",".join(filter(None, steps))}"'
+        if change.offloaded:
+            params = self.partitioned.main.body.params
+            nbytes = sum(params[number].type.nbytes for number, _ in change.offloaded)
+            count = count_noun(len(change.offloaded), "argument")
+            yield f"optimizer state in host memory: {show_bytes(nbytes)} of {count}"
         for number, sharding in change.shardings:
             results = self._next_values.get(number, ())
             names = " and ".join([self.labels[number], *(f"result {each}" for each in results)])

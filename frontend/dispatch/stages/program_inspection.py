@@ -228,7 +228,9 @@ class InspectedProgram(Printed):
     ) -> "Simulation":
         """Return the simulation of the partitioned program, with remedies if it does not fit."""
 
-        def simulate(module: Module, donated: Sequence[int]) -> "Simulation":
+        def simulate(
+            module: Module, donated: Sequence[int], offloaded: Mapping[int, int] | None = None
+        ) -> "Simulation":
             function = self.module.main
             types = [value.type for value in function.body.returns]
             return costs.simulate_with_pipelines(
@@ -240,6 +242,7 @@ class InspectedProgram(Printed):
                 memory=memory,
                 donated=reusable_parameters(donated, function, types),
                 places=self.user_locations,
+                offloaded=offloaded,
             )
 
         found = simulate(partitioned, self._donated)
@@ -247,9 +250,13 @@ class InspectedProgram(Printed):
             return found
         steps = default_pipeline(self._plan)
 
-        def simulate_change(module: Module, donated: Sequence[int], passes: str) -> "Simulation":
-            partitioned = steps(inspection.describe_pipelines(module))
-            return simulate(Pipeline.parse(passes)(partitioned), donated)
+        def simulate_change(changed: "memory_remedies.ChangedProgram") -> "Simulation":
+            module = partitioned
+            if changed.before or changed.module is not self._plan.module:
+                traced = Pipeline.parse(changed.before)(changed.module)
+                module = steps(inspection.describe_pipelines(traced))
+            module = Pipeline.parse(changed.after)(module)
+            return simulate(module, changed.donated, changed.offloaded)
 
         search = memory_remedies.RemedySearch(
             self._plan,
@@ -261,8 +268,13 @@ class InspectedProgram(Printed):
             found.memory_capacity,
             simulate_change,
         )
-        remedies, count = search.find(found)
-        return replace(found, remedies=remedies, evaluated_changes=count)
+        changes = search.find(found)
+        return replace(
+            found,
+            remedies=changes.remedies,
+            evaluated_changes=changes.change_count,
+            notes=(*found.notes, *changes.notes),
+        )
 
     @traceback_boundary
     def pipelines(self) -> "list[InspectedPipeline]":

@@ -38,10 +38,17 @@ latency = 1e-6
 hop_latency = 0.0
 source = "an example"
 """
+HOST = """\
+[host]
+bandwidth = 1e9
+efficiency = 1.0
+latency = 0.0
+source = "an example"
+"""
 MESH = AbstractMesh((4, 2), ("data", "model"))
 
 FITTING = """\
-remedies, of 6 simulated changes  time  peak  fits
+remedies, of 10 simulated changes  time  peak  fits
   w: P('data', 'model'), m: P('data', 'model')  409.5 us  176.0 KiB  yes
   w: P('data', 'model')  475.1 us  304.0 KiB  yes
   m: P('data', 'model')  523.2 us  304.0 KiB  yes
@@ -49,19 +56,21 @@ remedies, of 6 simulated changes  time  peak  fits
   x: P('data', 'model')  1.191 ms  648.0 KiB  no\
 """
 COMBINED = """\
-remedies, of 7 simulated changes  time  peak  fits
+remedies, of 12 simulated changes  time  peak  fits
   donate_argnums=(1, 2), w: P('data', 'model'), m: P('data', 'model')  409.5 us  160.0 KiB  no
   w: P('data', 'model'), m: P('data', 'model')  409.5 us  176.0 KiB  no
   donate_argnums=(1, 2), w: P('data', 'model')  475.1 us  272.0 KiB  no
   w: P('data', 'model')  475.1 us  304.0 KiB  no
-  m: P('data', 'model')  523.2 us  304.0 KiB  no\
+  m: P('data', 'model')  523.2 us  304.0 KiB  no
+  donate_argnums=(1, 2)  1.182 ms  528.0 KiB  no
+  x: P('data', 'model')  1.191 ms  648.0 KiB  no\
 """
 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> str:
     path = tmp_path / "round.toml"
-    path.write_text(MACHINE, "utf-8")
+    path.write_text(MACHINE + HOST, "utf-8")
     return str(path)
 
 
@@ -164,7 +173,7 @@ def test_shardings_are_changed_if_all_arguments_are_donated(machine: str) -> Non
 
 def test_a_program_without_changes_to_simulate_has_no_table(machine: str) -> None:
     function = shardir.jit(lambda x: jnp.sum(x), donate_argnums=0)
-    lowered = function.lower(struct((8, 2), P("data", "model")))
+    lowered = function.lower(struct((4, 2), P("data", "model")))
     simulation = lowered.simulate(machine, memory=1)
     assert (simulation.fits, simulation.remedies, simulation.evaluated_changes) == (False, (), 0)
     assert "remedies, of" not in str(simulation)
@@ -189,6 +198,61 @@ def test_values_are_computed_again_if_activations_need_the_memory(machine: str) 
     assert (remedy.step_seconds, remedy.peak) == (after.step_seconds, after.memory.peak)
     assert remedy.fits
     assert remedy.step_seconds > before.step_seconds
+
+
+def residual_layers(ws: list[shardir.Array], x: shardir.Array) -> shardir.Array:
+    for w in ws:
+        x = x + jnp.tanh(jnp.tanh(jnp.tanh(x @ w) @ w) @ w)
+    return jnp.mean(x**2)
+
+
+def layered_step(
+    ws: list[shardir.Array], ms: list[shardir.Array], x: shardir.Array
+) -> tuple[list[shardir.Array], ...]:
+    gradients = shardir.grad(residual_layers)(ws, x)
+    ms = [0.9 * m + g for m, g in zip(ms, gradients, strict=True)]
+    return [w - 0.1 * m for w, m in zip(ws, ms, strict=True)], ms
+
+
+LAYERED = [struct((64, 64), P())] * 8, [struct((64, 64), P())] * 8, struct((2048, 64), P("data"))
+
+
+def test_remedies_of_each_kind_predict_the_changed_program(machine: str) -> None:
+    before = shardir.jit(layered_step).lower(*LAYERED).simulate(machine)
+    simulation = (
+        shardir.jit(layered_step)
+        .lower(*LAYERED)
+        .simulate(machine, memory=before.memory.peak * 3 // 4)
+    )
+    found = {remedy.changes: remedy for remedy in simulation.remedies}
+    for passes in (
+        "split-batch,default,accumulate-microbatches",
+        "default,remat-layers",
+        "default,remat-layers{save=dots}",
+        "default,remat-layers{count=4}",
+    ):
+        remedy = found[f'passes="{passes}"',]
+        after = shardir.jit(layered_step, passes=passes).lower(*LAYERED).simulate(machine)
+        assert (remedy.step_seconds, remedy.peak) == (after.step_seconds, after.memory.peak)
+        assert remedy.peak < before.memory.peak
+        assert remedy.fits == (remedy.peak <= before.memory.peak * 3 // 4)
+    host = found["optimizer state in host memory: 128.0 KiB of 8 arguments",]
+    # Transfers of 128 KiB at 1 GB/s in both directions overlap with each other, not all of them
+    # with the gradient; the device holds the states of four layers of eight.
+    assert before.memory.peak - 10 * 2**14 < host.peak < before.memory.peak - 2 * 2**14
+    assert before.step_seconds < host.step_seconds < before.step_seconds + 2 * 2**17 / 1e9
+
+
+def test_a_machine_without_a_link_to_the_host_is_named(machine: str) -> None:
+    Path(machine).write_text(MACHINE, "utf-8")
+    simulation = shardir.jit(layered_step).lower(*LAYERED).simulate(machine, memory="1KiB")
+    (note,) = simulation.notes
+    assert note == (
+        "a change was not simulated (optimizer state in host memory: 128.0 KiB of 8 arguments): "
+        f"machine 'round' has no host.bandwidth; add it to {machine} with its source:\n[host]\n"
+        "bandwidth = 32e9  # bytes per second in one direction\nefficiency = 0.8\n"
+        'latency = 1e-5\nsource = "..."'
+    )
 
 
 def test_a_program_that_fits_has_no_remedies(machine: str) -> None:
