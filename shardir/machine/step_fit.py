@@ -1,8 +1,9 @@
 """Fits of the constants of a description to measured steps.
 
 A constant is scaled by a factor: `matmul`, `pointwise` and `memory` scale the achieved fractions,
-`launch` the time of a launch, `launch.interval` the time between launches, `links.NAME` the
-bandwidth of a link, and `links.NAME.latency` its latencies. The caller predicts the time of a step
+`launch` the time of a launch, `launch.interval` the time between launches, `operations` the
+measured times of operations, `call` that of calls, `links.NAME` the bandwidth of a link, and
+`links.NAME.latency` its latencies. The caller predicts the time of a step
 with a changed description, for example by simulation. The fit minimizes the squares of the errors
 of the logarithms (Gauss and Newton's method), and keeps factors near 1 that the steps do not
 determine.
@@ -17,7 +18,14 @@ import numpy as np
 from shardir.errors import MachineError
 from shardir.ir.dtypes import NumpyArray
 from shardir.machine.collective_table import CollectiveTable
-from shardir.machine.description import AlphaBeta, Link, MachineDescription, Rate
+from shardir.machine.description import (
+    AlphaBeta,
+    CallTime,
+    Link,
+    MachineDescription,
+    OperationTime,
+    Rate,
+)
 
 Predict = Callable[[MachineDescription, int], float]
 """Returns the seconds of the step with an index on a described machine."""
@@ -55,8 +63,13 @@ def list_constants(description: MachineDescription) -> tuple[str, ...]:
     links = [
         key for name in description.links for key in (f"links.{name}", f"links.{name}.latency")
     ]
-    interval = ("launch.interval",) if description.launch_interval else ()
-    return ("matmul", "pointwise", "memory", "launch", *interval, *links)
+    optional = {
+        "launch.interval": description.launch_interval,
+        "operations": description.operations,
+        "call": description.call,
+    }
+    stated = [name for name, value in optional.items() if value]
+    return ("matmul", "pointwise", "memory", "launch", *stated, *links)
 
 
 def fit_steps(
@@ -164,16 +177,34 @@ def scale_constants(
     for name, link in links.items():
         speed, delay = factors.get(f"links.{name}", 1.0), factors.get(f"links.{name}.latency", 1.0)
         links[name] = _scale_link(link, speed, delay)
-    memory, launch = description.memory, description.launch_seconds
+    memory, launch, call = description.memory, description.launch_seconds, description.call
+    read, bandwidth = description.read, factors.get("memory", 1.0)
     return replace(
         description,
         matmul=_scale_rates(description.matmul, factors.get("matmul", 1.0)),
         pointwise=_scale_rates(description.pointwise, factors.get("pointwise", 1.0)),
-        memory=None if memory is None else _scale_rate(memory, factors.get("memory", 1.0)),
+        memory=None if memory is None else _scale_rate(memory, bandwidth),
+        read=None if read is None else _scale_rate(read, bandwidth),
         launch_seconds=None if launch is None else launch * factors.get("launch", 1.0),
         launch_interval=description.launch_interval * factors.get("launch.interval", 1.0),
+        operations={
+            name: {
+                dtype: _scale_operation(each, factors.get("operations", 1.0))
+                for dtype, each in times.items()
+            }
+            for name, times in description.operations.items()
+        },
+        call=None if call is None else _scale_call(call, factors.get("call", 1.0)),
         links=links,
     )
+
+
+def _scale_operation(time: OperationTime, factor: float) -> OperationTime:
+    return replace(time, points=tuple((size, seconds * factor) for size, seconds in time.points))
+
+
+def _scale_call(call: CallTime, factor: float) -> CallTime:
+    return replace(call, seconds=call.seconds * factor, array_seconds=call.array_seconds * factor)
 
 
 def _scale_rates(rates: Mapping[str, Rate], factor: float) -> dict[str, Rate]:
@@ -212,7 +243,7 @@ def _largest_factor(description: MachineDescription, constant: str) -> float:
     rates: dict[str, list[Rate]] = {
         "matmul": list(description.matmul.values()),
         "pointwise": list(description.pointwise.values()),
-        "memory": [] if description.memory is None else [description.memory],
+        "memory": [rate for rate in (description.memory, description.read) if rate is not None],
         **{f"links.{name}": [link.bandwidth] for name, link in description.links.items()},
     }
     fractions = [f for rate in rates.get(constant, ()) for _, f in rate.efficiency]
@@ -249,7 +280,25 @@ def describe_constants(
 
     content: dict[str, object] = {"base": base}
     if "memory" in changed and found.memory is not None:
-        content["memory"] = rate("memory", found.memory)
+        read = {} if found.read is None else {"read": rate("memory", found.read)}
+        content["memory"] = rate("memory", found.memory) | read
+    if "operations" in changed:
+        content["operations"] = {
+            name: {
+                dtype: {
+                    "seconds_per_element": [list(point) for point in each.points],
+                    "source": note("operations", each.source),
+                }
+                for dtype, each in times.items()
+            }
+            for name, times in found.operations.items()
+        }
+    if "call" in changed and found.call is not None:
+        content["call"] = {
+            "seconds": found.call.seconds,
+            "array_seconds": found.call.array_seconds,
+            "source": note("call", found.call.source),
+        }
     launches = [constant for constant in ("launch", "launch.interval") if constant in changed]
     if launches and found.launch_seconds is not None:
         content["launch"] = {

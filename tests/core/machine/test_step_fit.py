@@ -9,6 +9,7 @@ import pytest
 from shardir.errors import MachineError
 from shardir.machine import Machine, MachineDescription, load_machine
 from shardir.machine.description_files import read_description
+from shardir.machine.kernel_time import KernelCounts, PassCounts, SizedOperation
 from shardir.machine.placement import place_axes
 from shardir.machine.step_fit import (
     describe_fit,
@@ -74,6 +75,70 @@ def test_the_interval_between_launches_is_found(tmp_path: Path) -> None:
     path.write_text(format_toml(describe_fit(fit, "a100x8", len(measured))), encoding="utf-8")
     assert load_machine(path).description.launch_interval == pytest.approx(7e-5, rel=0.02)
     assert load_machine(path).pointwise_seconds(1, 1, "f32") == pytest.approx(7e-5, rel=0.02)
+
+
+MEASURED = """\
+[memory]
+capacity = 1e9
+bandwidth = 1e10
+efficiency = 0.5
+source = "measured"
+read = { bandwidth = 2e10, efficiency = 0.4, source = "measured" }
+[launch]
+seconds = 1e-7
+source = "measured"
+[matmul.default]
+flops_per_second = 1e11
+efficiency = 0.5
+source = "measured"
+[pointwise.default]
+flops_per_second = 1e11
+efficiency = 0.5
+source = "measured"
+[operations.exp.default]
+seconds_per_element = [[1e3, 2e-9], [1e6, 1e-9]]
+source = "measured"
+[operations.sort.f64]
+seconds_per_element = 1e-8
+source = "measured"
+[call]
+seconds = 1e-5
+array_seconds = 1e-6
+source = "measured"
+"""
+
+
+def predict_measured(description: MachineDescription, step: int) -> float:
+    """Return the time of a step with measured operations on a CPU."""
+    machine = Machine(description, {}, {})
+    random = np.random.default_rng(step)
+    elements, read, arrays = 10.0 ** random.uniform((3, 4, 0), (7, 9, 3))
+    exp = PassCounts(0.0, {("exp", "f32"): elements})
+    return (
+        machine.kernel_seconds(KernelCounts(0.0, 0.0, (exp,)))
+        + machine.kernel_seconds(KernelCounts(read, 0.0))
+        + machine.operation_seconds(SizedOperation("sort", "f64", elements, 100.0))
+        + machine.call_seconds(int(arrays))
+    )
+
+
+def test_measured_operations_and_calls_are_scaled(tmp_path: Path) -> None:
+    path = tmp_path / "measured.toml"
+    path.write_text(MEASURED, encoding="utf-8")
+    base = read_description(path)
+    assert list_constants(base) == ("matmul", "pointwise", "memory", "launch", "operations", "call")
+    factors = {"operations": 1.7, "call": 3.0, "memory": 0.8}
+    real = scale_constants(base, factors)
+    measured = [predict_measured(real, step) for step in range(20)]
+    fit = fit_steps(base, tuple(factors), measured, predict_measured)
+    for name, factor in factors.items():
+        assert fit.factors[name] == pytest.approx(factor, rel=0.02), name
+    fitted = tmp_path / "fitted.toml"
+    fitted.write_text(format_toml(describe_fit(fit, str(path), 20)), encoding="utf-8")
+    read = read_description(fitted)
+    for step in range(5):
+        assert predict_measured(read, step) == pytest.approx(measured[step], rel=1e-2)
+    assert read.sources()["operations.exp.default"].endswith("fitted to 20 measured steps")
 
 
 def test_fractions_stay_below_one() -> None:
