@@ -75,7 +75,7 @@ def _read_content(path: Path, depth: int = 0) -> dict[str, object]:
     links = content.get("links")
     for link in links.values() if isinstance(links, dict) else ():
         entries = link.get("collectives", ()) if isinstance(link, dict) else ()
-        for entry in entries:
+        for entry in entries if isinstance(entries, list) else ():
             # Table files are beside the description that names them, not beside one based on it.
             if isinstance(entry, dict) and isinstance(entry.get("file"), str):
                 entry["file"] = str(path.parent / entry["file"])

@@ -26,6 +26,8 @@ from shardir.machine.description import (
     collective_kind_fault,
 )
 
+MIN_POSITIVE_NUMBER = 1e-100
+"""The least positive rate or fraction; products of smaller ones may be zero."""
 ROUNDING = 1e-4
 """The relative error of numbers in files that are written with few digits."""
 
@@ -119,7 +121,7 @@ class DescriptionParser:
         place = f"{key}.seconds_per_element"
         points: list[tuple[float, float]] = []
         for pair in self.pairs(seconds, 1, place, fault):
-            size, time = map(float, pair)
+            size, time = map(to_float, pair)
             if not 0 < size < inf or not 0 < time < inf or (points and size <= points[-1][0]):
                 self.fail(place, fault)
             points.append((size, time))
@@ -201,15 +203,15 @@ class DescriptionParser:
         fault = "must be a fraction, or pairs of a size and a fraction in order of size"
         table: list[tuple[float, float]] = []
         for pair in self.pairs(pairs, 1, key, fault):
-            size, fraction = map(float, pair)
-            if not 0 < size < inf or not 0 < fraction <= 1:
-                self.fail(key, f"has the pair {pair}; sizes are positive, fractions in (0, 1]")
+            size, fraction = floats = list(map(to_float, pair))
+            if not 0 < size < inf or not MIN_POSITIVE_NUMBER <= fraction <= 1:
+                self.fail(key, f"has the pair {floats}; sizes are positive, fractions in (0, 1]")
             if table and size <= table[-1][0]:
                 self.fail(key, fault)
             if table and fraction / table[-1][1] > size / table[-1][0] * (1 + ROUNDING):
                 self.fail(
                     key,
-                    f"rises so fast before {pair} that a larger call would take less time; the "
+                    f"rises so fast before {floats} that a larger call would take less time; the "
                     "fraction may grow at most as fast as the size",
                 )
             table.append((size, fraction))
@@ -237,8 +239,11 @@ class DescriptionParser:
         wrap = table.get("wrap_multiple", 1)
         if type(wrap) is not int or wrap < 1:
             self.fail(f"{key}.wrap_multiple", "must be a positive integer")
+        entries = table.get("collectives", [])
+        if not isinstance(entries, list):
+            self.fail(f"{key}.collectives", f"must be tables; write [[{key}.collectives]]")
         fits = {}
-        for number, entry in enumerate(table.get("collectives", ())):
+        for number, entry in enumerate(entries):
             place = f"{key}.collectives[{number}]"
             kind, group, fit = self.fit(entry, place)
             fits[kind, group] = fit
@@ -285,7 +290,7 @@ class DescriptionParser:
         sizes: list[float] = []
         times: list[float] = []
         for pair in self.pairs(pairs, 2, f"{key}.table", fault):
-            nbytes, seconds = map(float, pair)
+            nbytes, seconds = map(to_float, pair)
             if not 0 < nbytes < inf or not 0 < seconds < inf or (sizes and nbytes <= sizes[-1]):
                 self.fail(f"{key}.table", fault)
             sizes.append(nbytes)
@@ -323,10 +328,12 @@ class DescriptionParser:
             self.fail(place, "is missing; add the number, and its source to the table")
         if not is_number(value):
             self.fail(place, f"is {value!r}; it must be a number")
-        is_small = value < least if least is not None else value <= 0
-        if is_small or value != value or (value == inf and most != inf):
-            self.fail(place, f"is {value!r}; it must be a positive number")
-        return float(value)
+        number = to_float(value)
+        is_small = number < least if least is not None else number < MIN_POSITIVE_NUMBER
+        if is_small or number != number or (number == inf and most != inf):
+            shown = "too large" if number == inf and isinstance(value, int) else repr(value)
+            self.fail(place, f"is {shown}; it must be a positive number")
+        return number
 
     def flag(self, table: dict[str, Any], key: str, name: str) -> bool:
         """Return a boolean, false by default."""
@@ -355,6 +362,14 @@ class DescriptionParser:
 
     def fail(self, key: str, problem: str) -> NoReturn:
         raise MachineError(f"{self.path}: {key} {problem}")
+
+
+def to_float(value: float) -> float:
+    """Return a number as a float; infinity for an integer that is larger than every float."""
+    try:
+        return float(value)
+    except OverflowError:
+        return inf if value > 0 else -inf
 
 
 def is_number(value: object) -> bool:

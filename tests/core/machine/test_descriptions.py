@@ -111,6 +111,22 @@ def test_a_description_changes_another(tmp_path: Path) -> None:
     [
         ("memory.bandwidth", "fast", "memory.bandwidth is 'fast'; it must be a number"),
         ("memory.bandwidth", 0, "memory.bandwidth is 0; it must be a positive number"),
+        ("memory.bandwidth", 1e-320, "memory.bandwidth is 1e-320; it must be a positive number"),
+        (
+            "memory.bandwidth",
+            10**400,
+            "memory.bandwidth is too large; it must be a positive number",
+        ),
+        (
+            "memory.efficiency",
+            [[10**400, 0.5]],
+            "memory.efficiency has the pair [inf, 0.5]; sizes are positive, fractions in (0, 1]",
+        ),
+        (
+            "links.bus.collectives",
+            3,
+            "links.bus.collectives must be tables; write [[links.bus.collectives]]",
+        ),
         (
             "matmul.f32.efficiency",
             None,
