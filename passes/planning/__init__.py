@@ -4,5 +4,6 @@ Input: a `PlanningProblem` (costs and memory of the strategies of each node, cos
 strategies of neighboring nodes, lifetimes), such as an instance of the IOPDDL contest
 (`instance.read_problem`). Output: an assignment with its cost, its peak, and a lower bound
 (`solution.Solution`). Start reading in `problem.py`; `exact.py` is the engine for HiGHS, and
-`search.py` the one without a solver library; `automatic.py` runs both.
+`search.py` the one without a solver library, with `elimination.py` for problems without a memory
+limit; `automatic.py` runs both.
 """

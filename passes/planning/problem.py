@@ -26,14 +26,18 @@ class PlanningError(ShardirError, ValueError):
     """A planning problem that is not valid, or has no solution."""
 
 
+class InfeasibleProblemError(PlanningError):
+    """A planning problem without a solution."""
+
+
 def interrupted_search_error() -> PlanningError:
     """Return the error of a search that Ctrl-C stops before it has a solution."""
     return PlanningError("Ctrl-C stopped the search before it found a solution; let it run longer")
 
 
-def infeasible_problem_error(name: str) -> PlanningError:
+def infeasible_problem_error(name: str) -> InfeasibleProblemError:
     """Return the error of a problem without an assignment that satisfies its limits."""
-    return PlanningError(
+    return InfeasibleProblemError(
         f"the problem {name!r} has no solution within its usage limit and its forbidden "
         "strategies; raise the limit, or allow more strategies"
     )

@@ -5,6 +5,9 @@ of the strategies of the nodes that are alive there. Message passing bounds the 
 with these prices from below, and chooses an assignment in each pass; the prices rise at the points
 where the assignment uses more than the limit. The best assignments are repaired and improved by
 local search, whose moves optimize the strategies of a tree of nodes.
+
+Problems whose memory is not limited, and whose graph is like a tree, are solved by elimination of
+their nodes instead (`elimination.py`): the solution is then proven optimal.
 """
 
 import math
@@ -15,15 +18,24 @@ from functools import cache
 import numpy as np
 
 from shardir.passes.planning import message_kernels, tree_kernels
+from shardir.passes.planning.elimination import find_optimum, is_memory_sufficient
 from shardir.passes.planning.kernel_compiler import Floats, Ints, Kernel, compile_kernels
 from shardir.passes.planning.kernel_records import FORBIDDEN_COST, Memory, Tree
 from shardir.passes.planning.network import Network
 from shardir.passes.planning.problem import (
+    InfeasibleProblemError,
     PlanningProblem,
     infeasible_problem_error,
     interrupted_search_error,
 )
-from shardir.passes.planning.solution import Incumbent, Progress, Solution, TimeLimitError
+from shardir.passes.planning.restriction import SlackProblem
+from shardir.passes.planning.solution import (
+    Incumbent,
+    Progress,
+    Solution,
+    TimeLimitError,
+    evaluate,
+)
 
 PASSES_WITHOUT_PRICES = 20
 """The number of passes before the first prices."""
@@ -42,6 +54,11 @@ MOVES_PER_CALL = 50
 REPAIR_ROUNDS = 10
 CERTIFY_SHARE = 0.05
 """The maximum share of the time that the proofs of bounds take."""
+RESTRICTION_SHARE = 0.15
+"""The maximum share of the time in which the search eliminates the nodes of restricted problems."""
+RESTRICTION_LEVELS = 5
+RESTRICTION_FACTOR = 1 / 8
+"""The factor from one threshold of restricted problems to the next one."""
 
 
 def solve_by_search(
@@ -67,10 +84,16 @@ def search(
 ) -> None:
     """Improve `incumbent` until its time limit, until it is optimal, or until `is_done` or Ctrl-C.
 
-    Raises `PlanningError` if there is no solution.
+    A problem that `find_optimum` solves is solved by it. Raises `PlanningError` if there is no
+    solution.
     """
     try:
-        _Search(incumbent, seed, is_done).run()
+        optimum = find_optimum(incumbent.problem, incumbent.check_time)
+        if optimum is None:
+            _Search(incumbent, seed, is_done).run()
+        else:
+            incumbent.offer(optimum)
+            incumbent.raise_bound(evaluate(incumbent.problem, optimum).cost)
     except TimeLimitError:
         if incumbent.best is None:
             raise
@@ -125,6 +148,8 @@ class _Search:
         self.minima = np.zeros(int(network.counts.max(initial=1)))
         self.strategies = np.zeros(network.node_count, np.int64)
         self.bound = -math.inf
+        self.rounding_error = math.inf
+        """The greatest rounding error of the bound and of the costs with its messages."""
         self.least_cost = network.least_positive_cost()
         self.best_prices = self.prices
         self.best_messages = self.messages
@@ -156,8 +181,8 @@ class _Search:
         self._certify()
         step = FIRST_STEP * self._scale
         direction = np.zeros(network.point_count)
-        certified = improved = incumbent.elapsed_seconds
-        certify_seconds = improve_seconds = 0.0
+        certified = improved = restricted = incumbent.elapsed_seconds
+        certify_seconds = improve_seconds = restrict_seconds = 0.0
         passes_without_rise, number = 0, 0
         while incumbent.remaining > 0 and not incumbent.is_optimal and not self.is_done():
             number += 1
@@ -171,6 +196,11 @@ class _Search:
                 passes_without_rise += 1
             usage = network.usage_of(self.strategies)
             self._consider(usage)
+            now = incumbent.elapsed_seconds
+            if now - restricted > restrict_seconds / RESTRICTION_SHARE:
+                self._solve_restricted()
+                restricted = incumbent.elapsed_seconds
+                restrict_seconds = restricted - now
             if passes_without_rise > PATIENCE:
                 step = max(0.6 * step, MIN_STEP * self._scale)
                 passes_without_rise = 0
@@ -246,6 +276,37 @@ class _Search:
             scale = rise / length / max(self.network.limit, 1)
             self._set_prices(np.maximum(self.prices + scale * direction, 0.0))
 
+    def _solve_restricted(self) -> None:
+        """Find the best assignment near the bound by elimination of nodes, with the largest
+        threshold for which their tables are small. If it includes all assignments that cost less
+        than the best one, that is proven to be optimal."""
+        incumbent = self.incumbent
+        if not is_memory_sufficient(incumbent.problem):
+            return
+        self._certify()
+        if incumbent.is_optimal:
+            return
+        all_better = math.inf
+        if incumbent.cost is not None:
+            all_better = incumbent.cost - self.bound + self.rounding_error
+        gap = all_better if math.isfinite(all_better) else self._scale
+        problem = SlackProblem(incumbent.problem, self.network, self.best_messages)
+        for level in range(RESTRICTION_LEVELS):
+            threshold = gap * RESTRICTION_FACTOR**level
+            try:
+                found = problem.find_near(threshold, incumbent.check_time)
+            except InfeasibleProblemError:
+                is_solved = True
+            else:
+                is_solved = found is not None
+                if found is not None:
+                    incumbent.offer(found)
+                    self._adopt()
+            if is_solved:
+                if threshold >= all_better and incumbent.cost is not None:
+                    incumbent.raise_bound(incumbent.cost)
+                break
+
     def _certify(self) -> None:
         """Prove the best bound: compute it anew, and subtract the greatest rounding error."""
         network = self.network
@@ -273,8 +334,8 @@ class _Search:
         paid_float = float(paid * 2**unit) if unit >= 0 else paid / 2**-unit
         largest += float(np.abs(minima).max(initial=0.0)) + abs(paid_float)
         roundings = 4 * network.node_count + 6 * network.edge_count + 16
-        error = 2.0**-52 * largest * roundings
-        bound = math.fsum([*minima, *node_minima, -paid_float]) - error
+        self.rounding_error = 2.0**-52 * largest * roundings
+        bound = math.fsum([*minima, *node_minima, -paid_float]) - self.rounding_error
         if not math.isfinite(bound):
             return
         if bound > self._highest_cost():
