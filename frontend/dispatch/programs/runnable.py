@@ -232,10 +232,19 @@ class Runnable:
         )
         chosen = combine_observers(*(watch for watch in watching if watch is not None))
         self.module: Module = steps(_compile_pipelines(plan), chosen)
+        stated = plan.passes or str(steps)
         if self.module.meshes and self.module.main.spmd is None:
             raise PipelineError(
-                f"the pipeline {str(steps)!r} leaves {plan.module.main.name} unpartitioned; extend "
+                f"the pipeline {stated!r} leaves {plan.module.main.name} unpartitioned; extend "
                 "the default pipeline (default,PASS), or add the pass partition"
+            )
+        sizes = [axis for mesh in self.module.meshes for axis in mesh.axes]
+        added = [name for name, size in sizes if size > 1 and name not in dict(plan.axes)]
+        if added:
+            raise PipelineError(
+                f"the pipeline {stated!r} leaves {plan.module.main.name} with the axis "
+                f"{added[0]!r}, along which there are no devices; append the pass that removes it, "
+                "such as accumulate-microbatches after split-batch"
             )
         if self.is_abstract:
             self._shard_executable: Executable = AbstractExecutable(

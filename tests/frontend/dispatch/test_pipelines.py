@@ -149,6 +149,20 @@ def test_a_pipeline_must_partition_the_program(arguments: Any) -> None:
     )
 
 
+def test_a_pipeline_must_remove_the_axes_that_it_adds() -> None:
+    def loss(w: Any, x: Any) -> Any:
+        return snp.mean((x @ w) ** 2)
+
+    gradient = sd.jit(sd.grad(loss), passes="split-batch,default")
+    with pytest.raises(PipelineError) as caught:
+        gradient(np.ones((4, 4), "float32"), np.ones((8, 4), "float32"))
+    assert str(caught.value) == (
+        "the pipeline 'split-batch,default' leaves loss with the axis 'microbatch', along which "
+        "there are no devices; append the pass that removes it, such as accumulate-microbatches "
+        "after split-batch"
+    )
+
+
 def test_a_program_of_one_device_runs_the_pipeline_too() -> None:
     twice = sd.jit(lambda x: (snp.exp(x), snp.exp(x)), passes="cse,dce").lower(np.ones(3))
     assert twice.as_text("dce").count("exp(") == 1
