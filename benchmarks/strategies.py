@@ -315,7 +315,7 @@ def measure(case: Case, rounds: int, wanted: Sequence[str], removed: Sequence[st
             raise SystemExit(f"{case.name}: results without {name} differ by {error:.2g}")
         others[name] = other
     library = library_call(case, first.arrays)
-    if not others and wanted != list(STRATEGIES):
+    if not others and wanted and wanted != list(STRATEGIES):
         return
     runs = [first.run, *(other.run for other in others.values()), *([library] if library else [])]
     ours, *rest = fastest(runs, rounds)
