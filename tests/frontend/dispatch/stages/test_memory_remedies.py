@@ -153,7 +153,6 @@ def test_arguments_on_explicit_axes_are_not_sharded_further(machine: str) -> Non
     function = shardir.jit(lambda x: x + 1.0)
     simulation = function.lower(struct((64, 64), P("data"), mesh)).simulate(machine, memory=1)
     assert [remedy.changes for remedy in simulation.remedies] == [("donate_argnums=(0,)",)]
-    assert simulation.evaluated_changes == 1
 
 
 def test_donation_completes_that_of_the_user(machine: str) -> None:
