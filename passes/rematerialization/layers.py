@@ -62,12 +62,12 @@ def find_layers(block: Block, storage: Storage) -> ForwardLayers:
         nbytes = total[starts[0]] + largest + sum(crossed[start] for start in starts)
         if nbytes < least_bytes:
             best, least_bytes = starts, nbytes
-    crossing = frozenset(
-        value
-        for value, end in last_use.items()
-        if any(position[value] < start <= end for start in best)
-    )
-    return ForwardLayers(forward, activations, best, crossing)
+    crossing = set()
+    for value, end in last_use.items():
+        following = bisect_right(best, position[value])
+        if following < len(best) and best[following] <= end:
+            crossing.add(value)
+    return ForwardLayers(forward, activations, best, frozenset(crossing))
 
 
 def _split_phases(block: Block, storage: Storage) -> tuple[list[Op], frozenset[Value]]:
@@ -104,5 +104,6 @@ def _repeated_operations(forward: Sequence[Op]) -> Iterable[tuple[int, ...]]:
     found: dict[object, list[int]] = {}
     for i, op in enumerate(forward):
         types = tuple(value.type for value in (*op.operands, *op.results))
-        found.setdefault((op.spec, types, op.loc, repr(sorted(op.attrs.items()))), []).append(i)
+        attrs = tuple(sorted(op.attrs.items()))
+        found.setdefault((op.spec, types, op.loc, attrs), []).append(i)
     return [tuple(positions) for positions in found.values() if len(positions) > 1]
