@@ -14,6 +14,7 @@ from shardir.frontend.cli.targets import load_function
 from shardir.frontend.planning.plan import Plan
 from shardir.frontend.planning.plan_comparisons import PlanComparison
 from shardir.frontend.planning.planning import Progress as Notify, plan as make_plan
+from shardir.frontend.pytree import tree
 from shardir.passes.planning.problem import PlanningError
 
 AXIS_NAMES = {1: ("data",), 2: ("data", "model")}
@@ -57,6 +58,11 @@ def plan_function(
         for each in meshes:
             with ExitStack() as stack:
                 fun, given, abstract = load_function(stack, function, each, args, specs)
+                if keep and not any(map(_has_sharding, tree.leaves(given))):
+                    raise CommandError(
+                        "--keep keeps the shardings of arguments, and none has a sharding; state "
+                        "shardings with --specs"
+                    )
                 try:
                     plans[each] = make_plan(
                         fun,
@@ -82,19 +88,21 @@ def plan_function(
     if export is not None:
         typer.echo(_export(best, export), nl=False)
         return
-    parts: list[object] = [best]
     if len(plans) > 1:
         ranked = sorted(
             plans.items(), key=lambda each: each[1].evaluation.key(each[1].memory_limit)
         )
-        parts.insert(0, PlanComparison({name: each.evaluation for name, each in ranked}))
-    parts += failures
+        typer.echo(f"{PlanComparison({name: each.evaluation for name, each in ranked})}\n")
+    typer.echo(best)
+    for failure in failures:
+        typer.echo(f"\n{failure}")
+    # Each report is printed before the next one, which may take long, or raise an error.
     if bound:
-        parts.append(best.lower_bound())
+        typer.echo(f"\n{best.lower_bound()}")
     if pareto:
-        parts.append(best.pareto())
-    parts += [best.why_not(annotation) for annotation in why_not or ()]
-    typer.echo("\n\n".join(map(str, parts)))
+        typer.echo(f"\n{best.pareto()}")
+    for annotation in why_not or ():
+        typer.echo(f"\n{best.why_not(annotation)}")
 
 
 def name_axes(mesh: str) -> str:
@@ -112,6 +120,10 @@ def meshes_of(devices: int) -> list[str]:
     """Return the meshes of a number of devices with the axes data and model."""
     sizes = [size for size in range(1, devices + 1) if devices % size == 0]
     return [f"data={devices // size},model={size}" for size in sizes]
+
+
+def _has_sharding(leaf: object) -> bool:
+    return getattr(leaf, "sharding", None) is not None
 
 
 def _export(plan: Plan, form: PlanFormat) -> str:

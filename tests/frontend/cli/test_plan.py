@@ -20,6 +20,10 @@ def step(w, x):
 
 def example_args():
     return tuple(shardir.ShapeDtypeStruct(shape, np.float32) for shape in ((64, 64), (512, 64)))
+
+
+def columns():
+    return shardir.P(), shardir.P(None, "data")
 """
 
 
@@ -67,6 +71,36 @@ def test_options_of_plans(capsys: pytest.CaptureFixture[str]) -> None:
     assert "candidate 1" in out
 
 
+def test_kept_shardings_and_reports(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", "planned_program:step", "--devices", "2", "--specs", "columns", "--keep"]
+    assert run(*words, "--bound", "--pareto", "--why-not", "%w: f32[64@data, 64]") == 0
+    out = capsys.readouterr().out
+    assert out.count("%x        f32[512, 64@data]") == 1
+    headings = [
+        "plan            flops",
+        "plan of @step for data=2, model=1",
+        "plan of @step  flops",
+    ]
+    headings += ["plan         flops", "plan                  flops"]
+    assert sorted(headings, key=out.index) == headings
+
+
+def test_a_plan_is_printed_before_the_error_of_a_report(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["plan", "planned_program:step", "--mesh", "4", "--why-not", "%w: f32[64@model, 64]"]
+    assert run(*words) == 1
+    found = capsys.readouterr()
+    assert found.out.startswith("plan of @step for data=4, the best of 7 candidates\n")
+    assert found.err == (
+        "error: mesh @mesh has no axis called 'model'; it has data\n"
+        " --> <annotation>:1:12\n"
+        "  |\n"
+        "1 | %w: f32[64@model, 64]\n"
+        "  |            ^^^^^\n"
+    )
+
+
 def test_meshes_without_a_plan_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["plan", "planned_program:step", "--devices", "6", "--memory"]
     assert run(*words, "200KiB") == 0
@@ -100,6 +134,11 @@ def test_plans_are_exported(form: str, text: str, capsys: pytest.CaptureFixture[
             ["--mesh", "4", "--export", "jax", "--pareto"],
             "--export prints a program or code only; use --pareto, --bound and --why-not without "
             "it",
+        ),
+        (
+            ["--mesh", "4", "--keep"],
+            "--keep keeps the shardings of arguments, and none has a sharding; state shardings "
+            "with --specs",
         ),
         (["--mesh", "data=0"], "'data=0' is not a mesh; write it as data=16,model=16"),
         (["--mesh", "4", "--memory", "lots"], "'lots' is not a memory size"),
