@@ -214,9 +214,22 @@ def _with_all_layers(plan: ProgramPlan, space: SearchSpace) -> ProgramPlan:
             f"the plan of @{name} that was found with {space.folded.kept} of its "
             f"{space.folded.layers} layers cannot be compiled with all of them: {error}"
         ) from None
+    searched, baselines = plan.searched, dict(plan.baselines)
+    annotated = space.program.annotated
+    given = None if annotated is None else whole.evaluate(annotated)
+    if given is not None:
+        # Few layers do not stand for annotations that differ between layers.
+        baselines[ANNOTATED] = given
+        limit = space.program.memory_limit
+        if _respects(given.arguments, space.program.fixed or ()) and given.key(limit) < found.key(
+            limit
+        ):
+            found, searched = given, replace(given)
     return replace(
         plan,
         chosen=found,
+        searched=searched,
+        baselines=baselines,
         state_pairs=whole.state_pairs,
         classes=classify_params(params[: space.program.count]),
     )

@@ -61,8 +61,15 @@ class SearchSpace:
         )
 
     def expand(self, arguments: ArgumentAxes) -> ArgumentAxes:
-        """Return the axes of all arguments, from those of the evaluated program."""
-        return arguments if self.folded is None else self.folded.expand(arguments)
+        """Return the axes of all arguments, from those of the evaluated program. Those that are
+        given may differ between layers that few layers stand for."""
+        if self.folded is None:
+            return arguments
+        expanded = self.folded.expand(arguments)
+        fixed = self.program.fixed or (None,) * len(expanded)
+        return tuple(
+            own if given is None else given for own, given in zip(expanded, fixed, strict=True)
+        )
 
     def with_memory_limit(self, limit: int) -> "SearchSpace":
         """Return the space with another memory limit of the evaluated program."""

@@ -1,6 +1,7 @@
 """Programs with fewer layers are those that the function gives for fewer layers."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.passes.planning.programs import extrapolation
 from shardir.passes.planning.programs.fold_layers import LayerFolder
 from shardir.passes.planning.programs.plan_program import plan_program
-from shardir.passes.planning.programs.planning_request import PlanningRequest
+from shardir.passes.planning.programs.planning_request import PlanningRequest, make_evaluator
 from shardir.text.printer import print_module
 
 
@@ -75,3 +76,45 @@ def test_the_costs_of_all_layers_are_those_of_few(
     assert (*whole.cost, whole.peak) == (*few.cost, few.peak)
     assert few.cost == min(each.cost for each in plan.evaluator.evaluate_all())
     assert len(whole.arguments) == 8 * 2 + 3
+
+
+COLUMNS, ROWS = ((), ("x",)), (("x",), ())
+
+
+def mixed_axes(module: Module) -> tuple[Any, ...]:
+    """Return axes of the arguments of eight layers: those of the last layers are sharded by columns
+    and rows, and nothing else."""
+    return tuple(
+        (COLUMNS if value.name.endswith("up") else ROWS)
+        if re.search(r"layers\.[4-7]", value.name)
+        else ((),) * value.type.rank
+        for value in module.main.body.params
+    )
+
+
+def plan_few_layers(monkeypatch: pytest.MonkeyPatch, **options: Any) -> Any:
+    monkeypatch.setattr(extrapolation, "MIN_OPERATIONS", 10)
+    mesh, pipeline = Mesh("mesh", (("x", 4),)), Pipeline.parse(DEFAULT_PIPELINE)
+    module = trace(8)
+    request = PlanningRequest(module, mesh, pipeline, batch=(), max_evaluations=1)
+    plan = plan_program(replace(request, **options))
+    assert plan.is_extrapolated
+    return plan, make_evaluator(request).require(mixed_axes(module))
+
+
+def test_annotations_that_differ_between_layers_are_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a search, the annotations are better than replicated arguments. The first layer that
+    stands for the others is not sharded."""
+    plan, given = plan_few_layers(monkeypatch, annotated=mixed_axes(trace(8)))
+    assert plan.baselines["annotated"] == given
+    assert plan.chosen == given
+    assert given.flops < plan.baselines["replicated"].flops
+
+
+def test_given_shardings_that_differ_between_layers_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan, given = plan_few_layers(monkeypatch, fixed=mixed_axes(trace(8)))
+    assert plan.chosen == given
