@@ -214,9 +214,6 @@ REASONS: dict[str, str] = {
 
 UNFINISHED = """
     jax.experimental.checkify jax.experimental.jet jax.experimental.key_reuse
-    jax.lax.linalg.hessenberg jax.lax.linalg.ormqr jax.lax.linalg.schur jax.lax.linalg.tridiagonal
-    jax.scipy.linalg.funm jax.scipy.linalg.hessenberg jax.scipy.linalg.qr_multiply
-    jax.scipy.linalg.rsf2csf jax.scipy.linalg.schur
 """
 """The names that are absent, but for no reason of principle."""
 

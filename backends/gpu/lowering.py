@@ -57,6 +57,10 @@ HOST_CALLBACK_REASON = (
 REFUSED_OPERATIONS: dict[str, tuple[str, str]] = {
     "callback": (HOST_CALLBACK_REASON, "return the value and call the function on the result"),
     "pure-callback": (HOST_CALLBACK_REASON, "write the function with shardir's operations"),
+    "schur": (
+        "torch has no Schur decomposition",
+        "compute it on the host, and pass the result as an argument",
+    ),
     "opaque": (
         "it is an operation of another language, of which only the text is known",
         "write it with shardir's operations",

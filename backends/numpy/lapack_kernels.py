@@ -1,7 +1,7 @@
-"""LU decompositions and triangular solves by the LAPACK that NumPy is linked with.
+"""LU and Schur decompositions and triangular solves by the LAPACK that NumPy is linked with.
 
-NumPy has no interface to `getrf` or `trsm`. If they cannot be found, the reference implementation
-computes the result one column or row at a time.
+NumPy has no interface to `getrf`, `gees` or `trsm`. If they cannot be found, the reference
+implementation computes the result one column or row at a time.
 """
 
 import ctypes
@@ -98,3 +98,48 @@ def _triangular_solve_kernel(op: Op) -> Kernel:
 
 
 _TRANS_CODES = {"no": b"N", "transpose": b"T", "adjoint": b"C"}
+
+
+@kernels.rule(OPS["schur"])
+def _schur_kernel(op: Op) -> Kernel:
+    types = tuple(value.type for value in op.results)
+    reference: Any = op.spec.reference
+
+    def compute(x: Array) -> Any:
+        full = widen(x)
+        is_complex = full.dtype.kind == "c"
+        gees = find_routine("zgees" if is_complex else "dgees")
+        if gees is None or not full.size or not np.isfinite(full).all():
+            stated = types if len(types) > 1 else types[0]
+            return reference(x, result=stated, **op.rule_arguments)
+        size = x.shape[-1]
+        # LAPACK expects column-major matrices.
+        forms = full.reshape(-1, size, size).swapaxes(1, 2).copy()
+        bases = np.empty_like(forms)
+        letters = [ctypes.c_char_p(b"V" if len(types) > 1 else b"N"), ctypes.c_char_p(b"N")]
+        work = np.empty(GEES_WORK_COLUMNS * size, full.dtype)
+        values = [np.empty(size, full.dtype) for _ in range(1 if is_complex else 2)]
+        rest = [np.empty(size)] if is_complex else []
+        numbers = [np.array(n, gees.integer) for n in (size, 0, len(work), 0)]
+        order, chosen, count, info = (each.ctypes.data_as(ctypes.c_void_p) for each in numbers)
+        for form, basis in zip(forms, bases, strict=True):
+            gees.call(
+                *letters, None, order, form.ctypes.data_as(ctypes.c_void_p), order, chosen,
+                *(each.ctypes.data_as(ctypes.c_void_p) for each in values),
+                basis.ctypes.data_as(ctypes.c_void_p), order,
+                work.ctypes.data_as(ctypes.c_void_p), count,
+                *(each.ctypes.data_as(ctypes.c_void_p) for each in rest), None, info,
+            )  # fmt: skip
+            if numbers[3]:
+                form[:], basis[:] = np.nan, np.nan
+        made = tuple(
+            each.swapaxes(1, 2).reshape(x.shape).astype(type.numpy)
+            for each, type in zip((forms, bases), types, strict=False)
+        )
+        return made if len(types) > 1 else made[0]
+
+    return compute
+
+
+GEES_WORK_COLUMNS = 8
+"""The size of the workspace of `gees` relative to the rows of a matrix; it needs at least 3."""

@@ -4,9 +4,12 @@ Matrices are the last two dimensions; the dimensions before are batch dimensions
 """
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.creation import array_conversion, diagonal_matrices
+from shardir.frontend.numpy.linear_algebra import householder
 from shardir.frontend.numpy.linear_algebra.factorizations import left_eigenvectors, svd as numpy_svd
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     check_not_pivoting,
@@ -15,23 +18,25 @@ from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     identity_like,
     lu_factor_and_solve,
     permutation_from_pivots,
+    promote_square_matrices,
     require_square,
     scale_matrix_axis,
     transpose_matrices,
     triangular_solve as solve_triangular,
 )
 from shardir.frontend.numpy.shaping import rolling
-from shardir.frontend.numpy.tracer_helpers.elementwise_emission import emit_conjugate
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import common_kind, emit_conjugate
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing import promotion
+from shardir.frontend.tracing.operands import as_tracer, promote_to
 from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 
 __all__ = [
-    "cholesky", "cholesky_update", "eig", "eigh", "householder_product", "lu",
-    "lu_pivots_to_permutation", "qdwh", "qr", "svd", "symmetric_product", "triangular_solve",
-    "tridiagonal_solve",
+    "cholesky", "cholesky_update", "eig", "eigh", "hessenberg", "householder_product", "lu",
+    "lu_pivots_to_permutation", "ormqr", "qdwh", "qr", "schur", "svd", "symmetric_product",
+    "triangular_solve", "tridiagonal", "tridiagonal_solve",
 ]  # fmt: skip
 
 
@@ -192,6 +197,81 @@ def householder_product(a: ArrayLike, taus: object) -> Tracer:
         v = vectors[..., i : i + 1]
         result = result - factors[..., i, None, None] * v @ (conjugate_transpose(v) @ result)
     return result
+
+
+@public()
+def hessenberg(a: ArrayLike) -> tuple[Tracer, Tracer]:
+    """Return the Hessenberg form of square matrices with the vectors of the reflections below it.
+
+    The second result has the scales of the reflections, as those of `householder_product`. The
+    matrix is Q H Q^H; H is zero below the first diagonal below the main one.
+    """
+    (x,) = promote_square_matrices("hessenberg", a)
+    return householder.reduce_to_hessenberg(x)
+
+
+@public(static=("lower",))
+def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Tracer, Tracer, Tracer, Tracer]:
+    """Return the tridiagonal form of Hermitian matrices with the vectors of the reflections.
+
+    Only one triangle is read, the lower one if `lower`. The other results are the real diagonal,
+    the real diagonal beside it, and the scales of the reflections, as in LAPACK's `hetrd`.
+    """
+    (x,) = promote_square_matrices("tridiagonal", a)
+    return householder.reduce_to_tridiagonal(x, check_flag("lower of tridiagonal", lower))
+
+
+@public(static=("left", "transpose"))
+def ormqr(
+    a: ArrayLike, taus: ArrayLike, c: ArrayLike, *, left: bool = True, transpose: bool = False
+) -> Tracer:
+    """Return Q c, or with `left=False` c Q, for the product Q of reflections.
+
+    `a` and `taus` have the vectors and scales of the reflections, as in `householder_product`. With
+    `transpose`, Q^H takes the place of Q. Raise `ShapeError` unless `c` has as many rows, or
+    columns, as `a` has rows.
+    """
+    packed, scales, x = promote_to(
+        (promotion.inexact_dtype(common_kind(a, taus, c)[0]), False), a, taus, c
+    )
+    if (
+        min(packed.ndim, x.ndim) < 2
+        or scales.shape[:-1] != packed.shape[:-2]
+        or scales.ndim < 1
+        or scales.shape[-1] > min(packed.shape[-2:])
+        or x.shape[-2 if left else -1] != packed.shape[-2]
+        or x.shape[:-2] != packed.shape[:-2]
+    ):
+        raise ShapeError(
+            with_location(
+                f"ormqr takes reflections (m, n), at most min(m, n) scales, and c with m "
+                f"{'rows' if left else 'columns'}, all with the same batch dimensions; got shapes "
+                f"{packed.shape}, {scales.shape} and {x.shape}"
+            )
+        )
+    return householder.apply_reflections(packed, scales, x, left=left, adjoint=transpose)
+
+
+@public(static=("compute_schur_vectors", "sort_eig_vals", "select_callable"))
+def schur(
+    x: ArrayLike, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False,
+    select_callable: object = None,
+) -> tuple[Tracer, ...]:  # fmt: skip
+    """Return T, and with `compute_schur_vectors` unitary Z, with Z T Z^H = x.
+
+    T is upper triangular; of a real matrix it is real, with blocks of two rows for pairs of complex
+    eigenvalues. There is no derivative. Raise `ArgumentError` for `sort_eig_vals` and
+    `select_callable`: the eigenvalues are in no particular order.
+    """
+    if sort_eig_vals or select_callable is not None:
+        raise ArgumentError(
+            with_location("schur does not sort eigenvalues; leave out sort_eig_vals and "
+                          "select_callable")
+        )  # fmt: skip
+    (v,) = promote_square_matrices("schur", x)
+    if compute_schur_vectors:
+        return emit_results("schur", v, vectors=True)
+    return (emit("schur", v, vectors=False),)
 
 
 @public(static=("symmetrize_output",))

@@ -86,6 +86,14 @@ def _(s: Scope, name: str) -> None:
     s.emit(name, _diagonal_dominant(s, rows, rows), vectors=False)
 
 
+@sampler("schur")
+def _(s: Scope, name: str) -> None:
+    rows, _ = _choose_sizes(s)
+    # The signs of elements above the diagonal turn with those of the vectors.
+    form: Value = s.b.schur(_diagonal_dominant(s, rows, rows), vectors=False)
+    s.emit("abs", form)
+
+
 @sampler("pinv")
 def _(s: Scope, name: str) -> None:
     x = _diagonal_dominant(s, *_choose_sizes(s))

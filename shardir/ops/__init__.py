@@ -128,6 +128,7 @@ from shardir.ops.linalg.factorizations import lu as lu, qr as qr
 from shardir.ops.linalg.fft import fft as fft
 from shardir.ops.linalg.least_squares import least_squares as least_squares
 from shardir.ops.linalg.pinv import pinv as pinv
+from shardir.ops.linalg.schur import schur as schur
 from shardir.ops.linalg.triangular import cholesky as cholesky, triangular_solve as triangular_solve
 from shardir.ops.opaque import opaque as opaque
 from shardir.ops.random.random_bits import (

@@ -25,6 +25,13 @@ def regular(rng: np.random.Generator, type: TensorType) -> Array:
     return np.asarray(x + steps).astype(type.numpy)
 
 
+def triangular(rng: np.random.Generator, type: TensorType) -> Array:
+    """Return upper triangular matrices, whose Schur vectors are those of the identity."""
+    x = np.triu(any_values(rng, type).astype(np.complex128))
+    made = x + np.diag(8.0 * np.arange(1, type.shape[-1] + 1))
+    return np.asarray(made if type.numpy.kind == "c" else made.real).astype(type.numpy)
+
+
 def _fourier() -> Iterator[Sample]:
     for kind in ("fft", "ifft"):
         yield Sample(ops.fft, (t("c64", 4, 6),), {"kind": kind, "rank": 1})
@@ -77,6 +84,11 @@ def _eigen() -> Iterator[Sample]:
             whole = smooth and spec is ops.eigh
             yield Sample(spec, (x,), both, sources=(regular,), smooth=whole)
             yield Sample(spec, (x,), alone, sources=(regular,))
+        for flag in (True, False):
+            yield Sample(
+                ops.schur, (t(dtype, 2, 3, 3),), {"vectors": flag}, sources=(triangular,),
+                smooth=False,
+            )  # fmt: skip
         for shape in ((2, 4, 3), (2, 3, 4)):
             x, cutoff = t(dtype, *shape), t("f32", 2)
             limits = exactly([1e-6, 1e-5])

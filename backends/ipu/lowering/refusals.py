@@ -15,7 +15,8 @@ refuses(
     fix="multiply by the matrices of cosines and sines, or compute it on the host",
 )
 refuses(
-    "qr", "lu", "svd", "eigh", "eig", "pinv", "least_squares", "cholesky", "triangular_solve",
+    "qr", "lu", "svd", "eigh", "eig", "schur", "pinv", "least_squares", "cholesky",
+    "triangular_solve",
     reason="is a matrix decomposition, for which poplibs has no documented call",
     fix=_HOST,
 )  # fmt: skip

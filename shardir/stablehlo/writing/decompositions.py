@@ -10,7 +10,7 @@ from shardir.stablehlo.writing.attributes import format_array, format_boolean
 from shardir.stablehlo.writing.writer import WRITERS, MlirWriter
 
 TRANSPOSES = {"no": "NO_TRANSPOSE", "transpose": "TRANSPOSE", "adjoint": "ADJOINT"}
-CUSTOM_CALL_OPERATIONS = ("eig", "eigh", "least_squares", "lu", "pinv", "qr", "svd")
+CUSTOM_CALL_OPERATIONS = ("eig", "eigh", "least_squares", "lu", "pinv", "qr", "schur", "svd")
 """Operations without a StableHLO counterpart, all of whose attributes are bools."""
 
 

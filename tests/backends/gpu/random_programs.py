@@ -10,8 +10,9 @@ from shardir.passes.pipeline import Pipeline
 from tests.backends.drawn_examples import draw_examples
 from tests.passes.random_cases import Case, cases
 
-NONUNIQUE_OPERATIONS = ("eig", "eigh", "svd")
-"""Operations whose results may have another order or direction in another library."""
+NONUNIQUE_OPERATIONS = ("eig", "eigh", "schur", "svd")
+"""Operations whose results may have another order or direction in another library, or that GPU
+programs do not have."""
 MAX_DEVICES = 8
 """The largest number of devices of a program."""
 
