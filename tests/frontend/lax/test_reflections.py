@@ -83,8 +83,7 @@ def test_the_reference_finds_the_same_form(make: Any) -> None:
     close(z @ form @ adjoint(z), x, 1e-4)
     np.testing.assert_array_equal(np.tril(form, -2 + (x.dtype.kind == "c")), 0 * form)
     found = np.asarray(lax_linalg.schur(x, compute_schur_vectors=False)[0])
-    diagonals = (np.diagonal(each, 0, -2, -1) for each in (form, found))
-    close(*diagonals, 1e-3)
+    close(np.diagonal(form, 0, -2, -1), np.diagonal(found, 0, -2, -1), 1e-3)
     infinite = np.full((2, 2), np.inf, x.dtype)
     assert np.isnan(np.asarray(lax_linalg.schur(infinite)[0])).all()
 
