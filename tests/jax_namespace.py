@@ -151,6 +151,9 @@ REASONS: dict[str, str] = {
         jax.export.register_namedtuple_serialization
         jax.export.register_pytree_node_serialization
     """,
+    "The module has no names: it describes the setting `debug_key_reuse`.": """
+        jax.experimental.key_reuse
+    """,
     "Arrays of shardir are dense.": """
         jax.experimental.sparse
     """,
@@ -213,7 +216,7 @@ REASONS: dict[str, str] = {
 """The names that are absent on purpose; a pattern ends in `*_p`."""
 
 UNFINISHED = """
-    jax.experimental.checkify jax.experimental.jet jax.experimental.key_reuse
+    jax.experimental.checkify jax.experimental.key_reuse
 """
 """The names that are absent, but for no reason of principle."""
 

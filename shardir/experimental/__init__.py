@@ -10,6 +10,7 @@ from shardir._imports.lazy_names import lazy_names
 
 TABLE: dict[str, tuple[str, ...]] = {
     "shardir.experimental.custom_partitioning": (),
+    "shardir.experimental.jet": (),
     "shardir.experimental.maps": (),
     "shardir.experimental.mesh_utils": (),
     "shardir.experimental.multihost_utils": (),
@@ -22,6 +23,7 @@ TABLE: dict[str, tuple[str, ...]] = {
 if TYPE_CHECKING:
     from shardir.experimental import (
         custom_partitioning as custom_partitioning,
+        jet as jet,
         maps as maps,
         mesh_utils as mesh_utils,
         multihost_utils as multihost_utils,
