@@ -216,7 +216,7 @@ REASONS: dict[str, str] = {
 """The names that are absent on purpose; a pattern ends in `*_p`."""
 
 UNFINISHED = """
-    jax.experimental.checkify jax.experimental.key_reuse
+    jax.experimental.checkify
 """
 """The names that are absent, but for no reason of principle."""
 
