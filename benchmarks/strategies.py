@@ -66,7 +66,10 @@ STRATEGIES: dict[str, tuple[tuple[Callable[..., Any], object], ...]] = {
     "result_copy": ((operand_copies.lower_with_result_copy, []),),
     "unpacked": ((skinny_dispatch._lower_unpacked, []),),
     "skinny": ((skinny_dispatch.is_streamed, False),),
-    "grouped_steps": ((grouped_steps.has_grouped_steps, False),),
+    "grouped_steps": (
+        (grouped_steps.has_grouped_steps, False),
+        (grouped_steps.can_pack_groups, False),
+    ),
     "split_k": ((product_dispatch._count_parts, 1),),
 }
 """The functions of each strategy, and the result that rejects a product."""

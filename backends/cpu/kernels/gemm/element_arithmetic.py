@@ -29,7 +29,8 @@ class Arithmetic(NamedTuple):
     `type` is the LLVM type of a real number, `planes` is 2 for complex elements and 1 otherwise,
     `size` is the size in bytes of an element in packed memory. If `grouped` is set, an operand
     element holds two or four adjacent K steps of this element type, whose products are all added.
-    If `stored` is set, tiles convert sums to this narrow float type when they store them.
+    If `stored` is set, tiles convert sums to this narrow float type when they store them. If
+    `packs_groups` is set, operands have separate K steps, and packing makes groups of two.
     """
 
     dtype: str
@@ -38,6 +39,12 @@ class Arithmetic(NamedTuple):
     size: int
     grouped: str = ""
     stored: str = ""
+    packs_groups: bool = False
+
+    @property
+    def packing(self) -> "Arithmetic":
+        """The arithmetic of packing, which copies the values of groups one by one."""
+        return Arithmetic("i16", "i16", 1, 2) if self.packs_groups else self
 
     @property
     def result_bytes(self) -> int:

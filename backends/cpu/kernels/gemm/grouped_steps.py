@@ -33,7 +33,10 @@ from shardir.backends.cpu.kernels.gemm.matrix_product import (
     MatrixProduct,
     ProductLoop,
 )
-from shardir.backends.cpu.kernels.gemm.tuning import MIN_GROUPED_LINES
+from shardir.backends.cpu.kernels.gemm.tuning import (
+    MIN_GROUPED_LINES,
+    MIN_PACKED_GROUP_LINES,
+)
 from shardir.ir.types import TensorType
 
 GROUPED_TYPES = {"bf16": ("bf16",), "i16": ("i16",), "i8": ("i8", "i16"), "u8": ("i16",)}
@@ -102,6 +105,25 @@ def _choose_instruction(work: MatrixProduct) -> tuple[str, DotProductInstruction
         ):
             return name, each
     return None
+
+
+def can_pack_groups(work: MatrixProduct) -> bool:
+    """Return whether packing can make the pairs of K steps of patches of bf16 images, such as those
+    of gradients of filters, whose K steps are not contiguous."""
+    _, rows, columns, inner = work.sizes
+    return (
+        work.patches is not None
+        and work.lhs.dtype == work.rhs.dtype == "bf16"
+        and has_dot_product_instruction("bf16", work.out.dtype, work.machine)
+        and inner % 2 == 0
+        and min(rows, columns) >= MIN_PACKED_GROUP_LINES
+    )
+
+
+def pack_groups(work: MatrixProduct) -> MatrixProduct:
+    """Return the product whose packed operands have groups."""
+    lhs, rhs = (view._replace(dtype="i16") for view in (work.lhs, work.rhs))
+    return work._replace(lhs=lhs, rhs=rhs, grouped="bf16", packs_groups=True)
 
 
 def _has_image_groups(

@@ -68,7 +68,7 @@ class _OutputBlockEmitter:
     def emit(self) -> None:
         """Emit the loop over the parts of the K steps."""
         task, f, r, block = self.task, self.task.f, self.task.record, self.task.block
-        size, inner = task.arith.size, r["inner"]
+        size, inner = task.arith.packing.size, r["inner"]
         # A sum of no steps is zero: the first part runs even if it is empty.
         after, first = f.variable("i64", 0), f.variable("i64", 0)
         with f.while_(lambda: after.get().is_("eq", 0) | first.get().is_("slt", inner)):
@@ -90,7 +90,7 @@ class _OutputBlockEmitter:
         packing, last = self.packs & top.is_("eq", 0), count.is_("eq", block.rows - top)
         with f.loop(0, block.columns, r["packed_columns"]) as begin:
             end = f.umin(block.columns, begin + r["packed_columns"])
-            place = f.select(self.kept, begin * steps * task.arith.size, 0)
+            place = f.select(self.kept, begin * steps * task.arith.packing.size, 0)
             group = f.offset(right, place)
             with f.when(packing):
                 args = begin, end - begin, now, steps, group
@@ -129,7 +129,7 @@ class _OutputBlockEmitter:
             )
 
         def from_packed() -> None:
-            at = f.offset(right, column * steps * task.arith.size)
+            at = f.offset(right, column * steps * task.arith.packing.size)
             self.prefetch_streams["rhs"].follow_packed(at, steps)
 
         f.if_else(source & self.packs, from_operand, from_packed)
@@ -144,7 +144,8 @@ class _OutputBlockEmitter:
         columns: tuple[LLVMValue, LLVMValue],
     ) -> None:  # fmt: skip
         """Emit the tiles of some rows (first, count) and columns (begin, end)."""
-        task, f, tile, size = self.task, self.task.f, self.task.sizes.tile, self.task.arith.size
+        task, f, tile = self.task, self.task.f, self.task.sizes.tile
+        size = task.arith.packing.size
         (top, count), (start, stop) = rows, columns
         low, block = tile_variants(tile)[-1].height, task.block
         # A panel of rows stays in the L1 cache while columns stream from the L2 cache.
@@ -191,7 +192,8 @@ class _OutputBlockEmitter:
                         args = [parts, task.places["lhs_segments"], starts, packed, *out]
                     else:
                         asking = self._prefetch_arguments(for_rows & j.is_("eq", begin))
-                        args = [steps, f.offset(left, part), packed, *asking, *out]
+                        count = steps // 2 if task.arith.packs_groups else steps
+                        args = [count, f.offset(left, part), packed, *asking, *out]
                     f.call(str(called), args)
                     column.set(j + wide)
 

@@ -39,7 +39,8 @@ class MatrixProduct(NamedTuple):
 
     Each index is any number of loops, the outermost first. The order of `inner` is the summation
     order. `machine` describes the host that the kernels are selected for. If `grouped` is set,
-    elements of operands hold two or four K steps of this element type (see `grouped_steps`).
+    elements of operands hold two or four K steps of this element type (see `grouped_steps`); with
+    `packs_groups`, packing makes these groups.
     """
 
     lhs: BufferView
@@ -52,11 +53,14 @@ class MatrixProduct(NamedTuple):
     machine: HostDescription
     patches: ImagePatches | None = None
     grouped: str = ""
+    packs_groups: bool = False
 
     @property
     def arithmetic(self) -> Arithmetic:
         """The arithmetic of the sums."""
-        return arithmetic_of(self.out.dtype)._replace(grouped=self.grouped)
+        return arithmetic_of(self.out.dtype)._replace(
+            grouped=self.grouped, packs_groups=self.packs_groups
+        )
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:

@@ -27,7 +27,11 @@ from shardir.backends.cpu.kernels.gemm.macrokernel import (
 )
 from shardir.backends.cpu.kernels.gemm.microkernel import emit_tile, emit_write, tile_variants
 from shardir.backends.cpu.kernels.gemm.offset_tables import emit_offsets, emit_segments
-from shardir.backends.cpu.kernels.gemm.packing import emit_pack, emit_pack_contiguous_lines
+from shardir.backends.cpu.kernels.gemm.packing import (
+    emit_interleave_steps,
+    emit_pack,
+    emit_pack_contiguous_lines,
+)
 from shardir.backends.cpu.kernels.gemm.product_task import ProductTask
 from shardir.backends.cpu.kernels.gemm.tuning import MAX_BLOCK_LINES
 
@@ -41,12 +45,14 @@ def packed_gemm_kernel(
     checked: PatchAccess,
     grouped: str = "",
     stored: str = "",
+    packs_groups: bool = False,
 ) -> Kernel:
     """Return the kernel for operands and results of these element types; operands may hold
     groups of K steps of the type `grouped`, and tiles may store elements of the type `stored`."""
-    variant = (f"_groups_{grouped}" if grouped else "") + ("_direct" if stored else "")
+    variant = (f"_groups_{grouped}" if grouped else "") + "_packed" * packs_groups
+    variant += "_direct" if stored else ""
     name = f"packed_gemm_{lhs}_{rhs}_{out}{variant}_{sizes.name}{checked.name}"
-    arith = arithmetic_of(out)._replace(grouped=grouped, stored=stored)
+    arith = arithmetic_of(out)._replace(grouped=grouped, stored=stored, packs_groups=packs_groups)
     return Kernel(name, lambda machine: _text(machine, name, lhs, rhs, out, arith, sizes, checked))
 
 
@@ -60,7 +66,7 @@ def _text(
     sizes: BlockSizes,
     checked: PatchAccess,
 ) -> str:
-    module, tile = LLVMModule(machine), sizes.tile
+    module, tile, packing = LLVMModule(machine), sizes.tile, arith.packing
     emit_offsets(module)
     emit_write(module, tile, arith)
     for part in tile_variants(tile):
@@ -89,16 +95,25 @@ def _text(
             )
         elif checked.is_patches(side):
             emit_im2col(
-                module, f"pack_{side}", lines, sizes.steps, dtype, arith, dims, 8 * MAX_BLOCK_LINES
+                module,
+                f"pack_{side}",
+                lines,
+                sizes.steps,
+                dtype,
+                packing,
+                dims,
+                8 * MAX_BLOCK_LINES,
             )
         else:
-            emit_pack_contiguous_lines(module, f"pack_contiguous_{side}", lines, dtype, arith)
+            emit_pack_contiguous_lines(module, f"pack_contiguous_{side}", lines, dtype, packing)
+        if arith.packs_groups:
+            emit_interleave_steps(module, f"interleave_{side}", lines)
     for dims in sorted({checked.checked_dims_of("lhs"), checked.checked_dims_of("rhs")}):
         emit_segments(module, dims)
     for dtype in sorted(
         {dtype for side, dtype in (("lhs", lhs), ("rhs", rhs)) if not checked.is_patches(side)}
     ):
-        emit_pack(module, dtype, arith, max(tile.height, tile.columns), sizes.steps)
+        emit_pack(module, dtype, packing, max(tile.height, tile.columns), sizes.steps)
     emit_unstage(module, out, arith)
     f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
     emit_output_block(ProductTask(f, {"lhs": lhs, "rhs": rhs}, sizes, arith, checked))

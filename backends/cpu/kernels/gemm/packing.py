@@ -176,6 +176,20 @@ def emit_pack_contiguous_lines(
     f.ret()
 
 
+def emit_interleave_steps(module: LLVMModule, name: str, lines: int) -> None:
+    """Emit `name(packed, count)`: interleave the elements of each two steps of panels of `lines`
+    lines, `count` steps in all, whose elements have 16 bits."""
+    f = add_outlined_function(module, name, ["ptr", "i64"])
+    packed, count = f.params
+    type, row = vector_type("i16", lines), 2 * lines
+    with f.loop(0, count, 2) as step:
+        at = f.offset(packed, step * row)
+        first, second = f.load(at, type, 2), f.load(f.offset(at, row), type, 2)
+        order = [place for line in range(lines) for place in (line, lines + line)]
+        f.store(f.shuffle(first, second, order), at, 2)
+    f.ret()
+
+
 def emit_pack_separate_lines(module: LLVMModule, dtype: str, arith: Arithmetic) -> None:
     """Emit `pack_separate_{dtype}(packed, starts, line_strides, stride, lines, first, last,
     ahead)`.

@@ -16,7 +16,10 @@ from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import (
     is_lhs_readable_in_place,
 )
 from shardir.backends.cpu.kernels.conv.nchw_layout import find_nchw_layout, lower_nchw
-from shardir.backends.cpu.kernels.conv.padded_nhwc import lower_padded_nhwc
+from shardir.backends.cpu.kernels.conv.padded_nhwc import (
+    find_padded_nhwc_layout,
+    lower_padded_nhwc,
+)
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
 from shardir.backends.cpu.kernels.conv.patch_inner_product import lower_patch_inner_product
 from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
@@ -25,7 +28,12 @@ from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
     arithmetic_of,
     can_widen,
 )
-from shardir.backends.cpu.kernels.gemm.grouped_steps import group_steps, has_grouped_steps
+from shardir.backends.cpu.kernels.gemm.grouped_steps import (
+    can_pack_groups,
+    group_steps,
+    has_grouped_steps,
+    pack_groups,
+)
 from shardir.backends.cpu.kernels.gemm.matrix_product import (
     MatrixProduct,
     ProductLoop,
@@ -153,10 +161,15 @@ def _lower_grouped(work: MatrixProduct, context: LoweringContext, label: str) ->
     if not work.patches and _is_transposition_better(work):
         # The copies of the operands are not interchangeable.
         work = work.transpose()
-    if not has_grouped_steps(work):
+    if has_grouped_steps(work):
+        copies, grouped = group_steps(work, context)
+        return [*copies, *_lower_packed(grouped, context, label)]
+    if not can_pack_groups(work) or any(
+        find_nchw_layout(each) or find_padded_nhwc_layout(each) or is_lhs_readable_in_place(each)
+        for each in (work, work.transpose())
+    ):
         return []
-    copies, grouped = group_steps(work, context)
-    return [*copies, *_lower_packed(grouped, context, label)]
+    return _lower_packed(pack_groups(work), context, label)
 
 
 def _lower_split_k(
@@ -317,7 +330,14 @@ def _packed_phases(
     arith = work.arithmetic
     checked = _patch_access_of(work)
     kernel = packed_gemm_kernel(
-        work.lhs.dtype, work.rhs.dtype, work.out.dtype, sizes, checked, work.grouped, stored
+        work.lhs.dtype,
+        work.rhs.dtype,
+        work.out.dtype,
+        sizes,
+        checked,
+        work.grouped,
+        stored,
+        work.packs_groups,
     )
     _, _, columns, inner = work.sizes
     width = sizes.tile.columns

@@ -97,6 +97,7 @@ class ProductTask:
             args.append(f.offset(self.places["positions"], skipped, "i64"))
             args.append(self.record.loops("bounds")[0])
             f.call(f"starts_{side}" if straight else f"pack_{side}", args)
+            self._make_groups(side, to, lines, steps)
             return parts
         dtype, high = self.dtypes[side], tile.height if side == "lhs" else tile.columns
         several = panels_per_cache_line(high * NUMPY_DTYPES[dtype].itemsize)
@@ -106,7 +107,16 @@ class ProductTask:
             LLVMValue(f"@pack_contiguous_{side}", "ptr", f),
         ]
         f.call(f"pack_{dtype}", args)
+        self._make_groups(side, to, lines, steps)
         return parts
+
+    def _make_groups(self, side: str, to: LLVMValue, lines: LLVMValue, steps: LLVMValue) -> None:
+        """Make groups of the K steps of packed panels, if packing does."""
+        tile = self.sizes.tile
+        high = tile.height if side == "lhs" else tile.columns
+        if self.arith.packs_groups:
+            panels = (lines + (high - 1)) // high
+            self.f.call(f"interleave_{side}", [to, panels * steps])
 
     def point_prefetch(
         self,

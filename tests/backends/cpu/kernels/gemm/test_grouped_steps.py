@@ -106,13 +106,15 @@ def strided(rng: np.random.Generator, values: Array) -> Array:
     return view
 
 
-def random_values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """Return random elements; among floats are zeros, subnormal and infinite numbers, and NaN with
-    different bits."""
+def random_values(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: str, fraction: float = 0.003
+) -> Array:
+    """Return random elements. A fraction of floats are zeros, subnormal and infinite numbers, and
+    NaN with different bits."""
     values = random_elements(rng, shape, dtype)
     if dtype == "bf16":
         bits = np.array([0, 0x8000, 1, 0x807F, 0x7F80, 0xFF80, 0x7F81, 0xFFC1], np.uint16)
-        chosen = rng.random(shape) < 0.003
+        chosen = rng.random(shape) < fraction
         special = rng.choice(bits, shape)
         values = np.where(chosen, special, values.view(np.uint16)).view(values.dtype)
     return values
@@ -195,3 +197,36 @@ def test_convolutions_of_groups_match_the_reference(
     assert any(GROUPS in name for name in found) == has_groups
     x, w = (random_elements(rng, shape, "bf16") for shape in shapes)
     check_convolution(x, w, attrs)
+
+
+@pytest.mark.parametrize(
+    ("dims", "image", "grad", "is_packed"),
+    [
+        ("f01b,i01o->01bf", (2, 9, 9, 18), (2, 9, 9, 33), True),
+        ("f01b,i01o->01bf", (3, 20, 24, 7), (3, 20, 24, 70), True),
+        ("f01b,i01o->01bf", (1, 9, 9, 18), (1, 9, 9, 33), False),
+        ("f01b,i01o->01bf", (2, 9, 9, 1), (2, 9, 9, 33), False),
+        ("fb01,io01->bf01", (4, 18, 13, 15), (4, 33, 13, 15), True),
+    ],
+)
+@pytest.mark.parametrize("seed", range(2))
+def test_packing_makes_groups_of_gradients_of_filters(
+    dims: str, image: tuple[int, ...], grad: tuple[int, ...], is_packed: bool, seed: int
+) -> None:
+    """The K steps are an even number of positions, which are not contiguous."""
+    rng = np.random.default_rng(seed)
+    attrs = attributes(2, dims, padding=((1, 1), (1, 1)))
+    op = make_op(convolution, TensorType(image, "bf16"), TensorType(grad, "bf16"), **attrs)
+    found = selected_kernel_names(RULES["convolution"], op, ZEN_5)
+    assert any("_packed_" in name for name in found) == is_packed
+    x, w = (random_elements(rng, shape, "bf16") for shape in (image, grad))
+    check_convolution(x, w, attrs)
+    x, w = (without_subnormals(random_values(rng, shape, "bf16", 3e-4)) for shape in (image, grad))
+    got, expected = (np.empty(op.result.type.shape, x.dtype) for _ in range(2))
+    lower_and_run(RULES["convolution"], op, [x, w], [got])
+    avx2 = host_machine().limited_to("avx2")
+    lower_and_run(RULES["convolution"], op, [x, w], [expected], machine=avx2)
+    singles, wanted = got.astype(np.float32), expected.astype(np.float32)
+    places = ~np.isfinite(wanted)
+    np.testing.assert_array_equal(places, ~np.isfinite(singles))
+    np.testing.assert_array_equal(singles[places], wanted[places])
