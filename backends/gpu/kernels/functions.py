@@ -23,8 +23,10 @@ def minimum(x, y):
 
 @triton.jit
 def leading_bits(x):
-    """Return the number whose significand has the first 8 bits of that of an f32."""
-    return (x.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True)
+    """Return the number whose significand has the first 8 bits of that of an f32, and NaN for NaN,
+    whose first bits may be those of an infinite number."""
+    first = (x.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True)
+    return tl.where(x == x, first, float("nan"))
 
 
 @triton.jit

@@ -172,6 +172,27 @@ def test_products_of_f32_and_bf16_are_exact(interpreter: Interpreter) -> None:
     assert "multiply_split(" in kernel.text
 
 
+def test_nan_weights_with_any_bits_give_nan(interpreter: Interpreter) -> None:
+    """The first 16 bits of this NaN are those of an infinite number."""
+    x = np.random.default_rng(3).standard_normal((19, 16)).astype(np.float32)
+    weights = np.zeros((19, 19), np.float32)
+    weights[2, 5] = np.array(0x7F800001, np.uint32).view(np.float32)
+    values = np.ones((19, 6), NUMPY_DTYPES["bf16"])
+
+    def attend(x: Any, weights: Any, values: Any) -> Any:
+        chosen = jnp.where(weights == 0, sd.nn.softmax(x @ x.T, axis=1), weights)
+        return chosen @ values.astype(np.float32)
+
+    module = module_of(attend, x, weights, values)
+    (op,) = products_of(fuse_products(module, convert_inside=True))
+    kernel = write_kernel(op, "attend")
+    assert isinstance(kernel, KernelText)
+    assert "multiply_split(" in kernel.text
+    (made,) = check(interpreter, module, [x, weights, values], 1e-6)
+    assert np.isnan(made[2]).all()
+    assert np.isfinite(np.delete(made, 2, axis=0)).all()
+
+
 def module_of(function: Callable[..., Any], *arrays: Array) -> Module:
     """Return the program of a function before fusion."""
     with sd.enable_x64(True):
