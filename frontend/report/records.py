@@ -7,6 +7,7 @@ column)`, where `file` is an index into `files`. Values are written as in the te
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Annotated, NamedTuple
 
 from shardir.display.repetitions import Repetition
 
@@ -14,7 +15,22 @@ FORMAT = "shardir-report"
 VERSION = 6
 """The version of the structure; it changes when a field changes or disappears."""
 
-Location = tuple[int, int, int]
+
+class Index(NamedTuple):
+    """The marker of a field that is an index into a table of the report, such as `files`."""
+
+    table: str
+
+
+FileIndex = Annotated[int, Index("files")]
+AnnotationIndex = Annotated[int, Index("annotations")]
+LinkIndex = Annotated[int, Index("links")]
+OriginIndex = Annotated[int, Index("origins")]
+AbsenceIndex = Annotated[int, Index("absences")]
+LaneIndex = Annotated[int, Index("schedule.lanes")]
+RunLaneIndex = Annotated[int, Index("run.lanes")]
+ActivityIndex = Annotated[int, Index("run.activities")]
+Location = tuple[FileIndex, int, int]
 
 
 @dataclass(frozen=True)
@@ -100,7 +116,7 @@ class StatedPart:
     axis: str
     pre: int
     size: int
-    annotation: int
+    annotation: AnnotationIndex
 
 
 @dataclass(frozen=True)
@@ -109,7 +125,7 @@ class OriginRecord:
     `hops`: (link, origin of the axis at the source of the link)."""
 
     stated: tuple[StatedPart, ...]
-    hops: tuple[tuple[int, int], ...]
+    hops: tuple[tuple[LinkIndex, OriginIndex], ...]
 
 
 @dataclass(frozen=True)
@@ -142,8 +158,8 @@ class ValueRecord:
     total_nbytes: int
     shards: tuple[int, ...]
     copies: int
-    origins: tuple[tuple[int, int], ...]
-    absences: tuple[int, ...]
+    origins: tuple[tuple[int, OriginIndex], ...]
+    absences: tuple[AbsenceIndex, ...]
 
 
 @dataclass(frozen=True)
@@ -210,7 +226,7 @@ class CollectiveRecord:
     move: str
     chosen: PlanRecord | None
     rejected: tuple[PlanRecord, ...]
-    annotations: tuple[int, ...]
+    annotations: tuple[AnnotationIndex, ...]
 
 
 @dataclass(frozen=True)
@@ -220,7 +236,7 @@ class RequestRecord:
     value: str
     loop: str
     axes: str
-    annotations: tuple[int, ...]
+    annotations: tuple[AnnotationIndex, ...]
 
 
 @dataclass(frozen=True)
@@ -265,7 +281,7 @@ class DependenceRecord:
     value: str
     lifo: str
     fifo: str
-    annotations: tuple[int, ...]
+    annotations: tuple[AnnotationIndex, ...]
 
 
 @dataclass(frozen=True)
@@ -292,7 +308,7 @@ class BoxRecord:
 
     name: str
     op: str
-    lane: int
+    lane: LaneIndex
     start: int
     duration: int
     waits: int
@@ -352,8 +368,8 @@ class TaskRecord:
     Times are nanoseconds, from the beginning of the run.
     """
 
-    activity: int
-    lane: int
+    activity: ActivityIndex
+    lane: RunLaneIndex
     start: int
     duration: int
 
@@ -432,7 +448,7 @@ class ReportData:
     conflicts: tuple[ConflictRecord, ...]
     unruled: tuple[UnruledRecord, ...]
     unsharded: tuple[UnshardedRecord, ...]
-    idle: tuple[int, ...]
+    idle: tuple[AnnotationIndex, ...]
     dependences: tuple[DependenceRecord, ...]
     source: tuple[SourceLineRecord, ...]
     schedule: ScheduleRecord
