@@ -56,17 +56,22 @@ def with_sharding_constraint(x: PyTree, shardings: object) -> PyTree:
         # On a mesh of Explicit axes, the constraint is an assertion.
         if isinstance(to, NamedSharding) and not to.mesh.are_all_axes_explicit:
             check_axes_have_type(to, AxisType.Auto, label)
-    if current_trace() is None:
-        placed = [_constrain_array(leaf, to) for leaf, to in pairs]
-    else:
-        placed = [_constrain_tracer(as_tracer(leaf), to) for leaf, to in pairs]
+    is_traced = current_trace() is not None
+    placed = [
+        leaf
+        if to is None
+        else _constrain_tracer(as_tracer(leaf), to)
+        if is_traced
+        else _constrain_array(leaf, to)
+        for leaf, to in pairs
+    ]
     return tree.unflatten(structure, placed)
 
 
-def _resolve_stated(request: object, label: str) -> Sharding:
-    """Return the requested sharding, which must be stated."""
+def _resolve_stated(request: object, label: str) -> Sharding | None:
+    """Return the requested sharding, which must be stated: `None` for a mesh without axes."""
     sharding = resolve_sharding(request, label)
-    if sharding is None:
+    if request is None:
         raise ArgumentError(
             with_location(
                 f"{label} has the sharding None for an array; state a sharding, or "

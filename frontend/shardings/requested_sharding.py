@@ -51,8 +51,14 @@ def broadcast_sharding_requests(requests: object, values: object, word: str) -> 
 
 
 def resolve_sharding(request: object, word: str) -> Sharding | None:
-    """Return the requested sharding; raises `ArgumentError` that begins with `word`."""
+    """Return the requested sharding; raises `ArgumentError` that begins with `word`.
+
+    A sharding on a mesh without axes, such as `typeof(x).sharding` of an array without a mesh,
+    requests nothing.
+    """
     if isinstance(request, NamedSharding) and isinstance(request.mesh, AbstractMesh):
+        if not request.mesh.axis_names:
+            return None
         mesh = current_mesh()
         if mesh is not None and mesh.shape == request.mesh.shape:
             return NamedSharding(mesh.update(axis_types=request.mesh.axis_types), request.spec)

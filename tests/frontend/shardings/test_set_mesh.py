@@ -114,3 +114,15 @@ def test_invalid_axes_of_smap_are_errors() -> None:
     assert refused(in_axes=0, out_axes=0, axis_name=("a", "b")) == (
         "axis_name of smap is ('a', 'b'), which is not a string"
     )
+
+
+def test_a_sharding_on_a_mesh_without_axes_requests_nothing() -> None:
+    def f(x: Any) -> Any:
+        to = sd.typeof(x).sharding
+        x = sd.reshard(lax.with_sharding_constraint(sd.device_put(x, to), to), to)
+        ones = sd.random.bernoulli(sd.random.key(0), 1.0, (3,), out_sharding=to)
+        return sd.numpy.zeros(3, out_sharding=to) + x * ones
+
+    assert sd.typeof(sd.numpy.ones(3)).sharding.mesh.axis_names == ()
+    for call in (f, sd.jit(f)):
+        assert call(sd.numpy.ones(3)).tolist() == [1, 1, 1]
