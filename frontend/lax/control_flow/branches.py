@@ -47,8 +47,18 @@ def cond(
     `false_fun(*operands)`.
 
     Both functions must return the same containers, shapes and element types; otherwise raise
-    `ControlFlowError`. `operand` is an alternative way to pass a single operand.
+    `ControlFlowError`. `operand` is an alternative way to pass a single operand. The arguments may
+    also be `pred, true_operand, true_fun, false_operand, false_fun`.
     """
+    if (
+        len(operands) == 2
+        and not callable(true_fun)
+        and callable(false_fun)
+        and callable(operands[1])
+    ):
+        each = true_fun, operands[0]
+        on_true, on_false = false_fun, operands[1]
+        return _cond(pred, lambda x, _: on_true(x), lambda _, x: on_false(x), *each)
     if operand is not _UNSET:
         operands = (*operands, operand)
     return _cond(pred, true_fun, false_fun, *operands)

@@ -463,3 +463,11 @@ def test_a_python_bound_must_fit_the_dtype_of_the_other_bound() -> None:
             call(narrow, 300)
     with pytest.raises(ControlFlowError, match="integers of one type, got i8 and i32; convert one"):
         rounds(narrow, snp.int32(300))
+
+
+def test_cond_accepts_an_operand_for_each_branch() -> None:
+    def f(x: Any) -> Any:
+        return lax.cond(x[0] > 5, x, lambda v: v * 2, {"a": -x}, lambda tree: tree["a"])
+
+    assert both(f, ROW).tolist() == (-ROW if ROW[0] <= 5 else 2 * ROW).tolist()
+    assert both(f, ROW + 10).tolist() == (2 * (ROW + 10)).tolist()
