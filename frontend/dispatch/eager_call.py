@@ -44,7 +44,7 @@ from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.parameters import UnhashableError, static_key
-from shardir.frontend.tracing.trace import require_trace
+from shardir.frontend.tracing.trace import require_trace, suspended_trace_of, use_trace
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import NumpyArray
 
@@ -92,6 +92,10 @@ def call_eagerly(
 ) -> PyTree:
     """Call a public function outside of a trace."""
     given = args, options
+    suspended = suspended_trace_of((*args, *options.values()))
+    if suspended is not None:
+        with use_trace(suspended):
+            return eager.public_function(*args, **options)
     placed: dict[int, NumpyArray] = {}
     if eager.cached:
         args, placed = _import_arguments(args, eager.static_positions)

@@ -1,6 +1,6 @@
 """Inspection of functions without running them: `eval_shape`, and scopes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
 from shardir.frontend.tracing.promotion import user_dtype
-from shardir.frontend.tracing.trace import current_trace, trace_block, use_trace
+from shardir.frontend.tracing.trace import current_trace, suspend_trace, trace_block
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import find_explicit_sharding
 
@@ -39,6 +39,25 @@ def eval_shape(fun: UserFunction, *args: PyTree, **options: PyTree) -> PyTree:
     """
     known = Parameters.of(fun)
     check_call_signature(fun, known.name, args, options)
+    described: dict[int, ShapeDtypeStruct] = {}
+    """The results that the function describes by a `ShapeDtypeStruct`, by their position."""
+
+    def call(*args: PyTree, **options: PyTree) -> PyTree:
+        results, structure = tree.flatten(fun(*args, **options))
+        for i, result in enumerate(results):
+            if isinstance(result, ShapeDtypeStruct):
+                described[i], results[i] = result, 0
+        return tree.unflatten(structure, results)
+
+    results, structure = _trace_shapes(call, known, args, options)
+    return tree.unflatten(structure, [described.get(i, each) for i, each in enumerate(results)])
+
+
+def _trace_shapes(
+    fun: UserFunction, known: Parameters, args: Sequence[PyTree], options: Mapping[str, PyTree]
+) -> tuple[list[ShapeDtypeStruct], tree.PyTreeDef]:
+    """Return the abstract results of `fun`, which has the parameters `known`, and their
+    structure."""
     leaves, structure = tree.flatten((args, options))
     labels = [
         *(label for i, arg in enumerate(args) for label in leaf_labels(known.label(i), arg)),
@@ -60,7 +79,7 @@ def eval_shape(fun: UserFunction, *args: PyTree, **options: PyTree) -> PyTree:
         if traced.typed_results is not None:
             pairs = zip(abstracts, traced.typed_results, strict=True)
             abstracts = tuple(replace(each, sharding=sharding) for each, sharding in pairs)
-        return tree.unflatten(results, map(_abstract_to_struct, abstracts))
+        return [*map(_abstract_to_struct, abstracts)], results
     found: list[tree.PyTreeDef] = []
 
     def flat(*tracers: Tracer) -> list[Tracer]:
@@ -73,7 +92,7 @@ def eval_shape(fun: UserFunction, *args: PyTree, **options: PyTree) -> PyTree:
         replace(struct.abstract, sharding=find_explicit_sharding(struct)) for struct in structs
     ]
     _, abstracts = trace_block(flat, params, known.name, labels)
-    return tree.unflatten(found[-1], map(_abstract_to_struct, abstracts))
+    return [*map(_abstract_to_struct, abstracts)], found[-1]
 
 
 def _to_struct(leaf: object, label: str) -> ShapeDtypeStruct:
@@ -98,9 +117,9 @@ def _abstract_to_struct(abstract: AbstractValue) -> ShapeDtypeStruct:
 def ensure_compile_time_eval() -> Iterator[None]:
     """Run functions of arrays eagerly inside the block, even while a function is traced.
 
-    Tracers cannot be used there.
+    Functions of tracers remain part of the traced program.
     """
-    with use_trace(None):
+    with suspend_trace():
         yield
 
 

@@ -6,7 +6,7 @@ the enclosing traces and share one `TracedProgram`, which records the names of v
 that the function captures.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -333,6 +333,35 @@ def use_trace(trace: Trace | None) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+_suspended: ContextVar[Trace | None] = ContextVar("shardir_suspended_trace", default=None)
+
+
+@contextmanager
+def suspend_trace() -> Iterator[None]:
+    """Run the code inside the block outside of the current trace; see `suspended_trace_of`."""
+    token = _suspended.set(_current.get() or _suspended.get())
+    try:
+        with use_trace(None):
+            yield
+    finally:
+        _suspended.reset(token)
+
+
+def suspended_trace_of(arguments: Iterable[object]) -> Trace | None:
+    """Return the trace that `suspend_trace` suspended if an argument is one of its tracers.
+
+    Raises `LeakedTracerError` if a tracer belongs neither to this trace nor to one that encloses
+    it.
+    """
+    trace = _suspended.get()
+    if trace is None or _current.get() is not None:
+        return None
+    tracers = [argument for argument in arguments if isinstance(argument, Tracer)]
+    for tracer in tracers:
+        tracer.check(trace)
+    return trace if tracers else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from shardir import (
     named_scope,
 )
 from shardir.errors import DifferentiateError
-from shardir.frontend.errors import ArgumentError, NotAnArrayError
+from shardir.frontend.errors import ArgumentError, LeakedTracerError, NotAnArrayError
 from shardir.frontend.numpy import api as snp
 from tests.error_assertions import assert_raises_exactly, raw
 
@@ -87,6 +87,48 @@ def test_concrete_values_while_tracing() -> None:
             return x * count
 
     assert float(f(2.0)) == 12
+
+
+def test_tracers_remain_traced_where_other_values_are_computed() -> None:
+    kinds = []
+
+    @jit
+    def f(x: Any) -> Any:
+        def inner(y: Any) -> Any:
+            with ensure_compile_time_eval():
+                with ensure_compile_time_eval():
+                    kinds.extend([type(x * y).__name__, type(snp.ones(2) + 1).__name__])
+                return x * y + 1
+
+        return grad(inner)(x)
+
+    assert float(f(2.0)) == 2
+    assert kinds == ["Tracer", "Array"]
+
+
+def test_tracers_of_ended_traces_are_refused_where_other_values_are_computed() -> None:
+    kept: list[Any] = []
+    jit(kept.append)(1.0)
+
+    @jit
+    def f(x: Any) -> Any:
+        with ensure_compile_time_eval():
+            return kept[0] * 2
+
+    with pytest.raises(LeakedTracerError):
+        f(1.0)
+
+
+def test_results_may_be_described() -> None:
+    struct = ShapeDtypeStruct((2, 3), snp.int8)
+
+    def check(*_: Any) -> None:
+        result = eval_shape(lambda: {"a": struct, "b": snp.ones(4)})
+        assert result["a"] is struct
+        assert result["b"].shape == (4,)
+
+    check()
+    jit(check)(1.0)
 
 
 def test_errors_of_names_and_of_objects_without_a_dtype() -> None:
