@@ -2,7 +2,7 @@
 flags, names, and functions of the user."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, signature
+from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, Signature, signature
 from operator import index
 from types import FunctionType
 from typing import Any
@@ -14,7 +14,7 @@ from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
-from shardir.frontend.source_locations import with_location
+from shardir.frontend.source_locations import is_internal_code, with_location
 
 MAX_RANK = 64
 """The maximum rank of arrays, which is that of NumPy."""
@@ -184,7 +184,7 @@ def check_call_signature(
     if not callable(fun):
         raise ArgumentError(with_location(f"{what} must be a function, got {fun!r}"))
     try:
-        known = signature(fun)
+        known = _call_signature(fun)
     except (TypeError, ValueError):
         return  # Some functions that are not written in Python have no signature.
     try:
@@ -192,6 +192,21 @@ def check_call_signature(
     except TypeError as error:
         takes = f"({', '.join(known.parameters)})"
         raise ArgumentError(with_location(f"{what} takes {takes}: {error}")) from None
+
+
+def _call_signature(fun: Callable[..., object]) -> Signature:
+    """Return the signature with which `fun` can be called.
+
+    A wrapper of the user may take other arguments than the function that it wraps. The wrappers of
+    this package take the same ones.
+    """
+    while hasattr(fun, "__wrapped__"):
+        code = getattr(fun, "__code__", None)
+        is_own_class = type(fun).__module__.startswith("shardir.")
+        if not (is_own_class if code is None else is_internal_code(code)):
+            break
+        fun = fun.__wrapped__
+    return signature(fun, follow_wrapped=False)
 
 
 def call_user_function(

@@ -5,7 +5,6 @@ Outside of a trace, such a function is compiled as one program, as with `jit`.
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from functools import wraps
 
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import ShardingError
@@ -26,6 +25,7 @@ from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.trace import current_trace, require_sharding_types, require_trace
+from shardir.frontend.wrappers import wraps
 
 AxisNames = str | Collection[str] | None
 

@@ -3,7 +3,6 @@
 
 import gc
 from collections.abc import Callable, Mapping
-from functools import wraps
 from typing import Any, TypedDict, Unpack, overload
 
 from shardir.frontend.config import resolve_pipeline, resolve_uneven_mode
@@ -20,6 +19,7 @@ from shardir.frontend.shardings.requested_sharding import (
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.parameters import ArgNames, ArgNums, Parameters, function_name
+from shardir.frontend.wrappers import wraps
 
 
 class _JitOptions(TypedDict, total=False):

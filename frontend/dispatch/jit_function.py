@@ -5,7 +5,7 @@ Inside of another trace the function is inlined into the enclosing program (`inl
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial, update_wrapper
+from functools import partial
 from time import perf_counter
 from types import MethodType
 from typing import TYPE_CHECKING, final
@@ -80,6 +80,7 @@ from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Dynamic, Parameters
 from shardir.frontend.tracing.trace import current_trace, stage_out
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.wrappers import update_wrapper
 
 if TYPE_CHECKING:
     from shardir.backends._native import CallCache

@@ -5,7 +5,6 @@ call outside of a trace compiles the function as `jit` does.
 """
 
 from collections.abc import Callable, Hashable
-from functools import update_wrapper
 from types import MethodType
 from typing import TypeAlias, final
 
@@ -63,6 +62,7 @@ from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import ArgNames, ArgNums, Parameters, function_name
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.wrappers import update_wrapper
 
 Arguments: TypeAlias = tuple[PyTree, ...]
 Keywords: TypeAlias = dict[str, PyTree]

@@ -1,7 +1,6 @@
 """`pipeline`: a loss function that runs in stages over microbatches."""
 
 from collections.abc import Sequence
-from functools import wraps
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -39,6 +38,7 @@ from shardir.frontend.tracing.trace import (
     wrap_value,
 )
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.wrappers import wraps
 from shardir.ir.builder import substitute
 from shardir.ir.module import Block, Value
 from shardir.ir.operation import Attr

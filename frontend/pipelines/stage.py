@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import wraps
 from types import TracebackType
 from typing import final
 
@@ -13,6 +12,7 @@ from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.trace import Trace, current_trace, emit
+from shardir.frontend.wrappers import wraps
 from shardir.ir.builder import substitute
 from shardir.ir.module import Block, Op, Value
 from shardir.ops.control_flow.pipelines import pipeline_stage

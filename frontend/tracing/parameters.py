@@ -218,8 +218,10 @@ def function_name(fun: UserFunction) -> str:
     """Return the name of a function in programs and errors."""
     while not hasattr(fun, "__name__") and hasattr(fun, "func"):
         fun = fun.func
-    name = getattr(fun, "__name__", type(fun).__name__)
-    return "lambda" if name == "<lambda>" else str(name)
+    name = getattr(fun, "__name__", None)
+    if not isinstance(name, str):
+        name = type(fun).__name__
+    return "lambda" if name == "<lambda>" else name
 
 
 def _resolve_argnums(

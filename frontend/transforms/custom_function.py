@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import update_wrapper
 from types import MethodType
 from typing import Generic, TypeVar
 
@@ -11,6 +10,7 @@ from shardir.frontend.tracebacks import hide_own_frames
 from shardir.frontend.tracing.parameters import function_name, positions_in_call
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.transforms.custom_rules import CustomCall, Primal, bind_positional
+from shardir.frontend.wrappers import update_wrapper
 
 Result = TypeVar("Result")
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
 from typing import final
 
 import numpy as np
@@ -32,6 +31,7 @@ from shardir.frontend.transforms.custom_rules import (
     nondiff_positions,
 )
 from shardir.frontend.transforms.differentiated_arguments import FLOAT0
+from shardir.frontend.wrappers import wraps
 from shardir.ir.builder import substitute
 from shardir.ir.module import Block, Value
 from shardir.ir.types import FLOATS, INEXACT

@@ -7,7 +7,6 @@ have changed; equal programs are compiled once.
 """
 
 from collections.abc import Callable, Sequence
-from functools import wraps
 
 import numpy as np
 
@@ -37,6 +36,7 @@ from shardir.frontend.transforms.differentiated_arguments import (
     active_leaves,
     resolve_argnums,
 )
+from shardir.frontend.wrappers import wraps
 from shardir.ir.types import COMPLEX, INEXACT
 from shardir.passes.autodiff.vjp import vjp
 

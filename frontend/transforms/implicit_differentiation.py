@@ -9,7 +9,7 @@ use the values with respect to which the equation is differentiated.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import partial
 
 from shardir.errors import DifferentiateError
 from shardir.frontend.argument_checks import call_user_function, check_call_signature
@@ -26,6 +26,7 @@ from shardir.frontend.transforms.custom_jvp import custom_jvp
 from shardir.frontend.transforms.custom_vjp import with_derived_vjp
 from shardir.frontend.transforms.jvp_vjp import jvp, vjp
 from shardir.frontend.transforms.linear_transpose import closure_convert, linear_transpose
+from shardir.frontend.wrappers import wraps
 
 EquationFunction = UserFunction
 Solver = Callable[[EquationFunction, PyTree], PyTree]
@@ -61,7 +62,7 @@ def _check_types_like(out: PyTree, like: PyTree, what: str, owner: str) -> None:
 def _checked_function(function: EquationFunction, what: str) -> EquationFunction:
     """Return the function of an equation, whose results must have the shapes of its argument."""
 
-    @wraps(function, updated=())
+    @wraps(function, with_attributes=False)
     def call(x: PyTree) -> PyTree:
         out = call_user_function(function, what, (x,))
         _check_types_like(out, x, f"the result of {what}", "its argument")

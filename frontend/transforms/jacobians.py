@@ -5,7 +5,6 @@ those of the results in reverse mode.
 """
 
 from collections.abc import Callable, Sequence
-from functools import wraps
 from math import prod
 
 from shardir.errors import DifferentiateError
@@ -29,6 +28,7 @@ from shardir.frontend.tracing.varying_axes import axis_position, communicates_al
 from shardir.frontend.transforms.differentiated_arguments import active_leaves, resolve_argnums
 from shardir.frontend.transforms.jvp_vjp import jvp, vjp, vjp_per_device
 from shardir.frontend.transforms.vmap import vmap
+from shardir.frontend.wrappers import wraps
 from shardir.ir.operation import Varying
 from shardir.ir.types import COMPLEX, INEXACT
 

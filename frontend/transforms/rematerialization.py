@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import wraps
 
 from shardir.frontend.argument_checks import call_user_function, check_flag
 from shardir.frontend.dispatch.eager import public
@@ -19,6 +18,7 @@ from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Parameters, function_name, leaf_labels
 from shardir.frontend.tracing.trace import current_trace, emit, emit_results, trace_block
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.wrappers import wraps
 from shardir.ir.host_function import HostFunction
 from shardir.ir.operation import Attr
 from shardir.ir.types import TensorType

@@ -10,7 +10,6 @@ mapped.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import wraps
 
 from shardir.errors import VectorizeError
 from shardir.frontend.argument_checks import call_user_function, check_integer
@@ -45,6 +44,7 @@ from shardir.frontend.transforms.batched_shardings import (
     batch_axes_filter,
     batch_sharding_map,
 )
+from shardir.frontend.wrappers import wraps
 from shardir.ir.types import TensorType
 from shardir.passes.batching.vectorize import vectorize
 

@@ -4,7 +4,6 @@ It is a manual computation over a mesh with one axis, in which the slices are sh
 """
 
 from collections.abc import Sequence
-from functools import wraps
 from typing import Any, final
 
 from shardir.frontend.config import resolve_pipeline, resolve_uneven_mode
@@ -19,6 +18,7 @@ from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.parameters import ArgNums, Parameters
 from shardir.frontend.transforms.manual.pmap_call import PmapCall, PmapLevel, PmapParameters
 from shardir.frontend.transforms.vmap import check_mapped_axes
+from shardir.frontend.wrappers import wraps
 
 
 @traceback_boundary

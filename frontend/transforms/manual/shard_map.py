@@ -1,7 +1,6 @@
 """`shard_map`: a function that every device of a mesh runs on its shards of the arguments."""
 
 from collections.abc import Callable, Collection
-from functools import wraps
 
 from shardir.frontend.argument_checks import (
     check_call_signature,
@@ -24,6 +23,7 @@ from shardir.frontend.transforms.manual.shard_map_call import (
     is_in_spec,
     is_partition_spec,
 )
+from shardir.frontend.wrappers import wraps
 
 _MISSING: object = object()
 
