@@ -44,8 +44,8 @@ TABLES = {
 
 SPECIAL_CASES = {
     "backends/cpu/codegen/llvm_text.py": "names of LLVM's types, not of dtypes",
-    "backends/cpu/codegen/pair_instructions.py": "instructions for single dtypes",
-    "backends/cpu/kernels/gemm/paired_steps.py": "the dtypes of these instructions",
+    "backends/cpu/codegen/dot_product_instructions.py": "instructions for single dtypes",
+    "backends/cpu/kernels/gemm/grouped_steps.py": "the dtypes of these instructions",
     "backends/gpu/backend.py": "torch's settings of 16-bit accumulators",
     "backends/gpu/program_text.py": "torch's settings of 16-bit accumulators",
     "backends/gpu/vendored/command.py": "torch's settings of 16-bit accumulators",

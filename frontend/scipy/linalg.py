@@ -39,13 +39,6 @@ from shardir.frontend.scipy.linalg_functions import (
     solve_sylvester as solve_sylvester,
     sqrtm as sqrtm,
 )
-from shardir.frontend.scipy.schur_functions import (
-    funm as funm,
-    hessenberg as hessenberg,
-    qr_multiply as qr_multiply,
-    rsf2csf as rsf2csf,
-    schur as schur,
-)
 from shardir.frontend.scipy.special_matrices import (
     block_diag as block_diag,
     circulant as circulant,
@@ -72,10 +65,9 @@ from shardir.frontend.tracing.tracer import Tracer
 __all__ = [
     "block_diag", "cho_factor", "cho_solve", "cholesky", "circulant", "companion",
     "convolution_matrix", "det", "dft", "eigh", "eigh_tridiagonal", "expm", "expm_frechet",
-    "fiedler", "fiedler_companion", "funm", "hadamard", "hankel", "helmert", "hessenberg",
-    "hilbert", "inv", "invhilbert", "invpascal", "leslie", "lu", "lu_factor", "lu_solve", "pascal",
-    "polar", "qr", "qr_multiply", "rsf2csf", "schur", "solve", "solve_sylvester",
-    "solve_triangular", "sqrtm", "svd", "toeplitz",
+    "fiedler", "fiedler_companion", "hadamard", "hankel", "helmert", "hilbert", "inv",
+    "invhilbert", "invpascal", "leslie", "lu", "lu_factor", "lu_solve", "pascal", "polar",
+    "qr", "solve", "solve_sylvester", "solve_triangular", "sqrtm", "svd", "toeplitz",
 ]  # fmt: skip
 
 IGNORED_PARAMETERS = ("overwrite_a", "overwrite_b", "check_finite")

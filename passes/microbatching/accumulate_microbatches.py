@@ -1,7 +1,8 @@
 """Run the microbatches of a partitioned program in loops, one after the other.
 
-before: `%g = all-reduce(%g.partial, axes=[microbatch], op=add)`, on a mesh `[microbatch=4]`
-after:  `%g = scan(%zero, %x, carries=1, length=4) { ... %sum = add(%total, %g.partial) ... }`
+before: `%g = all-reduce(%g.partial, axes=[data, microbatch], op=add)`
+after:  `%3 = scan(%1, %0, carries=1, length=2, reverse=false)`, whose body contains
+        `%2 = add(%g.total, %g.partial)`, and `%g = all-reduce(%3, axes=[data], op=add)`
 
 The positions along the axis `microbatch`, which `split-batch` adds, become iterations: operations
 that vary along it are the body of a loop, an all-reduce over it becomes a sum that the loop

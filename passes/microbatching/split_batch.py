@@ -1,8 +1,8 @@
 """Shard the batch of a traced program along one more axis: that of its microbatches.
 
-before: mesh `[data=4]`, `%x: f32[64@data, 8]`, and weights `%w: f32[8, 8]`
-after:  mesh `[data=4, microbatch=2]`, `%x: f32[64@(data, microbatch), 8]`, and
-        `%w: f32[8, 8] replicated(microbatch)`
+before: `func @step(%x: f32[16@data, 4], %w: f32[4, 8]) ...`, on a mesh `[data=2]`
+after:  `%x: f32[16@(data, microbatch), 4@-]` and weights `%w: f32[4, 8] replicated(microbatch)`, on
+        a mesh `[data=2, microbatch=2]`
 
 The default passes then make the program of one microbatch on each device, as if the axis had
 devices. `accumulate-microbatches`, which runs after them, turns the axis into a loop.

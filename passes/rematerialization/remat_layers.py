@@ -1,9 +1,10 @@
 """Compute the values of layers again in the gradient, except those that a policy saves.
 
-before: `%h = dot(%x, %w)`, `%a = tanh(%h)`, operations of later layers, `%d = mul(%g, %a)`
-after:  `%h = dot(%x, %w)`, `%a = tanh(%h)`, operations of later layers,
-        `%x.1, %w.1 = optimization_barrier(%x, %w)`, `%h.1 = dot(%x.1, %w.1)`, `%a.1 = tanh(%h.1)`,
-        `%d = mul(%g, %a.1)`
+before: `%a1 = tanh(%p1)`, operations of later layers, `%p1.grad = mul(%h2.grad, %a1)`
+after:  `%a1 = tanh(%p1)`, operations of later layers,
+        `%h1.1, %w.2 = optimization_barrier(%h1, %w)`,
+        `%p1.1 = dot(%h1.1, %w.2, dims="bi,ih->bh")`, `%a1.1 = tanh(%p1.1)`,
+        `%p1.grad = mul(%h2.grad, %a1.1)`
 
 The pass does to a differentiated program what a `checkpoint` of each layer does before: the values
 that one layer passes to the next are saved, and the policy `save` chooses among the others. A value
@@ -13,8 +14,9 @@ left as it is, because the gradient begins with it. Chen et al., arXiv:1604.0617
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.cost.memory import used_by
 from shardir.errors import PipelineError
 from shardir.ir.builder import UniqueNames, substitute
@@ -27,7 +29,11 @@ from shardir.passes.rematerialization.recomputation import copy_operation, is_re
 from shardir.passes.rewriting import check_partitioned, used_names
 from shardir.passes.simplify.cse import CommonSubexpressionElimination
 from shardir.passes.simplify.dce import DeadCodeElimination
-from shardir.passes.simulation.memory_use import share_memory
+
+if TYPE_CHECKING:
+    from shardir.passes.simulation import memory_use
+else:
+    memory_use = lazy_import("shardir.passes.simulation.memory_use")
 
 SAVE_POLICIES: dict[str, Sequence[str]] = {
     "nothing": (),
@@ -82,7 +88,7 @@ def count_layers(module: Module) -> int:
 
 def _find_layers_of(module: Module) -> ForwardLayers:
     body = module.main.body
-    return find_layers(body, share_memory(body))
+    return find_layers(body, memory_use.share_memory(body))
 
 
 def _find_freed(layers: ForwardLayers, save: Sequence[str], count: int) -> set[Value]:

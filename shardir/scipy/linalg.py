@@ -2,9 +2,100 @@
 
 from typing import TYPE_CHECKING
 
-from shardir._imports.lazy_names import lazy_module
+from shardir._imports.lazy_names import lazy_names
+
+TABLE: dict[str, tuple[str, ...]] = {
+    "shardir.frontend.scipy.linalg": (
+        "block_diag",
+        "cho_factor",
+        "cho_solve",
+        "cholesky",
+        "circulant",
+        "companion",
+        "convolution_matrix",
+        "det",
+        "dft",
+        "eigh",
+        "eigh_tridiagonal",
+        "expm",
+        "expm_frechet",
+        "fiedler",
+        "fiedler_companion",
+        "hadamard",
+        "hankel",
+        "helmert",
+        "hilbert",
+        "inv",
+        "invhilbert",
+        "invpascal",
+        "leslie",
+        "lu",
+        "lu_factor",
+        "lu_solve",
+        "pascal",
+        "polar",
+        "qr",
+        "solve",
+        "solve_sylvester",
+        "solve_triangular",
+        "sqrtm",
+        "svd",
+        "toeplitz",
+    ),
+    "shardir.frontend.scipy.schur_functions": (
+        "funm",
+        "hessenberg",
+        "qr_multiply",
+        "rsf2csf",
+        "schur",
+    ),
+}
+"""The public names that each module defines."""
 
 if TYPE_CHECKING:
-    from shardir.frontend.scipy.linalg import *
+    from shardir.frontend.scipy.linalg import (
+        block_diag as block_diag,
+        cho_factor as cho_factor,
+        cho_solve as cho_solve,
+        cholesky as cholesky,
+        circulant as circulant,
+        companion as companion,
+        convolution_matrix as convolution_matrix,
+        det as det,
+        dft as dft,
+        eigh as eigh,
+        eigh_tridiagonal as eigh_tridiagonal,
+        expm as expm,
+        expm_frechet as expm_frechet,
+        fiedler as fiedler,
+        fiedler_companion as fiedler_companion,
+        hadamard as hadamard,
+        hankel as hankel,
+        helmert as helmert,
+        hilbert as hilbert,
+        inv as inv,
+        invhilbert as invhilbert,
+        invpascal as invpascal,
+        leslie as leslie,
+        lu as lu,
+        lu_factor as lu_factor,
+        lu_solve as lu_solve,
+        pascal as pascal,
+        polar as polar,
+        qr as qr,
+        solve as solve,
+        solve_sylvester as solve_sylvester,
+        solve_triangular as solve_triangular,
+        sqrtm as sqrtm,
+        svd as svd,
+        toeplitz as toeplitz,
+    )
+    from shardir.frontend.scipy.schur_functions import (
+        funm as funm,
+        hessenberg as hessenberg,
+        qr_multiply as qr_multiply,
+        rsf2csf as rsf2csf,
+        schur as schur,
+    )
 else:
-    __getattr__, __dir__ = lazy_module(__name__, "shardir.frontend.scipy.linalg")
+    __getattr__, __dir__ = lazy_names(__name__, TABLE)
