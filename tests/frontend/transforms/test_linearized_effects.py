@@ -202,5 +202,5 @@ def test_a_checkpoint_saves_the_results_of_effects_beside_custom_derivatives() -
     def f(x: Any) -> Any:
         return wave(on_devices(checkpoint(lambda x: draw(draw(x))))(x))
 
-    found = [effects(lambda g=g: jit(grad(g))(X)) for g in (f, checkpoint(f))]
+    found = [effects(partial(jit(grad(g)), X)) for g in (f, checkpoint(f))]
     assert found[0] == found[1]
