@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from shardir.display.byte_sizes import show_bytes
+from shardir.display.text_tables import align_columns
 from shardir.errors import count_noun
 from shardir.frontend.report.records import (
     CollectiveRecord,
@@ -81,8 +82,7 @@ def _heading(data: ReportData) -> Iterator[str]:
 
 
 def _stages(data: ReportData) -> Iterator[str]:
-    yield from _table(
-        ("stage", "operations", "lines", "added", "removed", "changed", "repeated"),
+    yield from align_columns(
         [
             (
                 stage.name,
@@ -95,6 +95,7 @@ def _stages(data: ReportData) -> Iterator[str]:
             )
             for stage in data.stages
         ],
+        ("stage", "operations", "lines", "added", "removed", "changed", "repeated"),
     )
 
 
@@ -116,9 +117,9 @@ def _communication(data: ReportData) -> Iterator[str]:
         yield ""
         yield from _totals(title, totals)
     yield ""
-    yield from _table(
-        ("value", "kind", "over", "devices", "result", "sent", "runs", "line", "why"),
+    yield from align_columns(
         [_collective(data, row) for row in data.collectives],
+        ("value", "kind", "over", "devices", "result", "sent", "runs", "line", "why"),
     )
     for row in data.collectives:
         if row.chosen is None:
@@ -139,7 +140,7 @@ def _totals(title: str, totals: Iterable[TotalRecord]) -> Iterator[str]:
         )
         for total in totals
     ]
-    yield from _table((title, "count", "runs", "result", "sent"), rows)
+    yield from align_columns(rows, (title, "count", "runs", "result", "sent"))
 
 
 def _collective(data: ReportData, row: CollectiveRecord) -> Row:
@@ -199,12 +200,12 @@ def _coverage(data: ReportData) -> Iterator[str]:
         line = format_location(data, row.location)
         yield f"  {row.op} stops {', '.join(row.axes) or 'nothing'}  {line}".rstrip()
     yield f"{count_noun(len(data.unsharded), 'dimension')} unsharded although an axis is free"
-    yield from _table(
-        ("value", "dimension", "size", "free", "bytes"),
+    yield from align_columns(
         [
             (w.value, str(w.dim), str(w.size), " or ".join(w.axes), show_bytes(w.nbytes))
             for w in data.unsharded
         ],
+        ("value", "dimension", "size", "free", "bytes"),
     )
     yield f"{count_noun(len(data.idle), 'annotation')} without effect"
     yield from _annotation_lines(data, data.idle)
@@ -215,8 +216,7 @@ def _coverage(data: ReportData) -> Iterator[str]:
 
 
 def _source(data: ReportData) -> Iterator[str]:
-    yield from _table(
-        ("line", "flops", "bytes", "sent", "at the peak"),
+    yield from align_columns(
         [
             (
                 format_location(data, (row.file, row.line, 1)) if row.line else "(no line)",
@@ -227,6 +227,7 @@ def _source(data: ReportData) -> Iterator[str]:
             )
             for row in data.source
         ],
+        ("line", "flops", "bytes", "sent", "at the peak"),
     )
 
 
@@ -248,7 +249,7 @@ def _memory(data: ReportData) -> Iterator[str]:
         )
         for row in schedule.alive_at_peak
     ]
-    yield from _table(("alive at the peak", "type", "bytes", "role", "line"), rows)
+    yield from align_columns(rows, ("alive at the peak", "type", "bytes", "role", "line"))
 
 
 def _schedule(data: ReportData) -> Iterator[str]:
@@ -258,8 +259,7 @@ def _schedule(data: ReportData) -> Iterator[str]:
         f"estimated schedule of {format_time(schedule.total)}, of which computation waits "
         f"{format_time(schedule.waiting)}, with {machine}"
     )
-    yield from _table(
-        ("value", "operation", "lane", "start", "duration", "after waiting", "alive"),
+    yield from align_columns(
         [
             (
                 box.name,
@@ -272,13 +272,14 @@ def _schedule(data: ReportData) -> Iterator[str]:
             )
             for box in schedule.boxes
         ],
+        ("value", "operation", "lane", "start", "duration", "after waiting", "alive"),
     )
 
 
 def _simulation(simulation: SimulationRecord) -> Iterator[str]:
     yield simulation.title
     for table in simulation.tables:
-        yield from _table(table.head, table.rows)
+        yield from align_columns(table.rows, table.head)
     yield from simulation.sentences
     for lanes in simulation.lanes:
         yield from lanes.splitlines()
@@ -287,7 +288,7 @@ def _simulation(simulation: SimulationRecord) -> Iterator[str]:
 def _planning(planning: PlanningRecord) -> Iterator[str]:
     yield planning.title
     for table in planning.tables:
-        yield from _table(table.head, table.rows)
+        yield from align_columns(table.rows, table.head)
     yield from planning.sentences
 
 
@@ -296,12 +297,12 @@ def _run(run: RunRecord) -> Iterator[str]:
     yield f"measured run of {format_time(run.total)} on {threads}"
     if run.lost:
         yield f"{count_noun(run.lost, 'task')} at the beginning were not recorded"
-    yield from _table(
-        ("thread", "tasks", "busy", "of the run"),
+    yield from align_columns(
         [
             (name, str(count), format_time(busy), f"{100 * busy / max(run.total, 1):.1f}%")
             for name, (count, busy) in zip(run.lanes, run.busy, strict=True)
         ],
+        ("thread", "tasks", "busy", "of the run"),
     )
     rows = []
     for task in run.tasks:
@@ -309,12 +310,11 @@ def _run(run: RunRecord) -> Iterator[str]:
         start, duration = format_time(task.start), format_time(task.duration)
         thread = run.lanes[task.lane]
         rows.append((activity.name, activity.kernel, thread, start, duration, activity.where))
-    yield from _table(("operation", "kernel", "thread", "start", "duration", "line"), rows)
+    yield from align_columns(rows, ("operation", "kernel", "thread", "start", "duration", "line"))
 
 
 def _values(data: ReportData) -> Iterator[str]:
-    yield from _table(
-        ("value", "type", "on a device", "in total", "shards", "copies", "line"),
+    yield from align_columns(
         [
             (
                 value.name,
@@ -327,15 +327,5 @@ def _values(data: ReportData) -> Iterator[str]:
             )
             for value in data.values
         ],
+        ("value", "type", "on a device", "in total", "shards", "copies", "line"),
     )
-
-
-def _table(head: Row, rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the rows in aligned columns beneath their heads."""
-    if not rows:
-        return
-    whole = [head, *rows]
-    widths = [max(len(row[i]) for row in whole) for i in range(len(head))]
-    for row in whole:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield "  ".join(cells).rstrip()

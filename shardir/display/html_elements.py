@@ -100,7 +100,7 @@ def _theme_rules() -> Iterator[str]:
         yield f"{','.join(f'{page} .sd' for page in pages)}{{{colors}}}"
 
 
-STYLE = (
+_RULES = (
     f".sd{{{_LIGHT};color:var(--sd-text);background:var(--sd-page);padding:4px;font-size:13px;"
     "overflow-x:auto;line-height:1.45}"
     f"@media (prefers-color-scheme:dark){{.sd{{{_DARK}}}}}{''.join(_theme_rules())}"
@@ -127,4 +127,10 @@ STYLE = (
     ".sd .sd-bar{display:inline-block;width:60px;height:.7em;border:1px solid var(--sd-line)}"
     ".sd .sd-bar span{display:block;height:100%;background:var(--sd-key)}"
 )
-"""The style sheet. All its rules are limited to outputs of this package."""
+
+STYLE = _RULES.replace(".sd ", ".sd.sd.sd ")
+"""The style sheet. All its rules are limited to outputs of this package.
+
+The selectors repeat the class, because JupyterLab aligns and pads the tables of outputs with
+selectors of two classes.
+"""

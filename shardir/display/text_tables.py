@@ -1,22 +1,24 @@
 """Tables as text."""
 
 from collections.abc import Iterator, Sequence
-from io import StringIO
 
-from rich.console import Console
-from rich.table import Table
+from rich.cells import cell_len
+
+COLUMN_GAP = "  "
+"""The text between two columns."""
 
 
-def align_columns(rows: Sequence[tuple[str, ...]], head: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield the rows in aligned columns."""
+def align_columns(rows: Sequence[Sequence[str]], head: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the rows in aligned columns; nothing for no rows.
+
+    The width of a text is its number of terminal columns: that of `漢` is two.
+    """
     if not rows:
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), show_header=bool(head), pad_edge=False)
-    for i in range(len(rows[0])):
-        table.add_column(head[i] if head else "", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    out = StringIO()
-    console = Console(file=out, width=10_000, color_system=None, markup=False, highlight=False)
-    console.print(table)
-    yield from (line.rstrip() for line in out.getvalue().splitlines())
+    whole = [head, *rows] if head else rows
+    widths = [max(map(cell_len, column)) for column in zip(*whole, strict=True)]
+    for row in whole:
+        cells = (
+            text + " " * (width - cell_len(text)) for text, width in zip(row, widths, strict=True)
+        )
+        yield COLUMN_GAP.join(cells).rstrip()
