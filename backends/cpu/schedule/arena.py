@@ -143,8 +143,6 @@ class FreeList:
     def allocate(self, size: int) -> int:
         """Allocate `size` bytes in the smallest gap that holds them, or at the end; return the
         offset."""
-        if not size:
-            return 0
         fitting = [(n, i) for i, n in enumerate(self._sizes) if n >= size]
         if fitting:
             available, i = min(fitting)
@@ -165,8 +163,6 @@ class FreeList:
 
     def free(self, start: int, size: int) -> None:
         """Free bytes that were allocated."""
-        if not size:
-            return
         i = bisect(self._starts, start)
         self._starts.insert(i, start)
         self._sizes.insert(i, size)

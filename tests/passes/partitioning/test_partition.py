@@ -413,6 +413,7 @@ func @f() -> (f32[4]) {
             f"""\
 func @f(
   %a: f32[8@x],
+  %s: f32[],
 ) -> (f32[]) {{
   %b = sum(%a, dims=[0]) : f32[] unreduced(x)
   %c = {operation}
@@ -427,6 +428,9 @@ func @f(
             "exp(%b) : f32[]",
             "neg(%b) : f32[]",
             "neg(%b) : f32[] unreduced[max](x)",
+            "add(%b, %s) : f32[] unreduced(x)",
+            "add(%s, %b) : f32[] unreduced(x)",
+            "mul(%b, %b) : f32[] unreduced(x)",
         )
     ),
     (

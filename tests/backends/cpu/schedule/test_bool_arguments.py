@@ -51,6 +51,7 @@ def test_masks_that_are_only_tested_are_not_copied(name: str, function: Any) -> 
         "seen as numbers": lambda m: m.astype(snp.uint8) + 1,
         "seen as bits": lambda m: m.view(snp.uint8) + 1,
         "in a loop": lambda m: sd.lax.fori_loop(0, 3, lambda _, x: x ^ m, m),
+        "tested only as a result": lambda m: (r := ~m, r.any(), snp.concatenate([m, m])),
         "in a branch": lambda m: sd.lax.cond(m[0, 0], lambda: ~m, lambda: m | True),
     }.items(),
 )

@@ -169,6 +169,28 @@ def test_each_result_of_one_kernel_reuses_a_donated_argument() -> None:
         np.testing.assert_allclose(np.asarray(got), want, rtol=1e-6)
 
 
+def test_only_results_of_the_same_size_reuse_an_argument() -> None:
+    def repeat(x: Any) -> tuple[Any, Any]:
+        y = snp.sort(-x)
+        least = snp.min(y)
+        return snp.tile(y, 3) * least, y * least
+
+    x = pool_array()
+    y, before = np.sort(-np.asarray(x)), address(x)
+    large, same = sd.jit(repeat, donate_argnums=0)(x)
+    assert address(large) != before
+    np.testing.assert_array_equal(large, np.tile(y, 3) * y[0])
+    np.testing.assert_array_equal(same, y * y[0])
+
+
+def test_a_donated_argument_that_is_a_result_is_not_overwritten() -> None:
+    for function in (lambda x: (x, x + 1), lambda x: (x + 1, x), lambda x: (snp.sort(x) * 2, x)):
+        x = pool_array()
+        expected = [np.asarray(each) for each in function(np.asarray(x))]
+        for made, numbers in zip(sd.jit(function, donate_argnums=0)(x), expected, strict=True):
+            np.testing.assert_array_equal(made, numbers)
+
+
 def test_the_schedule_names_the_reused_argument() -> None:
     text = sd.jit(lambda x: (x[::-1], x + 1)).lower(pool_array()).compile().as_text("schedule")
     assert "result, over %x if it is donated" in text

@@ -1,0 +1,63 @@
+"""`auto_axes` and `explicit_axes` outside of a trace: their meshes, and calls of functions."""
+
+from typing import Any
+
+import numpy as np
+
+from shardir import device_put, make_mesh, typeof
+from shardir.frontend.errors import ShardingError
+from shardir.sharding import (
+    AxisType,
+    NamedSharding,
+    PartitionSpec as P,
+    auto_axes,
+    explicit_axes,
+    use_mesh,
+)
+from tests.error_assertions import assert_raises_exactly
+
+AUTO = make_mesh((4,), ("a",))
+OTHER = make_mesh((2, 2), ("a", "b"))
+EXPLICIT = make_mesh((4,), ("a",), axis_types=(AxisType.Explicit,))
+X = np.arange(8, dtype=np.float32)
+
+
+def test_the_result_of_auto_axes_has_the_stated_sharding() -> None:
+    double = auto_axes(lambda x: x * 2)
+    along_a = NamedSharding(AUTO, P("a"))
+    np.testing.assert_array_equal(double(X), X * 2)
+    assert double(device_put(X, NamedSharding(AUTO, P())), out_sharding=along_a).sharding == along_a
+    with use_mesh(AUTO):
+        assert double(device_put(X, along_a), out_sharding=P()).sharding.is_fully_replicated
+    with use_mesh(EXPLICIT):
+        assert double(X).sharding.mesh == EXPLICIT
+        for x in (X, device_put(X, NamedSharding(EXPLICIT, P("a")))):
+            assert double(x, out_sharding=P("a")).sharding == NamedSharding(EXPLICIT, P("a"))
+
+
+def test_auto_axes_call_a_function_directly_without_explicit_axes() -> None:
+    assert auto_axes(lambda x: float(x) * 2)(np.float32(3)) == 6
+
+
+def test_explicit_axes_are_those_of_stated_shardings_or_of_the_entered_mesh() -> None:
+    types: list[str] = []
+
+    @explicit_axes
+    def double(x: Any) -> Any:
+        types.append(str(typeof(x)))
+        return x * 2
+
+    along_a = NamedSharding(AUTO, P("a"))
+    np.testing.assert_array_equal(double(X, in_sharding=(along_a,)), X * 2)
+    with use_mesh(AUTO):
+        double(X, in_sharding=P("a"))
+    with use_mesh(OTHER):
+        double(X, in_sharding=(along_a,))
+        double(X, in_sharding=P(("a", "b")))
+    assert types == ["float32[8@a]"] * 3 + ["float32[8@(a,b)]"]
+    assert_raises_exactly(
+        lambda: double(X),
+        ShardingError,
+        "explicit_axes has no mesh; call it inside `with mesh:`, or give in_sharding= "
+        "NamedShardings",
+    )
