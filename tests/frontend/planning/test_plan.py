@@ -77,6 +77,26 @@ def test_the_model_is_the_compiled_program() -> None:
     assert plan.step_seconds == simulation.step_seconds
 
 
+@pytest.mark.parametrize(
+    ("function", "difference"),
+    [
+        (lambda x, w: x @ w, 0),
+        # The kernel holds no more than the product and its result do.
+        (lambda x, w: snp.exp(snp.sin(snp.tanh(x @ w))), 0),
+        # Each operation has a shard of 64 * 64 / 4 values as operand and as result.
+        (lambda x, w: snp.exp(snp.sin(snp.tanh(x + w))), 64 * 64),
+    ],
+    ids=["product", "product and kernel", "kernel"],
+)
+def test_the_predicted_peak_is_that_of_kernels(function: Any, difference: int) -> None:
+    """`memory_analysis` counts the same live ranges before fusion."""
+    args = [np.ones((64, 64), np.float32)] * 2
+    plan = sd.plan(function, args, abstract_mesh(4))
+    compiled = plan.jit().lower(*args).compile()
+    assert compiled.simulate("a100x8").memory.peak == plan.peak_memory
+    assert compiled.memory_analysis().peak_memory_in_bytes == plan.peak_memory + difference
+
+
 def test_results_that_are_state_have_the_shardings_of_arguments() -> None:
     plan = sd.plan(step, arguments(), abstract_mesh(4))
     value, params = plan.out_specs
