@@ -310,6 +310,14 @@ def transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: PyTree) -> PyTree
         ) from error
 
 
+def is_registered(kind: type) -> bool:
+    """Return whether instances of the class are containers, because it is registered or built in.
+
+    Named tuples are containers without being registered.
+    """
+    return optree.register_pytree_node.get(kind, namespace=NAMESPACE) is not None
+
+
 def register_node(
     kind: Class,
     flatten: Callable[[PyTree], tuple[Iterable[PyTree], PyTree]],

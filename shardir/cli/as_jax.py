@@ -40,7 +40,8 @@ def as_jax(
 ) -> None:
     """Run a script in which `import jax` imports shardir.
 
-    The redirection also applies to modules in the script's folder, and to no other modules.
+    The redirection also applies to modules in the script's folder, and to the installed libraries
+    that import JAX.
     """
     if not os.path.isfile(script):
         raise CommandError(f"cannot run {str(script)!r}: {missing_file_reason(script)}")

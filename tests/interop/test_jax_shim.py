@@ -13,7 +13,7 @@ import pytest
 import shardir as sd
 from shardir.cli import main
 from shardir.frontend.config import config
-from shardir.frontend.errors import SettingError
+from shardir.frontend.errors import ArgumentError, SettingError
 from shardir.interop.in_place_of_jax import (
     Program,
     UncoveredImport,
@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def is_ours(jax: Any) -> bool:
-    return bool(jax.Array is sd.Array)
+    return bool(jax.jit is sd.jit)
 
 
 def import_here() -> Any:
@@ -286,12 +286,38 @@ def test_hasattr_reports_missing_names() -> None:
     assert {"sin", "linalg", "ndarray"} <= {*namespace["names"]} | {"ndarray"}
 
 
-def test_libraries_that_require_jax_are_errors() -> None:
-    assert error_of(UncoveredImport, "import equinox") == (
-        "equinox uses JAX itself, so a program in which `import jax` imports shardir cannot use "
-        "it; pass its functions to shardir.interop.jax.from_jax in a program that imports shardir"
+def test_checks_of_jax_have_their_inactive_values() -> None:
+    namespace: dict[str, Any] = {}
+    Program().execute("import jax\nmode = jax.config.jax_numpy_dtype_promotion", namespace)
+    assert namespace["mode"] == "standard"
+
+
+def test_tracers_are_instances_of_jax_array() -> None:
+    namespace: dict[str, Any] = {}
+    Program().execute(
+        "import jax, jax.numpy as jnp\nfound = []\n"
+        "jax.jit(lambda x: found.append(isinstance(x, jax.Array)))(1.0)\n"
+        "found += [isinstance(jnp.ones(2), jax.Array), isinstance(1.0, jax.Array)]\n",
+        namespace,
     )
-    assert error_of(UncoveredImport, "from optax import adam").endswith("or use shardir.optim")
+    assert namespace["found"] == [True, True, False]
+
+
+def test_private_parameters_of_scan_and_einsum() -> None:
+    namespace: dict[str, Any] = {}
+    Program().execute(
+        "import jax, jax.numpy as jnp\n"
+        "last, _ = jax.lax.scan(lambda c, x: (c + x, x), 0.0, jnp.ones(3), _split_transpose=True)\n"
+        "x = jnp.ones((2, 3))\n"
+        "y = jnp.einsum('ij,kj->ik', x, x, _dot_general=jax.lax.dot_general)\n",
+        namespace,
+    )
+    assert float(namespace["last"]) == 3
+    assert namespace["y"].tolist() == [[3, 3], [3, 3]]
+    assert error_of(ArgumentError, "jax.numpy.einsum('i->', [1.0], _dot_general=max)") == (
+        "einsum multiplies with lax.dot_general, got _dot_general=<built-in function max>; "
+        "call this function instead of einsum"
+    )
 
 
 def test_invalid_settings_are_errors() -> None:

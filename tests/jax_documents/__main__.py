@@ -4,7 +4,7 @@
                                   [--replace OLD=NEW ...] [--verbose]
 
 Sizes are those of `document_text.KNOWN` unless `--full` is given. The exit status is 0 if every
-cell runs, and if losses of documents that need a library on JAX agree with JAX.
+cell runs.
 """
 
 import sys
@@ -42,8 +42,6 @@ def _print_outcome(outcome: Outcome, verbose: bool) -> None:
             print("    here:", *ran.printed.splitlines(), sep="\n      ")
             shown = ran.cell.shown[: len(ran.printed.splitlines()) + 1]
             print("    in the document:", *shown, sep="\n      ")
-    for note in outcome.notes:
-        print(f"  {note}")
     counted = Counter(ran.verdict for ran in outcome.cells if ran.verdict)
     parts = [f"{count} {kind}" for kind, count in sorted(counted.items())]
     print(f"  {len(outcome.cells) - outcome.failed} of {len(outcome.cells)} cells run"

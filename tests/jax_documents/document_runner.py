@@ -1,9 +1,7 @@
 """Runs one document and records the outcome of every cell."""
 
 import ast
-import builtins
 import contextlib
-import inspect
 import io
 import os
 import sys
@@ -17,7 +15,6 @@ from shardir.interop.in_place_of_jax import Program
 from shardir.interop.jax_shim.jax_config import program_settings
 from tests.jax_documents.cells import Cell, cells_of, missing_imports
 from tests.jax_documents.document_text import Choices
-from tests.jax_documents.jax_libraries import Watched, called_outside, import_mixed, needs_jax
 from tests.jax_documents.output_comparison import verdict
 
 
@@ -33,11 +30,9 @@ class CellOutcome:
 
 @dataclass
 class Outcome:
-    """The outcomes of the cells of a document, and additional notes."""
+    """The outcomes of the cells of a document."""
 
     cells: list[CellOutcome] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    near: bool = True
 
     @property
     def failed(self) -> int:
@@ -45,39 +40,26 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        return not self.failed and self.near
+        return not self.failed
 
 
 def run_document(text: str, choices: Choices) -> Outcome:
     """Run the cells of `text`; an error in a cell does not stop the following cells."""
     cells = cells_of(choices.apply(text))
-    sources = [cell.source for cell in cells]
-    mixed = any(map(needs_jax, sources))
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    if mixed:
-        bring = import_mixed(builtins.__import__)
-        namespace["__builtins__"] = {**vars(builtins), "__import__": bring}
-    else:
-        Program().adopt(namespace)
-    outcome, called = Outcome(), called_outside(sources)
+    Program().adopt(namespace)
+    outcome = Outcome()
     environment, lent = dict(os.environ), _color_stubs()
     try:
         with program_settings(choices.settings):
             exec(missing_imports(cells), namespace)
             for cell in cells:
                 outcome.cells.append(_run(cell, namespace))
-                if mixed:
-                    _watch(namespace, called)
     finally:
         os.environ.clear()
         os.environ.update(environment)
         for name in lent:
             del sys.modules[name]
-    for name, value in namespace.items():
-        if isinstance(value, Watched):
-            note, near = value.report(name)
-            outcome.notes.append(note)
-            outcome.near &= near
     return outcome
 
 
@@ -98,13 +80,6 @@ def _run(cell: Cell, namespace: dict[str, Any]) -> CellOutcome:
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}".partition("\n")[0]
     return CellOutcome(cell, out.getvalue(), verdict(out.getvalue(), cell.shown), error)
-
-
-def _watch(namespace: dict[str, Any], called: set[str]) -> None:
-    for name in sorted(called & namespace.keys()):
-        value = namespace[name]
-        if inspect.isfunction(value) and not inspect.isgeneratorfunction(value):
-            namespace[name] = Watched(value, namespace)
 
 
 def _color_stubs() -> Sequence[str]:

@@ -2,15 +2,15 @@
 
 The command `shardir as-jax train.py --steps 3` runs a script in which `import jax` imports shardir
 under JAX's names, including those of older versions; the same applies to modules in the script's
-folder. In other programs,
+folder, and to the installed libraries that import JAX. In other programs,
 
     with shardir_as_jax("training"):
         import jax.numpy as jnp
         import training
 
-has this effect for the imports in the block and inside the module `training`. For all other code of
-the process, `jax` remains JAX if it is installed. A name without a counterpart in shardir raises an
-error that names the nearest alternative.
+has this effect for the imports in the block and inside the module `training`, with its libraries.
+For all other code of the process, `jax` remains JAX if it is installed. A name without a
+counterpart in shardir raises an error that names the nearest alternative.
 """
 
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from shardir._imports.lazy_names import lazy_names
 
 TABLE = {
     "shardir.interop.jax_shim.import_block": ("shardir_as_jax",),
+    "shardir.interop.jax_shim.internals": ("UncoveredInternal",),
     "shardir.interop.jax_shim.suggestions": ("UncoveredImport", "UncoveredName"),
     "shardir.interop.jax_shim.program": ("Program",),
     "shardir.interop.jax_shim.script_runner": ("run_script",),
@@ -28,6 +29,7 @@ TABLE = {
 
 if TYPE_CHECKING:
     from shardir.interop.jax_shim.import_block import shardir_as_jax as shardir_as_jax
+    from shardir.interop.jax_shim.internals import UncoveredInternal as UncoveredInternal
     from shardir.interop.jax_shim.jax_config import UncoveredSetting as UncoveredSetting
     from shardir.interop.jax_shim.program import Program as Program
     from shardir.interop.jax_shim.script_runner import run_script as run_script

@@ -6,7 +6,7 @@ is not imported.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from shardir.frontend.source_locations import with_location
 from shardir.interop.jax_shim import stubs
 from shardir.interop.jax_shim.ignored_settings import IgnoredSettingContext
+from shardir.interop.jax_shim.internals import Placeholder, is_name_of_jax
 from shardir.interop.jax_shim.jax_config import JaxConfig, apply_xla_flags
 from shardir.interop.jax_shim.renamed import (
     CONTAINER_MODULES,
@@ -53,6 +54,9 @@ def load_forwarded(full: str, execute: Execute) -> ModuleType | None:
 JAX_VERSION = "0.10.2"
 """The version of JAX whose names are provided."""
 
+NAMES_OF_PROGRAMS = frozenset(["jax.make_jaxpr"])
+"""Names whose results a library reads as programs of JAX, although shardir returns its own."""
+
 DEVICE_QUERIES = frozenset(
     ["devices", "device_count", "local_devices", "local_device_count", "make_mesh"]
 )
@@ -68,22 +72,29 @@ class MissingNameError(Exception):
 
 
 class ModuleFacade(ModuleType):
-    """A module with JAX's name `full`; `backing` is the corresponding shardir module, if any."""
+    """A module with JAX's name `full`; `backing` is the corresponding shardir module, if any.
+
+    `library` is the library on JAX that imports the module, or empty for the program itself. Names
+    that JAX has and shardir lacks are placeholders for a library, and errors for the program.
+    """
 
     execute: ClassVar[Execute]
     """Run the code of a forwarded module; `program` sets it, since programs look up names here."""
 
-    def __init__(self, full: str, backing: ModuleType | None) -> None:
+    def __init__(self, full: str, backing: ModuleType | None, library: str = "") -> None:
         super().__init__(full, f"{full}, by shardir")
-        self.__dict__.update(_full=full, _backing=backing, __path__=[])
+        self.__dict__.update(_full=full, _backing=backing, _library=library, __path__=[])
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         full = f"{self._full}.{name}"
         try:
-            result = look_up(full, self._backing)
+            result = look_up(full, self._backing, self._library)
         except MissingNameError:
+            if self._library and is_name_of_jax(full):
+                result = self.__dict__[name] = Placeholder(full, self._library)
+                return result
             raise UncoveredName(with_location(explain_uncovered(full))) from None
         if name not in DEVICE_QUERIES:
             self.__dict__[name] = result
@@ -106,11 +117,16 @@ class ModuleFacade(ModuleType):
         return f"<module {self._full!r} by shardir>"
 
 
-def look_up(full: str, backing: ModuleType | None) -> object:
-    """Return the object for the JAX name `full` in `backing`; raise `MissingNameError`."""
+def look_up(full: str, backing: ModuleType | None, library: str = "") -> object:
+    """Return the object for the JAX name `full` in `backing`; raise `MissingNameError`.
+
+    Modules have the names that `library` sees.
+    """
     name = full.rpartition(".")[2]
+    if library and full in NAMES_OF_PROGRAMS:
+        raise MissingNameError(full)
     if full in CONSTRUCTED_MODULES:
-        return CONSTRUCTED_MODULES[full](full)
+        return CONSTRUCTED_MODULES[full](full, library)
     if name in DEVICE_QUERIES:
         apply_xla_flags()
     if full in REPLACED_NAMES:
@@ -118,11 +134,13 @@ def look_up(full: str, backing: ModuleType | None) -> object:
     try:
         attribute = _get_attribute(backing, name)
     except MissingNameError:
-        return _look_up_fallback(full)
-    return ModuleFacade(full, attribute) if isinstance(attribute, ModuleType) else attribute
+        return _look_up_fallback(full, library)
+    if isinstance(attribute, ModuleType):
+        return ModuleFacade(full, attribute, library)
+    return attribute
 
 
-def _look_up_fallback(full: str) -> object:
+def _look_up_fallback(full: str, library: str) -> object:
     """Return the object for a name that the backing module lacks; raise `MissingNameError`."""
     if full in MOVED_NAMES:
         return _look_up_shardir(MOVED_NAMES[full])
@@ -131,20 +149,23 @@ def _look_up_fallback(full: str) -> object:
     if full in NO_OP_FUNCTIONS:
         return stubs.do_nothing
     if full in CONTAINER_MODULES:
-        return ModuleFacade(full, None)
+        return ModuleFacade(full, None, library)
     if (
         full in FORWARDED_MODULES
         and (lent := load_forwarded(full, ModuleFacade.execute)) is not None
     ):
         return lent
     if (recent := current_name(full)) != full:
-        return look_up_jax(recent)
+        return look_up_jax(recent, library)
     raise MissingNameError(full)
 
 
-def look_up_jax(full: str) -> Any:
-    """Return the object for a full name such as `jax.numpy.sin`; raise `MissingNameError`."""
-    result: Any = JAX_MODULE
+def look_up_jax(full: str, library: str = "") -> Any:
+    """Return the object for a full name such as `jax.numpy.sin`; raise `MissingNameError`.
+
+    `library` is the library that imports it, or empty for the program itself.
+    """
+    result: Any = jax_module(library)
     for part in full.split(".")[1:]:
         try:
             result = getattr(result, part)
@@ -188,28 +209,34 @@ def _public_root_names() -> frozenset[str]:
     return frozenset(names | modules)
 
 
-def _make_xla_bridge(full: str) -> ModuleType:
-    result = ModuleFacade(full, None)
+def _make_config(full: str, library: str) -> object:
+    return JaxConfig()
+
+
+def _make_xla_bridge(full: str, library: str) -> ModuleType:
+    result = ModuleFacade(full, None, library)
     result.__dict__.update(stubs.XLA_BRIDGE)
     return result
 
 
-def _make_mesh_utils(full: str) -> ModuleType:
-    result = ModuleFacade(full, import_module("shardir.experimental.mesh_utils"))
+def _make_mesh_utils(full: str, library: str) -> ModuleType:
+    result = ModuleFacade(full, import_module("shardir.experimental.mesh_utils"), library)
     result.__dict__["create_device_mesh"] = stubs.device_mesh_of_jax
     return result
 
 
-CONSTRUCTED_MODULES: Mapping[str, Callable[[str], object]] = {
-    "jax.config": lambda full: JaxConfig(),
+CONSTRUCTED_MODULES: Mapping[str, Callable[[str, str], object]] = {
+    "jax.config": _make_config,
     "jax.experimental.mesh_utils": _make_mesh_utils,
     "jax.lib.xla_bridge": _make_xla_bridge,
 }
 """Modules that are constructed instead of looked up."""
 
-JAX_MODULE = ModuleFacade("jax", ROOT)
-"""The module that `import jax` returns."""
 
-JAX_MODULE.__dict__.update(
-    __version__=JAX_VERSION, __version_info__=tuple(int(each) for each in JAX_VERSION.split("."))
-)
+@cache
+def jax_module(library: str = "") -> ModuleFacade:
+    """Return the module that `import jax` returns in `library`, or in the program itself."""
+    result = ModuleFacade("jax", ROOT, library)
+    version = tuple(int(each) for each in JAX_VERSION.split("."))
+    result.__dict__.update(__version__=JAX_VERSION, __version_info__=version)
+    return result

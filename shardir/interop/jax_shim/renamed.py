@@ -7,14 +7,21 @@ import re
 from collections.abc import Mapping
 
 REPLACED_NAMES: Mapping[str, str] = {
+    "jax.Array": "numpy.ndarray",
+    "jax.lax.scan": "interop.jax_shim.stubs.scan",
+    "jax.numpy.einsum": "interop.jax_shim.stubs.einsum",
     "jax.make_mesh": "interop.jax_shim.stubs.make_mesh",
 }
 """The shardir names for JAX names that mean something else in shardir."""
 
 MOVED_NAMES: Mapping[str, str] = {
+    "jax._src.core.trace_state_clean": "interop.jax_shim.stubs.trace_state_clean",
+    "jax._src.traceback_util.api_boundary": "interop.jax_shim.stubs.return_function",
+    "jax._src.tree_util._registry": "interop.jax_shim.stubs.PYTREE_REGISTRY",
     "jax._src.util.safe_map": "interop.jax_shim.stubs.safe_map",
     "jax._src.util.safe_zip": "interop.jax_shim.stubs.safe_zip",
     "jax._src.util.unzip2": "interop.jax_shim.stubs.unzip2",
+    "jax.core.AbstractValue": "ShapeDtypeStruct",
     "jax.core.ShapedArray": "ShapeDtypeStruct",
     "jax.core.Tracer": "frontend.tracing.tracer.Tracer",
     "jax.core.get_aval": "interop.jax_shim.stubs.typeof",
@@ -24,6 +31,7 @@ MOVED_NAMES: Mapping[str, str] = {
     "jax.experimental.io_callback": "io_callback",
     "jax.experimental.maps.Mesh": "sharding.Mesh",
     "jax.experimental.pjit.with_sharding_constraint": "lax.with_sharding_constraint",
+    "jax.extend.core.get_opaque_trace_state": "interop.jax_shim.stubs.get_opaque_trace_state",
     "jax.host_count": "process_count",
     "jax.host_id": "process_index",
     "jax.interpreters.pxla.Mesh": "sharding.Mesh",
@@ -71,6 +79,8 @@ CONTAINER_MODULES = frozenset(
         "jax._src",
         "jax._src.api",
         "jax._src.array",
+        "jax._src.core",
+        "jax._src.dispatch",
         "jax._src.dtypes",
         "jax._src.lib",
         "jax._src.mesh",
@@ -80,6 +90,7 @@ CONTAINER_MODULES = frozenset(
         "jax._src.random",
         "jax._src.sharding",
         "jax._src.sharding_impls",
+        "jax._src.traceback_util",
         "jax._src.tree_util",
         "jax._src.typing",
         "jax._src.util",
@@ -87,6 +98,8 @@ CONTAINER_MODULES = frozenset(
         "jax.core",
         "jax.example_libraries",
         "jax.experimental.sharding",
+        "jax.extend",
+        "jax.extend.core",
         "jax.interpreters",
         "jax.interpreters.pxla",
         "jax.interpreters.sharded_jit",
@@ -112,7 +125,14 @@ IGNORED_SETTING_CONTEXTS: Mapping[str, tuple[str] | tuple[str, bool]] = {
 }
 """Context managers that change a setting without effect here: its name, and a fixed value."""
 
-NO_OP_FUNCTIONS = frozenset(["jax.effects_barrier", "jax.clear_backends"])
+NO_OP_FUNCTIONS = frozenset(
+    [
+        "jax._src.dispatch.wait_for_tokens",
+        "jax._src.traceback_util.register_exclusion",
+        "jax.clear_backends",
+        "jax.effects_barrier",
+    ]
+)
 """Functions that have no effect here."""
 
 

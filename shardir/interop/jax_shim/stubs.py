@@ -1,13 +1,17 @@
 """Stubs of JAX functions that shardir does not need itself."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy.typing as npt
 
+from shardir import lax, numpy
 from shardir.frontend.arrays.array import Array, ShapeDtypeStruct
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.distributed.processes import process_count, process_index
+from shardir.frontend.errors import ArgumentError
+from shardir.frontend.pytree import tree
+from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.axis_type import AxisType
 from shardir.frontend.shardings.devices import (
     TPU_RING_ORDER,
@@ -24,7 +28,9 @@ from shardir.frontend.shardings.mesh import (
     create_device_mesh,
     make_mesh as make_shardir_mesh,
 )
+from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.promotion import user_dtype
+from shardir.frontend.tracing.trace import current_trace
 
 ArrayLike = Array | npt.ArrayLike
 DTypeLike = npt.DTypeLike
@@ -32,6 +38,11 @@ DTypeLike = npt.DTypeLike
 
 def do_nothing(*args: object, **keywords: object) -> None:
     """Do nothing, with any arguments."""
+
+
+def return_function(function: Any = None, **options: object) -> Any:
+    """Decorate a function without effect; `options` may precede it."""
+    return return_function if function is None else function
 
 
 class XlaBackend:
@@ -114,6 +125,57 @@ def typeof(x: Any) -> ShapeDtypeStruct:
         sharding=sharding,
         weak_type=abstract.weak,
     )
+
+
+@final
+class OpaqueTraceState:
+    """The function that is traced; equal states belong to the same trace."""
+
+    def __init__(self, trace: object) -> None:
+        self._trace = trace
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OpaqueTraceState) and self._trace is other._trace
+
+    def __hash__(self) -> int:
+        return hash((OpaqueTraceState, id(self._trace)))
+
+
+def get_opaque_trace_state(convention: str = "") -> OpaqueTraceState:
+    """Return the current trace as an object that supports equality alone."""
+    return OpaqueTraceState(current_trace())
+
+
+def trace_state_clean() -> bool:
+    """Return whether no function is traced."""
+    return current_trace() is None
+
+
+def scan(*args: Any, _split_transpose: bool = False, **options: Any) -> Any:
+    """Return `lax.scan(...)`; `_split_transpose` concerns the speed of XLA, and has no effect."""
+    return lax.scan(*args, **options)
+
+
+def einsum(*args: Any, _dot_general: object = None, **options: Any) -> Any:
+    """Return `numpy.einsum(...)`; raise `ArgumentError` for any other product of arrays."""
+    if _dot_general not in (None, lax.dot_general):
+        raise ArgumentError(
+            with_location(
+                f"einsum multiplies with lax.dot_general, got _dot_general={brief(_dot_general)}; "
+                "call this function instead of einsum"
+            )
+        )
+    return numpy.einsum(*args, **options)
+
+
+class PytreeRegistry:
+    """JAX's table of the classes of containers, as far as membership."""
+
+    def __contains__(self, kind: type) -> bool:
+        return tree.is_registered(kind)
+
+
+PYTREE_REGISTRY = PytreeRegistry()
 
 
 def safe_zip(*sequences: object) -> list[object]:

@@ -19,7 +19,7 @@ class UncoveredName(ShardirError, AttributeError):
 
 
 class UncoveredImport(ShardirError, ImportError):
-    """An import of a name that shardir does not have, or of a library that uses JAX itself."""
+    """An import of a name that shardir does not have."""
 
 
 ALTERNATIVES = {
@@ -57,23 +57,6 @@ ALTERNATIVES = {
 }
 """The alternative for each JAX name and all names below it."""
 
-LIBRARIES_ON_JAX = {
-    "brax": "",
-    "chex": "",
-    "diffrax": "",
-    "distrax": "",
-    "equinox": "",
-    "flax": "",
-    "haiku": "",
-    "jaxopt": "",
-    "jraph": "",
-    "numpyro": "",
-    "optax": "shardir.optim",
-    "orbax": "shardir.checkpoints",
-    "rlax": "",
-}
-"""Libraries that use JAX itself, and the shardir module with the same purpose."""
-
 SEARCHED_NAMESPACES = (
     "numpy",
     "lax",
@@ -101,16 +84,6 @@ def explain_uncovered(full: str) -> str:
     near = find_nearest(full)
     return f"{full} is not covered by shardir; " + (
         f"the nearest is {near}" if near else "nothing here is near to it"
-    )
-
-
-def explain_library(name: str) -> str:
-    """Return the message for an import of the library `name`."""
-    own = LIBRARIES_ON_JAX[name]
-    return (
-        f"{name} uses JAX itself, so a program in which `import jax` imports shardir cannot use "
-        "it; pass its functions to shardir.interop.jax.from_jax in a program that imports shardir"
-        + (f", or use {own}" if own else "")
     )
 
 

@@ -151,3 +151,14 @@ def test_errors_of_mismatched_prefixes_state_the_path() -> None:
         entries(("x", 3), (1, 2))
     with pytest.raises(ArgumentError, match="has a tuple of 1, where the value has one leaf"):
         entries(("x",), 1)
+
+
+def test_registered_classes_and_builtin_containers() -> None:
+    @dataclass
+    class Registered:
+        x: int
+
+    assert not tree.is_registered(Registered)
+    tree.register_node(Registered, lambda r: ((r.x,), None), lambda _, x: Registered(*x))
+    assert all(map(tree.is_registered, (Registered, list, tuple, dict, type(None))))
+    assert not tree.is_registered(int)
