@@ -225,10 +225,22 @@ def _make_mesh_utils(full: str, library: str) -> ModuleType:
     return result
 
 
+def _make_version(full: str, library: str) -> ModuleType:
+    result = ModuleFacade(full, None, library)
+    result.__dict__.update(_versions())
+    return result
+
+
+def _versions() -> dict[str, object]:
+    numbers = tuple(int(each) for each in JAX_VERSION.split("."))
+    return {"__version__": JAX_VERSION, "__version_info__": numbers}
+
+
 CONSTRUCTED_MODULES: Mapping[str, Callable[[str, str], object]] = {
     "jax.config": _make_config,
     "jax.experimental.mesh_utils": _make_mesh_utils,
     "jax.lib.xla_bridge": _make_xla_bridge,
+    "jax.version": _make_version,
 }
 """Modules that are constructed instead of looked up."""
 
@@ -237,6 +249,5 @@ CONSTRUCTED_MODULES: Mapping[str, Callable[[str, str], object]] = {
 def jax_module(library: str = "") -> ModuleFacade:
     """Return the module that `import jax` returns in `library`, or in the program itself."""
     result = ModuleFacade("jax", ROOT, library)
-    version = tuple(int(each) for each in JAX_VERSION.split("."))
-    result.__dict__.update(__version__=JAX_VERSION, __version_info__=version)
+    result.__dict__.update(_versions())
     return result
