@@ -68,12 +68,13 @@ def plan_features_last(
     has_groups = w.shape[by.batch_or_inputs] % 2 == 0 and has_dot_product_instruction(
         x.dtype, out.dtype, context.machine
     )
+    has_avx512 = context.machine.vector_bytes == 64
     if is_strided or has_groups:
         ratio = MAX_COSTLY_TRANSFORM_TIME_RATIO
-    elif context.machine.vector_bytes == 64 and _are_steps_contiguous(w, by, window):
+    elif has_avx512 and _are_steps_contiguous(w, by, window):
         return None
     else:
-        ratio = MAX_TRANSFORM_TIME_RATIO
+        ratio = MAX_COSTLY_TRANSFORM_TIME_RATIO if has_avx512 else MAX_TRANSFORM_TIME_RATIO
     if SQUARE_TRANSPOSE_NS_PER_ELEMENT * (x.size + w.size + out.size) >= ratio * time:
         return None
     orders = (

@@ -34,11 +34,12 @@ SQUARE_TRANSPOSE_NS_PER_ELEMENT = 0.12
 """Nanoseconds per element that is transposed in squares."""
 MAX_TRANSFORM_TIME_RATIO, MAX_COSTLY_TRANSFORM_TIME_RATIO = 0.1, 0.3
 """Maximum time of the transform relative to the product; the same if positions are not contiguous,
-or if only the transformed product has pairs. Transformed convolutions of ResNet-50 in NCHW take
-0.66 to 0.93 of the time of `nchw` (ratios of 0.02 to 0.07); those of CIFAR and MNIST to 32 features
-would take 1.13 and 1.09 (0.14). With AVX-512 (Zen 4), transformed convolutions whose filter is
-contiguous along the K steps would take 1.0 to 1.43 of the time of `nchw`; gradients of images,
-whose filter is not, take 0.61 to 1.09."""
+if only the transformed product has pairs, or with AVX-512. Transformed convolutions of ResNet-50 in
+NCHW take 0.66 to 0.93 of the time of `nchw` (ratios of 0.02 to 0.07); those of CIFAR and MNIST to
+32 features would take 1.13 and 1.09 (0.14). With AVX-512 (Zen 4), transformed convolutions whose
+filter is contiguous along the K steps would take 1.0 to 1.43 of the time of `nchw`; gradients of
+images, whose filter is not, take 0.61 to 1.09. On a Zen 5, that of ResNet-50 with 7 rows and a
+batch of 1, whose filter is 9 MB, takes 0.55."""
 
 # line_copy.py
 MIN_LOOP_VECTORS = 4

@@ -347,6 +347,20 @@ def test_images_of_many_channels_are_transformed_to_nhwc(
 
 
 @pytest.mark.parametrize(
+    ("machine", "rows", "is_transformed"),
+    [(ZEN_3, 4, False), (ZEN_3, 28, True), (ZEN_5, 7, True), (ZEN_5, 28, True), (ZEN_5, 3, False)],
+)
+def test_gradients_of_images_are_transformed_to_nhwc(
+    machine: HostDescription, rows: int, is_transformed: bool
+) -> None:
+    """Their filter is not contiguous along the K steps. With AVX-512, more expensive copies of a
+    filter pay off for a small image."""
+    shapes = (1, 512, rows, rows), (512, 512, 3, 3)
+    names = selected_kernels("bf01,io01->bf01", *shapes, machine, padding=((1, 1), (1, 1)))
+    assert any(name.startswith("moves_copy_tiles") for name in names) == is_transformed
+
+
+@pytest.mark.parametrize(
     ("dims", "left", "right", "padding", "read"),
     [("bf01,oi01->bf01", (2, 32, 24, 32), (24, 32, 1, 1), 0, "_planes1"),
      ("bf01,oi01->bf01", (4, 64, 7, 7), (24, 64, 1, 1), 0, "_planes1"),
