@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from shardir.errors import ShardirError, suggest_name
+from shardir.errors import ShardirError, bound_message, suggest_name
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
@@ -385,10 +385,20 @@ def import_object(target: str) -> tuple[ModuleType, Any]:
         with as_command_errors(f"{target} cannot be found"):
             is_there = hasattr(found, part)
         if not is_there:
-            close = suggest_name(part, dir(found))
-            raise CommandError(f"{name} has no {path!r}" + (f"; {close}" if close else ""))
+            hint = suggest_name(part, dir(found)) or _list_functions(module)
+            raise CommandError(f"{name} has no {path!r}; {hint}")
         found = getattr(found, part)
     return module, found
+
+
+def _list_functions(module: ModuleType) -> str:
+    """Return the functions that a module defines, as the end of an error."""
+    names = [
+        name
+        for name, value in vars(module).items()
+        if callable(value) and getattr(value, "__module__", None) == module.__name__
+    ]
+    return bound_message(f"it defines {', '.join(names) or 'no function'}")
 
 
 def _option_object(named: str | None, module: ModuleType, usual: str) -> _NamedObject | None:

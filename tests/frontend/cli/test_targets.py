@@ -150,6 +150,7 @@ def test_a_shardir_function_is_explained(capsys: pytest.CaptureFixture[str]) -> 
                      "'train_step'?", marks=NEEDS_JAX),
         (("nowhere:step",), "there is no module 'nowhere' to import from this folder; is "
          "'nowhere:step' a file?"),
+        (("of_ours:nothing",), "of_ours has no 'nothing'; it defines total"),
         (("of_ours.py:total",), "there is no module 'of_ours.py' to import from this folder; to "
          "name a function of the file of_ours.py, write of_ours:total"),
         (("of_ours:total",), "example_specs need a mesh; pass one, as in --mesh data=16,model=16"),
