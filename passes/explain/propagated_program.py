@@ -27,14 +27,17 @@ from shardir.text.number_text import parse_natural_number
 class PreparedProgram:
     """A program whose functions are prepared when they are first used.
 
-    `propagate` states how functions are prepared; its other options do not matter.
+    `propagate` states how functions are prepared, and whether it is conservative; its other options
+    do not matter.
     """
 
     def __init__(self, module: Module, propagate: Propagate) -> None:
         self._rules = rules_in_force()
         self._propagate = propagate
         self.module = self._rules.bind(module)
-        self.steppers = StepperTable(ShardingTable(self.module), explain=False)
+        self.steppers = StepperTable(
+            ShardingTable(self.module), explain=False, conservative=propagate.conservative
+        )
         self.function = cache(self._prepare)
 
     @property

@@ -32,8 +32,12 @@ def propagate_aggressive(
     directions: FactorDirections,
     elementwise: bool,
     refuse: Refuse | None = None,
+    complete_axes: frozenset[Axis] | None = None,
 ) -> set[int]:
-    """Extend the axes of `views` (operands, then results); return the tensors that changed."""
+    """Extend the axes of `views` (operands, then results); return the tensors that changed.
+
+    Only `complete_axes` propagate, if they are given: no parts of axes.
+    """
     requested = [
         agreed_axes(views, operands, factor, direction, refuse)
         for factor, direction in enumerate(directions)
@@ -52,7 +56,14 @@ def propagate_aggressive(
             ):
                 continue
             axes = _possible_axes(
-                requested[factor], number, view, factor, sizes[factor], gained, refuse
+                requested[factor],
+                number,
+                view,
+                factor,
+                sizes[factor],
+                gained,
+                refuse,
+                complete_axes,
             )
             if elementwise and number < operands:
                 axes = _truncate_to_results(axes, number, views[operands:], factor, refuse)
@@ -105,18 +116,23 @@ def _possible_axes(
     size: int,
     gained: set[int],
     refuse: Refuse | None,
+    complete_axes: frozenset[Axis] | None,
 ) -> Axes:
     """Return the prefix of `axes` that one tensor can take."""
     factor_sharding = view.factor_shardings[factor]
 
     def can(axis: Axis, pieces: int) -> Axis | None:
         part, reason = part_along_factor(axis, view, factor_sharding, pieces, size)
+        if part and complete_axes is not None and part not in complete_axes:
+            part, reason = None, RefusalReason.SPLIT
         if refuse and reason:
             refuse(factor, number, axis, reason)
         return part
 
     def free(axis: Axis, pieces: int) -> Axis | None:
         part = part_free_of_other_factors(axis, view, factor)
+        if complete_axes is not None and part != axis:
+            part = None
         if refuse and part != axis:
             lost = any(
                 a.overlaps(axis) for other in gained for a in view.factor_shardings[other].axes
@@ -155,7 +171,15 @@ def _truncate_to_results(
 
 
 PropagationStrategy = Callable[
-    [Sequence[ProjectedTensor], int, tuple[int, ...], FactorDirections, bool, Refuse | None],
+    [
+        Sequence[ProjectedTensor],
+        int,
+        tuple[int, ...],
+        FactorDirections,
+        bool,
+        Refuse | None,
+        frozenset[Axis] | None,
+    ],
     set[int],
 ]
 """Type of `propagate_basic` and `propagate_aggressive`."""

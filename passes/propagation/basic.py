@@ -27,13 +27,17 @@ def propagate_basic(
     directions: FactorDirections,
     elementwise: bool,
     refuse: Refuse | None = None,
+    complete_axes: frozenset[Axis] | None = None,
 ) -> set[int]:
-    """Extend the axes of `views` (operands, then results); return the tensors that changed."""
+    """Extend the axes of `views` (operands, then results); return the tensors that changed.
+
+    Only `complete_axes` propagate, if they are given: no parts of axes.
+    """
     changed = set()
     for factor, direction in enumerate(directions):
         axes = agreed_axes(views, operands, factor, direction, refuse)
         if axes:
-            axes = _truncate_at_conflicts(axes, views, factor, sizes[factor], refuse)
+            axes = _truncate_at_conflicts(axes, views, factor, sizes[factor], refuse, complete_axes)
         for number, view in enumerate(views):
             factor_sharding = view.factor_shardings.get(factor)
             if factor_sharding is not None and is_strict_prefix(factor_sharding.axes, axes):
@@ -43,7 +47,12 @@ def propagate_basic(
 
 
 def _truncate_at_conflicts(
-    axes: Axes, views: Sequence[ProjectedTensor], factor: int, size: int, refuse: Refuse | None
+    axes: Axes,
+    views: Sequence[ProjectedTensor],
+    factor: int,
+    size: int,
+    refuse: Refuse | None,
+    complete_axes: frozenset[Axis] | None,
 ) -> Axes:
     def keep(axis: Axis, pieces: int) -> Axis | None:
         part = axis
@@ -54,6 +63,8 @@ def _truncate_at_conflicts(
             if free and factor_sharding is not None:
                 free, why = part_along_factor(free, view, factor_sharding, pieces, size)
                 reason = why or reason
+            if free and complete_axes is not None and free not in complete_axes:
+                free, reason = None, RefusalReason.SPLIT
             if refuse and reason:
                 refuse(factor, number, axis, reason)
             if free is None:

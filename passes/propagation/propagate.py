@@ -84,6 +84,8 @@ class Propagate(Pass, name="propagate"):
     `keep_open`: leave dimensions open that no annotation closed, and write no sharding where none
     is known.
     `leave_open`: leave dimensions open that no annotation closed, for `resolve-conflicts`.
+    `conservative`: propagate no parts of axes, and not along dimensions that an operation pads,
+    slices, concatenates or moves a window along.
     `prepare`: duplicate constants for each use, apply constraints, and drop axes of size 1 before
     propagation.
     """
@@ -102,6 +104,7 @@ class Propagate(Pass, name="propagate"):
     leave_open: bool = False
     border: str = "even"
     prepare: bool = True
+    conservative: bool = False
 
     def __call__(self, module: Module) -> Module:
         return self.run(module, None)
@@ -117,7 +120,9 @@ class Propagate(Pass, name="propagate"):
             return rebuild_functions(module, remove_data_flow_edges)
         rules = rules_in_force()
         module = rules.bind(module)
-        steppers = StepperTable(ShardingTable(module), explain=record is not None)
+        steppers = StepperTable(
+            ShardingTable(module), explain=record is not None, conservative=self.conservative
+        )
         functions = tuple(
             function
             if function.spmd

@@ -8,7 +8,7 @@ most recent first.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from shardir import ops as specs
@@ -66,19 +66,31 @@ class PropagationNetwork:
 class StepperTable:
     """One stepper per rule, for all functions of a module."""
 
-    def __init__(self, shardings: ShardingTable, *, explain: bool) -> None:
+    def __init__(
+        self, shardings: ShardingTable, *, explain: bool, conservative: bool = False
+    ) -> None:
         self.shardings = shardings
+        self.conservative = conservative
         self._explain = explain
-        self._of: dict[tuple[int, bool], RuleStepper] = {}
+        self._of: dict[tuple[int, bool, bool], RuleStepper] = {}
 
-    def of(self, rule: FactorRule, *, elementwise: bool = False) -> RuleStepper:
+    def of(
+        self, rule: FactorRule, *, elementwise: bool = False, is_edge: bool = True
+    ) -> RuleStepper:
+        """Return the stepper of a rule. Parts of axes propagate along edges also if propagation is
+        conservative."""
+        conservative = self.conservative and not is_edge
         # Equal rules are almost always one object, and a stepper keeps its rule alive, so the
         # identity serves as the key; hashing a rule would take longer than a step.
-        key = (id(rule), elementwise)
+        key = (id(rule), elementwise, conservative)
         stepper = self._of.get(key)
         if stepper is None:
             stepper = self._of[key] = RuleStepper(
-                rule, self.shardings, elementwise=elementwise, explain=self._explain
+                rule,
+                self.shardings,
+                elementwise=elementwise,
+                explain=self._explain,
+                conservative=conservative,
             )
         return stepper
 
@@ -120,6 +132,7 @@ class _NetworkBuilder:
         self.edge_nodes: dict[Op, list[tuple[int, DataFlowEdge]]] = {}
         self.edge_of_owner: dict[Value, tuple[int, DataFlowEdge]] = {}
         self.holders: dict[Block, Op] = {}
+        self.blocked: dict[FactorRule, FactorRule] = {}
         self.moved = {op for ops in draft.moved_behind.values() for op in ops}
 
     def run(self, groups: Iterable[ShardingGroup]) -> None:
@@ -210,6 +223,8 @@ class _NetworkBuilder:
             if op.operands:
                 self.network.impassable.append(op)
             return
+        if self.steppers.conservative:
+            rule = self.block_resized(op, rule)
         operands = tuple(self.draft.inputs(op))
         single_use = all(
             len(self.draft.uses_of(value)) == 1 for value in operands if value.type.shape
@@ -221,11 +236,34 @@ class _NetworkBuilder:
                 None,
                 tuple([self.cell(value) for value in operands]) + results,
                 operands + op.results,
-                self.steppers.of(rule, elementwise=is_elementwise(op)),
+                self.steppers.of(rule, elementwise=is_elementwise(op), is_edge=False),
                 priority_kind(op),
                 single_use,
             )
         )
+
+    def block_resized(self, op: Op, rule: FactorRule) -> FactorRule:
+        """Return the rule with blocked factors where the operation shifts or resizes its
+        operands; rules that users state do not change."""
+        if op.spec in (specs.reverse, specs.opaque) or rule != op.factors():
+            return rule
+        changed = {i for i, each in enumerate(rule.factors) if each.kind is FactorKind.PERMUTE}
+        if op.spec is specs.concatenate:
+            changed.update(rule.tensors[-1][op.attrs["dim"]])
+        elif op.spec is specs.convolution:
+            letters = op.attrs["dims"].replace("->", ",").split(",")
+            for names, dims in zip(letters, rule.tensors, strict=True):
+                changed.update(
+                    i for name, dim in zip(names, dims, strict=True) if name.isdigit() for i in dim
+                )
+        factors = tuple(
+            replace(factor, blocked=True) if i in changed else factor
+            for i, factor in enumerate(rule.factors)
+        )
+        if not changed:
+            return rule
+        # Equal rules must be one object, which is the key of its stepper.
+        return self.blocked.setdefault(rule, replace(rule, factors=factors))
 
     def add_edge(self, op: Op, edge: DataFlowEdge) -> int:
         tensors = (*edge.sources, edge.targets[0])

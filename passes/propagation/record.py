@@ -45,6 +45,7 @@ class RefusalReason(Enum):
     STRIDED = "a factor before it in the dimension is not fully sharded"
     BEHIND = "an axis before it in the list was refused"
     INDIVISIBLE = "the axis does not divide a dimension of an argument or a result"
+    SPLIT = "only a part of the axis can propagate, and propagation is conservative"
     PART = "open dimensions of arguments and results are sharded over complete axes only"
     MANUAL = "the axis is manual in the enclosing computation, where tensors are local along it"
     UNIT = "the axis has size 1 and shards nothing"

@@ -88,16 +88,23 @@ StepMemo = dict[tuple[int, ...], StepOutcome]
 class RuleStepper:
     """A factor rule and the memoized outcomes for combinations of shardings.
 
-    `explain` records refusals.
+    `explain` records refusals. If it is `conservative`, no parts of axes propagate.
     """
 
     def __init__(
-        self, rule: FactorRule, shardings: ShardingTable, *, elementwise: bool, explain: bool
+        self,
+        rule: FactorRule,
+        shardings: ShardingTable,
+        *,
+        elementwise: bool,
+        explain: bool,
+        conservative: bool = False,
     ) -> None:
         self.rule = rule
         self._shardings = shardings
         self._elementwise = elementwise
         self._explain = explain
+        self._conservative = conservative
         self._sizes = tuple(factor.size for factor in rule.factors)
         self._memos: dict[tuple[PropagationStrategy, FactorDirections], StepMemo] = {}
 
@@ -130,12 +137,24 @@ class RuleStepper:
                 for number, axis in _used_axes(before):
                     refuse(-1, number, axis, mesh)
             return StepOutcome((), (), tuple(refusals))
+        complete_axes = None
+        if self._conservative:
+            its_mesh = self._shardings.meshes[mesh]
+            complete_axes = frozenset(Axis.full(name, its_mesh) for name in its_mesh.sizes)
         if not self._explain:
-            new = _new_shardings(self.rule, before, mesh, propagate, directions, self._elementwise)
+            new = _new_shardings(
+                self.rule, before, mesh, propagate, directions, self._elementwise, complete_axes
+            )
             return StepOutcome(self._number_updates(new), (), ())
         views = _project_tensors(self.rule, before)
         changed = propagate(
-            views, len(self.rule.operands), self._sizes, directions, self._elementwise, refuse
+            views,
+            len(self.rule.operands),
+            self._sizes,
+            directions,
+            self._elementwise,
+            refuse,
+            complete_axes,
         )
         updates = self._number_updates(_changed_shardings(self.rule, views, changed, mesh))
         old = _project_tensors(self.rule, before)
@@ -220,12 +239,15 @@ def _new_shardings(
     propagate: "PropagationStrategy",
     directions: FactorDirections,
     elementwise: bool,
+    complete_axes: frozenset[Axis] | None,
 ) -> tuple[tuple[int, Sharding], ...]:
     """Return the tensors that a step changes, and their new shardings. Programs with the same
     operations share the results, such as the candidates of a plan."""
     views = _project_tensors(rule, before)
     sizes = tuple(factor.size for factor in rule.factors)
-    changed = propagate(views, len(rule.operands), sizes, directions, elementwise, None)
+    changed = propagate(
+        views, len(rule.operands), sizes, directions, elementwise, None, complete_axes
+    )
     return tuple(_changed_shardings(rule, views, changed, mesh))
 
 

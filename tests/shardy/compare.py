@@ -13,15 +13,16 @@ from tests.shardy.oracle import Decisions, NoAnswer, number_ops, ours, shardy
 from tests.shardy.random_programs.calls import call_numbers, text_of
 
 
-def disagreements(module: Module, level: str) -> list[str]:
+def disagreements(module: Module, level: str, *, conservative: bool = False) -> list[str]:
     """Return the differences from Shardy's decisions before dimensions are closed; empty if none.
 
     The comparison includes open and closed dimensions, remaining priorities and explicit
     replication.
     """
     module = number_ops(module)
-    want = shardy(module, level, close=False)
-    got = ours(Propagate(level=level, keep_open=True)(inline_calls(module)))
+    want = shardy(module, level, close=False, conservative=conservative)
+    propagate = Propagate(level=level, keep_open=True, conservative=conservative)
+    got = ours(propagate(inline_calls(module)))
     return _differences_unless_by_size(got, want, call_numbers(module))
 
 

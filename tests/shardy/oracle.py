@@ -95,9 +95,10 @@ def number_ops(module: Module) -> Module:
     return replace(module, functions=functions)
 
 
-def shardy(module: Module, level: str, *, close: bool) -> Decisions:
+def shardy(module: Module, level: str, *, close: bool, conservative: bool = False) -> Decisions:
     """Return Shardy's decisions; `module` is numbered."""
-    passes = ",".join([PREPARE, LEVELS[level], FINISH, *([CLOSE] if close else [])])
+    propagate = LEVELS[level] + ("{conservative-propagation=true}" if conservative else "")
+    passes = ",".join([PREPARE, propagate, FINISH, *([CLOSE] if close else [])])
     return run(module, passes)
 
 

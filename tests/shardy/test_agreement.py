@@ -7,7 +7,7 @@ pytest.importorskip("jaxlib")
 from shardir.ir.module import Module
 from shardir.passes import Propagate
 from shardir.text.parser import parse
-from tests.shardy.compare import agrees
+from tests.shardy.compare import agrees, disagreements
 from tests.shardy.fuzz import drawn
 from tests.shardy.oracle import NoAnswer, number_ops, ours, run, whole_is_nothing
 from tests.shardy.random_programs.program_builder import Options
@@ -43,6 +43,26 @@ def test_shardings_agree(kind: str) -> None:
         assert not found, f"{kind} {seed}\n{module}\n{found}"
         answered += found is not None
     assert answered >= COUNT - 3
+
+
+@pytest.mark.parametrize("level", ["basic", "user-priority"])
+def test_conservative_propagation_agrees(level: str) -> None:
+    """Parts of axes, and axes along resized dimensions, do not propagate."""
+    changed = 0
+    for seed, module in enumerate(programs("flat")):
+        found = disagreements(module, level, conservative=True)
+        assert not found, f"{seed}\n{module}\n{found}"
+        changed += do_modes_differ(module, level)
+    assert changed > COUNT // 3
+
+
+def do_modes_differ(module: Module, level: str) -> bool:
+    """Return whether conservative propagation has another result."""
+    both = [
+        Propagate(level=level, keep_open=True, conservative=conservative)(module)
+        for conservative in (False, True)
+    ]
+    return str(both[0]) != str(both[1])
 
 
 @pytest.mark.parametrize("local", ["f32[6, 24]", "f32[6@-, 24@-]"])

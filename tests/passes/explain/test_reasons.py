@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from shardir.passes import Propagate
 from shardir.passes.explain import explain
 from shardir.passes.propagation.record import RefusalReason
 from shardir.text.parser import parse
@@ -100,6 +101,11 @@ PROGRAMS = {
         func @f(%v: f32[6@c]) -> (f32[6]) {
           return %v
         }""",
+    RefusalReason.SPLIT: """
+        func @f(%x: f32[8@c]) -> (f32[2, 4]) {
+          %v = reshape(%x) : f32[2, 4]
+          return %v
+        }""",
     RefusalReason.PART: """
         func @f(%v: f32[8@c:(1)2?]) -> (f32[8]) {
           return %v
@@ -149,7 +155,8 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("reason", PROGRAMS, ids=lambda reason: reason.name)
 def test_every_reason_is_reported(reason: RefusalReason) -> None:
-    explanation = explain(parse(MESHES + PROGRAMS[reason]), "v")
+    propagate = Propagate(conservative=reason is RefusalReason.SPLIT)
+    explanation = explain(parse(MESHES + PROGRAMS[reason]), "v", propagate=propagate)
 
     assert reason in [absence.reason for absence in explanation.absences]
 

@@ -161,6 +161,12 @@ SUITES = (
         },
     ),
     Suite(
+        "conservative",
+        _propagation("basic_propagation_conservative"),
+        Propagate(level="basic", keep_open=True, prepare=False, conservative=True),
+        ComparisonMode(),
+    ),
+    Suite(
         "aggressive",
         _propagation("aggressive_propagation"),
         Propagate(level="aggressive", keep_open=True, prepare=False),
