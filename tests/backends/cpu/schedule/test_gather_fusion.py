@@ -104,3 +104,84 @@ def test_index_wraparound_by_another_size_is_not_fused() -> None:
 
     result = sd.jit(shorter)(X, I)
     np.testing.assert_array_equal(result, X[np.clip(np.where(I < 0, I + 500, I), 0, 999)])
+
+
+TABLE = np.random.default_rng(6).random((1000, 3)).astype(np.float32)
+J = np.random.default_rng(7).integers(-3, 3, 300).astype(np.int32)
+
+
+def wrapped(i: Any, size: int = 1000) -> Any:
+    return snp.where(i < 0, i + size, i)
+
+
+def is_inside(i: Any) -> Any:
+    return (wrapped(i) >= 0) & (wrapped(i) < 1000)
+
+
+def clipped(x: Any, i: Any) -> Any:
+    return snp.take(x, wrapped(i), axis=0, mode="clip")
+
+
+FAR = np.random.default_rng(8).integers(-1200, 1200, 300).astype(np.int32)
+NEAREST = np.clip(np.where(FAR < 0, FAR + 1000, FAR), 0, 999)
+INSIDE = (FAR >= -1000) & (FAR < 1000)
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(
+    ("function", "args", "expected"),
+    [
+        (clipped, (TABLE, FAR), TABLE[NEAREST]),
+        (lambda x, i, j: x[wrapped(i), wrapped(j, 3)], (TABLE, I, J), TABLE[I, J]),
+        (lambda x, i, j: x[wrapped(i), j], (TABLE, I, np.abs(J) % 3), TABLE[I, np.abs(J) % 3]),
+        (
+            lambda x, i: snp.take(x, snp.broadcast_to(wrapped(i)[:, None], (300, 2)), mode="clip"),
+            (X, FAR),
+            np.repeat(X[NEAREST][:, None], 2, 1),
+        ),
+        (
+            lambda x, i: snp.take(x, wrapped(i.T), mode="clip"),
+            (X, I.reshape(30, 10)),
+            X[I.reshape(30, 10).T],
+        ),
+        (lambda x, i: snp.where(i > 5, clipped(x, i), 3.0), (X, FAR), (FAR > 5, X[NEAREST], 3)),
+        (
+            lambda x, i: snp.where(is_inside(i), clipped(x, i) * 2, 3.0),
+            (X, FAR),
+            (INSIDE, X[NEAREST] * 2, 3),
+        ),
+        (
+            lambda x, i, y: snp.where(is_inside(i), clipped(x, i), y),
+            (X, FAR, X[:300]),
+            (INSIDE, X[NEAREST], X[:300]),
+        ),
+        (
+            lambda x, i: snp.where(is_inside(i), 3.0, clipped(x, i)),
+            (X, FAR),
+            (INSIDE, 3, X[NEAREST]),
+        ),
+        (
+            lambda x, i: snp.where(is_inside(i)[:, None], clipped(x, i)[:, None], snp.zeros(2)),
+            (X, FAR),
+            (INSIDE[:, None], X[NEAREST][:, None], np.zeros(2)),
+        ),
+        (lambda x, i: clipped(x, i) * 2 + i, (X, FAR), X[NEAREST] * 2 + FAR),
+        (lambda x, i: snp.take(x, wrapped(i, 0)), (X[:0], FAR), np.full(300, np.nan)),
+    ],
+)
+def test_similar_programs_compute_what_they_state(
+    function: Callable[..., Any], args: tuple[Any, ...], expected: Any
+) -> None:
+    if isinstance(expected, tuple):
+        expected = np.where(*expected)
+    for options in ({}, {"donate_argnums": (0, 1)}):
+        result = sd.jit(function, **options)(*map(snp.asarray, args))
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_wide_elements_have_fill_values() -> None:
+    with sd.enable_x64():
+        for kind in ("f8", "i8", "c16"):
+            x = X.astype(kind)
+            result = snp.take(snp.asarray(x), snp.asarray(FAR), fill_value=3)
+            np.testing.assert_array_equal(result, np.where(INSIDE, x[NEAREST], 3))
