@@ -174,7 +174,8 @@ def test_similar_programs_compute_what_they_state(
 ) -> None:
     if isinstance(expected, tuple):
         expected = np.where(*expected)
-    for options in ({}, {"donate_argnums": (0, 1)}):
+    choices: list[dict[str, Any]] = [{}, {"donate_argnums": (0, 1)}]
+    for options in choices:
         result = sd.jit(function, **options)(*map(snp.asarray, args))
         np.testing.assert_array_equal(result, expected)
 
