@@ -334,3 +334,25 @@ def test_the_command_runs_a_library(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stdout) == (1, "[2. 2.] False\n")
     assert ran.stderr.startswith("error: equinox needs jax.")
     assert "3 | eqx.error_if(jnp.ones(2), jnp.array(True), 'wrong')" in ran.stderr
+
+
+def test_modules_that_are_loaded_are_imported_without_an_exchange(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, namespace = Program(), dict[str, Any]()
+    program.execute(
+        f"import {library}\ndef later():\n    import {library}.extra as extra\n"
+        f"    import {library} as whole\n    from {library} import half, extra as same\n"
+        "    return extra, whole, half, same\n",
+        namespace,
+    )
+    monkeypatch.setattr(sys, "meta_path", [])
+    extra, whole, half, same = namespace["later"]()
+    assert extra is same is whole.extra
+    assert half is whole.half
+    assert library not in sys.modules
+
+
+def test_a_relative_import_of_a_script_is_an_error() -> None:
+    with pytest.raises(ImportError, match="attempted relative import with no known parent"):
+        Program().execute("from . import other", {"__package__": ""})

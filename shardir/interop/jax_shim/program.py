@@ -12,10 +12,11 @@ import builtins
 import importlib
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import resolve_name
 from pathlib import Path
 from threading import RLock
 from types import CodeType, ModuleType
@@ -48,6 +49,7 @@ class Program:
         self._kept: dict[str, ModuleType] = {}
         self._aside: dict[str, ModuleType] = {}
         self._depth = 0
+        self._is_running = False
         self._builtins = self._make_builtins("")
         names = [*modules, *_module_names_in(folder)]
         self._builtins_of_package = dict.fromkeys(names, self._builtins)
@@ -94,7 +96,16 @@ class Program:
         if level == 0 and top == "jax":
             return _import_jax(name, tuple(fromlist or ()), library)
         if level:
-            top = str((scope or {}).get("__package__") or "").partition(".")[0]
+            package = str((scope or {}).get("__package__") or "")
+            top = package.partition(".")[0]
+            full = resolve_name("." * level + name, package) if package else name
+        else:
+            full = name
+        loaded = None if self._depth else self._kept.get(full)
+        names = tuple(fromlist or ())
+        if loaded is not None and "*" not in names and all(hasattr(loaded, n) for n in names):
+            # An exchange of the modules in `sys.modules` takes milliseconds.
+            return loaded if names else self._kept[top]
         with self.modules_in_sys() if self._contains(top) else nullcontext():
             found = importlib.__import__(name, scope, local, fromlist, level)
         return facades.get(found.__name__, found) if level == 0 else found
@@ -111,21 +122,38 @@ class Program:
                 self._aside.update(_remove_modules({package}))
         return True
 
-    def modules_in_sys(self) -> AbstractContextManager[None]:
-        """Put the program's modules into `sys.modules`, and load new ones for the program."""
-        return nullcontext() if self._depth else self._exchange_modules()
-
     @contextmanager
-    def _exchange_modules(self) -> Iterator[None]:
+    def modules_in_sys(self) -> Iterator[None]:
+        """Put the program's modules into `sys.modules`, and load new ones for the program.
+
+        The modules stay there while `run_script` runs, so that its threads import in parallel.
+        Otherwise other imports of programs wait.
+        """
+        if self._is_running:
+            yield
+            return
         with _lock:
-            self.insert_modules()
+            self._insert_modules()
             try:
                 yield
             finally:
-                self.remove_modules()
+                self._remove_modules()
 
-    def insert_modules(self) -> None:
-        """Put the program's modules into `sys.modules` until `remove_modules` is called."""
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """A context in which the program's modules are in `sys.modules` for all threads."""
+        with _lock:
+            self._insert_modules()
+            self._is_running = True
+        try:
+            yield
+        finally:
+            with _lock:
+                self._is_running = False
+                self._remove_modules()
+
+    def _insert_modules(self) -> None:
+        """Put the program's modules into `sys.modules` until `_remove_modules` is called."""
         with _lock:
             self._depth += 1
             if self._depth == 1:
@@ -134,7 +162,7 @@ class Program:
                 self._finder = _ProgramFinder(self._builtins_of_package)
                 sys.meta_path.insert(0, self._finder)
 
-    def remove_modules(self) -> None:
+    def _remove_modules(self) -> None:
         """Remove the program's modules from `sys.modules`, and restore those of other code."""
         with _lock:
             self._depth -= 1

@@ -23,11 +23,9 @@ def run_script(path: str | Path, arguments: Sequence[str] = ()) -> dict[str, obj
     before = sys.argv, sys.path, sys.modules["__main__"]
     sys.argv, sys.path = [str(path), *arguments], [str(file.parent), *sys.path]
     sys.modules["__main__"] = module
-    program.insert_modules()
     try:
-        with program_settings({}):
+        with program_settings({}), program.running():
             program.execute(code, module.__dict__)
     finally:
-        program.remove_modules()
         sys.argv, sys.path, sys.modules["__main__"] = before
     return module.__dict__
