@@ -50,6 +50,15 @@ class Row:
         self.functions = {"shardir": shardir, "torch": torch, "numpy": numpy}
 
 
+def attend_shardir(is_causal: bool, sd: Any, *heads: Any) -> Any:
+    moved = (sd.numpy.swapaxes(each, 1, 2) for each in heads)
+    return sd.nn.dot_product_attention(*moved, is_causal=is_causal)
+
+
+def attend_torch(is_causal: bool, torch: Any, *heads: Any) -> Any:
+    return torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=is_causal)
+
+
 def rows() -> list[Row]:
     """Return all rows; the functions take the library and the arrays."""
     found = []
@@ -86,6 +95,28 @@ def rows() -> list[Row]:
             Row(f"max of {name}", partial(normals, shape),
                 lambda sd, x: sd.numpy.max(x), lambda t, x: x.max(), lambda n, x: x.max()),
         ]  # fmt: skip
+    for op in ("exp", "log", "tanh", "sin"):
+        found.append(
+            Row(f"{op} of 4 MB", partial(normals, (1 << 20,)),
+                lambda sd, x, op=op: getattr(sd.numpy, op)(x),
+                lambda t, x, op=op: getattr(t, op)(x),
+                lambda n, x, op=op: getattr(n, op)(x)))  # fmt: skip
+    found += [
+        Row("cumulative sums of rows of 4 MB", partial(normals, (1024, 1024)),
+            lambda sd, x: sd.numpy.cumsum(x, 1), lambda t, x: t.cumsum(x, 1),
+            lambda n, x: n.cumsum(x, 1)),
+        Row("transpose of 4 MB", partial(normals, (1024, 1024)),
+            lambda sd, x: x.T, lambda t, x: x.T.contiguous(), lambda n, x: n.array(x.T, order="C")),
+    ]  # fmt: skip
+    for size in (256, 1024, 2048):
+        found.append(
+            Row(f"{size}³ of f32", partial(normals, (size, size), (size, size)),
+                lambda sd, x, y: x @ y, lambda t, x, y: x @ y, lambda n, x, y: x @ y))  # fmt: skip
+    for is_causal in (False, True):
+        found.append(
+            Row(f"attention of 8 heads of 64, length 1024, is_causal={is_causal}",
+                partial(normals, *[(1, 8, 1024, 64)] * 3),
+                partial(attend_shardir, is_causal), partial(attend_torch, is_causal)))  # fmt: skip
     for size in (256, 1024):
         found.append(
             Row(f"{size}³ of i8", partial(integers, "int8", (size, size), (size, size)),
