@@ -14,6 +14,7 @@ from shardir.passes.rewriting import all_values
 from shardir.text.literals import format_name
 from shardir.text.parser import parse
 from shardir.text.printer import Printer, print_mesh
+from shardir.text.syntax import IrSource
 
 
 def add_annotation(module: Module, text: str, function: str | None = None) -> Module:
@@ -37,6 +38,8 @@ def read_annotation(module: Module, text: str) -> tuple[str, TensorType, Shardin
     meshes = "\n".join(map(print_mesh, module.meshes))
     written = text.replace(name, "%x", 1) if not name.startswith("%") else text
     try:
+        # The text around the annotation would be a part of the errors about its syntax.
+        IrSource(written, "").check_params()
         body = parse(f"{meshes}\nfunc @f(\n{written}\n) -> () {{ return }}").main.body
     except ParseError as error:
         message, *lines = str(error).split("\n")

@@ -242,7 +242,7 @@ def _grammar() -> Lark:
     return Lark(
         files(__package__).joinpath("grammar.lark").read_text("utf-8"),
         parser="lalr",
-        start=["module", "tensor", "list"],
+        start=["module", "tensor", "list", "params"],
         maybe_placeholders=False,
         transformer=_SyntaxTransformer(),
     )
@@ -302,3 +302,7 @@ class IrSource(source_text.SourceText):
         """Return the syntax of a type."""
         tensor: TensorSyntax = self.parse("tensor", str(token), token.start_pos or 0)
         return tensor
+
+    def check_params(self) -> None:
+        """Raise `ParseError` if the text is no list of parameters, such as `%x: f32[4@data]`."""
+        self.parse("params", self.text, 0)

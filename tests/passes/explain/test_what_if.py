@@ -215,3 +215,25 @@ def test_unknown_function_or_value_is_an_error(mlp: Module) -> None:
     with pytest.raises(ExplainError) as error:
         explain(mlp, "%h", function="mpl")
     assert str(error.value) == "no function is called 'mpl'; did you mean 'mlp'?"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "mark"),
+    [
+        ("%w2: f32[", "'[' is not closed; write ']' before the end of the text", "        ^"),
+        ("%w2:", "unexpected end of text, expected a type such as f32[64, 128]", "    ^"),
+        ("result 0: f32[64", "'[' is not closed; write ']' before the end of the text",
+         "             ^"),
+        ("%w2: f32[256, 128] x", "unexpected 'x', expected ',' or 'of'", "                   ^"),
+    ],
+)  # fmt: skip
+def test_errors_of_an_annotation_mention_no_text_around_it(
+    mlp: Module, text: str, message: str, mark: str
+) -> None:
+    with pytest.raises(ParseError) as error:
+        what_if(mlp, [text])
+
+    column = len(mark)
+    assert (
+        str(error.value) == f"{message}\n --> <annotation>:1:{column}\n  |\n1 | {text}\n  | {mark}"
+    )
