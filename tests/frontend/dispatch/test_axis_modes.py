@@ -36,7 +36,10 @@ def test_the_result_of_auto_axes_has_the_stated_sharding() -> None:
 
 
 def test_auto_axes_call_a_function_directly_without_explicit_axes() -> None:
-    assert auto_axes(lambda x: float(x) * 2)(np.float32(3)) == 6
+    double = auto_axes(lambda x: float(x) * 2)
+    assert double(np.float32(3)) == 6
+    with use_mesh(AUTO):
+        assert double(np.float32(3)) == 6
 
 
 def test_explicit_axes_are_those_of_stated_shardings_or_of_the_entered_mesh() -> None:
