@@ -140,9 +140,8 @@ def _find_order(
     the nodes."""
     neighbors: list[set[int]] = [set() for _ in counts]
     for edge in problem.edges:
-        if counts[edge.a] > 1 and counts[edge.b] > 1:
-            neighbors[edge.a].add(edge.b)
-            neighbors[edge.b].add(edge.a)
+        neighbors[edge.a].add(edge.b)
+        neighbors[edge.b].add(edge.a)
     waiting = [rank(node, neighbors, counts) for node, count in enumerate(counts) if count > 1]
     heapq.heapify(waiting)
     order: list[int] = []

@@ -75,6 +75,49 @@ def test_large_tables_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (find_optimum(problem, check_time) is not None) == is_solved
 
 
+def sparse_problem(seed: int) -> PlanningProblem:
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(2, 4, 9)
+    pairs = [(a, b) for a in range(9) for b in range(a) if rng.random() < 0.4]
+    lives: Ints = np.zeros(9, np.int64)
+    costs = [rng.integers(0, 9, count) for count in counts]
+    edges = [Edge(a, b, rng.integers(0, 9, (counts[a], counts[b]))) for a, b in pairs]
+    return PlanningProblem("sparse", lives, lives, costs, costs, edges, None)
+
+
+@pytest.mark.parametrize(("seed", "entries"), [(13, 18), (15, 36), (26, 24), (29, 81)])
+def test_the_better_one_of_two_orders_is_used(
+    seed: int, entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes with small tables come first in the order for the seeds 15 and 26, and nodes that add
+    few edges in that for the others; the other order needs larger tables."""
+    problem = sparse_problem(seed)
+    optimum = find_optimum(problem, check_time)
+    assert optimum is not None
+    for limit, is_solved in ((entries, True), (entries - 1, False)):
+        monkeypatch.setattr(elimination, "MAX_TABLE_ENTRIES", limit)
+        found = find_optimum(problem, check_time)
+        assert (found is not None) == is_solved
+        if found is not None:
+            assert problem.cost_of(found) == problem.cost_of(optimum)
+
+
+def test_a_problem_whose_pairs_are_all_consistent_may_have_no_solution() -> None:
+    """Three nodes cannot have different strategies of two."""
+    different = np.where(np.eye(2, dtype=bool), FORBIDDEN, 0)
+    zeros: Ints = np.zeros(3, np.int64)
+    problem = PlanningProblem(
+        "triangle", zeros, zeros, [zeros[:2]] * 3, [zeros[:2]] * 3,
+        [Edge(0, 1, different), Edge(1, 2, different), Edge(0, 2, different)], None,
+    )  # fmt: skip
+    with pytest.raises(InfeasibleProblemError) as caught:
+        find_optimum(problem, check_time)
+    assert str(caught.value) == (
+        "the problem 'triangle' has no solution within its usage limit and its forbidden "
+        "strategies; raise the limit, or allow more strategies"
+    )
+
+
 def test_the_time_limit_ends_elimination() -> None:
     def fail() -> None:
         raise TimeLimitError("late")
@@ -99,7 +142,9 @@ def clique(seed: int, nodes: int, strategies: int) -> PlanningProblem:
     )
 
 
-def test_a_restricted_problem_has_all_assignments_near_the_bound() -> None:
+def test_a_restricted_problem_has_all_assignments_near_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     problem = clique(0, 6, 3)
     network = Network(problem, check_time)
     messages = np.random.default_rng(1).integers(-9, 9, network.message_count).astype(float)
@@ -113,6 +158,8 @@ def test_a_restricted_problem_has_all_assignments_near_the_bound() -> None:
         assert problem.cost_of(found) == least
     with pytest.raises(InfeasibleProblemError):
         restricted.find_near(1.0, check_time)
+    monkeypatch.setattr(elimination, "MAX_TABLE_ENTRIES", 3**4)
+    assert restricted.find_near(1e9, check_time) is None
 
 
 def test_the_search_proves_optima_of_restricted_problems(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from shardir.frontend.random_programs.programs import random_program
 from shardir.ir.builder import substitute
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Module, Value
+from shardir.ops.control_flow.pipelines import has_pipelines
 from shardir.text.parser import parse
 from tests.passes.planning.programs.published_plans import ALPA, AUTOPARALLEL, LLAMA
 from tests.samples import SAMPLES
@@ -53,12 +54,13 @@ def _values(block: Block) -> Iterator[Value]:
 
 
 def is_plannable(module: Module) -> bool:
-    """Return whether a module is a program of one function, without operations of single devices or
-    of stated meshes."""
+    """Return whether a module is a program of one function, without operations of single devices,
+    of stated meshes, or of pipelines, which need a mesh with their axis."""
     ops = list(module.main.body.walk())
     return (
         module.main.spmd is None
         and len(module.functions) == 1
+        and not has_pipelines(module)
         and not any(op.spec.collective or "mesh" in op.attrs or "axes" in op.attrs for op in ops)
     )
 
