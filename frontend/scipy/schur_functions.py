@@ -8,7 +8,13 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.lax.control_flow.loops import fori_loop
 from shardir.frontend.lax.slicing import dynamic_slice_in_dim, dynamic_update_slice_in_dim
-from shardir.frontend.numpy import api as snp
+from shardir.frontend.numpy.creation import diagonal_matrices, filling
+from shardir.frontend.numpy.elementwise import (
+    complex_parts,
+    float_parts,
+    math_functions,
+    selection,
+)
 from shardir.frontend.numpy.linear_algebra.householder import (
     apply_reflections,
     reduce_to_hessenberg,
@@ -21,6 +27,8 @@ from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     promote_matrices,
     promote_square_matrices,
 )
+from shardir.frontend.numpy.reductions import basic_reductions
+from shardir.frontend.numpy.shaping import concatenation, padding
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import emit_conjugate, is_complex
 from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.pytree_types import PyTree, UserFunction
@@ -90,24 +98,24 @@ def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Trac
         return form, dynamic_update_slice_in_dim(basis, turned, start, -1)
 
     form, basis = fori_loop(0, size - 1, step, (form, basis))
-    return snp.triu(form), basis
+    return diagonal_matrices.triu(form), basis
 
 
 def _rotation_to_triangle(block: Tracer, epsilon: float) -> Tracer:
     """Return the unitary 2x2 matrices G with upper triangular G block G^H."""
     a, b = block[..., 0, 0], block[..., 0, 1]
     c, d = block[..., 1, 0], block[..., 1, 1]
-    is_small = snp.abs(c) <= epsilon * (snp.abs(a) + snp.abs(d))
+    is_small = abs(c) <= epsilon * (abs(a) + abs(d))
     half = (a - d) / 2
-    root = snp.sqrt(half * half + b * c)
+    root = math_functions.sqrt(half * half + b * c)
     # The eigenvalue minus d; the first one of a pair has a positive imaginary part.
     first = half + root
-    length = snp.sqrt(snp.abs(first) ** 2 + snp.abs(c) ** 2)
-    length = convert(as_tracer(snp.where(is_small, 1, length)), c.value.type.dtype)
-    cosine = snp.where(is_small, 1, first / length)
-    sine = snp.where(is_small, 0, c / length)
-    top = snp.stack([snp.conj(cosine), sine], -1)
-    return as_tracer(snp.stack([top, snp.stack([-sine, cosine], -1)], -2))
+    length = math_functions.sqrt(abs(first) ** 2 + abs(c) ** 2)
+    length = convert(as_tracer(selection.where(is_small, 1, length)), c.value.type.dtype)
+    cosine = selection.where(is_small, 1, first / length)
+    sine = selection.where(is_small, 0, c / length)
+    top = concatenation.stack([complex_parts.conjugate(cosine), sine], -1)
+    return as_tracer(concatenation.stack([top, concatenation.stack([-sine, cosine], -1)], -2))
 
 
 @public(static=("calc_q", "overwrite_a", "check_finite"))
@@ -120,7 +128,7 @@ def hessenberg(
     """
     (x,) = promote_square_matrices("hessenberg", a)
     packed, taus = reduce_to_hessenberg(x)
-    form = snp.triu(packed, -1)
+    form = diagonal_matrices.triu(packed, -1)
     if not check_flag("calc_q of hessenberg", calc_q):
         return form
     size = x.shape[-1]
@@ -131,7 +139,7 @@ def hessenberg(
     )
     widths = [(0, 0)] * (x.ndim - 2) + [(1, 0), (1, 0)]
     corner = convert(as_tracer(np.eye(size)[0] * np.eye(size)[0][:, None]), x.value.type.dtype)
-    return form, snp.pad(inner, widths) + corner
+    return form, padding.pad(inner, widths) + corner
 
 
 @public(static=("mode", "pivoting", "conjugate", "overwrite_a", "overwrite_c"))
@@ -208,17 +216,19 @@ def _funm(A: ArrayLike, func: UserFunction) -> tuple[Tracer, Tracer]:
     def step(k: Tracer, result: Tracer) -> Tracer:
         summed = form @ result - result @ form
         # The elements beyond the diagonals that are computed are zero, and do not contribute.
-        quotient = snp.where(gaps == 0, summed, summed / snp.where(gaps == 0, 1, gaps))
-        return as_tracer(snp.where(column[None] - column[:, None] == k, quotient, result))
+        quotient = selection.where(gaps == 0, summed, summed / selection.where(gaps == 0, 1, gaps))
+        return as_tracer(selection.where(column[None] - column[:, None] == k, quotient, result))
 
-    start = snp.where(np.eye(size, dtype=bool), of_values, 0)
+    start = selection.where(np.eye(size, dtype=bool), of_values, 0)
     result = fori_loop(1, max(size, 1), step, as_tracer(start))
     epsilon = machine_epsilon(form)
     strict = np.triu(np.ones((size, size), bool), 1)
-    sizes = snp.concatenate([snp.abs(gaps)[strict], snp.abs(values[:1])])
-    least = snp.min(sizes) if size else snp.ones(())
-    norm = snp.max(snp.sum(snp.abs(snp.where(strict, form, 0)), 0), initial=0)
-    error = snp.maximum(epsilon, epsilon / snp.where(least == 0, epsilon, least) * norm)
+    sizes = concatenation.concatenate([abs(gaps)[strict], abs(values[:1])])
+    least = basic_reductions.min(sizes) if size else filling.ones(())
+    norm = basic_reductions.max(
+        basic_reductions.sum(abs(selection.where(strict, form, 0)), 0), initial=0
+    )
+    error = selection.maximum(epsilon, epsilon / selection.where(least == 0, epsilon, least) * norm)
     whole = basis @ result @ conjugate_transpose(basis)
-    is_finite = snp.all(snp.isfinite(whole))
-    return whole, as_tracer(snp.where(is_finite, snp.minimum(1, error), np.inf))
+    is_finite = basic_reductions.all(float_parts.isfinite(whole))
+    return whole, as_tracer(selection.where(is_finite, selection.minimum(1, error), np.inf))
