@@ -215,11 +215,6 @@ REASONS: dict[str, str] = {
 }
 """The names that are absent on purpose; a pattern ends in `*_p`."""
 
-UNFINISHED = """
-    jax.experimental.checkify
-"""
-"""The names that are absent, but for no reason of principle."""
-
 
 def reasons() -> dict[str, str]:
     """Return the reason for each name, and for each pattern."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from shardir._imports.lazy_names import lazy_names
 
 TABLE: dict[str, tuple[str, ...]] = {
+    "shardir.experimental.checkify": (),
     "shardir.experimental.custom_partitioning": (),
     "shardir.experimental.jet": (),
     "shardir.experimental.maps": (),
@@ -22,6 +23,7 @@ TABLE: dict[str, tuple[str, ...]] = {
 
 if TYPE_CHECKING:
     from shardir.experimental import (
+        checkify as checkify,
         custom_partitioning as custom_partitioning,
         jet as jet,
         maps as maps,
