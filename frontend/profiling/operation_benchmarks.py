@@ -1,7 +1,8 @@
 """Microbenchmarks of single operations of the CPU backend, and of the call of a program.
 
 Elementwise operations and reductions run on arrays in the cache, so that their time is that of
-their arithmetic; the memory bandwidth determines the time of larger ones. The times of sorts,
+their arithmetic; the memory bandwidth determines the time of larger ones. One size is so small that
+one thread computes it, the other so large that all threads share it. The times of sorts,
 cumulative sums and transposes include their traffic, so they are measured at several sizes.
 """
 
@@ -28,8 +29,8 @@ REDUCTIONS: Mapping[str, Callable[[Any], Any]] = {
 }
 SIZED = ("cumsum", "transpose", "sort")
 """The operations whose time includes their traffic."""
-CACHED_SHAPE = (32, 1024)
-"""The shape of the operand of an elementwise operation or a reduction."""
+CACHED_SHAPES = ((32, 1024), (256, 1024))
+"""The shapes of the operands of an elementwise operation or a reduction."""
 READ_BYTES = tuple(12288 << shift for shift in (3, 5, 7, 9, 10, 11, 12, 13))
 """The bytes of the operand of a reduction that measures the bandwidth of reads."""
 CUMULATED_ROWS = (16, 256, 2048, 8192, 24576)
@@ -99,16 +100,17 @@ def masked_edge(full: float, causal: float) -> float:
 
 def _list_cached(name: str, dtype: np.dtype[Any]) -> dict[Key, Microbenchmark]:
     """Return the benchmarks of elementwise operations and reductions on arrays in the cache."""
-    x = _make_operand(dtype)
-    functions: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {}
-    functions |= {word: (getattr(lax, word), (x,)) for word in UNARY}
-    functions |= {word: (getattr(lax, word), (x, x)) for word in BINARY}
-    functions |= {word: (function, (x,)) for word, function in REDUCTIONS.items()}
-    size = float(np.prod(CACHED_SHAPE))
-    return {
-        (word, name, 1, size): Microbenchmark(jit(function), arguments)
-        for word, (function, arguments) in functions.items()
+    functions: dict[str, Callable[..., Any]] = {
+        **{word: jit(getattr(lax, word)) for word in (*UNARY, *BINARY)},
+        **{word: jit(function) for word, function in REDUCTIONS.items()},
     }
+    found: dict[Key, Microbenchmark] = {}
+    for shape in CACHED_SHAPES:
+        x, size = _make_operand(dtype, shape), float(np.prod(shape))
+        for word, function in functions.items():
+            arguments = (x, x) if word in BINARY else (x,)
+            found[word, name, 1, size] = Microbenchmark(function, arguments)
+    return found
 
 
 def _list_sized(name: str, dtype: np.dtype[Any]) -> dict[Key, Microbenchmark]:
@@ -146,8 +148,8 @@ def _draw(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     return from_numpy(np.random.default_rng(0).random(shape, np.float32).astype(dtype))
 
 
-def _make_operand(dtype: np.dtype[Any]) -> Any:
+def _make_operand(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
     """Return an array of numbers between 0.05 and 0.95, for which all measured operations are
     defined."""
-    size = int(np.prod(CACHED_SHAPE))
-    return from_numpy(np.linspace(0.05, 0.95, size, dtype=dtype).reshape(CACHED_SHAPE))
+    size = int(np.prod(shape))
+    return from_numpy(np.linspace(0.05, 0.95, size, dtype=dtype).reshape(shape))
