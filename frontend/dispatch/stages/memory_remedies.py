@@ -43,8 +43,8 @@ MICROBATCH_COUNTS = (2, 4, 8, 16)
 """The numbers of microbatches; larger ones are candidates if the program fits with no smaller
 one."""
 MAX_COMBINED_CHANGES = 2
-"""The maximum number of candidates that donate arguments and change something else, which are
-evaluated if no other fits."""
+"""The maximum number of candidates that change something else and donate arguments, or transfer
+optimizer state to the host; they are evaluated if no single change fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,15 @@ class _Change:
     after: str = ""
     has_budget: bool = False
     offloaded: tuple[tuple[int, int], ...] = ()
+
+
+def _combine(change: _Change, partner: _Change) -> _Change:
+    """Return a change that also has the donation, or the states in host memory, of another one."""
+    return replace(
+        change,
+        donated=change.donated or partner.donated,
+        offloaded=change.offloaded or partner.offloaded,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,19 +139,18 @@ class RemedySearch:
             remedy = evaluate(change)
             if remedy is None or remedy.fits:
                 break
-        if donation is not None and not any(each.fits for each in found.values()):
-            useful = [
-                (remedy, change)
-                for change, remedy in found.items()
-                if remedy.peak < before.memory.peak and change != donation
-            ]
-            useful.sort(key=lambda pair: pair[0].peak)
-            for without, change in useful[:MAX_COMBINED_CHANGES]:
-                both = replace(change, donated=donation.donated)
-                combined = evaluate(both)
-                if combined is not None and combined.peak >= without.peak:
-                    # Donation that does not reduce the peak further is no part of a remedy.
-                    useless.add(both)
+        if not any(each.fits for each in found.values()):
+            least = sorted(found, key=lambda change: found[change].peak)
+            pair = (donation, self._offload())
+            partners = [each for each in pair if each is not None and each in found]
+            others = [change for change in least if change not in partners]
+            for partner in partners:
+                for change in others[:MAX_COMBINED_CHANGES]:
+                    both = _combine(change, partner)
+                    combined = evaluate(both)
+                    if combined is not None and combined.peak >= found[change].peak:
+                        # A change that does not reduce the peak further is no part of a remedy.
+                        useless.add(both)
         useful_remedies = [found[change] for change in found if change not in useless]
         remedies = rank_remedies(useful_remedies, before.memory.peak)
         return FoundRemedies(remedies, len(found), tuple(notes))
@@ -158,8 +166,8 @@ class RemedySearch:
             yield _Change(after=str(RematLayers("dots")))
             for count in sorted({0, (layers + 1) // 2} - {layers}):
                 yield _Change(after=str(RematLayers("nothing", count)))
-        if self._offloadable:
-            yield _Change(offloaded=tuple(self._offloadable.items()))
+        if (offload := self._offload()) is not None:
+            yield offload
         yield from islice(self._further_shardings(), MAX_SHARDING_CHANGES)
 
     def _evaluate(self, change: _Change) -> Remedy:
@@ -189,6 +197,11 @@ class RemedySearch:
     def _remat(self, donated: bool) -> str:
         """Return the pass that computes values again, as text."""
         return str(Remat(str(self.memory_bytes), donated=donated))
+
+    def _offload(self) -> _Change | None:
+        """Return the transfer of the optimizer state to the host, if there is some."""
+        states = tuple(self._offloadable.items())
+        return _Change(offloaded=states) if states else None
 
     @cached_property
     def _offloadable(self) -> dict[int, int]:
