@@ -488,6 +488,8 @@ class JitFunction:
         """Return the requested sharding of each result."""
         if self._device is not None:
             return [SingleDeviceSharding(self._device)] * results.num_leaves
+        if self._out is None:
+            return [None] * results.num_leaves  # Arrays of float0 are no leaves of the results.
         whole = tree.unflatten(results, range(results.num_leaves))
         word = f"out_shardings of {self._parameters.name}"
         return self._resolve_requests(

@@ -22,13 +22,14 @@ EXPLICIT = make_mesh((4,), ("a",), axis_types=(AxisType.Explicit,))
 X = np.arange(8, dtype=np.float32)
 
 
-def test_the_result_of_auto_axes_has_the_stated_sharding() -> None:
+def test_the_result_of_auto_axes_has_the_stated_sharding_on_explicit_meshes() -> None:
     double = auto_axes(lambda x: x * 2)
     along_a = NamedSharding(AUTO, P("a"))
     np.testing.assert_array_equal(double(X), X * 2)
-    assert double(device_put(X, NamedSharding(AUTO, P())), out_sharding=along_a).sharding == along_a
+    replicated = device_put(X, NamedSharding(AUTO, P()))
+    assert double(replicated, out_sharding=along_a).sharding == replicated.sharding
     with use_mesh(AUTO):
-        assert double(device_put(X, along_a), out_sharding=P()).sharding.is_fully_replicated
+        assert double(device_put(X, along_a), out_sharding=P()).sharding == along_a
     with use_mesh(EXPLICIT):
         assert double(X).sharding.mesh == EXPLICIT
         for x in (X, device_put(X, NamedSharding(EXPLICIT, P("a")))):
