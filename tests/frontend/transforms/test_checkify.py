@@ -27,6 +27,8 @@ from shardir.experimental.checkify import (
 from tests.error_assertions import first_line, raw
 from tests.optional_dependencies import require
 
+pytestmark = pytest.mark.sample(3)
+
 X: Any = np.array([1, -2, 3, -4], np.float32)
 
 
