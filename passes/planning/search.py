@@ -286,10 +286,7 @@ class _Search:
         self._certify()
         if incumbent.is_optimal:
             return
-        all_better = math.inf
-        if incumbent.cost is not None:
-            all_better = incumbent.cost - self.bound + self.rounding_error
-        gap = all_better if math.isfinite(all_better) else self._scale
+        gap = self._scale if incumbent.cost is None else self._distance_to(incumbent.cost)
         problem = SlackProblem(incumbent.problem, self.network, self.best_messages)
         for level in range(RESTRICTION_LEVELS):
             threshold = gap * RESTRICTION_FACTOR**level
@@ -303,9 +300,14 @@ class _Search:
                     incumbent.offer(found)
                     self._adopt()
             if is_solved:
-                if threshold >= all_better and incumbent.cost is not None:
-                    incumbent.raise_bound(incumbent.cost)
+                cost = incumbent.cost
+                if cost is not None and threshold >= self._distance_to(cost):
+                    incumbent.raise_bound(cost)
                 break
+
+    def _distance_to(self, cost: int) -> float:
+        """Return a number that the difference of a cost to the bound does not exceed."""
+        return cost - self.bound + self.rounding_error
 
     def _certify(self) -> None:
         """Prove the best bound: compute it anew, and subtract the greatest rounding error."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shardir.passes.planning import elimination
+from shardir.passes.planning import elimination, search
 from shardir.passes.planning.elimination import find_optimum
 from shardir.passes.planning.instance import problem_of_json
 from shardir.passes.planning.kernel_compiler import Ints
@@ -16,7 +16,7 @@ from shardir.passes.planning.problem import (
 )
 from shardir.passes.planning.restriction import SlackProblem
 from shardir.passes.planning.search import solve_by_search
-from shardir.passes.planning.solution import TimeLimitError
+from shardir.passes.planning.solution import Incumbent, TimeLimitError
 from tests.passes.planning.test_exact import random_problem
 from tests.passes.planning.test_interruption import hard_problem
 from tests.passes.planning.test_problem import EXAMPLE, brute_force
@@ -177,6 +177,28 @@ def test_the_search_proves_optima_of_restricted_problems(monkeypatch: pytest.Mon
     found = solve_by_search(problem, seconds=60.0)
     assert (found.cost, found.lower_bound) == (10, 10)
     assert found.seconds < 60.0
+
+
+@pytest.mark.parametrize(("same", "start"), [(10, (0, 0, 1)), (FORBIDDEN, None)])
+def test_too_small_restricted_problems_prove_nothing(
+    same: int, start: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal strategies of two nodes cost 10, or are forbidden. Without the strategies of cost 1,
+    the optimum is 10, or there is no solution; with them, it is 1."""
+    costs = np.array([0, 0, *[1] * 6])
+    equal = np.where(np.eye(8, dtype=bool), same, 0)
+    zeros: Ints = np.zeros(3, np.int64)
+    problem = PlanningProblem(
+        "triangle", zeros, zeros, [costs] * 3, [costs] * 3,
+        [Edge(0, 1, equal), Edge(1, 2, equal), Edge(0, 2, equal)], None,
+    )  # fmt: skip
+    monkeypatch.setattr(elimination, "MAX_TABLE_ENTRIES", 8)
+    incumbent = Incumbent(problem, 600.0, start)
+    searching = search._Search(incumbent, 0, lambda: False)
+    searching._raise_bound(searching._sweep(False))
+    searching._solve_restricted()
+    assert incumbent.lower_bound == 0
+    assert incumbent.cost == (None if start is None else 10)
 
 
 def test_dense_problems_are_searched() -> None:
