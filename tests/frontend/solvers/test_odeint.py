@@ -67,7 +67,8 @@ def test_values_and_gradients_are_those_of_jax() -> None:
     ours = sd.value_and_grad(loss(odeint, equation), (0, 1, 2))(*args)
     expected = jax.value_and_grad(loss(jax_odeint, theirs), (0, 1, 2))(*args)
     for x, y in zip(sd.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(x, y, 1e-4, 1e-4)
+        # The gradient with respect to the first time is a small sum of terms of up to 33.
+        np.testing.assert_allclose(x, y, 1e-4, 1e-3)
 
 
 def test_gradients_of_captured_values_and_second_derivatives() -> None:
