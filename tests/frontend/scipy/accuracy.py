@@ -6,7 +6,7 @@ import mpmath as mp
 import numpy as np
 
 BOUNDS: dict[str, dict[str, float]] = {
-    "ndtr": {"f32": 1.4, "f64": 2.2},
+    "ndtr": {"f32": 1.55, "f64": 2.2},
     "log_ndtr": {"f32": 1.95, "f64": 2.3},
     "ndtri": {"f32": 1.6, "f64": 1.4},
     "i0e": {"f32": 1.9, "f64": 1.9},
