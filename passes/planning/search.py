@@ -284,8 +284,6 @@ class _Search:
         if not is_memory_sufficient(incumbent.problem):
             return
         self._certify()
-        if incumbent.is_optimal:
-            return
         gap = self._scale if incumbent.cost is None else self._distance_to(incumbent.cost)
         problem = SlackProblem(incumbent.problem, self.network, self.best_messages)
         for level in range(RESTRICTION_LEVELS):

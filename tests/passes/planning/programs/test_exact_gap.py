@@ -38,7 +38,7 @@ UNPROVEN = {
     ("square", "workload: MLP step, bfloat16"): 0.1,
 }
 """The programs whose optimum is not proven within a minute, and a gap that their solutions have at
-most. HiGHS does not prove them in this time either."""
+most."""
 
 
 def problem_of(module: Module, mesh: Mesh) -> PlanningProblem:
