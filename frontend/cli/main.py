@@ -35,6 +35,14 @@ class _CommandGroup(TyperGroup):
                 param.default = False
         return params
 
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        """Run the command; remove the prefix of pydantic from messages about invalid values."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
 
 app = typer.Typer(
     cls=_CommandGroup,

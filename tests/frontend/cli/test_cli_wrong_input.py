@@ -222,3 +222,24 @@ def test_errors_of_commands_have_no_note_on_their_traceback(
     assert run("simulate", "f.ir", "--machine", "a100x9") == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: there is no machine 'a100x9'; did you mean 'a100x8'?")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("explain", "f.ir", "--to", "svg"),
+            "Invalid value for '--to': 'svg' is not one of 'text', 'json', 'trace-events', "
+            "'model-explorer'.",
+        ),
+        (
+            ("plan", "f.ir", "--mesh", "2", "--export", "svg"),
+            "Invalid value for '--export': 'svg' is not one of 'jax', 'ir', 'sdy'.",
+        ),
+    ],
+)
+def test_an_unknown_format_is_an_error_with_the_known_ones(
+    folder: Path, words: tuple[str, ...], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words) == 2
+    assert capfd.readouterr().err.endswith(f"Error: {message}\n")
