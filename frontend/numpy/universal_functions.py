@@ -353,21 +353,29 @@ def _reduce_in_order(
     return as_tracer(total.reshape(kept) if keepdims else total)
 
 
-@public(static=("function", "axis", "dtype"), cached=False, name="accumulate")
-def _accumulate_in_order(
-    function: ufunc, a: ArrayLike, axis: int, dtype: DTypeLike | None
-) -> Tracer:
-    x = as_tracer(a)
+def _rows_along(
+    method: str, function: ufunc, x: Tracer, axis: int, dtype: DTypeLike | None
+) -> tuple[Tracer, int, str]:
+    """Return the elements along one axis, which becomes the first, in the dtype that a method of
+    `function` combines; that axis, and the dtype."""
     if axis is None or isinstance(axis, (tuple, list)) or not x.ndim:
         raise AxisError(
             with_location(
-                f"{function.__name__}.accumulate takes one axis of an array, got {brief(axis)} and "
+                f"{function.__name__}.{method} takes one axis of an array, got {brief(axis)} and "
                 f"shape {x.shape}"
             )
         )
     dim = canonicalize_axis(axis, x.ndim)
     kind = _combined_dtype(function, x, dtype)
-    rows = convert(reshaping.moveaxis(x, dim, 0), kind)
+    return convert(reshaping.moveaxis(x, dim, 0), kind), dim, kind
+
+
+@public(static=("function", "axis", "dtype"), cached=False, name="accumulate")
+def _accumulate_in_order(
+    function: ufunc, a: ArrayLike, axis: int, dtype: DTypeLike | None
+) -> Tracer:
+    x = as_tracer(a)
+    rows, dim, kind = _rows_along("accumulate", function, x, axis, dtype)
     if not rows.shape[0]:
         return reshaping.moveaxis(rows, 0, dim)
 
@@ -414,16 +422,7 @@ def _reduce_segments(
                 f"{starts.value.type}"
             )
         )
-    if axis is None or isinstance(axis, (tuple, list)) or not x.ndim:
-        raise AxisError(
-            with_location(
-                f"{function.__name__}.reduceat takes one axis of an array, got {brief(axis)} and "
-                f"shape {x.shape}"
-            )
-        )
-    dim = canonicalize_axis(axis, x.ndim)
-    kind = _combined_dtype(function, x, dtype)
-    rows = convert(reshaping.moveaxis(x, dim, 0), kind)
+    rows, dim, kind = _rows_along("reduceat", function, x, axis, dtype)
     size, count = rows.shape[0], starts.shape[0]
     if not size or not count:
         return reshaping.moveaxis(filling.zeros((count, *rows.shape[1:]), rows.dtype), 0, dim)
