@@ -19,7 +19,8 @@ EXAMPLE_COUNT = 400 if IS_LONG_RUN else 40
 
 
 EXCLUDED_OPERATIONS = (
-    *("callback", "pure-callback", "pipeline-call", "inspect-sharding", "opaque"),
+    *("callback", "pure-callback", "pipeline-call", "staged-pipeline"),
+    *("inspect-sharding", "opaque"),
     *("fused", "fused_products"),
     *("checkpoint", "custom-jvp", "custom-vjp", "manual_computation"),
 )
