@@ -77,15 +77,6 @@ class _Change:
     offloaded: tuple[tuple[int, int], ...] = ()
 
 
-def _combine(change: _Change, partner: _Change) -> _Change:
-    """Return a change that also has the donation, or the states in host memory, of another one."""
-    return replace(
-        change,
-        donated=change.donated or partner.donated,
-        offloaded=change.offloaded or partner.offloaded,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class FoundRemedies:
     """The remedies, best first, the number of simulated changes, and notes on changes that the
@@ -146,7 +137,8 @@ class RemedySearch:
             others = [change for change in least if change not in partners]
             for partner in partners:
                 for change in others[:MAX_COMBINED_CHANGES]:
-                    both = _combine(change, partner)
+                    # Only the partners donate arguments or use the memory of the host.
+                    both = replace(change, donated=partner.donated, offloaded=partner.offloaded)
                     combined = evaluate(both)
                     if combined is not None and combined.peak >= found[change].peak:
                         # A change that does not reduce the peak further is no part of a remedy.
