@@ -18,7 +18,6 @@ from shardir.backends.cpu.schedule.arena import BufferKind, PlannedBuffer
 from shardir.backends.cpu.schedule.function_lowering import Lowered
 from shardir.backends.cpu.schedule.items import GatherElements, Item, WorkItem
 from shardir.ir.module import Op, Value
-from shardir.ir.operation import Dense
 from shardir.ir.types import NumpyArray
 
 FILL_ELEMENT_BYTES = (1, 2, 4, 8)
@@ -113,9 +112,9 @@ def _match_fill_value(
 ) -> int | None:
     """Return the bits of the fill value that an item writes for indices out of bounds, or
     `None`."""
-    if not isinstance(item, WorkItem) or item.op.spec is not ops.fused or len(item.results) != 1:
+    if not isinstance(item, WorkItem) or item.op.spec is not ops.fused:
         return None
-    if (found.itemsize not in FILL_ELEMENT_BYTES) or item.results[0].shape != found.shape:
+    if found.itemsize not in FILL_ELEMENT_BYTES:
         return None
     known = {
         ("operand", k): _scalar_constant(view, lowered) for k, view in enumerate(item.operands)
@@ -152,7 +151,7 @@ def _symbolic_term(
         terms[param] = (known or {}).get(operand_term, operand_term)
     for each in block.ops:
         inner = [terms[value] for value in each.operands]
-        if each.spec is ops.constant and not isinstance(each.attrs["value"], Dense):
+        if each.spec is ops.constant:
             term: SymbolicTerm = ("constant", each.attrs["value"])
         elif each.spec in (ops.broadcast, ops.reshape) and inner[0][0] == "constant":
             term = inner[0]
