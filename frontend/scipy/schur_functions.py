@@ -17,6 +17,7 @@ from shardir.frontend.numpy.elementwise import (
 )
 from shardir.frontend.numpy.linear_algebra.householder import (
     apply_reflections,
+    largest_magnitude,
     reduce_to_hessenberg,
 )
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
@@ -103,6 +104,7 @@ def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Trac
 
 def _rotation_to_triangle(block: Tracer, epsilon: float) -> Tracer:
     """Return the unitary 2x2 matrices G with upper triangular G block G^H."""
+    block = block / convert(largest_magnitude(block, (-2, -1)), block.value.type.dtype)
     a, b = block[..., 0, 0], block[..., 0, 1]
     c, d = block[..., 1, 0], block[..., 1, 1]
     is_small = abs(c) <= epsilon * (abs(a) + abs(d))

@@ -8,14 +8,17 @@ number of iterations, so that reverse mode differentiates them.
 
 from typing import NamedTuple
 
+from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.lax.control_flow.loops import fori_loop
 from shardir.frontend.numpy.creation import filling, ranges
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 from shardir.frontend.numpy.linear_algebra import diagonals
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import conjugate_transpose
+from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import emit_conjugate, is_complex
 from shardir.frontend.tracing.operands import as_tracer, convert
+from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 
 
@@ -106,12 +109,13 @@ def _reflect(matrix: Tracer, i: Tracer, pivot_row: Tracer) -> _Reflection:
     dtype = column.value.type.dtype
     rows = ranges.arange(matrix.shape[-2])[:, None]
     is_pivot, is_below = rows == pivot_row, rows > pivot_row
+    magnitude = largest_magnitude(selection.where(is_pivot | is_below, column, 0), -2)
+    column = column / convert(magnitude, dtype)
     alpha = selection.where(is_pivot, column, 0).sum(-2, keepdims=True)
     tail = abs(selection.where(is_below, column, 0))
-    tail_square = (tail * tail).sum(-2, keepdims=True)
     size = abs(alpha)
-    square = size * size + tail_square
-    is_done = tail_square == 0
+    square = size * size + (tail * tail).sum(-2, keepdims=True)
+    is_done = basic_reductions.max(tail, -2, keepdims=True, initial=0) == 0
     if is_complex(alpha):
         is_done = is_done & (complex_parts.imag(alpha) == 0)
     # The root has no derivative at 0, where its value is not used.
@@ -122,9 +126,20 @@ def _reflect(matrix: Tracer, i: Tracer, pivot_row: Tracer) -> _Reflection:
     tau = selection.where(is_done, 0, (beta - alpha) / selection.where(is_done, 1, beta))
     scale = selection.where(is_done, 1, 1 / selection.where(is_done, 1, alpha - beta))
     scaled = selection.where(is_below, column * scale, 0)
-    stored = selection.where(is_below, scaled, selection.where(is_pivot, beta, column))
+    pivot = selection.where(is_pivot, beta * convert(magnitude, dtype), _column(matrix, i))
+    stored = selection.where(is_below, scaled, pivot)
     vector = scaled + convert(is_pivot, dtype)
     return _Reflection(as_tracer(vector), as_tracer(tau), as_tracer(stored))
+
+
+def largest_magnitude(x: ArrayLike, axis: int | tuple[int, ...]) -> Tracer:
+    """Return the largest magnitude along `axis`, which is kept with size 1; 1 instead of 0.
+
+    The squares of quotients by it neither overflow nor all underflow. It is a constant of
+    differentiation, for formulas whose result does not depend on it.
+    """
+    largest = as_tracer(basic_reductions.max(abs(as_tracer(x)), axis, keepdims=True, initial=0))
+    return emit("stop_gradient", as_tracer(selection.where(largest == 0, 1, largest)))
 
 
 def _column(matrix: Tracer, i: Tracer) -> Tracer:

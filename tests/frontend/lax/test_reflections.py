@@ -200,3 +200,26 @@ def test_wrong_arguments(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(ShardirError) as error:
         call()
     assert first_line(error) == message
+
+
+@pytest.mark.parametrize("make", [normal, plane])
+@pytest.mark.parametrize("magnitude", [1e-25, 1e20])
+def test_forms_of_small_and_large_matrices(make: Any, magnitude: float) -> None:
+    """The squares of the elements are not numbers of f32."""
+    x = make(2, 4, 4)
+    scaled = (x * magnitude).astype(x.dtype)
+    for form, q in (
+        linalg.hessenberg(scaled, calc_q=True),
+        linalg.schur(scaled),
+        linalg.rsf2csf(*linalg.schur(scaled)),
+    ):
+        form, q = np.asarray(form) / np.float32(magnitude), np.asarray(q)
+        close(q @ form @ adjoint(q), x, 1e-4)
+        close(adjoint(q) @ q, np.broadcast_to(np.eye(4), x.shape), 1e-4)
+    x = x + adjoint(x)
+    for lower in (True, False):
+        expected = lax_linalg.tridiagonal(x, lower=lower)
+        found = lax_linalg.tridiagonal((x * magnitude).astype(x.dtype), lower=lower)
+        for ours, other in zip(found[1:3], expected[1:3], strict=True):
+            close(np.asarray(ours) / np.float32(magnitude), np.asarray(other), 1e-4)
+        close(np.asarray(found[3]), np.asarray(expected[3]), 1e-4)
