@@ -6,6 +6,8 @@ place of the arrays, lowers and compiles it.
 """
 
 from collections.abc import Iterator, Sequence
+from inspect import CO_VARKEYWORDS
+from types import FunctionType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -74,7 +76,9 @@ class EagerFunction:
 
     def __init__(self, fun: UserFunction, static: Sequence[str], cached: bool, name: str) -> None:
         self.names, self.positional, self.variadic = parameter_names(fun)
-        if unknown := [name for name in static if name not in self.names]:
+        # The functions of operations take their attributes as any keywords.
+        takes_any = type(fun) is FunctionType and fun.__code__.co_flags & CO_VARKEYWORDS
+        if not takes_any and (unknown := [name for name in static if name not in self.names]):
             raise ValueError(f"{fun.__name__} has no parameter {unknown[0]!r} to be static")
         self.fun, self.cached, self.name = fun, cached, name
         self.static = frozenset(static)

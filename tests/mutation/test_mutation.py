@@ -105,6 +105,7 @@ def test_a_recorded_test_runs_again_only_after_a_change(source: Path) -> None:
     assert len(runs.read_text("utf-8").split()) == 2
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX may have threads.
 @pytest.mark.parametrize(
     "file", ["backends/cpu/schedule/arena.py", "backends/cpu/kernels/rules.py"]
 )

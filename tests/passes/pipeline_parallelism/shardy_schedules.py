@@ -51,6 +51,7 @@ class _ModulesOfJax(MetaPathFinder, Loader):
 
 def partition(text: str, stages: int, schedule: str = "none") -> PartitionedProgram:
     """Return what the partitioner makes of a module with computations `stage0`, `stage1`, ..."""
+    import jax
     from jax._src.interpreters import mlir
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import mpmd
@@ -61,6 +62,8 @@ def partition(text: str, stages: int, schedule: str = "none") -> PartitionedProg
         shardy = importlib.import_module("jaxlib._sdy_mpmd")
     finally:
         sys.meta_path.remove(hook)
+        # Imports of submodules set attributes, and JAX has no public name like this.
+        vars(jax).pop("jaxlib", None)
     splits = schedule.startswith("ZeroBubble")
     with mlir.make_ir_context() as context:
         mpmd.register_dialect(context)
