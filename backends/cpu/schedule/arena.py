@@ -60,7 +60,7 @@ def assign_offsets(buffers: Sequence[PlannedBuffer]) -> int:
     """Assign every buffer its offset in the arena; return the size of the arena in bytes.
 
     Buffers are processed in the order of their live ranges. Each takes the smallest gap that holds
-    it; at its end its bytes are freed and merged with adjacent gaps.
+    it; at its end its bytes are freed and merged with adjacent gaps. Empty buffers are at 0.
     """
     for buffer in buffers:
         if buffer.swap_partner is not None:
@@ -68,7 +68,8 @@ def assign_offsets(buffers: Sequence[PlannedBuffer]) -> int:
     for buffer in buffers:
         if buffer.reused_buffer is not None:
             _reused_root(buffer).last = max(_reused_root(buffer).last, buffer.last)
-    living = [each for each in buffers if each.last >= 0 and each.reused_buffer is None]
+    used = [each for each in buffers if each.last >= 0 and each.nbytes]
+    living = [each for each in used if each.reused_buffer is None]
     ending: list[tuple[int, int, PlannedBuffer]] = []
     gaps = FreeList()
     for number, buffer in enumerate(sorted(living, key=lambda each: (each.first, -each.nbytes))):

@@ -105,9 +105,7 @@ class FunctionLowering(LoweringState):
         ]
         # A value that is returned twice is produced in the target that is contiguous, and copied to
         # the other.
-        for value, view in sorted(
-            filter(None, demands), key=lambda each: not is_row_major(each[1])
-        ):
+        for value, view in sorted(demands, key=lambda each: not is_row_major(each[1])):
             self.targets.setdefault(value, view)
         for op in reversed(block.ops):
             if op.spec is ops.concatenate and op.result in self.targets:
@@ -134,25 +132,18 @@ class FunctionLowering(LoweringState):
 
     def _propagate_target(
         self, value: Value, view: BufferView, makers: Mapping[Value, Op]
-    ) -> tuple[Value, BufferView] | None:
+    ) -> tuple[Value, BufferView]:
         """Trace a target view back through view operations; return the value that should be written
-        to it.
+        to it, and its view.
 
-        Returns the value and its view, or `None` if no operation can write there.
+        Arguments, constants and results of loops, which are stored elsewhere, are copied to it.
         """
-        strides: tuple[int, ...] | None = view.strides
-        op = makers.get(value)
-        while op is not None:
-            input_strides = operand_strides(op, strides) if strides is not None else None
+        strides = view.strides
+        while (op := makers.get(value)) is not None:
+            input_strides = operand_strides(op, strides)
             if input_strides is None:
                 break
             strides, value = input_strides, op.operands[0]
-            op = makers.get(value)
-        can_write = op is not None and (
-            op.name not in control_flow.CONTROL_FLOW_LOWERINGS or op.spec is ops.case
-        )
-        if not can_write or strides is None:
-            return None
         type = value.type
         return value, BufferView(view.slot, view.offset, type.shape, strides, type.dtype)
 
@@ -175,7 +166,7 @@ class FunctionLowering(LoweringState):
         is_complete = (
             buffer.kind in (BufferKind.ARGUMENT, BufferKind.RESULT) and buffer.nbytes == view.nbytes
         )
-        return is_complete and view.offset == 0 and is_row_major(view)
+        return is_complete and is_row_major(view)
 
     def _lower_op(self, op: Op, users: Mapping[Value, Sequence[Op]], items: list[Item]) -> None:
         self.position += 1
@@ -220,24 +211,19 @@ class FunctionLowering(LoweringState):
     def _lower_reshape(self, op: Op, source: BufferView, items: list[Item]) -> None:
         """Lower a reshape whose operand has incompatible strides to a copy.
 
-        A reshape with a target elsewhere is a copy, too.
+        A reshape with a target is a copy too: no operand has strides with which it is a view.
         """
-        target = self.targets.get(op.result)
         views = view_results(op, (source,))
-        if target is not None and views is not None:
+        if views is not None:
+            target = self.targets[op.result]
             self.mark_used(source, target)
             self.views[op.result] = target
             items.append(CopyItem(views[0], target, f"%{op.result.name} = reshape"))
             return
-        target_strides = target and reshape_strides(target.shape, target.strides, source.shape)
-        destination = target if target is not None and target_strides else self.buffer(op.result)
-        strides = target_strides or reshape_strides(
-            destination.shape, destination.strides, source.shape
-        )
+        destination = self.buffer(op.result)
+        strides = reshape_strides(destination.shape, destination.strides, source.shape)
         assert strides is not None, "a contiguous buffer has strides for any shape"
-        written = BufferView(
-            destination.slot, destination.offset, source.shape, strides, source.dtype
-        )
+        written = BufferView(destination.slot, 0, source.shape, strides, source.dtype)
         self.mark_used(source, destination)
         self.views[op.result] = destination
         items.append(CopyItem(source, written, f"%{op.result.name} = reshape"))

@@ -41,6 +41,15 @@ def test_buffers_with_overlapping_live_ranges_are_disjoint(
             assert is_disjoint or not ranges_overlap
 
 
+def test_empty_buffers_lie_in_no_other_one() -> None:
+    lives = [(0, 0, 1), (1, 0, 0), (65, 1, 1)]
+    buffers = [
+        PlannedBuffer(BufferKind.ARENA, size, first=first, last=last) for size, first, last in lives
+    ]
+    assert assign_offsets(buffers) == align_up(65)
+    assert [each.offset for each in buffers] == [0, 0, 0]
+
+
 def test_a_chain_needs_two_buffers() -> None:
     chain = [PlannedBuffer(BufferKind.ARENA, 1024, first=i, last=i + 1) for i in range(10)]
     assert assign_offsets(chain) == 2048
