@@ -361,3 +361,22 @@ def test_operations_with_effects_and_no_results_are_items() -> None:
     names = [each.op.name for each in found.items if isinstance(each, WorkItem)]
     assert len(names) == 2
     assert [len(each.results) for each in found.items if isinstance(each, WorkItem)].count(0) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "%a = exp(%t) : f32[4, 4]\n  %r = all-reduce(%a, axes=[d], op=add) : f32[4, 4]",
+            ["exp x[4, 16] -> a[16, 4]", "all-reduce a[16, 4] -> r[16, 4]"],
+        ),
+        (
+            "%b = all-reduce(%t, axes=[d], op=add) : f32[4, 4]\n  %r = exp(%b) : f32[4, 4]",
+            ["all-reduce x[4, 16] -> b[16, 4]", "exp b[16, 4] -> r[16, 4]"],
+        ),
+    ],
+)
+def test_processes_exchange_rows(line: str, expected: list[str]) -> None:
+    text = f"func @f(%x: f32[4, 4]) -> (f32[4, 4]) {{\n  {TRANSPOSED}  {line}\n  return %r\n}}\n"
+    found = lower_function(parse(f"mesh @m = [d=2]\n\n{text}").main, {})
+    assert describe(found) == expected
