@@ -6,6 +6,7 @@ loops are loops of the program, so that `jit` and `vmap` apply.
 """
 
 from collections.abc import Mapping
+from types import NoneType
 from typing import NamedTuple
 
 from shardir.frontend.argument_checks import call_user_function, check_integer, check_real
@@ -129,6 +130,10 @@ def minimize(
             with_location("minimize has no tol; pass options={'gtol': ...}, the limit of the norm "
                           "of the gradient")
         )  # fmt: skip
+    if not isinstance(options, (Mapping, NoneType)):
+        raise ArgumentError(
+            with_location(f"options of minimize is a dictionary, got {brief(options)}")
+        )
     given = dict(options or {})
     if unknown := [name for name in given if name not in OPTIONS]:
         raise ArgumentError(
@@ -136,8 +141,10 @@ def minimize(
                           f"{', '.join(OPTIONS)}")
         )  # fmt: skip
     kind = abstract_of(x0, "x0 of minimize").type
-    if kind.rank != 1 or promotion.inexact_dtype(kind.dtype) not in FLOATS:
-        raise ShapeError(with_location(f"x0 of minimize is a vector of real numbers, got {kind}"))
+    if kind.rank != 1 or promotion.inexact_dtype(kind.dtype) not in FLOATS or not kind.shape[0]:
+        raise ShapeError(
+            with_location(f"x0 of minimize is a vector of at least one real number, got {kind}")
+        )
     gtol = check_real("gtol of minimize", given.get("gtol", 1e-5))
     norm = check_real("norm of minimize", given.get("norm", float("inf")))
     count = given.get("maxiter")

@@ -19,6 +19,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.traced_calls import is_array_like
 from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShapeError
 from shardir.frontend.lax.control_flow.loops import scan, while_loop
+from shardir.frontend.lax.reductions import cummax
 from shardir.frontend.numpy import api as snp
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import inexact_kind
 from shardir.frontend.pytree import tree
@@ -77,9 +78,11 @@ def odeint(
     `y0` is a pytree of arrays, and `func` returns one of the same shapes; each leaf of the result
     has a first dimension for the times, which ascend. The estimated error of a step is at most
     `atol + rtol * abs(y)` in the root mean square; there are at most `mxstep` steps between two
-    times, of at most `hmax`. Reverse mode integrates the adjoint equation backwards, with the same
-    tolerances; there is no forward mode. Raise `ArgumentError` for times that are not a vector of
-    floats, for a derivative of other shapes, and for arguments that are not arrays.
+    times, of at most `hmax`. The result is NaN at a time before an earlier one, and at a time that
+    these steps do not reach, for example because `func` returns NaN. Reverse mode integrates the
+    adjoint equation backwards, with the same tolerances; there is no forward mode. Raise
+    `ArgumentError` for times that are not a vector of floats, for negative limits, for a derivative
+    of other shapes, and for arguments that are not arrays.
     """
     check_function("odeint", func)
     for leaf in tree.leaves((y0, args)):
@@ -94,9 +97,18 @@ def odeint(
             with_location(f"t of odeint is a vector of floats with at least one element, got "
                           f"{times}")
         )  # fmt: skip
-    limits = [check_real(f"{word} of odeint", given) for word, given in
-              (("rtol", rtol), ("atol", atol), ("mxstep", mxstep), ("hmax", hmax))]  # fmt: skip
+    limits = [
+        _check_limit(word, given)
+        for word, given in (("rtol", rtol), ("atol", atol), ("mxstep", mxstep), ("hmax", hmax))
+    ]
     return _odeint(func, tuple(limits), y0, t, args)
+
+
+def _check_limit(word: str, given: float) -> float:
+    limit = check_real(f"{word} of odeint", given)
+    if not limit >= 0:
+        raise ArgumentError(with_location(f"{word} of odeint is at least 0, got {given}"))
+    return limit
 
 
 @public(static=("func", "limits"), cached=False, name="odeint")
@@ -176,7 +188,9 @@ class _Equation:
         step = self._first_step(slope, state, times[0], first)
         cell = [[y, y * 0, y * 0, y * 0, y * 0] for y in state]
 
-        def advance(carry: PyTree, target: Tracer) -> PyTree:
+        def advance(carry: PyTree, interval: tuple[Tracer, Tracer]) -> PyTree:
+            latest, target = interval
+
             def is_before(carry: PyTree) -> object:
                 count, _, _, time, step, _, _ = carry
                 condition = as_tracer((time < target) & (step > 0))
@@ -189,11 +203,13 @@ class _Equation:
             _, _, time, _, begin, cell = rest
             width = time - begin
             position = snp.where(width > 0, (target - begin) / snp.where(width > 0, width, 1), 0)
+            has_solution = (time >= target) & (target >= latest)
+            position = snp.where(has_solution, position, snp.nan)
             values = [_evaluate_polynomial(each, position) for each in cell]
             return tuple(rest), values
 
         start = (state, first, times[0], step, times[0], cell)
-        _, rest = scan(advance, start, times[1:])
+        _, rest = scan(advance, start, (cummax(times)[:-1], times[1:]))
         return [
             as_tracer(snp.concatenate([y[None], ys])) for y, ys in zip(state, rest, strict=True)
         ]

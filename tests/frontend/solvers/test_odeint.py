@@ -34,6 +34,24 @@ def test_solutions_of_linear_equations() -> None:
     np.testing.assert_array_equal(odeint(decay, 1, TIMES[:1], 2.0), [1])
 
 
+def test_times_before_an_earlier_one_have_no_solution() -> None:
+    times = np.array([0, 1, 0.5, 0.7, 1, 2], np.float32)
+    found = odeint(decay, np.float32(1), times, np.float32(1))
+    expected = np.exp(-times) * np.array([1, 1, np.nan, np.nan, 1, 1])
+    np.testing.assert_allclose(found, expected, 1e-4)
+
+
+def test_times_that_are_not_reached_have_no_solution() -> None:
+    undefined = odeint(lambda y, t: snp.sqrt(1.2 - t), np.float32(0), TIMES)
+    expected = 2 / 3 * (1.2**1.5 - np.array([1.2, 0.7, 0.2, np.nan, np.nan]) ** 1.5)
+    np.testing.assert_allclose(undefined, expected, 1e-4)
+    none = odeint(lambda y, t: y * snp.nan, np.float32(1), TIMES)
+    np.testing.assert_array_equal(none, [1, *[np.nan] * 4])
+    np.testing.assert_array_equal(odeint(decay, 1, TIMES, 1.0, mxstep=2), [1, *[np.nan] * 4])
+    times = np.array([0, np.nan, 1], np.float32)
+    assert np.isnan(odeint(decay, 1, times, 1.0)).tolist()[:2] == [False, True]
+
+
 def test_limits_of_steps() -> None:
     rough = odeint(lambda y, t: snp.cos(t), 0.0, TIMES, rtol=1e-2, atol=1e-2)
     assert 1e-3 < np.abs(np.asarray(rough) - np.sin(TIMES)).max() < 1e-1
@@ -104,6 +122,8 @@ FAULTS: list[tuple[Callable[[], Any], str]] = [
      "the function of odeint returns other containers than those of y0"),
     (lambda: odeint(decay, 1.0, TIMES, 1.0, rtol="small"),  # type: ignore[arg-type]
      "rtol of odeint is a real number, got 'small'"),
+    (lambda: odeint(decay, 1.0, TIMES, 1.0, mxstep=-1), "mxstep of odeint is at least 0, got -1"),
+    (lambda: odeint(decay, 1.0, TIMES, 1.0, atol=np.nan), "atol of odeint is at least 0, got nan"),
 ]  # fmt: skip
 
 
