@@ -3,7 +3,7 @@
 import builtins
 import logging
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -150,6 +150,21 @@ def _check_format(
         )
     if check_flag(f"skip_format_check of {name}", skip_format_check):
         return
+    used = check_format_fits(name, fmt, args, kwargs)
+    unused = [str(key) for key in (*range(len(args)), *kwargs) if key not in used]
+    if unused:
+        raise ArgumentError(
+            with_location(
+                f"the format {fmt!r} of {name} does not use argument {', '.join(unused)}; "
+                "write {} for each, and use f-strings only for values known while tracing"
+            )
+        )
+
+
+def check_format_fits(
+    name: str, fmt: str, args: Sequence[object], kwargs: Mapping[str, object]
+) -> Set[int | str]:
+    """Return the arguments that a format uses; raise `ArgumentError` if it needs others."""
     formatter = _UsageFormatter()
     try:
         formatter.vformat(fmt, args, kwargs)
@@ -158,14 +173,7 @@ def _check_format(
         raise ArgumentError(
             with_location(f"the format {fmt!r} of {name} does not fit its arguments: {reason}")
         ) from None
-    unused = [str(key) for key in (*range(len(args)), *kwargs) if key not in formatter.used]
-    if unused:
-        raise ArgumentError(
-            with_location(
-                f"the format {fmt!r} of {name} does not use argument {', '.join(unused)}; "
-                "write {} for each, and use f-strings only for values known while tracing"
-            )
-        )
+    return formatter.used
 
 
 def callback(

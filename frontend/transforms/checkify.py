@@ -7,6 +7,7 @@ import numpy as np
 
 from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.dispatch.debugging import check_format_fits
 from shardir.frontend.dispatch.temporary_programs import run_temporary
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError, ShapeError
@@ -118,8 +119,8 @@ def check(pred: object, msg: str, *fmt_args: object, **fmt_kwargs: object) -> No
 
     The message is `msg.format(*fmt_args, **fmt_kwargs)` with arrays. `checkify` makes a failed
     check a value; otherwise the program raises `JaxRuntimeError`. Raise `ShapeError` unless `pred`
-    is one bool, and `ArgumentError` for a message that is not text or shows other objects than
-    arrays.
+    is one bool, and `ArgumentError` for a message that is not text, shows other objects than
+    arrays, or refers to an absent argument.
     """
     _emit_check(
         pred,
@@ -138,6 +139,7 @@ def _make_check(
             raise ArgumentError(
                 with_location(f"the message of {name} shows arrays, got {brief(given)}")
             )
+    check_format_fits(name, msg, args, options)
     return Check(f"{msg} (`check` failed)", tuple(options), is_debug)
 
 

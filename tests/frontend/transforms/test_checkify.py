@@ -212,6 +212,11 @@ FAULTS: list[tuple[Callable[[], Any], str]] = [
     (lambda: check(X > 0, "a"), "the condition of check is one bool, got bool[4]"),
     (lambda: check(True, raw(3)), "the message of check is text, got 3"),
     (lambda: check(True, "{}", "x"), "the message of check shows arrays, got 'x'"),
+    (lambda: check(True, "{y}", x=2),
+     "the format '{y}' of check does not fit its arguments: no argument 'y'"),
+    (lambda: debug_check(True, "{} {}", 2),
+     "the format '{} {}' of debug_check does not fit its arguments: Replacement index 1 out of "
+     "range for positional args tuple"),
     (lambda: check_error(raw(3)), "check_error takes an Error, got 3"),
     (lambda: checkify(positive, errors=raw("nan")),
      "errors of checkify is 'nan'; it is user_checks, nan_checks, div_checks, index_checks, or a "
