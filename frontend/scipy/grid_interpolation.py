@@ -28,9 +28,10 @@ class RegularGridInterpolator:
 
     `points` has the coordinates of the grid in each dimension, in ascending order; `values` has one
     value for each position, and may have further dimensions. A call takes coordinates
-    (..., dimensions), or a tuple of arrays that broadcast, one for each dimension. It returns the
-    "linear" interpolation of the values around, or the "nearest" value. Outside of the grid the
-    result is `fill_value`, or with None the extrapolation. Raise `ShapeError` for points that do
+    (..., dimensions), a vector with the coordinates of one point after another, or a tuple of
+    arrays that broadcast, one for each dimension. It returns the "linear" interpolation of the
+    values around, or the "nearest" value. Outside of the grid the result is `fill_value`, or with
+    None the extrapolation. Raise `ShapeError` for points that do
     not fit the values, and `ArgumentError` for coordinates that do not ascend (if they are
     concrete), another method, a fill value of a wider kind than the values, and `bounds_error`.
     """
@@ -121,7 +122,10 @@ def _interpolate(
         places = snp.broadcast_arrays(*map(as_tracer, xi))
         coordinates = snp.stack(places, -1)
     else:
-        coordinates = snp.atleast_1d(as_tracer(xi))
+        given = as_tracer(xi)
+        coordinates = snp.atleast_1d(given)
+        if given.ndim == 1 and given.size % len(axes) == 0:
+            coordinates = given.reshape(-1, len(axes))
     if coordinates.shape[-1] != len(axes):
         raise ShapeError(
             with_location(

@@ -42,6 +42,20 @@ def test_values_are_those_of_scipy(method: Any, fill: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("dims", [1, 2])
+def test_a_vector_states_points(dims: int) -> None:
+    require("jax")
+    import scipy.interpolate
+
+    values = VALUES[(slice(None),) * dims + (0,) * (2 - dims)]
+    ours = RegularGridInterpolator(GRID[:dims], values)
+    theirs = scipy.interpolate.RegularGridInterpolator(GRID[:dims], values)
+    for vector in (np.ones(dims, np.float32), np.arange(4, dtype=np.float32) / 2):
+        found, expected = ours(vector), theirs(vector)
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, 1e-5, 1e-6)
+
+
 def test_integers_become_floats_and_one_point_is_a_grid() -> None:
     line = RegularGridInterpolator([np.arange(3)], np.array([0, 10, 30]))
     np.testing.assert_allclose(line([[0.5], [1.5], [2]]), [5, 20, 30])
