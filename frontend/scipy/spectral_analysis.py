@@ -188,6 +188,11 @@ def _spectrum(
         )  # fmt: skip
     shapes = [_shape_of(f"a signal of {name}", each) for each in (x, y) if each is not None]
     length = max(shape[canonicalize_axis(axis, len(shape))] for shape in shapes)
+    if not length:
+        raise ShapeError(
+            with_location(f"{name} takes signals with elements along axis {axis}, got shape "
+                          f"{shapes[0]}")
+        )  # fmt: skip
     weights, count = _window_of_segments(name, window, nperseg, length)
     overlap = count // 2 if noverlap is None else check_integer(f"noverlap of {name}", noverlap, 0)
     transformed = count if nfft is None else check_integer(f"nfft of {name}", nfft)

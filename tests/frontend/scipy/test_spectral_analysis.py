@@ -132,6 +132,8 @@ FAULTS: list[tuple[Callable[[], Any], str]] = [
      "the scaling of welch is 'power'; it is 'density' or 'spectrum'"),
     (lambda: signal.welch(REAL, nperseg=8, average="mode"),
      "the average of welch is 'mode'; it is 'mean' or 'median'"),
+    (lambda: signal.welch(np.zeros((2, 0))),
+     "welch takes signals with elements along axis -1, got shape (2, 0)"),
     (lambda: signal.welch(REAL, nperseg=8, noverlap=8),
      "noverlap of welch is 8; it is smaller than the 8 elements of a segment"),
     (lambda: signal.welch(REAL, nperseg=8, nfft=7),
