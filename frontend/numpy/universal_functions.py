@@ -6,12 +6,13 @@ as `snp.add`, has the attributes and methods of its `ufunc`, and counts as an in
 """
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from shardir.frontend.argument_checks import call_user_function, check_integer, check_not_in_place
-from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
+from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.inspection import eval_shape
@@ -28,7 +29,7 @@ from shardir.frontend.numpy.elementwise import (
 )
 from shardir.frontend.numpy.reductions import basic_reductions, cumulative
 from shardir.frontend.numpy.shaping import concatenation, reshaping
-from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes, canonicalize_axis
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
@@ -141,7 +142,7 @@ class ufunc(metaclass=_UfuncType):
     def reduce(
         self,
         a: ArrayLike,
-        axis: int | None = 0,
+        axis: AxisLike = 0,
         dtype: DTypeLike | None = None,
         out: None = None,
         keepdims: bool = False,
@@ -150,7 +151,8 @@ class ufunc(metaclass=_UfuncType):
     ) -> Tracer:
         """Return the elements along `axis`, or all, combined in order, beginning with `initial`.
 
-        `where` selects the elements. Raise `ArgumentError` for a function that is not binary,
+        `where` selects the elements. Functions that have a reduction, such as `logical_and`, accept
+        several axes. Raise `ArgumentError` for a function that is not binary,
         for `out`, and for a selection or an empty axis without identity or initial value.
         """
         self._check_binary("reduce", out)
@@ -208,7 +210,8 @@ class ufunc(metaclass=_UfuncType):
         """Return the result of `reduce` for each segment of the axis.
 
         Segment i is from `indices[i]` to the next index, or to the end; where the next index is
-        not larger, it is the element `indices[i]` alone.
+        not larger, it is the element `indices[i]` alone. The result for an index outside of the
+        axis is NaN, or for integers the value that `x.at[i].get(mode="fill")` returns.
         """
         self._check_binary("reduceat", out)
         own = self._own["reduceat"]
@@ -307,19 +310,15 @@ def _combined_dtype(function: ufunc, x: Tracer, dtype: DTypeLike | None) -> str:
 
 @public(static=("function", "axis", "dtype", "keepdims"), cached=False, name="reduce")
 def _reduce_in_order(
-    function: ufunc, a: ArrayLike, axis: int | None, dtype: DTypeLike | None, keepdims: bool,
+    function: ufunc, a: ArrayLike, axis: AxisLike, dtype: DTypeLike | None, keepdims: bool,
     initial: ArrayLike | None, where: ArrayLike | None,
 ) -> Tracer:  # fmt: skip
-    x, mask = as_tracer(a), None if where is None else as_tracer(where)
+    x, mask = as_tracer(a), None if where is None else basic_reductions.as_mask(where)
     if isinstance(axis, (tuple, list)):
         raise AxisError(
             with_location(f"{function.__name__}.reduce takes one axis or None, got {brief(axis)}")
         )
     if mask is not None:
-        if mask.value.type.dtype != "bool":
-            raise ArgumentError(
-                with_location(f"where of {function.__name__}.reduce has bools, got {mask.dtype}")
-            )
         mask = broadcast(mask, x.shape)
     kind = _combined_dtype(function, x, dtype)
     if axis is None:
@@ -424,13 +423,16 @@ def _reduce_segments(
         )
     rows, dim, kind = _rows_along("reduceat", function, x, axis, dtype)
     size, count = rows.shape[0], starts.shape[0]
-    if not size or not count:
-        return reshaping.moveaxis(filling.zeros((count, *rows.shape[1:]), rows.dtype), 0, dim)
+    if not count:
+        return reshaping.moveaxis(filling.zeros((0, *rows.shape[1:]), rows.dtype), 0, dim)
+    # No step changes the fill value of a segment whose start is outside of the axis.
+    first = rows.at[starts].get(mode="fill")
     starts = selection.where(starts < 0, starts + size, starts)
     following = concatenation.concatenate(
         [starts[1:], as_tracer(np.full(1, size)).astype(starts.dtype)]
     )
     stops = selection.where(following > starts, following, starts + 1)
+    starts = selection.where(starts < 0, size, starts)
     wide = (count, *(1 for _ in rows.shape[1:]))
 
     def step(totals: Tracer, row: PyTree) -> tuple[Tracer, None]:
@@ -443,8 +445,7 @@ def _reduce_segments(
         return selection.where(is_first, elements, rest), None
 
     numbers = ranges.arange(size, dtype=starts.dtype)
-    empty = filling.zeros((count, *rows.shape[1:]), rows.dtype)
-    totals, _ = scan(step, empty, (numbers, rows))
+    totals, _ = scan(step, first, (numbers, rows))
     return as_tracer(reshaping.moveaxis(totals, 0, dim))
 
 
@@ -487,17 +488,20 @@ def _reduction_by_halves(function: Any, identity: object) -> Method:
 
     @public(static=("axis", "dtype", "keepdims"), name=f"{function.__name__}.reduce")
     def reduce(
-        a: ArrayLike, axis: int | None, dtype: DTypeLike | None, keepdims: bool,
+        a: ArrayLike, axis: AxisLike, dtype: DTypeLike | None, keepdims: bool,
         initial: ArrayLike | None, where: ArrayLike | None,
     ) -> Tracer:  # fmt: skip
         x = as_tracer(a)
-        dim = 0 if axis is None else canonicalize_axis(axis, x.ndim)
-        kept = tuple(1 if axis is None or d == dim else n for d, n in enumerate(x.shape))
+        dims = tuple(range(x.ndim)) if axis is None else canonicalize_axes(axis, x.ndim)
+        kept = tuple(1 if d in dims else n for d, n in enumerate(x.shape))
         kind = _combined_dtype(function.ufunc, x, dtype)
         x = convert(x, kind)
         if where is not None:
-            x = as_tracer(selection.where(where, x, convert(as_tracer(identity), kind)))
-        rows = x.reshape(-1) if axis is None else reshaping.moveaxis(x, dim, 0)
+            mask = broadcast(basic_reductions.as_mask(where), x.shape)
+            x = as_tracer(selection.where(mask, x, convert(as_tracer(identity), kind)))
+        count = prod(x.shape[d] for d in dims)
+        others = [n for d, n in enumerate(x.shape) if d not in dims]
+        rows = reshaping.moveaxis(x, dims, tuple(range(len(dims)))).reshape(count, *others)
         start = identity if initial is None else initial
         while rows.shape[0] > 1:
             half = rows.shape[0] // 2

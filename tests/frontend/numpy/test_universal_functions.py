@@ -115,6 +115,28 @@ def test_transformations() -> None:
         assert_close(COMBINE.reduce(x), EXACT.reduce(np.asarray(x)))
 
 
+@pytest.mark.parametrize("name", ["logical_and", "bitwise_xor", "logaddexp"])
+def test_reduce_of_several_axes(name: str) -> None:
+    x: Any = FLOATS[None] if name == "logaddexp" else INTEGERS[None]
+    ours, theirs = getattr(snp, name), getattr(np, name)
+    for axis in ((0, 1), (0, -1), (2, 1), ()):
+        assert_close(ours.reduce(x, axis=axis), theirs.reduce(x, axis=axis))
+        kept = theirs.reduce(x, axis=axis, keepdims=True)
+        assert_close(ours.reduce(x, axis=axis, keepdims=True), kept)
+    assert_close(ours.reduce(x[0, 0, 0], axis=None), theirs.reduce(x[0, 0, 0], axis=None))
+
+
+def test_segments_outside_of_the_axis_have_the_fill_value() -> None:
+    places = np.array([1, 7, -1, -9])
+    expected = np.stack(
+        [FLOATS[1] * 2 + FLOATS[2], np.full(4, np.nan), FLOATS[2], np.full(4, np.nan)]
+    )
+    assert_close(COMBINE.reduceat(FLOATS, places), expected)
+    integers = np.asarray(COMBINE.reduceat(INTEGERS, places))
+    np.testing.assert_array_equal(integers[[1, 3]], np.full((2, 4), np.iinfo(np.int32).min))
+    assert_close(COMBINE.reduceat(FLOATS[:0], places), np.full((4, 4), np.nan))
+
+
 TWO = snp.frompyfunc(lambda a: (a, a), 1, 2)
 FAULTS: list[tuple[Callable[[], Any], str]] = [
     (lambda: TWO.reduce(FLOATS),
@@ -127,7 +149,9 @@ FAULTS: list[tuple[Callable[[], Any], str]] = [
     (lambda: COMBINE.reduce(FLOATS, where=MASK),
      "combine has no identity, so that reduce with where= needs initial="),
     (lambda: COMBINE.reduce(FLOATS, where=INTEGERS, initial=1),
-     "where of combine.reduce has bools, got int32"),
+     "where= takes bools, got i32[3, 4]; compare the numbers, as in w != 0"),
+    (lambda: raw(snp.logical_and).reduce(FLOATS, where=INTEGERS),
+     "where= takes bools, got i32[3, 4]; compare the numbers, as in w != 0"),
     (lambda: COMBINE.reduce(FLOATS[:0]),
      "combine.reduce has no element and no identity; pass initial="),
     (lambda: COMBINE.reduce(FLOATS, axis=raw((0, 1))),
