@@ -31,7 +31,6 @@ ALTERNATIVES = {
     "jax.empty_ref": "jax.Array.at",
     "jax.example_libraries.optimizers": "shardir.optim",
     "jax.example_libraries.stax": "jax.nn",
-    "jax.experimental.checkify": "jax.debug.callback",
     "jax.experimental.host_callback": "jax.pure_callback",
     "jax.experimental.jax2tf": "shardir.stablehlo.printer.show",
     "jax.experimental.loops": "jax.lax.fori_loop",
