@@ -126,7 +126,7 @@ def checkpoint(
     """Return `fun` with a gradient that saves only the arguments and recomputes other residuals.
 
     `policy`, one of `checkpoint_policies`, selects values to save in addition, also inside of
-    `scan`, `cond` and `switch`. Arguments in `static_argnums` need not be arrays.
+    `scan`, `cond` and `switch`. Arguments in `static_argnums` may be any objects.
     `prevent_cse=False` allows common subexpression elimination between the original and the
     recomputed operations. `concrete` must be false. May be used as a decorator, with options or
     without. Outside of any trace it is `jit(fun)`.
@@ -158,13 +158,42 @@ def checkpoint(
     @wraps(fun)
     def wrapper(*args: PyTree, **options: PyTree) -> PyTree:
         if current_trace() is None:
-            return alone(*args, **options)
+            return _call_outside_of_trace(fun, alone, known, args, options)
         return _trace_checkpoint(fun, known, attrs, args, options)
 
     return wrapper
 
 
 remat = checkpoint
+
+
+def _call_outside_of_trace(
+    fun: UserFunction,
+    compiled: UserFunction,
+    known: Parameters,
+    args: tuple[PyTree, ...],
+    options: dict[str, PyTree],
+) -> PyTree:
+    """Call `compiled`, the jitted function, or compile it for static arguments without a hash."""
+    numbers = known.for_call(len(args)).static
+    if all(_is_hashable(arg) for i, arg in enumerate(args) if i in numbers):
+        return compiled(*args, **options)
+
+    def with_static(*dynamic: PyTree, **options: PyTree) -> PyTree:
+        given = iter(dynamic)
+        whole = [arg if i in numbers else next(given) for i, arg in enumerate(args)]
+        return call_user_function(fun, known.name, whole, options)
+
+    with_static.__name__ = known.name
+    return jit(with_static)(*(arg for i, arg in enumerate(args) if i not in numbers), **options)
+
+
+def _is_hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _trace_checkpoint(

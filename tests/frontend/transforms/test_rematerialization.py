@@ -373,3 +373,16 @@ def test_a_checkpoint_does_not_repeat_effects_inside_of_blocks(kind: str) -> Non
     assert expected
     assert effects(checkpoint(f)) == expected
     assert effects(checkpoint(f, policy=checkpoint_policies.dots_saveable)) == expected
+
+
+def test_static_arguments_need_no_hash() -> None:
+    @checkpoint(static_argnums=(0, 2))
+    def scaled(options: Any, x: Any, powers: Any, *, shift: Any = 0.0) -> Any:
+        return sum(options["scale"] * x**power for power in powers) + shift
+
+    x = np.arange(3, dtype=np.float32)
+    expected = 2 * (x + x**3) + 1
+    np.testing.assert_allclose(scaled({"scale": 2}, x, [1, 3], shift=1.0), expected, 1e-6)
+    np.testing.assert_allclose(scaled({"scale": 4}, x, [1, 3], shift=2.0), 2 * expected, 1e-6)
+    gradient = grad(lambda x: scaled({"scale": 2}, x, [1, 3]).sum())(x)
+    np.testing.assert_allclose(gradient, 2 * (1 + 3 * x**2), 1e-6)
