@@ -8,7 +8,8 @@ that varies runs in the last possible loop, so that values are seldom stored bet
 
 Operations that do not vary run between the loops, as late as possible; those that only a loop
 needs run inside of it, so that their results do not live longer than there: a weight that is
-gathered, or converted. Products and operations with blocks are not repeated.
+gathered, or converted. Products and operations with blocks are not repeated. Operations with
+effects keep their order: none runs after the loop before which a later one runs.
 """
 
 from dataclasses import dataclass, field
@@ -52,9 +53,13 @@ class Levels:
         operation, or before which it can run."""
         level: dict[Value, int] = {}
         earliest: dict[Op, int] = {}
+        after_effects = 0
         for op in self.block.ops:
             uses = list(used_by(op))
-            earliest[op] = at = max((level.get(value, 0) for value in uses), default=0)
+            at = max((level.get(value, 0) for value in uses), default=0)
+            if has_nested_effect(op):
+                at = after_effects = max(at, after_effects)
+            earliest[op] = at
             varies = not self.varying.isdisjoint(uses)
             if crosses(op, self.axis) and op.spec in BOUNDARIES:
                 if varies:
@@ -79,11 +84,14 @@ class Levels:
         """Move each operation to the last loop, or before the last loop, at which it can run."""
         last = self.loop_count - 1
         latest: dict[Value, int] = {}
+        before_effects = AFTER_ALL_LOOPS
         for op in reversed(self.block.ops):
             needed = min(
                 (latest.get(value, AFTER_ALL_LOOPS) for value in op.results),
                 default=AFTER_ALL_LOOPS,
             )
+            if has_nested_effect(op):
+                needed = before_effects = min(needed, before_effects)
             if op in self.boundaries:
                 needed = self.boundaries[op] = min(needed - 1, last)
             elif op in self.loop_of:

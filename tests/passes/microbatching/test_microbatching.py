@@ -9,7 +9,7 @@ from hypothesis import assume, given
 
 import shardir as sd
 import shardir.numpy as jnp
-from shardir import lax, nn, ops, random
+from shardir import debug, io_callback, lax, nn, ops, random
 from shardir.errors import PipelineError, ShardirError
 from shardir.interpret.interpreter import run
 from shardir.ir.module import Module, Op
@@ -216,6 +216,38 @@ def test_random_programs_have_equal_results(module: Module) -> None:
             np.testing.assert_allclose(
                 np.asarray(got, np.complex128), np.asarray(want, np.complex128), 1e-3, 1e-3
             )
+
+
+def test_effects_keep_their_order_around_loops() -> None:
+    seen = list[int]()
+
+    def note(number: int, x: Any) -> None:
+        debug.callback(lambda _: seen.append(number), x)
+
+    def count(number: int, x: Any) -> Any:
+        def run(_: Any) -> Any:
+            seen.append(number)
+            return np.float32(number)
+
+        return io_callback(run, np.zeros((), np.float32), x)
+
+    def f(x: Any, w: Any) -> Any:
+        note(1, w)
+        factor = count(2, w)
+        note(3, factor)
+        total = jnp.sum(jnp.tanh(x @ w * factor))
+        note(4, total)
+        factor = count(5, w)
+        note(6, w)
+        return jnp.max(x * factor, axis=0), total
+
+    args = draw(8, WIDTH), draw(WIDTH, 4)
+    lowered = sd.jit(f).lower(*args)
+    for compiled in (lowered.compile(), lowered.compile(passes=passes(2))):
+        seen.clear()
+        compiled(*args)
+        sd.effects_barrier()
+        assert seen == [1, 2, 3, 4, 5, 6]
 
 
 def refusal(text: str, pipeline: str) -> str:
