@@ -41,10 +41,11 @@ def split_axes(op: Op, axis: Axis) -> Axes:
 
 def refuse(op: Op, name: str) -> PipelineError:
     """Return the error for an operation that a loop over microbatches cannot contain."""
+    result = f" of %{op.results[0].name}" if op.results else ""
     origin = f" ({op.loc})" if op.loc is not None else ""
     return PipelineError(
-        f"accumulate-microbatches cannot run {op.name} of %{op.results[0].name} along the axis "
-        f"{name!r} in a loop{origin}; write the loop over microbatches with lax.scan"
+        f"accumulate-microbatches cannot run {op.name}{result} along the axis {name!r} in a loop"
+        f"{origin}; write the loop over microbatches with lax.scan"
     )
 
 

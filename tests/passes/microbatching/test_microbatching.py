@@ -250,6 +250,19 @@ def test_effects_keep_their_order_around_loops() -> None:
         assert seen == [1, 2, 3, 4, 5, 6]
 
 
+def test_an_effect_without_results_that_varies_is_refused() -> None:
+    def f(x: Any, w: Any) -> Any:
+        lax.cond(jnp.sum(w) > 0, lambda: debug.print("{}", x), lambda: None)
+        return x @ w
+
+    lowered = sd.jit(f).lower(draw(8, WIDTH), draw(WIDTH, 4))
+    with pytest.raises(PipelineError) as raised:
+        lowered.compile(passes=passes(2))
+    text = str(raised.value)
+    assert text.startswith("accumulate-microbatches cannot run case along the axis 'microbatch' in")
+    assert text.endswith("; write the loop over microbatches with lax.scan")
+
+
 def refusal(text: str, pipeline: str) -> str:
     with pytest.raises(ShardirError) as raised:
         Pipeline.parse(pipeline)(parse(text))
