@@ -50,6 +50,7 @@ from shardir.frontend.distributed.shard_exchange import (
 from shardir.frontend.errors import (
     ArgumentError,
     DeletedArrayError,
+    ShardingError,
 )
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.sharding import Index, Sharding, SingleDeviceSharding
@@ -151,13 +152,32 @@ class Array(ArrayFields, Convertible):
 
     @property
     def storage(self) -> Storage:
-        """All elements in one allocation, padded where the sharding does not divide the shape."""
+        """All elements in one allocation, padded where the sharding does not divide the shape.
+
+        Raises `ShardingError` when the devices hold partial sums.
+        """
+        self._check_has_elements()
+        return self.total_storage
+
+    @property
+    def total_storage(self) -> Storage:
+        """The same as `storage`, or the total where the devices hold partial sums."""
         buffers = self.checked_storage()
         if not isinstance(buffers, Storage):
             whole = assemble_shards(buffers, self.sharding, self.type)
             buffers = self.buffers = Storage.of(pad_to_shards(whole, self.sharding))
             self._parts = None
         return buffers
+
+    def _check_has_elements(self) -> None:
+        """Raise `ShardingError` when the devices hold partial sums of the elements."""
+        if self.sharding.has_partial_sums:
+            raise ShardingError(
+                with_location(
+                    f"the devices hold partial sums of this array of type {self.type}, with "
+                    f"{self.sharding}; add them with sharding.reshard before its elements are read"
+                )
+            )
 
     def checked_storage(self) -> Storage | Sequence[Buffer]:
         """Return `buffers`; raises `DeletedArrayError` after deletion."""
@@ -236,9 +256,11 @@ class Array(ArrayFields, Convertible):
     def to_numpy_view(self) -> Buffer:
         """Return all elements in one read-only NumPy array. Keys are 64-bit words.
 
-        Raises `NotAddressableError` when shards are on devices of other processes only.
+        Raises `NotAddressableError` when shards are on devices of other processes only, and
+        `ShardingError` when the devices hold partial sums.
         """
         own = self.checked_storage()
+        self._check_has_elements()
         if self._whole is None:
             if isinstance(own, Storage):
                 self._whole = without_padding(own.array, self.shape)
@@ -258,6 +280,12 @@ class Array(ArrayFields, Convertible):
             self._whole = gather_elements(self.device_shards, self.sharding, self.type)
             self._whole.flags.writeable = False
         return self.to_numpy_view()
+
+    def read_total(self) -> Buffer:
+        """Return `read()`, or the total where the devices hold partial sums."""
+        if self.sharding.has_partial_sums:
+            return without_padding(self.total_storage.array, self.shape)
+        return self.read()
 
     def __iter__(self) -> "Iterator[Array]":
         if not self.shape:
@@ -330,6 +358,9 @@ class Array(ArrayFields, Convertible):
     def __repr__(self) -> str:
         if self.is_deleted():
             return f"Array({self.type} that {self._gone})"
+        weak = ", weak_type=True" if self.weak_type else ""
+        if self.sharding.has_partial_sums:
+            return f"Array(shape={self.shape}, dtype={self.dtype}{weak}, sharding={self.sharding})"
         if self._whole is None and not is_readable(self.sharding, self.type):
             owners = {device.process_index for device in self.sharding.device_set}
             whose = "several processes" if len(owners) > 1 else f"process {min(owners)}"
@@ -341,7 +372,7 @@ class Array(ArrayFields, Convertible):
         text = np.array2string(
             np.asarray(self), prefix="Array(", suffix=",", separator=", ", max_line_width=width
         )
-        ending = f"dtype={self.dtype.name}{', weak_type=True' if self.weak_type else ''})"
+        ending = f"dtype={self.dtype.name}{weak})"
         if not self.size:
             text, ending = "[]", f"shape={self.shape}, {ending}"
         last = len(text) - text.rfind("\n") - 1 + len("Array(" if "\n" not in text else "")

@@ -25,7 +25,11 @@ from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
     resolve_sharding,
 )
-from shardir.frontend.shardings.sharding import Sharding, SingleDeviceSharding
+from shardir.frontend.shardings.sharding import (
+    Sharding,
+    SingleDeviceSharding,
+    check_holds_partial_sums,
+)
 from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
@@ -123,15 +127,17 @@ def _put_leaf(leaf: ArrayLike, to: Sharding | None, pads: bool) -> Array:
         return Array(signature_of(leaf.abstract, to), to, parts)
     held = leaf.checked_storage()
     if not isinstance(held, Storage) or held.shape != shape:
-        held = Storage.of(leaf.to_numpy_view())
+        whole = leaf.read_total() if leaf.sharding.has_partial_sums else leaf.to_numpy_view()
+        held = Storage.of(whole)
     return make_committed_array(held, leaf.abstract, to)
 
 
 def _check_target(to: Sharding, shape: tuple[int, ...], pads: bool) -> None:
-    """Raise `IndivisibleError` for an uneven sharding unless `pads`, and `DeviceError` for an
-    abstract one."""
+    """Raise `IndivisibleError` for an uneven sharding unless `pads`, `DeviceError` for an abstract
+    one, and `ShardingError` for partial sums on devices of several processes."""
     if is_abstract_assignment(to.device_assignment):
         raise abstract_device_error("device_put cannot place an array on", to.num_devices)
+    check_holds_partial_sums(to, "device_put cannot make an array")
     if not pads:
         to.check_divides(shape, 'replicate it, or pass uneven="pad"')
 

@@ -263,7 +263,7 @@ def _composed_sources(
             rows.append(row)
         elif id(leaf) in numbers:
             # Numbers are static here, and so are the arrays made from them.
-            rows.append(ArgumentSource("constant", 0, leaf.storage.address))
+            rows.append(ArgumentSource("constant", 0, leaf.total_storage.address))
         else:
             return None
     missing = set(range(len(seen))) - {row.leaf for row in rows if row.kind != "constant"}

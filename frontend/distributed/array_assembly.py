@@ -13,7 +13,7 @@ from shardir.frontend.arrays.shard_buffers import local_indices
 from shardir.frontend.arrays.signature import signature_of
 from shardir.frontend.distributed.processes import process_index
 from shardir.frontend.distributed.replicated_inputs import check_replicated_shards
-from shardir.frontend.errors import ArgumentError, ShapeError
+from shardir.frontend.errors import ArgumentError, ShapeError, ShardingError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.prefix import broadcast_prefix
 from shardir.frontend.pytree_types import PyTree
@@ -89,6 +89,13 @@ def _check_sharding(sharding: object, word: str) -> None:
             with_location(
                 f"the sharding of {word} is {sharding!r}; "
                 "write NamedSharding(mesh, PartitionSpec(...))"
+            )
+        )
+    if sharding.has_partial_sums:
+        raise ShardingError(
+            with_location(
+                f"the sharding of {word} is {sharding}, and the elements of a shard do not "
+                "determine its partial sums; place the total with device_put"
             )
         )
 

@@ -20,7 +20,12 @@ from shardir.frontend.arrays.shard_buffers import (
 )
 from shardir.frontend.config import config
 from shardir.frontend.distributed.processes import process_group
-from shardir.frontend.errors import ArgumentError, DistributedError, NotAddressableError
+from shardir.frontend.errors import (
+    ArgumentError,
+    DistributedError,
+    NotAddressableError,
+    ShardingError,
+)
 from shardir.frontend.shardings.sharding import Index, Sharding
 from shardir.frontend.source_locations import with_location
 from shardir.ir.types import TensorType
@@ -41,7 +46,17 @@ def full_box(shape: tuple[int, ...]) -> Box:
 
 
 def process_boxes(sharding: Sharding, shape: tuple[int, ...]) -> dict[int, list[Box]]:
-    """Return for each process the boxes of its devices, in device order."""
+    """Return for each process the boxes of its devices, in device order.
+
+    Raises `ShardingError` for partial sums, because one device does not hold the elements of a box.
+    """
+    if sharding.has_partial_sums:
+        raise ShardingError(
+            with_location(
+                f"the devices hold partial sums of an array with {sharding}; add them with "
+                "sharding.reshard before its elements are read or moved to another process"
+            )
+        )
     boxes: dict[int, list[Box]] = {}
     for device, index in sharding.stored_indices_map(shape).items():
         boxes.setdefault(device.process_index, []).append(index_box(index, shape))
@@ -62,7 +77,7 @@ def is_readable(sharding: Sharding, type: TensorType) -> bool:
         sharding.is_fully_addressable
         or config.gather
         or has_all_elements(sharding, type.shape, process_group().index)
-    )
+    ) and not sharding.has_partial_sums
 
 
 def needs_gather(sharding: Sharding, type: TensorType) -> bool:

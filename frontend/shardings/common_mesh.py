@@ -143,12 +143,14 @@ def express_sharding(
 
 def express_on_axes(sharding: Sharding, rank: int, axes: MeshAxes) -> ProgramSharding:
     """Return `sharding`, for a value of `rank`, as a sharding of the IR over `axes`."""
+    unreduced = express_dimension(sharding.unreduced_sub_axes(), axes)
     return ProgramSharding(
         MESH_NAME,
         tuple(
             OPEN_DIM if sub_axes is UNCONSTRAINED else DimSharding(sub_axes, open=False)
             for sub_axes in express_sharding(sharding, rank, axes)
         ),
+        unreduced=unreduced,
     )
 
 

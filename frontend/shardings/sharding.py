@@ -54,7 +54,7 @@ class Sharding(ABC):
     has_explicit_axes: bool = False
     """True if its mesh has axes of type `AxisType.Explicit`."""
     has_partial_sums: bool = False
-    """True if it has unreduced axes."""
+    """True if it has unreduced axes, along which the devices hold partial sums."""
 
     @property
     @abstractmethod
@@ -81,8 +81,6 @@ class Sharding(ABC):
     def check_compatible_aval(self, shape: Sequence[int]) -> None:
         """Raise `ShardingError` when arrays of `shape` cannot have this sharding."""
         self.sub_axes(len(shape))
-        if self.has_partial_sums:
-            self.resolved_sub_axes(len(shape))
 
     def _repr_html_(self) -> str:
         # Imported late for start-up time, and because the module imports this one.
@@ -106,8 +104,20 @@ class Sharding(ABC):
     @cached_property
     def is_fully_replicated(self) -> bool:
         """True if every device holds the global value."""
+        if self.has_partial_sums:
+            return False
         dim_axes = self.sub_axes(self.natural_rank)
         return all(axes is not UNCONSTRAINED and num_shards(axes) == 1 for axes in dim_axes)
+
+    def unreduced_sub_axes(self) -> SubAxes:
+        """Return the sub-axes along which the devices hold partial sums."""
+        return ()
+
+    def partial_sum_numbers(self) -> tuple[int, ...]:
+        """Return for each device in order the number of its partial sum: 0 for the first device
+        along the unreduced axes."""
+        unreduced = self.unreduced_sub_axes()
+        return tuple(shard_number(unreduced, position) for position in range(self.num_devices))
 
     @property
     def device_set(self) -> frozenset[Device]:
@@ -141,13 +151,7 @@ class Sharding(ABC):
         )
 
     def resolved_sub_axes(self, rank: int) -> tuple[SubAxes, ...]:
-        """Return `sub_axes(rank)`; raises `ShardingError` when a dimension is unconstrained, or
-        the devices hold partial sums."""
-        if self.has_partial_sums:
-            raise ShardingError(
-                f"{self} has unreduced axes, and an array cannot hold partial sums; use it inside "
-                "of jit, and reshard the value there (sharding.reshard)"
-            )
+        """Return `sub_axes(rank)`; raises `ShardingError` when a dimension is unconstrained."""
         dim_axes: list[SubAxes] = []
         for dimension, axes in enumerate(self.sub_axes(rank)):
             if axes is UNCONSTRAINED:
@@ -243,11 +247,13 @@ class Sharding(ABC):
         return dict(indices[place] for place in self.local_positions)
 
     def is_equivalent_to(self, other: "Sharding", ndim: int) -> bool:
-        """Return whether both put the same shards of a value of rank `ndim` on the same devices."""
+        """Return whether both put the same shards, or partial sums of them along the same axes, of
+        a value of rank `ndim` on the same devices."""
         if not isinstance(other, Sharding):
             raise ShardingError(f"is_equivalent_to takes a sharding, got {other!r}")
         ndim = _check_rank(ndim)
-        mine, theirs = self.sub_axes(ndim), other.sub_axes(ndim)
+        mine = (*self.sub_axes(ndim), self.unreduced_sub_axes())
+        theirs = (*other.sub_axes(ndim), other.unreduced_sub_axes())
         if self.device_assignment == other.device_assignment:
             return _merge_sub_axes(mine) == _merge_sub_axes(theirs)
         return self._shards_per_device(mine) == other._shards_per_device(theirs)
@@ -384,7 +390,6 @@ class NamedSharding(Sharding):
                 )
 
     def unreduced_sub_axes(self) -> SubAxes:
-        """Return the sub-axes along which the devices hold partial sums."""
         return tuple(
             SubAxis(self.mesh.strides[axis], self.mesh.shape[axis])
             for axis in sorted(self.spec.unreduced, key=self.mesh.axis_names.index)
@@ -462,6 +467,16 @@ def open_auto_axes(sharding: Sharding) -> Sharding:
     return NamedSharding(
         sharding.mesh, PartitionSpec(*(entry or UNCONSTRAINED for entry in sharding.spec))
     )
+
+
+def check_holds_partial_sums(sharding: Sharding, what: str) -> None:
+    """Raise `ShardingError` that begins with `what` for partial sums on devices of several
+    processes."""
+    if sharding.has_partial_sums and not sharding.is_fully_addressable:
+        raise ShardingError(
+            f"{what} with {sharding}: its devices belong to several processes, and partial sums "
+            "of arrays must be in one; reshard the value inside of jit (sharding.reshard)"
+        )
 
 
 def make_single_device_sharding(

@@ -33,16 +33,18 @@ def constrain(tracer: Tracer, sharding: UserSharding) -> Tracer:
 def match_cotangent_types(cotangents: Sequence[Tracer], primals: Sequence[Tracer]) -> list[Tracer]:
     """Return cotangents with the sharding types of their primal values.
 
-    A cotangent is unreduced along the reduced axes of its primal value.
+    A cotangent is unreduced along the reduced axes of its primal value, and reduced along the
+    unreduced ones.
     """
     return match_sharding_types(cotangents, primals, cotangent_sharding)
 
 
 def cotangent_sharding(sharding: NamedSharding) -> NamedSharding:
     """Return the sharding of the cotangent of a value with a sharding."""
-    if not sharding.spec.reduced:
+    given = sharding.spec
+    if not given.reduced and not given.unreduced:
         return sharding
-    spec = PartitionSpec(*sharding.spec, unreduced=sharding.spec.reduced)
+    spec = PartitionSpec(*given, unreduced=given.reduced, reduced=given.unreduced)
     return NamedSharding(sharding.mesh, spec)
 
 

@@ -87,17 +87,20 @@ class ShardingTypes:
     def result_sharding(self, value: Value) -> NamedSharding | None:
         """Return the sharding of a result of the program; `None` where the compiler chooses it.
 
-        Raises `ShardingTypeError` for partial sums.
+        Raises `ShardingTypeError` for partial sums on a mesh with Auto axes.
         """
         sharding = self.sharding_of(value) if self.is_stated else None
+        if AxisType.Auto not in self.mesh.axis_types:
+            return sharding
         if sharding is not None and sharding.spec.unreduced:
             raise ShardingTypeError(
                 with_location(
-                    f"{self.program.name} returns partial sums, {sharding.spec}, which an array "
-                    "cannot hold; reshard them first (sharding.reshard)"
+                    f"{self.program.name} returns partial sums, {sharding.spec}, on a mesh with "
+                    "axes of type Auto; reshard them first (sharding.reshard), or use a mesh of "
+                    "Explicit axes only"
                 )
             )
-        return None if AxisType.Auto in self.mesh.axis_types else sharding
+        return None
 
     def abstract(self, value: Value, weak: bool) -> AbstractValue:
         """Return the abstract value, with the sharding in its type if an axis shards it."""

@@ -17,6 +17,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_util import Partial
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.resharding import apply_out_sharding
+from shardir.frontend.shardings.traced_constraints import cotangent_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import convert, operand_dtype
@@ -116,7 +117,8 @@ def vjp_per_device(
     made, structure = tree.flatten(results)
     # The pullback does not keep arguments and results, but their types.
     arguments, leaves = tuple(map(_type_of, at.leaves)), list(map(_type_of, made))
-    shardings = [find_explicit_sharding(at.leaves[i]) for i in at.active]
+    stated = [find_explicit_sharding(at.leaves[i]) for i in at.active]
+    shardings = [None if each is None else cotangent_sharding(each) for each in stated]
     name, weak, argument_structure = at.name, at.weak, at.structure
     linear = replace(rest, residuals=())
 
@@ -127,7 +129,7 @@ def vjp_per_device(
         linear.check_cotangents(given)
         gradients = replace(linear, residuals=residuals)(given, like, weak)
         if any(shardings):
-            # As in JAX, a gradient has the sharding in the type of its argument.
+            # As in JAX, the sharding in the type of an argument determines that of its gradient.
             gradients = [
                 apply_out_sharding(gradient, sharding)
                 for gradient, sharding in zip(gradients, shardings, strict=True)

@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from tests.jax_suite.jax_facade import Absent
-
 NAMED = {"dot": "dot_general"}
 """What JAX calls operations that tests count in the text of a program."""
 
@@ -93,7 +91,6 @@ def redirect_to(library: Any, *, wording: bool = False, compiled: bool = True) -
     machinery.create_mesh = _mesh_maker(library)
     machinery.with_explicit_mesh = _explicit_mesh_decorator(library)
     _call_privately(library)
-    _spare_specs(library.sharding.PartitionSpec)
     stubs["jax.test_util"] = public
     stubs["jax._src.dtypes"] = _Overlay(
         import_module("jax._src.dtypes"),
@@ -153,18 +150,6 @@ def _weak_type_converter(library: Any) -> Callable[..., Any]:
         return arrays.from_numpy(np.asarray(numbers), weak=weak_type)
 
     return convert
-
-
-def _spare_specs(spec: Any) -> None:
-    """While a file is loaded, make specs with unreduced axes absent names instead of errors."""
-    make = spec.__new__
-
-    def made(cls: Any, *entries: Any, **keywords: Any) -> Any:
-        if keywords and Absent.loading:
-            return Absent("partial sums in jax.P")
-        return make(cls, *entries, **keywords)
-
-    spec.__new__ = made
 
 
 def _mesh_maker(library: Any) -> Any:

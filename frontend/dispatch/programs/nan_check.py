@@ -39,7 +39,7 @@ class _WatchedValues(Environment):
 def read_arguments(leaves: Sequence[object], function: Function) -> list[Elements]:
     """Return copies of the arguments of a program, because it may reuse their memory."""
     return [
-        np.array(leaf.read() if isinstance(leaf, Array) else leaf, param.type.numpy)
+        np.array(leaf.read_total() if isinstance(leaf, Array) else leaf, param.type.numpy)
         for leaf, param in zip(leaves, function.body.params, strict=True)
     ]
 
@@ -50,7 +50,7 @@ def check_results(results: Sequence[Array], function: Function, arguments: list[
         if (
             result.type.dtype in INEXACT
             and result.is_fully_addressable
-            and np.isnan(result.read()).any()
+            and np.isnan(result.read_total()).any()
         ):
             which = f"result {number} of {function.name}" if len(results) > 1 else ""
             raise _nan_error(which or f"the result of {function.name}", function, arguments)

@@ -50,7 +50,7 @@ from shardir.frontend.errors import NotAnArrayError, NumberRangeError
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.setting_values import WIDE_FLOATS
 from shardir.frontend.shardings.devices import abstract_device_error, is_abstract_assignment
-from shardir.frontend.shardings.sharding import Sharding
+from shardir.frontend.shardings.sharding import Sharding, check_holds_partial_sums
 from shardir.frontend.source_locations import with_location
 from shardir.ir.module import Module
 from shardir.ir.types import TensorType
@@ -145,6 +145,9 @@ class Runnable:
             given if given is not None else plan.to_user_sharding(sharding, abstract.type.rank)
             for given, sharding, abstract in zip(plan.results, outer, abstracts, strict=True)
         ]
+        for what, shardings in (("arguments", self.params), ("results", self.results)):
+            for sharding in shardings:
+                check_holds_partial_sums(sharding, f"{plan.module.main.name} has {what}")
         self._result_signatures = [
             (signature_of(abstract, sharding if plan.has_user_shardings else None), sharding)
             for abstract, sharding in zip(abstracts, self.results, strict=True)
@@ -411,7 +414,7 @@ class Runnable:
         """Return an argument in one allocation, and append it to `foreign` if the caller
         may write into it."""
         if type(leaf) is Array:
-            storage = leaf.storage
+            storage = leaf.total_storage
             if storage.shape == self._padded_shapes[i]:
                 return storage
             return Storage.of(pad_to_shards(leaf.to_numpy_view(), self.params[i]))

@@ -126,7 +126,7 @@ def _contiguous_offset(op: Op) -> int | None:
 def bytes_view_launch(given: bytes, made: Array) -> Launch | None:
     """Return a launch that makes an array like `made` from other bytes, or `None` if `made` is no
     view."""
-    storage = made.storage
+    storage = made.total_storage
     begin = storage.address - np.frombuffer(given, np.uint8).__array_interface__["data"][0]
     if not 0 <= begin <= len(given) - made.type.nbytes:
         return None

@@ -480,30 +480,6 @@ def test_partial_sums_are_refused_where_they_are_no_values() -> None:
         "operand 0 of mul, float32[8,8]{U:y}, holds partial sums over 'y', and mul is not linear "
         "in its unreduced operands alone; reshard it first (sharding.reshard)"
     )
-    with pytest.raises(ShardingTypeError) as caught:
-        types_of(pending, *operands)
-    assert first_line(caught) == (
-        "run returns partial sums, PartitionSpec(None, None, unreduced={'y'}), which an array "
-        "cannot hold; reshard them first (sharding.reshard)"
-    )
-
-
-def test_an_array_cannot_hold_partial_sums(mesh: sd.Mesh) -> None:
-    sharding = NamedSharding(mesh, P(None, unreduced={"y"}))
-    message = (
-        f"{sharding} has unreduced axes, and an array cannot hold partial sums; use it inside of "
-        "jit, and reshard the value there (sharding.reshard)"
-    )
-    for make in (
-        lambda: sd.device_put(np.ones(8, np.float32), sharding),
-        lambda: reshard(make_operand("f32[8@x]"), sharding),
-        lambda: sd.jit(lambda a: a, in_shardings=sharding)(np.ones(8, np.float32)),
-        lambda: sd.jit(lambda a: a, out_shardings=sharding)(np.ones(8, np.float32)),
-        lambda: sd.ShapeDtypeStruct((8,), "float32", sharding=sharding),
-    ):
-        with pytest.raises(sd.ShardirError) as caught:
-            make()
-        assert message in str(caught.value)
 
 
 def test_a_spec_with_unreduced_axes(mesh: sd.Mesh) -> None:

@@ -1,0 +1,287 @@
+"""Arrays with unreduced axes: each device holds a partial sum, and the value is their total."""
+
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import shardir as sd
+import shardir.numpy as snp
+from shardir.frontend.dispatch.programs import compilation
+from shardir.frontend.errors import ShardingError, ShardingTypeError
+from shardir.sharding import AxisType, NamedSharding, PartitionSpec as P, reshard, use_mesh
+from tests.frontend.shardings.explicit_programs import make_explicit_mesh
+
+ROWS = np.arange(32, dtype=np.float32).reshape(8, 4)
+
+
+@pytest.fixture(autouse=True)
+def mesh() -> Iterator[sd.Mesh]:
+    """A mesh with the Explicit axes x=4 and y=2."""
+    mesh = make_explicit_mesh()
+    with use_mesh(mesh):
+        yield mesh
+
+
+@pytest.fixture(params=["cpu", "numpy"])
+def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What runs programs: machine code for all devices, or NumPy for each device."""
+    if request.param == "numpy":
+        monkeypatch.setattr(compilation, "is_available", lambda: False)
+    return str(request.param)
+
+
+def shards_of(array: sd.Array) -> list[Any]:
+    return [np.asarray(shard.data) for shard in array.addressable_shards]
+
+
+def total_of(array: sd.Array) -> Any:
+    """Return the value of a replicated result that the shards of the devices have along x."""
+    return sum(shard for shard in shards_of(array)[::2])
+
+
+SPECS = [
+    (P(), P(unreduced={"x"}), "float32[8,4]{U:x}"),
+    (P("x"), P(unreduced={"x"}), "float32[8,4]{U:x}"),
+    (P(None, "y"), P(None, "y", unreduced={"x"}), "float32[8,4@y]{U:x}"),
+    (P("x", "y"), P("x", unreduced={"y"}), "float32[8@x,4]{U:y}"),
+    (P(("x", "y")), P(unreduced={"x", "y"}), "float32[8,4]{U:(x,y)}"),
+    (P(reduced={"y"}), P("y", unreduced={"x"}), "float32[8@y,4]{U:x}"),
+]
+
+
+@pytest.mark.parametrize(("spec", "unreduced", "type"), SPECS)
+@pytest.mark.parametrize("move", [reshard, sd.device_put], ids=lambda each: each.__name__)
+def test_an_array_becomes_unreduced_and_back(
+    move: Callable[..., Any], spec: Any, unreduced: Any, type: str
+) -> None:
+    array = reshard(ROWS, spec)
+    pending = move(array, unreduced)
+    assert str(sd.typeof(pending)) == type
+    np.testing.assert_array_equal(np.asarray(move(pending, spec)), ROWS)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "int8", "int32", "complex64"])
+def test_the_first_device_holds_the_value_that_is_placed(dtype: str, executor: str) -> None:
+    numbers = np.array([1, -2, 0, 100]).astype(getattr(ml_dtypes, dtype, dtype))
+    placed = reshard(numbers, P(unreduced={"x"}))
+    for i, shard in enumerate(shards_of(placed)):
+        np.testing.assert_array_equal(shard, numbers * 0 if i >= 2 else numbers)
+    again = sd.jit(lambda a: a)(placed)
+    assert again.sharding == placed.sharding
+    np.testing.assert_array_equal(np.asarray(reshard(again, P())), numbers)
+
+
+def product(a: Any, b: Any) -> Any:
+    return snp.dot(a, b, out_sharding=P("y", None, unreduced={"x"}))
+
+
+def test_a_jitted_function_returns_and_takes_partial_sums(executor: str, mesh: sd.Mesh) -> None:
+    a, b = reshard(ROWS.T, P("y", "x")), reshard(ROWS, P("x"))
+    compiled = sd.jit(product).lower(a, b).compile()
+    assert not compiled.collectives()
+    pending = compiled(a, b)
+    assert pending.sharding == NamedSharding(mesh, P("y", None, unreduced={"x"}))
+    assert pending.sharding.shard_shape(pending.shape) == (2, 4)
+    gather = sd.jit(lambda c: reshard(c + c, P("y")))
+    again = gather.lower(pending).compile()
+    assert [each.kind for each in again.collectives()] == ["all-reduce"]
+    np.testing.assert_array_equal(np.asarray(gather(pending)), 2 * (ROWS.T @ ROWS))
+    np.testing.assert_array_equal(np.asarray(reshard(pending, P())), ROWS.T @ ROWS)
+    np.testing.assert_array_equal(total_of(pending)[:2], (ROWS.T @ ROWS)[:2])
+    scattered = sd.jit(lambda c: reshard(c, P("y", "x"))).lower(pending).compile()
+    assert [each.kind for each in scattered.collectives()] == ["reduce-scatter"]
+
+
+def test_numpy_keeps_the_partial_sum_of_each_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compilation, "is_available", lambda: False)
+    pending = sd.jit(product)(reshard(ROWS.T, P("y", "x")), reshard(ROWS, P("x")))
+    for i, shard in enumerate(shards_of(pending)):
+        part = ROWS[2 * (i // 2) : 2 * (i // 2) + 2]
+        np.testing.assert_array_equal(shard, (part.T @ part)[2 * (i % 2) : 2 * (i % 2) + 2])
+
+
+def test_requested_shardings_of_jit_have_unreduced_axes(executor: str, mesh: sd.Mesh) -> None:
+    sharding = NamedSharding(mesh, P(None, None, unreduced={"y"}))
+    made = sd.jit(lambda a: a, out_shardings=sharding)(reshard(ROWS, P("x")))
+    assert made.sharding == sharding
+    np.testing.assert_array_equal(np.asarray(reshard(made, P())), ROWS)
+    made = sd.jit(lambda a: reshard(a, P()) ** 2, in_shardings=sharding)(ROWS)
+    np.testing.assert_array_equal(np.asarray(made), ROWS**2)
+
+
+def test_captured_and_donated_partial_sums(executor: str) -> None:
+    pending = reshard(ROWS, P(unreduced={"x"}))
+    captured = sd.jit(lambda: pending * 2)()
+    np.testing.assert_array_equal(np.asarray(reshard(captured, P("x"))), ROWS * 2)
+    donated = sd.jit(lambda a: -a, donate_argnums=0)(captured)
+    np.testing.assert_array_equal(np.asarray(reshard(donated, P("x"))), -2 * ROWS)
+
+
+@pytest.mark.parametrize(
+    ("fun", "name"),
+    [
+        (lambda a: a * a, "mul"),
+        (lambda a: a + 1, "add"),
+        (snp.exp, "exp"),
+        (lambda a: a.max(), "max"),
+        (lambda a: a > 0, "gt"),
+        (lambda a: a.astype("int32"), "convert"),
+        (lambda a: sd.vmap(lambda row: row * row)(a), "mul"),
+        (lambda a: sd.lax.fori_loop(0, 2, lambda _, c: c * c, a), "mul"),
+    ],
+)
+def test_an_operation_that_is_not_linear_is_refused(fun: Callable[[Any], Any], name: str) -> None:
+    pending = reshard(ROWS, P(unreduced={"x"}))
+    for run in (fun, sd.jit(fun)):
+        with pytest.raises(ShardingTypeError) as caught:
+            run(pending)
+        assert "holds partial sums over 'x'" in str(caught.value)
+        assert f"and {name} is not linear in its unreduced operands alone" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        np.asarray,
+        sd.device_get,
+        pickle.dumps,
+        snp.unique,
+        lambda a: float(a[0, 0]),
+        lambda a: a.tolist(),
+        lambda a: a.storage,
+        lambda a: np.from_dlpack(a),
+    ],
+)
+def test_elements_are_not_read(read: Callable[[Any], Any]) -> None:
+    pending = reshard(ROWS, P(unreduced={"x"}))
+    with pytest.raises(ShardingError) as caught:
+        read(pending)
+    assert "the devices hold partial sums of this array of type f32" in str(caught.value)
+    assert "add them with sharding.reshard before its elements are read" in str(caught.value)
+
+
+def test_text_states_the_sharding(mesh: sd.Mesh) -> None:
+    pending = reshard(ROWS, P(unreduced={"x"}))
+    expected = f"Array(shape=(8, 4), dtype=float32, sharding={pending.sharding})"
+    assert repr(pending) == str(pending) == f"{pending}" == expected
+    assert not pending.is_fully_replicated
+    weak = reshard(snp.asarray(1.0), P(unreduced={"x"}))
+    assert repr(weak).startswith("Array(shape=(), dtype=float32, weak_type=True, sharding=")
+
+
+def test_a_checkpoint_has_no_partial_sums(tmp_path: Path) -> None:
+    pending = reshard(ROWS, P(unreduced={"x"}))
+    with pytest.raises(ShardingError) as caught:
+        sd.checkpoints.save(tmp_path / "step", {"a": pending})
+    assert str(caught.value).startswith(
+        f"the devices hold partial sums of an array with {pending.sharding}; add them with "
+        "sharding.reshard before its elements are read or moved to another process"
+    )
+
+
+def test_shards_do_not_determine_partial_sums() -> None:
+    pending = reshard(ROWS, P(unreduced={"x"}))
+    message = (
+        f"{pending.sharding}, and the elements of a shard do not determine its partial sums; "
+        "place the total with device_put"
+    )
+    with pytest.raises(ShardingError) as caught:
+        sd.make_array_from_callback(ROWS.shape, pending.sharding, lambda index: ROWS[index])
+    assert message in str(caught.value)
+    shards = [shard.data for shard in pending.addressable_shards]
+    with pytest.raises(ShardingError) as caught:
+        sd.make_array_from_single_device_arrays(ROWS.shape, pending.sharding, shards)
+    assert message in str(caught.value)
+
+
+def test_equivalent_shardings_have_the_same_unreduced_axes(mesh: sd.Mesh) -> None:
+    pending = NamedSharding(mesh, P(unreduced={"x"}))
+    other = NamedSharding(sd.Mesh(mesh.devices[::-1], ("x", "y"), mesh.axis_types), pending.spec)
+    assert pending.is_equivalent_to(NamedSharding(mesh, P(None, unreduced={"x"})), 1)
+    assert not pending.is_equivalent_to(NamedSharding(mesh, P(unreduced={"y"})), 1)
+    assert not pending.is_equivalent_to(NamedSharding(mesh, P()), 1)
+    assert not pending.is_equivalent_to(other, 1)
+
+
+def test_a_program_of_several_processes_has_no_partial_sums_outside(
+    mesh: sd.Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sharding = NamedSharding(mesh, P(unreduced={"x"}))
+    pending = reshard(ROWS, sharding)
+    monkeypatch.setattr(NamedSharding, "is_fully_addressable", False)
+    ending = (
+        f"{sharding}: its devices belong to several processes, and partial sums of arrays must be "
+        "in one; reshard the value inside of jit (sharding.reshard)"
+    )
+    with pytest.raises(ShardingError) as caught:
+        sd.device_put(ROWS, sharding)
+    assert f"device_put cannot make an array with {ending}" in str(caught.value)
+    with pytest.raises(ShardingError) as caught:
+        sd.jit(lambda a: a * 2).lower(pending).compile()
+    assert "partial sums of arrays must be in one" in str(caught.value)
+
+
+def test_partial_sums_are_not_returned_on_a_mesh_with_auto_axes() -> None:
+    mesh = sd.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit, AxisType.Auto))
+    with use_mesh(mesh), pytest.raises(ShardingTypeError) as caught:
+        sd.jit(lambda a: reshard(a, P(unreduced={"x"})))(ROWS)
+    assert str(caught.value).startswith(
+        "lambda returns partial sums, PartitionSpec(None, None, unreduced={'x'}), on a mesh with "
+        "axes of type Auto; reshard them first (sharding.reshard), or use a mesh of Explicit axes "
+        "only"
+    )
+
+
+def test_compiled_nan_checks_read_the_total() -> None:
+    pending = reshard(ROWS, P(unreduced={"x"}))
+    with sd.config(debug_nans=True):
+        made = sd.jit(lambda a: a * 3)(pending)
+    np.testing.assert_array_equal(np.asarray(reshard(made, P())), ROWS * 3)
+
+
+def differentiations(fun: Callable[[Any], Any]) -> list[Callable[[Any], Any]]:
+    """Return functions that compute the gradient of `fun`."""
+
+    def pull_back(a: Any) -> Any:
+        pullback: Callable[[float], tuple[Any]] = sd.vjp(fun, a)[1]
+        return pullback(1.0)[0]
+
+    return [sd.grad(fun), sd.jit(sd.grad(fun)), pull_back]
+
+
+def squares(a: Any) -> Any:
+    return snp.sum(reshard(a, P()) ** 2)
+
+
+def test_the_gradient_of_an_unreduced_array_is_reduced(executor: str) -> None:
+    pending = reshard(ROWS, P(unreduced={"x"}))
+    for run in differentiations(squares):
+        gradient = run(pending)
+        assert str(sd.typeof(gradient)) == "float32[8,4]{R:x}"
+        np.testing.assert_array_equal(np.asarray(gradient), 2 * ROWS)
+
+
+def test_the_gradient_of_a_reduced_array_is_unreduced(executor: str) -> None:
+    copies, batch = reshard(ROWS.T, P(reduced={"x"})), reshard(ROWS, P("x"))
+
+    def loss(w: Any) -> Any:
+        return snp.sum(batch @ w)
+
+    expected = np.tile(ROWS.sum(0)[:, None], (1, 8))
+    for run in differentiations(loss):
+        gradient = run(copies)
+        assert str(sd.typeof(gradient)) == "float32[4,8]{U:x}"
+        np.testing.assert_array_equal(np.asarray(reshard(gradient, P())), expected)
+
+
+def test_the_gradient_of_an_unused_reduced_array_is_unreduced() -> None:
+    copies, cotangent = reshard(ROWS, P(reduced={"x"})), reshard(ROWS, P(unreduced={"x"}))
+    _, pullback = sd.vjp(sd.jit(lambda a, b: b), copies, copies)
+    for gradient, expected in zip(pullback(cotangent), (0 * ROWS, ROWS), strict=True):
+        assert str(sd.typeof(gradient)) == "float32[8,4]{U:x}"
+        np.testing.assert_array_equal(np.asarray(reshard(gradient, P())), expected)
