@@ -110,6 +110,12 @@ class JaxprReader(NestedJaxprReader):
         # Operations of JAX that accept `out_sharding` store it under this name.
         sharding = params.get("out_sharding")
         tracers = [constrain_to_typed_sharding(as_tracer(x), sharding) for x in results]
+        if len(tracers) != len(avals):
+            raise ImportedProgramError(
+                with_location(
+                    f"{name} of JAX has {len(avals)} results, but its rule has {len(tracers)}"
+                )
+            )
         for tracer, aval in zip(tracers, avals, strict=True):
             _check_result_type(name, tracer, aval)
         return set_weak_types(tracers, [bool(getattr(aval, "weak_type", False)) for aval in avals])

@@ -22,7 +22,8 @@ from jax.interpreters import ad
 import shardir as sd
 from shardir.frontend.interop.primitive_rules.registry import RULES
 from shardir.frontend.interop.refused_primitives import REFUSALS, reason_for_refusal
-from shardir.interop.jax import UnknownPrimitiveError, from_jax
+from shardir.interop.jax import ImportedProgramError, UnknownPrimitiveError, from_jax
+from tests.error_assertions import first_line
 
 LOWERED = """
 bcoo_dot_general bcoo_dot_general_sampled bcoo_extract bcoo_fromdense bcoo_sort_indices
@@ -156,6 +157,24 @@ def test_a_primitive_of_a_library_is_read_as_the_function_that_implements_it() -
     sd.effects_barrier()
     assert seen == [3]
     assert float(sd.grad(function)(sd.numpy.float32(3))) == 10
+
+
+@pytest.mark.parametrize(
+    ("implementation", "message"),
+    [
+        (lambda x: (x, x), "invalid of JAX has 1 results, but its rule has 2"),
+        (lambda x: x[:1], "invalid of JAX returns f32[2], but its rule returns f32[1]"),
+    ],
+)
+def test_an_implementation_with_other_results_is_an_error(
+    implementation: Any, message: str
+) -> None:
+    primitive = core.Primitive("invalid")
+    primitive.def_impl(implementation)
+    primitive.def_abstract_eval(lambda x: x)
+    with pytest.raises(ImportedProgramError) as caught:
+        from_jax(primitive.bind)(jnp.ones(2))
+    assert first_line(caught) == message
 
 
 def test_refusals_name_the_primitive_the_reason_and_an_alternative() -> None:
