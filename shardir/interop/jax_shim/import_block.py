@@ -29,9 +29,11 @@ class shardir_as_jax:
             import training
 
     It affects only import statements of the module that contains the block, not those of functions
-    that it calls, of other threads, or after the block. The named modules are loaded anew and use
-    shardir permanently; their entries in `sys.modules` are restored. Changes of settings inside the
-    block end with it; `settings` apply inside it.
+    that it calls, of other threads, or after the block. Other threads must not import its modules,
+    or libraries that import JAX, during an import of the block, because they may find those of the
+    program in `sys.modules`. The named modules are loaded anew and use shardir permanently; their
+    entries in `sys.modules` are restored. Changes of settings inside the block end with it;
+    `settings` apply inside it.
     """
 
     def __init__(self, *modules: str, **settings: object) -> None:
