@@ -139,7 +139,7 @@ def reshape_strides(
     result = [0] * len(to)
     target = [d for d, n in enumerate(to) if n != 1]
     i = j = 0
-    while i < len(source) and j < len(target):
+    while i < len(source):
         first, start = i, j
         left, right = source[i][0], to[target[j]]
         while left != right:

@@ -337,6 +337,9 @@ func @f(
     with pytest.raises(AttributeError) as caught:
         compiled.covrage()  # type: ignore[attr-defined]
     assert str(caught.value) == "'Compiled' object has no attribute 'covrage'"
+    with pytest.raises(AttributeError) as caught:
+        compiled._global_arrays()  # type: ignore[attr-defined]
+    assert str(caught.value) == "'Compiled' object has no attribute '_global_arrays'"
 
 
 def test_a_compiled_program_knows_its_shardings() -> None:

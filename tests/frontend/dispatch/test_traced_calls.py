@@ -8,6 +8,7 @@ import pytest
 
 import shardir.numpy as snp
 from shardir import device_put, devices, jit, make_mesh, typeof
+from shardir.frontend.dispatch.traced_calls import is_array_like
 from shardir.sharding import AxisType, NamedSharding, PartitionSpec as P, use_mesh
 
 AUTO = make_mesh((4,), ("a",))
@@ -45,3 +46,30 @@ def test_an_entered_mesh_determines_types_unless_arguments_are_elsewhere(mesh: A
         np.testing.assert_array_equal(made, X + 1)
         assert types == [text]
         assert sharding is None or made.sharding == sharding
+
+
+class _NumPyLike:
+    def __array__(self) -> np.ndarray:
+        return X
+
+
+class _JaxLike:
+    def __jax_array__(self) -> np.ndarray:
+        return X
+
+
+@pytest.mark.parametrize(
+    ("leaf", "expected"),
+    [
+        (_NumPyLike(), True),
+        (_JaxLike(), True),
+        (_NumPyLike, False),
+        (_JaxLike, False),
+        (object(), False),
+    ],
+    ids=str,
+)
+def test_objects_with_an_array_are_traced_but_not_their_classes(
+    leaf: object, expected: bool
+) -> None:
+    assert is_array_like(leaf) is expected

@@ -196,6 +196,26 @@ def test_the_schedule_names_the_reused_argument() -> None:
     assert "result, over %x if it is donated" in text
 
 
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        # An argument that is a result, and one of another size, is no memory of a result.
+        (lambda x, y: (x, x + 1, y), []),
+        (lambda x, y: (snp.tile(snp.sort(x), 3) * y[0], y), []),
+        # A result needs the memory of one argument.
+        (lambda x, y: snp.sort(snp.cumsum(x) + snp.cumsum(y)), ["x"]),
+        (lambda x, y: x + y, ["x or %y"]),
+    ],
+)
+def test_the_schedule_names_arguments_that_results_may_overwrite(
+    function: Callable[..., Any], arguments: list[str]
+) -> None:
+    x = pool_array()
+    text = str(sd.jit(function).lower(x, x).compile().as_text("schedule"))
+    found = [line.partition("over %")[2] for line in text.splitlines() if "over %" in line]
+    assert found == [f"{each} if it is donated" for each in arguments]
+
+
 def test_the_reported_peak_equals_the_measured_memory() -> None:
     """The arrays are blocks with their own pages, so that the pool counts exact bytes."""
     rows = 1 << 11

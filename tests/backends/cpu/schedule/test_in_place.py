@@ -51,6 +51,14 @@ def update_rows(x: Any) -> Any:
     return lax.fori_loop(0, 10, step, x)
 
 
+def print_and_update(x: Any) -> Any:
+    def step(i: Any, a: Any) -> Any:
+        sd.debug.print("{}", i)
+        return a.at[i].set(-1.0)
+
+    return lax.fori_loop(0, 3, step, x)
+
+
 FUNCTIONS = [
     double_elements,
     double_and_increment,
@@ -58,6 +66,7 @@ FUNCTIONS = [
     update_and_keep,
     swap_carries,
     update_rows,
+    print_and_update,
 ]
 
 

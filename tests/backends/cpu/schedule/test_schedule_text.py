@@ -84,3 +84,33 @@ def test_a_result_and_its_transpose_take_two_phases(views: Any) -> None:
     text = sd.jit(return_views).lower(np.ones((64, 32), np.float32)).compile().as_text("schedule")
     assert "  native call of 2 phases" in text
     assert "  arena 0 bytes" in text
+
+
+def test_calls_without_results_are_listed() -> None:
+    def show(x: Any) -> Any:
+        sd.debug.print("{}", x)
+        return x + 1
+
+    text = sd.jit(show).lower(np.ones(3, np.float32)).compile().as_text("schedule")
+    assert sum(line.startswith("  numpy: ") for line in text.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("size", "unit"), [(1 << 10, "ns"), (1 << 20, "us"), (1 << 26, "ms")])
+def test_estimated_times_have_three_units(size: int, unit: str) -> None:
+    x = sd.ShapeDtypeStruct((size,), np.float32)
+    text = sd.jit(lambda x: x + 1).lower(x).compile().as_text("schedule")
+    assert text.splitlines()[-1].endswith(f" {unit}")
+
+
+def test_results_in_other_memory_and_fused_indices_have_no_buffers() -> None:
+    def function(x: Any, i: Any) -> Any:
+        y = x[i]
+        return y, y.reshape(2, 2), x
+
+    text = sd.jit(function).lower(np.ones(9, np.float32), np.zeros(4, np.int32)).compile()
+    lines = str(text.as_text("schedule")).partition("buffers\n")[2].partition("\n\n")[0]
+    assert [line.partition(", ")[2] for line in lines.splitlines()] == [
+        "argument",
+        "argument",
+        "result",
+    ]

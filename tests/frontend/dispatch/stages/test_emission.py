@@ -1,5 +1,6 @@
 """`emit`: the module and values that a target receives, the written files, and the errors."""
 
+import operator
 import re
 import sys
 from collections.abc import Mapping
@@ -162,6 +163,20 @@ def test_arguments_of_a_call_are_samples(recording_target: RecordingTarget) -> N
     np.testing.assert_array_equal(given[0], [0, 1, 2])
     assert [array.tolist() for array in given[1:]] == [3, 2.0]
     np.testing.assert_array_equal(emission.samples.results[0], [0, 8, 16])
+
+
+def test_keyword_arguments_of_a_call_are_samples(recording_target: RecordingTarget) -> None:
+    def scale(*, by: sd.Array) -> sd.Array:
+        return by * 2
+
+    emission = sd.jit(scale).lower(by=np.float32(0)).emission("paper", keywords={"by": 3.0})
+    assert emission.samples is not None
+    assert [array.tolist() for array in emission.samples.arguments] == [3.0]
+
+
+def test_a_function_without_a_definition_has_no_locations() -> None:
+    lowered = sd.jit(operator.neg).lower(np.zeros(3, np.float32))
+    assert lowered.user_locations == {}
 
 
 def test_a_self_test_that_exceeds_its_time_is_an_error(recording_target: RecordingTarget) -> None:

@@ -1,5 +1,7 @@
 """`Compiled.simulate` and `Lowered.simulate`."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,24 @@ def test_lowered_and_compiled_functions_have_the_same_simulation() -> None:
     assert kinds["arguments"] == 16 * 256 * 4
     assert simulation.fits
     assert simulation.devices == 8
+
+
+class _Model:
+    """A machine model of the user, which has the costs of a machine without its description."""
+
+    def __init__(self, machine: Any) -> None:
+        self.machine = machine
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("description", "axes"):
+            raise AttributeError(name)
+        return getattr(self.machine, name)
+
+
+def test_a_machine_model_of_the_user_needs_no_description() -> None:
+    lowered = shardir.jit(step).lower(*ARGUMENTS)
+    machine = load_machine("a100x8", axes={"data": 4, "model": 2})
+    assert lowered.simulate(_Model(machine)).breakdown == lowered.simulate(machine).breakdown
 
 
 def test_donated_arguments_are_reused() -> None:
