@@ -172,13 +172,19 @@ class Sharding(ABC):
         self.check_divides(shape, "or replicate it")
         return self.stored_shape(shape)
 
-    def check_divides(self, global_shape: Sequence[int], remedy: str) -> None:
-        """Raise `IndivisibleError` when a dimension does not divide; `remedy` ends the message."""
+    def check_divides(
+        self, global_shape: Sequence[int], remedy: str, *, may_be_unconstrained: bool = False
+    ) -> None:
+        """Raise `IndivisibleError` when a dimension does not divide; `remedy` ends the message.
+
+        Raises `ShardingError` when the devices hold partial sums, or a dimension is unconstrained
+        unless it may be.
+        """
         shape = tuple(global_shape)
-        for dimension, (size, axes) in enumerate(
-            zip(shape, self.resolved_sub_axes(len(shape)), strict=True)
-        ):
-            count = num_shards(axes)
+        is_open = may_be_unconstrained and not self.has_partial_sums
+        stated = self.sub_axes(len(shape)) if is_open else self.resolved_sub_axes(len(shape))
+        for dimension, (size, axes) in enumerate(zip(shape, stated, strict=True)):
+            count = 1 if axes is UNCONSTRAINED else num_shards(axes)
             if size % count:
                 raise IndivisibleError(
                     f"dimension {dimension} of shape {shape} has size {size}, which is not "

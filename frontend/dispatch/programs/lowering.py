@@ -248,12 +248,12 @@ def check_boundary_divides(
 ) -> None:
     """Raise `IndivisibleError` when an argument or result does not divide and must not be
     padded."""
-    if uneven == "pad" or any(
-        sub_axes is UNCONSTRAINED for sub_axes in sharding.sub_axes(type.rank)
-    ):
+    if uneven == "pad":
         return
     try:
-        sharding.check_divides(type.shape, 'replicate it, or pass uneven="pad"')
+        sharding.check_divides(
+            type.shape, 'replicate it, or pass uneven="pad"', may_be_unconstrained=True
+        )
     except IndivisibleError as error:
         raise IndivisibleError(f"{word}: {error}") from None
 

@@ -32,6 +32,19 @@ def test_an_argument_on_other_devices_than_requested_is_an_error() -> None:
     f(sd.device_put(x, NamedSharding(FIRST, P("a"))))
 
 
+def test_a_result_must_divide_in_its_constrained_dimensions() -> None:
+    x = np.arange(21, dtype=np.float32).reshape(7, 3)
+    for spec, dimension in ((P(P.UNCONSTRAINED, "a"), 1), (P("a", P.UNCONSTRAINED), 0)):
+        f = sd.jit(lambda x: x * 2, out_shardings=NamedSharding(FIRST, spec))
+        with pytest.raises(
+            IndivisibleError, match=rf"^the result of lambda: dimension {dimension} of shape"
+        ):
+            f(x)
+        np.testing.assert_array_equal(f(x[:6, :2]), x[:6, :2] * 2)
+    f = sd.jit(lambda x: x * 2, out_shardings=NamedSharding(FIRST, P(P.UNCONSTRAINED, None)))
+    np.testing.assert_array_equal(f(x), x * 2)
+
+
 def test_an_uncommitted_argument_must_divide() -> None:
     f = sd.jit(lambda x: x * 2, in_shardings=NamedSharding(FIRST, P("a")))
     for x in (snp.ones(3), np.ones(3, np.float32)):
