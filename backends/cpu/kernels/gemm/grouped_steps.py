@@ -86,11 +86,13 @@ def has_grouped_steps(work: MatrixProduct) -> bool:
 
 def _choose_instruction(work: MatrixProduct) -> tuple[str, DotProductInstruction] | None:
     """Return the fastest instruction for a product, and the type of the values of its groups."""
-    _, rows, columns, _ = work.sizes
+    _, rows, columns, inner = work.sizes
     if (
         work.lhs.dtype != work.rhs.dtype
         or min(rows, columns) < MIN_GROUPED_LINES
         or len(work.inner) == 0
+        # Operands without elements need no copies, and have no groups.
+        or inner == 0
         or 0 in work.inner[-1][1:3]
         or any(work.inner[-1].position_strides)
     ):

@@ -87,6 +87,33 @@ def test_other_products_have_no_groups(dtype: str, sizes: dict[str, int]) -> Non
     assert not any(GROUPS in name for name in found)
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "i8", "u8", "i16"])
+def test_products_without_k_steps_are_zero(dtype: str) -> None:
+    result = TensorType((40, 70), "bf16" if dtype == "bf16" else "i32")
+    numpy_dtype = NUMPY_DTYPES[dtype]
+    for machine in (ZEN_5, host_machine()):
+        op = make_op(
+            dot,
+            TensorType((40, 0), dtype),
+            TensorType((0, 70), dtype),
+            dims="ak,kb->ab",
+            result=result,
+        )
+        assert not any("moves" in name for name in selected_kernel_names(RULES["dot"], op, machine))
+    check_product(
+        np.zeros((40, 0), numpy_dtype), np.zeros((0, 70), numpy_dtype), "ak,kb->ab", result
+    )
+
+
+def test_phases_of_a_dilated_convolution_without_steps_are_zero() -> None:
+    """Between the elements of a dilated image, no element of the filter meets one of the image."""
+    rng = np.random.default_rng(0)
+    image, weights = (
+        random_elements(rng, shape, "bf16") for shape in ((3, 8, 11, 32), (1, 1, 32, 33))
+    )
+    check_convolution(image, weights, attributes(2, "b01f,01io->b01f", lhs_dilation=(2, 1)))
+
+
 def test_other_machines_have_no_groups() -> None:
     sizes = {"m": 100, "k": 64, "n": 100}
     without = replace(ZEN_5, features=ZEN_5.features.replace("+avx512bf16", "-avx512bf16"))
