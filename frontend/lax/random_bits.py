@@ -3,11 +3,14 @@
 from enum import IntEnum
 
 from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
+from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import append_block, wrap_value
@@ -44,7 +47,7 @@ func.func @main(%state: STATE) -> (STATE, RESULT) {
 """  # noqa: E501
 
 
-@public(static=("shape", "dtype", "algorithm"))
+@traceback_boundary
 def rng_bit_generator(
     key: ArrayLike,
     shape: ShapeLike,
@@ -52,12 +55,21 @@ def rng_bit_generator(
     algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT,
     *,
     out_sharding: ShardingRequest = None,
-) -> tuple[Tracer, Tracer]:
+) -> tuple[ArrayBase, ArrayBase]:
     """Return the next state and an array of random bits, equal to those of XLA for CPUs.
 
-    `key` is the state: four words u32[4] or two words u64[2]. Raise `RandomError` for another
-    state, and for an element type that is not an unsigned integer.
+    `key` is the state: four words u32[4] or two words u64[2]. `out_sharding` is the sharding of the
+    bits. Raise `RandomError` for another state, and for an element type that is not an unsigned
+    integer.
     """
+    new, bits = _generate_bits(key, shape, dtype, algorithm)
+    return new, apply_out_sharding(bits, out_sharding)
+
+
+@public(static=("shape", "dtype", "algorithm"), name="rng_bit_generator")
+def _generate_bits(
+    key: ArrayLike, shape: ShapeLike, dtype: DTypeLike, algorithm: RandomAlgorithm
+) -> tuple[Tracer, Tracer]:
     state = as_tracer(key)
     type, name = state.value.type, dtype_of(dtype)
     if type not in _STATES:

@@ -683,3 +683,18 @@ def test_the_setting_has_two_values() -> None:
     assert first_line(caught) == (
         "the setting explicit_sharding is 'maybe'; it must be 'strict' or 'lenient'"
     )
+
+
+def test_out_sharding_of_random_bits_is_that_of_the_bits() -> None:
+    state = np.arange(4, dtype=np.uint32)
+
+    def generate(state: Any) -> Any:
+        return lax.rng_bit_generator(state, (8, 4), out_sharding=P(None, "y"))
+
+    for run in (generate, sd.jit(generate)):
+        following, bits = run(state)
+        assert str(sd.typeof(bits)) == "uint32[8,4@y]"
+        assert str(sd.typeof(following)) == "uint32[4]"
+        expected = lax.rng_bit_generator(state, (8, 4))
+        np.testing.assert_array_equal(np.asarray(following), np.asarray(expected[0]))
+        np.testing.assert_array_equal(np.asarray(bits), np.asarray(expected[1]))
