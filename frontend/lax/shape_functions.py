@@ -9,7 +9,7 @@ from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.errors import NumberRangeError
+from shardir.frontend.errors import NumberRangeError, ShardingTypeError
 from shardir.frontend.lax.data_movement import full
 from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.shardings.requested_sharding import ShardingRequest, resolve_out_sharding
@@ -18,7 +18,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, operand_dtype, reshape
 from shardir.frontend.tracing.promotion import DType, dtype_of, user_dtype
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.frontend.tracing.typeof import find_explicit_sharding
+from shardir.frontend.tracing.typeof import find_explicit_sharding, typeof
 from shardir.ir.types import NumpyArray
 
 
@@ -52,10 +52,26 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Tracer:
 
 
 def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Tracer:
-    """Broadcast `arr` to the shape of `like_arr`, with the sharding in its type."""
+    """Broadcast `arr` to the shape of `like_arr`, with the sharding in its type.
+
+    Raises `ShardingTypeError` if a sharded dimension of `arr` has another sharding there.
+    """
     shape = abstract_of(like_arr, "like_arr of broadcast_like").type.shape
     result = reshaping.broadcast_to(arr, shape)
-    return apply_out_sharding(result, find_explicit_sharding(like_arr))
+    sharding = find_explicit_sharding(like_arr)
+    if sharding is not None:
+        own = typeof(result).sharding.spec
+        for dim in range(len(shape)):
+            axes = own.axes(dim)
+            if axes and axes != sharding.spec.axes(dim):
+                raise ShardingTypeError(
+                    with_location(
+                        f"arr of broadcast_like is {typeof(arr)}, and like_arr is "
+                        f"{typeof(like_arr)}, which has another sharding along dimension {dim} of "
+                        "the result; reshard one of them (sharding.reshard)"
+                    )
+                )
+    return apply_out_sharding(result, sharding)
 
 
 def shape_as_value(shape: Sequence[int]) -> NumpyArray:

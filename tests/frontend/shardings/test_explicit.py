@@ -698,3 +698,17 @@ def test_out_sharding_of_random_bits_is_that_of_the_bits() -> None:
         expected = lax.rng_bit_generator(state, (8, 4))
         np.testing.assert_array_equal(np.asarray(following), np.asarray(expected[0]))
         np.testing.assert_array_equal(np.asarray(bits), np.asarray(expected[1]))
+
+
+def test_broadcast_like_refuses_another_sharding_of_a_dimension() -> None:
+    like = make_operand("f32[8@x,4]")
+    assert str(sd.typeof(lax.broadcast_like(np.ones(4), like))) == "float32[8@x,4]"
+    assert str(sd.typeof(lax.broadcast_like(make_operand("f32[8@x,1]"), like))) == "float32[8@x,4]"
+    for operand in ("f32[4@x]", "f32[4@y]"):
+        with pytest.raises(ShardingTypeError) as caught:
+            lax.broadcast_like(make_operand(operand), like)
+        assert first_line(caught) == (
+            f"arr of broadcast_like is {sd.typeof(make_operand(operand))}, and like_arr is "
+            "float32[8@x,4], which has another sharding along dimension 1 of the result; reshard "
+            "one of them (sharding.reshard)"
+        )
