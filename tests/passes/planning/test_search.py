@@ -5,9 +5,10 @@ import time
 import numpy as np
 import pytest
 
+from shardir.passes.planning import search
 from shardir.passes.planning.instance import problem_of_json
 from shardir.passes.planning.problem import Edge, PlanningError, PlanningProblem
-from shardir.passes.planning.search import load_kernels, solve_by_search
+from shardir.passes.planning.search import list_solutions, load_kernels, solve_by_search
 from tests.passes.planning.clocks import count_clock_calls
 from tests.passes.planning.test_exact import random_problem
 from tests.passes.planning.test_problem import EXAMPLE, brute_force, example
@@ -42,6 +43,38 @@ def test_the_limit_is_observed_to_the_unit() -> None:
 def test_without_a_limit_memory_is_unlimited() -> None:
     content = example(usage_limit=None)
     assert solve_by_search(problem_of_json(content), seconds=1.0).cost == brute_force(content)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("eliminates", [True, False])
+def test_solutions_in_a_fixed_number_of_steps_are_the_same_ones(
+    seed: int, eliminates: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with another clock; the cheapest one is optimal."""
+    if not eliminates:
+        monkeypatch.setattr(search, "find_optimum", lambda problem, check_time: None)
+    content = random_problem(seed)
+    content["problem"]["usage_limit"] = None
+    least = brute_force(content)
+    problem = problem_of_json(content)
+    if least is None:
+        with pytest.raises(PlanningError, match="has no solution"):
+            list_solutions(problem)
+        return
+    found = list_solutions(problem)
+    costs = [each.cost for each in found]
+    assert costs == sorted(set(costs))
+    assert costs[0] == least
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+    assert [each.strategies for each in list_solutions(problem)] == [
+        each.strategies for each in found
+    ]
+    assert list_solutions(problem, least) == []
+    assert [each.cost for each in list_solutions(problem, least + 1)] == [least]
+
+
+def test_problems_with_little_memory_have_no_solutions_in_a_fixed_number_of_steps() -> None:
+    assert list_solutions(problem_of_json(EXAMPLE)) == []
 
 
 def test_a_search_ends_at_its_time_limit() -> None:
