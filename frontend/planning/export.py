@@ -30,10 +30,10 @@ def jax_code(
     in_specs: tuple[PyTree, ...],
     out_specs: object,
     constraints: Mapping[str, PartitionSpec],
-    rows: Sequence[tuple[str, str, str]],
+    rows: Sequence[tuple[str, str, str, str]],
 ) -> str:
     """Return Python code that defines `mesh`, `in_specs` and `out_specs`, with comments about
-    constraints; `rows` has their sharded types and source lines."""
+    constraints; `rows` has their sharded types, source lines and effects."""
     lines = [
         "import jax",
         *_mesh_imports(mesh),
@@ -45,8 +45,9 @@ def jax_code(
     ]
     if constraints:
         lines.append("# The plan constrains these values, with jax.lax.with_sharding_constraint:")
-    for spec, (name, sharded, line) in zip(constraints.values(), rows, strict=True):
-        lines.append(f"# {name}: {sharded}, {_one_line(spec)}{f', of {line}' if line else ''}")
+    for spec, (name, sharded, line, without) in zip(constraints.values(), rows, strict=True):
+        place = f", of {line}" if line else ""
+        lines.append(f"# {name}: {sharded}, {_one_line(spec)}{place}; without it: {without}")
     return "\n".join(lines) + "\n"
 
 

@@ -144,13 +144,15 @@ class Plan(Report):
     def constraints(self) -> dict[str, PartitionSpec]:
         """The specs of values inside of the function, by their names in the traced program.
 
-        A plan has them where no argument has a dimension that could be sharded. `jit()` applies
-        them; for other uses, constrain the values with `with_sharding_constraint`.
+        A plan has them where no argument has a dimension that could be sharded, and where they
+        cost less than what propagation from the arguments chooses. `jit()` applies them; for other
+        uses, constrain the values with `with_sharding_constraint`.
         """
         return {name: spec_of_axes(axes) for name, axes in self._found.constraints.items()}
 
-    def constraint_rows(self) -> list[tuple[str, str, str]]:
-        """Return the name, the sharded type and the source line of each constrained value."""
+    def constraint_rows(self) -> list[tuple[str, str, str, str]]:
+        """Return the name, the sharded type and the source line of each constrained value, and how
+        the cost changes without the constraint."""
         return plan_rows.list_constraint_rows(self._found)
 
     def collectives(self) -> list[Collective]:

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from shardir.frontend.planning import export
+from shardir.frontend.planning import export, plan_tables
 from shardir.ir.module import Value
 from shardir.passes.planning.programs.assignment import DimAxes
+from shardir.passes.planning.programs.decision_effects import measure_constraints
 from shardir.passes.planning.programs.evaluation import Evaluation, sharding_of
 from shardir.text.literals import format_name
 
@@ -30,14 +31,17 @@ def list_argument_rows(plan: "ProgramPlan") -> list[tuple[str, str]]:
     return rows
 
 
-def list_constraint_rows(plan: "ProgramPlan") -> list[tuple[str, str, str]]:
-    """Return the name, the sharded type and the source line of each constrained value."""
+def list_constraint_rows(plan: "ProgramPlan") -> list[tuple[str, str, str, str]]:
+    """Return the name, the sharded type and the source line of each constrained value, and how the
+    cost changes without the constraint."""
     found = plan.constraints
+    without = measure_constraints(plan) if found else {}
     return [
         (
             f"%{format_name(value.name)}",
             sharded_text(plan, value, found[value.name]),
             str(op.loc or ""),
+            plan_tables.describe_effect(without[value.name], plan.chosen),
         )
         for op in plan.request.module.main.body.ops
         for value in op.results

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from shardir.cost.communication import Collective, format_axes
 from shardir.display.byte_sizes import show_bytes
-from shardir.passes.planning.programs.decision_effects import Decision
 from shardir.passes.planning.programs.evaluation import Evaluation
 from shardir.passes.simulation.table import format_time
 
@@ -63,9 +62,8 @@ def collective_table(collectives: Iterable[Collective]) -> WordTable:
     return WordTable(("collective", "axes", "executions", "sent"), rows)
 
 
-def effect_of_decision(decision: Decision, now: Evaluation) -> str:
-    """Return the changes of the cost of a plan without a decision."""
-    without = decision.without
+def describe_effect(without: Evaluation | None, now: Evaluation) -> str:
+    """Return the changes of the cost of a plan without a decision or constraint."""
     if without is None:
         return "the program cannot be compiled"
     changes = []

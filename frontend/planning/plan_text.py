@@ -12,7 +12,7 @@ from shardir.frontend.planning.plan_tables import (
     WordTable,
     collective_table,
     comparison_table,
-    effect_of_decision,
+    describe_effect,
     first_disadvantage,
     time_cells,
 )
@@ -21,6 +21,8 @@ from shardir.frontend.report.records import PlanningRecord, TableRecord
 from shardir.passes.explain.reports import report_text
 from shardir.passes.planning.programs.evaluation import Evaluation
 
+CONSTRAINT_HEAD = ("constraint", "sharding", "line", "without it")
+
 
 @report_text.register
 def _(plan: Plan) -> str:
@@ -28,7 +30,7 @@ def _(plan: Plan) -> str:
     rows = plan.argument_rows()
     lines += align_columns(rows, ("argument", "sharding")) if rows else ["no arguments"]
     if constraints := plan.constraint_rows():
-        lines += ["", *align_columns(constraints, ("constraint", "sharding", "line"))]
+        lines += ["", *align_columns(constraints, CONSTRAINT_HEAD)]
     lines += ["", *_comparison_lines(plan.compare().evaluations), *_cost_sentences(plan)]
     lines += ["", *_collective_lines(plan.collectives())]
     if decisions := _decision_rows(plan):
@@ -117,7 +119,7 @@ def _decision_rows(plan: Plan) -> list[tuple[str, str]]:
     return [
         (
             f"{plan.describe_dims(each.dims)} over {each.axis}",
-            effect_of_decision(each, plan.search_evaluation),
+            describe_effect(each.without, plan.search_evaluation),
         )
         for each in plan.decisions
     ]
@@ -127,7 +129,7 @@ def _decision_rows(plan: Plan) -> list[tuple[str, str]]:
 def _(plan: Plan) -> PlanningRecord:
     compared = plan.compare().evaluations
     tables = [WordTable(("argument", "sharding"), tuple(plan.argument_rows()))]
-    tables.append(WordTable(("constraint", "sharding", "line"), tuple(plan.constraint_rows())))
+    tables.append(WordTable(CONSTRAINT_HEAD, tuple(plan.constraint_rows())))
     tables.append(WordTable(("decision", "without it"), tuple(_decision_rows(plan))))
     tables.append(comparison_table(compared))
     tables.append(WordTable(("not chosen", "because"), tuple(_rejected_rows(plan))))

@@ -68,7 +68,8 @@ def plan(
     by default those that are not the state of a step, which are the arguments whose next value
     `fun` returns. It determines the data-parallel plan, with which the search begins and with which
     `compare` compares. `keep` respects the shardings that `args` have; otherwise they are one more
-    plan to compare with. `evaluations` limits the number of candidates.
+    plan to compare with. `evaluations` limits the number of candidates; those with constraints of
+    values inside of `fun` may be one eighth more.
 
     Raises `PlanningError` if no plan fits into the memory.
     """

@@ -1,4 +1,4 @@
-"""Effects of the decisions of a plan: its cost without each of them."""
+"""Effects of the decisions and constraints of a plan: its cost without each of them."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -50,6 +50,18 @@ def measure_decisions(plan: "ProgramPlan", memory_limit: int | None) -> tuple[De
             ),
         )
     )
+
+
+def measure_constraints(plan: "ProgramPlan") -> dict[str, Evaluation | None]:
+    """Return the cost of a plan without each of its constraints, by the names of the constrained
+    values; `None` if the program cannot be compiled so."""
+    arguments = plan.chosen.arguments
+    first = len(plan.reader.params)
+    return {
+        value.name: plan.evaluator.evaluate((*arguments[:number], None, *arguments[number + 1 :]))
+        for number, value in enumerate(plan.anchors, first)
+        if number < len(arguments) and arguments[number] is not None
+    }
 
 
 def _smaller_assignments(assignment: Assignment) -> list[tuple[Assignment, str]]:

@@ -27,6 +27,7 @@ from shardir.passes.planning.programs.assignment_search import (
     group_starts,
 )
 from shardir.passes.planning.programs.axis_splits import predict_splits
+from shardir.passes.planning.programs.constrained_values import constrain_values
 from shardir.passes.planning.programs.contraction_model import MIN_IMPROVEMENT
 from shardir.passes.planning.programs.evaluation import Evaluation, Evaluator
 from shardir.passes.planning.programs.extrapolation import ExtrapolatingEvaluator, fold_program
@@ -51,6 +52,10 @@ SPLIT_CANDIDATES_PART = 1 / 32
 part of the number of candidates with whole axes."""
 MIN_SPLIT_CANDIDATES = 1
 """The number of candidates with split axes that are evaluated at least."""
+
+CONSTRAINT_CANDIDATES_PART = 1 / 8
+"""The number of candidates with constraints that a search evaluates if it has reached its limit of
+candidates, as a part of this limit."""
 
 REPLICATED, DATA_PARALLEL, ANNOTATED = "replicated", "data parallel", "annotated"
 
@@ -112,7 +117,7 @@ def plan_program(request: PlanningRequest, progress: Progress | None = None) -> 
     if request.machine_of is not None and not request.module.meshes and not is_staged:
         plan = _split_axes(space, plan, progress)
     if programs is None and not is_staged:
-        plan = _pad_anchors(request, plan, progress)
+        plan = _constrain_values(_pad_anchors(request, plan, progress))
     check_memory(plan.chosen, request)
     chosen = replace(plan.request, max_evaluations=request.max_evaluations, machine_of=None)
     return replace(plan, request=chosen)
@@ -198,6 +203,24 @@ def _pad_anchors(
     if not _is_cheaper(better.chosen, plan.chosen, request.memory_limit):
         return plan
     return replace(better, rejected=plan.evaluation_count)
+
+
+def _constrain_values(plan: ProgramPlan) -> ProgramPlan:
+    """Return a plan, or a better one with the optimum of the planning problem of the program."""
+    maximum = plan.request.max_evaluations
+    left = max(int(maximum * CONSTRAINT_CANDIDATES_PART), maximum - plan.evaluation_count)
+    found = constrain_values(plan.request, plan.chosen, left)
+    if found is None or not _is_cheaper(found.evaluation, plan.chosen, plan.request.memory_limit):
+        return plan
+    return replace(
+        plan,
+        request=found.request,
+        chosen=found.evaluation,
+        searched=found.evaluation,
+        evaluator=found.evaluator,
+        anchors=found.request.anchors,
+        rejected=plan.evaluation_count,
+    )
 
 
 def _with_all_layers(plan: ProgramPlan, space: SearchSpace) -> ProgramPlan:

@@ -50,19 +50,6 @@ MAX_PAIRS = 20_000_000
 """The number of pairs of strategies of neighbouring nodes of the largest problem."""
 
 
-@dataclass(frozen=True)
-class StrategyProblem:
-    """A planning problem, and the fewest flops of each dtype that each device executes."""
-
-    problem: PlanningProblem
-    flops_by_dtype: Flops
-
-    @property
-    def flops(self) -> int:
-        """The fewest flops that each device executes."""
-        return sum(self.flops_by_dtype.values())
-
-
 @dataclass(eq=False, slots=True)
 class _Source:
     """The node that computes a value, with the placement of the value for each strategy."""
@@ -91,9 +78,38 @@ class _Use:
     times: int = 1
 
 
+@dataclass(frozen=True)
+class StrategyProblem:
+    """A planning problem, and the fewest flops of each dtype that each device executes."""
+
+    problem: PlanningProblem
+    flops_by_dtype: Flops
+    _sources: Mapping[Value, _Source] = field(repr=False)
+    _uses: Mapping[Value, Sequence[_Use]] = field(repr=False)
+
+    @property
+    def flops(self) -> int:
+        """The fewest flops that each device executes."""
+        return sum(self.flops_by_dtype.values())
+
+    def place_values(self, strategies: Sequence[int]) -> dict[Value, Placement]:
+        """Return the placement that each value has with the strategies of a solution. A partial sum
+        has the placement into which its first use that needs a complete value reduces it; values
+        that are only used as partial sums are missing."""
+        placed = {}
+        for value, source in self._sources.items():
+            choices: list[tuple[Placement, ...]] = [(source.placements[strategies[source.node]],)]
+            choices += [use.needed[strategies[use.node]] for use in self._uses.get(value, ())]
+            complete = [each[0] for each in choices if len(each) == 1 and not has_partial(each[0])]
+            if complete:
+                placed[value] = complete[0]
+        return placed
+
+
 @dataclass(eq=False, slots=True)
 class _Builder:
     sizes: tuple[int, ...]
+    max_pairs: int
     costs: list[Ints] = field(default_factory=list)
     usages: list[Ints] = field(default_factory=list)
     edges: dict[tuple[int, int], Ints] = field(default_factory=dict)
@@ -107,10 +123,10 @@ class _Builder:
     def add_edge(self, a: int, b: int, costs: Ints) -> None:
         """Add the costs of an edge; those of parallel edges are added."""
         self.pairs += costs.size
-        if self.pairs > MAX_PAIRS:
+        if self.pairs > self.max_pairs:
             raise PlanningError(
-                f"the program has more than {MAX_PAIRS:,} pairs of strategies of operations, too "
-                "many for a lower bound; use a mesh with fewer axes, or fewer layers"
+                f"the program has more than {self.max_pairs:,} pairs of strategies of operations, "
+                "too many for a lower bound; use a mesh with fewer axes, or fewer layers"
             )
         key, costs = ((a, b), costs) if a < b else ((b, a), costs.T)
         known = self.edges.get(key)
@@ -175,8 +191,12 @@ def build_strategy_problem(
     memory_limit: int | None = None,
     *,
     pads: bool = False,
+    max_pairs: int | None = None,
 ) -> StrategyProblem:
     """Return the planning problem of the first function of a module without shardings.
+
+    Raises `PlanningError` if it has more than `max_pairs` pairs of strategies, by default
+    `MAX_PAIRS`.
 
     The first `count` parameters are arguments, and have even shards unless `pads`; `fixed` states
     the axes of some of them. With a memory limit, the shards of all arguments together have to fit
@@ -186,7 +206,7 @@ def build_strategy_problem(
     sizes = tuple(size for _, size in axes)
     names = [name for name, _ in axes]
     body = module.main.body
-    builder = _Builder(sizes)
+    builder = _Builder(sizes, MAX_PAIRS if max_pairs is None else max_pairs)
     sources: dict[Value, _Source] = {}
     for number, value in enumerate(body.params):
         stated = fixed[number] if number < len(fixed) else None
@@ -213,7 +233,7 @@ def build_strategy_problem(
     for value, source in sources.items():
         builder.connect(value.type, source, uses.get(value, ()))
     problem = _problem(builder, module.main.name, len(body.params), memory_limit)
-    return StrategyProblem(problem, reader.flops)
+    return StrategyProblem(problem, reader.flops, sources, uses)
 
 
 @dataclass(eq=False, slots=True)

@@ -61,6 +61,7 @@ def test_constraints_are_shown_and_exported() -> None:
     assert "%gram = " in plan.as_ir()
     assert "f32[256@-, 256@(y, x)]" in plan.as_ir()
     assert '[<@mesh, [{}, {"y", "x"}]>]' in plan.as_sdy()
+    assert constraint.endswith("; without it: " + plan.constraint_rows()[-1][3])
 
 
 def test_dimensions_of_arguments_need_no_constraint() -> None:

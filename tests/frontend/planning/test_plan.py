@@ -323,7 +323,7 @@ def test_captured_arrays_keep_their_shardings() -> None:
         return x @ w
 
     plan = sd.plan(multiply, (x,), mesh)
-    compiled = sd.jit(multiply, in_shardings=plan.in_shardings).lower(x).compile()
+    compiled = plan.jit().lower(x).compile()
     assert plan.collectives() == compiled.collectives() != []
     assert "%w: f32[64@data, 64@-]" in plan.as_ir()
 
