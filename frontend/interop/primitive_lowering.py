@@ -7,7 +7,8 @@ operations become part of the current trace. The derivative is the one that JAX 
 primitive.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 import jax
 from jax.extend import core
@@ -25,9 +26,13 @@ from shardir.frontend.interop.primitive_rules.derivatives import (
 from shardir.frontend.interop.primitive_rules.registry import Equation
 from shardir.frontend.tracing.trace import append_block, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.transforms.custom_vmap import custom_vmap
+from shardir.frontend.transforms.vmap import vmap
 from shardir.ir.module import Block
 from shardir.ops.opaque import unknown_operations
 from shardir.stablehlo.reader import read
+
+_Computation: TypeAlias = Callable[..., tuple[Tracer, ...]]
 
 
 class NotLoweredError(Exception):
@@ -38,17 +43,60 @@ def apply_lowered(equation: Equation) -> list[Tracer]:
     """Return the results of a primitive; raise `NotLoweredError` if it has no such lowering."""
     isolated = IsolatedEquation(equation)
     implementation = _trace_implementation(isolated)
-    body = None if implementation else _lower(isolated)
+    compute = (
+        _append_lowering(_lower(isolated))
+        if implementation is None
+        else _read_implementation(isolated, implementation)
+    )
 
     def primal(*args: Tracer) -> tuple[Tracer, ...]:
-        given = isolated.all_values(args)
-        if implementation:
-            return tuple(equation.reader.read(implementation, given))
-        assert body is not None
-        return tuple(map(wrap_value, append_block(body, given, Block((), (), ()))))
+        return compute(*isolated.all_values(args))
 
     results: Sequence[Tracer] = apply_with_jax_jvp(isolated, primal)
     return list(results)
+
+
+def _append_lowering(body: Block) -> _Computation:
+    return lambda *values: tuple(map(wrap_value, append_block(body, values, Block((), (), ()))))
+
+
+def _read_implementation(
+    isolated: IsolatedEquation, implementation: core.ClosedJaxpr
+) -> _Computation:
+    """Return the function that reads an implementation. `vmap` uses the batching rule of JAX, which
+    may combine the elements of the batch."""
+    reader = isolated.equation.reader
+
+    def compute(*values: Tracer) -> tuple[Tracer, ...]:
+        return tuple(reader.read(implementation, values))
+
+    def rule(
+        axis_size: int, in_batched: Sequence[bool], *values: Tracer
+    ) -> tuple[tuple[Tracer, ...], tuple[bool, ...]]:
+        in_axes = [0 if is_batched else None for is_batched in in_batched]
+        structs = [jax_struct_of(x) for x in values]
+
+        def trace(out_axes: Sequence[int | None]) -> core.ClosedJaxpr:
+            apply, axes = isolated.as_jax_function, list(out_axes)
+            return trace_to_jaxpr(jax.vmap(apply, in_axes, axes, axis_size=axis_size), structs)[0]
+
+        out_axes: list[int | None] = [0 for _ in implementation.out_avals]
+        try:
+            trace(out_axes)
+        except NotImplementedError:  # JAX has no batching rule for the primitive.
+            return vmap(compute, in_axes, axis_size=axis_size)(*values), (True,) * len(out_axes)
+        for number in range(len(out_axes)):
+            out_axes[number] = None
+            try:
+                trace(out_axes)
+            except ValueError:  # The result depends on the element of the batch.
+                out_axes[number] = 0
+        results = tuple(reader.read(trace(out_axes), values))
+        return results, tuple(axis == 0 for axis in out_axes)
+
+    mapped = custom_vmap(compute)
+    mapped.def_vmap(rule)
+    return mapped
 
 
 def _trace_implementation(isolated: IsolatedEquation) -> core.ClosedJaxpr | None:

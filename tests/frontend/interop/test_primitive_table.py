@@ -17,7 +17,7 @@ from jax.experimental import sparse
 from jax.experimental.compute_on import compute_on2
 from jax.extend import core
 from jax.extend.core import primitives
-from jax.interpreters import ad
+from jax.interpreters import ad, batching
 
 import shardir as sd
 from shardir.frontend.interop.primitive_rules.registry import RULES
@@ -175,6 +175,26 @@ def test_an_implementation_with_other_results_is_an_error(
     with pytest.raises(ImportedProgramError) as caught:
         from_jax(primitive.bind)(jnp.ones(2))
     assert first_line(caught) == message
+
+
+def make_primitive(name: str, implementation: Callable[..., Any]) -> core.Primitive:
+    primitive = core.Primitive(name)
+    primitive.def_impl(implementation)
+    primitive.def_abstract_eval(lambda x: jax.core.ShapedArray((), x.dtype))
+    return primitive
+
+
+def test_vmap_uses_the_batching_rule_of_a_primitive_of_a_library() -> None:
+    total = make_primitive("sum_over_the_batch", jnp.sum)
+    batching.primitive_batchers[total] = lambda args, dims: (total.bind(*args), None)
+    summed: Any = make_primitive("sum_without_rule", jnp.sum)
+
+    def share(x: Any) -> Any:
+        return x / total.bind(x)
+
+    agree(sd.vmap(from_jax(share))(X), jax.vmap(share)(X))
+    agree(sd.jit(sd.vmap(from_jax(share), in_axes=1))(X), jax.vmap(share, in_axes=1)(X))
+    agree(sd.vmap(from_jax(lambda x: summed.bind(x)))(X), X.sum(1))
 
 
 def test_refusals_name_the_primitive_the_reason_and_an_alternative() -> None:
