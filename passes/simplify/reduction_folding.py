@@ -68,7 +68,9 @@ def _dot(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int]) -> 
         if len(having) == 2:
             continue
         (i,) = having
-        if operands[i].type.dtype not in REASSOCIABLE_TYPES:
+        dtype = operands[i].type.dtype
+        # The products may be added up in a wider type than that of the operands.
+        if dtype not in REASSOCIABLE_TYPES or dtype != maker.result.type.dtype:
             return None
     for i, term in enumerate(terms):
         own = [output[d] for d in dims if output[d] in term and output[d] not in terms[1 - i]]

@@ -1,5 +1,6 @@
 """`fold-reductions`: contractions and reductions absorb a following reduction."""
 
+import numpy as np
 import pytest
 
 from shardir import parse
@@ -448,6 +449,35 @@ def test_before_and_after(before: str, after: str | None) -> None:
     assert str(made) == f"func @main(\n{head}{{\n{body if after is None else after}}}\n"
     arguments = random_arguments(module, whole=True)
     assert are_close(run(module, arguments), run(made, arguments), tolerance_of(module))
+
+
+@pytest.mark.parametrize(
+    ("operands", "result", "folded"),
+    [
+        ("i32", "i32", True), ("i8", "i8", True), ("f32", "f32", True),
+        ("i8", "i32", False), ("u8", "i32", False), ("i16", "i32", False), ("f32", "f64", False),
+        ("bf16", "f32", False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dims", ["0", "1", "0, 1"])
+def test_operands_are_summed_only_in_the_type_of_the_result(
+    operands: str, result: str, folded: bool, dims: str
+) -> None:
+    shape = {"0": "[3]", "1": "[40]", "0, 1": "[]"}[dims]
+    module = parse(
+        f"func @main(%x: {operands}[40, 6], %w: {operands}[6, 3]) -> ({result}{shape}) {{\n"
+        f'  %0 = dot(%x, %w, dims="ak,kb->ab") : {result}[40, 3]\n'
+        f"  %1 = sum(%0, dims=[{dims}]) : {result}{shape}\n"
+        "  return %1\n}\n"
+    )
+    made = Pipeline.parse("fold-reductions,dce")(module, lambda step, old, new, _: verify(new))
+    assert (made.main.body.ops[-1].name == "dot") == folded
+    if operands not in ("i8", "u8", "i16"):
+        return
+    arguments = [
+        np.full(value.type.shape, 120, value.type.numpy) for value in module.main.body.params
+    ]
+    np.testing.assert_array_equal(run(made, arguments), run(module, arguments))
 
 
 FACTOR = """\
