@@ -53,16 +53,13 @@ def describe_schedule(function: Function, schedule: Schedule) -> str:
 
 
 def _buffer_lines(function: Function, schedule: Schedule) -> Iterator[str]:
-    made = {number for kind, number in schedule.sources if kind is BufferKind.RESULT}
     over: dict[int, list[str]] = {}
     for number, result in schedule.donation_pairs:
         over.setdefault(result, []).append(f"%{function.body.params[number].name}")
     end = 0
     for buffer in schedule.buffers:
-        if buffer.kind is BufferKind.RESULT and buffer.number not in made:
-            continue
-        if buffer.kind is BufferKind.ARENA and buffer.last < 0:
-            continue  # Its operation was fused into another one.
+        if buffer.last < 0:
+            continue  # Its operation was fused into another one, or the result has other memory.
         where = _KIND_NAMES[buffer.kind]
         if buffer.kind is BufferKind.ARENA:
             where += f" at {buffer.offset:,}, alive {buffer.first} to {buffer.last}"

@@ -172,3 +172,21 @@ def test_rows_read_in_a_later_loop_are_not_overwritten() -> None:
     np.testing.assert_array_equal(summed, 3 * np.sort(expected, axis=1))
     expected[[1, 3]] = -5
     np.testing.assert_array_equal(written, expected)
+
+
+def test_a_loop_with_calls_of_the_user_ends_with_its_condition() -> None:
+    counts: list[int] = []
+
+    def record(count: Any) -> None:
+        counts.append(int(count))
+        assert len(counts) <= 3
+
+    def step(carry: Any) -> Any:
+        i, a = carry
+        sd.debug.callback(record, i)
+        return i + 1, a.at[i].set(-1.0)
+
+    made = sd.jit(lambda n, x: lax.while_loop(lambda carry: carry[0] < n, step, (0, x)))(3, X)[1]
+    np.testing.assert_array_equal(made[:5], [-1, -1, -1, 3, 4])
+    sd.effects_barrier()
+    assert counts == [0, 1, 2]

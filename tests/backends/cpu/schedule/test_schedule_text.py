@@ -7,8 +7,13 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.schedule.build import compile_schedule
+from shardir.backends.cpu.schedule.items import Segment
+from shardir.backends.cpu.schedule.schedule_text import describe_schedule
 from shardir.errors import PipelineError
 from shardir.sharding import NamedSharding, PartitionSpec as P
+from tests.backends.cpu.schedule.test_shadow_memory import prepare_for_scheduling
 
 FUSED = """\
 func @layer(
@@ -114,3 +119,13 @@ def test_results_in_other_memory_and_fused_indices_have_no_buffers() -> None:
         "argument",
         "result",
     ]
+
+
+def test_a_phase_without_a_label_has_the_name_of_its_kernel() -> None:
+    function = prepare_for_scheduling(lambda x: snp.exp(x), 1)
+    schedule = compile_schedule(function, host_machine())
+    (segment,) = schedule.items
+    assert isinstance(segment, Segment)
+    segment.phases[:] = [phase._replace(label="") for phase in segment.phases]
+    last = describe_schedule(function, schedule).splitlines()[-1]
+    assert last.startswith(f"    {segment.phases[0].kernel.name}: ")
