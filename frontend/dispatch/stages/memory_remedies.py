@@ -348,7 +348,7 @@ class RemedySearch:
         after = change.after
         if change.has_budget:
             after = self._remat(bool(self.donated or change.donated))
-        if change.before or after:
+        if after:  # Passes before the others need one after them.
             steps = (change.before, self.plan.passes or "default", after)
             yield f'passes="{",".join(filter(None, steps))}"'
         if change.offloaded:

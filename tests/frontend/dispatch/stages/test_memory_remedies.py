@@ -314,10 +314,13 @@ def test_a_program_without_a_mesh_is_not_sharded(machine: str) -> None:
 def test_arguments_are_only_sharded_with_specs_on_meshes_of_the_user(machine: str) -> None:
     devices = np.array(shardir.devices()[:4])
     columns = PositionalSharding(devices).reshape(1, 4)
+    halves = PositionalSharding(devices).reshape(2, 2).replicate(0)
     named = NamedSharding(Mesh(devices.reshape(2, 2), ("a", "b")), P("a"))
     line = NamedSharding(Mesh(devices, ("c",)), P())
     expected: dict[tuple[Sharding, Sharding], set[str]] = {
         (columns, columns): set(),
+        (columns, halves): set(),
+        (halves, halves): set(),
         (columns, named): {"y: P('a', 'b')"},
         (line, named): {"x: P(None, 'a')", "x: P(None, 'b')", "y: P('a', 'b')"},
     }
