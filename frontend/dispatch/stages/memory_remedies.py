@@ -245,8 +245,7 @@ class RemedySearch:
     def _further_shardings(self) -> Iterator[_Change]:
         """Yield changes of shardings, those that remove most bytes of arguments first."""
         if not self.plan.module.meshes or any(
-            isinstance(each, NamedSharding) and each.has_explicit_axes
-            for each in self.plan.user_shardings
+            each.has_explicit_axes for each in self.plan.user_shardings
         ):
             return  # Explicit axes are part of the types with which the program was traced.
         kinds = kinds_of_arguments(self.partitioned.main)
