@@ -23,6 +23,7 @@ from shardir.frontend.tracing.operands import (
     promote,
     promote_inexact,
     promote_to,
+    promote_to_wider,
     reshape,
     splat,
 )
@@ -79,7 +80,7 @@ def correlate(
 def _promote_vectors(
     name: str, a: ArrayLike, v: ArrayLike, dtype: DTypeLike | None
 ) -> tuple[Tracer, Tracer]:
-    x, y = promote_inexact(a, v) if dtype is None else promote(a, v)
+    x, y = promote_inexact(a, v) if dtype is None else promote_to_wider(dtype_of(dtype), a, v)
     for each in (x, y):
         if each.ndim != 1 or not each.shape[0]:
             raise ShapeError(

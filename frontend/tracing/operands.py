@@ -310,6 +310,13 @@ def promote(*xs: object) -> tuple[Tracer, ...]:
     return promote_to(promotion.result_type(*map(operand_dtype, xs)), *xs)
 
 
+def promote_to_wider(stated: str, *xs: object) -> tuple[Tracer, ...]:
+    """Return the operands as tracers of `stated`, the element type of sums of their products, if it
+    contains more values than their common element type, and otherwise of that."""
+    common = promotion.result_type(*map(operand_dtype, xs))
+    return promote_to((stated, False) if promotion.is_wider(stated, common[0]) else common, *xs)
+
+
 def promote_inexact(*xs: object) -> tuple[Tracer, ...]:
     """Return the operands as tracers of their common floating or complex element type."""
     name, weak = promotion.result_type(*map(operand_dtype, xs))

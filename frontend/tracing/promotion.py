@@ -181,6 +181,12 @@ def result_type(*kinds: tuple[str, bool]) -> tuple[str, bool]:
     return canonical_dtype(name), weak
 
 
+def is_wider(stated: str, name: str) -> bool:
+    """Return whether `stated`, in which sums of elements of `name` are requested, contains values
+    that `name` does not contain: the elements are then converted before they are added."""
+    return result_type((name, False), (stated, False))[0] != name
+
+
 def inexact_dtype(name: str) -> str:
     """Return the floating or complex type in which `name` is computed, by JAX's rule.
 

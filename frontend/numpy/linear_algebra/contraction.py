@@ -24,7 +24,14 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
-from shardir.frontend.tracing.operands import as_tracer, broadcast_shapes, convert, promote, reshape
+from shardir.frontend.tracing.operands import (
+    as_tracer,
+    broadcast_shapes,
+    convert,
+    promote,
+    promote_to_wider,
+    reshape,
+)
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
@@ -141,12 +148,10 @@ def dot(
     """
     x, y = promote(a, b)
     if not x.ndim or not y.ndim:
-        product = apply_elementwise("mul", x, y)
-        return (
-            product
-            if preferred_element_type is None
-            else convert(product, dtype_of(preferred_element_type))
-        )
+        if preferred_element_type is None:
+            return apply_elementwise("mul", x, y)
+        dtype = dtype_of(preferred_element_type)
+        return convert(apply_elementwise("mul", *promote_to_wider(dtype, x, y)), dtype)
     _check_contracted_sizes("dot", x, -1, y, -2 if y.ndim > 1 else -1)
     rows = "b" if x.ndim == 2 else "".join(BATCH_LETTERS[: x.ndim - 1])
     columns = "h" if y.ndim == 2 else "".join(BATCH_LETTERS[x.ndim :][: y.ndim - 1])

@@ -27,7 +27,7 @@ from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.shardings.resharding import call_with_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import convert, promote, reshape
-from shardir.frontend.tracing.promotion import dtype_of
+from shardir.frontend.tracing.promotion import dtype_of, is_wider
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 
@@ -128,16 +128,21 @@ def _einsum(
     terms, output = _parse_subscripts(subscripts, [x.ndim for x in arrays])
     sizes = _letter_sizes(subscripts, terms, [x.shape for x in arrays])
     pairs = [_take_diagonals(x, term, sizes) for x, term in zip(arrays, terms, strict=True)]
+    wider = None
+    if preferred_element_type is not None:
+        stated = dtype_of(preferred_element_type)
+        wider = stated if is_wider(stated, arrays[0].value.type.dtype) else None
     while len(pairs) > 1:
         i, j = _cheapest_pair([term for _, term in pairs], output, sizes)
         (y, right), (x, left) = pairs.pop(j), pairs.pop(i)
         needed_letters = "".join([output, *(term for _, term in pairs)])
-        x, left = _sum_unused_letters(x, left, needed_letters + right)
-        y, right = _sum_unused_letters(y, right, needed_letters + left)
+        x, left = _sum_unused_letters(x, left, needed_letters + right, wider)
+        y, right = _sum_unused_letters(y, right, needed_letters + left, wider)
+        x, y = promote(x, y)
         order = _intermediate_letters(left, right, needed_letters) if pairs else output
-        dtype = None if pairs else preferred_element_type
+        dtype = preferred_element_type if wider or not pairs else None
         pairs.insert(i, (contract(x, y, f"{left},{right}->{order}", dtype), order))
-    result, term = _sum_unused_letters(*pairs[0], output)
+    result, term = _sum_unused_letters(*pairs[0], output, wider)
     if term != output:
         perm = tuple(map(term.index, output))
         result = emit("transpose", result, perm=perm, weak=result.weak_type)
@@ -221,11 +226,15 @@ def _take_diagonals(x: Tracer, term: str, sizes: dict[str, int]) -> tuple[Tracer
     return x, term
 
 
-def _sum_unused_letters(x: Tracer, term: str, needed_letters: str) -> tuple[Tracer, str]:
+def _sum_unused_letters(
+    x: Tracer, term: str, needed_letters: str, wider: str | None
+) -> tuple[Tracer, str]:
     """Sum an operand over the letters that neither the output nor other operands have."""
     dims = tuple(d for d, letter in enumerate(term) if letter not in needed_letters)
     if not dims:
         return x, term
+    if wider is not None:
+        x = convert(x, wider)
     summed: Tracer = emit("sum", x, dims=dims, weak=x.weak_type)
     return summed, "".join(letter for letter in term if letter in needed_letters)
 

@@ -195,6 +195,29 @@ def test_einsum_reduces_unshared_letters_before_the_product() -> None:
     assert ops(snp.einsum, "ij,jk->j", normal(2, 3), normal(3, 4)) == ["sum", "sum", "dot"]
 
 
+SUMS_OF_BYTES = [
+    lambda x, y, **o: snp.einsum("ab,bc->c", x, y, **o),
+    lambda x, y, **o: snp.einsum("ab,bc,cd->d", x, y, y.T, **o),
+    lambda x, y, **o: snp.einsum("ab->", x, **o),
+    lambda x, y, **o: snp.dot(x[0, 0], y, **o),
+    lambda x, y, **o: snp.convolve(x.ravel(), y.ravel()[:9], **o),
+    lambda x, y, **o: snp.correlate(x.ravel(), y.ravel()[:30], **o),
+]
+
+
+@pytest.mark.parametrize("function", SUMS_OF_BYTES)
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_sums_of_bytes_in_a_wider_type_do_not_wrap_around(function: Any, dtype: str) -> None:
+    x, y = (np.random.default_rng(3).integers(-128, 128, s).astype(np.int8) for s in SIDES)
+    found = function(x, y, preferred_element_type=dtype)
+    exact = function(x.astype(np.int64), y.astype(np.int64), preferred_element_type=dtype)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, exact)
+
+
+SIDES = (6, 7), (7, 9)
+
+
 def test_einsum_with_lists_of_axes() -> None:
     x, y = normal(2, 3), normal(3, 4)
     check("einsum", x, [0, 1], y, [1, 2], [2, 0])
