@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from shardir import device_put, make_mesh, typeof
+from shardir import device_put, jit, make_mesh, typeof
 from shardir.frontend.errors import ShardingError
 from shardir.sharding import (
     AxisType,
@@ -41,6 +41,17 @@ def test_auto_axes_call_a_function_directly_without_explicit_axes() -> None:
     assert double(np.float32(3)) == 6
     with use_mesh(AUTO):
         assert double(np.float32(3)) == 6
+
+
+def test_a_trace_without_sharding_types_has_the_mesh_of_the_stated_sharding() -> None:
+    along_a = NamedSharding(EXPLICIT, P("a"))
+
+    @jit
+    def double(x: Any) -> Any:
+        return auto_axes(lambda x: x * 2, out_sharding=along_a)(x)
+
+    assert double(X).sharding == along_a
+    np.testing.assert_array_equal(double(X), X * 2)
 
 
 def test_explicit_axes_are_those_of_stated_shardings_or_of_the_entered_mesh() -> None:
