@@ -33,12 +33,13 @@ solution is proven optimal."""
 SMALL_FAMILIES = {"operations": 40, "stories": 40, "random": 40}
 """The families whose programs are small, with the number of programs of one test."""
 UNPROVEN = {
-    ("square", "published: language model, tensor parallel"): 0.1,
-    ("square", "workload: MLP step, float32"): 0.1,
-    ("square", "workload: MLP step, bfloat16"): 0.1,
+    ("square", "published: language model, tensor parallel"),
+    ("square", "workload: MLP step, float32"),
+    ("square", "workload: MLP step, bfloat16"),
 }
-"""The programs whose optimum is not proven within a minute, and a gap that their solutions have at
-most."""
+"""The programs whose optimum the search does not prove within `UNPROVEN_SECONDS`; HiGHS, which
+begins with the solution of the search, finds no better one in twice this time."""
+UNPROVEN_SECONDS = 60.0
 
 
 def problem_of(module: Module, mesh: Mesh) -> PlanningProblem:
@@ -91,11 +92,14 @@ def test_the_search_finds_the_optima_of_programs(
     problems, costs = [], []
     for name, module in modules:
         problem = problem_of(module, MESHES[mesh])
-        gap = UNPROVEN.get((mesh, name))
-        solution = solve_by_search(problem, seconds=SECONDS if gap is None else 60.0)
-        assert solution.gap is not None
-        if gap is not None:
-            assert solution.gap <= gap, name
+        is_unproven = (mesh, name) in UNPROVEN
+        seconds = UNPROVEN_SECONDS if is_unproven else SECONDS
+        solution = solve_by_search(problem, seconds=seconds)
+        if is_unproven:
+            if is_solver_installed():
+                start = solution.strategies
+                exact = solve_exactly(problem, seconds=2 * UNPROVEN_SECONDS, start=start)
+                assert solution.cost <= exact.cost, name
             return
         assert solution.gap == 0.0, name
         problems.append(problem)
