@@ -233,12 +233,12 @@ def is_large(op: Op, classes: DeviceClasses, limit: int) -> bool:
     members = GroupMembers(op, classes)
     most = 0
     for process in classes.places.processes:
-        wanted = {
+        missing_parts = {
             number
             for device, owner in enumerate(classes.places.owners)
             if owner == process
             for number in members.class_numbers(members.place[device][0])
             if process not in classes.holders[number]
         }
-        most = max(most, len(wanted))
+        most = max(most, len(missing_parts))
     return most * op.operands[0].type.nbytes > limit

@@ -40,17 +40,17 @@ def _propagate_to_operands(module: Module) -> Module:
     main = module.main
     computed = {value for op in main.body.ops for value in op.results if value.sharding is None}
     operands = [x for op in main.body.ops if op.spec is pipeline for x in op.operands]
-    wanted = tuple(dict.fromkeys(x for x in operands if x in computed))
-    if not wanted or not module.meshes:
+    inputs = tuple(dict.fromkeys(x for x in operands if x in computed))
+    if not inputs or not module.meshes:
         return module
-    ops = tuple(eliminate_dead_operations(main.body.ops, wanted))
+    ops = tuple(eliminate_dead_operations(main.body.ops, inputs))
     ahead = replace(
-        main, body=Block(main.body.params, ops, wanted), result_shardings=(None,) * len(wanted)
+        main, body=Block(main.body.params, ops, inputs), result_shardings=(None,) * len(inputs)
     )
     made = Pipeline.parse("propagate")(replace(module, functions=(ahead, *module.functions[1:])))
     new = {
         value: replace(value, sharding=found.sharding)
-        for value, found in zip(wanted, made.main.body.returns, strict=True)
+        for value, found in zip(inputs, made.main.body.returns, strict=True)
         if found.sharding is not None and [*found.sharding.used_axes()]
     }
     body = substitute(main.body, new)

@@ -203,7 +203,7 @@ class _ProgramBuilder:
         held: Value,
         axes: ManualDimAxes,
         place: tuple[int, str],
-        wanted: ManualDimAxes,
+        needed_axes: ManualDimAxes,
     ) -> Value:
         """Return the shard that a fragment takes of a value that a row holds."""
         stage, slot = place
@@ -211,7 +211,7 @@ class _ProgramBuilder:
         window = () if number is None else self._local_window(number, slot, stage)
         whole = tuple(() if dim < len(window) else each for dim, each in enumerate(axes))
         value = slice_window(b, _change_axes(b, held, axes, whole), window)
-        return _change_axes(b, value, whole, wanted)
+        return _change_axes(b, value, whole, needed_axes)
 
     def _local_window(self, number: int, slot: str, stage: int) -> Window:
         """Return the part of the block of a row that a slot names."""
@@ -239,9 +239,9 @@ class _ProgramBuilder:
         if not (is_summed(slot) or is_auxiliary(slot)):
             self._hold(stage, slot, axes, type)
             return axes, value
-        wanted = self._combined_axes(slot, type)
-        self._append_combined(stage, slot, _shard_type(type, wanted))
-        return wanted, _change_axes(b, value, axes, wanted)
+        needed_axes = self._combined_axes(slot, type)
+        self._append_combined(stage, slot, _shard_type(type, needed_axes))
+        return needed_axes, _change_axes(b, value, axes, needed_axes)
 
     def _hold(self, stage: int, name: str, axes: ManualDimAxes, type: TensorType) -> None:
         """Record the axes of a value, also for the stages that receive it."""
@@ -318,10 +318,10 @@ def _shard_type(type: TensorType, axes: ManualDimAxes) -> TensorType:
     )
 
 
-def _change_axes(b: Builder, x: Value, given: ManualDimAxes, wanted: ManualDimAxes) -> Value:
+def _change_axes(b: Builder, x: Value, given: ManualDimAxes, needed_axes: ManualDimAxes) -> Value:
     """Append the collectives that change the axes that shard a value."""
     rests: list[tuple[int, Axes]] = []
-    for dim, (old, new) in enumerate(zip(given, wanted, strict=True)):
+    for dim, (old, new) in enumerate(zip(given, needed_axes, strict=True)):
         common = 0
         while common < min(len(old), len(new)) and old[common] == new[common]:
             common += 1

@@ -43,7 +43,7 @@ def _check_functions(name: str, **given: object) -> None:
 def _check_types_like(out: PyTree, like: PyTree, what: str, owner: str) -> None:
     """Raise `ArgumentError` unless `out` has the containers and shapes of `like`."""
     leaves, structure = tree.flatten(out)
-    wanted, expected = tree.flatten(like)
+    expected_leaves, expected = tree.flatten(like)
     if structure != expected:
         raise ArgumentError(
             with_location(
@@ -51,7 +51,7 @@ def _check_types_like(out: PyTree, like: PyTree, what: str, owner: str) -> None:
                 f"{owner}, {format_structure(expected)}"
             )
         )
-    for x, y in zip(leaves, wanted, strict=True):
+    for x, y in zip(leaves, expected_leaves, strict=True):
         found, shape = abstract_of(x, what).type, abstract_of(y, owner).type.shape
         if found.shape != shape:
             raise ArgumentError(

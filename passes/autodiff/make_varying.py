@@ -292,8 +292,8 @@ def _check_gradients(
             raise _varies_less_error(op, what, f"argument {name}", less)
     if named and named.sums_gradients:
         return
-    for name, value, wanted in zip(each, rule.returns, arguments, strict=False):
-        more = varying_axes.get(value, NOT_VARYING) - wanted
+    for name, value, argument_axes in zip(each, rule.returns, arguments, strict=False):
+        more = varying_axes.get(value, NOT_VARYING) - argument_axes
         if more:
             raise _gradient_varies_error(op, name, tuple(axis for axis in axes if axis in more))
 
@@ -309,11 +309,11 @@ def _check_tangents(
     """Raise `DifferentiateError` for a result of a rule that varies along fewer axes than that of
     the function, or a tangent that varies along fewer axes than its result."""
     count = len(op.results)
-    wanted = [a for v, a in zip(op.results, expected, strict=True) if _is_differentiable(v)]
+    result_axes = [a for v, a in zip(op.results, expected, strict=True) if _is_differentiable(v)]
     places = [i for i, value in enumerate(op.results) if _is_differentiable(value)]
     results = [rule.returns[i] for i in places]
     for what, values in (("", results), ("a tangent of ", rule.returns[count:])):
-        missing = _missing_axes(rule, values, wanted, varying_axes, axes, within)
+        missing = _missing_axes(rule, values, result_axes, varying_axes, axes, within)
         for i, less in zip(places, missing, strict=True):
             if less:
                 owner = f"result {i} of the function"

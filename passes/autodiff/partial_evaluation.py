@@ -159,8 +159,8 @@ def _divide_scan(
         for i, value in enumerate(body.returns)
     ]
     stays = [i for i, flag in enumerate(is_active) if not flag]
-    wanted = _recomputed_indices(op, is_active, save)
-    second, taken = inner.take_saved([body.returns[i] for i in wanted])
+    recomputed = _recomputed_indices(op, is_active, save)
+    second, taken = inner.take_saved([body.returns[i] for i in recomputed])
 
     stacks = {body.returns[i]: op.results[i] for i in reversed(stays) if i >= count}
     stacked = [value for value in taken if value not in stacks]
@@ -183,13 +183,15 @@ def _divide_scan(
     )
     used = {*second.captures()}
     passed = [
-        i for i in range(len(op.operands)) if (i in wanted if i < count else body.params[i] in used)
+        i
+        for i in range(len(op.operands))
+        if (i in recomputed if i < count else body.params[i] in used)
     ]
     saved = [stacks[value] for value in taken]
     again = replace(
         op,
         operands=(*(op.operands[i] for i in passed), *saved),
-        results=tuple(op.results[i] for i in wanted),
+        results=tuple(op.results[i] for i in recomputed),
         attrs={**op.attrs, "carries": sum(i < count for i in passed)},
         blocks=(
             replace(second, params=(*(body.params[i] for i in passed), *second.params)),
@@ -214,14 +216,14 @@ def _divide_case(
         for i in range(len(op.results))
     ]
     stays = [i for i, flag in enumerate(is_active) if not flag]
-    wanted = _recomputed_indices(op, is_active, save)
+    recomputed = _recomputed_indices(op, is_active, save)
     taken = [
-        each.take_saved([branch.returns[i] for i in wanted])
+        each.take_saved([branch.returns[i] for i in recomputed])
         for each, branch in zip(inner, op.blocks, strict=True)
     ]
     values = [value for _, saved in taken for value in saved]
-    handed = [replace(value, name=names.fresh(value.name)) for value in values]
-    given = dict(zip(values, handed, strict=True))
+    renamed = [replace(value, name=names.fresh(value.name)) for value in values]
+    given = dict(zip(values, renamed, strict=True))
     firsts, seconds = [], []
     for each, branch, (second, own) in zip(inner, op.blocks, taken, strict=True):
         b = Builder(names)
@@ -231,10 +233,10 @@ def _divide_case(
         firsts.append(Block((), eliminate_dead_operations([*each.ahead, *b.ops], returns), returns))
         new = dict(zip(second.params, (given[value] for value in own), strict=True))
         seconds.append(substitute(replace(second, params=()), new))
-    results = (*(op.results[i] for i in stays), *handed)
+    results = (*(op.results[i] for i in stays), *renamed)
     ahead = replace(op, results=results, blocks=tuple(firsts))
-    again = replace(op, results=tuple(op.results[i] for i in wanted), blocks=tuple(seconds))
-    return _DividedOp((ahead,), (again,), handed)
+    again = replace(op, results=tuple(op.results[i] for i in recomputed), blocks=tuple(seconds))
+    return _DividedOp((ahead,), (again,), renamed)
 
 
 def _divide_checkpoint(
@@ -249,8 +251,8 @@ def _divide_checkpoint(
     inner = divide(body.ops, {*active, *starts}, policy, names)
     is_active = [value in inner.active for value in body.returns]
     stays = [i for i, flag in enumerate(is_active) if not flag]
-    wanted = _recomputed_indices(op, is_active, save)
-    second, taken = inner.take_saved([body.returns[i] for i in wanted])
+    recomputed = _recomputed_indices(op, is_active, save)
+    second, taken = inner.take_saved([body.returns[i] for i in recomputed])
 
     primal = tuple(body.returns[i] for i in stays)
     first = Block(
@@ -268,7 +270,7 @@ def _divide_checkpoint(
     again = replace(
         op,
         operands=(*op.operands, *saved),
-        results=tuple(op.results[i] for i in wanted),
+        results=tuple(op.results[i] for i in recomputed),
         blocks=(replace(second, params=(*body.params, *second.params)),),
     )
     return _DividedOp(ahead, (again,), saved)
@@ -328,8 +330,8 @@ def _divide_manual(
     inner = divide(body.ops, {*active, *starts}, save, names)
     is_active = [value in inner.active for value in body.returns]
     stays = [i for i, flag in enumerate(is_active) if not flag]
-    wanted = _recomputed_indices(op, is_active, save)
-    second, taken = inner.take_saved([body.returns[i] for i in wanted])
+    recomputed = _recomputed_indices(op, is_active, save)
+    second, taken = inner.take_saved([body.returns[i] for i in recomputed])
 
     returns = tuple(body.returns[i] for i in stays)
     first = Block(
@@ -357,11 +359,11 @@ def _divide_manual(
     again = replace(
         op,
         operands=tuple(op.operands[i] for i in passed),
-        results=tuple(op.results[i] for i in wanted),
+        results=tuple(op.results[i] for i in recomputed),
         attrs={
             **op.attrs,
             "in_axes": tuple(in_axes[i] for i in passed),
-            "out_axes": tuple(out_axes[i] for i in wanted),
+            "out_axes": tuple(out_axes[i] for i in recomputed),
         },
         blocks=(replace(second, params=tuple(body.params[i] for i in passed)),),
     )

@@ -156,22 +156,22 @@ def _axes_of(placement: Placement, value: Value, mesh: Mesh) -> DimAxes:
     )
 
 
-def _reduce_by_propagation(request: PlanningRequest, wanted: ArgumentAxes) -> ArgumentAxes:
+def _reduce_by_propagation(request: PlanningRequest, argument_axes: ArgumentAxes) -> ArgumentAxes:
     """Return the axes without those of anchors that propagation from the others chooses."""
     first = len(request.module.main.body.params)
-    kept: list[DimAxes | None] = [*wanted[:first], *[None] * len(request.anchors)]
+    kept: list[DimAxes | None] = [*argument_axes[:first], *[None] * len(request.anchors)]
     for _ in range(MAX_CONSTRAINTS):
         found = _propagate(request, tuple(kept))
         missing = [
             number
             for number, value in enumerate(request.anchors, first)
-            if wanted[number] is not None
-            and found.get(value.name) != wanted[number]
+            if argument_axes[number] is not None
+            and found.get(value.name) != argument_axes[number]
             and kept[number] is None
         ]
         if not missing:
             break
-        kept[missing[0]] = wanted[missing[0]]
+        kept[missing[0]] = argument_axes[missing[0]]
     return tuple(kept)
 
 

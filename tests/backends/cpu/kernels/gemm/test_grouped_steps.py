@@ -175,14 +175,14 @@ def test_products_equal_those_of_other_instructions(dtype: str, seed: int) -> No
     if dtype != "bf16":
         np.testing.assert_array_equal(out, expected)
         return
-    got, wanted = out.astype(np.float32), expected.astype(np.float32)
+    got, exact = out.astype(np.float32), expected.astype(np.float32)
     scale = np.einsum(
         dims, *(np.nan_to_num(np.abs(a.astype(np.float32)), posinf=0) for a in (x, y))
     )
-    np.testing.assert_array_equal(np.isfinite(got), np.isfinite(wanted))
-    np.testing.assert_array_equal(got[~np.isfinite(got)], wanted[~np.isfinite(wanted)])
+    np.testing.assert_array_equal(np.isfinite(got), np.isfinite(exact))
+    np.testing.assert_array_equal(got[~np.isfinite(got)], exact[~np.isfinite(exact)])
     finite = np.isfinite(got)
-    assert (np.abs(got[finite] - wanted[finite]) <= 1e-2 * scale[finite]).all()
+    assert (np.abs(got[finite] - exact[finite]) <= 1e-2 * scale[finite]).all()
 
 
 @pytest.mark.skipif(
@@ -253,7 +253,7 @@ def test_packing_makes_groups_of_gradients_of_filters(
     lower_and_run(RULES["convolution"], op, [x, w], [got])
     avx2 = host_machine().limited_to("avx2")
     lower_and_run(RULES["convolution"], op, [x, w], [expected], machine=avx2)
-    singles, wanted = got.astype(np.float32), expected.astype(np.float32)
-    places = ~np.isfinite(wanted)
+    singles, exact = got.astype(np.float32), expected.astype(np.float32)
+    places = ~np.isfinite(exact)
     np.testing.assert_array_equal(places, ~np.isfinite(singles))
-    np.testing.assert_array_equal(singles[places], wanted[places])
+    np.testing.assert_array_equal(singles[places], exact[places])
