@@ -67,7 +67,6 @@ class _JaxLike:
         (_JaxLike, False),
         (object(), False),
     ],
-    ids=str,
 )
 def test_objects_with_an_array_are_traced_but_not_their_classes(
     leaf: object, expected: bool
