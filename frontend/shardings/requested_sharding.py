@@ -87,7 +87,7 @@ _OTHER_AXES = {
     AxisType.Explicit: "constrain the value along Auto axes with lax.with_sharding_constraint",
     AxisType.Auto: "change the sharding along Explicit axes with sharding.reshard",
 }
-"""What sets the sharding along axes of another type than the required one."""
+"""The function to call instead, by the type of the axes that a sharding names."""
 
 
 def check_axes_have_type(sharding: Sharding | None, required: AxisType, word: str) -> None:

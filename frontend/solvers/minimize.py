@@ -47,7 +47,7 @@ class OptimizeResults(NamedTuple):
     x: Tracer
     """The last point."""
     success: Tracer
-    """Whether the gradient norm is below its limit."""
+    """True if the norm of the gradient is below its limit."""
     status: Tracer
     """0 if it is, 1 after the maximum number of iterations, 3 and 5 if no step along the line
     satisfies the Wolfe conditions (5 after the maximum number of extensions)."""

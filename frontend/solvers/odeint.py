@@ -226,7 +226,7 @@ class _Equation:
         ratio = self._relative_error(_combine(zeros, step, slopes, ERROR_WEIGHTS), state, new)
         middle = _combine(state, step, slopes, MIDDLE_WEIGHTS)
         polynomials = [
-            _fit_polynomial(*values, _scaled(step, values[0]))
+            _fit_polynomial(*values, _convert_step(step, values[0]))
             for values in zip(state, middle, new, slopes[0], slopes[-1], strict=True)
         ]
         accepted = ratio <= 1
@@ -246,7 +246,7 @@ class _Equation:
         small = (size < 1e-5) | (speed < 1e-5)
         trial = snp.where(small, 1e-6, 0.01 * size / snp.where(small, 1, speed))
         trial = convert(as_tracer(trial), time.value.type.dtype)
-        moved = [y + _scaled(trial, y) * f for y, f in zip(state, first, strict=True)]
+        moved = [y + _convert_step(trial, y) * f for y, f in zip(state, first, strict=True)]
         second = slope(moved, time + trial)
         change = [b - a for a, b in zip(first, second, strict=True)]
         curvature = _norm(change, scales) / trial
@@ -319,7 +319,7 @@ class _Equation:
         return of_state, snp.concatenate([of_first[None], of_times]), of_params
 
 
-def _scaled(step: Tracer, like: Tracer) -> Tracer:
+def _convert_step(step: Tracer, like: Tracer) -> Tracer:
     """Return a step in the element type of a state."""
     return convert(step, like.value.type.dtype)
 
@@ -331,7 +331,7 @@ def _combine(
     result = []
     for i, y in enumerate(state):
         terms = [slope[i] * weight for slope, weight in zip(slopes, weights, strict=True) if weight]
-        result.append(y + _scaled(step, y) * sum(terms[1:], terms[0]))
+        result.append(y + _convert_step(step, y) * sum(terms[1:], terms[0]))
     return result
 
 
@@ -374,5 +374,5 @@ def _fit_polynomial(
 def _evaluate_polynomial(coefficients: Sequence[Tracer], position: Tracer) -> Tracer:
     result = coefficients[-1]
     for coefficient in reversed(coefficients[:-1]):
-        result = result * _scaled(position, result) + coefficient
+        result = result * _convert_step(position, result) + coefficient
     return result

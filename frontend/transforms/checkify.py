@@ -200,7 +200,7 @@ def checkify(f: UserFunction, errors: frozenset[ErrorCategory] = user_checks) ->
     parameters = Parameters.of(f)
 
     @wraps(f, updated=())
-    def checked(*args: PyTree, **options: PyTree) -> tuple[Error, PyTree]:
+    def run_with_checks(*args: PyTree, **options: PyTree) -> tuple[Error, PyTree]:
         leaves, structure = tree.flatten((args, options))
         labels = [
             label for i, x in enumerate(args) for label in leaf_labels(parameters.label(i), x)
@@ -242,4 +242,4 @@ def checkify(f: UserFunction, errors: frozenset[ErrorCategory] = user_checks) ->
         result: tuple[Error, PyTree] = run_temporary(run, parameters.name, given, names)
         return result
 
-    return checked
+    return run_with_checks

@@ -15,6 +15,7 @@ blocks. Their results are always saved.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from shardir import ops as specs
 from shardir.ir.builder import Builder, UniqueNames, substitute
@@ -239,6 +240,40 @@ def _divide_case(
     return _DividedOp((ahead,), (again,), renamed)
 
 
+class _DividedBody(NamedTuple):
+    """The body of an operation that runs once, divided: the indices of the operands that `ahead`
+    takes and of the results that it returns, those of the results of `again`, the bodies of both,
+    and the values that the body of `again` takes from that of `ahead`."""
+
+    inactive: list[int]
+    stays: list[int]
+    recomputed: list[int]
+    ahead: Block
+    again: Block
+    taken: list[Value]
+
+
+def _divide_body(
+    op: Op, active: set[Value], policy: Sequence[str], save: Sequence[str], names: UniqueNames
+) -> _DividedBody:
+    """Divide the body of an operation by `policy`; `save` is the policy of the block around it."""
+    (body,) = op.blocks
+    inactive = [i for i, value in enumerate(op.operands) if value not in active]
+    starts = {param for param, x in zip(body.params, op.operands, strict=True) if x in active}
+    inner = divide(body.ops, {*active, *starts}, policy, names)
+    is_active = [value in inner.active for value in body.returns]
+    stays = [i for i, flag in enumerate(is_active) if not flag]
+    recomputed = _recomputed_indices(op, is_active, save)
+    again, taken = inner.take_saved([body.returns[i] for i in recomputed])
+    returns = tuple(body.returns[i] for i in stays)
+    ahead = Block(
+        tuple(body.params[i] for i in inactive),
+        eliminate_dead_operations(inner.ahead, [*returns, *taken]),
+        returns,
+    )
+    return _DividedBody(inactive, stays, recomputed, ahead, again, taken)
+
+
 def _divide_checkpoint(
     op: Op, active: set[Value], save: Sequence[str], names: UniqueNames
 ) -> _DividedOp | None:
@@ -246,19 +281,8 @@ def _divide_checkpoint(
     that its policy selects. In a computation that runs again, no values can be saved."""
     (body,) = op.blocks
     policy = op.attrs.get("save", ()) if saves_everything(save) else NOTHING
-    inactive = [i for i, value in enumerate(op.operands) if value not in active]
-    starts = {param for param, x in zip(body.params, op.operands, strict=True) if x in active}
-    inner = divide(body.ops, {*active, *starts}, policy, names)
-    is_active = [value in inner.active for value in body.returns]
-    stays = [i for i, flag in enumerate(is_active) if not flag]
-    recomputed = _recomputed_indices(op, is_active, save)
-    second, taken = inner.take_saved([body.returns[i] for i in recomputed])
-
-    primal = tuple(body.returns[i] for i in stays)
-    first = Block(
-        tuple(body.params[i] for i in inactive),
-        eliminate_dead_operations(inner.ahead, [*primal, *taken]),
-        primal,
+    inactive, stays, recomputed, first, second, taken = _divide_body(
+        op, active, policy, save, names
     )
     operands = tuple(op.operands[i] for i in inactive)
     results = tuple(op.results[i] for i in stays)
@@ -325,20 +349,7 @@ def _divide_manual(
     """Return the computation without tangents, which returns the saved values of each device, and
     the one that takes them."""
     (body,) = op.blocks
-    inactive = [i for i, value in enumerate(op.operands) if value not in active]
-    starts = {param for param, x in zip(body.params, op.operands, strict=True) if x in active}
-    inner = divide(body.ops, {*active, *starts}, save, names)
-    is_active = [value in inner.active for value in body.returns]
-    stays = [i for i, flag in enumerate(is_active) if not flag]
-    recomputed = _recomputed_indices(op, is_active, save)
-    second, taken = inner.take_saved([body.returns[i] for i in recomputed])
-
-    returns = tuple(body.returns[i] for i in stays)
-    first = Block(
-        tuple(body.params[i] for i in inactive),
-        eliminate_dead_operations(inner.ahead, [*returns, *taken]),
-        returns,
-    )
+    inactive, stays, recomputed, first, second, taken = _divide_body(op, active, save, save, names)
     in_axes, out_axes = op.attrs["in_axes"], op.attrs["out_axes"]
     ahead = replace(
         op,

@@ -51,7 +51,8 @@ class SplitBatch(Pass, name="split-batch"):
         if mesh is not None and MICROBATCH_AXIS in mesh.sizes:
             raise PipelineError(
                 f"the mesh of @{main.name} has an axis {MICROBATCH_AXIS!r}, which is the name of "
-                "the axis that split-batch adds; rename the axis of the mesh"
+                "the axis that split-batch adds; write split-batch once, or rename the "
+                "axis of the mesh"
             )
         batch = find_batch(main)
         if batch is None:

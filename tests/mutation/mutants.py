@@ -45,7 +45,7 @@ _NEUTRAL: dict[type[ast.boolop], tuple[ast.boolop, bool]] = {
     ast.And: (ast.Or(), True),
     ast.Or: (ast.And(), False),
 }
-"""What makes an operand of `and` true and one of `or` false."""
+"""The other operator, and the constant that has no effect as an operand, of `and` and `or`."""
 
 
 def recording_codes(path: Path, guards: Sequence[tuple[int, Guard]]) -> list[CodeChange]:

@@ -25,7 +25,7 @@ _REQUIREMENT = re.compile(r"^Requires-Dist: *([A-Za-z0-9._-]+)([^\n]*)", re.MULT
 
 
 _known: dict[str, bool] = {}
-"""Whether each package that was searched imports JAX."""
+"""The packages that were searched: True for those that import JAX."""
 
 
 def imports_jax(package: str) -> bool:

@@ -29,7 +29,7 @@ def mesh() -> Iterator[sd.Mesh]:
 
 @pytest.fixture(params=["cpu", "numpy"])
 def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What runs programs: machine code for all devices, or NumPy for each device."""
+    """Return the backend: compiled code for all devices together, or NumPy for each device."""
     if request.param == "numpy":
         monkeypatch.setattr(compilation, "is_available", lambda: False)
     return str(request.param)

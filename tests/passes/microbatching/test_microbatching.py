@@ -306,7 +306,7 @@ def test_wrong_uses_are_refused() -> None:
     sharded = STEP.replace("%x: f32[6, 4]", "%x: f32[6@microbatch, 4]")
     assert refusal(f"mesh @m = [microbatch=2]\n\n{sharded}", "split-batch") == (
         "the mesh of @step has an axis 'microbatch', which is the name of the axis that "
-        "split-batch adds; rename the axis of the mesh"
+        "split-batch adds; write split-batch once, or rename the axis of the mesh"
     )
     assert refusal(
         f"mesh @m = [x=2]\n\n{STEP.replace('6, 4', '6@x, 4')}", "default,split-batch"
