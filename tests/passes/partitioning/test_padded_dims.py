@@ -35,6 +35,9 @@ def _type_of(body: str, name: str) -> str:
     raise AssertionError(name)
 
 
+OPAQUE = 'opaque(%x, operation="x.y", head="x.y %", attributes="", types=""'
+
+
 @pytest.mark.parametrize(
     ("operation", "padding"),
     [
@@ -65,6 +68,13 @@ def _type_of(body: str, name: str) -> str:
         ("all-reduce(%x, axes=[a], op=add) : f32[2, 6]", (None, B)),
         ("all-reduce(%x, axes=[b], op=add) : f32[2, 6]", (A, None)),
         ("optimization_barrier(%x) : f32[2, 6]", (A, B)),
+        ("dynamic_slice(%x, %i, %i) : f32[2, 3]", (A, None)),
+        # Without a rule, nothing is known.
+        (f"{OPAQUE}) : f32[2, 6]", (None, None)),
+        # A factor that covers a part of a dimension states no positions of it.
+        (f'{OPAQUE}, rule="([i, j]) -> ([i, j]) {{i=2, j=6}}") : f32[2, 6]', (A, B)),
+        (f'{OPAQUE}, rule="([i, j]) -> ([i, j]) {{i=2, j=6}}") : f32[2, 12]', (A, None)),
+        (f'{OPAQUE}, rule="([i, j]) -> ([i, j]) {{i=2, j=12}}") : f32[2, 12]', (A, None)),
     ],
 )
 def test_an_operation(operation: str, padding: PaddedDims) -> None:
@@ -77,8 +87,14 @@ def test_an_operation(operation: str, padding: PaddedDims) -> None:
         ones=("f32[1, 1]", (A, B)),
         two=("f32[1, 3]", (A, B)),
         three=("f32[1, 1, 3]", (A, None, None)),
+        i=("i32[]", ()),
     )
     assert found == [padding]
+
+
+def test_a_result_of_a_value_without_padding() -> None:
+    body = f"  %y = {OPAQUE}) : f32[2, 6]\n  %z = add(%y, %x) : f32[2, 6]\n  return %z"
+    assert padding_of_results(body, x=("f32[2, 6]", (A, B))) == [(A, B)]
 
 
 LOOP = """\
@@ -105,6 +121,16 @@ def test_a_loop(next_value: str, padding: list[PaddedDims]) -> None:
         LOOP.format(next=next_value), x=("f32[2]", (A,)), other=("f32[2]", (B,))
     )
     assert found == padding
+
+
+def test_a_loop_that_returns_a_value_from_outside() -> None:
+    body = """\
+  %0 = scan(%x, carries=1, length=3) : f32[2] {
+    (%c: f32[2]) =>
+    yield %x
+  }
+  return %0"""
+    assert padding_of_results(body, x=("f32[2]", (A,))) == [(A,)]
 
 
 def test_a_loop_that_takes_slices() -> None:

@@ -1,9 +1,14 @@
 """`partition`: local types, and exactly the collectives that the reshards require."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from shardir import sharding_rule
 from shardir.errors import PartitionError
+from shardir.extend import define_op
 from shardir.interpret.interpreter import run
 from shardir.ir.module import Module
 from shardir.passes import Partition, Pipeline, Reshard
@@ -12,6 +17,7 @@ from shardir.verify.verifier import verify
 from tests.call_count import count_calls
 from tests.passes.op_lines import body
 from tests.passes.sharded_evaluation import check_agreement
+from tests.registries import restored_registries
 
 MESH = "mesh @m = [x=4, y=2]\n\n"
 
@@ -337,8 +343,125 @@ func @f(
   return %b
 }
 """)
-    (moved,) = (op for op in module.main.body.walk() if op.spec.collective)
-    assert moved.why == "%b = roll runs along dimension 0 of %a, which is sharded over x"
+    assert [(op.name, op.why) for op in module.main.body.walk() if op.why] == [
+        (
+            "collective-permute",
+            "%b = roll runs along dimension 0 of %a, which is sharded over x",
+        )
+    ]
+
+
+def test_an_uneven_dimension_is_gathered_with_its_padding() -> None:
+    module = run_partition("""\
+func @f(
+  %a: f32[6@x],
+) -> (f32[6@-]) {
+  %b = reshard(%a) : f32[6@-]
+  return %b
+}
+""")
+    assert body(module) == [
+        "%b.gather = all-gather(%a, dim=0, axes=[x]) : f32[8]",
+        "%b = slice(%b.gather, starts=[0], strides=[1]) : f32[6]",
+    ]
+
+
+ROWS = "update_window_dims=[], inserted_window_dims=[0], scatter_dims=[0]"
+PADDED: list[tuple[str, dict[str, str]]] = [
+    ("sum(%p, dims=[0, 1]) : f32[]", {"p": "-0.0"}),
+    ("prod(%p, dims=[0]) : f32[3@-]", {"p": "1"}),
+    # The dimension that remains may keep its padding.
+    ("sum(%p, dims=[1]) : f32[6@x]", {}),
+    # Products of padding are negative zeros, so that also the sum of negative zeros is one.
+    ('dot(%p, %q, dims="ki,kj->ij") : f32[3@-, 3@-]', {"p": "-0.0", "q": "0"}),
+    # Updates without effect suffice, so the padding of the indices remains.
+    (f"scatter(%t, %i, %u, op=add, {ROWS}) : f32[4@-]", {"u": "-0.0"}),
+    (f"scatter(%t, %i, %u, op=max, {ROWS}) : f32[4@-]", {"u": "-inf"}),
+    # The local operation replaces the padding itself.
+    ("argmax(%p, dim=0) : i32[3@-]", {}),
+]
+
+
+@pytest.mark.parametrize(("operation", "fillers"), PADDED)
+def test_the_padding_of_reduced_dimensions_has_no_effect(
+    operation: str, fillers: dict[str, str]
+) -> None:
+    result = operation.rpartition(" : ")[2]
+    text = f"""{MESH}func @f(
+  %a: f32[6@x, 3@-],
+  %t: f32[4@-],
+  %i: i32[6@x, 1@-],
+  %v: f32[6@x],
+) -> ({result}) {{
+  %p = exp(%a) : f32[6@x, 3@-]
+  %q = cos(%a) : f32[6@x, 3@-]
+  %u = cosh(%v) : f32[6@x]
+  %r = {operation}
+  return %r
+}}
+"""
+    check_agreement(parse(text), "reshard,partition")
+    program = run_partition(text.removeprefix(MESH))
+    filled = {}
+    for op in program.main.body.walk():
+        if op.name == "constant" and op.result.type.rank and op.result.type.dtype == "f32":
+            name = re.fullmatch("the padding of %(.*) must not contribute", op.why)
+            if name:
+                filled[name[1]] = str(op.attrs["value"])
+    assert filled == fillers
+
+
+def test_the_padding_of_all_operands_is_the_identity_of_a_maximum() -> None:
+    with restored_registries():
+        define_op(
+            "largest-sum",
+            type=lambda x, y, *, result: x.with_shape(()),
+            factors=lambda x, y, *, result: replace(
+                sharding_rule("i, i ->", reduction="i").for_shapes([x.shape, y.shape], [()]),
+                reduction="max",
+            ),
+            reference=lambda x, y, *, result: np.max(x + y),
+        )
+        text = """\
+func @f(
+  %a: f32[6@x],
+  %b: f32[6@x],
+) -> (f32[]) {
+  %c = exp(%a) : f32[6@x]
+  %d = cosh(%b) : f32[6@x]
+  %r = largest-sum(%c, %d) : f32[]
+  return %r
+}
+"""
+        a = -np.ones(6, np.float32)
+        program = run_partition(text)
+        fillers = [op.attrs["value"] for op in program.main.body.walk() if op.name == "constant"]
+        assert [each for each in fillers if each < 0] == [-np.inf, -np.inf]
+        (got,) = run(program, [a, a])
+        np.testing.assert_allclose(got, np.exp(-1) + np.cosh(1), rtol=1e-6)
+
+
+MANUAL = """\
+func @f(
+  %a: f32[8@x, 8@y],
+) -> (f32[8@x, 8@y]) {
+  %c = manual_computation(%a, axes=[x], in_axes=[[[x], []]], out_axes=[[[x], []]]) : \
+f32[8@x, 8@y] {
+    (%p: f32[2, 8@y]) =>
+    %q = exp(%p) : f32[2, 8@y]
+    %s = all-reduce(%q, axes=[x], op=add) : f32[2, 8@y]
+    yield %s
+  }
+  return %c
+}
+"""
+
+
+def test_a_manual_computation_becomes_its_body() -> None:
+    assert body(run_partition(MANUAL)) == [
+        "%q = exp(%a) : f32[2, 4]",
+        "%c = all-reduce(%q, axes=[x], op=add) : f32[2, 4]",
+    ]
 
 
 def test_windows_are_written_to_their_shards() -> None:
@@ -361,7 +484,65 @@ func @f(
     assert written.tolist() == [[0.0] * 3 + [1.0] * 6 + [0.0] * 7, [0.0] * 12 + [1.0] * 4]
 
 
+NOT_FITTING = (
+    "does not fit the shards of its operands; run 'reshard' before 'partition', or constrain"
+)
 REFUSED = [
+    (
+        MANUAL.replace("(%p: f32[2, 8@y])", "(%p: f32[2, 8@-])")
+        .replace("%q = exp(%p) : f32[2, 8@y]", "%q = exp(%p) : f32[2, 8@-]")
+        .replace(" : f32[2, 8@y]", " : f32[2, 8@-]"),
+        f"manual_computation {NOT_FITTING} %c",
+    ),
+    (
+        MANUAL.replace(": f32[8@x, 8@y] {", ": f32[8@x, 8@-] {").replace(
+            "-> (f32[8@x, 8@y])", "-> (f32[8@x, 8@-])"
+        ),
+        f"manual_computation {NOT_FITTING} %c",
+    ),
+    (
+        """\
+func @f(
+  %a: f32[8@x],
+) -> (f32[8@-]) {
+  %b = optimization_barrier(%a) : f32[8@-]
+  return %b
+}
+""",
+        f"optimization_barrier {NOT_FITTING} %b",
+    ),
+    (
+        """\
+func @f(
+  %a: f32[8@x],
+) -> (f32[8@-]) {
+  %b = scan(%a, carries=1, length=3) : f32[8@-] {
+    (%c: f32[8@-]) =>
+    yield %c
+  }
+  return %b
+}
+""",
+        f"scan {NOT_FITTING} %b",
+    ),
+    *(
+        (
+            f"""\
+func @f(
+  %a: f32[8@x],
+) -> (f32[8@x]) {{
+  %b = {operation} : f32[8@x]
+  return %b
+}}
+""",
+            f"{operation.partition('(')[0]} has no factor rule and cannot be sharded; run "
+            "'reshard' before 'partition', or constrain %b",
+        )
+        for operation in (
+            'opaque(operation="x.y", head="x.y", attributes="", types="")',
+            'custom-partitioning(%a, function="f", partition="p", factor_rule="")',
+        )
+    ),
     (
         """\
 func @f(
@@ -472,6 +653,25 @@ func @f(
 """))  # fmt: skip
     verify(module)
     assert [op.name for op in module.main.body.ops] == ["opaque", "opaque"]
+
+
+def test_a_pipeline_of_replicated_values_stays_as_it_is() -> None:
+    text = """\
+func @f(
+  %v: f32[4, 8],
+  %x: f32[16, 4],
+) -> (f32[]) {
+  %loss = pipeline(%v, %x, microbatches=2, schedule="1f1b", axis="y", batched=[1], wrt=[]) : f32[] {
+    (%v.1: f32[4, 8], %x.1: f32[8, 4]) =>
+    %a = dot(%x.1, %v.1, dims="bi,ih->bh") : f32[8, 8]
+    %e = sum(%a, dims=[0, 1]) : f32[]
+    yield %e
+  }
+  return %loss
+}
+"""
+    module = parse(MESH + text)
+    assert body(Partition()(module)) == body(module)
 
 
 def test_complex_numbers_begin_to_wait_for_a_sum() -> None:
