@@ -8,7 +8,7 @@ most recent first.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from shardir import ops as specs
@@ -16,6 +16,7 @@ from shardir.ir.module import Block, DataFlowEdge, Op, Value
 from shardir.ir.types import TensorType
 from shardir.op_rules.custom_rules import RuleSet
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
+from shardir.passes.propagation.conservative_rules import conservative_rule
 from shardir.passes.propagation.draft import FunctionDraft, OperandUse
 from shardir.passes.propagation.manual_computations import BoundaryConversion
 from shardir.passes.propagation.priorities import PriorityKind, is_elementwise, priority_kind
@@ -77,8 +78,8 @@ class StepperTable:
     def of(
         self, rule: FactorRule, *, elementwise: bool = False, is_edge: bool = True
     ) -> RuleStepper:
-        """Return the stepper of a rule. Parts of axes propagate along edges also if propagation is
-        conservative."""
+        """Return the stepper of a rule. Parts of axes propagate along edges and barriers also if
+        propagation is conservative."""
         conservative = self.conservative and not is_edge
         # Equal rules are almost always one object, and a stepper keeps its rule alive, so the
         # identity serves as the key; hashing a rule would take longer than a step.
@@ -132,7 +133,7 @@ class _NetworkBuilder:
         self.edge_nodes: dict[Op, list[tuple[int, DataFlowEdge]]] = {}
         self.edge_of_owner: dict[Value, tuple[int, DataFlowEdge]] = {}
         self.holders: dict[Block, Op] = {}
-        self.blocked: dict[FactorRule, FactorRule] = {}
+        self.conservative_rules: dict[FactorRule, FactorRule] = {}
         self.moved = {op for ops in draft.moved_behind.values() for op in ops}
 
     def run(self, groups: Iterable[ShardingGroup]) -> None:
@@ -224,7 +225,9 @@ class _NetworkBuilder:
                 self.network.impassable.append(op)
             return
         if self.steppers.conservative:
-            rule = self.block_resized(op, rule)
+            # Equal rules must be one object, which is the key of its stepper.
+            rule = conservative_rule(op, rule)
+            rule = self.conservative_rules.setdefault(rule, rule)
         operands = tuple(self.draft.inputs(op))
         single_use = all(
             len(self.draft.uses_of(value)) == 1 for value in operands if value.type.shape
@@ -236,34 +239,15 @@ class _NetworkBuilder:
                 None,
                 tuple([self.cell(value) for value in operands]) + results,
                 operands + op.results,
-                self.steppers.of(rule, elementwise=is_elementwise(op), is_edge=False),
+                self.steppers.of(
+                    rule,
+                    elementwise=is_elementwise(op),
+                    is_edge=op.spec is specs.propagation_barrier,
+                ),
                 priority_kind(op),
                 single_use,
             )
         )
-
-    def block_resized(self, op: Op, rule: FactorRule) -> FactorRule:
-        """Return the rule with blocked factors where the operation shifts or resizes its
-        operands; rules that users state do not change."""
-        if op.spec in (specs.reverse, specs.opaque) or rule != op.factors():
-            return rule
-        changed = {i for i, each in enumerate(rule.factors) if each.kind is FactorKind.PERMUTE}
-        if op.spec is specs.concatenate:
-            changed.update(rule.tensors[-1][op.attrs["dim"]])
-        elif op.spec is specs.convolution:
-            letters = op.attrs["dims"].replace("->", ",").split(",")
-            for names, dims in zip(letters, rule.tensors, strict=True):
-                changed.update(
-                    i for name, dim in zip(names, dims, strict=True) if name.isdigit() for i in dim
-                )
-        factors = tuple(
-            replace(factor, blocked=True) if i in changed else factor
-            for i, factor in enumerate(rule.factors)
-        )
-        if not changed:
-            return rule
-        # Equal rules must be one object, which is the key of its stepper.
-        return self.blocked.setdefault(rule, replace(rule, factors=factors))
 
     def add_edge(self, op: Op, edge: DataFlowEdge) -> int:
         tensors = (*edge.sources, edge.targets[0])

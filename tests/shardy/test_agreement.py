@@ -56,6 +56,18 @@ def test_conservative_propagation_agrees(level: str) -> None:
     assert changed > COUNT // 3
 
 
+@pytest.mark.parametrize("seed", [9, 10])
+@pytest.mark.parametrize("level", ["basic", "aggressive"])
+def test_conservative_propagation_agrees_for_barriers_and_convolutions(
+    level: str, seed: int
+) -> None:
+    """Program 9 has a barrier between parts of an axis, and program 10 a convolution whose
+    window would decide which of two conflicting axes propagates.
+    """
+    module = program(f"loops {seed}", PROGRAMS["loops"])
+    assert disagreements(module, level, conservative=True) == []
+
+
 def do_modes_differ(module: Module, level: str) -> bool:
     """Return whether conservative propagation has another result."""
     both = [

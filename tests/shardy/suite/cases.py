@@ -29,6 +29,7 @@ class Suite:
     `origins` is the source of axis origins, for suites that compare them.
     `whole`: operations that would become several are one opaque operation.
     `alone`: each function runs without the others of its module.
+    `conservative`: rules are those of conservative propagation.
     `compare` replaces the comparison with the CHECK lines.
     `execute` replaces the comparison of a complete file.
     `part` is the group in which its cases are counted, if they are in scope.
@@ -46,6 +47,7 @@ class Suite:
     matcher: type[Matcher] = Matcher
     whole: bool = False
     alone: bool = False
+    conservative: bool = False
     left_out: dict[str, str] = field(default_factory=dict)
 
 
@@ -143,6 +145,14 @@ SUITES = (
         _as_read,
         ComparisonMode(),
         whole=True,
+    ),
+    Suite(
+        "conservative rules",
+        _propagation("op_sharding_rule_registry_conservative"),
+        _as_read,
+        ComparisonMode(),
+        whole=True,
+        conservative=True,
     ),
     Suite(
         "basic",

@@ -13,6 +13,7 @@ from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.sharding import Sharding
 from shardir.op_rules.factors import FactorRule
 from shardir.ops.control_flow.manual_computation import add_manual_axes
+from shardir.passes.propagation.conservative_rules import conservative_rule
 from shardir.stablehlo.reader import ModuleReader
 from shardir.stablehlo.reading.syntax import MlirSource
 from shardir.stablehlo.writing.rules import STABLEHLO_NAMES
@@ -72,6 +73,13 @@ class Listing:
         used = {v.name for block in blocks for v in block.returns}
         used.update(v.name for op in self.function.body.walk() for v in op.operands)
         return not used.intersection(entry.makes)
+
+
+def with_conservative_rule(entry: Entry) -> Entry:
+    """Return the entry with the rule of conservative propagation."""
+    if entry.op is None or entry.rule is None:
+        return entry
+    return replace(entry, rule=conservative_rule(entry.op, entry.rule))
 
 
 def read_part(part: str, file: str, *, whole: bool = False) -> tuple[Module, ModuleReader]:

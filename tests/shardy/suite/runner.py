@@ -19,7 +19,7 @@ from tests.shardy.suite.cases import SUITES, Suite
 from tests.shardy.suite.check_files import Case, cases_of
 from tests.shardy.suite.check_patterns import CheckParser
 from tests.shardy.suite.execution import whole_file
-from tests.shardy.suite.op_listing import list_function, read_part
+from tests.shardy.suite.op_listing import list_function, read_part, with_conservative_rule
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ def run_case(case: Case, suite: Suite) -> Outcome:
         listing = list_function(done, reader, case.name)
         if listing is None:
             return Outcome(case, (f"@{case.name} is no more",))
+        if suite.conservative:
+            listing.entries = [with_conservative_rule(entry) for entry in listing.entries]
         asked = suite.origins
         origin_report = (
             None if asked is None else OriginReport(module, asked, listing.function.name)
