@@ -14,6 +14,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 import pytest
+from hypothesis import Phase, settings
 
 from tests.mutation.caches import separate_caches
 from tests.mutation.guards import Guard
@@ -68,6 +69,14 @@ class MutationPlugin:
     _repeatable: set[int] = field(default_factory=set)
     """The tests that pass without a mutation as the only test of a process."""
     _unrepeatable: set[int] = field(default_factory=set)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self) -> None:
+        """Let property tests end at the first example that fails: the search for the simplest one
+        can take minutes."""
+        phases = (Phase.explicit, Phase.generate)
+        settings.register_profile("mutation", settings.default, phases=phases)
+        settings.load_profile("mutation")
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run the tests of every mutant, and report each outcome."""

@@ -105,6 +105,30 @@ def test_a_recorded_test_runs_again_only_after_a_change(source: Path) -> None:
     assert len(runs.read_text("utf-8").split()) == 2
 
 
+PROPERTY_TEST = """\
+from pathlib import Path
+from hypothesis import given, strategies as st
+from signs import sign
+
+@given(st.lists(st.integers(100, 10**9), min_size=20))
+def test_large_numbers(numbers):
+    if any(sign(number) == 3 for number in numbers):
+        with Path("RUNS").open("a") as file:
+            file.write("failure ")
+        raise AssertionError
+"""
+
+
+def test_the_first_example_that_fails_kills_a_mutant(source: Path) -> None:
+    """Hypothesis repeats the example for its report, and tries no simpler ones."""
+    runs = source.with_name("runs.txt")
+    source.write_text("def sign(x):\n    if x >= 0:\n        return 1\n    return 3\n", "utf-8")
+    test = PROPERTY_TEST.replace("RUNS", str(runs))
+    source.with_name("test_signs.py").write_text(test, "utf-8")
+    assert "0 of 1 mutants are not killed" in run_command(source).stdout
+    assert len(runs.read_text("utf-8").split()) <= 3
+
+
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX may have threads.
 @pytest.mark.parametrize(
     "file", ["backends/cpu/schedule/arena.py", "backends/cpu/kernels/rules.py"]
