@@ -121,15 +121,15 @@ def logsumexp(
 
 @public(static=("axis", "keepdims"))
 def logmeanexp(
-    a: ArrayLike, axis: AxisLike = None, keepdims: bool = False, where: ArrayLike | None = None
+    x: ArrayLike, axis: AxisLike = None, where: ArrayLike | None = None, keepdims: bool = False
 ) -> Tracer:
-    """Return log(mean(exp(a))) along `axis`."""
-    total = as_tracer(logsumexp(a, axis, None, keepdims, False, where))
-    x = as_tracer(a)
-    dims = canonicalize_axes(axis, x.ndim)
+    """Return log(mean(exp(x))) along `axis`."""
+    total = as_tracer(logsumexp(x, axis, None, keepdims, False, where))
+    v = as_tracer(x)
+    dims = canonicalize_axes(axis, v.ndim)
     if where is None:
-        return total - float(np.log(reduction_size(x, dims)))
-    ones = reshaping.broadcast_to(convert(as_mask(where), total.value.type.dtype), x.shape)
+        return total - float(np.log(reduction_size(v, dims)))
+    ones = reshaping.broadcast_to(convert(as_mask(where), total.value.type.dtype), v.shape)
     return total - math_functions.log(basic_reductions.sum(ones, axis, keepdims=keepdims))
 
 

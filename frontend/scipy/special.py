@@ -5,13 +5,10 @@ from math import log as log_of, pi, sqrt
 
 import numpy as np
 
-from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.nn.softmax import (
-    log_softmax as log_softmax,
-    logsumexp as logsumexp,
-    softmax as softmax,
-)
+from shardir.frontend.nn import softmax as softmax_functions
+from shardir.frontend.nn.softmax import logsumexp as logsumexp
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
@@ -78,6 +75,7 @@ from shardir.frontend.scipy.special_functions.oscillatory_integrals import (
 from shardir.frontend.scipy.special_functions.owens_t import owens_t as owens_t
 from shardir.frontend.scipy.special_functions.spherical_harmonics import sph_harm_y as sph_harm_y
 from shardir.frontend.scipy.special_functions.zeta import polygamma as polygamma, zeta as zeta
+from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 
@@ -246,6 +244,18 @@ def _ndtri_rule(primals: PyTree, tangents: PyTree) -> PyTree:
 def ndtri(p: ArrayLike) -> Tracer:
     """Return the inverse of `ndtr`, elementwise."""
     return _ndtri(*_floats(*require_real("ndtri", p)))
+
+
+@public(static=("axis",))
+def softmax(x: ArrayLike, /, *, axis: AxisLike = None) -> Tracer:
+    """Return exp(x) divided by its sum along `axis`, by default over all elements."""
+    return as_tracer(softmax_functions.softmax(x, axis))
+
+
+@public(static=("axis",))
+def log_softmax(x: ArrayLike, /, *, axis: AxisLike = None) -> Tracer:
+    """Return log(softmax(x)) along `axis`, by default over all elements, without underflow."""
+    return as_tracer(softmax_functions.log_softmax(x, axis))
 
 
 def _power_over_exponent(logarithm: Tracer, power: Tracer) -> Tracer:

@@ -68,6 +68,7 @@ def test_logsumexp(axis: Any, keepdims: bool) -> None:
     close(run(nn.logmeanexp, X, axis, keepdims=keepdims), means)
     means = np.log(np.exp(wide).mean(axis, keepdims=keepdims, where=MASK))
     close(run(nn.logmeanexp, X, axis, keepdims=keepdims, where=MASK), means)
+    close(np.asarray(nn.logmeanexp(X, axis, MASK, keepdims)), means)
 
 
 def test_logsumexp_with_weights_and_signs() -> None:

@@ -227,6 +227,18 @@ def test_softmax_functions_are_exported() -> None:
     np.testing.assert_allclose(special.logsumexp(x), np.log(np.exp([1, 2]).sum()), rtol=1e-6)
 
 
+def test_softmax_functions_cover_all_elements_by_default() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    exponentials = np.exp(x)
+    for axis, sums in ((None, exponentials.sum()), (0, exponentials.sum(0))):
+        np.testing.assert_allclose(special.softmax(x, axis=axis), exponentials / sums, rtol=1e-6)
+        np.testing.assert_allclose(
+            special.log_softmax(x, axis=axis), np.log(exponentials / sums), rtol=1e-5
+        )
+    np.testing.assert_allclose(special.softmax(x), exponentials / exponentials.sum(), rtol=1e-6)
+    np.testing.assert_allclose(special.log_softmax(x), x - np.log(exponentials.sum()), rtol=1e-5)
+
+
 def test_functions_are_public_names() -> None:
     from shardir import scipy
 
