@@ -76,3 +76,33 @@ def test_explicit_axes_are_those_of_stated_shardings_or_of_the_entered_mesh() ->
         "explicit_axes has no mesh; call it inside `with mesh:`, or give in_sharding= "
         "NamedShardings",
     )
+
+
+def test_a_trace_without_sharding_types_has_the_mesh_that_it_enters() -> None:
+    @jit
+    def double(x: Any) -> Any:
+        with use_mesh(EXPLICIT):
+            return auto_axes(lambda x: x * 2)(x, out_sharding=P("a"))
+
+    assert double(X).sharding == NamedSharding(EXPLICIT, P("a"))
+
+
+def test_options_of_decorators() -> None:
+    types: list[str] = []
+
+    @auto_axes(axes="a", out_sharding=P("a"))
+    def double(x: Any) -> Any:
+        types.append(str(typeof(x)))
+        return x * 2
+
+    @explicit_axes(axes="a", in_sharding=(P("a"),))
+    def triple(x: Any) -> Any:
+        types.append(str(typeof(x)))
+        return x * 3
+
+    along_a = NamedSharding(EXPLICIT, P("a"))
+    with use_mesh(EXPLICIT):
+        assert double(device_put(X, along_a)).sharding == along_a
+    with use_mesh(AUTO):
+        np.testing.assert_array_equal(triple(X), X * 3)
+    assert types == ["float32[8]", "float32[8@a]"]

@@ -71,6 +71,25 @@ def test_long_lists_of_numbers_are_errors(kind: Any, number: Any) -> None:
     )
 
 
+@public()
+def size_of(tree: Any, *others: Any) -> Any:
+    return as_tracer(len(tree))
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ([1.0] * 600, (1.0,) * 600),
+        ({str(i): 1.0 for i in range(1100)},),
+        ([from_numpy(NUMBERS)] * 1100,),
+        ([*[1.0] * 1100, from_numpy(NUMBERS)],),
+    ],
+    ids=["two lists", "a dict", "arrays", "an array among numbers"],
+)
+def test_other_containers_may_have_many_arrays(args: Any) -> None:
+    assert size_of(*args).item() == len(args[0])
+
+
 def test_a_call_makes_an_array() -> None:
     x = plus(NUMBERS, 1)
     assert isinstance(x, Array)
@@ -215,9 +234,46 @@ def test_out_of_range_numbers_are_errors() -> None:
     assert plus(np.array(1e300), 1).item() == np.inf
 
 
-def test_arguments_that_are_not_arrays_are_errors() -> None:
-    with pytest.raises(NotAnArrayError, match=r"argument x of plus is 'text' of type str"):
-        plus("text", 1)
+@public()
+def last_part(parts: Any, *others: Any) -> Any:
+    return as_tracer(parts[-1])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: plus("text", 1), "argument x of plus is 'text' of type str"),
+        (lambda x: plus(x, {"k": x}), "argument y of plus is {'k': f32[8, 4]} of type dict"),
+        (lambda x: plus(x, y=(x, None)), "argument y of plus is (f32[8, 4], None) of type tuple"),
+        (
+            lambda x: last_part((1, x, [x, (x, {"k": x})])),
+            "argument parts.2.1.1 of last_part is {'k': f32[8, 4]} of type dict",
+        ),
+        (
+            lambda x: last_part([x, 2, {"k": [x]}], "text", x),
+            "argument parts.2 of last_part is {'k': [f32[8, 4]]} of type dict",
+        ),
+    ],
+)
+def test_an_error_shows_the_argument_that_is_not_an_array(call: Any, message: str) -> None:
+    way_out = "; make it one with snp.array" * (message.split()[-1] in ("list", "tuple"))
+    assert_raises_exactly(
+        lambda: call(from_numpy(NUMBERS)),
+        NotAnArrayError,
+        f"{message}, which is not an array{way_out}",
+    )
+
+
+def test_a_list_of_arrays_of_several_shapes_is_an_error() -> None:
+    @public()
+    def stacked(rows: Any) -> Any:
+        return as_tracer(rows)
+
+    assert_raises_exactly(
+        lambda: stacked([from_numpy(NUMBERS), from_numpy(NUMBERS[0])]),
+        NotAnArrayError,
+        "a list of arrays of shapes (8, 4) and (4,) is not an array",
+    )
 
 
 def test_errors_name_the_function() -> None:
@@ -235,6 +291,27 @@ def test_errors_name_the_function() -> None:
             f"{name} takes (x): got an unexpected keyword argument 'out_sharding'",
         )
         assert float(function(3)) == 6
+
+
+def test_static_arguments_of_functions_with_any_keywords() -> None:
+    @public(static=("dim",))
+    def total_of(x: Any, **attributes: Any) -> Any:
+        return emit(ops.sum_, as_tracer(x), dims=(attributes["dim"],))
+
+    assert total_of(NUMBERS, dim=1).shape == (8,)
+
+
+def test_static_arguments_of_an_object_that_is_called() -> None:
+    class Total:
+        __name__ = "total"
+
+        def __call__(self, x: Any, dim: int = 0) -> Any:
+            return emit(ops.sum_, as_tracer(x), dims=(dim,))
+
+    function: Any = Total()
+    assert public(static=("dim",))(function)(NUMBERS, dim=1).shape == (8,)
+    with pytest.raises(ValueError, match="total has no parameter 'axis' to be static"):
+        public(static=("axis",))(function)
 
 
 def test_only_parameters_are_static() -> None:
