@@ -90,19 +90,15 @@ def test_a_trace_without_sharding_types_has_the_mesh_that_it_enters() -> None:
 def test_options_of_decorators() -> None:
     types: list[str] = []
 
-    @auto_axes(axes="a", out_sharding=P("a"))
     def double(x: Any) -> Any:
         types.append(str(typeof(x)))
         return x * 2
 
-    @explicit_axes(axes="a", in_sharding=(P("a"),))
-    def triple(x: Any) -> Any:
-        types.append(str(typeof(x)))
-        return x * 3
-
     along_a = NamedSharding(EXPLICIT, P("a"))
     with use_mesh(EXPLICIT):
-        assert double(device_put(X, along_a)).sharding == along_a
+        decorate = auto_axes(axes="a", out_sharding=P("a"))
+        assert decorate(double)(device_put(X, along_a)).sharding == along_a
     with use_mesh(AUTO):
-        np.testing.assert_array_equal(triple(X), X * 3)
+        decorate = explicit_axes(axes="a", in_sharding=(P("a"),))
+        np.testing.assert_array_equal(decorate(double)(X), X * 2)
     assert types == ["float32[8]", "float32[8@a]"]
