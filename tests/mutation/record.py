@@ -152,7 +152,8 @@ def loaded_functions(files: set[Path], modules: Iterable[str] = ()) -> list[Func
         with suppress(ImportError):
             importlib.import_module(name)
     gc.unfreeze()  # `tests/conftest.py` freezes the objects that exist after collection.
-    functions = [each for each in gc.get_objects() if isinstance(each, FunctionType)]
+    # `isinstance` reads the attribute `__class__`, which some objects of torch deprecate.
+    functions = [each for each in gc.get_objects() if type(each) is FunctionType]
     gc.freeze()
     return [
         each for each in functions if Path(os.path.realpath(each.__code__.co_filename)) in files
