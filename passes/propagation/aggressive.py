@@ -102,8 +102,8 @@ def largest_sources(
     for number, view in enumerate(views):
         size = prod(sizes[factor] for factor in view.factor_shardings)
         for factor, factor_sharding in view.factor_shardings.items():
-            request = requested[factor]
-            if request and size > largest[factor][0] and is_prefix(request, factor_sharding.axes):
+            is_complete = is_prefix(requested[factor], factor_sharding.axes)
+            if is_complete and size > largest[factor][0]:
                 largest[factor] = (size, number)
     return largest
 
@@ -146,7 +146,7 @@ def _possible_axes(
         if is_strict_prefix(factor_sharding.axes, result)
         else factor_sharding.axes
     )
-    if refuse and result != axes:
+    if refuse:
         record_axes_behind(axes, result, factor, number, refuse)
     return result
 

@@ -73,7 +73,7 @@ def _truncate_at_conflicts(
         return part
 
     result = truncate_axes(axes, keep)
-    if refuse and result != axes:
+    if refuse:
         for number, view in enumerate(views):
             if factor in view.factor_shardings:
                 record_axes_behind(axes, result, factor, number, refuse)

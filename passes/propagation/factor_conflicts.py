@@ -1,16 +1,16 @@
 """Conflicts of axes along a factor.
 
 Three functions consider one factor: `agreed_axes` returns the axes that the tensors agree on,
-`within` the part of an axis that one tensor can still take along the factor, and `across` the part
-that the other factors of the tensor leave. Each result that is less than the complete axis has a
-`RefusalReason`.
+`part_along_factor` the part of an axis that one tensor can still take along the factor, and
+`part_free_of_other_factors` the part that the other factors of the tensor leave. Each result that
+is less than the complete axis has a `RefusalReason`.
 """
 
 from collections.abc import Sequence
 from itertools import takewhile
 from math import gcd
 
-from shardir.ir.sharding import Axes, Axis
+from shardir.ir.sharding import Axes, Axis, Sharding
 from shardir.ir.sub_axes import is_major_part, is_prefix, take_disjoint_part
 from shardir.passes.propagation.factor_projection import FactorSharding, ProjectedTensor
 from shardir.passes.propagation.priorities import PropagationDirection
@@ -78,10 +78,6 @@ def _merge_prefixes(old: Axes, new: Axes, extend: bool) -> tuple[Axes, bool]:
 
     Without `extend`, `new` can only confirm or truncate `old`.
     """
-    if not old:
-        return (new if extend else ()), extend
-    if not new or old == new:
-        return old, extend
     for i, (a, b) in enumerate(zip(old, new, strict=False)):
         if a == b:
             continue
@@ -94,9 +90,7 @@ def _merge_prefixes(old: Axes, new: Axes, extend: bool) -> tuple[Axes, bool]:
             return (*old[:i], *new[i:]), True
         else:
             return old[:i], False
-    if len(new) > len(old) and extend:
-        return (*old, *new[len(old) :]), True
-    return old, extend
+    return ((*old, *new[len(old) :]), True) if extend else (old, False)
 
 
 def part_along_factor(
@@ -107,18 +101,15 @@ def part_along_factor(
     `factor_sharding` is the present sharding, with `pieces` shards before `axis`; `size` is that of
     the factor.
     """
-    part: Axis | None = axis
+    part: Axis = axis
     reason: RefusalReason | None = None
-    if sharding := view.sharding:
-        if sharding.replicated:
-            part, reason = _subtract_axes(
-                part, sharding.replicated, RefusalReason.REPLICATED, reason
-            )
-        if part and sharding.unreduced:
-            part, reason = _subtract_axes(part, sharding.unreduced, RefusalReason.UNREDUCED, reason)
-        if part is None:
+    for others, why in _axes_without_dimension(view.sharding):
+        left = take_disjoint_part(part, others)
+        if left != part:
+            reason = why
+        if left is None:
             return None, reason
-    assert part is not None
+        part = left
     if any(mine.contains(part) for mine in factor_sharding.axes):
         return part, reason
     if not factor_sharding.open:
@@ -142,12 +133,14 @@ def part_along_factor(
     return None, reason
 
 
-def _subtract_axes(
-    axis: Axis | None, others: Axes, why: RefusalReason, reason: RefusalReason | None
-) -> tuple[Axis | None, RefusalReason | None]:
-    assert axis is not None
-    part = take_disjoint_part(axis, others)
-    return part, (reason if part == axis else why)
+def _axes_without_dimension(
+    sharding: Sharding | None,
+) -> tuple[tuple[Axes, RefusalReason], ...]:
+    """Return the axes that may shard no dimension of a tensor, with the reason."""
+    if sharding is None:
+        return ()
+    replicated, unreduced = RefusalReason.REPLICATED, RefusalReason.UNREDUCED
+    return (sharding.replicated, replicated), (sharding.unreduced, unreduced)
 
 
 def record_axes_behind(
@@ -163,10 +156,6 @@ def part_free_of_other_factors(axis: Axis, view: ProjectedTensor, factor: int) -
     """Return the part of `axis` that does not shard the tensor along another factor yet."""
     part: Axis | None = axis
     for other, factor_sharding in view.factor_shardings.items():
-        if other == factor or part is None:
-            continue
-        if factor_sharding.overflow:
-            part = take_disjoint_part(part, factor_sharding.overflow)
-        if part and factor_sharding.axes:
-            part = take_disjoint_part(part, factor_sharding.axes)
+        if other != factor and part is not None:
+            part = take_disjoint_part(part, factor_sharding.overflow + factor_sharding.axes)
     return part

@@ -90,16 +90,14 @@ def _take_dividing_axes(left: list[Axis], size: int) -> tuple[Axes, Axes]:
     """Remove leading axes of `left` that shard `size` evenly; return them and the overflow."""
     taken: list[Axis] = []
     while left:
-        axis = left[0]
+        axis = left.pop(0)
         part = gcd(size, axis.size)
-        if part == 1 and axis.size > 1:
-            break
         size //= part
-        taken.append(Axis(axis.name, axis.pre, part))
-        if part == axis.size:
-            del left[0]
-        else:
-            left[0] = Axis(axis.name, axis.pre * part, axis.size // part)
+        if part > 1 or axis.size == 1:
+            taken.append(Axis(axis.name, axis.pre, part))
+        if part < axis.size:
+            left.insert(0, Axis(axis.name, axis.pre * part, axis.size // part))
+            break
     overflow: Axes = ()
     if size > 1:
         for axis in left:
@@ -117,7 +115,9 @@ def project_to_dims(view: ProjectedTensor, sizes: tuple[int, ...], mesh: str) ->
     old = view.sharding
     before = old.dims if old else (OPEN_DIM,) * len(view.mapping)
     dims = tuple(
-        _project_to_dim(factors, view.factor_shardings, sizes) if factors else dim
+        DimSharding(_axes_of_dim(factors, view.factor_shardings, sizes), dim.open)
+        if factors
+        else dim
         for factors, dim in zip(view.mapping, before, strict=True)
     )
     if old is None:
@@ -125,24 +125,19 @@ def project_to_dims(view: ProjectedTensor, sizes: tuple[int, ...], mesh: str) ->
     return Sharding(mesh, dims, old.replicated, old.unreduced, old.reduction)
 
 
-def _project_to_dim(
+def _axes_of_dim(
     factors: tuple[int, ...], factor_shardings: dict[int, FactorSharding], sizes: tuple[int, ...]
-) -> DimSharding:
-    if len(factors) == 1:
-        factor_sharding = factor_shardings[factors[0]]
-        return DimSharding(factor_sharding.axes, factor_sharding.open)
+) -> Axes:
     axes: Axes = ()
-    is_open = True
     for factor in factors:
         factor_sharding = factor_shardings[factor]
-        is_open = is_open and factor_sharding.open
         axes = _concatenate_axes(axes, factor_sharding.axes)
         if factor_sharding.overflow:
             axes = _concatenate_axes(axes, factor_sharding.overflow)
             break
         if count_positions(factor_sharding.axes) < sizes[factor]:
             break
-    return DimSharding(axes, is_open)
+    return axes
 
 
 def _concatenate_axes(axes: Axes, more: Axes) -> Axes:

@@ -17,9 +17,6 @@ from shardir.ir.sub_axes import take_dividing_prefix
 
 def without_unit_axes(sharding: Sharding) -> Sharding:
     """Return the sharding without axes of size 1, which shard nothing."""
-    parts = [axis for dim in sharding.dims for axis in dim.axes]
-    if all(axis.size > 1 for axis in (*parts, *sharding.replicated, *sharding.unreduced)):
-        return sharding
 
     def without(dim: DimSharding) -> DimSharding:
         axes = sharding_axes(dim.axes)
@@ -68,7 +65,7 @@ def trim_at_boundary(
     dims = []
     for d, (dim, size) in enumerate(zip(sharding.dims, shape, strict=True)):
         axes = dim.axes
-        if uneven != "uneven" and size % count_positions(axes):
+        if uneven != "uneven":
             axes = take_dividing_prefix(axes, size)
             own = stated.dims[d].axes if stated and uneven == "stated" else ()
             if count_positions(own) > count_positions(axes):

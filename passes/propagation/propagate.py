@@ -303,8 +303,7 @@ def stated_shardings(draft: FunctionDraft, *, units: bool = False) -> dict[Value
         note(block.params)
         for op in draft.ops(block):
             note(op.results)
-            if len(op.results) > 1 and (mesh := next((stated[v].mesh for v in op.results
-                                                      if v in stated), "")):  # fmt: skip
+            if mesh := next((stated[v].mesh for v in op.results if v in stated), ""):
                 for value in op.results:
                     stated.setdefault(value, Sharding.open(mesh, value.type.rank))
             for inner in op.blocks:

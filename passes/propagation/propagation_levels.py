@@ -195,7 +195,7 @@ def restore_priority(present: Sharding, original: Sharding, priority: int) -> Sh
     dims = list(present.dims)
     returned: set[object] = set()
     for i, dim in enumerate(original.dims):
-        if (dim.priority or 0) == priority:
+        if dim.priority == priority:
             dims[i] = DimSharding(dim.axes, dim.open)
             returned.update(dim.axes)
     replicated = tuple(axis for axis in present.replicated if axis not in returned)

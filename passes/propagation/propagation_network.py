@@ -195,10 +195,10 @@ class _NetworkBuilder:
                 for param in inner.params:
                     self.cell(param)
                 if op.spec is specs.manual_computation:
-                    self.add_edges(op, [e for e in edges or () if e.targets[0] in inner.params])
+                    self.add_edges(op, [e for e in self.edges[op] if e.targets[0] in inner.params])
                 self.add_block(inner)
             if op.spec is specs.manual_computation:
-                edges = tuple(e for e in edges or () if e.targets[0] in op.results)
+                edges = tuple(e for e in self.edges[op] if e.targets[0] in op.results)
             self.add_edges(op, edges or ())
 
     def add_edges(self, op: Op, edges: Iterable[DataFlowEdge]) -> None:

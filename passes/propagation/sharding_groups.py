@@ -41,8 +41,6 @@ def merge_groups(draft: FunctionDraft) -> list[ShardingGroup]:
     of a group differ in shape, or are on both sides of a manual computation.
     """
     group_operations = _group_operations(draft)
-    if not group_operations:
-        return []
     leader: dict[int, int] = {}
 
     def least(number: int) -> int:

@@ -1,5 +1,7 @@
 """Result of propagation as one sharding per value."""
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from shardir.ir.module import Block, Module
@@ -39,3 +41,24 @@ def types_by_name(text: str, **options: Any) -> dict[str, str]:
     ):
         types[f"->{i}"] = printer.sharded_type(value.type, sharding)
     return types
+
+
+def operation(rule: str, operands: Sequence[str], result: str) -> str:
+    """Return a program of one operation, `%r`, with a factor rule and operands `%p0`, `%p1`, ..."""
+    names = [f"%p{i}" for i in range(len(operands))]
+    params = "".join(f"  {name}: {type},\n" for name, type in zip(names, operands, strict=True))
+    head = f"x.y {', '.join('%' for _ in names)}"
+    attributes = f'operation="x.y", head="{head}", attributes="", types="", rule="{rule}"'
+    shape = re.sub(r"@(\([^)]*\)\??|[^,\]]*)", "", result).partition("]")[0] + "]"
+    return (
+        f"func @f(\n{params}) -> ({shape}) {{\n"
+        f"  %r = opaque({', '.join(names)}, {attributes}) : {result}\n  return %r\n}}\n"
+    )
+
+
+def types_of_operation(
+    rule: str, operands: Sequence[str], result: str, **options: Any
+) -> list[str]:
+    """Return the types of the operands and of the result of `operation` after propagation."""
+    types = types_by_name(operation(rule, operands, result), **options)
+    return [*(types[f"p{i}"] for i in range(len(operands))), types["r"]]
