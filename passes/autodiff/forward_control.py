@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shardir.ir.module import Op, Value
-from shardir.ir.types import INEXACT
 from shardir.passes.autodiff.pushforward import Handler, Pushforward
 
 
@@ -115,9 +114,8 @@ def _push_case(outer: Pushforward, op: Op) -> None:
         inner.run(branch.ops)
         branches.append((inner, branch))
     active = [
-        result.type.dtype in INEXACT
-        and any(inner.get(branch.returns[i]) is not None for inner, branch in branches)
-        for i, result in enumerate(op.results)
+        any(inner.get(branch.returns[i]) is not None for inner, branch in branches)
+        for i in range(len(op.results))
     ]
     blocks = tuple(
         inner.block(

@@ -79,11 +79,7 @@ def _push_manual(outer: Pushforward, op: Op) -> None:
         if (tangent := inner.get(param)) is not None:
             params.append(tangent)
     inner.run(body.ops)
-    positions = [
-        i
-        for i, value in enumerate(body.returns)
-        if inner.get(value) is not None and value.type.dtype in INEXACT
-    ]
+    positions = [i for i, value in enumerate(body.returns) if inner.get(value) is not None]
     block = inner.block(
         (*body.params, *params),
         (*body.returns, *(inner.get_or_zeros(body.returns[i]) for i in positions)),

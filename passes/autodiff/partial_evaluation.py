@@ -210,10 +210,7 @@ def _divide_case(
         return None
     inner = [divide(branch.ops, active, save, names) for branch in op.blocks]
     is_active = [
-        any(
-            branch.returns[i] in each.active or branch.returns[i] in active
-            for each, branch in zip(inner, op.blocks, strict=True)
-        )
+        any(branch.returns[i] in each.active for each, branch in zip(inner, op.blocks, strict=True))
         for i in range(len(op.results))
     ]
     stays = [i for i, flag in enumerate(is_active) if not flag]

@@ -1,5 +1,7 @@
 """`jvp`: names of tangents, and operations without tangents."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies
@@ -178,3 +180,14 @@ def test_invalid_parameter_numbers_are_errors() -> None:
     with pytest.raises(DifferentiateError) as caught:
         jvp(function(LAYER), [3])
     assert str(caught.value) == "@layer has no parameter 3; it has 3 parameters"
+
+
+@pytest.mark.parametrize("transform", [jvp, linearize_forward])
+def test_per_device_programs_are_errors(transform: Callable[..., object]) -> None:
+    plain = function(
+        "mesh @m = [x=2]\n\n"
+        "spmd func @f(%x: f64[2] of f64[4@x]) -> (f64[2] of f64[4@x]) {\n  return %x\n}\n"
+    )
+    with pytest.raises(DifferentiateError) as caught:
+        transform(plain, [0])
+    assert str(caught.value) == "@f is a per-device program; differentiate before 'partition'"
