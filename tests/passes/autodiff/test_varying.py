@@ -55,16 +55,16 @@ def vma(body: str, axes: str = "x") -> dict[str, str]:
     }
 
 
-def print_explicit(body: str) -> str:
-    """Return the body with the casts that `explicit` inserts."""
-    module = program(body)
+def print_explicit(body: str, axes: str = "x") -> str:
+    """Return the body with the casts along the first axis of the computation."""
+    module = program(body, axes=axes)
     op = computation(module)
     (block,) = op.blocks
     known = {
         p: sharding_axes(cuts) for p, cuts in zip(block.params, op.attrs["in_axes"], strict=True)
     }
-    made = make_varying_explicit(block, known, op.attrs["axes"], used_names(module.main))
-    (back,) = remove_explicit_varying(op.attrs["axes"], made)
+    made = make_varying_explicit(block, known, op.attrs["axes"][:1], used_names(module.main))
+    (back,) = remove_explicit_varying(op.attrs["axes"][:1], made)
     verify(with_body(module, back))
     return text_of(with_body(module, made))
 
@@ -335,6 +335,91 @@ def test_a_rule_whose_tangent_varies_more_than_its_result_is_an_error() -> None:
     )
 
 
+RULE_WITH_CAPTURE = """
+%h = custom-jvp(%p, rule="f") : f32[2] {
+  (%a1: f32[2]) =>
+  %s1 = sin(%a1) : f32[2]
+  yield %s1
+} {
+  (%a2: f32[2], %t2: f32[2]) =>
+  %s2 = sin(%a2) : f32[2]
+  %c = scan(%t2, carries=1, length=2) : f32[2] {
+    (%c0: f32[2]) =>
+    %b0 = broadcast(%v, dims=[]) : f32[2]
+    %c1 = mul(%c0, %b0) : f32[2]
+    yield %c1
+  }
+  %b = broadcast(%v, dims=[]) : f32[2]
+  %u = mul(%c, %b) : f32[2]
+  yield %s2, %u
+}
+yield %h
+"""
+
+
+def test_a_rule_casts_a_captured_value_once_before_its_loops() -> None:
+    lines = print_explicit(RULE_WITH_CAPTURE).splitlines()
+    rule = [line.strip() for line in lines[lines.index("} {") + 1 :]]
+    assert sum("= vary(%v, axes=[x])" in line for line in rule) == 1
+    cast = next(i for i, line in enumerate(rule) if "= vary(%v, axes=[x])" in line)
+    assert cast < next(i for i, line in enumerate(rule) if "= scan(" in line)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(
+            """
+%k = constant(value=3) : i32[]
+%i = axis-index(axes=[x]) : i32[]
+%s = add(%i, %k) : i32[]
+yield %p""",
+            id="integers",
+        ),
+        pytest.param(
+            """
+%n = vary(%v, axes=[y]) : f32[]
+%m = vary(%n, axes=[x, y]) : f32[]
+yield %p""",
+            id="casts that state another axis",
+        ),
+        pytest.param(
+            """
+%s = all-reduce(%p, axes=[y], op=add) : f32[2]
+yield %s""",
+            id="sum along another axis",
+        ),
+        pytest.param(
+            """
+%h = custom-jvp(%p, rule="f") : f32[2] {
+  (%a1: f32[2]) =>
+  %s1 = sin(%a1) : f32[2]
+  yield %s1
+}
+yield %h""",
+            id="rule that only its name states",
+        ),
+    ],
+)
+def test_programs_without_casts(body: str) -> None:
+    assert print_explicit(body, axes="x, y") == body.strip()
+
+
+def test_shared_sums_along_other_axes_stay_shared() -> None:
+    module = program(
+        "%q = all-reduce(%p, axes=[y], op=add, shared=true) : f32[2]\n"
+        "%t = all-reduce(%q, axes=[x], op=add, shared=true) : f32[2]\nyield %t",
+        axes="x, y",
+    )
+    op = computation(module)
+    (made,) = remove_explicit_varying(op.attrs["axes"][:1], op.blocks[0])
+    assert text_of(with_body(module, made)) == (
+        "%q = all-reduce(%p, axes=[y], op=add, shared=true) : f32[2]\n"
+        "%t = all-reduce(%q, axes=[x], op=add) : f32[2]\n"
+        "yield %t"
+    )
+
+
 SUMMED_GRADIENT = """
 %h = custom-vjp(%p, rule="f") : f32[2] {
   (%a1: f32[2]) =>
@@ -360,6 +445,36 @@ def test_a_rule_whose_gradient_varies_less_than_its_argument_is_an_error() -> No
         "the rule of f returns a gradient of argument %a1 that does not vary along 'x', and "
         "argument %a1 does; return the value of each device, for example without lax.psum, or, if "
         "the devices have equal values, lax.pcast(value, 'x', to=\"varying\")"
+    )
+
+
+VARYING_GRADIENT = """
+%h = custom-vjp(%v, rule="f") : f32[] {
+  (%a1: f32[]) =>
+  %s1 = sin(%a1) : f32[]
+  yield %s1
+} {
+  (%a2: f32[]) =>
+  %s2 = sin(%a2) : f32[]
+  yield %s2
+} {
+  (%g: f32[]) =>
+  %i = axis-index(axes=[x]) : i32[]
+  %n = convert(%i) : f32[]
+  %t = mul(%g, %n) : f32[]
+  yield %t
+}
+yield %p
+"""
+
+
+def test_a_rule_whose_gradient_varies_more_than_its_argument_is_an_error() -> None:
+    with pytest.raises(DifferentiateError) as caught:
+        print_explicit(VARYING_GRADIENT)
+    assert str(caught.value) == (
+        "the rule of f returns a gradient of argument %a1 that may vary along 'x', and argument "
+        "%a1 does not; return lax.psum(gradient, 'x') if each device computes its contribution, or "
+        "lax.pmean(gradient, 'x') if the devices have equal gradients"
     )
 
 
