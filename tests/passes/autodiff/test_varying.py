@@ -1,14 +1,19 @@
 """Varying manual axes of values, and the casts that derivatives insert."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from shardir import ops as ops  # declares the operations
 from shardir.errors import DifferentiateError
 from shardir.interpret.interpreter import run
+from shardir.ir.builder import UniqueNames
+from shardir.ir.host_function import HostFunction
 from shardir.ir.module import Block, Function, Module, Op
-from shardir.ir.operation import OPS
+from shardir.ir.operation import OPS, Symbol
 from shardir.ir.sharding import Axis
+from shardir.ops.control_flow.derivative_regions import DerivativeRule, derivative_rule_of
 from shardir.passes.autodiff.jvp import jvp
 from shardir.passes.autodiff.make_varying import make_varying_explicit, remove_explicit_varying
 from shardir.passes.autodiff.varying import dependent_values, infer_varying_axes, sharding_axes
@@ -476,6 +481,27 @@ def test_a_rule_whose_gradient_varies_more_than_its_argument_is_an_error() -> No
         "%a1 does not; return lax.psum(gradient, 'x') if each device computes its contribution, or "
         "lax.pmean(gradient, 'x') if the devices have equal gradients"
     )
+
+
+def test_contributions_of_the_devices_to_a_gradient_of_a_derived_rule_are_summed() -> None:
+    """A rule that was derived from the function, such as that of `linear_call`, has no sums."""
+    op = computation(program(VARYING_GRADIENT))
+    (block,) = op.blocks
+    (call,) = block.ops
+    rule = DerivativeRule(lambda _: call.blocks[1:], ("v",), {}, sums_gradients=True)
+    named = replace(call, blocks=call.blocks[:1], attrs={"rule": HostFunction("f", rule)})
+    known = dict(zip(block.params, [frozenset(), frozenset(op.attrs["axes"])], strict=True))
+    names = UniqueNames([value.name for value in block.values()])
+    made = make_varying_explicit(replace(block, ops=(named,)), known, op.attrs["axes"], names)
+    new_rule = derivative_rule_of(made.ops[0])
+    assert new_rule is not None
+    _, back = new_rule([True])
+    total = back.ops[-1]
+    assert (total.name, total.attrs) == (
+        "all-reduce",
+        {"axes": op.attrs["axes"], "op": Symbol("add"), "shared": True},
+    )
+    assert (total.operands, total.results) == ((call.blocks[2].returns[0],), back.returns)
 
 
 def test_dependence_on_a_value() -> None:
