@@ -100,8 +100,7 @@ def _carries_with_cotangents(
         grown = [
             i
             for i in range(carries)
-            if (cotangents[i] is not None or body.params[i] in reachable)
-            and body.params[i] in active
+            if cotangents[i] is not None or body.params[i] in reachable
         ]
         if grown == chosen:
             return chosen

@@ -47,6 +47,16 @@ func @f(%c: f64[], %x: f64[]) -> (f64[], f64[], f64[]) {
 }
 """
 """Each carried value depends on the inputs one iteration after the next one does."""
+LOOP_WITHOUT_ITERATIONS = """\
+func @f(%c: f64[], %x: f64[]) -> (f64[]) {
+  %y = scan(%c, carries=1, length=0) : f64[] { (%a: f64[]) =>
+    %s = sin(%x) : f64[]
+    yield %s
+  }
+  return %y
+}
+"""
+"""The result is the initial value, which no iteration reads."""
 WHILE_WITH_OVERWRITTEN_CARRY = """\
 func @f(%c: f64[], %x: f64[]) -> (f64[], f64[]) {
   %zero = constant(value=0.0) : f64[]
@@ -144,7 +154,7 @@ func @f(%c: f64[], %x: f64[], %i: i32[]) -> (f64[], f64[], i32[]) {
   return %y, %z, %m
 }
 """
-SCANS = [OVERWRITTEN_CARRY, CAPTURE_ADDED_TO_CARRY, CHAIN_OF_CARRIES]
+SCANS = [OVERWRITTEN_CARRY, CAPTURE_ADDED_TO_CARRY, CHAIN_OF_CARRIES, LOOP_WITHOUT_ITERATIONS]
 WHILES = [WHILE_WITH_OVERWRITTEN_CARRY, WHILE_WITH_CAPTURE, BRANCH_BY_THE_COUNT_OF_A_WHILE]
 """Loops without a gradient."""
 BRANCHES = [WHILE_INSIDE_OF_A_BRANCH, COUNT_AND_CONSTANT_OF_A_BRANCH]

@@ -202,3 +202,64 @@ def test_the_gradient_is_linear_in_the_number_of_operations(count: int) -> None:
     )
 
     assert len(vjp(plain, [0]).body.ops) == 3 * count
+
+
+STEP_FUNCTION = """\
+%{y} = custom-jvp(%{x}, rule="step") : f64[] {{ (%{y}a: f64[]) =>
+      %{y}b = floor(%{y}a) : f64[]
+      yield %{y}b
+    }} {{ (%{y}c: f64[], %{y}t: f64[]) =>
+      %{y}d = floor(%{y}c) : f64[]
+      %{y}zero = constant(value=0.0) : f64[]
+      yield %{y}d, %{y}zero
+    }}"""
+"""A function with a rule whose tangent does not depend on that of its argument."""
+LOOP_OF_STEPS = f"""\
+func @f(%xs: f64[3]) -> (f64[3]) {{
+  %ys = scan(%xs, carries=0, length=3) : f64[3] {{ (%x: f64[]) =>
+    {STEP_FUNCTION.format(x="x", y="y")}
+    yield %y
+  }}
+  return %ys
+}}
+"""
+BRANCH_OF_STEPS = f"""\
+func @f(%x: f64[]) -> (f64[]) {{
+  %i = constant(value=1) : i32[]
+  %z = case(%i) : f64[] {{
+    %k = constant(value=0.5) : f64[]
+    yield %k
+  }} {{
+    {STEP_FUNCTION.format(x="x", y="y")}
+    yield %y
+  }}
+  return %z
+}}
+"""
+
+
+@pytest.mark.parametrize("text", [LOOP_OF_STEPS, BRANCH_OF_STEPS])
+def test_a_rule_with_a_constant_tangent_adds_no_backward_operation(text: str) -> None:
+    plain = function(text)
+    back = vjp(plain, [0])
+    assert [op.name for op in back.body.ops].count("scan") == text.count("= scan(")
+    assert [op.name for op in back.body.ops].count("case") == text.count("= case(")
+    (x,) = normal(plain.body.params[0].type.shape)
+    y, gradient = evaluate(back, [x, np.ones_like(x)])
+    np.testing.assert_array_equal(y, np.floor(x))
+    np.testing.assert_array_equal(gradient, np.zeros_like(x))
+
+
+def test_the_backward_loop_carries_no_cotangents_of_values_that_results_do_not_need() -> None:
+    plain = function(
+        "func @f(%x: f64[], %y: f64[]) -> (f64[]) {\n"
+        "  %p, %q = scan(%x, %y, carries=2, length=3) : f64[], f64[] { (%a: f64[], %b: f64[]) =>\n"
+        "    %c = sin(%a) : f64[]\n"
+        "    %d = mul(%b, %a) : f64[]\n"
+        "    yield %c, %d\n"
+        "  }\n"
+        "  return %p\n}\n"
+    )
+    *_, back = (op for op in vjp(plain, [0, 1]).body.ops if op.name == "scan")
+    assert back.attrs["carries"] == 1
+    check_gradients(plain, normal((), ()))
