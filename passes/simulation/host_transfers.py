@@ -39,8 +39,8 @@ def transferred_bytes(op: Op) -> int:
     return value.type.nbytes
 
 
-def offload_states(module: Module, states: Mapping[int, int]) -> Module:
-    """Return a program of kernels whose states are in the memory of the host.
+def offload_states(module: Module, states: Mapping[int, int] | None) -> Module:
+    """Return a program of kernels whose states, if any, are in the memory of the host.
 
     `states` has the number of the result that is the next value of each state, by the number of
     its parameter.

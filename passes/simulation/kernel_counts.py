@@ -144,10 +144,10 @@ class _PassCounter:
         )
 
     def group_bytes(self) -> float:
-        """Return the bytes of the parameters and results between two results of a reduction; 0 if
-        there is one pass."""
+        """Return the bytes of the parameters and results between two results of a reduction; 0
+        without a reduction."""
         reductions = [op for op in self.block.ops if op.spec in REDUCTIONS]
-        if not reductions or max(self.stages[value] for value in self.block.returns) == 0:
+        if not reductions:
             return 0.0
         whole, part = (reductions[0].operands[0].type.size, reductions[0].result.type.size)
         full = [v for v in (*self.block.params, *self.block.returns) if v.type.size == whole]

@@ -66,12 +66,12 @@ def share_memory(body: Block, donated: Sequence[int] = ()) -> dict[Value, Value]
     of a donated argument of their type, one for each."""
     storage: dict[Value, Value] = {}
     _share_views(body, storage)
-    free = [body.params[number] for number in donated]
-    inside = {value for op in body.ops for value in op.results}
+    roots = [storage.get(value, value) for value in body.returns]
+    # An argument that is a result keeps its memory.
+    free = [x for x in (body.params[number] for number in donated) if x not in roots]
     reused: dict[Value, Value] = {}
-    for value in body.returns:
-        root = storage.get(value, value)
-        if root not in inside or root in reused:
+    for root in roots:
+        if root in body.params or root in reused:
             continue
         argument = next((x for x in free if x.type == root.type), None)
         if argument is not None:

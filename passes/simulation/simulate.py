@@ -61,7 +61,7 @@ def simulate(
     devices = max((mesh.size for mesh in module.meshes), default=1)
     kernels = Pipeline.parse(fusion)(module) if fusion else module
     params = kernels.main.body.params
-    kernels = offload_states(kernels, offloaded or {})
+    kernels = offload_states(kernels, offloaded)
     reused = {params[number] for number in donated}
     donated = [i for i, value in enumerate(kernels.main.body.params) if value in reused]
     unmerged: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ def simulate(
     if merging is not None:
         try:
             timed, processor = _merge(module, machine, merging)
-            timed = offload_states(timed, offloaded or {})
+            timed = offload_states(timed, offloaded)
         except MergeError as error:
             unmerged = (
                 f"the time is that of the program of each device, because the backend cannot run "

@@ -5,6 +5,7 @@ import pytest
 from shardir.ir.module import Op
 from shardir.machine.kernel_time import SizedOperation
 from shardir.passes.simulation.kernel_counts import count_kernel, sized_operation
+from shardir.passes.simulation.visible_scores import visible_fraction
 from shardir.text.parser import parse
 
 BYTES = 16 * 64 * 4
@@ -86,6 +87,28 @@ def test_parts_of_operands() -> None:
     text = "%y = slice(%x, starts=[4, 0], strides=[1, 1]) : f32[8, 64]"
     counts = count_kernel(operation(MATRIX, text, "f32[8, 64]"), is_measured, None)
     assert (counts.read, counts.written) == (BYTES / 2, BYTES / 2)
+    params = f"{MATRIX}, %u: f32[8, 64], %i: i32[]"
+    text = "%y = dynamic_update_slice(%x, %u, %i, %i) : f32[16, 64]"
+    counts = count_kernel(operation(params, text), is_measured, None)
+    assert (counts.read, counts.written) == (BYTES / 2 + 8, BYTES / 2 + 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "result", "transferred"),
+    [
+        ("%y = sum(%x, dims=[1]) : f32[16]", "f32[16]", BYTES + 64),
+        # The measured time of another operation includes its traffic.
+        ("%y = cumprod(%x, dim=1, reverse=false) : f32[16, 64]", "f32[16, 64]", 0),
+    ],
+)
+def test_traffic_of_a_single_operation(text: str, result: str, transferred: int) -> None:
+    counts = count_kernel(operation(MATRIX, text, result), is_measured, None)
+    assert [each.transferred for each in counts.passes] == [transferred]
+
+
+def test_an_operation_without_operands_has_no_measured_time() -> None:
+    text = "%y = iota(dim=0) : f32[16, 64]"
+    assert sized_operation(operation("", text), lambda name, dtype: True) is None
 
 
 @pytest.mark.parametrize(
@@ -138,6 +161,10 @@ ATTENTION = """%y = fused_products(%q, %k, %v) : f32[64, 8] {{
     %o = dot(%p, %c, dims="ts,sh->th") : f32[64, 8]
     yield %o
   }}"""
+CONVERTED_ATTENTION = ATTENTION.replace("%a: f32[64, 8]", "%half: f16[64, 8]").replace(
+    "    %s = dot", "    %a = convert(%half) : f32[64, 8]\n    %s = dot"
+)
+"""Products multiply converted arguments, which are no scores."""
 CAUSAL = (64 * 65 / 2) / 64**2
 """The fraction of the scores that a causal mask does not exclude."""
 
@@ -163,6 +190,41 @@ def test_masked_scores_are_not_computed(
     assert counts.products == (("f32", 2 * 64 * 64 * 8 * visible),) * 2
     exponentials = sum(each.elements.get(("exp", "f32"), 0) for each in counts.passes)
     assert exponentials == 64 * 64 * visible
+
+
+@pytest.mark.parametrize(("text", "dtype"), [(ATTENTION, "f32"), (CONVERTED_ATTENTION, "f16")])
+def test_attention_has_three_passes_over_its_scores(text: str, dtype: str) -> None:
+    """Each pass loads the scores; the second stores the exponentials, which the third loads and
+    divides for the second product."""
+    params = f"%q: {dtype}[64, 8], %k: f32[64, 8], %v: f32[64, 8]"
+    text = text.format(mask="ge(%row, %column)", selected="%mask, %s, %fill")
+    counts = count_kernel(operation(params, text, "f32[64, 8]"), is_measured, None)
+    scores = 64 * 64 * 4
+    assert [each.transferred for each in counts.passes] == [scores, 2 * scores, 2 * scores]
+    assert ("exp", "f32") not in counts.passes[2].elements
+
+
+@pytest.mark.parametrize(
+    ("mask", "selected"),
+    [
+        ("ge(%row, %column)", "%mask, %s, %limits"),
+        ("ge(%row, %column)", "%mask, %fill, %fill"),
+        ("lt(%sums, %column)", "%mask, %s, %fill"),
+    ],
+    ids=["fill value that is an argument", "two constants", "mask that is not elementwise"],
+)
+def test_selections_that_are_no_masks_exclude_nothing(mask: str, selected: str) -> None:
+    text = (
+        "func @f(%s: f32[64, 64], %limits: f32[64, 64]) -> (f32[64, 64]) {\n"
+        "  %row = iota(dim=0) : i32[64, 64]\n"
+        "  %column = iota(dim=1) : i32[64, 64]\n"
+        "  %sums = cumsum(%row, dim=1, reverse=false) : i32[64, 64]\n"
+        f"  %mask = {mask} : bool[64, 64]\n"
+        "  %fill = constant(value=-1e+30) : f32[64, 64]\n"
+        f"  %z = select({selected}) : f32[64, 64]\n"
+        "  return %z\n}"
+    )
+    assert visible_fraction(parse(text).main.body, 0.0) == 1.0
 
 
 def test_masks_that_are_arguments_exclude_nothing() -> None:

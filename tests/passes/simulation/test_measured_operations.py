@@ -1,12 +1,13 @@
 """Every operation has a time on a machine whose operations were measured."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 import pytest
 
 from shardir.machine.kernel_time import KernelCounts, SizedOperation
 from shardir.passes.simulation import simulate
+from shardir.text.parser import parse
 from tests.op_sample import Sample
 from tests.passes.simulation.round_machine import RoundMachine
 from tests.samples import SAMPLES
@@ -19,6 +20,7 @@ class MeasuredMachine(RoundMachine):
     has_operation_times: bool = True
     views: tuple[str, ...] = ("slice", "transpose")
     masked_edge: float | None = 0.0
+    call_nanoseconds: int = 1_000_000
     kernels: list[KernelCounts | SizedOperation] = field(default_factory=list)
 
     def has_operation(self, name: str, dtype: str) -> bool:
@@ -33,10 +35,10 @@ class MeasuredMachine(RoundMachine):
         return 1e-6
 
     def call_seconds(self, array_count: int) -> float:
-        return 1e-3 * array_count
+        return 1e-9 * self.call_nanoseconds * array_count
 
     def merge_devices(self, count: int) -> "MeasuredMachine":
-        return self
+        return replace(self, name=f"{count} devices", call_nanoseconds=5000)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
@@ -58,3 +60,42 @@ def test_every_operation_has_a_time(sample: Sample) -> None:
                 assert 0 <= each.transferred < inf
                 assert all(n > 0 for n in each.elements.values())
             assert all(flops >= 0 for _, flops in kernel.products)
+
+
+PRODUCT = 'dot(%t, %x, dims="ij,jk->ik")'
+SLICE = "slice(%t, starts=[0, 0], strides=[1, 1])"
+
+
+@pytest.mark.parametrize(
+    ("body", "kernels", "operations"),
+    [
+        (f"%r = {PRODUCT} : f32[8, 8]", 1, 2),
+        ("%r = add(%t, %x) : f32[8, 8]", 2, 2),
+        (f"%p = {PRODUCT} : f32[8, 8]\n  %r = add(%p, %t) : f32[8, 8]", 3, 3),
+        (f"%s = {SLICE} : f32[8, 8]\n  %r = exp(%s) : f32[8, 8]", 2, 3),
+        (f"%r = {SLICE} : f32[8, 8]", 2, 2),
+    ],
+)
+def test_views_of_a_measured_machine_take_no_time(body: str, kernels: int, operations: int) -> None:
+    """A transpose is a view if only products read it, and a slice if it is not a result."""
+    module = parse(
+        "func @f(%x: f32[8, 8]) -> (f32[8, 8]) {\n"
+        f"  %t = transpose(%x, perm=[1, 0]) : f32[8, 8]\n  {body}\n  return %r\n}}"
+    )
+    machine = MeasuredMachine(call_nanoseconds=0)
+    for each, count in ((machine, kernels), (replace(machine, views=()), operations)):
+        assert simulate(module, each, fusion="").breakdown.duration == count * 1_000_000
+
+
+def test_a_machine_without_measured_operations_has_rates() -> None:
+    module = parse(
+        "func @f(%x: f32[8, 8]) -> (f32[8, 8]) {\n"
+        f"  %t = exp(%x) : f32[8, 8]\n  %r = {PRODUCT} : f32[8, 8]\n  return %r\n}}"
+    )
+    machine = MeasuredMachine(has_operation_times=False, call_nanoseconds=10)
+    compute = simulate(module, machine, fusion="").breakdown.compute
+    assert compute == {
+        "call of the program": 20_000,
+        "elementwise": 512_000,
+        "matrix products": 1_024_000,
+    }

@@ -1,8 +1,14 @@
 """The memory of steps by kind and by line, and utilization."""
 
-from shardir.ir.module import Module
+from dataclasses import replace
+
+import pytest
+
+from shardir.ir.module import Loc, Module
 from shardir.passes.simulation import Simulation, simulate
-from shardir.passes.simulation.argument_kinds import MemoryKind
+from shardir.passes.simulation.argument_kinds import MemoryKind, kinds_of_arguments
+from shardir.passes.simulation.memory_use import MemoryUse, share_memory
+from shardir.passes.simulation.simulation import Remedy
 from shardir.text.parser import parse
 from tests.passes.simulation.round_machine import MACHINE
 
@@ -35,7 +41,11 @@ def step(donated: tuple[int, ...] = (), memory_bytes: int | None = None) -> Simu
 
 
 def kinds(simulation: Simulation) -> dict[str, int]:
-    return {kind.value: nbytes for kind, nbytes in simulation.memory.by_kind.items()}
+    return kinds_of(simulation.memory)
+
+
+def kinds_of(use: MemoryUse) -> dict[str, int]:
+    return {kind.value: nbytes for kind, nbytes in use.by_kind.items()}
 
 
 def test_memory_by_kind_with_donated_state() -> None:
@@ -126,6 +136,98 @@ func @f(%x: f32[16], %y: f32[4, 16]) -> (f32[16], f32[4, 16]) {
     assert simulation.memory.peak == 64 + 256 + 64 + 256 + 3 * 64
 
 
+def test_results_reuse_the_memory_of_donated_arguments_once() -> None:
+    """An argument that is a result itself keeps its memory."""
+    body = parse("""
+func @f(%p: f32[8], %q: f32[8], %r: f32[8]) -> (f32[8], f32[8], f32[8], f32[8], f32[8]) {
+  %a = exp(%q) : f32[8]
+  %b = exp(%a) : f32[8]
+  return %a, %a, %p, %b, %r
+}""").main.body
+    p, q, _ = body.params
+    a, b = (op.result for op in body.ops)
+    assert share_memory(body, (0, 1)) == {a: q}
+    assert share_memory(body, (1, 2)) == {a: q}
+    assert share_memory(replace(body, returns=(a, b)), (0, 1)) == {a: p, b: q}
+
+
+@pytest.mark.parametrize("loop", [False, True])
+def test_the_parameters_of_a_step_that_returns_only_state_are_multiplied(loop: bool) -> None:
+    product = '%h = dot(%x, %w, dims="bi,ij->bj") : f32[8, 8]'
+    if loop:
+        product = f"""%h = scan(%x, carries=1, length=2) : f32[8, 8] {{ (%c: f32[8, 8]) =>
+    {product.replace("%h", "%d").replace("%x", "%c")}
+    yield %d
+  }}"""
+    main = parse(f"""
+func @step(%w: f32[8, 8], %m: f32[8, 8], %x: f32[8, 8]) -> (f32[8, 8], f32[8, 8]) {{
+  {product}
+  %m2 = add(%m, %h) : f32[8, 8]
+  %w2 = sub(%w, %m2) : f32[8, 8]
+  return %w2, %m2
+}}""").main
+    found = kinds_of_arguments(main)
+    assert [found[value].value for value in main.body.params] == [
+        *("parameters", "optimizer state", "arguments")
+    ]
+
+
+def test_operations_that_depend_on_a_gradient_use_activations() -> None:
+    module = parse("""
+func @f(%x: f32[16]) -> (f32[16]) {
+  %h = exp(%x) : f32[16]
+  %g = mul(%x, %x) : f32[16] why("gradient of %h")
+  %r = add(%g, %h) : f32[16]
+  return %r
+}""")
+    use = simulate(module, MACHINE, fusion="").memory
+    assert use.position == "%r = add"
+    assert use.by_kind[MemoryKind.ACTIVATIONS] == 64
+
+
+@pytest.mark.parametrize(
+    ("why", "kind"), [('why("gradient of %s")', "activations"), ("", "temporaries")]
+)
+def test_a_fused_operation_belongs_to_the_gradient_with_all_its_computations(
+    why: str, kind: str
+) -> None:
+    """A broadcast inside of it costs nothing. Its inner values have no memory."""
+    module = parse(f"""
+func @f(%x: f32[16], %s: f32[]) -> (f32[16]) {{
+  %h = exp(%x) : f32[16]
+  %r = fused(%h, %s) : f32[16] {{
+    (%a: f32[16], %t: f32[]) =>
+    %b = broadcast(%t, dims=[]) : f32[16]
+    %c = mul(%a, %b) : f32[16] {why}
+    %d = mul(%c, %b) : f32[16] why("gradient of %h")
+    yield %d
+  }}
+  return %r
+}}""")
+    use = simulate(module, MACHINE, fusion="").memory
+    # The argument has the type of the result, and no product depends on it.
+    assert kinds_of(use) == {"arguments": 4, "optimizer state": 64, kind: 64, "results": 64}
+
+
+def test_a_program_without_operations_has_its_arguments() -> None:
+    use = simulate(parse("func @f(%x: f32[16]) -> (f32[16]) {\n  return %x\n}"), MACHINE).memory
+    assert (use.peak, use.position) == (64, "")
+
+
+def test_values_without_a_line_have_the_line_that_the_caller_states() -> None:
+    module = parse("""
+func @f(%x: f32[16]) -> (f32[4, 4]) {
+  %h = exp(%x) : f32[16]
+  %r = reshape(%h) : f32[4, 4]
+  return %r
+}""")
+    places = {("f", "%h"): Loc("f.py", 3, 1)}
+    for given, position, row in ((places, "%h = exp, f.py:3", "f.py:3"), (None, "%h = exp", "")):
+        use = simulate(module, MACHINE, fusion="", places=given).memory
+        assert use.position == position
+        assert use.by_line[1].place == row
+
+
 TABLE = """\
 one step of @step on round, 2 devices: 4.884 us
 
@@ -173,3 +275,31 @@ def test_the_table_states_whether_the_program_fits() -> None:
     )
     *_, last = str(step((0, 1), 2048)).splitlines()
     assert last == "the program fits into 2.0 KiB: 892 B free"
+
+
+def test_the_table_of_a_program_without_products_has_no_utilization() -> None:
+    lines = "".join(f"  %h{i} = exp(%x) : f32[4]\n" for i in range(4))
+    module = parse(
+        f"func @f(%x: f32[4]) -> (f32[16]) {{\n{lines}"
+        "  %r = concatenate(%h0, %h1, %h2, %h3, dim=0) : f32[16]\n  return %r\n}"
+    )
+    text = str(simulate(module, MACHINE, fusion="", memory_bytes=100))
+    assert "MFU" not in text
+    (row,) = (line for line in text.splitlines() if "temporaries  64 B" in line and "%" in line)
+    assert row == "  no line       temporaries  64 B   %h0, %h1 and 2 more"
+    assert text.splitlines()[-1] == (
+        "the program does not fit into 100 B: 44 B too much; the peak has 64 B of temporaries, "
+        "64 B of results, 16 B of arguments"
+    )
+
+
+def test_the_table_has_the_remedies_that_were_found() -> None:
+    tried = replace(step((0, 1), 1024), evaluated_changes=3)
+    assert str(tried).splitlines()[-2:] == [
+        "remedies, of 3 simulated changes  time  peak  fits",
+        "  none of them reduces the peak",
+    ]
+    remedy = Remedy(("donate_argnums=(0, 1)", "a", "b", "c"), 2_000_000, 512, fits=True)
+    assert str(replace(tried, remedies=(remedy,))).splitlines()[-1] == (
+        "  donate_argnums=(0, 1), a, b and 1 more  2 us  512 B  yes"
+    )

@@ -11,8 +11,15 @@ from dataclasses import replace
 import pytest
 
 from shardir.errors import MachineError
+from shardir.ir.host_function import HostFunction
 from shardir.ir.module import Module, Op
 from shardir.passes.simulation import Simulation, simulate
+from shardir.passes.simulation.argument_kinds import MemoryKind
+from shardir.passes.simulation.breakdown import Breakdown, break_down
+from shardir.passes.simulation.host_calls import HostCallCost
+from shardir.passes.simulation.list_scheduler import Event
+from shardir.passes.simulation.simulate import least_seconds
+from shardir.passes.simulation.work import Work
 from shardir.text.parser import parse
 from tests.passes.simulation.round_machine import MACHINE
 
@@ -289,3 +296,116 @@ func @f(%x: f32[8@x]) -> (f32[8]) {
         "@f has not been partitioned, and a simulation needs the program of each device; run the "
         "default passes first"
     )
+
+
+def test_collectives_along_axes_of_one_device_take_no_time() -> None:
+    text = program("  %c = all-reduce(%p, axes=[y], op=add) : f32[8, 8]")
+    parts = simulate(parse(text.replace("y=2", "y=1")), MACHINE).breakdown
+    assert (parts.duration, parts.exposed) == (0, {})
+
+
+def test_a_permute_to_another_axis_takes_time() -> None:
+    text = program("  %c = collective-permute(%p, source=[x], target=[y]) : f32[8, 8]")
+    parts = simulate(parse(text.replace("x=4", "x=2")), MACHINE).breakdown
+    assert nanoseconds(parts.exposed) == {"x, y": 256 * (4 + 2)}
+
+
+def test_time_in_which_nothing_runs_is_a_bubble() -> None:
+    (op,) = parse(program("  %c = exp(%p) : f32[8, 8]")).main.body.ops
+    computation = Event(op, Work("elementwise", ("compute",), 10), 0)
+    transfers = [
+        Event(op, Work("all-reduce", (axis,), duration, axis), start)
+        for axis, duration, start in (("x", 10, 5), ("x", 10, 20), ("y", 15, 25), ("x", 10, 50))
+    ]
+    parts = break_down([computation, *transfers], {})
+    # Something runs from 0 to 15, from 20 to 40 and from 50 to 60.
+    assert (parts.duration, parts.bubbles) == (60, 5 + 10)
+    assert (parts.compute, parts.exposed_total) == ({"elementwise": 10}, 5 + 20 + 10)
+    assert (parts.exposed, parts.hidden) == ({"x": 25, "y": 15}, {"x": 5, "y": 0})
+
+
+def test_rules_of_derivatives_take_no_time() -> None:
+    simulation = simulated(
+        """
+  %c = custom-jvp(%p, rule="f") : f32[8, 8] {
+    (%a: f32[8, 8]) =>
+    %b = dot(%a, %u, dims="ij,jk->ik") : f32[8, 8]
+    yield %b
+  } {
+    (%a2: f32[8, 8], %t2: f32[8, 8]) =>
+    %b2 = dot(%a2, %u, dims="ij,jk->ik") : f32[8, 8]
+    %d2 = dot(%t2, %u, dims="ij,jk->ik") : f32[8, 8]
+    yield %b2, %d2
+  }""",
+        fusion="",
+    )
+    assert nanoseconds(simulation.breakdown.compute) == {"matrix products": 1024}
+    assert simulation.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ('%c = dot(%p, %q, dims="ij,jk->ik") : f32[8, 8]', "matrix products"),
+        ("%c = exp(%p) : f32[8, 8]", "elementwise"),
+        ("%c = max(%p, dims=[1]) : f32[8]", "reductions"),
+        ("%c = transpose(%p, perm=[1, 0]) : f32[8, 8]", "data movement"),
+        ("%c = cumsum(%p, dim=1, reverse=false) : f32[8, 8]", "cumsum"),
+        (
+            '%c = convolution(%i, %k, dims="b0f,0io->b0f", strides=[1], padding=[[0, 0]], '
+            "lhs_dilation=[1], rhs_dilation=[1]) : f32[8, 8, 1]",
+            "convolutions",
+        ),
+    ],
+)
+def test_each_computation_has_a_kind(body: str, expected: str) -> None:
+    text = (
+        "func @f(%p: f32[8, 8], %q: f32[8, 8], %i: f32[8, 8, 1], %k: f32[1, 1, 1]) -> () {\n"
+        f"  {body}\n  return\n}}\n"
+    )
+    assert list(simulate(parse(text), MACHINE, fusion="").breakdown.compute) == [expected]
+
+
+def test_a_fused_operation_with_a_reduction_is_a_reduction() -> None:
+    text = program("  %e = exp(%p) : f32[8, 8]\n  %c = sum(%e, dims=[1]) : f32[8]")
+    text = text.replace("(f32[8, 8] of f32[8, 8])", "(f32[8] of f32[8])")
+    assert nanoseconds(simulate(parse(text), MACHINE).breakdown.compute) == {"reductions": 256 + 32}
+
+
+def run_on_devices() -> None:
+    raise AssertionError("the simulation calls no function")
+
+
+def test_the_cost_of_a_host_function_is_that_which_the_caller_states() -> None:
+    text = """
+  %a = pure-callback(%p, function="run", method="none") : f32[8, 8]
+  %b = pure-callback(%q, function="other", method="none") : f32[8, 8]
+  %c = add(%a, %b) : f32[8, 8]"""
+    module = parse(program(text))
+    first, *others = module.main.body.ops
+    run = replace(first, attrs={**first.attrs, "function": HostFunction("run", run_on_devices)})
+    body = replace(module.main.body, ops=(run, *others))
+    module = replace(module, functions=(replace(module.main, body=body),))
+    own = Breakdown(5_000_000, {"elementwise": 3_000_000}, bubbles=2_000_000)
+    cost = HostCallCost(own, {MemoryKind.ACTIVATIONS: 4096}, {}, {}, "lanes", ("a note",))
+    simulation = simulate(module, MACHINE, fusion="", calls={run_on_devices: cost})
+    parts = simulation.breakdown
+    # The other call moves 512 bytes, as does a kernel.
+    assert nanoseconds(parts.duration) == 5000 + 512 + 768
+    assert nanoseconds(parts.compute) == {
+        "pure-callback": 512,
+        "elementwise": 3000 + 768,
+    }
+    assert nanoseconds(parts.bubbles) == 2000
+    assert (simulation.lanes, simulation.notes) == (("lanes",), ("a note",))
+    assert simulation.memory.by_kind[MemoryKind.ACTIVATIONS] == 4096
+    assert simulation.memory.position == "%a = pure-callback"
+
+
+@pytest.mark.parametrize(("body", "expected"), [(SYNCHRONOUS, 2048), (STARTED, 1024)])
+def test_the_lower_bound_counts_products_and_synchronous_collectives(
+    body: str, expected: int
+) -> None:
+    module = parse(program(body))
+    assert least_seconds(module, MACHINE) == pytest.approx(expected * 1e-9)
+    assert least_seconds(module, MACHINE) < simulate(module, MACHINE).step_seconds
