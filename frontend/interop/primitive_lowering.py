@@ -102,16 +102,21 @@ def _read_implementation(
 def _trace_implementation(isolated: IsolatedEquation) -> core.ClosedJaxpr | None:
     """Return the jaxpr of the Python function that implements a primitive; `None` without one.
 
-    The implementation of a primitive of JAX itself compiles a program of this one primitive.
+    The implementation of a primitive of JAX itself compiles a program of this one primitive. That
+    of a library may apply the primitive to other operands, such as a solver to a smaller system.
     """
-    primitive = isolated.equation.source.primitive
+    source = isolated.equation.source
+    given = source.primitive, [each.aval for each in source.invars]
     structs = [jax_struct_of(x) for x in isolated.all_values(isolated.args)]
     try:
         program, _ = trace_to_jaxpr(isolated.call_implementation, structs)
     except Exception:  # An implementation is code of a library, which may raise any error.
         return None
-    used = {each.primitive for each in _all_equations(program.jaxpr)}
-    return None if primitive in used else program
+    used = (
+        (each.primitive, [operand.aval for operand in each.invars])
+        for each in _all_equations(program.jaxpr)
+    )
+    return None if given in used else program
 
 
 def _all_equations(jaxpr: core.Jaxpr) -> Iterator[core.JaxprEqn]:

@@ -197,6 +197,13 @@ def test_vmap_uses_the_batching_rule_of_a_primitive_of_a_library() -> None:
     agree(sd.vmap(from_jax(lambda x: summed.bind(x)))(X), X.sum(1))
 
 
+def test_an_implementation_may_apply_its_primitive_to_other_operands() -> None:
+    total: Any = make_primitive(
+        "recursive_sum", lambda x: x[0] if x.size == 1 else x[0] + total.bind(x[1:])
+    )
+    agree(from_jax(total.bind)(X[0]), X[0].sum())
+
+
 def test_refusals_name_the_primitive_the_reason_and_an_alternative() -> None:
     def ordered(x: Any) -> Any:
         create_token: Any = lax.create_token
