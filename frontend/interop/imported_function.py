@@ -36,6 +36,7 @@ from shardir.frontend.interop.jax_containers import (
     is_python_number,
     leaf_paths,
     mark_static_parts,
+    register_named_tuples,
     unwrap_static_parts,
 )
 from shardir.frontend.interop.jax_shardings import convert_array
@@ -191,6 +192,7 @@ class ImportedFunction:
     def _mark_arguments(self, args: Arguments, options: Keywords) -> tuple[Arguments, Keywords]:
         """Convert the arguments of an outside call: arrays, and static parts as `Static`."""
         known = self._parameters.for_call(len(args))
+        register_named_tuples((args, options))
 
         def each(x: object, static: bool) -> PyTree:
             if static:
@@ -290,6 +292,7 @@ class _TracedJaxpr:
 
     def _results(self, out: object) -> list[PyTree]:
         """Return the arrays of a result; other leaves are stored as static."""
+        register_named_tuples(out)
         leaves, self._structure = jax.tree_util.tree_flatten(out)
         paths = leaf_paths(self._structure)
         arrays: list[PyTree] = []

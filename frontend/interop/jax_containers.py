@@ -8,10 +8,11 @@ first occurs in place of a leaf. JAX flattens and unflattens the object.
 import sys
 import weakref
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
 
 import jax
 
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import ArgumentError, StructureError
 from shardir.frontend.interop.graph_objects import is_graph_object, objects_within
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
@@ -42,6 +43,25 @@ def _register_class(x: object) -> bool:
     tree.register_node(kind, _flatten_container, _unflatten_container)
     _registered_classes.add(kind)
     return True
+
+
+def register_named_tuples(tree_of_jax: object) -> None:
+    """Register the classes of named tuples in a tree that JAX flattens by functions of their own.
+
+    shardir takes any other named tuple as a container of its fields, as JAX does.
+    """
+
+    def is_leaf(x: object) -> bool:
+        kind = type(x)
+        if hasattr(kind, "_fields") and isinstance(x, tuple) and kind not in _registered_classes:
+            _, data = jax.tree_util.default_registry.flatten_one_level(x)
+            if data is not kind:
+                with suppress(StructureError):  # The user has registered it in shardir as well.
+                    tree.register_node(kind, _flatten_container, _unflatten_container)
+                _registered_classes.add(kind)
+        return False
+
+    jax.tree_util.tree_leaves(tree_of_jax, is_leaf=is_leaf)
 
 
 def _flatten_container(

@@ -85,6 +85,39 @@ def test_results_have_the_containers_of_the_function() -> None:
     agree(found, turned(*args))
 
 
+class Weights(NamedTuple):
+    values: Any
+    names: tuple[str, ...]
+
+
+jax.tree_util.register_pytree_node(
+    Weights, lambda x: ((x.values,), x.names), lambda names, values: Weights(values[0], names)
+)
+
+
+def test_named_tuples_that_are_registered_in_jax_keep_their_static_fields() -> None:
+    def grow(weights: Any) -> Any:
+        return {"first": Weights(weights.values * 2, weights.names), "other": weights}
+
+    given = Weights(np.ones(3, "f"), ("a", "b"))
+    found = from_jax(grow)(given)
+    assert found["first"].names == found["other"].names == ("a", "b")
+    np.testing.assert_array_equal(found["first"].values, [2, 2, 2])
+
+
+def test_results_can_be_named_tuples_that_are_registered_in_jax() -> None:
+    class Pair(NamedTuple):
+        number: Any
+        text: Any
+
+    jax.tree_util.register_pytree_node(
+        Pair, lambda x: ((x.number,), x.text), lambda text, numbers: Pair(numbers[0], text)
+    )
+    found = from_jax(lambda x: Pair(x + 1, object))(np.float32(2))
+    assert found.text is object
+    assert float(found.number) == 3
+
+
 def test_values_that_are_not_arrays_are_static() -> None:
     def scaled(x: Any, how: str, twice: bool, by: Callable[[Any], Any]) -> Any:
         made = by(x) if how == "by" else x
