@@ -107,12 +107,15 @@ class Config:
 
     @property
     def default_prng_impl(self) -> str:
-        """The implementation of random keys: "threefry2x32", which is the only one."""
+        """The implementation of random keys ("threefry2x32"; or "rbg", "unsafe_rbg").
+
+        It makes keys where none is named, and interprets keys that are words, as in JAX.
+        """
         return str(_read_setting("default_prng_impl"))
 
     @property
     def legacy_prng_key(self) -> str:
-        """Treatment of random keys that are two words, u32[2], instead of typed keys.
+        """Treatment of random keys that are words, such as u32[2], instead of typed keys.
 
         `"allow"`, the default: they are accepted. `"warn"`: a random function warns when it is
         traced with such a key. `"error"`: it refuses the key.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from shardir._imports.lazy_import import lazy_import
 from shardir.backends.native import FALSE_WORDS
 from shardir.errors import PipelineError
+from shardir.ir.key_implementations import IMPLEMENTATIONS_BY_NAME
 from shardir.text.number_text import parse_natural_number
 
 if TYPE_CHECKING:
@@ -122,9 +123,9 @@ def as_platform(value: object) -> str:
 
 
 def as_key_implementation(value: object) -> str:
-    if value == "threefry2x32":
-        return "threefry2x32"
-    raise ValueError("'threefry2x32', the only supported implementation of random keys")
+    if value in IMPLEMENTATIONS_BY_NAME:
+        return str(value)
+    raise ValueError("'threefry2x32', 'rbg' or 'unsafe_rbg'")
 
 
 def as_legacy_key_mode(value: object) -> str:

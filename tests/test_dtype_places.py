@@ -19,7 +19,9 @@ from shardir.ir.dtypes import (
     DTYPES,
     FLOATS,
     INEXACT,
+    KEYS,
     NARROW_FLOATS,
+    RBG_KEYS,
     REAL_OF,
 )
 from shardir.stablehlo.reading.types import DTYPE_OF_MLIR
@@ -122,14 +124,14 @@ def test_complex_dtypes_have_parts(dtype: str) -> None:
     assert 2 * DTYPE_INFO[REAL_OF[dtype]].bits == DTYPE_INFO[dtype].bits
 
 
-@pytest.mark.parametrize("dtype", [name for name in DTYPES if name not in ("bool", "key")])
+@pytest.mark.parametrize("dtype", [name for name in DTYPES if name not in ("bool", *KEYS)])
 def test_every_dtype_promotes_to_itself(dtype: str) -> None:
     assert promotion.result_type((dtype, False), (dtype, False))[0] == promotion.canonical_dtype(
         dtype
     )
 
 
-@pytest.mark.parametrize("dtype", [name for name in DTYPES if name != "key"])
+@pytest.mark.parametrize("dtype", [name for name in DTYPES if name not in KEYS])
 def test_every_dtype_has_public_names(dtype: str) -> None:
     numpy = DTYPE_INFO[dtype].numpy
     public = "bool_" if dtype == "bool" else numpy.name
@@ -142,8 +144,8 @@ def test_every_dtype_has_public_names(dtype: str) -> None:
 def test_every_dtype_has_types_on_every_target(dtype: str) -> None:
     assert dtype in cpu.REGISTER_TYPES
     assert dtype in cpu.MEMORY_TYPES
-    assert dtype in gpu.TORCH_DTYPES
-    assert dtype in gpu.TRITON_TYPES or dtype in (*COMPLEX, "key")
+    assert dtype in gpu.TORCH_DTYPES or dtype in RBG_KEYS
+    assert dtype in gpu.TRITON_TYPES or dtype in (*COMPLEX, *KEYS)
 
 
 @pytest.mark.parametrize("dtype", NARROW_FLOATS)

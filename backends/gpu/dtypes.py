@@ -9,13 +9,16 @@ from shardir.ir.dtypes import (
     COMPUTE_DTYPES,
     DTYPE_INFO,
     FLOATS,
+    KEYS,
     NARROW_FLOATS,
+    RBG_KEYS,
     UNSIGNED,
 )
 
 TORCH_DTYPES = {
     dtype: "torch.uint8" if info.is_small else f"torch.{info.numpy.name}"
     for dtype, info in DTYPE_INFO.items()
+    if dtype not in RBG_KEYS
 }
 """The torch dtype that stores each dtype; small dtypes are stored as bytes."""
 SIGNED_WORD_DTYPES = {
@@ -27,9 +30,9 @@ SIGNED_WORD_DTYPES = {
 TRITON_TYPES = {
     dtype: "tl.uint8" if info.is_small else f"tl.{info.numpy.name}"
     for dtype, info in DTYPE_INFO.items()
-    if dtype not in (*COMPLEX, "key")
+    if dtype not in (*COMPLEX, *KEYS)
 } | {"bool": "tl.int1"}
-"""Triton's types; complex dtypes and `key` have none."""
+"""Triton's types; complex dtypes and keys have none."""
 COMPUTE_TYPES = {
     dtype: TRITON_TYPES[dtype if DTYPE_INFO[dtype].is_small else COMPUTE_DTYPES[dtype]]
     for dtype in TRITON_TYPES

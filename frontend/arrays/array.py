@@ -27,7 +27,6 @@ from shardir.frontend.arrays.numpy_conversion import normalize_bools, to_numpy
 from shardir.frontend.arrays.shard_buffers import (
     Buffer,
     assemble_shards,
-    key_words,
     pad_to_shards,
     padded_shape,
     shard_views,
@@ -56,6 +55,8 @@ from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.sharding import Index, Sharding, SingleDeviceSharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.promotion import DType, canonical_dtype, user_dtype
+from shardir.ir.dtypes import KEYS
+from shardir.ir.key_implementations import split_keys
 from shardir.ir.types import NumpyArray, NumpyDType, TensorType, dtype_name
 
 
@@ -337,13 +338,13 @@ class Array(ArrayFields, Convertible):
         return from_numpy, (self.to_numpy_view(), self.weak_type, self.type.dtype)
 
     def __str__(self) -> str:
-        if self.type.dtype == "key" or not is_readable(self.sharding, self.type):
+        if self.type.dtype in KEYS or not is_readable(self.sharding, self.type):
             return repr(self)
         return str(np.asarray(self))
 
     def __format__(self, spec: str) -> str:
         """Format an array of rank 0 as NumPy formats its scalar, all others as their text."""
-        if self.shape or self.type.dtype == "key" or not is_readable(self.sharding, self.type):
+        if self.shape or self.type.dtype in KEYS or not is_readable(self.sharding, self.type):
             return format(str(self), spec)
         return format(np.asarray(self)[()], spec)
 
@@ -366,8 +367,9 @@ class Array(ArrayFields, Convertible):
             whose = "several processes" if len(owners) > 1 else f"process {min(owners)}"
             devices = count_noun(self.sharding.num_devices, "device")
             return f"Array({self.type} on {devices} of {whose})"
-        if self.type.dtype == "key":
-            return f"Array({self.shape}, dtype={self.dtype}) of words\n{key_words(self.read())}"
+        if self.type.dtype in KEYS:
+            words = split_keys(self.read(), self.type.dtype)
+            return f"Array({self.shape}, dtype={self.dtype}) of words\n{words}"
         width = np.get_printoptions()["linewidth"]
         text = np.array2string(
             np.asarray(self), prefix="Array(", suffix=",", separator=", ", max_line_width=width
@@ -403,7 +405,7 @@ def from_numpy(array: npt.ArrayLike, weak: bool = False, dtype: str = "") -> Arr
                 else copy_numpy(array, known[1])
             )
             return Array(known[0], on, storage)
-    numbers = np.asarray(array) if dtype == "key" else to_numpy(array)
+    numbers = np.asarray(array) if dtype in KEYS else to_numpy(array)
     name = dtype or dtype_name(numbers.dtype)
     abstract = AbstractValue(TensorType(numbers.shape, name), weak)
     return make_uncommitted_array(import_numpy(numbers), abstract)

@@ -11,7 +11,7 @@ from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.errors import ArgumentError, IndexingError, ShapeError, TracedValueError
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.ir.dtypes import DTYPE_INFO
+from shardir.ir.dtypes import DTYPE_INFO, KEYS
 from shardir.ir.types import COMPLEX, INTEGERS, NumpyArray, TensorType
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Convertible(Operators):
         """Return all elements in one NumPy array, which must not be written into."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> "Buffer":
-        if self.type.dtype == "key":
+        if self.type.dtype in KEYS:
             raise TracedValueError(
                 with_location(
                     "random keys are not numbers, so NumPy cannot hold them; "
@@ -52,10 +52,10 @@ class Convertible(Operators):
         always. Raises `BufferError` for element types that buffers do not have.
         """
         name = self.type.dtype
-        if name == "key" or DTYPE_INFO[name].is_extension:
+        if name in KEYS or DTYPE_INFO[name].is_extension:
             raise BufferError(
                 f"a buffer has no elements of type {name}; read the array with np.asarray"
-                if name != "key"
+                if name not in KEYS
                 else "a buffer has no random keys; read their words with shardir.random.key_data"
             )
         return self.read().data

@@ -37,6 +37,7 @@ from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import leaf_labels
 from shardir.frontend.tracing.trace import current_trace, require_trace
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import KEYS
 
 
 @traceback_boundary
@@ -161,7 +162,7 @@ def copy_to_host_async(x: object) -> PyTree:
 
 
 def _is_key_array(leaf: ArrayLike) -> bool:
-    return isinstance(leaf, Array) and leaf.type.dtype == "key"
+    return isinstance(leaf, Array) and leaf.type.dtype in KEYS
 
 
 def block_until_ready(x: object) -> PyTree:

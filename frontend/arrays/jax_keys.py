@@ -1,4 +1,4 @@
-"""Conversion of typed random keys of JAX, which NumPy cannot hold, to 64-bit words.
+"""Conversion of typed random keys of JAX, which NumPy cannot hold, to the storage of keys.
 
 This module never imports JAX: if JAX is not imported, there are no such keys.
 """
@@ -6,13 +6,11 @@ This module never imports JAX: if JAX is not imported, there are no such keys.
 import sys
 
 import numpy as np
-import numpy.typing as npt
 
 from shardir.frontend.errors import KeyImplementationError
 from shardir.frontend.source_locations import with_location
-
-SUPPORTED_KEY_IMPLEMENTATIONS = ("fry", "threefry2x32")
-"""JAX's names of the supported key implementation."""
+from shardir.ir.dtypes import NumpyArray
+from shardir.ir.key_implementations import IMPLEMENTATIONS_BY_NAME, KEY_IMPLEMENTATIONS, join_words
 
 
 def is_jax_key(x: object) -> bool:
@@ -25,22 +23,37 @@ def is_jax_key(x: object) -> bool:
     return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
 
 
-def jax_key_words(x: object) -> npt.NDArray[np.uint64] | None:
-    """Return typed keys of JAX as words, the first half in the high bits; `None` for anything else.
+def jax_key_dtype(x: object) -> str:
+    """Return the name in the IR of the element type of typed keys of JAX.
 
-    Raises `KeyImplementationError` for keys of another generator than threefry.
+    Raises `KeyImplementationError` for keys of an implementation that shardir lacks.
+    """
+    return key_dtype_of_implementation(str(sys.modules["jax"].random.key_impl(x)))
+
+
+def key_dtype_of_implementation(name: str) -> str:
+    """Return the name in the IR of the element type of keys, from the name of their implementation
+    in JAX, or from the tag in JAX's element type.
+
+    Raises `KeyImplementationError` for an implementation that shardir lacks.
+    """
+    for known in KEY_IMPLEMENTATIONS.values():
+        if name in (known.name, known.tag):
+            return known.dtype
+    *first, last = map(repr, IMPLEMENTATIONS_BY_NAME)
+    raise KeyImplementationError(
+        with_location(
+            f"random keys of {name!r} are not supported; make keys of {', '.join(first)} or {last} "
+            "with jax.random.key(seed, impl='threefry2x32')"
+        )
+    )
+
+
+def jax_key_storage(x: object) -> NumpyArray | None:
+    """Return the storage of typed keys of JAX, in the element type of `jax_key_dtype`; `None` for
+    anything else.
     """
     if not is_jax_key(x):
         return None
-    random = sys.modules["jax"].random
-    kind = str(random.key_impl(x))
-    if kind not in SUPPORTED_KEY_IMPLEMENTATIONS:
-        raise KeyImplementationError(
-            with_location(
-                f"random keys of {kind!r} are not supported; make keys of 'threefry2x32' with "
-                "jax.random.key(seed, impl='threefry2x32')"
-            )
-        )
-    words = np.asarray(random.key_data(x)).astype(np.uint64)
-    result: npt.NDArray[np.uint64] = words[..., 0] << np.uint64(32) | words[..., 1]
-    return result
+    words = np.asarray(sys.modules["jax"].random.key_data(x))
+    return join_words(words, jax_key_dtype(x))

@@ -6,7 +6,7 @@ from typing import TypeGuard
 import numpy as np
 
 from shardir.frontend.arrays.abstract_value import AbstractValue
-from shardir.frontend.arrays.jax_keys import is_jax_key, jax_key_words
+from shardir.frontend.arrays.jax_keys import is_jax_key, jax_key_dtype, jax_key_storage
 from shardir.frontend.errors import NotAnArrayError, NumberRangeError
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief_with_type
@@ -37,7 +37,7 @@ def abstract_of(x: PyTree, name: str = "") -> AbstractValue:
         dtype, weak = PYTHON_NUMBER_TYPES[type(x)]
         return AbstractValue(TensorType((), canonical_dtype(dtype)), weak)
     if is_jax_key(x):
-        return AbstractValue(TensorType(x.shape, "key"))
+        return AbstractValue(TensorType(x.shape, jax_key_dtype(x)))
     if hasattr(x, "__jax_array__"):
         return abstract_of(x.__jax_array__(), name)
     array = _as_array(x, name)
@@ -47,10 +47,10 @@ def abstract_of(x: PyTree, name: str = "") -> AbstractValue:
 def to_numpy(x: object, name: str = "") -> NumpyArray:
     """Return a NumPy array of a canonical element type.
 
-    Typed keys become 64-bit words. Raises `NotAnArrayError` and `NumberRangeError` that mention
+    Typed keys become their storage. Raises `NotAnArrayError` and `NumberRangeError` that mention
     `name`.
     """
-    if (keys := jax_key_words(x)) is not None:
+    if (keys := jax_key_storage(x)) is not None:
         return keys
     array = _as_array(x, name)
     return narrow_array(array, NUMPY_DTYPES[_dtype_of(array, x, name)], name)

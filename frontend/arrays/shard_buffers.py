@@ -23,12 +23,6 @@ from shardir.ops.elementwise.numerics import convert
 Buffer = NumpyArray
 
 
-def key_words(keys: Buffer) -> Buffer:
-    """Return each key as its two 32-bit words, high word first."""
-    high, low = keys >> np.uint64(32), keys & np.uint64(0xFFFFFFFF)
-    return np.stack([high, low], -1).astype(np.uint32)
-
-
 def assemble_shards(parts: Sequence[Buffer], sharding: Sharding, type: TensorType) -> Buffer:
     """Return all elements in one array, which is a view of a shard if that has all of them.
 

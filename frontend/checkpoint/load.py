@@ -35,6 +35,7 @@ from shardir.frontend.checkpoint.save import (
     named_leaves,
     part_key,
     require_safetensors,
+    stored_row,
 )
 from shardir.frontend.dispatch.execution_context import default_array_device
 from shardir.frontend.distributed.processes import process_group
@@ -54,6 +55,7 @@ from shardir.frontend.shardings.requested_sharding import (
     resolve_sharding,
 )
 from shardir.frontend.shardings.sharding import Sharding, SingleDeviceSharding
+from shardir.ir.dtypes import KEYS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 
 MAX_LISTED_NAMES = 10
@@ -281,7 +283,7 @@ def _list_names(entries: Mapping[str, IndexEntry]) -> str:
 
 
 def _check_same_type(name: str, entry: IndexEntry, leaf: object, root: Path) -> None:
-    if is_number(leaf) and not entry.shape and entry.dtype != "key":
+    if is_number(leaf) and not entry.shape and entry.dtype not in KEYS:
         return
     found = TensorType(entry.shape, entry.dtype)
     requested = abstract_of(leaf, f"{name} of like").type
@@ -433,7 +435,7 @@ class _CheckpointFiles:
             )
         if entry.dtype not in STORAGE_DTYPES:
             return numbers
-        shape = numbers.shape[:-1] if entry.dtype == "c128" else numbers.shape
+        shape = numbers.shape[: numbers.ndim - len(stored_row(entry.dtype))]
         return numbers.reshape(-1).view(NUMPY_DTYPES[entry.dtype]).reshape(shape)
 
     def _unreadable_error(self, file: str, error: Exception) -> CheckpointError:
@@ -450,4 +452,4 @@ def _do_overlap(one: Box, other: Box) -> bool:
 def _stored_shape(part: StoredPart, entry: IndexEntry) -> tuple[int, ...]:
     """Return the shape in which a part is stored."""
     shape = tuple(stop - start for start, stop in part.box)
-    return (*shape, 2) if entry.dtype == "c128" else shape
+    return (*shape, *stored_row(entry.dtype))

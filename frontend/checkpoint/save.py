@@ -37,15 +37,15 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import quote_message, quote_path, quote_text
 from shardir.frontend.source_locations import with_location
-from shardir.ir.dtypes import DTYPE_INFO
+from shardir.ir.dtypes import DTYPE_INFO, KEYS, NUMPY_DTYPES
 
 STORAGE_DTYPES: Mapping[str, str] = {
     **{name: f"uint{info.memory_bits}" for name, info in DTYPE_INFO.items() if info.is_extension},
     "c128": "float64",
-    "key": "uint64",
+    **dict.fromkeys(KEYS, "uint64"),
 }
 """Element types that safetensors does not support in NumPy, and the type in which they are
-stored."""
+stored; an element that is wider than this type is stored as a row."""
 
 
 NESTED_TOO_DEEPLY = "the pytree of a checkpoint is nested too deeply; nest it less than 1,000 deep"
@@ -250,7 +250,14 @@ def to_stored(numbers: Buffer, dtype: str) -> Buffer:
     if dtype not in STORAGE_DTYPES:
         return flat.reshape(numbers.shape)
     view = flat.reshape(-1).view(STORAGE_DTYPES[dtype])
-    return view.reshape((*numbers.shape, 2) if dtype == "c128" else numbers.shape)
+    return view.reshape((*numbers.shape, *stored_row(dtype)))
+
+
+def stored_row(dtype: str) -> tuple[int, ...]:
+    """Return the shape in which one element is stored: empty, or the length of a row."""
+    stored = np.dtype(STORAGE_DTYPES.get(dtype, NUMPY_DTYPES[dtype]))
+    count = NUMPY_DTYPES[dtype].itemsize // stored.itemsize
+    return (count,) if count > 1 else ()
 
 
 def require_safetensors() -> None:

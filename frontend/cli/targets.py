@@ -52,6 +52,7 @@ from shardir.frontend.source_locations import (
     underline,
 )
 from shardir.interpret.random_arguments import random_arguments
+from shardir.ir.dtypes import KEYS
 from shardir.ir.module import Loc, Module
 from shardir.ir.types import NumpyArray
 from shardir.passes.pipeline import DEFAULT_STEP, Pipeline
@@ -310,7 +311,7 @@ def _known_elements(lowered: Lowered, given: tuple[PyTree, ...]) -> tuple[NumpyA
         leaves = [None] * count
     elements = [
         None
-        if _has_shape_only(leaf) or param.type.dtype == "key"
+        if _has_shape_only(leaf) or param.type.dtype in KEYS
         else np.asarray(leaf).astype(param.type.numpy, copy=False)
         for leaf, param in zip(leaves, params, strict=False)
     ]

@@ -20,7 +20,8 @@ import numpy as np
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.config import config
 from shardir.frontend.pytree_types import PyTree, UserFunction
-from shardir.frontend.random.keys import key_data
+from shardir.frontend.random.keys import key_data, key_impl
+from shardir.ir.dtypes import KEYS
 
 if TYPE_CHECKING:
     from flax import nnx
@@ -220,8 +221,9 @@ def as_jax_array(x: Array) -> Array | jax.Array:
     """Return `x` as a JAX array, or `x` itself if it is sharded over several devices."""
     if len(x.sharding.device_set) > 1:
         return x
-    if x.signature.abstract.type.dtype == "key":
-        return jax.random.wrap_key_data(jnp.asarray(np.asarray(key_data(x))))
+    if x.signature.abstract.type.dtype in KEYS:
+        words = jnp.asarray(np.asarray(key_data(x)))
+        return jax.random.wrap_key_data(words, impl=key_impl(x))
     with jax.enable_x64(config.enable_x64):  # Without this, JAX narrows 64-bit elements to 32 bits.
         return jnp.asarray(np.asarray(x))
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.arrays.device_transfer import device_put
-from shardir.frontend.arrays.jax_keys import jax_key_words
+from shardir.frontend.arrays.jax_keys import jax_key_dtype, jax_key_storage
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.errors import ShardingError
 from shardir.frontend.shardings.devices import devices as all_devices
@@ -126,8 +126,8 @@ def convert_array(x: object) -> object:
         )
     if not isinstance(x, jax.Array) or isinstance(x, jax.core.Tracer):
         return x
-    if (keys := jax_key_words(x)) is not None:
-        return from_numpy(keys, dtype="key")
+    if (keys := jax_key_storage(x)) is not None:
+        return from_numpy(keys, dtype=jax_key_dtype(x))
     values = np.asarray(x)
     if len(x.sharding.device_set) == 1:
         return values

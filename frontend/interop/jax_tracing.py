@@ -11,6 +11,7 @@ from shardir.frontend.config import config
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.mesh import Mesh, current_mesh
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.key_implementations import KEY_IMPLEMENTATIONS
 
 
 @contextmanager
@@ -76,6 +77,6 @@ def _mesh_variants(mesh: jax.sharding.AbstractMesh) -> Iterator[jax.sharding.Abs
 
 def jax_struct_of(x: Tracer) -> jax.ShapeDtypeStruct:
     """Return the `ShapeDtypeStruct` with which JAX traces in place of `x`."""
-    if x.value.type.dtype == "key":
-        return jax.ShapeDtypeStruct(x.shape, jax.random.key(0).dtype)
+    if (kind := KEY_IMPLEMENTATIONS.get(x.value.type.dtype)) is not None:
+        return jax.ShapeDtypeStruct(x.shape, jax.random.key_dtype(kind.name))
     return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type)

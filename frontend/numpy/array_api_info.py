@@ -10,7 +10,7 @@ from shardir.frontend.shardings.devices import Device, devices
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.promotion import canonical_dtype
-from shardir.ir.dtypes import NARROW_FLOATS, SMALL_DTYPES
+from shardir.ir.dtypes import KEYS, NARROW_FLOATS, SMALL_DTYPES
 from shardir.ir.types import NUMPY_DTYPES, NumpyDType
 
 __array_api_version__ = "2024.12"
@@ -72,7 +72,7 @@ class NamespaceInfo:
         known = [
             dtype
             for name, dtype in NUMPY_DTYPES.items()
-            if name not in ("key", *NARROW_FLOATS, *SMALL_DTYPES) and canonical_dtype(name) == name
+            if name not in (*KEYS, *NARROW_FLOATS, *SMALL_DTYPES) and canonical_dtype(name) == name
         ]
         return {d.name: d for d in known if kind is None or isdtype(d, kind)}
 

@@ -26,7 +26,13 @@ from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype
-from shardir.frontend.tracing.promotion import KEY, DType, dtype_of, invalid_dtype_error, user_dtype
+from shardir.frontend.tracing.promotion import (
+    DType,
+    KeyType,
+    dtype_of,
+    invalid_dtype_error,
+    user_dtype,
+)
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import DTYPE_INFO, EXTENSION_DTYPES
 from shardir.ir.types import (
@@ -270,7 +276,7 @@ def _dtype_and_weak_type(x: object) -> tuple[str, bool]:
         return promotion.result_type(*map(_dtype_and_weak_type, x))[0], False
     if isinstance(x, type) and x in (int, float, complex):
         return dtype_of(x), True
-    if isinstance(x, (str, type, np.dtype, ScalarType)) or x is KEY:
+    if isinstance(x, (str, type, np.dtype, ScalarType, KeyType)):
         return dtype_of(x), False
     return operand_dtype(x)
 
@@ -298,12 +304,12 @@ def issubdtype(arg1: object, arg2: object) -> bool:
     if isinstance(arg2, type) and issubclass(arg2, np.generic) and arg2 in _DTYPE_FAMILIES:
         if isinstance(arg1, type) and arg1 in _DTYPE_FAMILIES:
             return issubclass(arg1, arg2)
-        if arg1 is KEY:
+        if isinstance(arg1, KeyType):
             return issubclass(prng_key, arg2)
         found = _numpy_dtype(arg1)
         return issubclass(_family_of(found), arg2)
-    if arg1 is KEY or arg2 is KEY:
-        return arg1 is arg2
+    if isinstance(arg1, KeyType) or isinstance(arg2, KeyType):
+        return arg1 == arg2
     if isinstance(arg1, type) and arg1 in _DTYPE_FAMILIES:
         return False
     return bool(_numpy_dtype(arg1) == _numpy_dtype(arg2))

@@ -13,6 +13,7 @@ from shardir.frontend.pytree.tree_structure import format_structure
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
+from shardir.ir.dtypes import KEYS
 
 
 def check_numbers(what: str, **values: object) -> None:
@@ -43,7 +44,7 @@ def as_array_leaves(word: str, container: object) -> PyTree:
 
 def _as_arrays(word: str, container: object, leaves: Sequence[object]) -> PyTree:
     for leaf in leaves:
-        if not is_array_like(leaf) or abstract_of(leaf).type.dtype == "key":
+        if not is_array_like(leaf) or abstract_of(leaf).type.dtype in KEYS:
             raise ArgumentError(
                 with_location(f"{word} are arrays in containers, got {brief(leaf)}")
             )

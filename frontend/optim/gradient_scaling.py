@@ -18,6 +18,7 @@ from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import KEYS
 
 Mask: TypeAlias = PyTree
 """A container of bools like the parameters, or a function from parameters to one."""
@@ -67,7 +68,7 @@ def scale_by_learning_rate(rate: LearningRate) -> Transformation:
             with_location(f"a learning rate is a number or a function of the step, got {rate!r}")
         )
     kind = abstract_of(rate, "the learning rate").type.dtype
-    if kind in ("bool", "key"):
+    if kind in ("bool", *KEYS):
         raise ArgumentError(with_location(f"a learning rate is a number, got {kind}"))
     return scale(-rate)
 

@@ -26,6 +26,7 @@ from shardir.frontend.random.continuous_distributions import (
     rademacher,
     resolve_shape,
 )
+from shardir.frontend.random.key_derivation import independent_draws
 from shardir.frontend.random.keys import require_single_key, split
 from shardir.frontend.random.uniform_numbers import float_dtype_name, uniform
 from shardir.frontend.scipy.special_functions.gamma_family import gammaln
@@ -81,7 +82,9 @@ def _sample_gamma(key: Tracer, shape: Tracer, log_space: bool) -> Tracer:
 
 def _sample_gammas(key: Tracer, a: Tracer, log_space: bool) -> Tracer:
     keys = split(key, prod(a.shape))
-    samples = vmap(partial(_sample_gamma, log_space=log_space))(keys, reshaping.reshape(a, (-1,)))
+    with independent_draws():
+        sample = vmap(partial(_sample_gamma, log_space=log_space))
+        samples = sample(keys, reshaping.reshape(a, (-1,)))
     return reshaping.reshape(samples, a.shape)
 
 

@@ -13,16 +13,22 @@ from shardir.frontend.config import config
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import KeyImplementationError, NumberRangeError, RandomError
 from shardir.frontend.numpy.tracer_helpers.array_annotations import as_result
+from shardir.frontend.random.key_derivation import fold_in_keys, keys_of, split_keys, words_of
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, constant, convert
-from shardir.frontend.tracing.promotion import KEY, KeyType
+from shardir.frontend.tracing.promotion import KeyType
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import INTEGERS, KEY_WORDS, KEYS
+from shardir.ir.key_implementations import (
+    IMPLEMENTATIONS_BY_NAME,
+    KEY_IMPLEMENTATIONS,
+    KeyImplementation,
+)
 from shardir.ir.operation import Symbol
-from shardir.ir.types import INTEGERS, TensorType
+from shardir.ir.types import TensorType
 
 IntOrShape = int | Sequence[int]
-PRNG_IMPLEMENTATION = "threefry2x32"
 
 
 def counter_scheme() -> Symbol:
@@ -31,7 +37,7 @@ def counter_scheme() -> Symbol:
 
 
 def as_typed_keys(key: ArrayLike) -> tuple[Tracer, bool]:
-    """Return typed keys, and whether keys derived from them are two 32-bit words each, as `key` is.
+    """Return typed keys, and whether keys derived from them are 32-bit words, as `key` is.
 
     The setting `legacy_prng_key` may refuse words, and `enable_custom_prng` makes all derived keys
     typed.
@@ -57,20 +63,34 @@ def _check_words_allowed(kind: TensorType) -> None:
 
 
 def _convert_to_keys(tracer: Tracer) -> tuple[Tracer, bool]:
-    """Return typed keys, and whether they were given as two 32-bit words each."""
+    """Return typed keys, and whether they were given as 32-bit words."""
     type = tracer.value.type
-    if type.dtype == "key":
+    if type.dtype in KEYS:
         return tracer, False
-    if type.dtype == "u32" and type.shape and type.shape[-1] == 2:
-        typed = emit("bitcast", tracer, result=TensorType(type.shape[:-1], "key"))
-        return typed, True
-    raise _not_a_key_error(type)
+    return keys_of(tracer, _implementation_of_words(type).dtype), True
 
 
-def _not_a_key_error(kind: TensorType) -> RandomError:
-    return RandomError(
-        with_location(f"expected a random key, got {kind}; make one with random.key(seed)")
-    )
+def _implementation_of_words(kind: TensorType) -> KeyImplementation:
+    """Return the default implementation, if an array of this type holds words of its keys."""
+    default = _default_implementation()
+    if kind.dtype != "u32" or kind.shape[-1:] != (default.num_words,):
+        raise RandomError(with_location(_describe_words_mismatch(kind, default)))
+    return default
+
+
+def _describe_words_mismatch(kind: TensorType, default: KeyImplementation) -> str:
+    for other in KEY_IMPLEMENTATIONS.values():
+        if kind.dtype == "u32" and kind.shape[-1:] == (other.num_words,):
+            return (
+                f"expected a random key of {default.name!r}, the setting default_prng_impl, got "
+                f"{kind}; make a typed key of another implementation with "
+                f"random.wrap_key_data(words, impl={other.name!r})"
+            )
+    return f"expected a random key, got {kind}; make one with random.key(seed)"
+
+
+def _default_implementation() -> KeyImplementation:
+    return IMPLEMENTATIONS_BY_NAME[config.default_prng_impl]
 
 
 def require_single_key(key: ArrayLike) -> Tracer:
@@ -86,42 +106,49 @@ def require_single_key(key: ArrayLike) -> Tracer:
     return result
 
 
-def _key_words(key: Tracer) -> Tracer:
-    words: Tracer = emit("bitcast", key, result=TensorType((*key.shape, 2), "u32"))
-    return words
-
-
-@public(name="wrap_key_data")
-def _wrap_key_data(words: ArrayLike) -> Tracer:
-    return _convert_to_keys(as_tracer(words))[0]
+@public(static=("dtype",), name="wrap_key_data")
+def _wrap_key_data(words: ArrayLike, dtype: str) -> Tracer:
+    tracer = as_tracer(words)
+    kind = tracer.value.type
+    if kind.dtype == dtype:
+        return tracer
+    count = KEY_WORDS[dtype]
+    if kind.dtype != "u32" or kind.shape[-1:] != (count,):
+        raise RandomError(
+            with_location(
+                f"the words of keys of {KEY_IMPLEMENTATIONS[dtype].name!r} are u32[..., {count}], "
+                f"got {kind}; make a key with random.key(seed)"
+            )
+        )
+    return keys_of(tracer, dtype)
 
 
 def wrap_key_data(
     key_bits_array: ArrayLike, *, impl: str | KeyType | None = None, dtype: DTypeLike | None = None
 ) -> Tracer:
-    """Convert words to keys: u32[..., 2] to key[...]."""
-    _check_implementation(impl, dtype)
-    return _wrap_key_data(key_bits_array)
+    """Convert words to keys: u32[..., 2] to key[...], or four words to keys of `rbg` or
+    `unsafe_rbg`."""
+    return _wrap_key_data(key_bits_array, _find_implementation(impl, dtype).dtype)
 
 
 @public()
 def key_data(keys: ArrayLike) -> Tracer:
-    """Convert keys to words: key[...] to u32[..., 2]."""
-    return _key_words(as_typed_keys(keys)[0])
+    """Convert keys to words: key[...] to u32[..., 2], or to four words for keys of `rbg` and
+    `unsafe_rbg`."""
+    return words_of(as_typed_keys(keys)[0])
 
 
 def key_impl(keys: ArrayLike) -> str:
-    """Return the name of the PRNG algorithm of keys; raise `RandomError` for other arrays."""
+    """Return the name of the implementation of keys; raise `RandomError` for other arrays."""
     kind = abstract_of(keys, "the key of key_impl").type
-    if kind.dtype != "key" and (kind.dtype != "u32" or kind.shape[-1:] != (2,)):
-        raise _not_a_key_error(kind)
-    return PRNG_IMPLEMENTATION
+    known = KEY_IMPLEMENTATIONS.get(kind.dtype)
+    return (known or _implementation_of_words(kind)).name
 
 
 def key_dtype(impl: str | KeyType | None = None) -> KeyType:
-    """Return the element type of keys of a PRNG algorithm, of which there is one."""
-    _check_implementation(impl, None)
-    return KEY
+    """Return the element type of keys of an implementation, by default of that of the setting
+    `default_prng_impl`."""
+    return KeyType(_find_implementation(impl, None))
 
 
 @public()
@@ -153,18 +180,30 @@ def _seed_key(seed: ArrayLike, offset: int) -> Tracer:
 def PRNGKey(
     seed: ArrayLike, *, impl: str | KeyType | None = None, dtype: DTypeLike | None = None
 ) -> Tracer:
-    """Return a key as two 32-bit words, u32[2]; `key` returns a typed key.
+    """Return a key as 32-bit words, u32[2] for `threefry2x32`; `key` returns a typed key.
 
     With the setting `enable_custom_prng`, return a typed key, too.
     Raise `NumberRangeError` for a seed of more than 64 bits, and `KeyImplementationError` for a
     seed that is not an integer.
     """
-    _check_implementation(impl, dtype)
-    words = _seed_words(seed)
-    return wrap_key_data(words) if config.enable_custom_prng else words
+    words, kind = _seed_words(seed, _find_implementation(impl, dtype))
+    return _wrap_key_data(words, kind.dtype) if config.enable_custom_prng else words
 
 
-def _seed_words(seed: ArrayLike) -> Tracer:
+def _seed_words(seed: ArrayLike, kind: KeyImplementation) -> tuple[Tracer, KeyImplementation]:
+    """Return the words of the key of a seed; four words are two words, repeated."""
+    words = _seed_pair(seed)
+    return (_repeat_words(words) if kind.num_words == 4 else words), kind
+
+
+@public(name="PRNGKey")
+def _repeat_words(words: ArrayLike) -> Tracer:
+    pair = as_tracer(words)
+    repeated: Tracer = emit("concatenate", pair, pair, dim=0)
+    return repeated
+
+
+def _seed_pair(seed: ArrayLike) -> Tracer:
     if isinstance(seed, int):
         seed = int(seed)
         if not -(2**63) <= seed < 2**63:
@@ -185,23 +224,28 @@ def _seed_words(seed: ArrayLike) -> Tracer:
     return _seed_key(seed, config.random_seed_offset)
 
 
-def _check_implementation(impl: object, dtype: DTypeLike | None) -> None:
+def _find_implementation(impl: object, dtype: DTypeLike | None) -> KeyImplementation:
+    """Return the implementation that an argument names, or the default."""
     if impl is not None and dtype is not None:
         raise RandomError(with_location("impl and dtype have the same meaning; give one of them"))
     requested = dtype if impl is None else impl
-    if requested is None or isinstance(requested, KeyType):
-        return
+    if requested is None:
+        return _default_implementation()
+    if isinstance(requested, KeyType):
+        return requested.implementation
     if not isinstance(requested, str):
         raise KeyImplementationError(
-            with_location(f"the kind of a key is a string, got {requested!r}")
+            with_location(f"the implementation of a key is a string, got {requested!r}")
         )
-    if requested not in (PRNG_IMPLEMENTATION, "fry"):
+    if requested not in IMPLEMENTATIONS_BY_NAME:
+        *first, last = map(repr, IMPLEMENTATIONS_BY_NAME)
         raise RandomError(
             with_location(
-                f"random keys of {requested!r} are not supported; make keys of "
-                f"{PRNG_IMPLEMENTATION!r}, the default: random.key(seed)"
+                f"random keys of {requested!r} are not supported; the implementations are "
+                f"{', '.join(first)} and {last}, as in random.key(seed, impl={last})"
             )
         )
+    return IMPLEMENTATIONS_BY_NAME[requested]
 
 
 def key(
@@ -210,8 +254,8 @@ def key(
     """Return the key of an integer seed; without 64-bit types only the low 32 bits of the seed
     count.
     """
-    _check_implementation(impl, dtype)
-    return wrap_key_data(_seed_words(seed))
+    words, kind = _seed_words(seed, _find_implementation(impl, dtype))
+    return _wrap_key_data(words, kind.dtype)
 
 
 @public(static=("num", "scheme"))
@@ -221,8 +265,8 @@ def _split(key: ArrayLike, num: tuple[int, ...], scheme: str) -> Tracer:
         raise RandomError(
             with_location(f"split takes one key, got an array of keys of shape {found.shape}")
         )
-    result = emit("random_split", found, scheme=Symbol(scheme), result=TensorType(num, "key"))
-    return _key_words(result) if raw else result
+    result = split_keys(found, num, scheme)
+    return words_of(result) if raw else result
 
 
 def split(key: ArrayLike, num: IntOrShape = 2) -> Tracer:
@@ -240,8 +284,8 @@ def _fold_in(key: ArrayLike, data: ArrayLike) -> Tracer:
     number = as_tracer(data)
     if number.ndim or number.value.type.dtype not in INTEGERS:
         raise RandomError(with_location(f"fold_in takes an integer, got {number.value.type}"))
-    result = emit("random_fold_in", found, convert(number, "u32"))
-    return _key_words(result) if raw else result
+    result = fold_in_keys(found, convert(number, "u32"))
+    return words_of(result) if raw else result
 
 
 def fold_in(key: ArrayLike, data: ArrayLike) -> Tracer:

@@ -9,6 +9,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
 from shardir.frontend.numpy.creation import array_conversion
 from shardir.frontend.numpy.elementwise import selection
+from shardir.frontend.random.key_derivation import draw_from_rbg, is_rbg
 from shardir.frontend.random.keys import counter_scheme, require_single_key, split
 from shardir.frontend.random.original_threefry import count_words, draw_original_bits
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
@@ -32,6 +33,8 @@ def float_dtype_name(dtype: DTypeLike | None) -> str:
 
 def draw_bits(key: Tracer, shape: tuple[int, ...], width: int) -> Tracer:
     """Return unsigned integers of `width` random bits."""
+    if is_rbg(key):
+        return draw_from_rbg(key, shape, width)
     if counter_scheme() == "original" and 0 < count_words(shape, width) < 1 << 32:
         return draw_original_bits(key, shape, width)
     drawn: Tracer = emit(

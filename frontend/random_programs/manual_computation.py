@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import prod
 
 from shardir.frontend.random_programs.scope import INTEGERS, NUMBERS, ORDERED, Scope, sampler
+from shardir.ir.dtypes import KEY_WORDS, KEYS
 from shardir.ir.module import Value
 from shardir.ir.operation import Symbol
 from shardir.ir.sharding import Axes, Axis
@@ -26,8 +27,8 @@ class _ManualScope(Scope):
 
 def _filled_tensor(s: Scope, type: TensorType) -> Value:
     result: Value
-    if type.dtype == "key":
-        words = TensorType((*type.shape, 2), "u32")
+    if type.dtype in KEYS:
+        words = TensorType((*type.shape, KEY_WORDS[type.dtype]), "u32")
         result = s.b.bitcast(s.b.full(s.integer(0, 9), words), result=type)
     else:
         result = s.b.full(s.integer(0, 3) if type.dtype != "bool" else s.flag(), type)

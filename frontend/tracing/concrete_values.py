@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from shardir.ir.builder import substitute
+from shardir.ir.dtypes import KEYS
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import INEXACT, NumpyArray
 from shardir.ops.elementwise.elementwise import stop_gradient
@@ -167,7 +168,7 @@ class ConcreteValues:
     def _find_source(self, trace: TraceValues, value: Value) -> Value | None:
         """Return the value that defines the elements of `value`, or `None` for values of blocks
         that may run later."""
-        if self.num_staged or trace.is_staged or trace.has_ended or value.type.dtype == "key":
+        if self.num_staged or trace.is_staged or trace.has_ended or value.type.dtype in KEYS:
             return None
         self._collect(trace)
         return self._source(trace.program.unnamed_values.get(value, value))

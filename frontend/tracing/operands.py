@@ -14,7 +14,7 @@ import numpy.typing as npt
 from shardir import ops
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array import Array, from_numpy
-from shardir.frontend.arrays.jax_keys import jax_key_words
+from shardir.frontend.arrays.jax_keys import jax_key_dtype, jax_key_storage
 from shardir.frontend.arrays.numpy_conversion import (
     PYTHON_NUMBER_TYPES,
     abstract_of,
@@ -28,7 +28,7 @@ from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.promotion import canonical_dtype
 from shardir.frontend.tracing.trace import capture_array, emit, require_trace
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.dtypes import COMPLEX, DTYPE_INFO, SIGNED
+from shardir.ir.dtypes import COMPLEX, DTYPE_INFO, KEY_WORDS, KEYS, SIGNED
 from shardir.ir.operation import Dense
 from shardir.ir.types import FLOATS, INTEGERS, NUMPY_DTYPES, TensorType, dtype_name
 
@@ -90,8 +90,8 @@ def as_tracer(x: Any) -> Tracer:
         return capture_array(x)
     if hasattr(x, "__jax_array__"):
         return as_tracer(x.__jax_array__())
-    if (keys := jax_key_words(x)) is not None:
-        return capture_array(from_numpy(keys, dtype="key"))
+    if (keys := jax_key_storage(x)) is not None:
+        return capture_array(from_numpy(keys, dtype=jax_key_dtype(x)))
     array = to_numpy(x)
     if (
         array.nbytes <= MAX_CONSTANT_BYTES
@@ -143,9 +143,9 @@ def constant(array: npt.ArrayLike, weak: bool = False) -> Tracer:
 
 def splat(number: complex, type: TensorType, weak: bool = False) -> Tracer:
     """Return a constant of `type` with every element equal to `number`, converted as Python
-    does. Both words of a key are the number."""
-    if type.dtype == "key":
-        words = splat(number, TensorType((*type.shape, 2), "u32"))
+    does. All words of a key are the number."""
+    if type.dtype in KEYS:
+        words = splat(number, TensorType((*type.shape, KEY_WORDS[type.dtype]), "u32"))
         keys: Tracer = emit("bitcast", words, result=type)
         return keys
     result: Tracer = emit(

@@ -4,8 +4,9 @@ A Python number has a weak type: it takes the type of any array of the same kind
 keeps the type of `x`. Without `enable_x64` each 64-bit type is replaced by its 32-bit counterpart.
 """
 
+from dataclasses import dataclass
 from functools import cache
-from typing import Final, final
+from typing import ClassVar, Final, final
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.config import config
@@ -14,41 +15,48 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.ir.dtypes import (
     EXTENSION_DTYPES,
+    KEYS,
     SMALL_DTYPES,
     SMALL_FLOATS,
     SMALL_INTEGERS,
     NumpyDType,
 )
+from shardir.ir.key_implementations import KEY_IMPLEMENTATIONS, THREEFRY, KeyImplementation
 from shardir.ir.types import FLOATS, INEXACT, INTEGERS, NUMPY_DTYPES, dtype_name
 
 
 @final
+@dataclass(frozen=True, slots=True, repr=False)
 class KeyType:
-    """The element type of random keys in the public interface; `key` in the IR."""
+    """The element type of random keys of an implementation in the public interface."""
 
-    __slots__ = ()
+    implementation: KeyImplementation
 
-    name: Final = "key<fry>"
-    kind: Final = "V"
-    itemsize: Final = 8
+    kind: ClassVar = "V"
+
+    @property
+    def name(self) -> str:
+        """The name of the element type, such as `key<fry>`."""
+        return f"key<{self.implementation.tag}>"
+
+    @property
+    def itemsize(self) -> int:
+        """The size of a key in bytes."""
+        return 4 * self.implementation.num_words
 
     def __repr__(self) -> str:
         return self.name
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, KeyType)
 
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-
-KEY: Final = KeyType()
+_KEY_TYPES = {name: KeyType(each) for name, each in KEY_IMPLEMENTATIONS.items()}
+_NAMES_OF_KEY_TYPES = {kind.name: name for name, kind in _KEY_TYPES.items()}
+KEY: Final = _KEY_TYPES[THREEFRY.dtype]
 DType = NumpyDType | KeyType
 
 
 def user_dtype(name: str) -> DType:
-    """Return the public element type for the IR name `name`: NumPy's, or `KEY`."""
-    return KEY if name == "key" else NUMPY_DTYPES[name]
+    """Return the public element type for the IR name `name`: NumPy's, or a `KeyType`."""
+    return _KEY_TYPES.get(name) or NUMPY_DTYPES[name]
 
 
 NARROW_DTYPES = {"f64": "f32", "i64": "i32", "u64": "u32", "c128": "c64"}
@@ -65,13 +73,15 @@ def canonical_dtype(name: str) -> str:
 def dtype_of(spec: object) -> str:
     """Return the canonical IR name of the element type that `spec` denotes.
 
-    `spec` is a NumPy type or dtype, a Python type (`float`), a string, `KEY`, or an object with a
-    `dtype`. Raises `NotAnArrayError` for anything else.
+    `spec` is a NumPy type or dtype, a Python type (`float`), a string, a `KeyType`, or an object
+    with a `dtype`. Raises `NotAnArrayError` for anything else.
     """
     if isinstance(spec, type) and spec in _PYTHON_DTYPES:
         return canonical_dtype(_PYTHON_DTYPES[spec])
-    if isinstance(spec, KeyType) or str(spec) == str(KEY):
-        return "key"
+    if isinstance(spec, KeyType):
+        return spec.implementation.dtype
+    if (key := _NAMES_OF_KEY_TYPES.get(str(spec))) is not None:
+        return key
     if isinstance(spec, str) and spec in EXTENSION_DTYPES:
         spec = EXTENSION_DTYPES[spec]
     try:
@@ -83,7 +93,7 @@ def dtype_of(spec: object) -> str:
 
 def invalid_dtype_error(spec: object) -> NotAnArrayError:
     """Return the error for an object that is not an element type."""
-    known = ", ".join(str(t) for name, t in NUMPY_DTYPES.items() if name != "key")
+    known = ", ".join(str(t) for name, t in NUMPY_DTYPES.items() if name not in KEYS)
     return NotAnArrayError(
         with_location(f"{brief(spec)} is not an element type; the element types are {known}")
     )
@@ -156,9 +166,18 @@ _WEAK_DTYPES = {"i*": "i64", "f*": "f64", "c*": "c128"}
 def join_dtypes(*kinds: tuple[str, bool]) -> tuple[str, bool]:
     """Return the element type of mixed operands, not yet canonical; each operand is (name,
     weak)."""
-    if any(name == "key" for name, _ in kinds):
-        if all(name == "key" for name, _ in kinds):
-            return "key", False
+    if any(name in KEYS for name, _ in kinds):
+        names = list(dict.fromkeys(name for name, _ in kinds))
+        if len(names) == 1:
+            return names[0], False
+        if all(name in KEYS for name in names):
+            raise OperationTypeError(
+                with_location(
+                    f"random keys of {' and '.join(str(_KEY_TYPES[name]) for name in names)} do "
+                    "not mix; make all keys with one implementation, as in "
+                    "random.key(seed, impl='rbg')"
+                )
+            )
         raise OperationTypeError(
             with_location(
                 "random keys do not mix with numbers; draw numbers from a key with "

@@ -17,6 +17,7 @@ from math import prod
 
 from shardir import ops
 from shardir.frontend.shardings.partition_spec import format_axes, format_summed_axes
+from shardir.ir.key_implementations import KEY_IMPLEMENTATIONS
 from shardir.ir.module import Op
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorKind, FactorRule
@@ -54,7 +55,8 @@ def format_type(type: TensorType, sharding: ShardingType | None) -> str:
         f"{size}@{format_axes(axes)}" if axes else str(size)
         for size, axes in zip(type.shape, dims, strict=True)
     )
-    name = "key<fry>" if type.dtype == "key" else type.numpy.name
+    key = KEY_IMPLEMENTATIONS.get(type.dtype)
+    name = type.numpy.name if key is None else f"key<{key.tag}>"
     if sharding is None:
         return f"{name}[{sizes}]"
     return f"{name}[{sizes}]{format_summed_axes(sharding.unreduced, sharding.reduced)}"

@@ -13,9 +13,11 @@ from shardir.ir.module import Op, Value
 from shardir.ir.operation import missing_rule_hint
 from shardir.ir.sharding import Axes, Axis
 from shardir.op_rules.batching import BatchedOp, batch_elementwise, broadcast_over_batch
+from shardir.ops.random.random_bits import is_draw_from_rbg
 
 Handler = Callable[["Batcher", Op], Sequence[Value]]
-"""Batches an operation with blocks, or one along the vectorized axis, and returns its results."""
+"""Batches an operation with blocks, one along the vectorized axis, or a draw of random bits from
+keys of four words, and returns its results."""
 
 BatchAxes = Callable[[Axes], Axes]
 """Maps the axes of a manual computation to those that shard the batch dimension."""
@@ -101,7 +103,8 @@ class Batcher:
         self.b.loc, self.b.why = loc, why
 
     def _through(self, op: Op) -> Sequence[Value]:
-        if op.name in self.handlers and (op.blocks or self.is_along(op)):
+        own = op.blocks or self.is_along(op) or is_draw_from_rbg(op)
+        if op.name in self.handlers and own:
             return self.handlers[op.name](self, op)
         rule = op.spec.batch or (batch_elementwise if op.spec.elementwise else None)
         if rule is None:

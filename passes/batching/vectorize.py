@@ -13,7 +13,14 @@ selects. The result is an ordinary function that can be vectorized again.
 from collections.abc import Sequence
 
 from shardir.ir.module import Function
-from shardir.passes.batching import batched_pipeline, collectives, control_flow, manual, regions
+from shardir.passes.batching import (
+    batched_pipeline,
+    collectives,
+    control_flow,
+    manual,
+    random_keys,
+    regions,
+)
 from shardir.passes.batching.batcher import BatchAxes
 from shardir.passes.batching.transform import BatchSharding, add_batch_dimension, vectorize_with
 
@@ -23,6 +30,7 @@ _BATCHING_HANDLERS = {
     **collectives.HANDLERS,
     **manual.HANDLERS,
     **batched_pipeline.HANDLERS,
+    **random_keys.HANDLERS,
 }
 
 

@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from shardir.errors import OperationTypeError, PartitionError
 from shardir.ir.builder import Builder, UniqueNames, copy_op, infer_types, substitute
+from shardir.ir.dtypes import KEYS
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, GlobalTensor, Module, Op, SpmdInterface, Value
 from shardir.ir.operation import OPS
@@ -316,7 +317,7 @@ def pad_to_size(b: Builder, value: Value, dim: int, size: int) -> Value:
     else:
         # Random keys have no zero, so the padding repeats an existing key.
         none, scalar = (0,) * rank, type.with_shape(())
-        if type.dtype == "key":
+        if type.dtype in KEYS:
             one = type.with_shape((1,) * rank)
             one_of = b.slice(value, starts=none, strides=(1,) * rank, result=one)
             filler = b.reshape(one_of, result=scalar)

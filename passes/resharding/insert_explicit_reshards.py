@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from shardir.ir.dtypes import KEYS
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function, Loc, Module, Op, Value
 from shardir.ir.sharding import Axes, Sharding
@@ -117,7 +118,7 @@ class _ShardyReshardInserter(ReshardInserter):
         reshapes = "stablehlo.reshape" in (op.attrs.get("operation"), f"stablehlo.{op.name}")
         aligned = align_as_shardy(rule, shardings, elements, reshapes)
         # Random keys have no sum.
-        keys = any(result.type.dtype == "key" for result in results)
+        keys = any(result.type.dtype in KEYS for result in results)
         reduction = None if keys else pending_reduction(op, rule)
         return self.keep_unreduced(aligned, places, len(operands)), reduction
 

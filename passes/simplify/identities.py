@@ -14,7 +14,7 @@ import numpy as np
 
 from shardir import ops
 from shardir.interpret.widened_arrays import run_reference
-from shardir.ir.dtypes import COMPLEX, DTYPE_INFO, FLOATS, INTEGERS, represents_float
+from shardir.ir.dtypes import COMPLEX, DTYPE_INFO, FLOATS, INTEGERS, KEYS, represents_float
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS, Dense, OpSpec
 from shardir.ir.types import NumpyArray, TensorType
@@ -91,7 +91,7 @@ def fold_constants(op: Op, facts: ValueFacts) -> Op | None:
         return None
     numbers = [facts.splat(value) for value in op.operands]
     type = op.result.type.with_shape(())
-    if any(n is None for n in numbers) or type.dtype == "key" or op.spec.reference is None:
+    if any(n is None for n in numbers) or type.dtype in KEYS or op.spec.reference is None:
         return None
     arrays = [np.asarray(n, v.type.numpy) for n, v in zip(numbers, op.operands, strict=True)]
     with np.errstate(all="ignore"):

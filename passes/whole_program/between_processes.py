@@ -18,6 +18,7 @@ import numpy as np
 from shardir import ops
 from shardir.cost.mesh_axes import crossed_axes
 from shardir.ir.builder import Builder
+from shardir.ir.dtypes import KEYS
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS, Dense
 from shardir.ir.process_levels import ProcessLevels
@@ -116,7 +117,7 @@ def _append_mixed_permute(merger: DeviceMerger, op: Op) -> BatchedValue:
     count = prod(axis_sizes(near))
     if len(op.attrs["pairs"]) == count * process_count:
         result = permute_rows(b, counted, [stays.get(i, i) for i in range(count)])
-    elif op.result.type.dtype == "key":
+    elif op.result.type.dtype in KEYS:
         raise merge_error(op, "leaves some devices without a random key")
     else:
         result = permute_rows(b, counted, [stays.get(i) for i in range(count)])

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from shardir.ir.dtypes import KEY_WORDS, KEYS
+from shardir.ir.key_implementations import join_words
 from shardir.ir.module import Module
 from shardir.ir.types import COMPLEX, FLOATS, UNSIGNED, NumpyArray, TensorType
 
@@ -26,8 +28,9 @@ def parameter_types(module: Module) -> list[TensorType]:
 
 
 def _random_array(type: TensorType, rng: np.random.Generator, whole: bool) -> NumpyArray:
-    if type.dtype == "key":
-        return rng.integers(0, 1 << 64, type.shape, np.uint64)
+    if type.dtype in KEYS:
+        words = rng.integers(0, 1 << 32, (*type.shape, KEY_WORDS[type.dtype]), np.uint32)
+        return join_words(words, type.dtype)
     if not whole and type.dtype in FLOATS:
         return np.asarray(rng.standard_normal(type.shape)).astype(type.numpy)
     if not whole and type.dtype in COMPLEX:

@@ -5,7 +5,9 @@ groups, limits and bit patterns in this file are derived from it. The types that
 instead are in one table of each target. `docs/map.md` lists the steps that add a dtype.
 
 `key` is the dtype of random keys: each element is one threefry key, stored as one 64-bit word (high
-half first), so that operations that only move data accept arrays of keys like other arrays.
+half first), so that operations that only move data accept arrays of keys like other arrays. The
+dtypes `key_rbg` and `key_urbg` are those of the generators `rbg` and `unsafe_rbg`: each element is
+four words of 32 bits, stored in their order.
 
 Small dtypes are floats of 8 or 4 bits and integers of 4 or 2 bits. An array stores each element in
 one byte, as `ml_dtypes` and JAX do on the host; the upper bits of a byte have no meaning.
@@ -152,7 +154,7 @@ class DTypeInfo:
     @property
     def is_extension(self) -> bool:
         """Return whether another package than NumPy defines the NumPy dtype."""
-        return self.numpy.isbuiltin != 1
+        return self.kind != "key" and self.numpy.isbuiltin != 1
 
 
 def _small_float(
@@ -214,6 +216,8 @@ DTYPE_INFO = {
         DTypeInfo("c64", "complex", np.dtype(np.complex64), real_dtype="f32", tolerance=2e-4),
         DTypeInfo("c128", "complex", np.dtype(np.complex128), real_dtype="f64", tolerance=1e-9),
         DTypeInfo("key", "key", np.dtype(np.uint64)),
+        DTypeInfo("key_rbg", "key", np.dtype("V16")),
+        DTypeInfo("key_urbg", "key", np.dtype("V16")),
     )
 }
 """The facts of each dtype by name."""
@@ -237,6 +241,12 @@ SMALL_DTYPES = tuple(name for name, info in DTYPE_INFO.items() if info.is_small)
 SMALL_FLOATS = tuple(name for name in FLOATS if DTYPE_INFO[name].is_small)
 SMALL_INTEGERS = tuple(name for name in INTEGERS if DTYPE_INFO[name].is_small)
 COMPLEX = _names_of_kind("complex")
+KEYS = _names_of_kind("key")
+"""The dtypes of random keys."""
+RBG_KEYS = tuple(name for name in KEYS if name != "key")
+"""The dtypes of keys of four words, whose bits are those of `lax.rng_bit_generator`."""
+KEY_WORDS = {name: DTYPE_INFO[name].memory_bits // 32 for name in KEYS}
+"""The number of 32-bit words of a key of each dtype."""
 INEXACT = FLOATS + COMPLEX
 COMPUTE_DTYPES = {name: info.compute_dtype or name for name, info in DTYPE_INFO.items()}
 """The dtype in which operations compute on elements of each dtype."""
@@ -257,7 +267,7 @@ TOKEN = "token"
 A token has no elements and no array. StableHLO programs contain tokens.
 """
 
-_NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items() if name != "key"}
+_NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items() if name not in KEYS}
 
 
 def least_number(dtype: str) -> float:

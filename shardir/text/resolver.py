@@ -5,6 +5,7 @@ from typing import Any
 from lark import Token
 
 from shardir.errors import ParseError, suggest_name
+from shardir.ir.dtypes import KEYS
 from shardir.ir.mesh import Mesh, axis_size_fault
 from shardir.ir.module import GlobalTensor
 from shardir.ir.operation import Attr, Dense, Symbol
@@ -208,10 +209,10 @@ class SyntaxResolver:
         try:
             if isinstance(written, syntax.DenseBytesSyntax):
                 type, sharding = self.resolve_type(written.type)
-                if sharding is None and type.dtype != "key":
+                if sharding is None and type.dtype not in KEYS:
                     return decode_dense(type, self.string(written.data))
                 raise ValueError(f"an array is not stored as {written.type}")
-            if written.dtype == "key" or written.dtype not in DTYPES:
+            if written.dtype in KEYS or written.dtype not in DTYPES:
                 hint = suggest_name(written.dtype, DTYPES)
                 raise ValueError(
                     f"no array has the element type {str(written.dtype)!r}; "

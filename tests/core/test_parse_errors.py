@@ -431,7 +431,8 @@ def test_an_unknown_dtype_is_an_error() -> None:
     assert str(error.value).split("\n")[0] == (
         "no element type is called 'double'; the element types are bool, i2, i4, i8, i16, i32, "
         "i64, u2, u4, u8, u16, u32, u64, f4e2m1fn, f8e3m4, f8e4m3, f8e4m3fn, f8e4m3b11fnuz, "
-        "f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f8e8m0fnu, f16, bf16, f32, f64, c64, c128, key"
+        "f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f8e8m0fnu, f16, bf16, f32, f64, c64, c128, key, "
+        "key_rbg, key_urbg"
     )
 
 

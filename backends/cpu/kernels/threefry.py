@@ -21,6 +21,7 @@ from shardir.backends.cpu.kernels.data_movement.block_grid import (
 )
 from shardir.backends.cpu.kernels.data_movement.copy_bodies import item_type
 from shardir.backends.cpu.kernels.data_movement.loop_nest import LoopNest, loop_nest_of
+from shardir.ir.dtypes import RBG_KEYS
 from shardir.ir.module import Op
 from shardir.ops.random.threefry import SCHEMES, num_counters
 
@@ -42,6 +43,8 @@ def bits_rule(
     (keys, *starts), (y,) = operands, results
     if y.size == 0:
         return []
+    if keys.dtype in RBG_KEYS:
+        return None
     rank = len(keys.shape)
     piece = y.shape[rank:]
     shape = op.attrs.get("shape", piece)

@@ -11,6 +11,7 @@ from shardir.backends.emission import Emission, EmissionError, ProgramValue
 from shardir.backends.ipu.codegen.device_types import ELEMENTS, SUPPORTED_REPLACEMENTS, device_bytes
 from shardir.backends.ipu.codegen.multiply_add import find_multiply_adds
 from shardir.display.byte_sizes import show_bytes
+from shardir.ir.dtypes import RBG_KEYS
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import COMPLEX, TensorType
 
@@ -92,6 +93,11 @@ def _describe_lacking(dtype: str) -> tuple[str, str]:
         return (
             "complex numbers, which IPUs do not have",
             "keep the real and the imaginary part as two tensors of f32",
+        )
+    if dtype in RBG_KEYS:
+        return (
+            "keys of four words, which IPU programs do not have",
+            "make keys of 'threefry2x32', as in random.key(seed, impl='threefry2x32')",
         )
     return ("an element type that IPUs do not have", "convert it to one of " + ", ".join(ELEMENTS))
 

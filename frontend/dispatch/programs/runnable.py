@@ -26,7 +26,7 @@ from shardir.errors import PipelineError
 from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
-from shardir.frontend.arrays.jax_keys import jax_key_words
+from shardir.frontend.arrays.jax_keys import jax_key_storage
 from shardir.frontend.arrays.numpy_conversion import is_number, narrow_array
 from shardir.frontend.arrays.shard_buffers import (
     Buffer,
@@ -439,7 +439,7 @@ class Runnable:
 
     def _argument_elements(self, leaf: object, i: int) -> Buffer:
         if not is_number(leaf):
-            if (keys := jax_key_words(leaf)) is not None:
+            if (keys := jax_key_storage(leaf)) is not None:
                 return keys
             if hasattr(leaf, "__jax_array__"):
                 leaf = leaf.__jax_array__()

@@ -1,41 +1,46 @@
 """Rules of PRNG keys and bits; each remains one operation, which generates the bits of JAX."""
 
+from shardir.frontend.arrays.jax_keys import key_dtype_of_implementation
 from shardir.frontend.interop.primitive_rules.registry import Equation, RuleResult, register_rule
 from shardir.frontend.lax import data_movement, slicing
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.random import gamma_distributions, keys as random_keys
+from shardir.frontend.random.key_derivation import (
+    draw_from_rbg,
+    fold_in_keys,
+    is_rbg,
+    keys_of,
+    split_keys,
+)
 from shardir.frontend.random.keys import counter_scheme
 from shardir.frontend.tracing.operands import broadcast, convert
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.key_implementations import KEY_IMPLEMENTATIONS
 from shardir.ir.types import TensorType
 
 
-def _check_key_implementation(equation: Equation) -> None:
+def _key_dtype(equation: Equation) -> str:
+    """Return the name in the IR of the keys of the implementation that an equation names."""
     impl = equation.params.get("impl")
-    name = str(getattr(impl, "name", impl))
-    if name not in ("threefry2x32", "fry"):
-        raise equation.unsupported_form_error(
-            f"keys of {name!r}",
-            "make keys of 'threefry2x32' with jax.random.key(seed, impl='threefry2x32')",
-        )
+    return key_dtype_of_implementation(str(getattr(impl, "name", impl)))
 
 
 @register_rule("random_seed")
 def _apply_random_seed(equation: Equation) -> Tracer:
-    _check_key_implementation(equation)
+    kind = KEY_IMPLEMENTATIONS[_key_dtype(equation)]
     (seeds,) = equation.tracers
     if not seeds.ndim:
-        return random_keys.key(seeds)
+        return random_keys.key(seeds, impl=kind.name)
     low_words = convert(seeds, "u32")
-    words = data_movement.stack([data_movement.full_like(low_words, 0), low_words], seeds.ndim)
-    return random_keys.wrap_key_data(words)
+    pair = [data_movement.full_like(low_words, 0), low_words]
+    return keys_of(data_movement.stack(pair * (kind.num_words // 2), seeds.ndim), kind.dtype)
 
 
 @register_rule("random_wrap")
 def _apply_random_wrap(equation: Equation) -> Tracer:
-    _check_key_implementation(equation)
-    return random_keys.wrap_key_data(*equation.tracers)
+    (words,) = equation.tracers
+    return keys_of(words, _key_dtype(equation))
 
 
 @register_rule("random_unwrap")
@@ -46,6 +51,8 @@ def _apply_random_unwrap(equation: Equation) -> Tracer:
 @register_rule("random_bits")
 def _apply_random_bits(equation: Equation) -> Tracer:
     (keys,) = equation.tracers
+    if is_rbg(keys):
+        return draw_from_rbg(keys, equation.params["shape"], equation.params["bit_width"])
     result = TensorType(equation.shape(), f"u{equation.params['bit_width']}")
     return emit("random_bits", keys, scheme=counter_scheme(), result=result)
 
@@ -53,20 +60,13 @@ def _apply_random_bits(equation: Equation) -> Tracer:
 @register_rule("random_split")
 def _apply_random_split(equation: Equation) -> Tracer:
     (keys,) = equation.tracers
-    result = TensorType(equation.shape(), "key")
-    return emit("random_split", keys, scheme=counter_scheme(), result=result)
+    return split_keys(keys, equation.params["shape"], str(counter_scheme()))
 
 
 @register_rule("random_fold_in")
 def _apply_random_fold_in(equation: Equation) -> Tracer:
-    keys, data = equation.broadcast_operands()
-    wide = [
-        x
-        if x.shape == equation.shape()
-        else data_movement.broadcast_in_dim(x, equation.shape(), ())
-        for x in (keys, convert(data, "u32"))
-    ]
-    return emit("random_fold_in", *wide)
+    keys, data = equation.tracers
+    return fold_in_keys(keys, convert(data, "u32"))
 
 
 @register_rule("threefry2x32")

@@ -14,6 +14,7 @@ import jax
 from jax.extend import core
 
 from shardir.errors import ShardirError
+from shardir.frontend.arrays.jax_keys import key_dtype_of_implementation
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import splat
 from shardir.frontend.tracing.promotion import dtype_of
@@ -114,14 +115,17 @@ FLOAT0 = jax.dtypes.float0
 
 
 def dtype_name_of(dtype: object) -> str:
-    """Return the name in the IR of an element type of JAX; typed PRNG keys are `key`.
+    """Return the name in the IR of an element type of JAX, also of typed PRNG keys.
 
     In a jaxpr that JAX differentiated, the tangent of an integer may be a value without content,
     which a bool represents.
     """
     if dtype == FLOAT0:
         return "bool"
-    return "key" if str(dtype).startswith("key<") else dtype_of(dtype)
+    name = str(dtype)
+    if name.startswith("key<"):
+        return key_dtype_of_implementation(name.removeprefix("key<").removesuffix(">"))
+    return dtype_of(dtype)
 
 
 def register_rule(*names: str) -> Callable[[Rule], Rule]:

@@ -21,7 +21,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert
 from shardir.frontend.tracing.trace import emit, trace_block
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.dtypes import DTYPE_INFO
+from shardir.ir.dtypes import DTYPE_INFO, KEYS
 from shardir.ir.operation import OpSpec, Symbol
 from shardir.ir.types import INTEGERS, TensorType
 
@@ -139,7 +139,7 @@ def reduce_window(
     """
     label = "init_value of reduce_window"
     kind = abstract_of(init_value, label).type
-    if kind.shape or kind.dtype == "key":
+    if kind.shape or kind.dtype in KEYS:
         raise OperationTypeError(with_location(f"the {label} is a number, got {kind}"))
     return _emit_reduce_window(
         operand,

@@ -36,6 +36,7 @@ from shardir.frontend.tracing.operands import (
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import KEYS
 from shardir.ir.types import INTEGERS, NUMPY_DTYPES, NumpyArray, TensorType
 
 
@@ -174,7 +175,7 @@ def _convert_wide_integers(
     if dtype is None or values.dtype.kind not in "iu" or values.dtype.itemsize < 8:
         return values
     name = dtype_of(dtype)
-    if name == "key":
+    if name in KEYS:
         return values
     if name in INTEGERS:
         return narrow_array(np.asarray(values), NUMPY_DTYPES[name])

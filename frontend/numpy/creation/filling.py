@@ -28,9 +28,10 @@ from shardir.frontend.tracing.operands import (
     operand_dtype,
     splat,
 )
-from shardir.frontend.tracing.promotion import KEY, dtype_of
+from shardir.frontend.tracing.promotion import dtype_of, user_dtype
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import KEY_WORDS, KEYS
 from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType
 
 
@@ -145,8 +146,8 @@ def _fill(value: ArrayLike, abstract: AbstractValue) -> Tracer:
     if is_number(value):
         return splat(value, abstract.type, abstract.weak)
     tracer, kind = as_tracer(value), abstract.type
-    if kind.dtype == "key" and tracer.value.type.dtype in INTEGERS:
-        words = broadcast(convert(tracer, "u32")[..., None], (*kind.shape, 2))
+    if kind.dtype in KEYS and tracer.value.type.dtype in INTEGERS:
+        words = broadcast(convert(tracer, "u32")[..., None], (*kind.shape, KEY_WORDS[kind.dtype]))
         keys: Tracer = emit("bitcast", words, result=kind)
         return keys
     return broadcast(convert(tracer, kind.dtype, abstract.weak), kind.shape)
@@ -208,8 +209,8 @@ def full_like(
     sizes = abstract.type.shape if shape is None else canonicalize_shape(shape)
     name, weak = (abstract.type.dtype, abstract.weak) if dtype is None else (dtype_of(dtype), False)
     integer = None if weak else _as_small_integer(fill_value)
-    if integer is not None and name == "key":
-        result: Tracer | Array = _splat(sizes, integer, KEY)
+    if integer is not None and name in KEYS:
+        result: Tracer | Array = _splat(sizes, integer, user_dtype(name))
     elif integer is not None:
         kind = NUMPY_DTYPES[name].type
         result = _splat(sizes, integer, kind) if integer else _zeros(sizes, kind)

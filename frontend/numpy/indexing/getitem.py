@@ -26,7 +26,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, reshape, splat
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.dtypes import DTYPE_INFO
+from shardir.ir.dtypes import DTYPE_INFO, KEYS
 from shardir.ir.types import INTEGERS, TensorType
 
 
@@ -96,8 +96,8 @@ def fill_value_of(dtype: str, fill_value: ArrayLike | None) -> complex:
         return number
     if dtype == "bool":
         return True
-    if dtype in INTEGERS or dtype == "key":
-        info = DTYPE_INFO["u32" if dtype == "key" else dtype]
+    if dtype in INTEGERS or dtype in KEYS:
+        info = DTYPE_INFO["u32" if dtype in KEYS else dtype]
         return info.min_integer or info.max_integer
     return float("nan")
 

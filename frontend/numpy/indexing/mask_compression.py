@@ -23,6 +23,7 @@ from shardir.frontend.arrays.signature import ArraySignature, signature_of
 from shardir.frontend.numpy.tracer_helpers.array_annotations import as_result
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import KEYS
 from shardir.ir.types import NumpyArray, TensorType
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def _align_mask(
     if axis is None:
         shape, marks, axis = (prod(shape),), (prod(marks),), 0
     end = axis + len(marks)
-    if axis < 0 or not marks or shape[axis:end] != marks or kind.dtype == "key":
+    if axis < 0 or not marks or shape[axis:end] != marks or kind.dtype in KEYS:
         return None
     head, rest = shape[:axis], shape[end:]
     outer, size, row = prod(head), prod(marks), prod(rest) * kind.numpy.itemsize

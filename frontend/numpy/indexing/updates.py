@@ -32,6 +32,7 @@ from shardir.frontend.tracing.operands import (
 )
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import KEYS
 from shardir.ir.operation import Symbol
 from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, NumpyArray, TensorType
 
@@ -78,11 +79,11 @@ def convert_lossless(x: Tracer, values: ArrayLike, shape: tuple[int, ...] = ()) 
     narrower types of the same kind.
     """
     have = x.value.type.dtype
-    if is_number(values) and have != "key" and _can_represent(have, values):
+    if is_number(values) and have not in KEYS and _can_represent(have, values):
         return splat(values, TensorType(shape, have), x.weak_type)
     values = values if is_number(values) else as_tracer(values)
     got, _ = operand_dtype(values)
-    fits = got == have if "key" in (got, have) else _kind_rank(got) <= _kind_rank(have)
+    fits = got == have if {got, have} & set(KEYS) else _kind_rank(got) <= _kind_rank(have)
     if not fits:
         raise OperationTypeError(
             with_location(f"an array of {have} cannot hold {got}; convert one of them with .astype")

@@ -34,6 +34,7 @@ from shardir.frontend.tracing.operands import as_indices, as_tracer, operand_dty
 from shardir.frontend.tracing.promotion import canonical_dtype, result_type
 from shardir.frontend.tracing.trace import current_trace, emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import KEYS
 from shardir.ir.types import COMPLEX, INEXACT, NUMPY_DTYPES, NumpyArray, TensorType
 
 
@@ -119,7 +120,7 @@ def concrete_unsharded_arrays(*xs: ArrayLike) -> list[Array] | None:
         return None
     arrays: list[Any] = [x if type(x) is Array else array_conversion.asarray(x) for x in xs]
     for x in arrays:
-        if x.signature.sharding is not None or not x.size or x.type.dtype in (*COMPLEX, "key"):
+        if x.signature.sharding is not None or not x.size or x.type.dtype in (*COMPLEX, *KEYS):
             return None
     return arrays
 

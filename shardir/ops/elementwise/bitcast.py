@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from shardir.ir.dtypes import DTYPE_INFO
+from shardir.ir.dtypes import DTYPE_INFO, KEY_WORDS, KEYS
+from shardir.ir.key_implementations import join_words, split_keys
 from shardir.ir.operation import define_op
 from shardir.ir.types import NumpyArray, TensorType
 from shardir.op_rules.batching import ShiftDims
@@ -23,8 +24,11 @@ def _type(x: TensorType, *, result: TensorType | None) -> TensorType:
             f"cannot reinterpret {x} as {to}, because a key is stored as u64 but has its words in "
             "another order; bitcast it to i64 first"
         )
-    if "key" in (x.dtype, to.dtype) and {x.dtype, to.dtype} != {"key", "u32"}:
-        raise TypeError(f"reinterprets a key only as u32[..., 2], not {x} as {to}")
+    for key, other in ((x.dtype, to.dtype), (to.dtype, x.dtype)):
+        if key in KEYS and other != "u32":
+            raise TypeError(
+                f"reinterprets a key only as u32[..., {KEY_WORDS[key]}], not {x} as {to}"
+            )
     if _bitcast_shape(x, to.dtype) != to.shape:
         raise TypeError(
             f"cannot reinterpret {x} as {to}; another width adds or removes a last dimension"
@@ -60,13 +64,13 @@ def _factors(x: TensorType, *, result: TensorType) -> FactorRule:
 
 
 def _reference(x: NumpyArray, *, result: TensorType) -> NumpyArray:
+    if result.dtype in KEYS:
+        return x if result.shape == x.shape else join_words(x, result.dtype)
+    if x.dtype == np.uint64 and result.dtype == "u32":
+        return split_keys(x, "key")
     x = np.asarray(x, order="C")  # In contrast to ascontiguousarray, asarray keeps rank 0.
     if result.rank > x.ndim:
-        parts = x[..., None].view(result.numpy)
-        is_key = x.dtype == np.uint64 and result.dtype == "u32"
-        return parts[..., ::-1] if is_key else parts
-    if result.dtype == "key":
-        x = np.ascontiguousarray(x[..., ::-1])
+        return x[..., None].view(result.numpy)
     return x.view(result.numpy).reshape(result.shape)
 
 
@@ -82,5 +86,5 @@ bitcast = define_op(
 """The same bits as another element type.
 
 A narrower element type adds a last dimension of the parts, lowest first; a wider one removes it. A
-key corresponds to its two words, u32[..., 2], highest first.
+key corresponds to its two words, u32[..., 2], highest first, or to its four words, u32[..., 4].
 """

@@ -336,8 +336,8 @@ complex_ = define_binary(
     linear_tangent,
 )
 
-eq = define_binary("eq", ANY_DTYPE, np.equal, None, _bool_type)
-ne = define_binary("ne", ANY_DTYPE, np.not_equal, None, _bool_type)
+eq = define_binary("eq", ANY_DTYPE, numerics.equal, None, _bool_type)
+ne = define_binary("ne", ANY_DTYPE, numerics.not_equal, None, _bool_type)
 lt = define_binary("lt", ORDERED, np.less, None, _bool_type)
 le = define_binary("le", ORDERED, np.less_equal, None, _bool_type)
 gt = define_binary("gt", ORDERED, np.greater, None, _bool_type)

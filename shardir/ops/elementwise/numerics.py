@@ -41,6 +41,16 @@ def compute_in_f32(function: Callable[..., object]) -> Callable[..., Array]:
     return compute
 
 
+def equal(x: Array, y: Array) -> Array:
+    """Return whether elements are equal; NumPy's function does not compare keys of four words."""
+    return np.asarray(x == y if x.dtype.kind == "V" else np.equal(x, y))
+
+
+def not_equal(x: Array, y: Array) -> Array:
+    """Return whether elements differ."""
+    return np.asarray(x != y if x.dtype.kind == "V" else np.not_equal(x, y))
+
+
 def is_narrow_float(dtype: NumpyDType) -> bool:
     """Return whether elements are floats that are computed in a wider float."""
     return dtype_name(dtype) in NARROW_FLOATS

@@ -8,7 +8,7 @@ devices, of which exactly one has the element.
 from collections.abc import Callable, Sequence
 
 from shardir.ir.builder import Builder
-from shardir.ir.dtypes import UNSIGNED
+from shardir.ir.dtypes import KEYS, UNSIGNED
 from shardir.ir.operation import Value
 from shardir.ir.sharding import Axes
 from shardir.ir.types import TensorType
@@ -27,7 +27,7 @@ def gather_shardable(
     attributes: GatherAttributes,
 ) -> list[int]:
     """Return the shardable factors, including indexed dimensions unless the elements are keys."""
-    looked_up = _indexed_factors(rule, attributes.start_index_map) if x.dtype != "key" else set()
+    looked_up = _indexed_factors(rule, attributes.start_index_map) if x.dtype not in KEYS else set()
     return [*default_shardable_factors(rule), *looked_up]
 
 

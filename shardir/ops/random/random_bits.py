@@ -6,8 +6,12 @@ An element depends on its key and on its index among the elements of this key, s
 result is computed locally: `random_bits_at` and `random_split_at` are the per-device operations,
 with the start of the shard and the global shape of the elements of one key. `random_hash` is the
 hash of pairs of counters, for programs with their own counter layout.
+
+Keys of two words are hashed by threefry. `random_bits` also takes keys of four words, from which it
+draws the bits of Philox; a program derives such keys by the other operations.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -15,14 +19,15 @@ import numpy as np
 
 from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
-from shardir.ir.dtypes import SMALL_DTYPES
-from shardir.ir.operation import OPS, Partitioning, Symbol, Value, define_op
+from shardir.ir.dtypes import KEYS, RBG_KEYS, SMALL_DTYPES
+from shardir.ir.key_implementations import THREEFRY
+from shardir.ir.operation import OPS, Op, Partitioning, Symbol, Value, define_op
 from shardir.ir.types import INTEGERS, UNSIGNED, TensorType
 from shardir.op_rules.batching import ShiftDims
 from shardir.op_rules.factors import FactorRule, RuleBuilder
 from shardir.op_rules.partitioning import LocalOp
 from shardir.op_rules.vma import join_varying
-from shardir.ops.random import threefry
+from shardir.ops.random import philox, threefry
 from shardir.ops.random.threefry import SCHEMES, Array
 from shardir.ops.type_checks import format_list, require_result_type
 
@@ -111,7 +116,7 @@ def _bits_result(keys: TensorType, result: TensorType | None) -> TensorType:
     result_type = require_result_type(result)
     if result_type.dtype not in WORDS:
         raise TypeError(f"makes {', '.join(WORDS)}, not {result_type.dtype}")
-    _check_keys(keys, result_type)
+    _check_keys(keys, result_type, KEYS)
     return result_type
 
 
@@ -123,9 +128,11 @@ def _split_result(keys: TensorType, result: TensorType | None) -> TensorType:
     return result_type
 
 
-def _check_keys(keys: TensorType, result: TensorType) -> None:
-    if keys.dtype != "key":
-        raise TypeError(f"takes keys, got {keys}")
+def _check_keys(
+    keys: TensorType, result: TensorType, dtypes: Sequence[str] = (THREEFRY.dtype,)
+) -> None:
+    if keys.dtype not in dtypes:
+        raise TypeError(f"takes keys of {' or '.join(dtypes)}, got {keys}")
     if result.shape[: keys.rank] != keys.shape:
         raise TypeError(f"{result} does not begin with the dimensions of {keys}")
 
@@ -185,9 +192,10 @@ def _bits_at(
 ) -> Array:
     width = result.numpy.itemsize * 8
     shape, scheme = attributes.shape, attributes.scheme
-    return threefry.random_bits(
-        *_keys_and_indices(keys, starts, result, shape), prod(shape), width, scheme
-    )
+    keys, indices = _keys_and_indices(keys, starts, result, shape)
+    if keys.dtype.kind == "V":
+        return philox.random_bits(keys, indices, width)
+    return threefry.random_bits(keys, indices, prod(shape), width, scheme)
 
 
 def _split(keys: Array, *, result: TensorType, attributes: RandomAttributes) -> Array:
@@ -248,6 +256,16 @@ def _partition_at(name: str) -> Partitioning:
         return made
 
     return Partitioning(lower)
+
+
+def is_draw_from_rbg(op: Op) -> bool:
+    """Return whether an operation draws bits from a single key of four words.
+
+    In `vmap`, all elements then share the first key of the batch, as in JAX. The batching rule of
+    the operation draws from each key instead: it gives the bits of independent operations.
+    """
+    keys = op.operands[0].type if op.spec is random_bits else None
+    return keys is not None and keys.dtype in RBG_KEYS and not keys.shape
 
 
 random_bits = define_op(

@@ -7,7 +7,7 @@ import numpy as np
 
 from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
-from shardir.ir.dtypes import NARROW_FLOATS
+from shardir.ir.dtypes import KEYS, NARROW_FLOATS
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS, Cotangents, Partitioning, Result, Tangents, Value, define_op
 from shardir.ir.types import NumpyArray, TensorType, dtype_name
@@ -55,7 +55,7 @@ def _sort_type(
         )
     if order is not None and not (keys <= order < len(xs) and xs[order].dtype == "i32"):
         raise TypeError(f"order={order} must name an i32 operand of positions after the keys")
-    if any(x.dtype == "key" for x in xs[:keys]):
+    if any(x.dtype in KEYS for x in xs[:keys]):
         raise TypeError("random keys have no order; sort by another operand")
     return xs
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from shardir.ir.builder import Builder
-from shardir.ir.dtypes import DTYPE_INFO
+from shardir.ir.dtypes import DTYPE_INFO, RBG_KEYS
 from shardir.ir.operation import Dense, Partitioning, Value, define_op
 from shardir.ir.sharding import count_positions
 from shardir.ir.types import COMPLEX, FLOATS, NumpyArray, TensorType
@@ -16,6 +16,8 @@ from shardir.ops.type_checks import ARITHMETIC, REAL, check_dim, require_result_
 
 def _constant_type(*, value: object, result: TensorType | None) -> TensorType:
     to = require_result_type(result)
+    if to.dtype in RBG_KEYS:
+        raise TypeError(f"{to} has no constants; bitcast words, u32[..., 4], to keys")
     if isinstance(value, Dense):
         if value.array.shape != to.shape or value.array.dtype != to.numpy:
             raise TypeError(

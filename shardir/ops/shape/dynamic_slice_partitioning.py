@@ -5,6 +5,7 @@ the devices, since each element is on exactly one of them.
 """
 
 from shardir.ir.builder import Builder
+from shardir.ir.dtypes import KEYS
 from shardir.ir.operation import Value
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
@@ -35,7 +36,7 @@ def dynamic_slice_shardable(
     small = {
         i
         for d, (size, read) in enumerate(zip(x.shape, result.shape, strict=True))
-        if x.dtype != "key" and 2 * read < size
+        if x.dtype not in KEYS and 2 * read < size
         for i in rule.operands[0][d]
     }
     return [
@@ -64,7 +65,7 @@ def update_shardable(
     """Return the shardable factors; keys cannot be sharded along partially written dimensions."""
     sizes = zip(x.shape, update.shape, strict=True)
     partly = {i for d, (n, part) in enumerate(sizes) if n != part for i in rule.results[0][d]}
-    return [i for i in default_shardable_factors(rule) if x.dtype != "key" or i not in partly]
+    return [i for i in default_shardable_factors(rule) if x.dtype not in KEYS or i not in partly]
 
 
 def partition_update(b: Builder, local: LocalOp, x: Value, update: Value, *starts: Value) -> Value:

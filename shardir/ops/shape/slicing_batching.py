@@ -5,7 +5,7 @@ becomes a gather of one window per batch entry, and an update becomes a scatter.
 """
 
 from shardir.ir.builder import Builder
-from shardir.ir.dtypes import DTYPE_INFO
+from shardir.ir.dtypes import DTYPE_INFO, KEY_WORDS, KEYS
 from shardir.ir.module import Value
 from shardir.ir.operation import Symbol
 from shardir.ir.types import TensorType
@@ -39,8 +39,10 @@ def pad_batch(
 def _arbitrary_element(b: Builder, dtype: str) -> Value:
     """Return an arbitrary element of a type."""
     result: Value
-    if dtype == "key":
-        result = b.bitcast(b.full(0, TensorType((2,), "u32")), result=TensorType((), dtype))
+    if dtype in KEYS:
+        result = b.bitcast(
+            b.full(0, TensorType((KEY_WORDS[dtype],), "u32")), result=TensorType((), dtype)
+        )
     else:
         result = b.full(0, TensorType((), dtype))
     return result

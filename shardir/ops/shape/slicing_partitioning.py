@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
+from shardir.ir.dtypes import KEYS
 from shardir.ir.operation import Value
 from shardir.ir.sharding import Axes
 from shardir.ir.types import TensorType
@@ -38,7 +39,7 @@ def movable_shardable(
     rule: FactorRule, x: TensorType, *_: TensorType, result: TensorType, **__: object
 ) -> list[int]:
     """Return all factors, except for keys, which have no fill value, and for empty tensors."""
-    if x.dtype == "key" or not x.size or not result.size:
+    if x.dtype in KEYS or not x.size or not result.size:
         return list(rule.of_kind(FactorKind.PASS))
     return list(range(len(rule.factors)))
 

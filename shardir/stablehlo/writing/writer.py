@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from shardir.errors import ShardirError
 from shardir.ir.builder import UniqueNames
+from shardir.ir.dtypes import RBG_KEYS
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import TensorType
@@ -60,7 +61,15 @@ class MlirWriter:
         self._names_of: dict[Value, str] = {}
 
     def define(self, value: Value) -> str:
-        """Assign a valid MLIR name to a value, its own if possible."""
+        """Assign a valid MLIR name to a value, its own if possible.
+
+        Raise `ExportError` for keys of four words, for which MLIR has no element type.
+        """
+        if value.type.dtype in RBG_KEYS:
+            raise ExportError(
+                f"%{value.name} is {value.type}, and StableHLO has no element type of 128 bits; "
+                "make keys of 'threefry2x32', as in random.key(seed, impl='threefry2x32')"
+            )
         name_hint = (
             value.name if not value.name or PLAIN_NAME.fullmatch(value.name) else f"v{value.name}"
         )

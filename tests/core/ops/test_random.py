@@ -125,7 +125,7 @@ def test_the_factors_of_bits_are_dimensions_of_the_result() -> None:
 ORIGINAL = {"scheme": Symbol("original")}
 MISFITS: list[tuple[OpSpec, tuple[TensorType, ...], dict[str, Any], str]] = [
     (ops.random_bits, (t("u32", 2),), {"result": t("u32", 4)},
-     "random_bits: takes keys, got u32[2]"),
+     "random_bits: takes keys of key or key_rbg or key_urbg, got u32[2]"),
     (ops.random_bits, (KEY,), {},
      "random_bits: its result type is not determined; state it with result="),
     (ops.random_bits, (KEY,), {"result": t("f32", 4)},
@@ -137,6 +137,8 @@ MISFITS: list[tuple[OpSpec, tuple[TensorType, ...], dict[str, Any], str]] = [
      "use scheme=partitionable"),
     (ops.random_split, (t("key", 2),), {"result": t("key", 4)},
      "random_split: key[4] does not begin with the dimensions of key[2]"),
+    (ops.random_split, (t("key_rbg"),), {"result": t("key", 4)},
+     "random_split: takes keys of key, got key_rbg[]"),
     (ops.random_split, (KEY,), {"result": t("u64", 4)},
      "random_split: makes keys, not u64"),
     (ops.random_fold_in, (KEY, t("u32", 2)), {},

@@ -87,6 +87,10 @@ CASES: list[tuple[OpSpec, tuple[TensorType, ...], dict[str, Any], str]] = [
      "words in another order; bitcast it to i64 first"),
     (ops.bitcast, (t("key", 3),), {"result": t("u64", 3)},
      "bitcast: reinterprets a key only as u32[..., 2], not key[3] as u64[3]"),
+    (ops.bitcast, (t("u64", 3, 2),), {"result": t("key_rbg", 3)},
+     "bitcast: reinterprets a key only as u32[..., 4], not u64[3, 2] as key_rbg[3]"),
+    (ops.constant, (), {"value": 0, "result": t("key_rbg")},
+     "constant: key_rbg[] has no constants; bitcast words, u32[..., 4], to keys"),
     # create
     (ops.constant, (), {"value": 1.5, "result": t("i32")},
      "constant: 1.5 is not a value of i32[]; round it or state a float type"),

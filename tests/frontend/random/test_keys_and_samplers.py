@@ -283,9 +283,6 @@ FAULTS: list[tuple[Callable[[], Any], str]] = [
      "expected one random key, got an array of keys of shape (2,); take one of them, or draw from "
      "each with lax.map"),
     (lambda: random.key(1.5), "a seed is an integer, got f32[]"),
-    (lambda: random.key(0, impl="rbg"),
-     "random keys of 'rbg' are not supported; make keys of 'threefry2x32', the default: "
-     "random.key(seed)"),
     (lambda: random.split(random.split(random.key(0))),
      "split takes one key, got an array of keys of shape (2,)"),
     (lambda: random.fold_in(random.key(0), np.array([1])), "fold_in takes an integer, got i32[1]"),
@@ -421,13 +418,13 @@ def test_an_offset_is_added_to_all_seeds() -> None:
             config.update("random_seed_offset", wrong)
 
 
-def test_the_default_implementation_of_keys_is_the_only_one() -> None:
+def test_the_default_implementation_of_keys_is_a_setting() -> None:
     with default_prng_impl("threefry2x32"):
         assert random.key_impl(random.key(0)) == config.default_prng_impl
     for change in (default_prng_impl, lambda name: config.update("default_prng_impl", name)):
         with pytest.raises(SettingError) as caught:
-            change("rbg")
+            change("philox4x32")
         assert str(caught.value).startswith(
-            "the setting default_prng_impl is 'rbg'; it must be 'threefry2x32', the only supported "
-            "implementation of random keys"
+            "the setting default_prng_impl is 'philox4x32'; it must be 'threefry2x32', 'rbg' or "
+            "'unsafe_rbg'"
         )

@@ -25,6 +25,7 @@ from shardir.backends.cpu.kernels.elementwise.reduction import reduction_phases
 from shardir.backends.cpu.kernels.elementwise.reduction_passes import plan_passes
 from shardir.backends.cpu.kernels.elementwise.transpose_operands import transpose_arrays
 from shardir.backends.cpu.kernels.math import basic_rules, inline, registers
+from shardir.ir.dtypes import KEYS
 from shardir.ir.module import Op
 from shardir.ir.operation import OPS, Attr
 from shardir.ops.control_flow.fused import (
@@ -87,7 +88,7 @@ def has_kernel(op: Op) -> bool:
     """Return whether a fused group may contain an operation, for `passes.fusion.fuse`."""
     dtypes = tuple(value.type.dtype for value in op.operands)
     if op.spec in REDUCTIONS:
-        return "key" not in dtypes
+        return not set(KEYS).intersection(dtypes)
     if not is_pointwise(op.spec):
         return False
     return has_instructions(op.name, tuple(op.attrs.items()), dtypes, op.result.type.dtype)

@@ -19,7 +19,7 @@ from shardir.ir.dtypes import NARROW_FLOATS, REAL_OF
 
 VectorValue = LLVMValue | tuple[LLVMValue, LLVMValue]
 
-TYPE_BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8}
+TYPE_BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "i128": 16, "float": 4, "double": 8}
 """The size in bytes of the types in `MEMORY_TYPES`."""
 
 

@@ -44,6 +44,7 @@ from shardir.backends.cpu.kernels.sort.tuning import (
     MIN_NETWORK_LINES,
 )
 from shardir.backends.cpu.schedule.buffer_views import dimension_order
+from shardir.ir.dtypes import KEYS
 from shardir.ir.module import Op
 from shardir.ir.types import COMPLEX, TensorType
 
@@ -58,7 +59,7 @@ def sort_rule(
             x, results[0], dim, partial(_values_phases, context=context), context
         )
     keys = operands[: op.attrs.get("keys", 1)]
-    if any(key.dtype in (*COMPLEX, "key") for key in keys):
+    if any(key.dtype in (*COMPLEX, *KEYS) for key in keys):
         return None
     if x.size == 0:
         return []

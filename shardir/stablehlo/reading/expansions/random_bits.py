@@ -9,6 +9,7 @@ Source: Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 
 from math import prod
 
 from shardir.ir.module import Value
+from shardir.ops.random import philox
 from shardir.ops.random.threefry import PARITY, ROTATIONS
 from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation, register_reader
 from shardir.stablehlo.reading.composed import rename_results
@@ -17,9 +18,6 @@ from shardir.stablehlo.reading.expansions.arithmetic import Tensor, full, tensor
 Values = tuple[Value, ...]
 Pair = tuple[Tensor, Tensor]
 
-_PHILOX_ROUNDS = 10
-_PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-_PHILOX_KEY_INCREMENTS = (0x9E3779B9, 0xBB67AE85)
 _WORD = (1 << 32) - 1
 
 
@@ -113,14 +111,14 @@ def _generate_by_philox(state: Tensor, shape: tuple[int, ...], *, is_wide: bool
     carry = (low < counter.broadcast((count,), ())).convert("u64")
     words = [*_words(low), *_words(key.broadcast((count,), ()) + carry)]
     keys = [x.broadcast((count,), ()) for x in _words(key)]
-    for _ in range(_PHILOX_ROUNDS):
+    for _ in range(philox.ROUNDS):
         products = [
             words[i].convert("u64") * number
-            for i, number in zip((0, 2), _PHILOX_MULTIPLIERS, strict=True)
+            for i, number in zip((0, 2), philox.MULTIPLIERS, strict=True)
         ]
         (low0, high0), (low1, high1) = map(_words, products)
         words = [high1 ^ words[1] ^ keys[0], low1, high0 ^ words[3] ^ keys[1], low0]
-        keys = [x + number for x, number in zip(keys, _PHILOX_KEY_INCREMENTS, strict=True)]
+        keys = [x + number for x, number in zip(keys, philox.KEY_INCREMENTS, strict=True)]
     columns = [x.reshape((count, 1)) for x in words]
     if is_wide:
         columns = [_join_words(*columns[:2]), _join_words(*columns[2:])]
