@@ -58,8 +58,6 @@ def _analyze_block(block: Block, padded: dict[Value, PaddedDims]) -> None:
             _analyze_manual(op, padded)
         elif op.edges():
             _analyze_loop(op, padded)
-        elif op.blocks:
-            _analyze_region(op, padded)
         elif op.spec in (ops.optimization_barrier, ops.vary):
             for result, value in zip(op.results, op.operands, strict=True):
                 padded[result] = _dims(value, padded)
@@ -82,7 +80,7 @@ def _analyze_operation(op: Op, padded: dict[Value, PaddedDims]) -> None:
                 continue
             moved = any(axis.overlaps(other) for axis in dim.axes for other in crossed)
             for number in factors:
-                is_full_factor = len(factors) == 1 and rule.factors[number].size == size
+                is_full_factor = rule.factors[number].size == size
                 padding_of_factor.setdefault(number, set()).add(
                     dim if is_full_factor and not moved else None
                 )
@@ -130,29 +128,36 @@ def _analyze_loop(op: Op, padded: dict[Value, PaddedDims]) -> None:
     Sources inside of the blocks count after the first sweep; each further sweep can only remove
     padding, so the sweeps end.
     """
-    inside = {value for block in op.blocks for value in block.returns}
     carried: dict[Value, PaddedDims] = {}
-    first = True
-    while True:
-        for edge in op.edges():
-            sources = [
-                _padding_of_slice(source, edge.stacked, padded)
-                for source in edge.sources
-                if not (first and source in inside and source not in op.operands)
-            ]
-            if edge.targets[0] in carried:
-                sources.append(carried[edge.targets[0]])
-            if not sources:
-                continue
-            dims = carried[edge.targets[0]] = _meet(sources)
-            for target in edge.targets:
-                padded[target] = (None, *dims) if target in edge.stacked else dims
-        before = dict(carried)
-        for block in op.blocks:
-            _analyze_block(block, padded)
-        if not first and before == carried and _is_settled(op, carried, padded):
-            return
-        first = False
+    _sweep(op, carried, padded, is_first=True)
+    _sweep(op, carried, padded)
+    while not _is_settled(op, carried, padded):
+        _sweep(op, carried, padded)
+
+
+def _sweep(
+    op: Op,
+    carried: dict[Value, PaddedDims],
+    padded: dict[Value, PaddedDims],
+    *,
+    is_first: bool = False,
+) -> None:
+    """Transfer padding over the edges of `op`, then analyze its blocks."""
+    for edge in op.edges():
+        sources = [
+            _padding_of_slice(source, edge.stacked, padded)
+            for source in edge.sources
+            if source in op.operands or not is_first
+        ]
+        if edge.targets[0] in carried:
+            sources.append(carried[edge.targets[0]])
+        if not sources:
+            continue
+        dims = carried[edge.targets[0]] = _meet(sources)
+        for target in edge.targets:
+            padded[target] = (None, *dims) if target in edge.stacked else dims
+    for block in op.blocks:
+        _analyze_block(block, padded)
 
 
 def _padding_of_slice(
@@ -176,22 +181,6 @@ def _is_settled(
         == carried[edge.targets[0]]
         for edge in op.edges()
     )
-
-
-def _analyze_region(op: Op, padded: dict[Value, PaddedDims]) -> None:
-    """Analyze any other operation with blocks: the parameters of its first block are its
-    operands."""
-    for block in op.blocks:
-        if len(block.params) == len(op.operands):
-            for param, value in zip(block.params, op.operands, strict=True):
-                if param.type == value.type:
-                    padded[param] = _dims(value, padded)
-        _analyze_block(block, padded)
-    body = op.blocks[0]
-    if len(body.params) == len(op.operands) and len(body.returns) == len(op.results):
-        for result, value in zip(op.results, body.returns, strict=True):
-            if result.type == value.type:
-                padded[result] = _dims(value, padded)
 
 
 def _analyze_manual(op: Op, padded: dict[Value, PaddedDims]) -> None:

@@ -184,8 +184,6 @@ class _Partitioner:
 
     def reshard_value(self, value: Value, sharding: Sharding, b: Builder) -> Value:
         """Append the collectives that bring a value to a sharding that no `reshard` states."""
-        if self.checks.sharding(value).axes == sharding.axes:
-            return self.local[value]
         target = Value(value.type, self.names.fresh(value.name), sharding)
         b.why = "the sharding that the partition function states"
         return self.append_reshard(Op(reshard, (value,), (target,), {}, (), b.loc, b.why), b)
@@ -280,8 +278,7 @@ class _Partitioner:
     ) -> tuple[Value, ...]:
         """Return the operands with padding along reduced factors replaced by the identity."""
         op = local.op
-        reduction = pending_reduction(op, rule) if rule else None
-        if rule is None or reduction is None:
+        if rule is None or (reduction := pending_reduction(op, rule)) is None:
             return operands
         folded = rule.of_kind(FactorKind.REDUCE)
         chosen = op.spec.partition.masked if op.spec.partition else None
@@ -289,9 +286,7 @@ class _Partitioner:
         first = True
         for i, (value, mapping) in enumerate(zip(op.operands, rule.operands, strict=True)):
             dims = [
-                d
-                for d in uneven_dims(value.sharding, value.type.shape)
-                if mapping[d] and mapping[d][0] in folded
+                d for d in uneven_dims(value.sharding, value.type.shape) if mapping[d][0] in folded
             ]
             if not dims or (chosen is not None and i not in chosen):
                 continue
