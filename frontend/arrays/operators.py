@@ -157,7 +157,7 @@ class NamespaceOperator:
         if not has_call_cache(function):
             self._can_share_cache = False
         elif function.call_cache is not None:
-            self._can_share_cache = function.share_call_cache(self, self._swapped)
+            function.share_call_cache(self, self._swapped)
 
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> "NamespaceOperator": ...

@@ -79,21 +79,17 @@ class ComposedFunction:
         self, made: object, did: RecordedCall, args: tuple[PyTree, ...], options: dict[str, PyTree]
     ) -> None:
         cache = native_call_cache.call_cache_of(self, None)
-        if cache is not None:
-            native_call_cache.insert_composed_call(
-                cache, made, did, args, options, self._unused, self._blind
-            )
+        native_call_cache.insert_composed_call(
+            cache, made, did, args, options, self._unused, self._blind
+        )
 
-    def share_call_cache(self, operator: object, swapped: bool) -> bool:
+    def share_call_cache(self, operator: object, swapped: bool) -> None:
         """Let `operator`, which calls this function, use the native call cache of this function.
 
-        `swapped` exchanges the two arguments. Return whether it was possible.
+        `swapped` exchanges the two arguments.
         """
         assert self.call_cache is not None
-        return (
-            native_call_cache.call_cache_of(operator, None, self.call_cache.table, swapped)
-            is not None
-        )
+        native_call_cache.call_cache_of(operator, None, self.call_cache.table, swapped)
 
     def __get__(
         self, instance: object, owner: type | None = None

@@ -127,14 +127,14 @@ class PublicFunction:
         out_sharding = options.pop("out_sharding")
         return call_with_out_sharding(out_sharding, self, *args, **options)
 
-    def share_call_cache(self, operator: object, swapped: bool) -> bool:
+    def share_call_cache(self, operator: object, swapped: bool) -> None:
         """Let `operator`, which calls this function, use the native call cache of this function.
 
-        `swapped` exchanges the two arguments. Return whether it was possible.
+        `swapped` exchanges the two arguments.
         """
         assert self.call_cache is not None
         static, table = (self.eager.static_positions, self.eager.static), self.call_cache.table
-        return native_call_cache.call_cache_of(operator, static, table, swapped) is not None
+        native_call_cache.call_cache_of(operator, static, table, swapped)
 
     def __get__(self, instance: object, owner: type | None = None) -> "PublicFunction | MethodType":
         return self if instance is None else MethodType(self, instance)

@@ -309,7 +309,7 @@ def _restore_original(error: NotAnArrayError, rebuilt: PyTree, given: PyTree) ->
     if rebuilt is culprit:
         error.about = given, describe
         return True
-    if type(rebuilt) is not type(given) or not isinstance(given, (list, tuple, dict)):
+    if not isinstance(given, (list, tuple, dict)):
         return False
     keys = given if isinstance(given, dict) else range(len(given))
     return any(_restore_original(error, rebuilt[key], given[key]) for key in keys)

@@ -13,7 +13,7 @@ import numpy as np
 
 from shardir.backends.base import Launch
 from shardir.backends.cpu.dispatch.launch import ArrayImport, import_row
-from shardir.backends.native import has_call_cache, native
+from shardir.backends.native import native
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch.call_table import (
     CONTEXT_VARIABLES,
@@ -61,14 +61,12 @@ def call_cache_of(
     static: StaticParameters,
     table: "CallTable | None" = None,
     is_swapped: bool = False,
-) -> "CallCache | None":
-    """Return the call cache of an object of a `vectorcall_class`; `None` without the native tier.
+) -> "CallCache":
+    """Return the call cache of an object of a `vectorcall_class`.
 
     `table` is the table of a function with the same calls, `is_swapped` exchanges its two
     arguments. An object keeps the cache that it has.
     """
-    if not has_call_cache(callable_object):
-        return None
     if callable_object.call_cache is None:
         callable_object.call_cache = native.CallCache(
             native.CallTable() if table is None else table,
@@ -94,7 +92,7 @@ def insert_call(
     if native is None or type(launch) is not native.Launch:
         return
     cache = call_cache_of(callable_object, static)
-    if cache is None or not cache.table.should_insert():
+    if not cache.table.should_insert():
         return
     found = cache.key(args, options)
     sources = None
