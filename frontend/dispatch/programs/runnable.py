@@ -235,17 +235,16 @@ class Runnable:
         )
         chosen = combine_observers(*(watch for watch in watching if watch is not None))
         self.module: Module = steps(_compile_pipelines(plan), chosen)
-        stated = plan.passes or str(steps)
         if self.module.meshes and self.module.main.spmd is None:
             raise PipelineError(
-                f"the pipeline {stated!r} leaves {plan.module.main.name} unpartitioned; extend "
-                "the default pipeline (default,PASS), or add the pass partition"
+                f"the pipeline {plan.passes!r} leaves {plan.module.main.name} unpartitioned; "
+                "extend the default pipeline (default,PASS), or add the pass partition"
             )
         sizes = [axis for mesh in self.module.meshes for axis in mesh.axes]
         added = [name for name, size in sizes if size > 1 and name not in dict(plan.axes)]
         if added:
             raise PipelineError(
-                f"the pipeline {stated!r} leaves {plan.module.main.name} with the axis "
+                f"the pipeline {plan.passes!r} leaves {plan.module.main.name} with the axis "
                 f"{added[0]!r}, along which there are no devices; append the pass that removes it, "
                 "such as accumulate-microbatches after split-batch"
             )
@@ -428,7 +427,7 @@ class Runnable:
     ) -> Sequence[Buffer]:
         """Return the shard of each device of an argument."""
         if type(leaf) is Array:
-            if leaf.signature.sharding is not None:
+            if self._is_single_device or leaf.signature.sharding is not None:
                 return leaf.device_shards
             whole = leaf.device_shards[0]
         else:

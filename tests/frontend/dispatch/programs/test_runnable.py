@@ -1,5 +1,6 @@
 """Arguments of compiled programs: their memory, their padding, and their shards."""
 
+import sys
 from functools import partial
 from typing import Any
 
@@ -8,8 +9,20 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir.backends.base import get_backend
+from shardir.backends.device_shards import DeviceExecutable, DeviceShards
 from shardir.backends.storage import Storage
-from shardir.frontend.errors import ArgumentError, IndivisibleError, ShardingError
+from shardir.errors import PipelineError
+from shardir.frontend.arrays.array import from_numpy
+from shardir.frontend.dispatch.programs import runnable
+from shardir.frontend.dispatch.programs.runnable import default_pipeline
+from shardir.frontend.errors import (
+    ArgumentError,
+    IndivisibleError,
+    NumberRangeError,
+    ShardingError,
+)
+from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE
 from shardir.sharding import Mesh, NamedSharding, PartitionSpec as P
 from tests.backends.cpu.guard_pages import copy_before_guard_page
 from tests.error_assertions import assert_raises_exactly
@@ -82,3 +95,144 @@ def test_sharding_an_argument_leaves_the_array_as_it_is(isolated: bool) -> None:
             np.testing.assert_array_equal(sharded(x), expected * 2)
             np.testing.assert_array_equal(single(x), expected * 3)
             np.testing.assert_array_equal(x, expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps"),
+    [
+        ({}, DEFAULT_PIPELINE),
+        ({"passes": "default,cse"}, f"{DEFAULT_PIPELINE},cse"),
+        ({"shardy_exact": True}, SHARDY_PIPELINE),
+    ],
+)
+def test_the_default_pipeline_without_a_program_is_that_of_the_settings(
+    settings: dict[str, Any], steps: str
+) -> None:
+    with sd.config(**settings):
+        assert str(default_pipeline()) == steps
+
+
+def test_the_pipeline_of_a_program_depends_on_its_uneven_arguments() -> None:
+    twice = sd.jit(lambda x: x * 2)
+    assert twice.lower(ROWS).pipeline == DEFAULT_PIPELINE
+    padded = sd.jit(lambda x: x + 1, in_shardings=SHARDED, uneven="pad")(ROWS)
+    stated = DEFAULT_PIPELINE.replace("leave_open=true", "leave_open=true,border=stated")
+    assert twice.lower(padded).pipeline == stated
+    np.testing.assert_array_equal(twice(padded), (ROWS + 1) * 2)
+
+
+def test_a_pass_may_add_a_mesh_axis_of_one_position() -> None:
+    function = sd.jit(lambda x: x + 1, passes="split-batch{microbatches=1},default")
+    np.testing.assert_array_equal(function(ROWS), ROWS + 1)
+    assert "mesh @microbatches = [microbatch=1]" in function.lower(ROWS).compile().as_text()
+
+
+def test_the_numpy_backend_has_no_schedule() -> None:
+    function = sd.jit(lambda x: x + 1)
+    assert "schedule of @lambda" in function.lower(ROWS).compile().as_text("schedule")
+    with sd.config(isolated=True):
+        compiled = function.lower(ROWS).compile()
+        assert_raises_exactly(
+            partial(compiled.as_text, "schedule"),
+            PipelineError,
+            "there is no schedule: NumPy runs this program operation by operation",
+        )
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+@pytest.mark.parametrize("requested", [None, SHARDED])
+def test_an_integer_that_does_not_fit_is_an_error(isolated: bool, requested: Any) -> None:
+    with sd.config(isolated=isolated):
+        assert_raises_exactly(
+            partial(sd.jit(lambda x: x + 1, in_shardings=requested), np.array([1, 2, 3, 2**40])),
+            NumberRangeError,
+            "%x has the number 1099511627776, which does not fit into int32; "
+            "shardir.enable_x64() allows 64-bit integers",
+        )
+
+
+class PartsInDevices(DeviceShards):
+    """Shards in memory that stands for that of devices."""
+
+    def __init__(self, parts: Any) -> None:
+        self.parts = [np.array(part) for part in parts]
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.parts[index]
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def wait(self) -> None:
+        return
+
+
+class ExecutableOnDevices(DeviceExecutable):
+    """A program of the NumPy backend that counts which arguments are copied to the devices."""
+
+    def __init__(self, module: Any, devices: Any) -> None:
+        self.program: Any = get_backend("numpy").compile(module)
+        self.copied: list[tuple[int, ...]] = []
+        self.references: list[int] = []
+
+    def to_device(self, shards: Any) -> Any:
+        if isinstance(shards, PartsInDevices):
+            return shards
+        self.copied.append(shards[0].shape)
+        return PartsInDevices(shards)
+
+    def run(self, args: Any) -> Any:
+        self.references = [sys.getrefcount(args[i]) for i in range(len(args))]
+        return [PartsInDevices(parts) for parts in self.program([list(arg) for arg in args])]
+
+
+@pytest.fixture
+def on_devices(monkeypatch: pytest.MonkeyPatch) -> list[ExecutableOnDevices]:
+    """Compile programs for devices with separate memory; return these programs."""
+    made: list[ExecutableOnDevices] = []
+
+    def compile_module(module: Any, devices: Any) -> ExecutableOnDevices:
+        made.append(ExecutableOnDevices(module, devices))
+        return made[-1]
+
+    monkeypatch.setattr(runnable, "compile_module", compile_module)
+    return made
+
+
+def test_arrays_stay_in_the_memory_of_a_device(on_devices: list[ExecutableOnDevices]) -> None:
+    x, large = (from_numpy(np.arange(size, dtype="f")) for size in (8, 2000))
+    function = sd.jit(lambda x, y, z: x + y + z + large[:8])
+    expected = np.arange(8) * 3.0 + 2
+    for _ in range(2):
+        np.testing.assert_array_equal(function(x, np.arange(8, dtype="f"), 2.0), expected)
+    (program,) = on_devices
+    # The arrays are copied once, the NumPy array and the number at each call.
+    assert program.copied == [(2000,), (8,), (8,), (), (8,), ()]
+
+
+def test_arrays_on_a_mesh_stay_in_the_memory_of_its_devices(
+    on_devices: list[ExecutableOnDevices],
+) -> None:
+    plain = from_numpy(np.arange(8, dtype="f"))
+    sharded = sd.device_put(plain, SHARDED)
+    function = sd.jit(lambda x, y, z: x + y + z, in_shardings=SHARDED)
+    for _ in range(2):
+        made = function(sharded, plain, np.arange(8, dtype="f"))
+        np.testing.assert_array_equal(made, np.arange(8) * 3.0)
+    (program,) = on_devices
+    # The sharded array is copied once. The plain one stays an array of one device.
+    assert len(program.copied) == 5
+    assert set(program.copied) == {(2,)}
+    np.testing.assert_array_equal(sd.jit(lambda x: x + 1)(plain), np.arange(8) + 1.0)
+
+
+def test_only_the_program_refers_to_donated_arguments(
+    on_devices: list[ExecutableOnDevices],
+) -> None:
+    function = sd.jit(lambda x, y: (x + y, y * 2), donate_argnums=0)
+    x, y = (from_numpy(np.arange(8, dtype="f")) for _ in range(2))
+    function(x, y)
+    (program,) = on_devices
+    assert program.references[0] < program.references[1]
+    assert x.is_deleted()
+    assert not y.is_deleted()
