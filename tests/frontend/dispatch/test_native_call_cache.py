@@ -414,3 +414,39 @@ def test_a_reflected_operator_needs_two_arguments() -> None:
     for wrong in ((X,), (X, Y, X)):
         with pytest.raises(TypeError, match="positional argument"):
             operator(*wrong)
+
+
+def test_keywords_in_another_order_are_the_same_arguments() -> None:
+    subtract = sd.jit(lambda a, b: a - b)
+    for _ in range(3):
+        assert subtract(b=2.0, a=1.0) == -1
+        assert subtract(a=2.0, b=1.0) == 1
+        np.testing.assert_array_equal(subtract(b=X, a=1.0), 1 - A)
+        np.testing.assert_array_equal(subtract(b=1.0, a=X), A - 1)
+
+
+def test_complex_numbers_are_arguments() -> None:
+    add = sd.jit(lambda a, b: a + b)
+    for number in (1j, 2j, 1 + 1j):
+        np.testing.assert_array_equal(add(X, number), A + number)
+        np.testing.assert_array_equal(snp.multiply(X, number), A * number)
+
+
+def test_the_bytes_of_bool_arrays_of_numpy_are_not_numbers() -> None:
+    as_integers = sd.jit(lambda x: x.astype(np.int32) * 3)
+    for _ in range(3):
+        given = np.array([2, 1, 0, 255], np.uint8).view(np.bool_)
+        assert as_integers(given).tolist() == [3, 3, 0, 3]
+        assert snp.sum(given).item() == 3
+
+
+def test_an_argument_of_which_only_the_type_counts_has_any_position() -> None:
+    for x, value in ((X, Y), (Y, X), (X, X), (Y, Y)):
+        for _ in range(2):
+            np.testing.assert_array_equal(snp.zeros_like(x), 0 * A)
+            np.testing.assert_array_equal(snp.zeros_like(a=x), 0 * A)
+            assert snp.ones_like(3.0).item() == 1
+            assert snp.ones_like(a=3.0, dtype=int).item() == 1
+            full = snp.full_like(x, value)
+            np.testing.assert_array_equal(full, np.asarray(value))
+            np.testing.assert_array_equal(snp.full_like(fill_value=value, a=x), full)
