@@ -1,0 +1,171 @@
+"""The record of propagation: steps that changed shardings, and axes that did not propagate."""
+
+import pytest
+
+from shardir.passes import Propagate
+from shardir.passes.propagation.record import PropagationHistory, PropagationStep, Refusal
+from shardir.text.parser import parse
+from tests.passes.propagation.propagation_result import MESH, operation
+
+
+def history(text: str, **options: object) -> PropagationHistory:
+    _, record = Propagate(**options).run_recorded(parse(MESH + text))  # type: ignore[arg-type]
+    return record.histories["f"]
+
+
+def refusals(text: str, **options: object) -> set[str]:
+    """Return the axes that do not propagate through the first operation in the end, without those
+    that the refusing tensor has."""
+    found = history(text, **options)
+    name = found.function.body.ops[0].result.name
+    (visit,) = (visit for visit in found.final_visits if visit.op and visit.op.result.name == name)
+    return {line(visit, each) for each in visit.refusals if not has_axis(visit, each)}
+
+
+def has_axis(visit: PropagationStep, refusal: Refusal) -> bool:
+    """Return whether the tensor has the refused axis along the factor."""
+    sharding, mapping = visit.before[refusal.tensor], visit.rule.tensors[refusal.tensor]
+    dims = zip(sharding.dims if sharding else (), mapping, strict=False)
+    return any(refusal.axis in dim.axes and refusal.factor in factors for dim, factors in dims)
+
+
+def line(visit: PropagationStep, refusal: Refusal) -> str:
+    """Return a refusal as text; the first factor is i."""
+    axis, factor = refusal.axis, chr(ord("i") + refusal.factor)
+    is_full = axis.pre == 1 and axis.size == SIZES[axis.name]
+    tensor = visit.tensors[refusal.tensor].name
+    return f"{axis.name if is_full else axis} along {factor} of %{tensor}: {refusal.reason.name}"
+
+
+SIZES = {"x": 2, "y": 2, "z": 4}
+VECTORS = "([i], [i]) -> ([i]) {i=16}"
+MATRIX = "([i], [j]) -> ([i, j]) {i=16, j=16}"
+MERGED = "([i, j]) -> ([ij]) {i=6, j=4}"
+
+
+@pytest.mark.parametrize("level", ["basic", "user-priority"])
+@pytest.mark.parametrize(
+    ("rule", "operands", "result", "expected"),
+    [
+        # An axis that all tensors have is not refused, and neither is a part that all take.
+        (VECTORS, ["f32[16@x]", "f32[16@x]"], "f32[16@x]", []),
+        (VECTORS, ["f32[16@x]", "f32[16]"], "f32[16]", []),
+        (VECTORS, ["f32[16@x]", "f32[16@x]"], "f32[16@-]", ["x along i of %r: CLOSED"]),
+        (
+            VECTORS,
+            ["f32[16@(x, y)]", "f32[16@(x, y)]"],
+            "f32[16@-]",
+            ["x along i of %r: CLOSED", "y along i of %r: BEHIND"],
+        ),
+        (
+            VECTORS,
+            ["f32[16@(x, y)]", "f32[16@(x, y)]"],
+            "f32[16@x]",
+            ["y along i of %r: CLOSED"],
+        ),
+        (
+            VECTORS,
+            ["f32[16@(z, y)]", "f32[16@(z, y)]"],
+            "f32[16@z:(1)2]",
+            ["z along i of %r: CLOSED", "y along i of %r: BEHIND"],
+        ),
+        (
+            VECTORS,
+            ["f32[16@x]", "f32[16@x]"],
+            "f32[16] replicated(x)",
+            ["x along i of %r: REPLICATED"],
+        ),
+        (
+            VECTORS,
+            ["f32[16@x]", "f32[16@y]"],
+            "f32[16@-]",
+            ["x along i of %p1: DISAGREE", "y along i of %p0: DISAGREE"],
+        ),
+        (
+            VECTORS,
+            ["f32[16@(x, y)]", "f32[16@(x, z)]"],
+            "f32[16@-]",
+            ["x along i of %r: CLOSED", "y along i of %p1: DISAGREE", "z along i of %p0: DISAGREE"],
+        ),
+        (MERGED, ["f32[6@x, 4]"], "f32[24]", []),
+        (MERGED, ["f32[6@z, 4]"], "f32[24]", ["z along i of %r: UNEVEN"]),
+        (MATRIX, ["f32[16@x]", "f32[16@y]"], "f32[16, 16]", []),
+    ],
+)
+def test_the_last_visit_of_an_operation_has_the_axes_that_it_refuses(
+    rule: str, operands: list[str], result: str, expected: list[str], level: str
+) -> None:
+    assert refusals(operation(rule, operands, result), level=level) == set(expected)
+
+
+@pytest.mark.parametrize(("level", "others"), [("basic", {"p0"}), ("user-priority", set[str]())])
+def test_an_axis_that_shards_another_dimension_is_refused(level: str, others: set[str]) -> None:
+    """Basic propagation then passes the axis of the result to no operand."""
+    text = operation(MATRIX, ["f32[16@x]", "f32[16]"], "f32[16, 16@x]")
+    expected = {f"x along j of %{name}: USED" for name in others}
+    assert refusals(text, level=level) == {"x along i of %r: USED"} | expected
+
+
+@pytest.mark.parametrize("level", ["basic", "user-priority"])
+def test_conservative_propagation_refuses_parts_of_axes(level: str) -> None:
+    text = operation(MATRIX, ["f32[16@z:(1)2]", "f32[16]"], "f32[16, 16]")
+    visit = history(text, level=level, conservative=True).final_visits[0]
+    assert {line(visit, each).partition(" of ")[0] for each in visit.refusals} == {"z:(1)2 along i"}
+    assert {each.reason.name for each in visit.refusals} == {"SPLIT"}
+    closed = operation(MATRIX, ["f32[16@z]", "f32[16]"], "f32[16@-, 16]")
+    assert refusals(closed, level=level, conservative=True) == {"z along i of %r: CLOSED"}
+
+
+SEVERAL_ROUNDS = """\
+func @f(
+  %a: f32[8, 8],
+  %w: f32[8, 8@x p1],
+) -> (f32[8, 8]) {
+  sharding_group(%a, group=0)
+  %s = sin(%w) : f32[8, 8]
+  sharding_group(%s, group=0)
+  %b = optimization_barrier(%a) : f32[8, 8]
+  %c = exp(%b) : f32[8, 8]
+  %d = sharding_constraint(%b) : f32[8, 8@y?]
+  %e = dot(%d, %w, dims="ik,kj->ij") : f32[8, 8]
+  return %e
+}
+"""
+
+
+def test_steps_change_shardings() -> None:
+    found = history(SEVERAL_ROUNDS)
+    assert len(found.steps) > 3
+    assert all(step.before != step.after for step in found.steps)
+
+
+def test_each_operation_has_one_final_visit() -> None:
+    """The constraint moves behind the barrier before propagation."""
+    found = history("""\
+func @f(
+  %a: f32[8],
+) -> (f32[8], f32[8]) {
+  %b = optimization_barrier(%a) : f32[8]
+  %c = exp(%b) : f32[8]
+  %d = sharding_constraint(%b) : f32[8@x]
+  return %c, %d
+}
+""")
+    visited = [visit.op.results[0].name for visit in found.final_visits if visit.op]
+    assert sorted(visited) == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("priority", "expected"),
+    [
+        (" p1", {"x along i of %r: PRIORITY", "y along i of %r: BEHIND"}),
+        ("", {"y along i of %r: CLOSED"}),
+    ],
+)
+def test_a_dimension_of_a_later_priority_is_closed_meanwhile(
+    priority: str, expected: set[str]
+) -> None:
+    """In the first steps, at priority 0, `%r` has no axes yet."""
+    text = operation(VECTORS, ["f32[16@(x, y)]", "f32[16]"], f"f32[16@x{priority}]")
+    step = next(step for step in history(text).steps if step.op is not None)
+    assert {line(step, each) for each in step.refusals if each.tensor == 2} == expected
