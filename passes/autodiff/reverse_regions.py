@@ -70,7 +70,7 @@ def _pull_checkpoint(outer: Pullback, op: Op, cotangents: Cotangents) -> tuple[O
     all_ops = (*saved.again, *block.ops)
     value_cotangents = [(x, saved.reused.get(g, g)) for x, g in gradients if g is not None]
     again_ops = eliminate_dead_operations(all_ops, [g for _, g in value_cotangents])
-    if barrier_results and b.ops and b.ops[-1].results == tuple(barrier_results):
+    if op.attrs.get("barrier", True):
         b.ops[-1:] = _restrict_barrier(b.ops[-1], again_ops, [g for _, g in value_cotangents])
     b.ops.extend(again_ops)
     for cotangent, value in pullback.primal_of_cotangent.items():

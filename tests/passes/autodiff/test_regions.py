@@ -152,6 +152,27 @@ def test_saved_values_of_a_checkpoint_are_not_recomputed() -> None:
     assert names.count("exp") == names.count("sin") == 1
 
 
+def test_a_checkpoint_that_saves_everything_has_no_effect() -> None:
+    text = CHECKPOINT.replace("checkpoint(%x)", 'checkpoint(%x, save=["everything"])')
+    found = vjp.vjp(parse(text).main, [0, 1])
+    plain = vjp.vjp(Inline()(parse(CHECKPOINT)).main, [0, 1])
+    assert [op.name for op in found.body.ops] == [op.name for op in plain.body.ops]
+
+
+@pytest.mark.parametrize("again", ["", "  %z = sin(%y) : f32[3]\n"])
+def test_a_checkpoint_without_a_barrier(again: str) -> None:
+    """Its recomputation may be merged with the forward computation."""
+    text = CHECKPOINT.replace("checkpoint(%x)", "checkpoint(%x, barrier=false)")
+    if again:
+        text = text.replace("  return %y\n", f"{again}  return %z\n")
+    back = vjp.vjp(parse(text).main, [0])
+    assert "optimization_barrier" not in [op.name for op in back.body.ops]
+    results = run(module(back), [X, X, ONES])
+    y = np.exp(np.sin(X * X))
+    outer = np.cos(y) if again else ONES
+    np.testing.assert_allclose(results[1], outer * y * np.cos(X * X) * X, rtol=1e-5)
+
+
 def test_forward_mode_keeps_a_checkpoint() -> None:
     ahead = jvp.jvp(parse(CHECKPOINT).main, [0, 1])
     assert [op.name for op in ahead.body.ops if op.blocks] == ["checkpoint"]
@@ -217,3 +238,43 @@ def test_mismatched_rules_are_errors(before: str, after: str, message: str) -> N
     with pytest.raises(ParseError, match="custom-jvp: its rule") as caught:
         parse(TWICE_COS.replace(before, after).replace("mul(%g, %c.tangent)", "mul(%g, %g)"))
     assert message in str(caught.value)
+
+
+RULE_THAT_CALLS_A_RULE_IN_A_LOOP = """\
+func @f(%x: f32[]) -> (f32[]) {
+  %y = custom-jvp(%x, rule="outer") : f32[] {
+    (%a: f32[]) =>
+    %b = sin(%a) : f32[]
+    yield %b
+  } {
+    (%c: f32[], %c.tangent: f32[]) =>
+    %d = sin(%c) : f32[]
+    %u = scan(%c.tangent, carries=1, length=1) : f32[] {
+      (%t: f32[]) =>
+      %g = custom-jvp(%c, rule="inner") : f32[] {
+        (%h: f32[]) =>
+        %i = cos(%h) : f32[]
+        yield %i
+      } {
+        (%j: f32[], %j.tangent: f32[]) =>
+        %k = cos(%j) : f32[]
+        %ten = constant(value=10.0) : f32[]
+        %l = mul(%ten, %j.tangent) : f32[]
+        yield %k, %l
+      }
+      %v = mul(%g, %t) : f32[]
+      yield %v
+    }
+    yield %d, %u
+  }
+  return %y
+}
+"""
+
+
+def test_second_derivatives_use_the_rules_of_functions_that_rules_call() -> None:
+    """Only functions that depend on tangents lose their rules, because they are linear in them."""
+    twice = vjp.vjp(vjp.vjp(parse(RULE_THAT_CALLS_A_RULE_IN_A_LOOP).main, [0]), [0])
+    x, zero, one = np.float32(0.5), np.float32(0), np.float32(1)
+    y, gradient, second = run(module(twice), [x, one, zero, one])
+    np.testing.assert_allclose([y, gradient, second], [np.sin(x), np.cos(x), 10], rtol=1e-6)

@@ -504,6 +504,51 @@ def test_contributions_of_the_devices_to_a_gradient_of_a_derived_rule_are_summed
     assert (total.operands, total.results) == ((call.blocks[2].returns[0],), back.returns)
 
 
+UNCHECKED_RULE = """
+%h = custom-vjp(%{argument}, rule="f") : {type} {{
+  (%a1: {type}) =>
+  {primal}
+  yield %s1
+}} {{
+  (%a2: {type}) =>
+  %s2 = sin(%a2) : {type}
+  yield %s2
+}} {{
+  (%g: {type}) =>
+  yield %g
+}}
+%b = broadcast(%h, dims={dims}) : f32[2]
+yield %b
+"""
+SUM = "%t1 = all-reduce(%a1, axes=[x], op=add) : f32[2]"
+
+
+@pytest.mark.parametrize(
+    ("argument", "primal", "is_allowed"),
+    [
+        ("v", "%s1 = sin(%a1) : f32[]", True),
+        ("p", f"{SUM}\n  %s1 = mul(%t1, %a1) : f32[2]", True),
+        ("p", f"{SUM}\n  %s1 = sin(%t1) : f32[2]", False),
+    ],
+    ids=["no sum", "sum in a result of each device", "sum as a result"],
+)
+def test_without_check_vma_a_custom_vjp_must_not_return_a_sum(
+    argument: str, primal: str, is_allowed: bool
+) -> None:
+    type, dims = ("f32[]", "[]") if argument == "v" else ("f32[2]", "[0]")
+    text = UNCHECKED_RULE.format(argument=argument, primal=primal, type=type, dims=dims)
+    main = program(text, attrs=", check_vma=false").main
+    if is_allowed:
+        vjp(main, [0, 1])
+        return
+    with pytest.raises(DifferentiateError) as caught:
+        vjp(main, [0, 1])
+    assert str(caught.value) == (
+        "%h = f has a custom_vjp and a result that is a sum over devices, which check_vma=False "
+        "does not detect; move the sum out of it, or leave check_vma true"
+    )
+
+
 def test_dependence_on_a_value() -> None:
     module = program(
         """
