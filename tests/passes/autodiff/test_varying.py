@@ -16,7 +16,12 @@ from shardir.ir.sharding import Axis
 from shardir.ops.control_flow.derivative_regions import DerivativeRule, derivative_rule_of
 from shardir.passes.autodiff.jvp import jvp
 from shardir.passes.autodiff.make_varying import make_varying_explicit, remove_explicit_varying
-from shardir.passes.autodiff.varying import dependent_values, infer_varying_axes, sharding_axes
+from shardir.passes.autodiff.varying import (
+    dependent_values,
+    infer_varying_axes,
+    sharding_axes,
+    vma_of,
+)
 from shardir.passes.autodiff.vjp import vjp
 from shardir.passes.rewriting import used_names
 from shardir.text.parser import parse
@@ -124,6 +129,12 @@ yield %t
 """
     )
     assert (found["s"], found["t"]) == ("x", "x")
+    module = program("%s = all-reduce(%v, axes=[x:(1)2, y], op=add) : f32[]\nyield %p", axes="x, y")
+    op = computation(module)
+    x, y = op.attrs["axes"]
+    # The sum along all of y needs a value of each device, and so does that along a part of x.
+    found_axes = vma_of(op.blocks[0].ops[0], [frozenset()], (x, y))
+    assert (found_axes.operands, found_axes.results) == ((frozenset({x, y}),), frozenset({x}))
 
 
 def test_a_carried_value_varies_if_it_varies_in_any_iteration() -> None:
