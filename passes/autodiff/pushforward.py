@@ -130,7 +130,7 @@ class Pushforward:
         active = active_values(Block(tuple(chosen), tuple(b.ops), ()), chosen)
         back = Pullback(b.inner(), active, BACKWARDS)
         for cotangent, tangent in zip(cotangents, tangents, strict=True):
-            if cotangent is not None and tangent is not None:
+            if cotangent is not None:
                 back.accumulate(cotangent, tangent)
         forward = back.run(b.ops)
         for new_op in (*forward, *back.b.ops):
