@@ -400,6 +400,8 @@ def test_the_cost_of_a_host_function_is_that_which_the_caller_states() -> None:
     assert (simulation.lanes, simulation.notes) == (("lanes",), ("a note",))
     assert simulation.memory.by_kind[MemoryKind.ACTIVATIONS] == 4096
     assert simulation.memory.position == "%a = pure-callback"
+    unknown = simulate(module, MACHINE, fusion="")
+    assert nanoseconds(unknown.breakdown.compute) == {"pure-callback": 1024, "elementwise": 768}
 
 
 @pytest.mark.parametrize(("body", "expected"), [(SYNCHRONOUS, 2048), (STARTED, 1024)])
