@@ -100,3 +100,20 @@ func @f(
     args = [np.array([number, 1 + 2j], "c8")]
     (found,), (expected,) = run(read(show(module)), args), run(module, args)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_the_words_of_keys_are_exchanged_without_reverse() -> None:
+    """IREE cannot compile `reverse` of unsigned integers."""
+    module = parse("""\
+func @f(%x: u32[2, 2]) -> (key[2], u32[2, 2]) {
+  %k = bitcast(%x) : key[2]
+  %y = bitcast(%k) : u32[2, 2]
+  return %k, %y
+}
+""")
+    words = np.array([[1, 2], [0xFFFFFFFF, 7]], np.uint32)
+    text = show(module, for_xla=True)
+    assert "stablehlo.reverse" not in text
+    keys, same = run(read(text), [words])
+    np.testing.assert_array_equal(keys, [(1 << 32) + 2, (0xFFFFFFFF << 32) + 7])
+    np.testing.assert_array_equal(same, words)

@@ -132,20 +132,30 @@ def _splat(w: MlirWriter, value: float, type: TensorType) -> TypedName:
 
 @WRITERS.rule(OPS["bitcast"])
 def _bitcast(w: MlirWriter, op: Op) -> None:
-    """Write a bitcast, in which the words of a key are reversed (highest first)."""
+    """Write a bitcast, in which the words of a key are exchanged (highest first).
+
+    The 64 bits are rotated: IREE cannot compile `reverse` of unsigned integers.
+    """
     (x,) = op.operands
     result = op.result.type
     if x.type.dtype == result.dtype or "key" not in (x.type.dtype, result.dtype):
         w.write_op(op, "stablehlo.bitcast_convert")
-        return
-    words = result if x.type.dtype == "key" else x.type
-    turn = {"dimensions": format_array([words.rank - 1])}
-    if x.type.dtype == "key":
-        lowest_first = w.write_step("stablehlo.bitcast_convert", [_operand(w, op)], words)
-        w.write_op(op, "stablehlo.reverse", turn, operands=[lowest_first])
-    else:
-        lowest_first = w.write_step("stablehlo.reverse", [_operand(w, op)], words, turn)
+    elif x.type.dtype == "key":
+        name, type = _operand(w, op)
+        lowest_first = w.write_step("stablehlo.or", _shifted_words(w, name, type), type)
         w.write_op(op, "stablehlo.bitcast_convert", operands=[lowest_first])
+    else:
+        bits = w.write_step("stablehlo.bitcast_convert", [_operand(w, op)], result)
+        w.write_op(op, "stablehlo.or", operands=_shifted_words(w, *bits))
+
+
+def _shifted_words(w: MlirWriter, name: str, type: TensorType) -> list[TypedName]:
+    """Write the lower word in the place of the higher one, and the higher in that of the lower."""
+    width = _splat(w, 32, type.with_dtype("u64"))
+    return [
+        w.write_step(f"stablehlo.{shift}", [(name, type), width], type)
+        for shift in ("shift_left", "shift_right_logical")
+    ]
 
 
 @WRITERS.rule(OPS["roll"])
