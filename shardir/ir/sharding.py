@@ -155,6 +155,11 @@ class Sharding(CachedHash):
         """Yield every axis that shards a dimension."""
         return (axis for dim in self.dims for axis in dim.axes)
 
+    def mentioned_axes(self) -> Iterator[Axis]:
+        """Yield every axis that shards a dimension, or is replicated or unreduced."""
+        yield from self.used_axes()
+        yield from (*self.replicated, *self.unreduced)
+
     def close(self) -> "Sharding":
         """Return the same axes with all dimensions closed, without priorities and `replicated`."""
         return _close(self)

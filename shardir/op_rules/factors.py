@@ -68,7 +68,7 @@ class FactorRule(CachedHash):
         return tuple(i for i, factor in enumerate(self.factors) if factor.kind is kind)
 
     def __str__(self) -> str:
-        names = [name for name, _ in zip(_factor_names(), self.factors, strict=False)]
+        names = [name for name, _ in zip(factor_names(), self.factors, strict=False)]
 
         def side(tensors: tuple[TensorFactors, ...]) -> str:
             return ", ".join(
@@ -87,7 +87,7 @@ class FactorRule(CachedHash):
         return text
 
 
-def _factor_names() -> Iterator[str]:
+def factor_names() -> Iterator[str]:
     """Yield i, j, ..., z, then z_1, z_2, ... (Shardy's order)."""
     yield from "ijklmnopqrstuvwxyz"
     yield from (f"z_{n}" for n in count(1))

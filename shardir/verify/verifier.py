@@ -245,7 +245,7 @@ class _FunctionChecker:
                 yield "type", "values of an spmd function are local and have no sharding"
             for message in self.sharding(value.sharding, value.type):
                 yield "type", message
-            for axis in value.sharding.used_axes() if self.manual else ():
+            for axis in value.sharding.mentioned_axes() if self.manual else ():
                 if any(manual.overlaps(axis) for manual in self.manual_axes()):
                     yield "type", f"values are local along {axis.name!r}, which is manual here"
 

@@ -4,7 +4,7 @@ Every function yields one sentence per violated rule, and nothing for a well-for
 rules for shardings are those of OpenXLA Shardy (docs/sharding_representation.md there).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
 from shardir.errors import suggest_name
@@ -92,6 +92,18 @@ def find_sharding_faults(
                 f"{word} axes are in the order of the mesh; "
                 f"write {word}({', '.join(format_axis(axis, mesh) for axis in ordered)})"
             )
+
+
+def find_axis_list_faults(lists: Sequence[Axes], mesh: Mesh) -> Iterator[str]:
+    """Yield the reasons why no tensor can be sharded along all of the lists, one per dimension."""
+    axes = [axis for part in lists for axis in part]
+    faults = [fault for axis in axes for fault in find_axis_faults(axis, mesh)]
+    yield from faults
+    if faults:
+        return
+    yield from _find_overlap_faults(axes, mesh)
+    for part in lists:
+        yield from _find_unmerged_faults(part, mesh)
 
 
 def find_axis_faults(axis: Axis, mesh: Mesh) -> Iterator[str]:

@@ -241,13 +241,23 @@ class OperationReader:
         if self.stated_shardings is not None:
             return self.stated_shardings
         attribute = self.attrs.get(SHARDING)
-        if self.name in ("sdy.sharding_constraint", "sdy.reshard"):
+        states_one = self.name in ("sdy.sharding_constraint", "sdy.reshard")
+        if states_one:
             angles = [part for part in self.literals if getattr(part, "type", "") == "ANGLE"]
             attribute = self.attrs.get("sharding", angles[0] if angles else None)
-        if not isinstance(attribute, Token) or not self.names:
+        if not isinstance(attribute, Token):
             return [None] * len(self.names)
         if attribute.startswith("#sdy.sharding_per_value"):
-            return list(self.reader.shardings.per_value(attribute, self.results))
+            if self.names:
+                return list(self.reader.shardings.per_value(attribute, self.results))
+            self.reader.shardings.check_of_no_results(attribute)
+            return []
+        if attribute.startswith("#sdy.sharding") and not states_one:
+            raise self.fail(
+                "an operation states the shardings of all its results; write "
+                f"#sdy.sharding_per_value<[{attribute.removeprefix('#sdy.sharding')}]>",
+                attribute,
+            )
         return [self.reader.shardings.sharding(attribute, self.result)]
 
     def check_operands(self) -> None:

@@ -26,7 +26,7 @@ from shardir.stablehlo.reading.expansions.lapack import is_lapack
 from shardir.stablehlo.reading.function_state import FunctionState
 from shardir.stablehlo.reading.module_symbols import ModuleSymbols
 from shardir.stablehlo.reading.opaque import emit_opaque
-from shardir.stablehlo.reading.opaque_rules import SHARDING_RULE_ATTRIBUTE
+from shardir.stablehlo.reading.opaque_rules import SHARDING_RULE_ATTRIBUTE, check_stated_rule
 
 
 def remove_unused(body: Block, spare: set[Op], makers: Mapping[Value, Op]) -> Block:
@@ -182,6 +182,7 @@ class FunctionReader(FunctionState):
         callee = CALLEES.get(call.name)
         rule = READERS.get(call.name) if callee is None else self._call_rule(callee)
         call.check_operands()
+        check_stated_rule(call)
         try:
             if rule is None:
                 raise UnsupportedOperation("")

@@ -21,12 +21,34 @@ from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation
 from shardir.stablehlo.reading.formulas import combination_of, region_formulas
 from shardir.stablehlo.reading.records import DictRecord
 from shardir.stablehlo.reading.shapes import gather_dims, is_concatenation_of_slices, scatter_dims
+from shardir.stablehlo.reading.stated_rules import find_stated_rule_fault
 
 Shapes = Sequence[tuple[int, ...]]
 Rule = Callable[[OperationReader, Shapes, Shapes], FactorRule | None]
 SHARDING_RULE_ATTRIBUTE = "sdy.sharding_rule"
 SHARDY_RULES: dict[str, Rule] = {}
 REPLICATE = FactorKind.REPLICATE
+
+
+def check_stated_rule(call: OperationReader) -> None:
+    """Raise `ParseError` if the operation states a factor rule that it cannot have."""
+    stated = call.attrs.get(SHARDING_RULE_ATTRIBUTE)
+    if stated is None:
+        return
+    if not isinstance(stated, Token):
+        raise call.fail(f"{SHARDING_RULE_ATTRIBUTE} is not a factor rule, #sdy.op_sharding_rule<>")
+    signature = call.written.signature
+    # The signature lists the operands in the order of the rule, also if the text pairs them.
+    operands = (
+        [call.types.type(token) for token in signature.operands]
+        if signature is not None and signature.operands is not None
+        else [value.type for value in call.all_operands]
+    )
+    fault = find_stated_rule_fault(
+        str(stated), [type.rank for type in operands], [type.rank for type in call.results]
+    )
+    if fault:
+        raise call.fail(fault, stated)
 
 
 def factor_rule_of(
@@ -38,10 +60,7 @@ def factor_rule_of(
     """
     stated = call.attrs.get(SHARDING_RULE_ATTRIBUTE)
     if isinstance(stated, Token):
-        try:
-            return parse_rule(str(stated))
-        except ValueError as error:
-            raise call.fail(str(error), stated) from None
+        return parse_rule(str(stated))
     rule = SHARDY_RULES.get(f"@{target}" if target else call.name)
     xs = [value.type.shape for value in operands]
     ys = [type.shape for type in call.results]

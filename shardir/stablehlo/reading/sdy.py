@@ -13,11 +13,15 @@ from shardir import (
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Value
 from shardir.ir.operation import Symbol
-from shardir.ir.sharding import Axes, Axis, Sharding, missing_axis_fault, sub_axis_fault
+from shardir.ir.sharding import Axes, Axis, Sharding
 from shardir.ir.types import TensorType
 from shardir.stablehlo.reading import records
 from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation, register_reader
-from shardir.text.number_text import parse_natural_number
+from shardir.stablehlo.reading.collective_axes import (
+    check_collective,
+    read_axis_lists,
+    read_reduction,
+)
 
 Values = tuple[Value, ...]
 
@@ -34,6 +38,7 @@ def _read_reshard(call: OperationReader) -> Values:
 def _collective(call: OperationReader) -> Values:
     """Read a Shardy collective as a reshard."""
     (value,) = call.take_operands(1)
+    check_collective(call, value, _target(call, value))
     return _emit_reshard(call, value)
 
 
@@ -41,16 +46,20 @@ def _collective(call: OperationReader) -> Values:
 def _read_reduction(call: OperationReader) -> Values:
     """Read a Shardy reduction as a reshard of an unreduced operand."""
     (value,) = call.take_operands(1)
-    text = call.reader.source.text[call.written.name.end_pos or 0 :].partition("%")[0]
-    axes = [_resolve_axis(call, value, name, pre, size) for name, pre, size in _AXIS.findall(text)]
-    reduction = next((word for word in ("max", "min") if word in text.split()), "add")
+    target = _target(call, value)
+    lists = read_axis_lists(call, call.reader.shardings.meshes[target.mesh])
+    axes = [axis for each in lists for axis in each.axes]
+    reduction = read_reduction(call)
     reader = call.reader
+    check_collective(call, value, target)
     pending: Value | None = value
     while pending is not None:
         before = reader.restated_params.get(pending, pending).sharding
-        sharding = before or Sharding.fully_replicated(_target(call, value).mesh, value.type.rank)
+        sharding = before or Sharding.fully_replicated(target.mesh, value.type.rank)
         unstated = [axis for axis in axes if axis not in sharding.unreduced]
-        if not unstated:
+        used = tuple(sharding.used_axes())
+        # A reshard from a sharded value makes the partial values.
+        if not unstated or any(axis.overlaps(other) for axis in unstated for other in used):
             break
         unreduced = (*sharding.unreduced, *unstated)
         sharding = replace(sharding, unreduced=unreduced, reduction=reduction)
@@ -59,9 +68,6 @@ def _read_reduction(call: OperationReader) -> Values:
         maker = reader.makers.get(pending)
         pending = maker.operands[0] if maker is not None and maker.spec is specs.reshard else None
     return _emit_reshard(call, value)
-
-
-_AXIS = re.compile(r'"([^"]+)"(?::\(([0-9]+)\)([0-9]+))?')
 
 
 def _emit_reshard(call: OperationReader, value: Value) -> Values:
@@ -74,22 +80,6 @@ def _target(call: OperationReader, value: Value) -> Sharding:
     if not isinstance(stated, Token):
         raise call.fail(f"{call.name} lacks its attribute 'out_sharding'")
     return call.reader.shardings.sharding(stated, value.type)
-
-
-def _resolve_axis(call: OperationReader, value: Value, name: str, pre: str, size: str) -> Axis:
-    """Return an axis of the result's mesh, or its sub-axis `(pre)size`."""
-    mesh = call.reader.shardings.meshes[_target(call, value).mesh]
-    if fault := missing_axis_fault(name, mesh):
-        raise call.fail(fault)
-    if not pre:
-        return Axis.full(name, mesh)
-    before, count = parse_natural_number(pre), parse_natural_number(size)
-    if before is None or count is None:
-        raise call.fail(f"a number of the sub-axis {name}:({pre}){size} is too large")
-    axis = Axis(name, before, count)
-    if fault := sub_axis_fault(axis, mesh):
-        raise call.fail(fault)
-    return axis
 
 
 @register_reader("sdy.sharding_group")
@@ -164,6 +154,8 @@ def _manual_computation(call: OperationReader) -> Values:
     if len(params) != len(ins):
         raise call.fail("a manual computation takes as many parameters as operands")
     axes = _manual_axes(call, [*ins, *outs])
+    for sharding in (*ins, *outs):
+        _check_no_partial_values(call, sharding, axes)
     inside = [
         (param.name, reader.types.type(param.type), _none_if_open(_free_sharding(sharding, axes)))
         for param, sharding in zip(params, ins, strict=True)
@@ -179,14 +171,28 @@ def _manual_computation(call: OperationReader) -> Values:
     reader.manual = _manual_context(call, [*ins, *outs], (*around, *axes))
     body = reader.read_block(block, inside)
     reader.manual = outer
-    return call.emit(
-        "manual_computation",
-        *call.operands,
-        blocks=(body,),
-        axes=axes,
-        in_axes=tuple(_manual_dim_axes(sharding, axes) for sharding in ins),
-        out_axes=tuple(_manual_dim_axes(sharding, axes) for sharding in outs),
-    )
+    try:
+        return call.emit(
+            "manual_computation",
+            *call.operands,
+            blocks=(body,),
+            axes=axes,
+            in_axes=tuple(_manual_dim_axes(call, sharding, axes) for sharding in ins),
+            out_axes=tuple(_manual_dim_axes(call, sharding, axes) for sharding in outs),
+        )
+    except UnsupportedOperation as error:  # As an opaque operation, its body would be lost.
+        raise call.fail(str(error)) from None
+
+
+def _check_no_partial_values(call: OperationReader, sharding: Sharding, axes: Axes) -> None:
+    """Raise `ParseError` if devices along manual axes hold partial values of a global value."""
+    partial = [axis for axis in sharding.unreduced if _is_manual(axis, axes)]
+    if partial:
+        raise call.fail(
+            f"a manual computation cannot receive or return a value that is unreduced along its "
+            f"manual axis {partial[0].name}; reshard an operand before it, and reduce a result in "
+            "it with stablehlo.all_reduce"
+        )
 
 
 def _manual_context(
@@ -210,6 +216,12 @@ def _manual_axes(call: OperationReader, stated: list[Sharding]) -> Axes:
     text = " ".join(str(entry.key) for entry in entries) if entries else str(node)
     names = [call.types.string(Token("STRING", name)) for name in re.findall(r'"[^"]*"', text)]
     meshes = [call.reader.shardings.meshes[name] for name in {s.mesh: None for s in stated}]
+    used = [mesh for mesh in meshes if mesh.axes]
+    if len(used) > 1:
+        raise call.fail(
+            f"the shardings of a manual computation are on the meshes @{used[0].name} and "
+            f"@{used[1].name}; they must be on one"
+        )
     for mesh in meshes or call.reader.shardings.meshes.values():
         if all(name in mesh.sizes for name in names):
             return tuple(Axis.full(name, mesh) for name in names)
@@ -220,10 +232,19 @@ def _is_manual(axis: Axis, axes: Axes) -> bool:
     return any(manual.overlaps(axis) for manual in axes)
 
 
-def _manual_dim_axes(sharding: Sharding, axes: Axes) -> tuple[Axes, ...]:
-    return tuple(
+def _manual_dim_axes(call: OperationReader, sharding: Sharding, axes: Axes) -> tuple[Axes, ...]:
+    """Return the manual axes of each dimension, which precede its free axes."""
+    manual = tuple(
         tuple(axis for axis in dim.axes if _is_manual(axis, axes)) for dim in sharding.dims
     )
+    for number, (dim, its_manual) in enumerate(zip(sharding.dims, manual, strict=True)):
+        if dim.axes[: len(its_manual)] != its_manual:
+            free = next(axis for axis in dim.axes if axis not in its_manual)
+            raise call.fail(
+                f"the free axis {free.name} of dimension {number} is before a manual axis; "
+                "manual axes are the first axes of a dimension"
+            )
+    return manual
 
 
 def _without_manual_replicated(sharding: Sharding, axes: Axes) -> Sharding:

@@ -12,7 +12,7 @@ from shardir.ir.sharding import (
     missing_axis_fault,
     sub_axis_fault,
 )
-from shardir.ir.types import TensorType
+from shardir.ir.types import TOKEN, TensorType
 from shardir.stablehlo.reading import records
 from shardir.stablehlo.reading.types import TypeParser
 
@@ -84,6 +84,9 @@ class ShardingResolver:
                     f"{count_noun(len(shardings), 'sharding')}",
                     token,
                 )
+            for sharding, type in zip(shardings, types, strict=True):
+                if type.dtype == TOKEN and (sharding.replicated or sharding.unreduced):
+                    raise self.source.fail("a token is not replicated or unreduced", token)
             shardings = [
                 self._complete_maximal(each, type)
                 for each, type in zip(shardings, types, strict=True)
@@ -95,6 +98,19 @@ class ShardingResolver:
                         token,
                     )
         return shardings
+
+    def check_of_no_results(self, token: Token) -> None:
+        """Raise `ParseError` unless an operation without results can state the shardings.
+
+        It can only run on a single device: its one sharding is on a maximal mesh.
+        """
+        shardings = self._read("per_value", token, None)
+        if len(shardings) > 1 or any(not self.meshes[s.mesh].is_maximal for s in shardings):
+            raise self.source.fail(
+                "an operation without results can only state one sharding, on a mesh of a single "
+                "device",
+                token,
+            )
 
     def _complete_maximal(self, sharding: Sharding, type: TensorType) -> Sharding:
         """Return the sharding with unsharded dimensions if a maximal mesh omits them."""
@@ -121,6 +137,13 @@ class ShardingResolver:
                     base,
                 )
             reduction = _REDUCTIONS[pending.reduction]
+        if mesh.is_maximal and (dims or marks):
+            raise self.source.fail(
+                f"a sharding on the single device of @{mesh.name} has no dimensions and no axes; "
+                f"write <@{mesh.name}, []>",
+                written.mesh,
+                base,
+            )
         replicated, unreduced = (
             self._axes(marks[word].axes, mesh, base) if word in marks else ()
             for word in ("replicated", "unreduced")
@@ -131,6 +154,11 @@ class ShardingResolver:
         priority = written.priority
         if priority is not None and len(priority) > 19:
             raise self.source.fail("this priority is too large", priority, base)
+        if priority is not None and len(priority) > 2 and priority[1] == "0":
+            plain = priority[1:].lstrip("0") or "0"
+            raise self.source.fail(
+                f"a priority has no leading zeros; write p{plain}", priority, base
+            )
         return DimSharding(
             self._axes(written.axes, mesh, base),
             written.open,
@@ -154,6 +182,9 @@ class ShardingResolver:
         axis = Axis(name, pre, size)
         if fault := sub_axis_fault(axis, mesh):
             raise self.source.fail(fault, written.name, base)
+        if axis.is_full(mesh):
+            message = f"this is the complete axis of size {size}, not a part of it; write {name!r}"
+            raise self.source.fail(message.replace("'", '"'), written.name, base)
         return axis
 
     def _find_mesh(self, token: Token, base: int) -> Mesh:
