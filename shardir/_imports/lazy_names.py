@@ -12,6 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 
+from shardir._imports.absent_names import absence_reason
 from shardir.errors import ShardirError
 
 
@@ -23,30 +24,9 @@ class MissingModule(ShardirError, ModuleNotFoundError):
     """A module of JAX that has no counterpart here, because it needs XLA."""
 
 
-MODULES_OF_XLA = {
-    "shardir.ffi": "call the foreign function from Python, for example with ctypes, in "
-    "shardir.pure_callback",
-}
-"""The alternatives to modules of JAX that need XLA; each module has a placeholder file."""
-
-MUTABLE_ARRAYS = frozenset(
-    f"shardir.{name}" for name in ("Ref", "empty_ref", "free_ref", "freeze", "new_ref")
-)
-"""The names of JAX's arrays that change in place."""
-
-
 def missing_module(name: str) -> MissingModule:
-    """Return the error for a module of `MODULES_OF_XLA`."""
-    return MissingModule(f"there is no {name}; {_suggest_alternative(name)}")
-
-
-def _suggest_alternative(name: str) -> str:
-    if name in MUTABLE_ARRAYS:
-        return (
-            "arrays do not change in place; update a copy with x.at[index].set(value), and carry "
-            "it through loops in the state of shardir.lax.scan or fori_loop"
-        )
-    return MODULES_OF_XLA[name]
+    """Return the error for a module of JAX that is a placeholder file here."""
+    return MissingModule(f"there is no {name}; {absence_reason(name)}")
 
 
 LISTED_ATTRIBUTES = frozenset({"__doc__", "__file__", "__name__", "__path__", "__version__"})
@@ -70,7 +50,7 @@ def lazy_names(face: str, table: Mapping[str, tuple[str, ...]]) -> LazyModule:
         elif name in submodules:
             value = import_module(submodules[name])
         else:
-            raise _unknown_name_error(face, name, [*homes, *submodules])
+            raise unknown_name_error(face, name, [*homes, *submodules])
         setattr(sys.modules[face], name, value)
         return value
 
@@ -86,12 +66,12 @@ def lazy_module(face: str, home: str) -> LazyModule:
     def lookup(name: str) -> object:
         # Of the dunder names, only those of the Array API standard are exposed.
         if name.startswith("__") and not name.startswith("__array_"):
-            raise _unknown_name_error(face, name, [])
+            raise unknown_name_error(face, name, [])
         module = import_module(home)
         try:
             value = getattr(module, name)
         except AttributeError:
-            raise _unknown_name_error(face, name, public()) from None
+            raise unknown_name_error(face, name, public()) from None
         if isinstance(value, ModuleType) and _has_public_module(face, name):
             value = import_module(f"{face}.{name}")
         setattr(sys.modules[face], name, value)
@@ -132,10 +112,10 @@ def _make_lazy_module(
     return lookup_or_all, listing
 
 
-def _unknown_name_error(face: str, name: str, names: list[str]) -> UnknownName:
-    full_name = f"{face}.{name}"
-    if full_name in MUTABLE_ARRAYS | MODULES_OF_XLA.keys():
-        return UnknownName(f"{face} has no name {name!r}; {_suggest_alternative(full_name)}")
+def unknown_name_error(face: str, name: str, names: list[str]) -> UnknownName:
+    """Return the error for a name that a public module with the public `names` does not have."""
+    if (reason := absence_reason(f"{face}.{name}")) is not None:
+        return UnknownName(f"{face} has no name {name!r}; {reason}")
     close = get_close_matches(name, names, 1)
     return UnknownName(
         f"{face} has no name {name!r}" + (f"; did you mean {close[0]!r}" if close else "")

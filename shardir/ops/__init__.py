@@ -5,6 +5,9 @@ Input: declarations by `define_op` of `shardir.ir.operation`. Output: operation 
 Start with `elementwise/elementwise.py` (the simplest operations), then `contraction/dot.py`.
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
+from shardir._imports.lazy_names import unknown_name_error
 from shardir.ops.communication.annotations import (
     checkpoint_name as checkpoint_name,
     data_flow_edge as data_flow_edge,
@@ -176,3 +179,8 @@ from shardir.ops.shape.slicing import (
     pad as pad,
     slice_ as slice_,
 )
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        raise unknown_name_error(__name__, name, list(globals()))

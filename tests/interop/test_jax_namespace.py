@@ -1,21 +1,46 @@
-"""Every public name of JAX exists in shardir, or a table states why it does not."""
+"""Every public name of JAX exists in shardir, or an error states why it does not."""
+
+import re
+from importlib import import_module
 
 import pytest
 
-from tests.jax_namespace import matches, missing_names, reasons
+from shardir._imports.absent_names import ABSENT_NAMES, absence_reasons, matches_pattern
+from tests.jax_namespace import missing_names
 from tests.optional_dependencies import require
 
 
 @pytest.fixture(scope="module")
 def missing() -> set[str]:
     require("jax")
-    return missing_names()
+    return {name.removeprefix("jax.") for name in missing_names()}
 
 
 def test_each_missing_name_has_a_reason(missing: set[str]) -> None:
-    stated = reasons()
-    assert not {name for name in missing if not any(matches(name, each) for each in stated)}
+    stated = absence_reasons()
+    assert not {name for name in missing if not any(matches_pattern(name, each) for each in stated)}
 
 
 def test_no_reason_is_about_a_name_that_exists(missing: set[str]) -> None:
-    assert not [each for each in reasons() if not any(matches(name, each) for name in missing)]
+    for each in absence_reasons():
+        assert any(matches_pattern(name, each) for name in missing), each
+
+
+def test_no_name_has_two_reasons() -> None:
+    names = [name for names in ABSENT_NAMES.values() for name in names.split()]
+    assert sorted(names) == sorted(absence_reasons())
+
+
+def test_reasons_name_public_functions() -> None:
+    for reason in ABSENT_NAMES:
+        for name in re.findall(r"shardir(?:\.\w+)+", reason):
+            module, _, attribute = name.rpartition(".")
+            assert hasattr(import_module(module), attribute), name
+
+
+@pytest.mark.parametrize("pattern", absence_reasons())
+def test_errors_state_the_reason(pattern: str) -> None:
+    module, _, name = f"shardir.{pattern.replace('*', 'add')}".rpartition(".")
+    with pytest.raises(AttributeError) as caught:
+        getattr(import_module(module), name)
+    assert str(caught.value) == f"{module} has no name {name!r}; {absence_reasons()[pattern]}"
