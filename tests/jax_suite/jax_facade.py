@@ -116,7 +116,6 @@ INERT = frozenset(
         "jax.debug_key_reuse",
         "jax.debug_nans",
         "jax.default_matmul_precision",
-        "jax.default_prng_impl",
         "jax.enable_checks",
         "jax.log_compiles",
         "jax.numpy_dtype_promotion",
