@@ -86,6 +86,15 @@ def test_functions_that_capture_values_are_traced_at_each_call() -> None:
     assert [float(x) for x in three] == [0.0, -2.0, 2.0]
 
 
+def test_a_function_that_returns_an_array_from_outside_is_traced_at_each_call() -> None:
+    outside = [snp.ones(3)]
+    inner = jit(lambda x: (x + 1, outside[0]))
+    for value in (1, 2):
+        outside[0] = value * snp.ones(3)
+        outer = jit(lambda x, value=value: inner(value * x))
+        np.testing.assert_array_equal(outer(1.0)[1], [value] * 3)
+
+
 def test_functions_with_custom_derivatives_keep_them() -> None:
     @custom_jvp
     def identity(x: Any) -> Any:

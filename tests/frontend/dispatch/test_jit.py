@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shardir as sd
 import shardir.numpy as jnp
 from shardir import ops
 from shardir.errors import PipelineError
@@ -417,3 +418,12 @@ def test_the_dump_setting_writes_every_stage(tmp_path: Path) -> None:
     assert files == [f"{number:02}-{stage}.ir" for number, stage in enumerate(stages)]
     assert "8@data" in (tmp_path / "lambda" / "00-traced.ir").read_text("utf-8")
     assert [path.name for path in tmp_path.iterdir()] == ["lambda"]
+
+
+def test_cotangents_of_integers_are_results_of_each_call() -> None:
+    gradients = sd.jit(sd.grad(lambda n, x: (n * x).sum(), argnums=(0, 1), allow_int=True))
+    n, x = np.arange(3), np.ones(3, np.float32)
+    for _ in range(3):
+        none, cotangent = gradients(n, x)
+        assert none.dtype == sd.float0
+        np.testing.assert_array_equal(cotangent, n)

@@ -51,3 +51,23 @@ def test_results_of_other_processes_are_not_searched_for_nan() -> None:
     type = MODULE.main.body.returns[0].type
     remote: Any = SimpleNamespace(type=type, is_fully_addressable=False, read=read)
     nan_check.check_results([remote], MODULE.main, [])
+
+
+def test_programs_of_other_devices_are_compiled_by_their_backend(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backend = SimpleNamespace(pipeline="dce", compile_for=lambda module, ids: (str(module), ids))
+    monkeypatch.setattr(compilation, "get_device_backend", {"gpu": backend}.__getitem__)
+    chosen: Any = [SimpleNamespace(backend="gpu", id=id) for id in (3, 1)]
+    program: Any = compilation.compile_module(MODULE, chosen)
+    assert program == (str(MODULE), [3, 1])
+
+
+def test_no_backend_is_prepared_without_llvmlite(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared: list[str] = []
+    backend = SimpleNamespace(prepare=lambda: prepared.append("cpu"))
+    monkeypatch.setattr(compilation, "get_backend", lambda platform: backend)
+    for available in (True, False):
+        monkeypatch.setattr(compilation, "is_available", lambda available=available: available)
+        compilation.prepare_backend("cpu")
+    assert prepared == ["cpu"]

@@ -1,13 +1,15 @@
 """The shardings and the mesh of a lowered program."""
 
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir.frontend.dispatch.programs import lowering
 from shardir.frontend.dispatch.programs.lowering import split_used_axes
 from shardir.frontend.errors import ArgumentError, IndivisibleError, ShardingError
 from shardir.frontend.shardings.sharding import NamedSharding
@@ -19,9 +21,38 @@ FIRST = sd.Mesh(np.array(DEVICES[:2]), ("a",))
 SECOND = sd.Mesh(np.array(DEVICES[2:4]), ("a",))
 
 
+class GpuDevice:
+    """The description of a device of another backend."""
+
+    backend = "gpu"
+
+    def __repr__(self) -> str:
+        return "GpuDevice(id=0)"
+
+
+GPU = GpuDevice()
+
+
 def test_an_axis_is_split_only_where_its_parts_divide_each_other() -> None:
     mesh = AbstractMesh((12,), ("a",))
     assert split_used_axes((("a", 12),), [(NamedSharding(mesh, P("a")), 1)]) == (("a", 12),)
+    used = [
+        (NamedSharding(AbstractMesh(sizes, ("b", "c")), P("b")), 1) for sizes in ((2, 6), (3, 4))
+    ]
+    assert split_used_axes((("a", 12),), used[:1]) == (("a_0", 2), ("a_1", 6))
+    assert split_used_axes((("a", 12),), used) == (("a", 12),)
+
+
+def test_a_program_of_another_backend_takes_no_array_of_a_device() -> None:
+    place = SimpleNamespace(backend="cpu")
+    sharding = SimpleNamespace(device_assignment=(place, GPU))
+    described: Any = [("argument x of f", sharding)]
+    assert_raises_exactly(
+        lambda: lowering._check_backend("f", cast(Any, place), described),
+        ShardingError,
+        "f must run on backend 'cpu', and argument x of f is on GpuDevice(id=0); place it on "
+        "devices('cpu')",
+    )
 
 
 def test_an_argument_on_other_devices_than_requested_is_an_error() -> None:

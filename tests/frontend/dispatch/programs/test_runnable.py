@@ -116,6 +116,7 @@ def test_the_pipeline_of_a_program_depends_on_its_uneven_arguments() -> None:
     twice = sd.jit(lambda x: x * 2)
     assert twice.lower(ROWS).pipeline == DEFAULT_PIPELINE
     padded = sd.jit(lambda x: x + 1, in_shardings=SHARDED, uneven="pad")(ROWS)
+    assert twice.lower(sd.device_put(ROWS[:4], SHARDED)).pipeline == DEFAULT_PIPELINE
     stated = DEFAULT_PIPELINE.replace("leave_open=true", "leave_open=true,border=stated")
     assert twice.lower(padded).pipeline == stated
     np.testing.assert_array_equal(twice(padded), (ROWS + 1) * 2)
@@ -137,6 +138,8 @@ def test_the_numpy_backend_has_no_schedule() -> None:
             PipelineError,
             "there is no schedule: NumPy runs this program operation by operation",
         )
+        memory = compiled.memory_analysis()
+        assert (memory.argument_size_in_bytes, memory.output_size_in_bytes) == (ROWS.nbytes,) * 2
 
 
 @pytest.mark.parametrize("isolated", [False, True])
