@@ -187,7 +187,7 @@ class _ConstraintApplication:
         if tail is head or self.annotating_uses(tail.result):
             return
         for use in reversed(list(self.draft.uses_of(value))):
-            if use[0] is not head and self.is_below(use, tail):
+            if self.is_below(use, tail):
                 self.draft.rewire(use, tail.result)
 
     def is_below(self, use: OperandUse, op: Op) -> bool:

@@ -60,21 +60,23 @@ class FunctionDraft:
             return changed
         return user.operands if isinstance(user, Op) else user.returns
 
-    def walk(self, block: Block | None = None) -> Iterator[Op]:
+    def walk(self) -> Iterator[Op]:
         """Yield every operation, each before those of its own blocks."""
-        for op in self.ops(block or self.function.body):
+        return self._walk_block(self.function.body)
+
+    def _walk_block(self, block: Block) -> Iterator[Op]:
+        for op in self.ops(block):
             yield op
             for inner in op.blocks:
-                yield from self.walk(inner)
+                yield from self._walk_block(inner)
 
-    def values(self, block: Block | None = None) -> Iterator[Value]:
+    def values(self) -> Iterator[Value]:
         """Yield every current value: parameters and results."""
-        block = block or self.function.body
-        yield from block.params
-        for op in self.ops(block):
+        yield from self.function.body.params
+        for op in self.walk():
             yield from op.results
             for inner in op.blocks:
-                yield from self.values(inner)
+                yield from inner.params
 
     def edges(self, op: Op) -> tuple[DataFlowEdge, ...]:
         """Return the edges of an operation between current values."""

@@ -18,7 +18,7 @@ or neither.
 """
 
 from enum import Enum, IntFlag
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from shardir import ops
 from shardir.ir.module import Op
@@ -112,7 +112,6 @@ def round_directions(
     )
 
 
-@cache
 def _direction(
     kind: PriorityKind, passes: bool, single_use: bool, round: int
 ) -> PropagationDirection:

@@ -47,6 +47,7 @@ def test_an_open_tensor_takes_the_axes_that_the_others_agree_on(
         ("f32[16@(x, y)?]", "f32[16@(x, y)]", "f32[16@(x, y)?]"),
         ("f32[16@(x, y)?]", "f32[16@x]", "f32[16@x?]"),
         ("f32[16@(x, y)?]", "f32[16@-]", VECTOR),
+        ("f32[16@-]", "f32[16@(x, y)?]", VECTOR),
         ("f32[16@z?]", "f32[16@z:(1)2]", "f32[16@z:(1)2?]"),
         ("f32[16@z?]", "f32[16@z:(1)2?]", "f32[16@z?]"),
         # It takes no axes over which it is replicated or unreduced, and other tensors none behind.
@@ -71,6 +72,7 @@ def test_basic_propagation_ends_at_the_first_axis_that_one_tensor_does_not_take(
     [
         (["f32[16@x?]", "f32[16, 16@y]"], "i, j", "f32[16@x?]"),
         (["f32[16@x?]", "f32[16, 16@x]"], "i, j", VECTOR),
+        (["f32[16@(x, y)?]", "f32[16@x, 16@y]"], "i, j", "f32[16@x?]"),
         (["f32[16@z?]", "f32[16, 16@z:(2)2]"], "i, j", "f32[16@z:(1)2?]"),
         (["f32[16@x?]", "f32[16, 16@x, 16@y]"], "i, j, k", VECTOR),
         # The axis shards the dimension, but neither of its factors of sizes 3 and 4 evenly.

@@ -204,3 +204,35 @@ def test_a_group_may_shard_a_result_over_free_axes() -> None:
     said = RESULT_IN_GROUP.replace(" MORE", "").replace(" SAID", " replicated(x)")
     assert types_by_name(said)["r"] == "f32[8@-, 8@-]"
     assert types_by_name(said.replace("8@x?", "8@y"))["r"] == "f32[8@y, 8@-]"
+
+
+@pytest.mark.parametrize(
+    ("stated", "mesh"),
+    [
+        # The first mesh of several devices that has the manual axes.
+        ("f32[8]", "b"),
+        # That of a stated sharding.
+        ("f32[8] on @c", "c"),
+    ],
+)
+def test_a_manual_computation_is_on_the_mesh_of_its_shardings(stated: str, mesh: str) -> None:
+    module = propagate(f"""\
+mesh @single = [] devices=[0]
+mesh @a = [y=2]
+mesh @b = [x=2]
+mesh @c = [x=2, y=4]
+
+func @f(
+  %a: f32[8],
+) -> (f32[8]) {{
+  %r = manual_computation(%a, axes=[x], in_axes=[[[x]]], out_axes=[[[x]]]) : {stated} {{
+    (%p: f32[4]) =>
+    %q = neg(%p) : f32[4]
+    yield %q
+  }}
+  return %r
+}}
+""")
+    (op,) = module.main.body.ops
+    assert op.result.sharding is not None
+    assert op.result.sharding.mesh == mesh

@@ -90,12 +90,36 @@ MERGED = "([i, j]) -> ([ij]) {i=6, j=4}"
         (MERGED, ["f32[6@x, 4]"], "f32[24]", []),
         (MERGED, ["f32[6@z, 4]"], "f32[24]", ["z along i of %r: UNEVEN"]),
         (MATRIX, ["f32[16@x]", "f32[16@y]"], "f32[16, 16]", []),
+        (MATRIX, ["f32[16@z:(1)2]", "f32[16@z:(2)2]"], "f32[16, 16]", []),
     ],
 )
 def test_the_last_visit_of_an_operation_has_the_axes_that_it_refuses(
     rule: str, operands: list[str], result: str, expected: list[str], level: str
 ) -> None:
     assert refusals(operation(rule, operands, result), level=level) == set(expected)
+
+
+@pytest.mark.parametrize("level", ["basic", "user-priority"])
+@pytest.mark.parametrize(
+    ("rule", "operands", "result"),
+    [
+        (VECTORS, ["f32[16@x]", "f32[16]"], "f32[16]"),
+        (MATRIX, ["f32[16@x]", "f32[16@y]"], "f32[16, 16]"),
+        ("([i, j]) -> ([ij]) {i=8, j=4}", ["f32[8@x, 4]"], "f32[32]"),
+    ],
+)
+def test_a_step_refuses_no_axes_that_tensors_gain(
+    rule: str, operands: list[str], result: str, level: str
+) -> None:
+    step = next(step for step in history(operation(rule, operands, result), level=level).steps)
+    assert step.gains
+    assert step.refusals == ()
+
+
+@pytest.mark.parametrize("level", ["basic", "user-priority"])
+def test_the_part_of_an_axis_that_shards_another_dimension_is_refused(level: str) -> None:
+    text = operation(MATRIX, ["f32[16@z]", "f32[16]"], "f32[16, 16@z:(2)2]")
+    assert "z along i of %r: USED" in refusals(text, level=level)
 
 
 @pytest.mark.parametrize(("level", "others"), [("basic", {"p0"}), ("user-priority", set[str]())])
