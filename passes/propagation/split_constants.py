@@ -132,7 +132,7 @@ class _ConstantSplitter:
             value, is_ready = waiting.pop()
             if is_ready:
                 parts[value] = None
-            elif value not in parts and value in self.makers and value.type.rank:
+            elif value not in parts and value.type.rank:
                 waiting.append((value, True))
                 waiting += ((v, False) for v in reversed(self.makers[value].operands))
         return list(parts)

@@ -262,3 +262,59 @@ func @f(
         "sharding group 7 has members of different shapes, %a of f32[8] and %b of f32[8, 4]; "
         "members share one sharding and need equal shapes"
     )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_equal"),
+    [
+        ("f32[8@x]", "f32[8@x]", True),
+        ("f32[8@x]", "f32[8@x] on @same", True),
+        ("f32[8@x]", "f32[8@x] on @larger", False),
+        # Members that state axes in an open dimension are constrained too, others are not.
+        ("f32[8@x?]", "f32[8@-]", False),
+        ("f32[8]", "f32[8@-]", True),
+    ],
+)
+def test_members_with_other_shardings_get_constraints(
+    first: str, second: str, is_equal: bool
+) -> None:
+    module = propagate(f"""\
+mesh @m = [x=2]
+mesh @same = [x=2]
+mesh @larger = [x=4]
+
+func @f(
+  %a: {first},
+  %b: {second},
+) -> (f32[8], f32[8]) {{
+  sharding_group(%a, group=0)
+  sharding_group(%b, group=0)
+  return %a, %b
+}}
+""")
+    names = [op.name for op in module.main.body.ops]
+    assert names.count("sharding_constraint") == (0 if is_equal else 2)
+
+
+def test_a_stated_sharding_of_a_member_makes_the_other_results_of_its_operation_open() -> None:
+    """Results that only edges connect with their operands stay without a sharding."""
+    types = types_by_name(
+        """\
+func @f(
+  %a: f32[8],
+  %b: f32[8],
+  %c: f32[8@x],
+) -> (f32[8]) {
+  %d, %e = sort(%a, %b, dim=0) : f32[8], f32[8]
+  %g, %h = optimization_barrier(%a, %b) : f32[8], f32[8]
+  sharding_group(%c, group=0)
+  sharding_group(%d, group=0)
+  sharding_group(%g, group=0)
+  return %c
+}
+""",
+        keep_open=True,
+        level="basic",
+    )
+    assert (types["d"], types["g"]) == ("f32[8@x]", "f32[8@x]")
+    assert (types["e"], types["h"]) == ("f32[8] on @m", "f32[8]")

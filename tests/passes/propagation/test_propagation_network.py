@@ -52,6 +52,11 @@ func @f(
     assert types_by_name(text, conservative=True)["b"] == "f32[6@-]"
     with shardir.rules({"slice": "i -> i"}):
         assert types_by_name(text, conservative=True)["b"] == "f32[6@x]"
+    text = text.replace("slice(%a, starts=[0], strides=[1])", "concatenate(%a, %a, dim=0)")
+    text = text.replace("f32[6]", "f32[16]")
+    assert types_by_name(text, conservative=True)["b"] == "f32[16@-]"
+    with shardir.rules({"concatenate": "i, j -> i"}):
+        assert types_by_name(text, conservative=True)["b"] == "f32[16@x]"
 
 
 def test_conservative_propagation_passes_parts_of_axes_along_edges() -> None:

@@ -193,3 +193,126 @@ def test_a_dimension_of_a_later_priority_is_closed_meanwhile(
     text = operation(VECTORS, ["f32[16@(x, y)]", "f32[16]"], f"f32[16@x{priority}]")
     step = next(step for step in history(text).steps if step.op is not None)
     assert {line(step, each) for each in step.refusals if each.tensor == 2} == expected
+
+
+def test_axes_of_other_dimensions_are_refused_for_their_own_reason() -> None:
+    """At priority 0 only the rows of `%r` wait for theirs, and at the end none do."""
+    text = operation(MATRIX, ["f32[16]", "f32[16@y]"], "f32[16@x p1, 16@-]")
+    step = next(step for step in history(text).final_visits if step.op is not None)
+    assert "y along j of %r: CLOSED" in {line(step, each) for each in step.refusals}
+    text = operation(MATRIX, ["f32[16]", "f32[16@y]"], "f32[16@x p1, 16@-]").replace(
+        "  return %r", "  %s = neg(%p0) : f32[16]\n  return %r"
+    )
+    early = [step for step in history(text).steps if step.priority == 0 and step.op is not None]
+    found = {line(step, each) for step in early for each in step.refusals}
+    assert found <= {"y along j of %r: CLOSED"}
+    closed = operation(VECTORS, ["f32[16@(x, y)]", "f32[16]"], "f32[16@x p1]")
+    assert refusals(closed) == {"y along i of %r: CLOSED"}
+
+
+def test_an_uneven_dimension_that_no_annotation_states_is_closed_for_its_other_factor() -> None:
+    text = """\
+func @f(
+  %b: f32[12@x?],
+) -> (f32[3, 4]) {
+  %c = neg(%b) : f32[12]
+  %a = exp(%c) : f32[12]
+  %d = reshape(%a) : f32[3, 4@y?]
+  return %d
+}
+"""
+    visits = [visit for visit in history(text, level="basic").final_visits if visit.op]
+    (visit,) = (visit for visit in visits if visit.op and visit.op.name == "reshape")
+    assert {line(visit, each).partition(" along")[2] for each in visit.refusals} == {
+        " i of %a: SPILL",
+        " j of %a: CLOSED",
+    }
+
+
+GROUP = """\
+func @f(
+  %a: FIRST,
+  %b: SECOND,
+  %c: f32[8, 4@y],
+) -> (f32[8, 4], f32[8, 4]) {
+  sharding_group(%a, group=0)
+  sharding_group(%b, group=0)
+  %d = add(%a, %c) : f32[8, 4]
+  return %d, %b
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "gained"),
+    [
+        ("f32[8@x?, 4]", "f32[8@x?, 4]", [(1, "y")]),
+        ("f32[8, 4]", "f32[8, 4]", [(1, "y")]),
+    ],
+)
+def test_a_member_of_a_group_gains_the_axes_that_it_lacks(
+    first: str, second: str, gained: list[tuple[int, str]]
+) -> None:
+    """Its sharding is set by the first step, and each member has one final visit."""
+    found = history(GROUP.replace("FIRST", first).replace("SECOND", second))
+    ties = [step for step in found.steps if step.op and step.op.name == "sharding_group"]
+    gains = [(gain.factor, axis.name) for gain in ties[0].gains for axis in gain.axes]
+    assert gains == gained
+    visits = [visit for visit in found.final_visits if visit.op]
+    groups = [len(each.tensors) for each in visits if each.op and each.op.name == "sharding_group"]
+    assert groups == [2, 2]
+
+
+def test_a_group_sets_the_axes_of_an_operand_of_a_manual_computation() -> None:
+    """`%a` gets y from inside; the other member gets both of its axes."""
+    found = history("""\
+func @f(
+  %a: f32[8@x?],
+  %b: f32[8],
+) -> (f32[8], f32[8]) {
+  %r = manual_computation(%a, axes=[x], in_axes=[[[x]]], out_axes=[[[x]]]) : f32[8] {
+    (%p: f32[4@y?]) =>
+    %q = neg(%p) : f32[4]
+    yield %q
+  }
+  sharding_group(%a, group=0)
+  sharding_group(%b, group=0)
+  return %r, %b
+}
+""")
+    ties = [step for step in found.steps if step.op and step.op.name == "sharding_group"]
+    after = {
+        str(axis.name)
+        for step in ties
+        for tensor in step.after
+        if tensor
+        for axis in tensor.dims[0].axes
+    }
+    assert after == {"x", "y"}
+    assert all(len(tensor.dims[0].axes) == 2 for step in ties for tensor in step.after if tensor)
+
+
+def test_values_that_share_a_cell_have_the_first_stated_sharding() -> None:
+    """The result of the loop owns the edge of its parameter."""
+    found = history("""\
+func @f(
+  %a: f32[8],
+) -> (f32[8]) {
+  %r = while(%a) : f32[8@x?] {
+    (%t: f32[8]) =>
+    %s = sum(%t, dims=[0]) : f32[]
+    %n = constant(value=9.0) : f32[]
+    %c = lt(%s, %n) : bool[]
+    yield %c
+  } {
+    (%p: f32[8@y?]) =>
+    %q = neg(%p) : f32[8]
+    yield %q
+  }
+  return %r
+}
+""")
+    (stated,) = (each for each in found.stated if each.value and each.value.name in ("r", "p"))
+    first = found.final[stated.cell]
+    assert first is not None
+    assert stated.sharding.dims[0].axes == first.dims[0].axes
