@@ -91,3 +91,41 @@ def test_contracted_dimensions_propagate_after_others() -> None:
 }}
 """
     assert (first_round(text, "c"), first_round(text, "b")) == (2, 3)
+
+
+def test_an_operand_of_a_manual_computation_enters_it_in_the_next_round() -> None:
+    """As in OpenXLA Shardy: the sum, which comes second, shards `%a` in the round of its uses."""
+    text = f"""{MESH}func @f(
+  %a: f32[8],
+  %w: f32[8@y?],
+) -> (f32[8], f32[8]) {{
+  %r = manual_computation(%a, axes=[x], in_axes=[[[]]], out_axes=[[[]]]) : f32[8] {{
+    (%p: f32[8]) =>
+    yield %p
+  }}
+  %s = add(%a, %w) : f32[8]
+  return %r, %s
+}}
+"""
+    assert (first_round(text, "a"), first_round(text, "p")) == (1, 2)
+
+
+def test_the_result_of_a_manual_computation_leaves_it_in_the_same_round() -> None:
+    """z enters it from `%r2`, and leaves it through `%r1`."""
+    text = f"""{MESH}func @f(
+  %a: f32[8],
+  %w: f32[8@z?],
+) -> (f32[8], f32[8], f32[8]) {{
+  %r1, %r2 = manual_computation(%a, MANUAL) : f32[8], f32[8] {{
+    (%p: f32[8]) =>
+    %u = neg(%p) : f32[8]
+    %q1 = exp(%u) : f32[8]
+    %q2 = sin(%u) : f32[8]
+    yield %q1, %q2
+  }}
+  %s = add(%r2, %w) : f32[8]
+  %v = neg(%r2) : f32[8]
+  return %s, %r1, %v
+}}
+""".replace("MANUAL", "axes=[x], in_axes=[[[]]], out_axes=[[[]], [[]]]")
+    assert (first_round(text, "r2"), first_round(text, "r1")) == (1, 1)

@@ -316,3 +316,19 @@ func @f(
     first = found.final[stated.cell]
     assert first is not None
     assert stated.sharding.dims[0].axes == first.dims[0].axes
+
+
+def test_an_operation_that_waits_keeps_its_place() -> None:
+    """The first one changes the operand of the last one, which is visited after the second one."""
+    found = history("""\
+func @f(
+  %a: f32[8@x?],
+  %e: f32[8@y?],
+) -> (f32[8], f32[8]) {
+  %b = neg(%a) : f32[8]
+  %d = sin(%e) : f32[8]
+  %c = exp(%b) : f32[8]
+  return %c, %d
+}
+""")
+    assert [step.op.name for step in found.steps if step.op] == ["neg", "sin", "exp"]
