@@ -57,7 +57,7 @@ def memory_use(
     calls: CallCosts | None = None,
 ) -> MemoryUse:
     """Return the memory of a per-device program, whose arguments `donated` results may reuse."""
-    return _MemoryCounter(module, donated, places or {}, calls or {}).count()
+    return _MemoryCounter(module, donated, places, calls or {}).count()
 
 
 def share_memory(body: Block, donated: Sequence[int] = ()) -> dict[Value, Value]:
@@ -101,7 +101,7 @@ class _MemoryCounter:
         self,
         module: Module,
         donated: Sequence[int],
-        places: SourceLocations,
+        places: SourceLocations | None,
         calls: CallCosts,
     ) -> None:
         self.function, self.places = module.main, places

@@ -34,8 +34,11 @@ SourceLocations = Mapping[tuple[str, str], Loc]
 """Source locations by function, and value (`%x`) or result (`result 0`)."""
 
 
-def find_location(function: str, name: str, locations: SourceLocations) -> Loc | None:
-    """Return the location of a value, or of the value that it was made for: passes add suffixes."""
+def find_location(function: str, name: str, locations: SourceLocations | None) -> Loc | None:
+    """Return the location of a value, or of the value that it was made for: passes add suffixes.
+
+    Without `locations`, return `None`.
+    """
     while name and locations:
         result = locations.get((function, name))
         if result is not None:

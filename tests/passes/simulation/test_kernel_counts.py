@@ -77,6 +77,21 @@ def test_an_elementwise_kernel_has_one_pass() -> None:
     assert alone.passes[0].elements == {("exp", "f32"): 1024}
 
 
+def test_a_kernel_that_returns_an_argument_copies_it() -> None:
+    module = parse("""
+func @f(%x: f32[16, 64]) -> (f32[16, 64], f32[16, 64]) {
+  %y, %z = fused(%x) : f32[16, 64], f32[16, 64] {
+    (%a: f32[16, 64]) =>
+    %e = exp(%a) : f32[16, 64]
+    yield %e, %a
+  }
+  return %y, %z
+}""")
+    (op,) = module.main.body.ops
+    (only,) = count_kernel(op, is_measured, None).passes
+    assert (only.transferred, only.elements) == (3 * BYTES, {("exp", "f32"): 1024})
+
+
 def test_an_operand_that_a_kernel_reads_twice_counts_once() -> None:
     op = operation("%x: f32[8, 4]", '%y = dot(%x, %x, dims="ij,ij->") : f32[]', "f32[]")
     counts = count_kernel(op, is_measured, None)

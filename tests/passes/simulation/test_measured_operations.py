@@ -21,6 +21,7 @@ class MeasuredMachine(RoundMachine):
     views: tuple[str, ...] = ("slice", "transpose")
     masked_edge: float | None = 0.0
     call_nanoseconds: int = 1_000_000
+    kernel_microseconds: int = 1
     kernels: list[KernelCounts | SizedOperation] = field(default_factory=list)
 
     def has_operation(self, name: str, dtype: str) -> bool:
@@ -28,17 +29,17 @@ class MeasuredMachine(RoundMachine):
 
     def kernel_seconds(self, counts: KernelCounts) -> float:
         self.kernels.append(counts)
-        return 1e-6
+        return 1e-6 * self.kernel_microseconds
 
     def operation_seconds(self, operation: SizedOperation) -> float:
         self.kernels.append(operation)
-        return 1e-6
+        return 1e-6 * self.kernel_microseconds
 
     def call_seconds(self, array_count: int) -> float:
         return 1e-9 * self.call_nanoseconds * array_count
 
     def merge_devices(self, count: int) -> "MeasuredMachine":
-        return replace(self, name=f"{count} devices", call_nanoseconds=5000)
+        return replace(self, kernel_microseconds=self.kernel_microseconds * count)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
@@ -99,3 +100,18 @@ def test_a_machine_without_measured_operations_has_rates() -> None:
         "elementwise": 512_000,
         "matrix products": 1_024_000,
     }
+
+
+def test_one_program_for_all_devices_runs_on_a_machine_for_all_devices() -> None:
+    module = parse(
+        "mesh @m = [x=4]\n\n"
+        "spmd func @f(%x: f32[2, 8] of f32[8@x, 8@-]) -> (f32[2, 8] of f32[8@x, 8@-]) {\n"
+        "  %y = exp(%x) : f32[2, 8]\n  return %y\n}"
+    )
+    machine = MeasuredMachine(call_nanoseconds=0)
+    alone = simulate(module, machine, fusion="")
+    together = simulate(module, machine, fusion="", merging="merge-devices")
+    assert (alone.breakdown.duration, together.breakdown.duration) == (1_000_000, 4_000_000)
+    # A machine without measured operations has one time for each kernel.
+    plain = simulate(module, RoundMachine(), fusion="", merging="merge-devices")
+    assert plain.breakdown.duration == 4 * simulate(module, RoundMachine()).breakdown.duration

@@ -139,15 +139,17 @@ func @f(%x: f32[16], %y: f32[4, 16]) -> (f32[16], f32[4, 16]) {
 def test_results_reuse_the_memory_of_donated_arguments_once() -> None:
     """An argument that is a result itself keeps its memory."""
     body = parse("""
-func @f(%p: f32[8], %q: f32[8], %r: f32[8]) -> (f32[8], f32[8], f32[8], f32[8], f32[8]) {
+func @f(%p: f32[8], %q: f32[8], %r: f32[8]) -> (f32[8], f32[8], f32[8], f32[8]) {
   %a = exp(%q) : f32[8]
   %b = exp(%a) : f32[8]
-  return %a, %a, %p, %b, %r
+  return %a, %a, %p, %b
 }""").main.body
-    p, q, _ = body.params
+    p, q, r = body.params
     a, b = (op.result for op in body.ops)
     assert share_memory(body, (0, 1)) == {a: q}
-    assert share_memory(body, (1, 2)) == {a: q}
+    assert share_memory(body, (1, 2)) == {a: q, b: r}
+    twice = replace(body, returns=(a, a, p))
+    assert share_memory(twice, (1, 2)) == {a: q}
     assert share_memory(replace(body, returns=(a, b)), (0, 1)) == {a: p, b: q}
 
 
@@ -275,6 +277,7 @@ def test_the_table_states_whether_the_program_fits() -> None:
     )
     *_, last = str(step((0, 1), 2048)).splitlines()
     assert last == "the program fits into 2.0 KiB: 892 B free"
+    assert [step((0, 1), memory).fits for memory in (None, 1024, 2048)] == [None, False, True]
 
 
 def test_the_table_of_a_program_without_products_has_no_utilization() -> None:
