@@ -98,9 +98,7 @@ def _carries_with_cotangents(
     while True:
         reachable = backward_reachable(body, starts, active)
         grown = [
-            i
-            for i in range(carries)
-            if cotangents[i] is not None or body.params[i] in reachable
+            i for i in range(carries) if cotangents[i] is not None or body.params[i] in reachable
         ]
         if grown == chosen:
             return chosen

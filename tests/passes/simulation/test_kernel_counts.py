@@ -242,6 +242,19 @@ def test_selections_that_are_no_masks_exclude_nothing(mask: str, selected: str) 
     assert visible_fraction(parse(text).main.body, 0.0) == 1.0
 
 
+def test_masks_of_long_dimensions_are_evaluated_at_spread_indices() -> None:
+    text = """
+func @f(%s: f32[1024, 512]) -> (f32[1024, 512]) {
+  %row = iota(dim=0) : i32[1024, 512]
+  %limit = constant(value=256) : i32[1024, 512]
+  %mask = lt(%row, %limit) : bool[1024, 512]
+  %fill = constant(value=-1e+30) : f32[1024, 512]
+  %z = select(%mask, %s, %fill) : f32[1024, 512]
+  return %z
+}"""
+    assert visible_fraction(parse(text).main.body, 0.0) == 256 / 1024
+
+
 def test_masks_that_are_arguments_exclude_nothing() -> None:
     text = ATTENTION.format(mask="not(%g)", selected="%mask, %s, %fill")
     text = text.replace("(%q, %k, %v)", "(%q, %k, %v, %given)")

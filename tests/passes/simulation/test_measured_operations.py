@@ -115,3 +115,17 @@ def test_one_program_for_all_devices_runs_on_a_machine_for_all_devices() -> None
     # A machine without measured operations has one time for each kernel.
     plain = simulate(module, RoundMachine(), fusion="", merging="merge-devices")
     assert plain.breakdown.duration == 4 * simulate(module, RoundMachine()).breakdown.duration
+
+
+def test_only_operations_with_a_measured_time_of_their_own_are_sized() -> None:
+    module = parse(
+        "func @f(%x: f32[4, 8]) -> (f32[4, 8]) {\n"
+        "  %s = sort(%x, dim=1, keys=1, stable=true) : f32[4, 8]\n"
+        "  %y = exp(%s) : f32[4, 8]\n  return %y\n}"
+    )
+    machine = MeasuredMachine()
+    simulate(module, machine, fusion="")
+    sort, exp = machine.kernels
+    assert sort == SizedOperation("sort", "f32", 32, 8)
+    assert isinstance(exp, KernelCounts)
+    assert (exp.read, exp.written) == (128, 128)
