@@ -27,8 +27,6 @@ def lanes_of(simulation: PipelineSimulation) -> str:
     for rank, own in enumerate(stages):
         lane = ""
         for action in schedule.actions(rank):
-            if action not in simulation.starts:
-                continue
             start, end = (
                 round((float(time) - origin) * scale)
                 for time in (simulation.starts[action], simulation.ends[action])

@@ -5,6 +5,7 @@ import hashlib
 import pytest
 
 from shardir.passes.pipeline_parallelism.actions import PipelineScheduleError, parse_action
+from shardir.passes.pipeline_parallelism.lanes import lanes_of
 from shardir.passes.pipeline_parallelism.named_schedules import NAMED_SCHEDULES, make_schedule
 from shardir.passes.pipeline_parallelism.progress import SendMode, verify_schedule
 from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule
@@ -222,6 +223,24 @@ CYCLE = "the schedule never ends, because of a cyclic wait: "
             "move the reduction to the end",
         ),
         ("0F0,3UNSHARD\n", "buffered", "rank 0 has 3UNSHARD, and no rank computes stage 3"),
+        (
+            "0F0,0SEND_F0\n1F0\n2F0,1RECV_F0\n",
+            "buffered",
+            "rank 2 has 1RECV_F0, and rank 1 computes stage 1",
+        ),
+        (
+            "0F0,0SEND_F0\n1RECV_F0,1F0\n2F0,0SEND_F0\n",
+            "buffered",
+            "rank 0 and rank 2 both have 0SEND_F0; leave one of them out",
+        ),
+        ("0F0,0I0,0W0,0W0\n", "buffered", "rank 0 has 0W0 twice; leave one of them out"),
+        ("0F0,0W0\n", "buffered", "rank 0 computes stage 0 and lacks 0I0"),
+        (
+            "0F0,0I0,0REDUCE_GRAD,0W0\n",
+            "buffered",
+            "rank 0 has 0W0 after 0REDUCE_GRAD, which reduces the gradients of all microbatches; "
+            "move the reduction to the end",
+        ),
     ],
 )
 def test_a_wrong_schedule_is_refused(text: str, sends: str, message: str) -> None:
@@ -257,6 +276,11 @@ ACTIONS = "F, I, W, B, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD, REDUCE_
         (
             "(0B0;1F0)OVERLAP_F_B",
             "'(0B0;1F0)OVERLAP_F_B' overlaps B and F; a forward pass F overlaps a backward pass B "
+            "or I",
+        ),
+        (
+            "(0F0;1F1)OVERLAP_F_B",
+            "'(0F0;1F1)OVERLAP_F_B' overlaps F and F; a forward pass F overlaps a backward pass B "
             "or I",
         ),
     ],
@@ -367,3 +391,49 @@ def test_times_are_numbers_of_at_least_zero(time: float) -> None:
     assert str(caught.value) == (
         f"weight_gradient of PassTimes is {time!r}; it must be a number of at least 0"
     )
+
+
+def test_a_reduction_after_the_last_gradient_is_correct() -> None:
+    for text in ("0F0,0B0,0REDUCE_GRAD\n", "0F0,0I0,0W0,0REDUCE_GRAD\n"):
+        verify_schedule(PipelineSchedule.parse(text))
+
+
+def test_a_simulation_of_a_pass_without_its_input_is_an_error() -> None:
+    with pytest.raises(PipelineScheduleError) as caught:
+        simulate_schedule(PipelineSchedule.parse("0B0\n"))
+    assert str(caught.value) == "rank 0 stops at 0B0, which needs 0F0; no rank has this action"
+
+
+LANES = """\
+rank 0:  F0--............B0------
+rank 1:  ....F0--B0------
+"""
+LANES_OF_TWO_STAGES = """\
+rank 0:  0F0-....2F0-2B0-----........0B0-----
+rank 1:  ....F0--............B0------
+"""
+"""A backward pass takes as long as two forward passes."""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0F0,0B0\n1F0,1B0\n", LANES),
+        ("0F0,2F0,2B0,0B0\n1F0,1B0\n", LANES_OF_TWO_STAGES),
+    ],
+)
+def test_lanes_name_the_stage_if_a_rank_has_several(text: str, expected: str) -> None:
+    assert lanes_of(simulate_schedule(PipelineSchedule.parse(text))) == expected
+
+
+def test_passes_without_a_duration_have_lanes_of_no_length() -> None:
+    simulation = simulate_schedule(PipelineSchedule.parse("0F0,0B0\n,\n"), PassTimes(0, 0, 0))
+    assert [line.rstrip() for line in lanes_of(simulation).splitlines()] == ["rank 0:", "rank 1:"]
+    assert (simulation.cost, simulation.bubble_rate) == (0, 0)
+    assert simulation.span(1) == 0
+
+
+def test_overlapped_passes_without_a_time_of_their_own_take_the_sum() -> None:
+    schedule = PipelineSchedule.parse("0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n")
+    ends = simulate_schedule(schedule, [PassTimes(2, 1, 1), PassTimes(3, 2, 1)]).ends
+    assert {str(action): end for action, end in ends.items()}["(1F1;1B0)OVERLAP_F_B"] == 11
