@@ -39,7 +39,8 @@ def show(
     `ExportError` for operations that StableHLO cannot express.
     """
     meshes = {mesh.name: mesh for mesh in module.meshes}
-    mesh = spmd_mesh_of(module) if module.main.spmd is not None else None
+    is_local = any(function.spmd is not None for function in module.functions[:1])
+    mesh = spmd_mesh_of(module) if is_local else None
     declared_meshes = module.meshes if mesh is None else ()
     lines = [f"sdy.mesh @{each.name} = {format_mesh(each)}" for each in declared_meshes]
     for function in module.functions:

@@ -203,3 +203,9 @@ def test_a_sharded_value_does_not_become_unreduced_along_its_axes() -> None:
     shown = print_module(read(text))
     assert "%a: f32[16@x, 16@-],\n" in shown
     assert "%r = reshard(%a) : f32[16@-, 16@-] unreduced(x)\n" in shown
+
+
+def test_axes_that_a_reduction_adds_are_in_the_order_of_the_mesh() -> None:
+    text = program('[{}, {}], unreduced={"x":(2)2, "z"}', 'all_reduce {"x", "y"}', "[{}, {}]")
+    shown = print_module(read(text.replace('"x", "y"}', '"x":(1)2, "y"}')))
+    assert "%a: f32[16@-, 16@-] unreduced(x, y, z),\n" in shown

@@ -120,3 +120,26 @@ func.func @main(%t: !stablehlo.token {sdy.sharding = #sdy.sharding<@m, []>}, %a:
     assert find_difference(module, parse(show_ir(module))) is None
     assert find_difference(module, read(show(module))) is None
     assert module.main.body.params[0].type.nbytes == 0
+
+
+def test_tokens_of_manual_computations_are_not_replicated() -> None:
+    """Shardy refuses tokens with replicated axes."""
+    text = """\
+sdy.mesh @m = <["a"=2]>
+func.func @main(%t: !stablehlo.token, %x: tensor<4xf32>) -> (!stablehlo.token, tensor<4xf32>) {
+  %r:2 = sdy.manual_computation(%t, %x) in_shardings=[<@m, []>, <@m, [{"a"}]>]
+      out_shardings=[<@m, []>, <@m, [{"a"}]>] manual_axes={"a"}
+      (%u: !stablehlo.token, %y: tensor<2xf32>) {
+    sdy.return %u, %y : !stablehlo.token, tensor<2xf32>
+  } : (!stablehlo.token, tensor<4xf32>) -> (!stablehlo.token, tensor<4xf32>)
+  return %r#0, %r#1 : !stablehlo.token, tensor<4xf32>
+}
+"""
+    module = read(text)
+    assert "replicated" not in show(module)
+    assert find_difference(read(show(module)), module) is None
+
+
+def test_a_module_without_functions_is_printed() -> None:
+    text = 'module {\n  sdy.mesh @m = <["a"=2]>\n}\n'
+    assert show(read(text)) == text

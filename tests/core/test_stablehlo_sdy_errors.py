@@ -69,11 +69,10 @@ def operation(text: str, results: str = "%r = ", attributes: str = "") -> str:
         (
             operation(
                 "stablehlo.custom_call @foo(%x) {has_side_effect = true, sdy.sharding = "
-                "#sdy.sharding_per_value<[<@m, [{}]>]>} : (tensor<8xf32>) -> ()",
+                '#sdy.sharding_per_value<[<@m, [{"x"}]>]>} : (tensor<8xf32>) -> ()',
                 results="",
             ),
-            "an operation without results can only state one sharding, on a mesh of a single "
-            "device",
+            "an operation without results can only state one sharding, without axes",
         ),
     ],
 )
@@ -81,10 +80,11 @@ def test_shardings_of_operations(text: str, message: str) -> None:
     assert refuse(text) == message
 
 
-def test_an_operation_without_results_runs_on_a_single_device() -> None:
+@pytest.mark.parametrize("mesh", ["one", "m"])
+def test_an_operation_without_results_states_where_it_runs(mesh: str) -> None:
     assert read(MESHES + operation(
         "stablehlo.custom_call @foo(%x) {has_side_effect = true, sdy.sharding = "
-        "#sdy.sharding_per_value<[<@one, []>]>} : (tensor<8xf32>) -> ()",
+        f"#sdy.sharding_per_value<[<@{mesh}, []>]>}} : (tensor<8xf32>) -> ()",
         results="",
     ))  # fmt: skip
 
@@ -201,6 +201,12 @@ def manual(ins: str, outs: str, axes: str, local: str, inner: str = "tensor<8xf3
 )
 def test_manual_computations(text: str, message: str) -> None:
     assert refuse(text) == message
+
+
+def test_manual_axes_of_size_1_may_follow_free_axes() -> None:
+    mesh = 'sdy.mesh @m = <["x"=4, "one"=1]>\n'
+    text = manual('<@m, [{"x", "one"}]>', '<@m, [{"x"}]>', '"x", "one"', "tensor<2xf32>")
+    assert read(mesh + text)
 
 
 def test_values_in_a_manual_computation_are_not_replicated_along_its_axes() -> None:

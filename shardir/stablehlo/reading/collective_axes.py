@@ -248,9 +248,7 @@ class _CollectiveChecker:
         """Check that the result is unreduced along `axes` and those of the operand."""
         if self.after.reduction != "add":
             self.fail(f"makes a sum of partial values, not a {self.after.reduction}")
-        expected: Axes = ()
-        for axis in sort_axes((*self.before.unreduced, *axes), self.mesh):
-            expected = append_axis(expected, axis)
+        expected = merge_sorted((*self.before.unreduced, *axes), self.mesh)
         if self.after.unreduced != expected:
             self.fail(
                 f"makes a value that is unreduced along {self.show(expected)}, but its "
@@ -279,6 +277,14 @@ def sort_axes(axes: Axes, mesh: Mesh) -> Axes:
     """Return the axes in the order of the mesh."""
     order = list(mesh.sizes)
     return tuple(sorted(axes, key=lambda axis: (order.index(axis.name), axis.pre)))
+
+
+def merge_sorted(axes: Axes, mesh: Mesh) -> Axes:
+    """Return the axes in the order of the mesh; parts that follow one another are merged."""
+    merged: Axes = ()
+    for axis in sort_axes(axes, mesh):
+        merged = append_axis(merged, axis)
+    return merged
 
 
 _CHECKS: dict[str, Callable[[_CollectiveChecker, Sequence[AxisList]], None]] = {

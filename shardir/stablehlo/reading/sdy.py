@@ -19,6 +19,7 @@ from shardir.stablehlo.reading import records
 from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation, register_reader
 from shardir.stablehlo.reading.collective_axes import (
     check_collective,
+    merge_sorted,
     read_axis_lists,
     read_reduction,
 )
@@ -61,7 +62,9 @@ def _read_reduction(call: OperationReader) -> Values:
         # A reshard from a sharded value makes the partial values.
         if not unstated or any(axis.overlaps(other) for axis in unstated for other in used):
             break
-        unreduced = (*sharding.unreduced, *unstated)
+        unreduced = merge_sorted(
+            (*sharding.unreduced, *unstated), reader.shardings.meshes[sharding.mesh]
+        )
         sharding = replace(sharding, unreduced=unreduced, reduction=reduction)
         reader.restated_params[pending] = replace(pending, sharding=sharding)
         # An unreduced result of a reshard was unreduced before it.
@@ -238,8 +241,9 @@ def _manual_dim_axes(call: OperationReader, sharding: Sharding, axes: Axes) -> t
         tuple(axis for axis in dim.axes if _is_manual(axis, axes)) for dim in sharding.dims
     )
     for number, (dim, its_manual) in enumerate(zip(sharding.dims, manual, strict=True)):
-        if dim.axes[: len(its_manual)] != its_manual:
-            free = next(axis for axis in dim.axes if axis not in its_manual)
+        sharding_axes = tuple(axis for axis in dim.axes if axis.size > 1)
+        if sharding_axes[: len(its_manual)] != its_manual:
+            free = next(axis for axis in sharding_axes if axis not in its_manual)
             raise call.fail(
                 f"the free axis {free.name} of dimension {number} is before a manual axis; "
                 "manual axes are the first axes of a dimension"

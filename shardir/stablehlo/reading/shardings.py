@@ -102,14 +102,12 @@ class ShardingResolver:
     def check_of_no_results(self, token: Token) -> None:
         """Raise `ParseError` unless an operation without results can state the shardings.
 
-        It can only run on a single device: its one sharding is on a maximal mesh.
+        It states where it runs: on all devices, or on the single device of a maximal mesh.
         """
         shardings = self._read("per_value", token, None)
-        if len(shardings) > 1 or any(not self.meshes[s.mesh].is_maximal for s in shardings):
+        if len(shardings) > 1 or any(any(each.mentioned_axes()) for each in shardings):
             raise self.source.fail(
-                "an operation without results can only state one sharding, on a mesh of a single "
-                "device",
-                token,
+                "an operation without results can only state one sharding, without axes", token
             )
 
     def _complete_maximal(self, sharding: Sharding, type: TensorType) -> Sharding:

@@ -8,6 +8,7 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS
 from shardir.ir.sharding import Axes, Sharding
+from shardir.ir.types import TOKEN
 from shardir.ops.control_flow.manual_computation import ManualDimAxes, add_manual_axes
 from shardir.stablehlo.writing.attributes import format_sharding
 from shardir.stablehlo.writing.writer import WRITERS, ExportError, MlirWriter
@@ -61,11 +62,13 @@ def _global_sharding(
 ) -> Sharding:
     """Return the sharding of the global tensor; manual axes that do not shard it are replicated.
 
-    Without a stated sharding, the dimensions are open to the free axes.
+    Without a stated sharding, the dimensions are open to the free axes. Tokens are not replicated.
     """
     sharding = value.sharding or Sharding.open(mesh.name, value.type.rank)
     if inside or value.sharding is None:
         sharding = add_manual_axes(sharding, dim_axes)
+    if value.type.dtype == TOKEN:
+        return sharding
     used = {axis.name for dim in dim_axes for axis in dim}
     idle = [axis for axis in axes if axis.name not in used and axis not in sharding.replicated]
     order = list(mesh.sizes)
