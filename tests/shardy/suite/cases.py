@@ -6,15 +6,18 @@ comparison of the result.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from unittest.mock import patch
 
 from shardir.ir.module import Function, Module
 from shardir.passes import InsertExplicitReshards, Propagate
 from shardir.passes.propagation.draft import FunctionDraft
+from shardir.passes.propagation.propagation_levels import PropagationRun
 from shardir.passes.propagation.split_constants import split_constants
-from tests.shardy.suite.check_files import Case
+from tests.shardy.suite.check_files import Case, cases_of
 from tests.shardy.suite.check_matching import ComparisonMode, Matcher
 from tests.shardy.suite.collectives import compare_collectives
-from tests.shardy.suite.execution import execute
+from tests.shardy.suite.execution import execute, whole_file
+from tests.shardy.suite.refusals import compare_printed, compare_refusal, functions_of, parts_of
 from tests.shardy.suite.reshard_comparison import ReshardMatcher, with_names_kept
 
 SDY = "shardy/dialect/sdy/transforms"
@@ -31,7 +34,7 @@ class Suite:
     `alone`: each function runs without the others of its module.
     `conservative`: rules are those of conservative propagation.
     `compare` replaces the comparison with the CHECK lines.
-    `execute` replaces the comparison of a complete file.
+    `execute` replaces the comparison of a complete case; `divide` divides a file into cases.
     `part` is the group in which its cases are counted, if they are in scope.
     `left_out` are excluded cases by function and label line, with the reason.
     """
@@ -42,7 +45,8 @@ class Suite:
     mode: ComparisonMode
     part: str = PROPAGATION
     origins: Propagate | None = None
-    execute: Callable[[Case], list[str]] | None = None
+    execute: Callable[[Case, Passes], list[str]] | None = None
+    divide: Callable[[str, str], list[Case]] = cases_of
     compare: Callable[[Case, Module], list[str]] | None = None
     matcher: type[Matcher] = Matcher
     whole: bool = False
@@ -127,6 +131,86 @@ BATCHED = (
 def _as_read(module: Module) -> Module:
     return module
 
+
+def _without_steps(propagate: Propagate) -> Passes:
+    """Return the preparation and the end of propagation, without any step in between."""
+
+    def run(module: Module) -> Module:
+        with patch.object(PropagationRun, "run", lambda run, state: None):
+            return propagate(module)
+
+    return run
+
+
+IR = "shardy/dialect/sdy/ir/test"
+REFUSED = (
+    "collective_verification", "constant_verification", "manual_computation_verification",
+    "mesh_verification", "named_computation_verification", "propagation_barrier_verification",
+    "reshard_verification", "sharding_constraint_verification", "sharding_rule_parsing_failure",
+    "sharding_rule_verification", "tensor_sharding_parsing_failure", "tensor_sharding_verification",
+)  # fmt: skip
+PRINTED = (
+    "collective_parse_print", "constant_parse_print", "manual_computation_parse_print",
+    "mesh_parse_print", "named_computation_parse_print", "propagation_barrier_parse_print",
+    "sharding_group_parse_print", "sharding_rule_parse_print", "tensor_sharding_parse_print",
+)  # fmt: skip
+
+COMBINED = (
+    "shardir reduces a value that is unreduced by max before it makes it unreduced by sum; Shardy "
+    "has no collective for this"
+)
+EQUAL = "shardir makes a replicated value unreduced by max: all its partial values are equal"
+KINDS_OF_PARTIAL_VALUES = {
+    "reshard_mismatch_reduction_op": COMBINED,
+    "reshard_introduces_axes_non_sum": EQUAL,
+    "reshard_keep_and_introduce_mismatch": COMBINED,
+    "sharding_constraint_mismatch_reduction_op": COMBINED,
+    "sharding_constraint_introduces_axes_non_sum": EQUAL,
+}
+INSERTED = (
+    "Shardy examines a program after it has inserted all reductions; shardir inserts the reduction "
+    "of this operand in insert-explicit-reshards"
+)
+CALLED = "shardir inserts the reduction at the boundary of the function, which it reads in place"
+UNREDUCED = {
+    "dropped_by_add": INSERTED,
+    "callee_without_unreduced": CALLED,
+    "callee_with_unreduced": CALLED,
+    "callee_returns_reduced": CALLED,
+    "callee_expects_unreduced": CALLED,
+    "manual_computation_drops_unreduced_proper": "shardir refuses a manual computation whose "
+    "operand is unreduced along a manual axis",
+    "reshard_mismatches_unreduced_kind": COMBINED,
+    "constraint_mismatches_unreduced_kind": COMBINED,
+    "dot_unreduced_max_error": "shardir adds the partial products before it makes the value "
+    "unreduced by max",
+    "reduce_sum_unreduced_max_error": "shardir adds the partial sums before it makes the value "
+    "unreduced by max",
+    "stablehlo_all_reduce_mismatch": "outside of a manual computation, stablehlo.all_reduce is an "
+    "opaque operation, which shardir does not run",
+    "reshard_mismatch_reduction_op": COMBINED,
+    "sdy_all_reduce_unsharded": "the verifier of sdy.all_reduce accepts an operand without "
+    "sharding; shardir reads it as unreduced along the axes of the operation",
+    "default_op_mismatches_unreduced_kind": COMBINED,
+}
+
+IN_PLACE = (
+    "the computation is read in place, and the edges at its boundary are printed as constraints"
+)
+STATIC = "the reader refuses types with a size that is known only at run time"
+WITHOUT_MESH = "the manual axes of this computation without operands and results are in no mesh"
+NOT_PRINTED = {
+    "one_input_output": IN_PLACE,
+    "two_inputs_outputs": IN_PLACE,
+    "in_out_shardings": IN_PLACE,
+    "token_type_with_sharding": IN_PLACE,
+    "constant_different_types": "the reader refuses quantized types",
+    "manual_computation_with_manual_axes_no_inputs_outputs_and_empty_body": WITHOUT_MESH,
+    "manual_computation_with_manual_axes_no_inputs_outputs_non_empty_body": WITHOUT_MESH,
+    "manual_computation_dynamic_shapes": STATIC,
+    "dynamic_shaped_tensor_with_sharding": STATIC,
+    "single_tuple": "the reader refuses tuples",
+}
 
 NOT_IMPORTED = (
     "call graph: nothing is to flow into a function that is called before the passes that "
@@ -238,6 +322,76 @@ SUITES = (
         ComparisonMode(),
         part="executable files",
         execute=execute,
+        divide=whole_file,
+    ),
+    Suite(
+        "refusals",
+        tuple(f"{IR}/{name}.mlir" for name in REFUSED),
+        _as_read,
+        ComparisonMode(),
+        part="refused programs",
+        execute=compare_refusal,
+        divide=parts_of,
+        left_out=KINDS_OF_PARTIAL_VALUES,
+    ),
+    Suite(
+        "refusals of groups",
+        (_import("sharding_group_constraints"), _import("manual_axes_cleanup_failures")),
+        Propagate(),
+        ComparisonMode(),
+        part="refused programs",
+        execute=compare_refusal,
+        divide=parts_of,
+    ),
+    Suite(
+        "unreduced axes",
+        (f"{EXPORT}/verify_unreduced_axes.mlir",),
+        _as_read,
+        ComparisonMode(),
+        part="refused programs",
+        execute=compare_refusal,
+        divide=parts_of,
+        left_out=UNREDUCED,
+    ),
+    Suite(
+        "printed",
+        tuple(f"{IR}/{name}.mlir" for name in PRINTED),
+        _as_read,
+        ComparisonMode(),
+        part="printed programs",
+        execute=compare_printed,
+        divide=functions_of,
+        left_out=NOT_PRINTED,
+    ),
+    Suite(
+        "constraints applied",
+        (_import("apply_sharding_constraints"), _import("remove_size_one_axes")),
+        _without_steps(Propagate(keep_open=True)),
+        ComparisonMode(),
+        part="import and export",
+    ),
+    Suite(
+        "boundaries",
+        (f"{EXPORT}/update_non_divisible_input_output_shardings.mlir",
+         f"{EXPORT}/remove_sub_axes_in_input_output_shardings.mlir"),
+        _without_steps(Propagate(leave_open=True, prepare=False)),
+        ComparisonMode(),
+        part="import and export",
+    ),
+    Suite(
+        "closed",
+        (f"{EXPORT}/close_shardings.mlir",),
+        _without_steps(Propagate(prepare=False)),
+        ComparisonMode(closed=True),
+        part="import and export",
+    ),
+    Suite(
+        "redundant reshards",
+        (f"{EXPORT}/reshard_to_collectives_keep_redundant_reshards_true.mlir",),
+        _as_read,
+        ComparisonMode(),
+        part="reshards to collectives",
+        compare=compare_collectives,
     ),
     Suite(
         "import as read",

@@ -6,7 +6,7 @@ results (`check.expect_eq`).
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,8 +31,8 @@ def whole_file(text: str, file: str) -> list[Case]:
     return [Case(file, file.removesuffix(".mlir"), text)]
 
 
-def execute(case: Case) -> list[str]:
-    """Return the differences from the expected results."""
+def execute(case: Case, passes: Callable[[Module], Module]) -> list[str]:
+    """Return the differences from the expected results of the functions after the passes."""
     parts = {number: part for number, part in _PART.findall(case.part)}
     first = parts["1"]
     module, _ = read_part(first, case.file)
@@ -43,7 +43,7 @@ def execute(case: Case) -> list[str]:
     if not any(name.startswith("sequential_") for name in names) and plain != _MESH.sub("", first):
         both += plain
     program, _ = read_part(both + parts["2"], case.file)
-    runner = _Runner(module, program)
+    runner = _Runner(passes(module), program)
     return runner.run()
 
 

@@ -16,10 +16,14 @@ from pathlib import Path
 from shardir.errors import ShardirError
 from tests.shardy.suite.axis_origins import OriginReport
 from tests.shardy.suite.cases import SUITES, Suite
-from tests.shardy.suite.check_files import Case, cases_of
+from tests.shardy.suite.check_files import Case
 from tests.shardy.suite.check_patterns import CheckParser
-from tests.shardy.suite.execution import whole_file
+from tests.shardy.suite.not_applicable import NOT_APPLICABLE, NOT_SUPPORTED
 from tests.shardy.suite.op_listing import list_function, read_part, with_conservative_rule
+
+TESTS = "shardy/dialect/sdy/**/test/**/*.mlir"
+"""The test files of Shardy's dialect; those of `mpmd`, another dialect, do not concern shardings.
+"""
 
 
 @dataclass(frozen=True)
@@ -33,12 +37,12 @@ class Outcome:
 
 def run_case(case: Case, suite: Suite) -> Outcome:
     """Read the module of the case, run the passes, and compare."""
-    known = f"{case.name}:{case.checks[0].line}" if case.checks else case.name
+    known = f"{case.name}:{case.checks[0].line}" if case.checks else case.name.partition("#")[0]
     if known in suite.left_out:
         return Outcome(case, (), suite.left_out[known])
     try:
         if suite.execute is not None:
-            return Outcome(case, tuple(suite.execute(case)))
+            return Outcome(case, tuple(suite.execute(case, suite.passes)))
         module, reader = read_part(case.part, case.file, whole=suite.whole)
         if suite.alone:
             chosen = tuple(f for f in module.functions if f.name == case.name)
@@ -64,7 +68,7 @@ def run_case(case: Case, suite: Suite) -> Outcome:
 
 
 def run_file(text: str, file: str, suite: Suite, only: str = "") -> Iterator[Outcome]:
-    for case in whole_file(text, file) if suite.execute else cases_of(text, file):
+    for case in suite.divide(text, file):
         if only in case.name:
             yield run_case(case, suite)
 
@@ -92,7 +96,24 @@ def main(arguments: list[str]) -> int:
     for part, (agreed, total) in counts.items():
         rate = f", {agreed / total:.1%}" if total else ""
         print(f"{part or 'others'}: agreed {agreed} of {total}{rate}")
+    if not (options.suite or options.file or options.only):
+        report_other_files(options.checkout)
     return 0
+
+
+def report_other_files(checkout: Path) -> None:
+    """Print the test files in no suite: those without a counterpart with the reason, and others."""
+    in_suites = {name for suite in SUITES for name in suite.files}
+    files = sorted(path.relative_to(checkout).as_posix() for path in checkout.glob(TESTS))
+    for file in files:
+        if file in in_suites:
+            continue
+        if file in NOT_APPLICABLE:
+            print(f"not applicable: {file}: {NOT_APPLICABLE[file]}")
+        elif file in NOT_SUPPORTED:
+            print(f"not supported: {file}: {NOT_SUPPORTED[file]}")
+        else:
+            print(f"in no suite: {file}")
 
 
 def report(

@@ -6,9 +6,16 @@ import pytest
 
 from shardir.passes import Propagate
 from tests.shardy.suite import runner
-from tests.shardy.suite.cases import Suite
+from tests.shardy.suite.cases import SUITES, Suite
 from tests.shardy.suite.check_files import cases_of
 from tests.shardy.suite.check_matching import ComparisonMode
+from tests.shardy.suite.not_applicable import NOT_APPLICABLE, NOT_SUPPORTED
+from tests.shardy.suite.refusals import (
+    compare_printed,
+    compare_refusal,
+    functions_of,
+    parts_of,
+)
 from tests.shardy.suite.runner import run_file
 
 FILE = """\
@@ -95,3 +102,85 @@ def test_agreement_is_printed_by_file(
         "  left out @wrong: it is wrong\n"
         "propagation, rules and origins: agreed 4 of 5, 80.0%\n"
     )
+
+
+DIAGNOSTICS = """\
+// RUN: sdy_opt %s -split-input-file -verify-diagnostics
+sdy.mesh @m = <["x"=2]>
+
+func.func @refused(%x: tensor<8xf32>) -> tensor<8xf32> {
+  // expected-error @+1 {{unknown axis}}
+  %s = sdy.reshard %x <@m, [{"y"}]> : tensor<8xf32>
+  return %s : tensor<8xf32>
+}
+
+// -----
+
+func.func @accepted(%x: tensor<8xf32>) -> tensor<8xf32> {
+  // expected-error @+1 {{something else}}
+  return %x : tensor<8xf32>
+}
+
+// -----
+
+func.func @valid(%x: tensor<8xf32>) -> tensor<8xf32> {
+  return %x : tensor<8xf32>
+}
+
+// -----
+
+func.func @unknown(%x: tensor<8xf32>) -> tensor<8xf32> {
+  return %y : tensor<8xf32>
+}
+"""
+
+
+def test_refusals_are_compared_per_part() -> None:
+    suite = Suite(
+        "ours", (), lambda module: module, ComparisonMode(),
+        execute=compare_refusal, divide=parts_of,
+    )  # fmt: skip
+    outcomes = {o.case.name: o.differences for o in run_file(DIAGNOSTICS, "little.mlir", suite)}
+    assert outcomes == {
+        "refused#0": (),
+        "accepted#1": ("accepted, but Shardy says: something else",),
+        "valid#2": (),
+        "unknown#3": ("refused, but Shardy accepts it: %y is not defined here",),
+    }
+
+
+def test_printed_programs_are_compared_per_function() -> None:
+    suite = Suite(
+        "ours", (), lambda module: module, ComparisonMode(),
+        execute=compare_printed, divide=functions_of,
+    )  # fmt: skip
+    outcomes = list(run_file(DIAGNOSTICS.replace('{"y"}', '{"x"}'), "little.mlir", suite))
+    assert [(o.case.name, bool(o.differences)) for o in outcomes] == [
+        ("refused", False), ("accepted", False), ("valid", False), ("unknown", True)
+    ]  # fmt: skip
+
+
+def test_files_in_no_suite_are_listed_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = "shardy/dialect/sdy/ir/test"
+    (tmp_path / folder / "more").mkdir(parents=True)
+    for name in ("compared", "form", "absent", "more/unknown"):
+        (tmp_path / folder / f"{name}.mlir").write_text(FILE, "utf-8")
+    suite = Suite("ours", (f"{folder}/compared.mlir",), BASIC, ComparisonMode())
+    monkeypatch.setattr(runner, "SUITES", (suite,))
+    monkeypatch.setattr(runner, "NOT_APPLICABLE", {f"{folder}/form.mlir": "only a form"})
+    monkeypatch.setattr(runner, "NOT_SUPPORTED", {f"{folder}/absent.mlir": "we lack it"})
+
+    runner.report_other_files(tmp_path)
+    assert capsys.readouterr().out == (
+        f"not supported: {folder}/absent.mlir: we lack it\n"
+        f"not applicable: {folder}/form.mlir: only a form\n"
+        f"in no suite: {folder}/more/unknown.mlir\n"
+    )
+
+
+def test_each_file_is_in_one_table() -> None:
+    in_suites = {name for suite in SUITES for name in suite.files}
+    assert not in_suites & (NOT_APPLICABLE.keys() | NOT_SUPPORTED.keys())
+    assert not NOT_APPLICABLE.keys() & NOT_SUPPORTED.keys()
