@@ -39,6 +39,23 @@ _WRAPPER = re.compile(r"(?:jit|pjit|jvp|transpose|vmap|checkpoint|remat\d?|remat
                       r"main|core_call)\b.*")  # fmt: skip
 
 
+_ELEMENTWISE_PRIMITIVES = frozenset({
+    "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh",
+    "cbrt", "ceil", "clamp", "complex", "conj", "convert_element_type", "copy", "cos", "cosh",
+    "digamma", "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt",
+    "imag", "integer_pow", "is_finite", "le", "lgamma", "log", "log1p", "logistic", "lt", "max",
+    "min", "mul", "ne", "neg", "nextafter", "not", "or", "pow", "real", "rem", "round", "rsqrt",
+    "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin",
+    "sinh", "sqrt", "square", "sub", "tan", "tanh", "xor",
+})  # fmt: skip
+"""The primitives of JAX that need operands and results of one sharding, but no other elements."""
+_OTHER_REDUCTIONS = frozenset({
+    "argmax", "argmin", "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod",
+    "reduce_xor",
+})  # fmt: skip
+"""The reductions of JAX that are no sums."""
+
+
 _HINTS = {
     "top_k": "in jax.shard_map, take top_k of each shard, all_gather these elements, and take "
     "top_k of them",
@@ -106,6 +123,8 @@ def primitive_of(op_name: str) -> str:
 def _hinted_operation(operation: str, op_name: str) -> str:
     if re.search(r"threefry|random_bits|_uniform|_normal\b", op_name):
         return "random_bits"
+    if "take_along_axis" in op_name:  # The line already states what the hint of gather proposes.
+        return ""
     return "argmax" if "argm" in op_name and operation == "reduce" else operation
 
 
@@ -164,10 +183,11 @@ def _cause_by_kind(kind: str, name: str, shown: str, op_name: str) -> tuple[XlaC
                 "each device has the derivative with respect to its part of the data; the sum "
                 "combines them",
             )
+        does = "reduces" if name in _OTHER_REDUCTIONS else "sums over"
         return (
             XlaCauseKind.PARTIAL_SUMS,
             name,
-            f"{shown} sums over a sharded dimension: each device has a partial result",
+            f"{shown} {does} a sharded dimension: each device has a partial result",
         )
     if kind == "collective-permute":
         return (
@@ -180,6 +200,13 @@ def _cause_by_kind(kind: str, name: str, shown: str, op_name: str) -> tuple[XlaC
             XlaCauseKind.EXCHANGE,
             name,
             f"the sharding moves to another dimension at {shown}",
+        )
+    if name in _ELEMENTWISE_PRIMITIVES:
+        return (
+            XlaCauseKind.OPERAND,
+            name,
+            f"{name} needs one sharding for its operands and results: XLA gathers an array with "
+            "another sharding",
         )
     return (
         XlaCauseKind.OPERAND,

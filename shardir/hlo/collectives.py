@@ -13,8 +13,16 @@ from shardir.hlo.groups import (
     parse_groups,
     parse_pairs,
 )
-from shardir.hlo.module import HloError, HloModule, Instruction, Shape, array_shapes
+from shardir.hlo.module import (
+    Computation,
+    HloError,
+    HloModule,
+    Instruction,
+    Shape,
+    array_shapes,
+)
 from shardir.hlo.trip_counts import trip_count
+from shardir.ir.location import Loc
 
 KINDS = (
     "all-reduce",
@@ -28,6 +36,8 @@ KINDS = (
 MAX_CALL_DEPTH = 200
 MAX_CALLS = 100_000
 """The maximum number of calls of computations, those of called computations included."""
+MAX_FOLLOWED_OPERANDS = 100
+"""The maximum number of operands that are followed to find a line."""
 _RESULT_IS_SECOND = ("all-gather-start", "collective-permute-start")
 """The result of these is a tuple of the operands, the results, and handles."""
 
@@ -81,7 +91,7 @@ class _Visit:
         for instruction in computation.instructions.values():
             kind = instruction.opcode.removesuffix("-start")
             if kind in KINDS:
-                yield self._describe(instruction, kind, times)
+                yield self._describe(computation, instruction, kind, times)
             elif instruction.opcode == "while":
                 count = trip_count(self.module, computation, instruction)
                 # The condition of a loop runs once more than its body.
@@ -94,7 +104,9 @@ class _Visit:
                     yield from self.collectives_of(called, times)
         self.open.pop()
 
-    def _describe(self, op: Instruction, kind: str, times: int | None) -> Collective:
+    def _describe(
+        self, computation: Computation, op: Instruction, kind: str, times: int | None
+    ) -> Collective:
         result = _result_shape(op)
         arrays = list(array_shapes(result))
         # The operands of a variadic all-to-all are the parts of one array.
@@ -112,7 +124,7 @@ class _Visit:
             bytes_sent(kind, operand_bytes.get(kind, nbytes), size),
             times,
             op.name,
-            op.loc,
+            _find_loc(computation, op),
             op.op_name,
         )
 
@@ -146,6 +158,25 @@ class _Visit:
             if max(map(max, groups)) < self.module.replica_count:
                 return expand_to_partitions(groups, self.module.partition_count)
         return groups
+
+
+def _find_loc(computation: Computation, op: Instruction) -> Loc | None:
+    """Return the line of an instruction, or of the nearest one that computes its operands.
+
+    XLA states no line for the collectives that change the sharding of a result of the function.
+    """
+    pending, seen = [op.name], {op.name}
+    while pending and len(seen) <= MAX_FOLLOWED_OPERANDS:
+        instruction = computation.instructions.get(pending.pop(0))
+        if instruction is None:
+            continue
+        if instruction.loc is not None:
+            return instruction.loc
+        for operand in instruction.operands:
+            if operand not in seen:
+                seen.add(operand)
+                pending.append(operand)
+    return None
 
 
 def _result_shape(op: Instruction) -> Shape:

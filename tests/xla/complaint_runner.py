@@ -18,6 +18,9 @@ from shardir.hlo.parser import parse_hlo
 from shardir.interop.jax import explain_xla
 from shardir.passes.explain.xla import XlaCommunication
 from tests.xla.complaints import COMPLAINTS, Complaint
+from tests.xla.further_complaints import FURTHER_COMPLAINTS, OWN_PROGRAMS
+
+PROGRAMS = {**COMPLAINTS, **FURTHER_COMPLAINTS, **OWN_PROGRAMS}
 
 
 def load(file: Path, text: str, mesh: jax.sharding.Mesh) -> dict[str, Any]:
@@ -70,6 +73,12 @@ def check(name: str, complaint: Complaint, folder: Path) -> dict[str, Any]:
             head, tail = text[:start], text[start:]
             assert each.old in tail, (each.old, tail)
             text = head + tail.replace(each.old, each.new, 1)
+        with jax.threefry_partitionable(True):
+            remedied = (
+                compile_and_run(load(file.with_suffix(".remedied.py"), text, mesh), args)[0]
+                if remedies
+                else None
+            )
         if complaint.changed:
             head, _, _ = complaint.program.rpartition("    return ")
             text = f"{head}{complaint.changed}\n"
@@ -81,6 +90,7 @@ def check(name: str, complaint: Complaint, folder: Path) -> dict[str, Any]:
         "before": before,
         "after": after,
         "predicted": remedies[0].sent if remedies else None,
+        "remedied": remedied,
         "causes": [
             (cause.kind.name, cause.operation, lines[row.loc.line - 1] if row.loc else "")
             for row, cause in pairs
@@ -92,7 +102,7 @@ def check(name: str, complaint: Complaint, folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    print(json.dumps({name: check(name, COMPLAINTS[name], folder) for name in sys.argv[2:]}))
+    print(json.dumps({name: check(name, PROGRAMS[name], folder) for name in sys.argv[2:]}))
 
 
 if __name__ == "__main__":

@@ -55,6 +55,15 @@ _GLOBAL_SIZE = re.compile(r"\b(?:arange|full|iota|linspace|ones|reshape|shape|tr
 """Names in expressions that may depend on the number of elements of the whole array."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """Constraints on values, the expression in the source that they change, and the changed one."""
+
+    constraints: tuple[AddedConstraint, ...]
+    old: str
+    new: str
+
+
 @dataclass
 class RemedySearch:
     """The search for remedies of one program."""
@@ -107,32 +116,33 @@ class RemedySearch:
         """Return the constraints that save the most bytes of a line."""
         base = self.lowered.cost([])
         assert base is not None
-        chosen: list[tuple[AddedConstraint, str, str]] = []
+        chosen: list[_Candidate] = []
         best = base
         needed = _sent_by_xla(line) * MIN_SAVED_SHARE
         sufficient = _sent_by_xla(line) * SUFFICIENT_SAVED_SHARE
         for _ in range(MAX_CONSTRAINTS_PER_LINE):
             found = None
-            used = {each.value for each, _, _ in chosen}
-            for candidate, old, new in self._candidates(line):
-                constraints = [each for each, _, _ in chosen] + [candidate]
-                if candidate.value in used:
+            used = {each.value for one in chosen for each in one.constraints}
+            for candidate in self._candidates(line):
+                if any(each.value in used for each in candidate.constraints):
                     continue
+                constraints = [each for one in (*chosen, candidate) for each in one.constraints]
                 cost = self._cost(constraints)
                 if cost is None or cost.sent >= best.sent - needed:
                     continue
                 # Selections that a reshard inserts count as operations, too.
                 if cost.flops <= base.flops * MAX_FLOPS_RATIO + base.sent - cost.sent:
-                    found, best = (candidate, old, new), cost
+                    found, best = candidate, cost
                 if base.sent - best.sent >= sufficient:
                     break
-            if found is None or any(old == found[1] for _, old, _ in chosen):
+            if found is None or any(one.old == found.old for one in chosen):
                 break
             chosen.append(found)
             if base.sent - best.sent >= sufficient:
                 break
         return tuple(
-            Remedy(_loc(each.value.place), old, new, best.sent) for each, old, new in chosen
+            Remedy(_loc(one.constraints[0].value.place), one.old, one.new, best.sent)
+            for one in chosen
         )
 
     def _cost(self, constraints: Sequence[AddedConstraint]) -> Cost | None:
@@ -142,7 +152,7 @@ class RemedySearch:
             self.compilations -= 1
         return self.lowered.cost(constraints)
 
-    def _candidates(self, line: LineComparison) -> Iterator[tuple[AddedConstraint, str, str]]:
+    def _candidates(self, line: LineComparison) -> Iterator[_Candidate]:
         """Yield constraints with the expression of the source and its replacement.
 
         Those of the plan come first, then one for each value in turn, because the number of
@@ -170,7 +180,24 @@ class RemedySearch:
                     value, spec, text, name = queue[rank]
                     replaced = self._replacement(text, name, spec)
                     if replaced is not None:
-                        yield AddedConstraint(value, spec), text, replaced
+                        constraints = [
+                            AddedConstraint(each, spec) for each in self._uses_of(value, name)
+                        ]
+                        yield _Candidate(tuple(constraints), text, replaced)
+
+    def _uses_of(self, value: ProgramValue, name: str | None) -> list[ProgramValue]:
+        """Return the values that a constraint on a value in the source constrains: for an operand,
+        all operands with its name in the expression.
+        """
+        return [value] + [
+            each
+            for each in self.lowered.values
+            if not (value.is_result or each.is_result or each.is_derivative)
+            and each != value
+            and each.shape == value.shape
+            and _contains(value.place, each.place)
+            and _operand_name(each) == name
+        ]
 
     def _is_one_of_several(self, value: ProgramValue) -> bool:
         """Return whether a value is one of several results of an expression, or a derivative."""

@@ -65,6 +65,17 @@ def test_without_a_mesh_groups_are_described() -> None:
     assert [row.axes for row in rows] == [("2 groups of 2",), ("4 devices",)]
 
 
+def test_a_collective_without_a_line_has_that_of_its_operand() -> None:
+    computed = 'x = f32[8,4]{{1,0}} tanh(p), metadata={{op_name="tanh" {}}}'
+    gathered = f"y = f32[16,4]{{1,0}} all-gather(z), {GROUPS}, dimensions={{0}}"
+    moved = "z = f32[8,4]{0,1} transpose(x), dimensions={1,0}"
+    line = 'source_file="f.py" source_line=3'
+    (row,) = list_hlo_collectives(parse_hlo(entry(computed.format(line), moved, gathered))).rows
+    assert (str(row.loc), row.why) == ("f.py:3", "")
+    (row,) = list_hlo_collectives(parse_hlo(entry(computed.format(""), moved, gathered))).rows
+    assert row.loc is None
+
+
 def test_a_channel_without_global_numbers_joins_all_partitions() -> None:
     text = entry("x = f32[8,4]{1,0} all-reduce(p), channel_id=1, replica_groups={{0}}")
     assert list_hlo_collectives(parse_hlo(text)).rows[0].group_size == 4
