@@ -101,7 +101,7 @@ def missing_names() -> set[str]:
             missing.add(module)
         else:
             missing |= {
-                f"{module}.{name}" for name in _public_names(module) if not _has(here, name)
+                f"{module}.{name}" for name in public_names(module) if not _has(here, name)
             }
     return missing
 
@@ -118,7 +118,7 @@ def _module_here(name: str) -> ModuleType | None:
         return None
 
 
-def _public_names(module: str) -> list[str]:
+def public_names(module: str) -> list[str]:
     if module in PUBLIC_IN_EXPERIMENTAL:
         return list(PUBLIC_IN_EXPERIMENTAL[module])
     theirs = import_module(module)

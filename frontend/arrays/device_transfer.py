@@ -16,7 +16,7 @@ from shardir.frontend.distributed.shard_exchange import (
     check_equal_across_processes,
     reshard_buffers,
 )
-from shardir.frontend.errors import ShardingError
+from shardir.frontend.errors import ArgumentError, ShardingError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.devices import abstract_device_error, is_abstract_assignment
@@ -42,7 +42,13 @@ from shardir.ir.dtypes import KEYS
 
 @traceback_boundary
 def device_put(
-    x: object, device: object = None, *, donate: bool = False, uneven: str | None = None
+    x: object,
+    device: object = None,
+    *,
+    src: object = None,
+    donate: bool = False,
+    may_alias: bool | None = None,
+    uneven: str | None = None,
 ) -> PyTree:
     """Place a pytree of arrays, NumPy arrays and numbers on devices.
 
@@ -51,7 +57,8 @@ def device_put(
     resulting arrays are committed. Where the entry is `None`, arrays stay where they are, and all
     other leaves go to the default device uncommitted. Inside of a trace this is
     `with_sharding_constraint`; a `Device` has no effect in a `shard_map` inside of `jit`. `donate`
-    releases the given arrays.
+    releases the given arrays; it excludes `may_alias`, which has no other effect, because arrays
+    are immutable. `src` states where `x` is, and has no effect, because the arrays state it.
 
     The elements do not change. Raises `IndivisibleError` when the sharding does not divide a
     dimension evenly, unless `uneven` (or the setting of this name) is `"pad"`: then the last
@@ -59,6 +66,10 @@ def device_put(
     """
     pads = resolve_uneven_mode(uneven, "device_put") == "pad"
     donate = check_flag("donate of device_put", donate)
+    if donate and may_alias:
+        raise ArgumentError(
+            with_location("device_put with donate=True releases x, so may_alias cannot be True")
+        )
     leaves, structure = tree.flatten(x)
     word = "the device of device_put"
     targets = [

@@ -59,16 +59,16 @@ def set_process_group(processes: ProcessGroup) -> None:
     _current_group[0] = processes
 
 
-def process_index() -> int:
+def process_index(backend: str | None = None) -> int:
     """Return the index of this process, from 0."""
     return process_group().index
 
 
-def process_count() -> int:
+def process_count(backend: str | None = None) -> int:
     """Return the number of processes that run this program."""
     return process_group().count
 
 
-def process_indices() -> list[int]:
+def process_indices(backend: str | None = None) -> list[int]:
     """Return the indices of all processes that run this program."""
     return list(range(process_group().count))

@@ -29,19 +29,23 @@ DotDimensionNumbers: TypeAlias = tuple[
 """The dimensions of `dot_general`: the contracted ones of both operands, and the batch ones."""
 
 
-@public(static=("precision", "preferred_element_type"))
+@public(static=("dimension_numbers", "precision", "preferred_element_type"))
 def dot(
     lhs: ArrayLike,
     rhs: ArrayLike,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
     *,
+    dimension_numbers: DotDimensionNumbers | None = None,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
-    """Contract the last dimension of `lhs` with the first of `rhs`; both are vectors or
-    matrices.
+    """Contract the last dimension of `lhs` with the first of `rhs`; both are vectors or matrices.
+
+    With `dimension_numbers`, return `dot_general` of arrays of any rank.
     """
     x, y = as_tracer(lhs), as_tracer(rhs)
+    if dimension_numbers is not None:
+        return dot_general(x, y, dimension_numbers, precision, preferred_element_type)
     if x.ndim not in (1, 2) or y.ndim not in (1, 2):
         raise OperationTypeError(
             with_location(

@@ -164,9 +164,9 @@ def stack(operands: PyTree, axis: int = 0) -> Tracer:
     return _stack(operands, axis)
 
 
-def unstack(operand: ArrayLike, axis: int = 0) -> tuple[Tracer, ...]:
+def unstack(x: ArrayLike, axis: int = 0) -> tuple[Tracer, ...]:
     """Return the slices of an array along `axis`, without that axis, as a tuple."""
-    return tuple(_unstack(operand, axis=axis))
+    return tuple(_unstack(x, axis=axis))
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
@@ -263,7 +263,6 @@ def full_like(
     fill_value: ArrayLike,
     dtype: DTypeLike | None = None,
     shape: ShapeLike | None = None,
-    *,
     sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return an array with the shape and element type of `x`, filled with `fill_value`.

@@ -231,7 +231,17 @@ shift_right_logical = _define_binary(
 shift_right_arithmetic = _define_binary(
     "shift_right_arithmetic", "x shifted right by y, filled with its sign"
 )
-nextafter = _define_binary("nextafter", "the next representable number after x towards y")
+
+
+@public()
+def nextafter(x1: ArrayLike, x2: ArrayLike) -> Tracer:
+    """Return, elementwise, the next representable number after x1 towards x2; of one element
+    type.
+    """
+    first, second = _align_one_dtype("nextafter", x1, x2)
+    return emit("nextafter", first, second, weak=first.weak_type and second.weak_type)
+
+
 complex = _define_binary("complex", "x + iy, of two floats")
 eq = _define_binary("eq", "x == y")
 ne = _define_binary("ne", "x != y")

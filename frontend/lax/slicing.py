@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from operator import index
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from shardir.frontend.numpy.indexing.index_vectors import wrap_negative_indices
 from shardir.frontend.numpy.indexing.updates import convert_lossless
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import replace_dim_size
+from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, splat, widen_indices
 from shardir.frontend.tracing.trace import emit
@@ -92,7 +94,43 @@ def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool =
     return one if keepdims else squeeze(one, (dim,))
 
 
-def _dynamic_starts(indices: ArrayLike, shape: Sequence[int], what: str) -> list[Tracer]:
+WrapNegative: TypeAlias = bool | Sequence[bool]
+"""Whether negative starts count from the end, for all dimensions or for each."""
+
+
+def _wrapped_dims(
+    allow_negative_indices: WrapNegative, indices: ArrayLike, rank: int, what: str
+) -> list[bool]:
+    """Return for each dimension whether negative starts count from the end.
+
+    Raise `OperationTypeError` for a static start that is negative in another dimension.
+    """
+    if isinstance(allow_negative_indices, (bool, np.bool_)):
+        given = [bool(allow_negative_indices)] * rank
+    else:
+        given = list(allow_negative_indices)
+    if len(given) != rank or not all(isinstance(each, (bool, np.bool_)) for each in given):
+        raise OperationTypeError(
+            with_location(
+                f"allow_negative_indices of {what} is a bool, or one for each of {rank} "
+                f"dimensions, got {brief(allow_negative_indices)}"
+            )
+        )
+    starts = zip(indices if isinstance(indices, (list, tuple)) else (), given, strict=False)
+    for dim, (start, is_wrapped) in enumerate(starts):
+        if isinstance(start, (int, np.integer)) and start < 0 and not is_wrapped:
+            raise OperationTypeError(
+                with_location(
+                    f"start {start} of {what} in dimension {dim} is negative, and "
+                    "allow_negative_indices is false"
+                )
+            )
+    return given
+
+
+def _dynamic_starts(
+    indices: ArrayLike, shape: Sequence[int], what: str, wraps: Sequence[bool]
+) -> list[Tracer]:
     """Return one start per dimension, counted from the front."""
     if isinstance(indices, (list, tuple)):
         given = list(indices)
@@ -112,7 +150,7 @@ def _dynamic_starts(indices: ArrayLike, shape: Sequence[int], what: str) -> list
     found: list[Tracer | int] = []
     for start, size in zip(given, shape, strict=True):
         if isinstance(start, (int, np.integer)):
-            found.append(int(start) + size if start < 0 else int(start))
+            found.append(max(0, int(start) + size) if start < 0 else int(start))
             continue
         tracer = as_tracer(start)
         if tracer.ndim or tracer.value.type.dtype not in INTEGERS:
@@ -121,10 +159,13 @@ def _dynamic_starts(indices: ArrayLike, shape: Sequence[int], what: str) -> list
             )
         # Constant starts of other dimensions adopt the type of this one.
         found.append(widen_indices(tracer, max(shape)))
-    traced = [x for x in found if isinstance(x, Tracer)]
-    sizes = [n for x, n in zip(found, shape, strict=True) if isinstance(x, Tracer)]
-    wrapped_starts = iter(wrap_negative_indices(traced, sizes))
-    starts = [next(wrapped_starts) if isinstance(x, Tracer) else x for x in found]
+    dims = [dim for dim, x in enumerate(found) if isinstance(x, Tracer) and wraps[dim]]
+    starts = list(found)
+    sizes = [shape[dim] for dim in dims]
+    for dim, wrapped in zip(
+        dims, wrap_negative_indices([as_tracer(found[dim]) for dim in dims], sizes), strict=True
+    ):
+        starts[dim] = wrapped
     kind = next((x.value.type for x in starts if isinstance(x, Tracer)), TensorType((), "i32"))
     constants: dict[int, Tracer] = {}
     for x in starts:
@@ -149,76 +190,112 @@ def _static_starts(
     )
 
 
-@public(static=("slice_sizes",))
+@public(static=("slice_sizes", "allow_negative_indices"))
 def dynamic_slice(
-    operand: ArrayLike, start_indices: ArrayLike, slice_sizes: Sequence[int]
+    operand: ArrayLike,
+    start_indices: ArrayLike,
+    slice_sizes: Sequence[int],
+    *,
+    allow_negative_indices: WrapNegative = True,
 ) -> Tracer:
     """Return the slice of `slice_sizes` that starts at traced indices; the start is clamped.
 
-    Negative starts count from the end. If all starts are concrete, a static slice is emitted, which
-    needs less communication.
+    Negative starts count from the end, in the dimensions where `allow_negative_indices` is true. If
+    all starts are concrete, a static slice is emitted, which needs less communication.
     """
     x = as_tracer(operand)
     result = x.value.type.with_shape(slice_sizes)
+    wraps = _wrapped_dims(allow_negative_indices, start_indices, x.ndim, "dynamic_slice")
     if (known := _static_starts(start_indices, x.shape, result.shape)) is not None:
         steps = (1,) * x.ndim
         return emit("slice", x, starts=known, strides=steps, result=result, weak=x.weak_type)
-    starts = _dynamic_starts(start_indices, x.shape, "dynamic_slice")
+    starts = _dynamic_starts(start_indices, x.shape, "dynamic_slice", wraps)
     return emit("dynamic_slice", x, *starts, result=result, weak=x.weak_type)
 
 
-@public()
-def dynamic_update_slice(operand: ArrayLike, update: ArrayLike, start_indices: ArrayLike) -> Tracer:
+@public(static=("allow_negative_indices",))
+def dynamic_update_slice(
+    operand: ArrayLike,
+    update: ArrayLike,
+    start_indices: ArrayLike,
+    *,
+    allow_negative_indices: WrapNegative = True,
+) -> Tracer:
     """Return `operand` with `update` written at traced indices; the start is clamped.
 
-    Negative starts count from the end.
+    Negative starts count from the end, in the dimensions where `allow_negative_indices` is true.
     """
     x = as_tracer(operand)
     new = convert_lossless(x, update)
-    starts = _dynamic_starts(start_indices, x.shape, "dynamic_update_slice")
+    what = "dynamic_update_slice"
+    wraps = _wrapped_dims(allow_negative_indices, start_indices, x.ndim, what)
+    starts = _dynamic_starts(start_indices, x.shape, what, wraps)
     return emit("dynamic_update_slice", x, new, *starts, weak=x.weak_type)
 
 
-@public(static=("slice_size", "axis"))
+@public(static=("slice_size", "axis", "allow_negative_indices"))
 def dynamic_slice_in_dim(
-    operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0
+    operand: ArrayLike,
+    start_index: ArrayLike,
+    slice_size: int,
+    axis: int = 0,
+    *,
+    allow_negative_indices: bool = True,
 ) -> Tracer:
     """Slice along one dimension at a traced start; see `dynamic_slice`."""
     x = as_tracer(operand)
     dim = canonicalize_axis(axis, x.ndim)
     starts: list[ArrayLike] = [0] * x.ndim
     starts[dim] = start_index
-    return dynamic_slice(x, starts, replace_dim_size(x.shape, dim, slice_size))
+    sizes = replace_dim_size(x.shape, dim, slice_size)
+    return dynamic_slice(x, starts, sizes, allow_negative_indices=allow_negative_indices)
 
 
-@public(static=("axis", "keepdims"))
+@public(static=("axis", "keepdims", "allow_negative_indices"))
 def dynamic_index_in_dim(
-    operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True
+    operand: ArrayLike,
+    index: ArrayLike,
+    axis: int = 0,
+    keepdims: bool = True,
+    *,
+    allow_negative_indices: bool = True,
 ) -> Tracer:
     """Return the slice at one traced index along a dimension, kept with size 1 if `keepdims`."""
     x = as_tracer(operand)
     dim = canonicalize_axis(axis, x.ndim)
-    one = dynamic_slice_in_dim(x, index, 1, dim)
+    one = dynamic_slice_in_dim(x, index, 1, dim, allow_negative_indices=allow_negative_indices)
     return one if keepdims else squeeze(one, (dim,))
 
 
-@public(static=("axis",))
+@public(static=("axis", "allow_negative_indices"))
 def dynamic_update_slice_in_dim(
-    operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int
+    operand: ArrayLike,
+    update: ArrayLike,
+    start_index: ArrayLike,
+    axis: int,
+    *,
+    allow_negative_indices: bool = True,
 ) -> Tracer:
     """Update a slice along one dimension; see `dynamic_update_slice`."""
     x = as_tracer(operand)
     starts: list[ArrayLike] = [0] * x.ndim
     starts[canonicalize_axis(axis, x.ndim)] = start_index
-    return dynamic_update_slice(x, update, starts)
+    return dynamic_update_slice(x, update, starts, allow_negative_indices=allow_negative_indices)
 
 
-@public(static=("axis",))
+@public(static=("axis", "allow_negative_indices"))
 def dynamic_update_index_in_dim(
-    operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int
+    operand: ArrayLike,
+    update: ArrayLike,
+    index: ArrayLike,
+    axis: int,
+    *,
+    allow_negative_indices: bool = True,
 ) -> Tracer:
     """Replace the slice at one traced index along a dimension."""
     x, new = as_tracer(operand), as_tracer(update)
     if new.ndim < x.ndim:
         new = expand_dims(new, (canonicalize_axis(axis, x.ndim),))
-    return dynamic_update_slice_in_dim(x, new, index, axis)
+    return dynamic_update_slice_in_dim(
+        x, new, index, axis, allow_negative_indices=allow_negative_indices
+    )

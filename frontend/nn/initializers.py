@@ -8,7 +8,9 @@ outputs.
 
 from collections.abc import Callable, Collection, Sequence
 from functools import wraps
+from inspect import Parameter, signature
 from math import exp, prod, sqrt
+from typing import Any
 
 from shardir.frontend.argument_checks import canonicalize_shape, check_integers, check_real
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
@@ -74,6 +76,10 @@ def _add_out_sharding(init: Initializer) -> Initializer:
         *given, last = args if len(args) == 4 else (*args, out_sharding)
         return apply_out_sharding(init(*given, **options), last)
 
+    parameters = signature(init).parameters
+    added = Parameter("out_sharding", Parameter.POSITIONAL_OR_KEYWORD, default=None)
+    described: Any = init_with_sharding
+    described.__signature__ = signature(init).replace(parameters=[*parameters.values(), added])
     return init_with_sharding
 
 

@@ -264,9 +264,9 @@ def result_type(*operands: PyTree) -> DType:
     return user_dtype(name)
 
 
-def promote_types(type1: object, type2: object) -> DType:
+def promote_types(a: object, b: object) -> DType:
     """Return the element type to which two element types promote."""
-    return result_type(type1, type2)
+    return result_type(a, b)
 
 
 def _dtype_and_weak_type(x: object) -> tuple[str, bool]:

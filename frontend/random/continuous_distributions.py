@@ -12,6 +12,7 @@ from shardir.frontend.numpy.elementwise import arithmetic, complex_parts, math_f
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
+from shardir.frontend.quoting import brief
 from shardir.frontend.random.keys import require_single_key, split
 from shardir.frontend.random.uniform_numbers import draw_between, draw_unit, float_dtype_name
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
@@ -20,6 +21,7 @@ from shardir.frontend.tracing.operands import as_tracer, broadcast_shapes, const
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.types import COMPLEX, FLOATS, NUMPY_DTYPES, REAL_OF
 
 
@@ -138,22 +140,40 @@ def truncated_normal(
     return selection.clip(drawn, nearest, farthest)
 
 
-@public(static=("shape",))
+def _check_mode(name: str, mode: object) -> bool:
+    """Return whether a sampler draws twice the number of random bits."""
+    if mode not in ("low", "high", None):
+        raise RandomError(
+            with_location(f"the mode of {name} is 'low' or 'high', got {brief(mode)}")
+        )
+    return mode == "high"
+
+
+@public(static=("shape", "mode"))
 def bernoulli(
     key: ArrayLike,
     p: ArrayLike = 0.5,
     shape: ShapeLike | None = None,
+    mode: str = "low",
     *,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return bools, true with probability `p`, a float in [0, 1]; `shape` is by default that of
     `p`.
+
+    The mode "high" draws twice the number of bits, so that probabilities below 1e-7 are correct.
     """
+    is_high = _check_mode("bernoulli", mode)
     chance = as_tracer(p)
     if chance.value.type.dtype not in FLOATS:
         chance = convert(chance, dtype_of(float))
     result_shape = resolve_shape(shape, chance)
-    return draw_unit(require_single_key(key), result_shape, chance.value.type.dtype) < chance
+    name = chance.value.type.dtype
+    if is_high:
+        drawn = draw_unit(require_single_key(key), (2, *result_shape), name)
+        result: Tracer = drawn[1] * 2.0 ** -DTYPE_INFO[name].mantissa_bits < chance - drawn[0]
+        return result
+    return draw_unit(require_single_key(key), result_shape, name) < chance
 
 
 @public(static=("shape", "dtype"))
@@ -169,42 +189,59 @@ def exponential(
     return arithmetic.negative(math_functions.log1p(arithmetic.negative(drawn)))
 
 
-def sample_gumbel(key: Tracer, shape: tuple[int, ...], name: str) -> Tracer:
-    """Return standard Gumbel numbers, -log(-log(u)) for uniform u."""
+def sample_gumbel(key: Tracer, shape: tuple[int, ...], name: str, is_high: bool = False) -> Tracer:
+    """Return standard Gumbel numbers, -log(-log(u)) for uniform u.
+
+    `is_high` draws twice the number of bits, and the largest numbers are larger.
+    """
+    if is_high:
+        pair = draw_between(key, (2, *shape), name, 0.0, 1.0)
+        step = 2.0 ** -DTYPE_INFO[name].mantissa_bits
+        tiny = _typed_constant(_float_limits(name).tiny, name)
+        rest = selection.where(pair[0] >= 0.5, pair[0], pair[0] + step * pair[1] + tiny)
+        large: Tracer = -math_functions.log(-math_functions.log1p(-rest))
+        return large
     drawn = draw_between(key, shape, name, _typed_constant(_float_limits(name).tiny, name), 1.0)
     result: Tracer = -math_functions.log(-math_functions.log(drawn))
     return result
 
 
-@public(static=("shape", "dtype"))
+@public(static=("shape", "dtype", "mode"))
 def gumbel(
     key: ArrayLike,
     shape: ShapeLike = (),
     dtype: DTypeLike | None = None,
+    mode: str | None = None,
     *,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
-    """Return standard Gumbel numbers, -log(-log(u)) for uniform u."""
-    return sample_gumbel(
-        require_single_key(key), canonicalize_shape(shape), float_dtype_name(dtype)
-    )
+    """Return standard Gumbel numbers, -log(-log(u)) for uniform u.
+
+    The mode "high" draws twice the number of bits: in f32, the largest numbers are 32, not 16.
+    """
+    is_high = _check_mode("gumbel", mode)
+    single, name = require_single_key(key), float_dtype_name(dtype)
+    return sample_gumbel(single, canonicalize_shape(shape), name, is_high)
 
 
-@public(static=("axis", "shape", "replace"))
+@public(static=("axis", "shape", "replace", "mode"))
 def categorical(
     key: ArrayLike,
     logits: ArrayLike,
     axis: int = -1,
     shape: ShapeLike | None = None,
     replace: bool = True,
+    mode: str | None = None,
     *,
     out_sharding: ShardingRequest = None,
 ) -> Tracer:
     """Return indices along `axis`, whose probabilities have the logarithms `logits`.
 
     `shape` is the shape of the result; it ends with the shape of `logits` without the axis. Without
-    `replace`, the draws in the leading dimensions differ from each other.
+    `replace`, the draws in the leading dimensions differ from each other. The mode "high" draws
+    twice the number of bits, so that probabilities below 1e-7 are correct.
     """
+    is_high = _check_mode("categorical", mode)
     weights = as_tracer(logits)
     if weights.value.type.dtype not in FLOATS:
         weights = convert(weights, dtype_of(float))
@@ -224,15 +261,17 @@ def categorical(
         )
     single = require_single_key(key)
     if not replace:
-        return _sample_without_replacement(single, weights, axis, front, result_shape)
+        return _sample_without_replacement(single, weights, axis, front, result_shape, is_high)
     full = list(result_shape)
     full.insert(len(result_shape) + axis + 1, classes)
-    return basic_reductions.argmax(sample_gumbel(single, tuple(full), name) + weights, axis=axis)
+    noise = sample_gumbel(single, tuple(full), name, is_high)
+    return basic_reductions.argmax(noise + weights, axis=axis)
 
 
 def _sample_without_replacement(
-    key: Tracer, weights: Tracer, axis: int, front: tuple[int, ...], result_shape: tuple[int, ...]
-) -> Tracer:
+    key: Tracer, weights: Tracer, axis: int, front: tuple[int, ...], result_shape: tuple[int, ...],
+    is_high: bool,
+) -> Tracer:  # fmt: skip
     count = int(np.prod(front, dtype=np.int64))
     if count > weights.shape[axis]:
         raise RandomError(
@@ -241,7 +280,7 @@ def _sample_without_replacement(
             )
         )
     noisy = reshaping.moveaxis(
-        sample_gumbel(key, weights.shape, weights.value.type.dtype) + weights, axis, -1
+        sample_gumbel(key, weights.shape, weights.value.type.dtype, is_high) + weights, axis, -1
     )
     values = noisy.value.type.with_shape((*noisy.shape[:-1], count))
     _, indices = emit_results("top_k", noisy, result=(values, values.with_dtype("i32")))

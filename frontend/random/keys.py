@@ -145,10 +145,10 @@ def key_impl(keys: ArrayLike) -> str:
     return (known or _implementation_of_words(kind)).name
 
 
-def key_dtype(impl: str | KeyType | None = None) -> KeyType:
+def key_dtype(impl_spec: str | KeyType | None = None) -> KeyType:
     """Return the element type of keys of an implementation, by default of that of the setting
     `default_prng_impl`."""
-    return KeyType(_find_implementation(impl, None))
+    return KeyType(_find_implementation(impl_spec, None))
 
 
 @public()

@@ -339,11 +339,12 @@ def solve_triangular(
 @public(static=("eigvals_only", "select", "select_range", "tol"))
 def eigh_tridiagonal(
     d: ArrayLike, e: ArrayLike, *, eigvals_only: bool = False, select: str = "a",
-    select_range: object = None, tol: float | None = None,
+    select_range: object = None, tol: float | None = None, key: ArrayLike | None = None,
 ) -> PyTree:  # fmt: skip
     """Return the eigenvalues, ascending, of symmetric tridiagonal matrices, and eigenvectors.
 
-    `d` is the diagonal, `e` the diagonal beside it.
+    `d` is the diagonal, `e` the diagonal beside it. `key` has no effect: the algorithm uses no
+    random numbers.
     """
     if select != "a" or select_range is not None:
         raise ArgumentError(

@@ -5,6 +5,7 @@ from math import log as log_of, pi, sqrt
 
 import numpy as np
 
+from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.nn import softmax as softmax_functions
@@ -223,9 +224,13 @@ def _log_ndtr_rule(primals: PyTree, tangents: PyTree) -> PyTree:
     return value, math_functions.exp(-0.5 * x * x - 0.5 * log_of(2 * pi) - value) * tangents[0]
 
 
-@public()
-def log_ndtr(x: ArrayLike) -> Tracer:
-    """Return the logarithm of `ndtr`, elementwise, accurate for large negative x."""
+@public(static=("series_order",))
+def log_ndtr(x: ArrayLike, series_order: int = 3) -> Tracer:
+    """Return the logarithm of `ndtr`, elementwise, accurate for large negative x.
+
+    `series_order` has no effect: the implementation uses no asymptotic series.
+    """
+    check_integer("series_order of log_ndtr", series_order, least=0)
     return _log_ndtr(*_floats(*require_real("log_ndtr", x)))
 
 

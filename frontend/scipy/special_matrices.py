@@ -10,6 +10,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.creation import diagonal_matrices, filling
 from shardir.frontend.numpy.creation.array_conversion import asarray
+from shardir.frontend.numpy.dtypes import issubdtype
 from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.shaping import concatenation, padding, reshaping
@@ -19,6 +20,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     is_complex,
     promote_args_inexact,
 )
+from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, promote
 from shardir.frontend.tracing.tracer import Tracer
@@ -202,10 +204,14 @@ def _check_rows(name: str, n: object, least: int = 0, most: int = MAX_ROWS) -> i
     return check_integer(f"the number of rows of {name}", n, least, most)
 
 
-def dft(n: int, scale: str | None = None) -> Tracer:
+def dft(n: int, scale: str | None = None, *, dtype: DTypeLike | None = None) -> Tracer:
     """Return the matrix of the discrete Fourier transform of n elements; `scale` is "sqrtn", "n" or
-    None.
+    None, `dtype` a complex element type.
     """
+    if dtype is not None and not issubdtype(dtype, np.complexfloating):
+        raise ArgumentError(
+            with_location(f"the element type of dft is complex, got {brief(dtype)}")
+        )
     if scale is not None and not (isinstance(scale, str) and scale in ("sqrtn", "n")):
         raise ArgumentError(
             with_location(f"dft has the scales 'sqrtn', 'n' and None, not {scale!r}")
@@ -213,7 +219,8 @@ def dft(n: int, scale: str | None = None) -> Tracer:
     size = _check_rows("dft", n)
     powers = np.outer(np.arange(size), np.arange(size)) % max(size, 1)
     matrix = np.exp(-2j * np.pi * powers / max(size, 1))
-    return asarray(matrix / {None: 1, "sqrtn": sqrt(max(size, 1)), "n": max(size, 1)}[scale])
+    scaled = matrix / {None: 1, "sqrtn": sqrt(max(size, 1)), "n": max(size, 1)}[scale]
+    return asarray(scaled, dtype)
 
 
 def hadamard(n: int, dtype: DTypeLike = int) -> Tracer:

@@ -297,11 +297,15 @@ def current_mesh() -> Mesh | None:
 
 @locate_errors
 def create_device_mesh(
-    mesh_shape: int | Sequence[int], devices: Sequence[Device] | None = None
+    mesh_shape: int | Sequence[int],
+    devices: Sequence[Device] | None = None,
+    contiguous_submeshes: bool = False,
+    allow_split_physical_axes: bool = False,
 ) -> DeviceArray:
     """Return all of `devices` arranged in `mesh_shape`, in their own order.
 
-    CPU devices have no topology that would favor another order. Raises `MeshError` unless the shape
+    CPU devices have no topology that would favor another order; therefore, `contiguous_submeshes`
+    and `allow_split_physical_axes` have no effect. Raises `MeshError` unless the shape
     has as many positions as there are devices.
     """
     shape = check_mesh_shape(mesh_shape)

@@ -69,9 +69,9 @@ class custom_vmap(CustomFunction[PyTree]):
 
 
 @traceback_boundary
-def sequential_vmap(fun: UserFunction) -> custom_vmap:
-    """Return `fun` with a batching rule that loops over its slices."""
-    result = custom_vmap(fun)
+def sequential_vmap(f: UserFunction) -> custom_vmap:
+    """Return `f` with a batching rule that loops over its slices."""
+    result = custom_vmap(f)
 
     def rule(axis_size: int, in_batched: PyTree, *args: PyTree) -> tuple[PyTree, PyTree]:
         leaves, structure = tree.flatten(args)

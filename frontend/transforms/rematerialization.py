@@ -122,11 +122,13 @@ def checkpoint(
     policy: object = None,
     prevent_cse: bool = True,
     static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
 ) -> UserFunction:
     """Return `fun` with a gradient that saves only the arguments and recomputes other residuals.
 
     `policy`, one of `checkpoint_policies`, selects values to save in addition, also inside of
-    `scan`, `cond` and `switch`. Arguments in `static_argnums` may be any objects.
+    `scan`, `cond` and `switch`. Arguments in `static_argnums`, and those given by a name in
+    `static_argnames`, may be any objects.
     `prevent_cse=False` allows common subexpression elimination between the original and the
     recomputed operations. `concrete` must be false. May be used as a decorator, with options or
     without. Outside of any trace it is `jit(fun)`.
@@ -142,14 +144,18 @@ def checkpoint(
 
         def decorate(fun: UserFunction) -> UserFunction:
             return checkpoint(
-                fun, policy=policy, prevent_cse=prevent_cse, static_argnums=static_argnums
+                fun,
+                policy=policy,
+                prevent_cse=prevent_cse,
+                static_argnums=static_argnums,
+                static_argnames=static_argnames,
             )
 
         return decorate
     if not callable(fun):
         raise ArgumentError(with_location(f"checkpoint takes a function, got {brief(fun)}"))
-    known = Parameters.of(fun, static_argnums)
-    alone = jit(fun, static_argnums=static_argnums)
+    known = Parameters.of(fun, static_argnums, static_argnames)
+    alone = jit(fun, static_argnums=static_argnums, static_argnames=static_argnames)
     attrs: dict[str, Attr] = {"save": clauses} if clauses else {}
     if not check_flag("prevent_cse of checkpoint", prevent_cse):
         attrs["barrier"] = False
@@ -176,16 +182,26 @@ def _call_outside_of_trace(
 ) -> PyTree:
     """Call `compiled`, the jitted function, or compile it for static arguments without a hash."""
     numbers = known.for_call(len(args)).static
-    if all(_is_hashable(arg) for i, arg in enumerate(args) if i in numbers):
+    static, traced = _split_options(known, options)
+    chosen = [*(arg for i, arg in enumerate(args) if i in numbers), *static.values()]
+    if all(map(_is_hashable, chosen)):
         return compiled(*args, **options)
 
     def with_static(*dynamic: PyTree, **options: PyTree) -> PyTree:
         given = iter(dynamic)
         whole = [arg if i in numbers else next(given) for i, arg in enumerate(args)]
-        return call_user_function(fun, known.name, whole, options)
+        return call_user_function(fun, known.name, whole, {**options, **static})
 
     with_static.__name__ = known.name
-    return jit(with_static)(*(arg for i, arg in enumerate(args) if i not in numbers), **options)
+    return jit(with_static)(*(arg for i, arg in enumerate(args) if i not in numbers), **traced)
+
+
+def _split_options(
+    known: Parameters, options: dict[str, PyTree]
+) -> tuple[dict[str, PyTree], dict[str, PyTree]]:
+    """Return the static keyword arguments, and the others."""
+    static = {key: value for key, value in options.items() if key in known.static_names}
+    return static, {key: value for key, value in options.items() if key not in static}
 
 
 def _is_hashable(value: object) -> bool:
@@ -204,6 +220,7 @@ def _trace_checkpoint(
     options: dict[str, PyTree],
 ) -> PyTree:
     known = known.for_call(len(args))
+    static, options = _split_options(known, options)
     dynamic = tuple(arg for i, arg in enumerate(args) if i not in known.static)
     leaves, structure = tree.flatten((dynamic, options))
     labels = [
@@ -225,7 +242,8 @@ def _trace_checkpoint(
         moving, named = tree.unflatten(structure, filled)
         given = iter(moving)
         whole = [arg if i in known.static else next(given) for i, arg in enumerate(args)]
-        out, results = tree.flatten(call_user_function(fun, known.name, whole, named))
+        filled_options = {**named, **static}
+        out, results = tree.flatten(call_user_function(fun, known.name, whole, filled_options))
         found.append(results)
         return [result_tracer(x, i, results, known.name) for i, x in enumerate(out)]
 

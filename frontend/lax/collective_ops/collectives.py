@@ -19,6 +19,7 @@ from shardir.frontend.lax.slicing import dynamic_slice_in_dim
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.named_axes import NamedAxis, axes_size, ir_axes, resolve_axis_names
@@ -252,12 +253,17 @@ def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> PyTree:
 @traceback_boundary
 def all_gather(
     x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None, axis: int = 0,
-    tiled: bool = False,
+    tiled: bool = False, to: str = "varying",
 ) -> PyTree:  # fmt: skip
     """Gather `x` of all positions, or of the group.
 
-    The arrays are stacked along a new dimension `axis`, or concatenated along it if `tiled`.
+    The arrays are stacked along a new dimension `axis`, or concatenated along it if `tiled`. The
+    result varies along the axis, which `to` states.
     """
+    if to != "varying":
+        raise ArgumentError(
+            with_location(f"the result of all_gather is varying; to={brief(to)} is not supported")
+        )
     named, members = _axes_and_groups(axis_name, axis_index_groups, "all_gather")
     tiled = check_flag("tiled of all_gather", tiled)
 

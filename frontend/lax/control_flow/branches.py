@@ -81,13 +81,22 @@ def _cond(
 
 
 @public(static=("branches",), cached=False)
-def switch(index: ArrayLike, branches: Sequence[UserFunction], *operands: PyTree) -> PyTree:
+def switch(
+    index: ArrayLike,
+    branches: Sequence[UserFunction],
+    *operands: PyTree,
+    operand: PyTree = _UNSET,
+) -> PyTree:
     """Return `branches[index](*operands)`; an index out of range is clamped.
+
+    `operand` is another way to pass a single operand.
 
     All branches must return the same containers, shapes and element types; otherwise raise
     `ControlFlowError`.
     """
     branches = tuple(branches)
+    if operand is not _UNSET:
+        operands = (*operands, operand)
     if not branches:
         raise ControlFlowError(with_location("switch has no branches; pass at least one function"))
     which = as_tracer(index)

@@ -127,8 +127,8 @@ def reduce_window(
     init_value: ArrayLike,
     computation: Callable[[PyTree, PyTree], PyTree],
     window_dimensions: object,
-    window_strides: object,
-    padding: str | Sequence[tuple[int, int]],
+    window_strides: object = None,
+    padding: str | Sequence[tuple[int, int]] = "VALID",
     base_dilation: object = None,
     window_dilation: object = None,
 ) -> Tracer:

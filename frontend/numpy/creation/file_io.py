@@ -1,5 +1,6 @@
 """Arrays from and to files, buffers and text, by NumPy's functions."""
 
+from contextlib import AbstractContextManager
 from os import PathLike
 from typing import IO, Any
 
@@ -32,14 +33,33 @@ get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions
 printoptions = np.printoptions
 
 
-def array_repr(arr: object) -> str:
-    """Return the text of an array as `repr` does."""
-    return repr(arr)
+def array_repr(
+    arr: object,
+    max_line_width: int | None = None,
+    precision: int | None = None,
+    suppress_small: bool | None = None,
+) -> str:
+    """Return the text of an array as `repr` does, with options as in NumPy."""
+    with _print_options(max_line_width, precision, suppress_small):
+        return repr(arr)
 
 
-def array_str(a: object) -> str:
-    """Return the text of an array as `str` does."""
-    return str(a)
+def array_str(
+    a: object,
+    max_line_width: int | None = None,
+    precision: int | None = None,
+    suppress_small: bool | None = None,
+) -> str:
+    """Return the text of an array as `str` does, with options as in NumPy."""
+    with _print_options(max_line_width, precision, suppress_small):
+        return str(a)
+
+
+def _print_options(
+    width: int | None, precision: int | None, suppress: bool | None
+) -> AbstractContextManager[Any]:
+    given: dict[str, Any] = {"linewidth": width, "precision": precision, "suppress": suppress}
+    return printoptions(**{name: value for name, value in given.items() if value is not None})
 
 
 def _missing_file_error(name: str, path: str) -> MissingFileError:
@@ -101,17 +121,25 @@ def from_dlpack(x: object, /, *, device: ShardingRequest = None, copy: bool | No
     return result if device is None else device_put(result, device)
 
 
-def save(file: str | PathLike[str] | IO[bytes], arr: ArrayLike) -> None:
+def save(file: str | PathLike[str] | IO[bytes], arr: ArrayLike, allow_pickle: bool = True) -> None:
     """Write an array to a `.npy` file; raise `ArgumentError` unless `file` is a path or an open
     file.
+
+    `allow_pickle` has no effect, because arrays contain no objects.
     """
     _check_target("save", file)
     np.save(file, np.asarray(arr))
 
 
-def savez(file: str | PathLike[str] | IO[bytes], *args: PyTree, **kwds: ArrayLike) -> None:
+def savez(
+    file: str | PathLike[str] | IO[bytes],
+    *args: PyTree,
+    allow_pickle: bool = True,
+    **kwds: ArrayLike,
+) -> None:
     """Write arrays to a `.npz` file; keyword arguments are stored with their names.
 
+    `allow_pickle` has no effect, because arrays contain no objects.
     Raise `ArgumentError` unless `file` is a path or an open file.
     """
     _check_target("savez", file)

@@ -42,15 +42,15 @@ def minimum(x: ArrayLike, y: ArrayLike, /) -> Tracer:
 
 
 @public()
-def fmax(x: ArrayLike, y: ArrayLike, /) -> Tracer:
+def fmax(x1: ArrayLike, x2: ArrayLike) -> Tracer:
     """Return the larger element, elementwise; if one is NaN, the other one."""
-    return _prefer_number("maximum", *align(x, y))
+    return _prefer_number("maximum", *align(x1, x2))
 
 
 @public()
-def fmin(x: ArrayLike, y: ArrayLike, /) -> Tracer:
+def fmin(x1: ArrayLike, x2: ArrayLike) -> Tracer:
     """Return the smaller element, elementwise; if one is NaN, the other one."""
-    return _prefer_number("minimum", *align(x, y))
+    return _prefer_number("minimum", *align(x1, x2))
 
 
 def _prefer_number(op: str, x: Tracer, y: Tracer) -> Tracer:

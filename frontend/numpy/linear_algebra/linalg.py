@@ -125,8 +125,8 @@ def matrix_power(a: ArrayLike, n: int) -> Tracer:
         x = matmul(x, x)
 
 
-@public()
-def multi_dot(arrays: Sequence[object]) -> Tracer:
+@public(static=("precision",))
+def multi_dot(arrays: Sequence[object], *, precision: object = None) -> Tracer:
     """Return the product of two or more matrices in the order with the fewest multiplications.
 
     The first may be a row and the last a column, given as vectors.
@@ -158,6 +158,6 @@ def multi_dot(arrays: Sequence[object]) -> Tracer:
         if i == j:
             return matrices[i]
         split = best(i, j)[1]
-        return as_tracer(matmul(product(i, split), product(split + 1, j)))
+        return as_tracer(matmul(product(i, split), product(split + 1, j), precision=precision))
 
     return product(0, len(shapes) - 1)

@@ -231,19 +231,32 @@ def _count_true(flags: Tracer) -> Tracer:
     return emit_reduction("sum", found, (found.ndim - 1,), False)
 
 
-@public()
-def matrix_rank(M: ArrayLike, rtol: object = None, *, tol: object = None) -> Tracer:
-    """Return the number of singular values that exceed `rtol` times the largest."""
+@public(static=("hermitian",))
+def matrix_rank(
+    M: ArrayLike, rtol: object = None, *, hermitian: bool = False, tol: object = None
+) -> Tracer:
+    """Return the number of singular values that exceed `rtol` times the largest.
+
+    `hermitian` states that the matrices are Hermitian; their eigenvalues are then computed from
+    the lower triangles.
+    """
     v = as_tracer(M)
     if v.ndim < 2:
         return convert(as_tracer((v != 0).any()), canonical_dtype("i64"))
     (x,) = promote_matrices("matrix_rank", v)
-    values = emit("svd", x, full=False, vectors=False)
+    if hermitian:
+        require_square("matrix_rank", x)
+        (eigenvalues,) = emit_results("eigh", x, vectors=False)
+        values = emit_elementwise("abs", eigenvalues)
+    else:
+        values = emit("svd", x, full=False, vectors=False)
+    largest = emit_reduction("max", values, (values.ndim - 1,), False)
     given = rtol if tol is None else tol
     if given is None:
         given = max(x.shape[-2:]) * machine_epsilon(x)
     given = as_tracer(given)
-    large = values > values[..., :1] * reshape(given, (*given.shape, 1))
+    least = reshape(largest, (*largest.shape, 1)) * reshape(given, (*given.shape, 1))
+    large = values > least
     return _count_true(large)
 
 

@@ -80,7 +80,7 @@ def nanmean(
 @public(static=(*NAN_REDUCTION_STATIC_ARGNAMES, "ddof"))
 def nanvar(
     a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
-    ddof: float = 0, keepdims: bool = False, where: ArrayLike | None = None, *,
+    ddof: float = 0, keepdims: bool = False, where: ArrayLike | None = None,
     mean: ArrayLike | None = None,
 ) -> Tracer:  # fmt: skip
     """Return the `var` of the elements that are not NaN; NaN if there are not more than `ddof`."""
@@ -91,7 +91,7 @@ def nanvar(
 @public(static=(*NAN_REDUCTION_STATIC_ARGNAMES, "ddof"))
 def nanstd(
     a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
-    ddof: float = 0, keepdims: bool = False, where: ArrayLike | None = None, *,
+    ddof: float = 0, keepdims: bool = False, where: ArrayLike | None = None,
     mean: ArrayLike | None = None,
 ) -> Tracer:  # fmt: skip
     """Return the `std` of the elements that are not NaN; NaN if there are not more than `ddof`."""

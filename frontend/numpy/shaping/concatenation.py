@@ -15,7 +15,11 @@ from shardir.frontend.numpy.tracer_helpers.array_annotations import ArraySequenc
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import concatenate_parts, slice_dim
 from shardir.frontend.numpy.tracer_helpers.concrete_values import to_hashable
-from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_operands, common_kind
+from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
+    as_operands,
+    check_no_out,
+    common_kind,
+)
 from shardir.frontend.numpy.tracer_helpers.inspection import tensor_type_of
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, promote_to, reshape
@@ -76,9 +80,12 @@ def concatenate(
 concat = concatenate
 
 
-@public(static=("axis", "dtype"))
-def stack(arrays: ArraySequence, axis: int = 0, dtype: DTypeLike | None = None) -> Tracer:
+@public(static=("axis", "out", "dtype"))
+def stack(
+    arrays: ArraySequence, axis: int = 0, out: None = None, dtype: DTypeLike | None = None
+) -> Tracer:
     """Stack arrays of one shape along a new dimension."""
+    check_no_out("stack", out)
     parts = _promote_arrays(arrays, "stack", dtype)
     shape = parts[0].shape
     for x in parts:
