@@ -1,13 +1,13 @@
-"""The exact engine: a mixed integer linear program, solved by HiGHS (extra `exact`).
+"""The exact engine: a cost function network, solved by toulbar2 (extra `exact`).
 
-Each strategy of a node is a binary variable `x`; each allowed pair of strategies of an edge is a
-variable `y` of 0 to 1. For each edge, the sums of `y` over the strategies of one node equal the
-`x` of the other one (the local polytope of a graphical model, whose relaxation is tighter than that
-of the usual `y >= x_a + x_b - 1`). The memory of each maximal set of nodes that are alive together
-is one row.
+Each node is a variable whose values are its strategies; the costs of nodes and edges are cost
+functions of one and two variables. The memory of each maximal set of nodes that are alive together
+is a linear constraint. toulbar2 (D. Allouche et al., "Anytime Hybrid Best-First Search with Tree
+Decomposition for Weighted CSP", 2015; M. C. Cooper et al., "Soft arc consistency revisited", 2010)
+computes bounds by virtual arc consistency, and searches with branch and bound.
 
-HiGHS runs in a process of its own (`highs_process.py`), which ends at the time limit and at Ctrl-C;
-the solutions and bounds that it has sent until then remain.
+toulbar2 runs in a process of its own (`toulbar2_process.py`), which ends at the time limit and at
+Ctrl-C; the solutions and bounds that it has sent until then remain.
 """
 
 import importlib.util
@@ -15,12 +15,14 @@ import math
 import os
 import pickle
 import queue
+import re
+import signal
 import subprocess
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,8 +30,10 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import ShardirError
+from shardir.passes.planning.network import find_allowed_strategies
 from shardir.passes.planning.problem import (
     FORBIDDEN,
+    Ints,
     PlanningError,
     PlanningProblem,
     infeasible_problem_error,
@@ -37,15 +41,26 @@ from shardir.passes.planning.problem import (
 )
 from shardir.passes.planning.solution import Incumbent, Progress, Solution, TimeLimitError
 
-MAX_VARIABLES = 2_000_000
-"""The maximum number of variables. HiGHS 1.16 takes longer than its time limit for the first
-relaxation of larger programs: 10 minutes did not suffice for 34,932 nodes and 54,801 edges."""
-
 REPORT_INTERVAL_SECONDS = 0.2
 """The maximum time between two reports of the progress."""
 
-MEMORY_SCALE = 1e4
-"""The memory limit in the rows of the linear program."""
+STOP_SECONDS = 0.5
+STOP_SHARE = 0.1
+"""toulbar2 has these seconds, and at most this share of the time limit, to send its last bound."""
+
+MAX_COEFFICIENTS = 10_000_000
+"""The maximum number of pairs of strategies and of usages in memory constraints."""
+
+MAX_TOTAL = 2**52
+"""The limit of the sum of all costs that toulbar2 receives: it is below 2**53, to which doubles are
+exact, and below the largest cost of toulbar2."""
+
+BOUND_LINE = re.compile(
+    r"(?:Initial lower and upper bounds: \[|Optimality gap: \[|Dual bound: )(-?\d+)\b"
+)
+"""The lines of toulbar2 that state a lower bound."""
+
+SOLUTION_LINE = re.compile(r"(?: \d+)+")
 
 
 class SolverMissingError(ShardirError, ImportError):
@@ -53,7 +68,7 @@ class SolverMissingError(ShardirError, ImportError):
 
 
 class ProblemSizeError(PlanningError):
-    """A problem that has too many variables for the exact engine."""
+    """A problem that is too large for the exact engine."""
 
 
 def solve_exactly(
@@ -62,19 +77,21 @@ def solve_exactly(
     seconds: float = 60.0,
     start: Sequence[int] | None = None,
     progress: Progress | None = None,
-    threads: int | None = None,
 ) -> Solution:
-    """Return the best solution that HiGHS finds in `seconds`, with a proven lower bound.
+    """Return the best solution that toulbar2 finds in `seconds`, with a proven lower bound.
 
     `start` is an assignment to begin with. Ctrl-C ends the search with the best solution. Raises
     `PlanningError` if there is no solution, or none was found in time, and `SolverMissingError`
-    without HiGHS. Warns if HiGHS fails after it has found a solution.
+    without toulbar2. Warns if toulbar2 fails after it has found a solution.
     """
     incumbent = Incumbent(problem, seconds, None if start is None else tuple(start), progress)
+    if problem.node_count == 0:
+        incumbent.offer(())  # toulbar2 returns no assignment without variables.
     process = None
     try:
-        process = HighsProcess(incumbent, threads)
+        process = SolverProcess(incumbent)
         while incumbent.remaining > 0 and not process.is_done:
+            process.interrupt_in_time()
             process.receive(min(incumbent.remaining, REPORT_INTERVAL_SECONDS))
             incumbent.report()
         if process.failure is not None:
@@ -84,6 +101,8 @@ def solve_exactly(
     except TimeLimitError:
         pass
     except KeyboardInterrupt:
+        if process is not None:
+            process.finish()
         if incumbent.best is None:
             raise interrupted_search_error() from None
     finally:
@@ -93,36 +112,35 @@ def solve_exactly(
 
 
 def is_solver_installed() -> bool:
-    """Return whether HiGHS is installed."""
-    return importlib.util.find_spec("highspy") is not None
+    """Return whether toulbar2 is installed."""
+    return importlib.util.find_spec("pytoulbar2") is not None
 
 
-class HighsProcess:
-    """A process in which HiGHS improves an incumbent.
+class SolverProcess:
+    """A process in which toulbar2 improves an incumbent.
 
     The process has a session of its own, so that Ctrl-C reaches only this one. Raises
-    `SolverMissingError` without HiGHS, and `PlanningError` for problems that are too large.
+    `SolverMissingError` without toulbar2, and `ProblemSizeError` for problems that are too large.
     """
 
-    def __init__(self, incumbent: Incumbent, threads: int | None = None) -> None:
+    def __init__(self, incumbent: Incumbent) -> None:
         if not is_solver_installed():
             raise SolverMissingError(
-                "the exact engine needs HiGHS; install it with pip install 'shardir[exact]'"
+                "the exact engine needs toulbar2; install it with pip install 'shardir[exact]'",
+                name="pytoulbar2",
             )
         self.incumbent = incumbent
         self.is_done = False
-        """True if HiGHS has ended."""
+        """True if toulbar2 has ended."""
         self.failure: str | None = None
-        """The reason if HiGHS has ended with an error."""
-        self._solution: int | None = None
-        """The cost of the last solution of HiGHS."""
-        program = _Program(incumbent.problem, incumbent.check_time)
-        self._columns = program.columns
-        self._messages: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        """The reason if toulbar2 has ended with an error."""
+        self._is_interrupted = False
+        self._network = CostFunctionNetwork(incumbent)
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         self._process = subprocess.Popen(
             # -P: no module of this folder hides one of another package.
-            [sys.executable, "-P", str(Path(__file__).with_name("highs_process.py"))],
+            [sys.executable, "-P", str(Path(__file__).with_name("toulbar2_process.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -130,9 +148,8 @@ class HighsProcess:
             env=environment,
         )
         try:
-            self._thread = threading.Thread(target=self._read, daemon=True)
-            self._thread.start()
-            self._write(program.model(incumbent, threads))
+            threading.Thread(target=self._read, daemon=True).start()
+            self._write(self._network.model(incumbent))
         except BaseException:
             self.close()
             raise
@@ -146,44 +163,60 @@ class HighsProcess:
             pass
 
     def _read(self) -> None:
-        """Move the messages of the process to the queue."""
+        """Move the lines of the process to the queue."""
         assert self._process.stdout is not None
-        try:
-            while True:
-                self._messages.put(pickle.load(self._process.stdout))
-        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
-            self._messages.put(("error", "the process ended unexpectedly"))
+        with suppress(OSError, ValueError):
+            for line in self._process.stdout:
+                self._lines.put(line.decode("utf-8", "replace").rstrip("\n"))
+        self._lines.put("error the process ended unexpectedly")
 
     def receive(self, seconds: float = 0.0) -> None:
-        """Apply all messages to the incumbent; wait up to `seconds` for the first one."""
-        try:
-            self._apply(*self._messages.get(timeout=max(seconds, 0.0)))
+        """Apply all lines to the incumbent; wait up to `seconds` for the first one."""
+        with suppress(queue.Empty):
+            self._apply(self._lines.get(timeout=max(seconds, 0.0)))
             while not self.is_done:
-                self._apply(*self._messages.get_nowait())
-        except queue.Empty:
-            pass
+                self._apply(self._lines.get_nowait())
 
-    def _apply(self, kind: str, content: Any) -> None:
+    def interrupt_in_time(self) -> None:
+        """Let toulbar2 end before the time limit, so that its last bound arrives."""
         incumbent = self.incumbent
-        if kind == "solution":
-            self._solution = incumbent.offer(self._strategies(content))
-        elif kind == "bound":
-            incumbent.raise_bound(_round_up(content))
-        elif kind == "error":
-            self.is_done = True
-            self.failure = f"HiGHS failed for the problem {incumbent.problem.name!r}: {content}"
-        else:
-            self.is_done = True
-            if content == "infeasible":
-                raise infeasible_problem_error(incumbent.problem.name)
-            if content == "optimal" and self._solution is not None:
-                incumbent.raise_bound(self._solution)
+        if incumbent.remaining < min(STOP_SECONDS, STOP_SHARE * incumbent.seconds):
+            self.interrupt()
 
-    def _strategies(self, values: np.ndarray) -> tuple[int, ...]:
-        return tuple(
-            int(np.argmax(np.where(numbers >= 0, values[numbers], -1.0)))
-            for numbers in self._columns
-        )
+    def interrupt(self) -> None:
+        """Let toulbar2 send its last bound and end."""
+        if not self._is_interrupted:
+            self._is_interrupted = True
+            self._process.send_signal(signal.SIGINT)
+
+    def finish(self) -> None:
+        """Interrupt toulbar2, and receive its last bound if it arrives soon."""
+        self.interrupt()
+        end = time.monotonic() + STOP_SECONDS
+        while not self.is_done and time.monotonic() < end:
+            self.receive(end - time.monotonic())
+
+    def _apply(self, line: str) -> None:
+        incumbent = self.incumbent
+        if SOLUTION_LINE.fullmatch(line):
+            strategies = self._network.strategies_of_problem([int(each) for each in line.split()])
+            if incumbent.offer(strategies) is None:
+                self._fail("it returned an assignment that is not a solution")
+        elif found := BOUND_LINE.match(line):
+            incumbent.raise_bound(self._network.unit * int(found[1]))
+        elif line.startswith("error "):
+            self._fail(line.removeprefix("error "))
+        elif line.startswith("end "):
+            self.is_done = True
+            if line == "end optimal" and incumbent.best is None:
+                raise infeasible_problem_error(incumbent.problem.name)
+
+    def _fail(self, reason: str) -> None:
+        self.is_done = True
+        if not self._is_interrupted:
+            self.failure = (
+                f"toulbar2 failed for the problem {self.incumbent.problem.name!r}: {reason}"
+            )
 
     def close(self) -> None:
         """End the process."""
@@ -195,96 +228,76 @@ class HighsProcess:
                 stream.close()
 
 
-class _Program:
-    """The linear program of a problem."""
+class CostFunctionNetwork:
+    """A problem as a cost function network, without the strategies that no solution has.
 
-    def __init__(self, problem: PlanningProblem, check_time: Callable[[], None]) -> None:
-        self.problem = problem
-        self.columns: list[np.ndarray] = []
-        """The number of the variable of each strategy of each node; -1 for forbidden strategies."""
-        costs, count = [], 0
-        for node_costs in problem.costs:
-            is_allowed = node_costs < FORBIDDEN
-            numbers = np.where(is_allowed, count + is_allowed.cumsum() - 1, -1)
-            self.columns.append(numbers)
-            costs.append(node_costs[is_allowed])
-            count += int(is_allowed.sum())
-        self.integer_count = count
-        self.rows: list[np.ndarray] = []
-        self.entries: list[tuple[np.ndarray, np.ndarray]] = []
-        self.lower: list[float] = []
-        self.upper: list[float] = []
-        for numbers in self.columns:
-            allowed = numbers[numbers >= 0]
-            self._add_row(allowed, np.ones(len(allowed)), 1.0, 1.0)
-        for edge in problem.edges:
-            check_time()
-            count += self._add_edge(edge.costs, self.columns[edge.a], self.columns[edge.b], count)
-            if count > MAX_VARIABLES:
-                raise ProblemSizeError(
-                    f"the problem {problem.name!r} needs more than {MAX_VARIABLES:,} variables, "
-                    "which the solver cannot handle; solve a part of it, or one with fewer "
-                    "strategies"
-                )
-            costs.append(self.edge_costs)
-        self._add_memory_rows()
-        self.costs = np.concatenate(costs).astype(np.float64)
+    `kept[n]` holds the strategies of the problem that the values of variable `n` stand for. Costs
+    are divided by `unit` and rounded down: a bound of the network, multiplied by `unit`, is a bound
+    of the problem.
+    """
 
-    def _add_row(self, columns: np.ndarray, values: np.ndarray, lower: float, upper: float) -> None:
-        self.entries.append((columns, values))
-        self.lower.append(lower)
-        self.upper.append(upper)
+    def __init__(self, incumbent: Incumbent) -> None:
+        self.problem = problem = incumbent.problem
+        is_allowed = find_allowed_strategies(problem, incumbent.check_time)
+        self.kept = [np.flatnonzero(each) for each in is_allowed]
+        self._check_size()
+        tables = [*problem.costs, *(edge.costs for edge in problem.edges)]
+        self.total = sum(int(each.max(where=each < FORBIDDEN, initial=0)) for each in tables)
+        self.unit = -(-self.total // MAX_TOTAL) or 1
 
-    def _add_edge(self, costs: np.ndarray, a: np.ndarray, b: np.ndarray, first: int) -> int:
-        """Add the variables and rows of an edge; return the number of variables."""
-        is_allowed = (costs < FORBIDDEN) & (a >= 0)[:, None] & (b >= 0)[None, :]
-        numbers = np.where(is_allowed, first + is_allowed.cumsum().reshape(costs.shape) - 1, -1)
-        self.edge_costs = costs[is_allowed]
-        for table, nodes in ((numbers, a), (numbers.T, b)):
-            for pairs, node in zip(table, nodes, strict=True):
-                if node >= 0:
-                    pairs = pairs[pairs >= 0]
-                    values = np.append(np.ones(len(pairs)), -1.0)
-                    self._add_row(np.append(pairs, node), values, 0.0, 0.0)
-        return int(is_allowed.sum())
+    def _check_size(self) -> None:
+        problem = self.problem
+        counts = np.array([len(own) for own in self.kept], np.int64)
+        count = sum(int(counts[edge.a] * counts[edge.b]) for edge in problem.edges)
+        count += sum(int(counts[clique].sum()) for clique in self._limited_cliques())
+        if count > MAX_COEFFICIENTS:
+            raise ProblemSizeError(
+                f"the problem {problem.name!r} needs more than {MAX_COEFFICIENTS:,} coefficients, "
+                "which the solver cannot handle; solve a part of it, or one with fewer strategies"
+            )
 
-    def _add_memory_rows(self) -> None:
-        limit = self.problem.usage_limit
-        if limit is None:
-            return
-        usages = self.problem.usages
-        for clique in self.problem.maximal_cliques():
-            if sum(int(usages[node].max()) for node in clique) <= limit:
-                continue
-            columns = np.concatenate([self.columns[node] for node in clique])
-            values = np.concatenate([usages[node] for node in clique]).astype(np.float64)
-            is_used = (columns >= 0) & (values > 0)
-            # HiGHS accepts rows that are exceeded by 1e-6: the scale makes that less than a unit.
-            scale = MEMORY_SCALE / max(limit, 1)
-            self._add_row(columns[is_used], values[is_used] * scale, -np.inf, limit * scale)
-
-    def model(self, incumbent: Incumbent, threads: int | None) -> dict[str, Any]:
-        """Return the model that `highs_process` reads."""
-        sizes = [len(columns) for columns, _ in self.entries]
+    def model(self, incumbent: Incumbent) -> dict[str, Any]:
+        """Return the model that `toulbar2_process` reads."""
+        kept, problem = self.kept, self.problem
         return {
-            "costs": self.costs,
-            "lower": np.array(self.lower),
-            "upper": np.array(self.upper),
-            "row_starts": np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32),
-            "columns": np.concatenate([c for c, _ in self.entries]).astype(np.int32),
-            "values": np.concatenate([v for _, v in self.entries]),
-            "integer_count": self.integer_count,
-            "start": None if incumbent.best is None else self._start(incumbent.best[1]),
-            "threads": threads,
-            "end": time.time() + incumbent.remaining,
+            "costs": [self._divide(row[own]) for row, own in zip(problem.costs, kept, strict=True)],
+            "edges": [
+                (edge.a, edge.b, self._divide(edge.costs[np.ix_(kept[edge.a], kept[edge.b])]))
+                for edge in problem.edges
+            ],
+            "memory": self._memory(),
+            "upper_bound": self._upper_bound(incumbent.cost),
+            "seconds": math.ceil(min(incumbent.remaining, 1e6)) + 1,
         }
 
-    def _start(self, strategies: Sequence[int]) -> np.ndarray:
-        values = np.zeros(self.integer_count)
-        values[[self.columns[node][chosen] for node, chosen in enumerate(strategies)]] = 1.0
-        return values
+    def _divide(self, costs: Ints) -> np.ndarray:
+        return np.where(costs >= FORBIDDEN, np.inf, costs // self.unit)
 
+    def _upper_bound(self, known_cost: int | None) -> int:
+        """Return a number that the costs of all better solutions in the network are below."""
+        if known_cost is not None and self.unit == 1:
+            return known_cost
+        return (self.total if known_cost is None else known_cost) // self.unit + 1
 
-def _round_up(bound: float) -> int:
-    """Return the least integer that is certainly not above the cost of a solution."""
-    return math.ceil(bound - 1e-6 - 1e-9 * abs(bound))
+    def _limited_cliques(self) -> Iterator[Ints]:
+        """Yield the maximal sets of nodes that are alive together and can exceed the limit."""
+        problem, limit = self.problem, self.problem.usage_limit
+        if limit is None:
+            return
+        most = np.array(
+            [row[own].max() for row, own in zip(problem.usages, self.kept, strict=True)], np.int64
+        )
+        for clique in problem.maximal_cliques():
+            if most[clique].sum() > limit:
+                yield clique[most[clique] > 0]
+
+    def _memory(self) -> list[tuple[list[int], list[Ints], int | None]]:
+        """Return the nodes, their usages and the limit of each memory constraint."""
+        limit = self.problem.usage_limit
+        usages = [row[own] for row, own in zip(self.problem.usages, self.kept, strict=True)]
+        cliques = (clique.tolist() for clique in self._limited_cliques())
+        return [(clique, [usages[node] for node in clique], limit) for clique in cliques]
+
+    def strategies_of_problem(self, values: Sequence[int]) -> tuple[int, ...]:
+        """Return the assignment of some values of the variables."""
+        return tuple(int(own[value]) for own, value in zip(self.kept, values, strict=True))

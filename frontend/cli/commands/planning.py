@@ -120,10 +120,10 @@ def solve(
     """Solve a planning problem.
 
     A solution chooses a strategy for each node, with the least cost for which the memory is within
-    the limit. The format of problems is that of the IOPDDL contest. The engine `exact` is HiGHS
-    (extra `exact`), and the engine `search` combines message passing and local search; `auto` runs
-    both at the same time, or `search` alone without HiGHS. All engines print a proven lower bound
-    of the cost. Ctrl-C ends the search with the best solution so far.
+    the limit. The format of problems is that of the IOPDDL contest. The engine `exact` is
+    toulbar2 (extra `exact`), and the engine `search` combines message passing and local search;
+    `auto` runs both at the same time, or `search` alone without toulbar2. All engines print a
+    proven lower bound of the cost. Ctrl-C ends the search with the best solution so far.
     """
 
 

@@ -1,7 +1,7 @@
 """A lower bound of the cost of plans, from the planning problem of the program.
 
 The engines of planning problems prove it: no program of the space that `strategy_problem.py`
-describes costs less. Message passing nearly always finds the optimum without HiGHS.
+describes costs less. Message passing nearly always finds the optimum without toulbar2.
 """
 
 from dataclasses import dataclass

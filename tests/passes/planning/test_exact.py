@@ -6,12 +6,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir.passes.planning.exact import solve_exactly
+from shardir.passes.planning import exact
+from shardir.passes.planning.exact import (
+    MAX_TOTAL,
+    CostFunctionNetwork,
+    SolverMissingError,
+    SolverProcess,
+    solve_exactly,
+)
 from shardir.passes.planning.instance import problem_of_json, read_problem
 from shardir.passes.planning.problem import FORBIDDEN, PlanningError
+from shardir.passes.planning.solution import Incumbent
 from tests.passes.planning.test_problem import EXAMPLE, brute_force, example
 
-pytestmark = pytest.mark.needs("highspy")
+needs_solver = pytest.mark.needs("pytoulbar2")
 
 
 def random_problem(seed: int) -> dict[str, Any]:
@@ -32,6 +40,7 @@ def random_problem(seed: int) -> dict[str, Any]:
     )
 
 
+@needs_solver
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(40))
 def test_solutions_of_random_problems_are_optimal(seed: int) -> None:
@@ -50,6 +59,7 @@ def test_about_half_of_the_random_problems_have_solutions() -> None:
     assert 8 < solved.count(True) < 36
 
 
+@needs_solver
 def test_the_limit_is_observed_to_the_unit() -> None:
     assert solve_exactly(problem_of_json(EXAMPLE)).peak == 50
     with pytest.raises(PlanningError) as error:
@@ -60,11 +70,13 @@ def test_the_limit_is_observed_to_the_unit() -> None:
     )
 
 
+@needs_solver
 def test_without_a_limit_memory_is_unlimited() -> None:
     content = example(usage_limit=None)
     assert solve_exactly(problem_of_json(content)).cost == brute_force(content)
 
 
+@needs_solver
 def test_a_start_must_be_a_solution() -> None:
     problem = problem_of_json(EXAMPLE)
     assert solve_exactly(problem, start=(0, 0, 2, 0, 0)).cost == 445
@@ -72,16 +84,114 @@ def test_a_start_must_be_a_solution() -> None:
         solve_exactly(problem, start=(0, 0, 1, 0, 0))
 
 
+@needs_solver
 def test_problems_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardir.passes.planning.exact.MAX_VARIABLES", 10)
+    monkeypatch.setattr("shardir.passes.planning.exact.MAX_COEFFICIENTS", 10)
     with pytest.raises(PlanningError) as error:
         solve_exactly(problem_of_json(EXAMPLE))
     assert str(error.value) == (
-        "the problem 'example' needs more than 10 variables, which the solver cannot handle; "
+        "the problem 'example' needs more than 10 coefficients, which the solver cannot handle; "
         "solve a part of it, or one with fewer strategies"
     )
 
 
+@needs_solver
+def test_costs_above_the_exact_integers_of_doubles_have_a_bound_that_no_solution_is_below() -> None:
+    content = example(
+        nodes__costs=[[15], [55, 65], [25, 45, 35], [10**17 + 85, 10**17 + 75], [95]],
+        edges__costs=[
+            [10**16 + 30, 10**16 + 41],
+            [50, 10, 40],
+            [90, 10, 20, 80],
+            [60, 20, 30],
+            [70, 60],
+        ],
+    )
+    problem = problem_of_json(content)
+    unit = CostFunctionNetwork(Incumbent(problem, 1.0)).unit
+    assert unit > 10
+    least = brute_force(content)
+    solution = solve_exactly(problem)
+    assert least is not None
+    assert solution.lower_bound is not None
+    # Each of the 10 costs of a solution is rounded down by less than a unit.
+    assert solution.lower_bound <= least <= solution.cost < least + 10 * unit
+    assert least - 10 * unit < solution.lower_bound
+    again = solve_exactly(problem, start=solution.strategies)
+    assert again.cost <= solution.cost
+    assert again.lower_bound is not None
+    assert again.lower_bound <= least
+
+
+@pytest.mark.parametrize("total", [1, MAX_TOTAL - 1, MAX_TOTAL, MAX_TOTAL + 1, 9 * 10**17])
+def test_the_sum_of_the_costs_of_a_network_is_limited(total: int) -> None:
+    content = example(
+        nodes__costs=[[total]], nodes__usages=[[0]], nodes__intervals=[[0, 0]],
+        edges__nodes=[], edges__costs=[],
+    )  # fmt: skip
+    incumbent = Incumbent(problem_of_json(content), 60.0)
+    network = CostFunctionNetwork(incumbent)
+    (costs,) = network.model(incumbent)["costs"]
+    assert costs[0] <= MAX_TOTAL
+    assert int(costs[0]) == total // network.unit
+    assert network.unit == (1 if total <= MAX_TOTAL else -(-total // MAX_TOTAL))
+
+
+@needs_solver
+def test_two_runs_return_the_same_strategies() -> None:
+    contents = (random_problem(seed) for seed in range(10))
+    problem = next(problem_of_json(each) for each in contents if brute_force(each) is not None)
+    assert solve_exactly(problem).strategies == solve_exactly(problem).strategies
+
+
+@needs_solver
+def test_a_problem_without_nodes_costs_nothing() -> None:
+    empty = example(
+        nodes__costs=[], nodes__usages=[], nodes__intervals=[], edges__nodes=[], edges__costs=[]
+    )
+    solution = solve_exactly(problem_of_json(empty))
+    assert (solution.strategies, solution.cost, solution.gap) == ((), 0, 0.0)
+
+
+@needs_solver
+def test_the_process_does_not_start_mpi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pytoulbar2 imports mpi4py if it is installed, and then divides its work over all ranks."""
+    imported = tmp_path / "imported"
+    (tmp_path / "mpi4py.py").write_text(f"open({str(imported)!r}, 'w').close()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert solve_exactly(problem_of_json(EXAMPLE)).cost == 445
+    assert not imported.exists()
+
+
+@needs_solver
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (" 0 0 1 0 0", "it returned an assignment that is not a solution"),
+        ("error RuntimeError: out of memory", "RuntimeError: out of memory"),
+    ],
+)
+def test_a_failure_of_the_solver_is_an_error(
+    line: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The assignment of the first case needs more memory than the limit."""
+    monkeypatch.setattr(SolverProcess, "_read", lambda self: self._lines.put(line))
+    with pytest.raises(PlanningError) as error:
+        solve_exactly(problem_of_json(EXAMPLE))
+    assert str(error.value) == f"toulbar2 failed for the problem 'example': {reason}"
+
+
+def test_a_missing_solver_is_an_error_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "is_solver_installed", lambda: False)
+    with pytest.raises(SolverMissingError) as error:
+        solve_exactly(problem_of_json(EXAMPLE))
+    assert str(error.value) == (
+        "the exact engine needs toulbar2; install it with pip install 'shardir[exact]'"
+    )
+    assert error.value.name == "pytoulbar2"
+
+
+@needs_solver
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "cost"), [("B", 532843), ("G", 217039)])
 def test_instances_of_the_contest_are_proven_optimal(name: str, cost: int) -> None:

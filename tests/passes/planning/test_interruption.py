@@ -1,4 +1,4 @@
-"""The process of HiGHS ends at the time limit, at Ctrl-C, and with its parent."""
+"""The process of toulbar2 ends at the time limit, at Ctrl-C, and with its parent."""
 
 import shutil
 import signal
@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 
 from shardir.passes.planning.automatic import solve_automatically
-from shardir.passes.planning.exact import HighsProcess, solve_exactly
+from shardir.passes.planning.exact import SolverProcess, solve_exactly
 from shardir.passes.planning.problem import Edge, PlanningError, PlanningProblem
 from shardir.passes.planning.search import solve_by_search
 from shardir.passes.planning.solution import Incumbent, Solution
 
-pytestmark = pytest.mark.needs("highspy")
+pytestmark = pytest.mark.needs("pytoulbar2")
 
 NODES, STRATEGIES = 40, 8
 START = (0,) * NODES
 
 
 def hard_problem() -> PlanningProblem:
-    """Return a problem that HiGHS does not solve within minutes."""
+    """Return a problem that toulbar2 does not solve within minutes."""
     rng = np.random.default_rng(0)
     pairs = [(a, b) for a in range(NODES) for b in range(a) if rng.random() < 0.5]
     return PlanningProblem(
@@ -54,19 +54,19 @@ def wait_until_ended(process: int) -> bool:
 
 
 def start_script(solve: str) -> subprocess.Popen[str]:
-    """Start a script that solves the problem and prints the identifier of the HiGHS process."""
+    """Start a script that solves the problem and prints the identifier of the toulbar2 process."""
     script = f"""
 import threading
 from pathlib import Path
 from shardir.passes.planning import exact
 from tests.passes.planning.test_interruption import START, hard_problem
 
-class Process(exact.HighsProcess):
+class Process(exact.SolverProcess):
     def __init__(self, *arguments):
         super().__init__(*arguments)
         print(self._process.pid, flush=True)
 
-exact.HighsProcess = Process
+exact.SolverProcess = Process
 print({solve}.cost, flush=True)
 """
     return subprocess.Popen(
@@ -81,21 +81,38 @@ print({solve}.cost, flush=True)
 SOLVE = "exact.solve_exactly(hard_problem(), seconds=300, start=START)"
 
 
-def test_the_time_limit_holds_within_a_step_of_highs() -> None:
+def test_the_time_limit_holds_within_a_step_of_toulbar2() -> None:
     begun = time.monotonic()
     solution = solve_exactly(hard_problem(), seconds=1.0, start=START)
-    # HiGHS takes minutes for the problem; other processes may delay this one by seconds.
+    # toulbar2 takes minutes for the problem; other processes may delay this one by seconds.
     assert time.monotonic() - begun < 30.0
     assert solution.cost <= hard_problem().cost_of(START)  # type: ignore[operator]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_closing_ends_the_process() -> None:
-    process = HighsProcess(Incumbent(hard_problem(), 300.0, START))
+    process = SolverProcess(Incumbent(hard_problem(), 300.0, START))
     number = process._process.pid
     assert is_running(number)
     process.close()
     assert wait_until_ended(number)
+
+
+def test_an_interrupted_process_sends_its_last_bound() -> None:
+    incumbent = Incumbent(hard_problem(), 300.0, START)
+    process = SolverProcess(incumbent)
+    try:
+        while incumbent.lower_bound is None:
+            process.receive(0.1)
+        incumbent.lower_bound = None
+        process.interrupt()
+        while not process.is_done:
+            process.receive(0.1)
+    finally:
+        process.close()
+    assert process.failure is None
+    assert incumbent.lower_bound is not None
+    assert 0 < incumbent.lower_bound < incumbent.best[0]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -125,7 +142,7 @@ def test_the_process_ends_with_its_parent() -> None:
 
 def test_a_process_that_ends_early_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
-    message = "HiGHS failed for the problem 'hard': the process ended unexpectedly"
+    message = "toulbar2 failed for the problem 'hard': the process ended unexpectedly"
     with pytest.raises(PlanningError) as error:
         solve_exactly(hard_problem(), seconds=300)
     assert str(error.value) == message

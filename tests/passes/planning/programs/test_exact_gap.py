@@ -1,7 +1,7 @@
 """The search without a solver finds the optima of the planning problems of programs, and proves
-them; HiGHS finds the same costs.
+them; toulbar2 finds the same costs. Both together prove the optima that the search does not prove.
 
-The problems have no memory limit. HiGHS solves all problems of one test together: the optimum of
+The problems have no memory limit. toulbar2 solves all problems of one test together: the optimum of
 independent problems is the sum of their optima, and no cost of the search is below one of them.
 """
 
@@ -14,6 +14,7 @@ import pytest
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module
 from shardir.passes.pipeline import Pipeline
+from shardir.passes.planning.automatic import solve_automatically
 from shardir.passes.planning.exact import is_solver_installed, solve_exactly
 from shardir.passes.planning.problem import Edge, PlanningProblem
 from shardir.passes.planning.programs.planning_request import PREPARATION
@@ -37,9 +38,7 @@ UNPROVEN = {
     ("square", "workload: MLP step, float32"),
     ("square", "workload: MLP step, bfloat16"),
 }
-"""The programs whose optimum the search does not prove within `UNPROVEN_SECONDS`; HiGHS, which
-begins with the solution of the search, finds no better one in twice this time."""
-UNPROVEN_SECONDS = 60.0
+"""The programs whose optimum the search alone does not prove in a minute."""
 
 
 def problem_of(module: Module, mesh: Mesh) -> PlanningProblem:
@@ -66,6 +65,19 @@ def unite(problems: Sequence[PlanningProblem]) -> PlanningProblem:
     )
 
 
+def small_programs(family: str, names: Sequence[str]) -> list[tuple[str, Module]]:
+    """Return the programs with some names and at most `MAX_OPERATIONS` operations; skip the test if
+    no plan can be made of any of them."""
+    programs = [
+        (name, module)
+        for name, module in plannable_programs(family, names)
+        if len(list(module.main.body.walk())) <= MAX_OPERATIONS
+    ]
+    if not programs:
+        pytest.skip("no plan can be made of these programs")
+    return programs
+
+
 def cases() -> Iterator[object]:
     for family, programs in FAMILIES.items():
         size = SMALL_FAMILIES.get(family, 1)
@@ -81,28 +93,35 @@ def test_the_search_finds_the_optima_of_programs(
     family: str, mesh: str, first: int, size: int
 ) -> None:
     names = list(islice(FAMILIES[family], first, first + size))
-    modules = [
-        (name, module)
-        for name, module in plannable_programs(family, names)
-        if len(list(module.main.body.walk())) <= MAX_OPERATIONS
-    ]
-    if not modules:
-        pytest.skip("no plan can be made of these programs")
     load_kernels()
     problems, costs = [], []
-    for name, module in modules:
+    for name, module in small_programs(family, names):
+        if (mesh, name) in UNPROVEN:
+            pytest.skip("the search does not prove the optimum of this program")
         problem = problem_of(module, MESHES[mesh])
-        is_unproven = (mesh, name) in UNPROVEN
-        seconds = UNPROVEN_SECONDS if is_unproven else SECONDS
-        solution = solve_by_search(problem, seconds=seconds)
-        if is_unproven:
-            if is_solver_installed():
-                start = solution.strategies
-                exact = solve_exactly(problem, seconds=2 * UNPROVEN_SECONDS, start=start)
-                assert solution.cost <= exact.cost, name
-            return
+        solution = solve_by_search(problem, seconds=SECONDS)
         assert solution.gap == 0.0, name
         problems.append(problem)
         costs.append(solution.cost)
-    if is_solver_installed() and (family in SMALL_FAMILIES or mesh == "line"):
-        assert solve_exactly(unite(problems), seconds=SECONDS).cost == sum(costs)
+    if is_solver_installed():
+        exact = solve_exactly(unite(problems), seconds=SECONDS)
+        assert (exact.cost, exact.gap) == (sum(costs), 0.0)
+
+
+def cases_of_both_engines() -> Iterator[object]:
+    for family, programs in FAMILIES.items():
+        if family not in SMALL_FAMILIES:
+            for name in programs:
+                for mesh in ("square", "rectangle"):
+                    if mesh == "rectangle" or (mesh, name) in UNPROVEN:
+                        yield pytest.param(family, mesh, name)
+
+
+@pytest.mark.long
+@pytest.mark.needs("pytoulbar2")
+@pytest.mark.parametrize(("family", "mesh", "name"), list(cases_of_both_engines()))
+def test_both_engines_prove_the_optima_of_programs(family: str, mesh: str, name: str) -> None:
+    load_kernels()
+    for _, module in small_programs(family, [name]):
+        solution = solve_automatically(problem_of(module, MESHES[mesh]), seconds=SECONDS)
+        assert solution.gap == 0.0

@@ -152,7 +152,7 @@ def test_given_shardings_raise_the_bound() -> None:
     assert bound.bytes_sent == 64 * 32 * 4 * 3 // 4 + 64 * 32 * 4 * 3 // 16
 
 
-@pytest.mark.needs("highspy")
+@pytest.mark.needs("pytoulbar2")
 def test_the_memory_of_arguments_raises_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a limit, each device has both operands of the sum."""
     monkeypatch.setattr(automatic, "MAX_SEARCH_SECONDS", 0.0)
