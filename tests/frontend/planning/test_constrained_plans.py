@@ -1,6 +1,7 @@
 """Plans constrain values inside of a program where that costs less than what propagation from the
 arguments chooses; each constraint is needed, stated and exported."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import shardir as sd
 from shardir.passes.planning.programs import constrained_values
+from shardir.report import load
 from tests.frontend.planning.test_parts_of_axes import arguments, check_program, mesh, step
 
 ARGUMENTS = arguments(64, *[64] * 5)
@@ -87,3 +89,26 @@ def test_given_shardings_are_kept() -> None:
     struct = sd.ShapeDtypeStruct(x.shape, np.float32, sharding=rows)
     plan = sd.plan(step, (params, struct, y), mesh(), keep=True)
     assert plan.in_specs[1] in (sd.P("x"), sd.P(("x_0", "x_1")))
+
+
+def test_the_report_shows_the_constraints(plan: Any, tmp_path: Path) -> None:
+    made = plan.report(tmp_path / "plan.html")
+    assert load(tmp_path / "plan.html") == made
+    assert made.data.planning is not None
+    tables = {table.head[0]: table for table in made.data.planning.tables}
+    assert list(tables)[:2] == ["argument", "constraint"]
+    assert tables["constraint"].head == ("constraint", "sharding", "line", "without it")
+    rows = plan.constraint_rows()
+    assert tables["constraint"].rows == tuple(rows)
+    assert [word for row in rows for word in row if word not in str(made)] == []
+    values = [each for each in made.data.annotations if each.subject == "value"]
+    # Without the marks of dimensions that the program leaves unsharded.
+    types = {each.name: each.type.replace("@-", "") for each in values}
+    assert types == {name: sharded for name, sharded, *_ in rows}
+    assert made.data.total.sent == plan.evaluation.bytes_sent
+
+
+@pytest.mark.needs("pytoulbar2")
+def test_toulbar2_proves_a_bound_near_the_plan(plan: Any) -> None:
+    """This is the optimum of the planning problem, whose proof takes message passing longer."""
+    assert plan.lower_bound().bound.bytes_sent == 46 * 1024
