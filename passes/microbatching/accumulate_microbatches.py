@@ -199,6 +199,15 @@ class _Accumulator:
         return self.new.get(value, value)
 
     def _stacked_value(self, value: Value) -> Value:
+        """Return the values of all microbatches; copies of one that is equal in all."""
+        if value not in self.stacked:
+            whole = self._outside(value)
+            self.b.loc, self.b.why = None, "all microbatches have the same value"
+            self.stacked[value] = self.b.broadcast(
+                whole,
+                dims=tuple(range(1, 1 + whole.type.rank)),
+                result=whole.type.with_shape((self.count, *whole.type.shape)),
+            )
         return self.stacked[value]
 
     def _emit_outside(self, loop: int, emitted: set[Op]) -> None:

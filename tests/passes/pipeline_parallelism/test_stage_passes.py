@@ -2,6 +2,7 @@
 
 import pytest
 
+from shardir.errors import ParseError
 from shardir.interpret.interpreter import run
 from shardir.interpret.numeric_comparison import are_close, tolerance_of
 from shardir.interpret.random_arguments import random_arguments
@@ -147,12 +148,40 @@ def test_the_interpreter_runs_pipelines_after_each_pass(schedule: str) -> None:
         ("microbatches=2", "microbatches=0", "microbatches=0 must be at least 1"),
         ("wrt=[0]", "wrt=[5]", "wrt contains 5, which is not a floating-point operand"),
         ("stage=0", "stage=-1", "stage=-1 must be at least 0"),
+        ("wrt=[0]", "wrt=[0, 0]", "wrt=[0, 0] contains 0 more than once"),
     ],
 )  # fmt: skip
 def test_malformed_operations(before: str, after: str, message: str) -> None:
     text = str(program(MARKED)).replace(before, after)
     with pytest.raises(Exception) as caught:  # noqa: PT011
         verify(parse(text))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("microbatches=2", "microbatches=3", "divides f32[8, 8] into 3 microbatches; the first "
+         "dimension must be a multiple of 3"),
+        ('["saved y"', '["saved z"', 'fragment 1B takes "saved z", which no fragment before it '
+         "gives"),
+        ('"1F", "1B"', '"1B", "1F"', 'fragment 1F takes "saved y", which no fragment before it '
+         "gives"),
+        ('"1F", "1B"', '"1F", "1X"', 'the fragment "1X" is not a stage and its pass, such as 0F, '
+         "1B, 1I or 1W"),
+        ('forward=[["a"]]', 'forward=[["b"]]', 'stage 0 sends "b", which none of its fragments '
+         "gives"),
+        ('forward=[["a"]]', 'forward=[["a"], []]', "forward has 2 lists of values; there is one "
+         "for each stage but one, which is 1"),
+        ('backward=[["a"]]', 'backward=[["b"]]', 'stage 1 sends "sent cotangent b", which none of '
+         "its fragments gives"),
+    ],
+)  # fmt: skip
+def test_malformed_stages(before: str, after: str, message: str) -> None:
+    text = str(Pipeline.parse("split-stages,split-backward")(program(MARKED)))
+    assert before in text
+    with pytest.raises(ParseError) as caught:
+        parse(text.replace(before, after))
     assert message in str(caught.value)
 
 
