@@ -5,7 +5,7 @@ changes one operand, attribute, operation or use, or the element types or sizes,
 `disagreements` lists the changed programs whose results a pipeline changes.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -18,7 +18,7 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, GlobalTensor, Module, Op, SpmdInterface, Value
 from shardir.ir.operation import OPS, Attr
 from shardir.ir.sharding import Axis, Sharding
-from shardir.ir.types import TensorType
+from shardir.ir.types import NumpyArray, TensorType
 from shardir.passes import Pipeline
 from shardir.verify.verifier import verify
 
@@ -39,10 +39,15 @@ operands need, and the operation."""
 Retyping = Callable[[TensorType], TensorType]
 
 
-def disagreements(module: Module, pipeline: str) -> list[str]:
+def disagreements(
+    module: Module,
+    pipeline: str,
+    difference: Callable[[Module, Module, Sequence[NumpyArray]], str] = result_difference,
+) -> list[str]:
     """Return how a pipeline changes results of a module and of the programs that resemble it.
 
-    A pipeline may refuse a program, but must return valid programs.
+    A pipeline may refuse a program, but must return valid programs. `difference` describes the
+    difference of the results of two programs for some arguments.
     """
     passes = Pipeline.parse(pipeline)
     found: list[str] = []
@@ -58,8 +63,8 @@ def disagreements(module: Module, pipeline: str) -> list[str]:
                 found.append(f"{error}\n{program}")
             continue
         verify(result)
-        if difference := result_difference(program, result, arguments):
-            found.append(f"{difference}\n{program}\nbecame\n{result}")
+        if text := difference(program, result, arguments):
+            found.append(f"{text}\n{program}\nbecame\n{result}")
     return found
 
 
@@ -91,13 +96,12 @@ def _changed_programs(module: Module) -> Iterator[Callable[[], Module]]:
             yield lambda old=old, new=new: _rebuilt(  # type: ignore[misc]
                 module, retype=lambda t: t.with_dtype(new) if t.dtype == old else t
             )
-    if module.main.spmd is None:
-        for size in dict.fromkeys(size for each in types for size in each.shape):
-            for other in (1, 2 * size):
-                yield lambda size=size, other=other: _rebuilt(  # type: ignore[misc]
-                    module,
-                    retype=lambda t: t.with_shape([other if s == size else s for s in t.shape]),
-                )
+    for size in dict.fromkeys(size for each in types for size in each.shape):
+        for other in (1, 2 * size):
+            yield lambda size=size, other=other: _rebuilt(  # type: ignore[misc]
+                module,
+                retype=lambda t: t.with_shape([other if s == size else s for s in t.shape]),
+            )
 
 
 def _changes(body: Block) -> Iterator[tuple[int, Callable[[Op], tuple[Op, ...]]]]:
@@ -205,18 +209,25 @@ def _rebuilt(
     main = module.main
     body = block(main.body)
     spmd = main.spmd and SpmdInterface(
-        _with_dtypes(main.spmd.params, body.params), _with_dtypes(main.spmd.results, body.returns)
+        _with_types(main.spmd.params, main.body.params, body.params),
+        _with_types(main.spmd.results, main.body.returns, body.returns),
     )
     return _with_main(module, replace(main, body=body, spmd=spmd))
 
 
-def _with_dtypes(
-    tensors: tuple[GlobalTensor, ...], values: tuple[Value, ...]
+def _with_types(
+    tensors: tuple[GlobalTensor, ...], before: tuple[Value, ...], after: tuple[Value, ...]
 ) -> tuple[GlobalTensor, ...]:
-    return tuple(
-        replace(tensor, type=tensor.type.with_dtype(value.type.dtype))
-        for tensor, value in zip(tensors, values, strict=True)
-    )
+    """Return the global tensors of changed local values."""
+    return tuple(map(_with_type, tensors, before, after))
+
+
+def _with_type(tensor: GlobalTensor, before: Value, after: Value) -> GlobalTensor:
+    type = tensor.type.with_dtype(after.type.dtype)
+    if after.type.shape != before.type.shape:
+        dims = zip(after.type.shape, tensor.sharding.dims, strict=True)
+        type = type.with_shape([size * dim.num_shards for size, dim in dims])
+    return replace(tensor, type=type)
 
 
 def _also_returning(module: Module, value: Value) -> Module:

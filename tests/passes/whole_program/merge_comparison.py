@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.interpret.interpreter import run
+from shardir.interpret.numeric_comparison import are_close, tolerance_of
 from shardir.ir.module import Function, GlobalTensor, Module
 from shardir.ir.types import TensorType
 from shardir.passes import Pipeline
@@ -42,6 +43,14 @@ def run_merged(program: Module, one: Module, arguments: Sequence[Array]) -> list
     return [
         x[tuple(map(slice, outer.type.shape))] for x, outer in zip(made, spmd.results, strict=True)
     ]
+
+
+def merged_difference(program: Module, one: Module, arguments: Sequence[Array]) -> str:
+    """Return how the results of a merged program differ, or an empty text."""
+    want, got = run(program, arguments), run_merged(program, one, arguments)
+    if are_close(want, got, tolerance_of(program)):
+        return ""
+    return f"the results are {got} instead of {want}"
 
 
 def pad_worst_case(array: Array, to: TensorType) -> Array:

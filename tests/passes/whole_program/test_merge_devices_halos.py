@@ -11,7 +11,13 @@ from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.module import Module
 from shardir.passes import Pipeline
 from shardir.passes.pipeline import DEFAULT_PIPELINE
-from tests.passes.whole_program.merge_comparison import merged, names, run_merged
+from tests.passes.whole_program.merge_comparison import (
+    merged,
+    merged_difference,
+    names,
+    run_merged,
+)
+from tests.programs.near_misses import disagreements
 
 FOLDING = "merge-devices,cse,dce,fold-reductions,fold-views,cse,dce"
 UNEVEN = DEFAULT_PIPELINE.replace("leave_open=true", "leave_open=true,border=uneven")
@@ -82,6 +88,22 @@ def test_halos_along_two_dimensions() -> None:
     text = text.replace("PADDING", "[1, 1]").replace("DILATION", "1")
     assert names(merge_and_check(_squares(text)).main) == ["convolution"]
     assert names(merge_and_check(_squares(FILTER)).main) == ["convolution"]
+
+
+@pytest.mark.parametrize(
+    ("text", "pipeline"),
+    [
+        (CONVOLUTION, DEFAULT_PIPELINE),
+        (CONVOLUTION.replace("ROWS", "11").replace("OUT", "11"), UNEVEN),
+        (FILTER, DEFAULT_PIPELINE),
+    ],
+)
+def test_exchanges_that_resemble_halos_keep_their_results(text: str, pipeline: str) -> None:
+    text = text.replace("ROWS", "8").replace("OUT", "8").replace("STRIDE", "1")
+    text = text.replace("PADDING", "[1, 1]").replace("DILATION", "1")
+    program = Pipeline.parse(pipeline)(parse(text))
+    found = disagreements(program, FOLDING, merged_difference)
+    assert not found, found[0]
 
 
 def _squares(text: str) -> str:
