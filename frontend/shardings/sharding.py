@@ -277,6 +277,11 @@ class Sharding(ABC):
         ]
 
 
+def is_resolved(sharding: Sharding, rank: int) -> bool:
+    """Return whether a sharding states the devices of every dimension: none is unconstrained."""
+    return all(axes is not UNCONSTRAINED for axes in sharding.sub_axes(rank))
+
+
 def _merge_sub_axes(dim_axes: tuple[DimensionSharding, ...]) -> list[DimensionSharding]:
     return [UNCONSTRAINED if axes is UNCONSTRAINED else merge_sub_axes(axes) for axes in dim_axes]
 

@@ -50,7 +50,7 @@ from shardir.frontend.errors import NotAnArrayError, NumberRangeError
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.setting_values import WIDE_FLOATS
 from shardir.frontend.shardings.devices import abstract_device_error, is_abstract_assignment
-from shardir.frontend.shardings.sharding import Sharding, check_holds_partial_sums
+from shardir.frontend.shardings.sharding import Sharding, check_holds_partial_sums, is_resolved
 from shardir.frontend.source_locations import with_location
 from shardir.ir.module import Module
 from shardir.ir.types import TensorType
@@ -142,7 +142,9 @@ class Runnable:
         ]
         outer = [None] * len(abstracts) if spmd is None else [g.sharding for g in spmd.results]
         self.results: list[Sharding] = [
-            given if given is not None else plan.to_user_sharding(sharding, abstract.type.rank)
+            given
+            if given is not None and is_resolved(given, abstract.type.rank)
+            else plan.to_user_sharding(sharding, abstract.type.rank)
             for given, sharding, abstract in zip(plan.results, outer, abstracts, strict=True)
         ]
         for what, shardings in (("arguments", self.params), ("results", self.results)):

@@ -132,3 +132,12 @@ def test_a_struct_has_no_elements() -> None:
     for call in (partial(f, struct), partial(snp.sin, struct)):
         with pytest.raises(TypeError, match="which has no elements; pass an array, or inspect"):
             call()
+
+
+def test_a_result_with_an_unconstrained_dimension_states_its_devices() -> None:
+    x = sd.device_put(np.arange(64.0).reshape(8, 8), NamedSharding(FIRST, P(None, "a")))
+    request = NamedSharding(FIRST, P(None, P.UNCONSTRAINED))
+    y = sd.jit(lambda x: x * 2, out_shardings=request)(x)
+    assert y.sharding == x.sharding
+    assert y.addressable_shards[0].data.shape == x.addressable_shards[0].data.shape
+    np.testing.assert_array_equal(y, x * 2)
