@@ -10,9 +10,9 @@ which belong to the program in which they were traced.
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
+from shardir import ops as operations
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.call_table import MAX_CACHED_PROGRAMS, trace_context
-from shardir.frontend.dispatch.recorded_calls import recorded_calls
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.manual_axes import is_in_manual_region
@@ -23,7 +23,7 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.builder import substitute
 from shardir.ir.module import Block, Op, Value
 
-OPS_OF_ONE_PROGRAM = frozenset(["manual_computation", "sharding_group"])
+OPS_OF_ONE_PROGRAM = frozenset([operations.manual_computation, operations.sharding_group])
 """Operations whose attributes refer to the mesh or to other operations of their program."""
 
 
@@ -84,12 +84,7 @@ class InlinedTraces(dict[Hashable, InlinedTrace]):
         """Return the key of a call, and its trace if it is known; the key is `None` for a call
         that cannot share a trace."""
         trace = require_trace("a traced function")
-        if (
-            trace.program.sharding_types is not None
-            or bound_axes()
-            or is_in_manual_region()
-            or recorded_calls.get() is not None
-        ):
+        if trace.program.sharding_types is not None or bound_axes() or is_in_manual_region():
             return None, None
         types = tuple([(arg.value.type, arg.weak_type) for arg in args])
         key = structure, types, static, trace_context()
@@ -130,8 +125,8 @@ def _make_trace(
         return None
     block = Block(params, body.ops, body.returns)
     values = [value for op in block.walk() for value in _defined_values(op)]
-    if any(value.sharding for value in values) or not OPS_OF_ONE_PROGRAM.isdisjoint(
-        op.spec.name for op in block.walk()
+    if any(value.sharding for value in values) or any(
+        op.spec in OPS_OF_ONE_PROGRAM for op in block.walk()
     ):
         return None
     hints = {value: program.name_hints.get(value, value.name) for value in values}

@@ -267,7 +267,7 @@ def _composed_sources(
     missing = set(range(len(seen))) - {row.leaf for row in rows if row.kind != "constant"}
     # The elements of an array that is no argument may have influenced the call.
     spared = {0} if unused and seen and seen[0] == id(first) else set()
-    if len(place) < len(seen) or missing - spared:
+    if missing - spared:
         return None
     return [*rows, *(ArgumentSource(MEMORY_KINDS[type(first)], k) for k in missing)]
 

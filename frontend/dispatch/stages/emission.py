@@ -20,7 +20,6 @@ from shardir.interpret.machine_limits import check_runnable
 from shardir.interpret.random_arguments import parameter_types, random_arguments
 from shardir.ir.dtypes import NumpyArray
 from shardir.ir.module import Module
-from shardir.ops.control_flow.pipelines import has_pipelines
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.verify.verifier import verify
 
@@ -85,7 +84,7 @@ def make_emission(
     """
     chosen, parted = get_target(target), module
     if module.main.spmd is None and (module.meshes or pipeline is not None):
-        if chosen.emits_pipelines and has_pipelines(module):
+        if chosen.emits_pipelines:
             parted = prepare_pipelines(module, chosen.pipeline)
         parted = (pipeline or Pipeline.parse(DEFAULT_PIPELINE))(parted)
     parted = _without_device_ids(Pipeline.parse(chosen.pipeline)(parted))

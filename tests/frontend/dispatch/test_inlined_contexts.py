@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pytest
 
 import shardir.numpy as snp
 from shardir import device_put, jit, lax, make_mesh, shard_map, typeof, vmap
@@ -62,9 +63,14 @@ def test_constraints_refer_to_the_program_in_which_they_are() -> None:
         np.testing.assert_array_equal(other, X * 2)
 
 
-def test_manual_computations_refer_to_the_mesh_of_their_program() -> None:
+@pytest.mark.parametrize("axis_names", [{"a"}, {"a", "b"}])
+def test_manual_computations_refer_to_the_mesh_of_their_program(axis_names: set[str]) -> None:
     total = shard_map(
-        lambda x: lax.psum(snp.sum(x), "a"), mesh=MESH, in_specs=P("a"), out_specs=P()
+        lambda x: lax.psum(snp.sum(x), "a"),
+        mesh=MESH,
+        in_specs=P("a"),
+        out_specs=P(),
+        axis_names=axis_names,
     )
     inner = jit(total)
     other = NamedSharding(make_mesh((2, 2), ("b", "a")), P("a"))

@@ -266,6 +266,37 @@ def test_a_program_without_a_mesh_runs_through_stated_passes_only(
     assert str(unchanged.module).count("exp(") == (2 if text.startswith("mesh") else 1)
 
 
+PIPELINE = """\
+mesh @m = [pipe=2]
+
+func @step(
+  %v: f32[4, 8],
+  %x: f32[16, 4],
+) -> (f32[]) {
+  %loss = pipeline(%v, %x, microbatches=2, schedule="gpipe", axis="pipe", batched=[1], wrt=[]) : \
+f32[] {
+    (%v.1: f32[4, 8], %x.1: f32[8, 4]) =>
+    %x.2 = pipeline-stage(%x.1, stage=0) : f32[8, 4]
+    %a = dot(%x.2, %v.1, dims="bi,ih->bh") : f32[8, 8]
+    %b = pipeline-stage(%a, stage=1) : f32[8, 8]
+    %e = sum(%b, dims=[0, 1]) : f32[]
+    yield %e
+  }
+  return %loss
+}
+"""
+
+
+@pytest.mark.parametrize("emits_pipelines", [False, True])
+def test_a_target_that_emits_pipelines_receives_their_schedules(
+    emits_pipelines: bool, recording_target: RecordingTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RecordingTarget, "emits_pipelines", emits_pipelines)
+    monkeypatch.setattr(recording_target, "pipeline", "dce")
+    names = [op.name for op in make_emission(parse(PIPELINE), "paper").module.main.body.ops]
+    assert ("pipeline-call" in names, "pipeline" in names) == (emits_pipelines, not emits_pipelines)
+
+
 def test_a_partitioned_program_is_not_partitioned_again() -> None:
     parted = Pipeline.parse(DEFAULT_PIPELINE)(parse(PROGRAM))
     emission = make_emission(parted, "paper", samples=True)
