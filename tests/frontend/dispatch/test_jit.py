@@ -16,7 +16,7 @@ from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.config import config, enable_x64
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.jit import jit
-from shardir.frontend.errors import ArgumentError, DeletedArrayError
+from shardir.frontend.errors import ArgumentError, DeletedArrayError, NotAnArrayError
 from shardir.frontend.shardings.devices import devices
 from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import P
@@ -28,7 +28,7 @@ from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.passes import Pipeline
 from shardir.passes.pipeline import DEFAULT_PIPELINE
-from tests.error_assertions import first_line
+from tests.error_assertions import assert_raises_exactly, first_line
 
 MESH = make_mesh((4, 2), ("data", "model"))
 NUMBERS = np.arange(32, dtype=np.float32).reshape(8, 4)
@@ -427,3 +427,25 @@ def test_cotangents_of_integers_are_results_of_each_call() -> None:
         none, cotangent = gradients(n, x)
         assert none.dtype == sd.float0
         np.testing.assert_array_equal(cotangent, n)
+
+
+@pytest.mark.parametrize(
+    ("result", "place"),
+    [("a", ""), ((1.0, "a"), " at result[1]"), ({"k": ["a"]}, " at result['k'][0]")],
+)
+def test_a_result_that_is_not_an_array_is_an_error(result: Any, place: str) -> None:
+    assert_raises_exactly(
+        lambda: jit(lambda x: result)(1.0),
+        NotAnArrayError,
+        f"lambda returned 'a' of type str{place}, which is not an array; return arrays, numbers "
+        "and containers of them only",
+    )
+
+
+def test_the_profile_of_a_report_is_a_profile() -> None:
+    compiled: Any = jit(lambda x: x + 1).lower(1.0).compile()
+    assert_raises_exactly(
+        lambda: compiled.report(profile=3),
+        ArgumentError,
+        "the profile of a report is a result of shardir.profile, not 3",
+    )
