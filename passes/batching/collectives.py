@@ -15,7 +15,7 @@ from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS, Dense
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import broadcast_batch_scalars
-from shardir.passes.batching.batcher import Batcher, Handler, collective_axes, error
+from shardir.passes.batching.batcher import Batcher, Handler, error
 
 _REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min", "and": "all", "or": "any"}
 
@@ -55,7 +55,11 @@ def _all_to_all(outer: Batcher, op: Op) -> Sequence[Value]:
 def _permute(outer: Batcher, op: Op) -> Sequence[Value]:
     b, size = outer.b, outer.size
     if "pairs" not in op.attrs:
-        raise error(f"%{op.result.name} = collective-permute names no pairs", op)
+        raise error(
+            f"%{op.result.name} = collective-permute states axes instead of pairs of positions, "
+            "which cannot be vectorized; write the pairs",
+            op,
+        )
     x = outer.get_batched(op.operands[0])
     sender = dict((target, source) for source, target in op.attrs["pairs"])
     if not sender:
@@ -128,7 +132,7 @@ def _require_single_axis(handler: Handler) -> Handler:
     """Return a handler that refuses collectives along several axes."""
 
     def handle(outer: Batcher, op: Op) -> Sequence[Value]:
-        if len(list(collective_axes(op))) > 1:
+        if len(op.attrs.get("axes", ())) > 1:
             raise error(
                 f"%{op.result.name} = {op.name} is along {outer.axis!r} and other axes, which "
                 "cannot be vectorized together; write one collective per axis",
