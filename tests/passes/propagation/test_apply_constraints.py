@@ -56,6 +56,8 @@ READER = "  %e = exp(%b) : f32[8]\n"
             + READER,
             "b",
         ),
+        # The operand is a constraint, which states no sharding.
+        ("  %b = sharding_constraint(%a) : f32[8]\n" + CHAIN.partition("\n")[2] + READER, "b"),
         # The user is above the end of the chain.
         (CHAIN.format("f32[8]").replace("  %d =", READER + "  %d ="), "b"),
     ],

@@ -281,7 +281,7 @@ def test_members_with_other_shardings_get_constraints(
     module = propagate(f"""\
 mesh @m = [x=2]
 mesh @same = [x=2]
-mesh @larger = [x=4]
+mesh @larger = [x=2, y=2]
 
 func @f(
   %a: {first},

@@ -200,6 +200,13 @@ def test_a_group_does_not_shard_a_result_over_manual_axes() -> None:
     )
 
 
+def test_the_error_states_only_the_manual_axes_that_would_change() -> None:
+    with pytest.raises(PropagateError, match=r"over the manual axis x; .* replicated\(x\) on"):
+        propagate(
+            RESULT_IN_GROUP.replace(" MORE", "").replace(" SAID", "").replace("=[x]", "=[x, y]")
+        )
+
+
 def test_a_group_may_shard_a_result_over_free_axes() -> None:
     said = RESULT_IN_GROUP.replace(" MORE", "").replace(" SAID", " replicated(x)")
     assert types_by_name(said)["r"] == "f32[8@-, 8@-]"
@@ -207,15 +214,18 @@ def test_a_group_may_shard_a_result_over_free_axes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stated", "mesh"),
+    ("axes", "stated", "mesh"),
     [
         # The first mesh of several devices that has the manual axes.
-        ("f32[8]", "b"),
+        ("", "f32[8]", "a"),
+        ("x", "f32[8]", "b"),
         # That of a stated sharding.
-        ("f32[8] on @c", "c"),
+        ("x", "f32[8] on @c", "c"),
     ],
 )
-def test_a_manual_computation_is_on_the_mesh_of_its_shardings(stated: str, mesh: str) -> None:
+def test_a_manual_computation_is_on_the_mesh_of_its_shardings(
+    axes: str, stated: str, mesh: str
+) -> None:
     module = propagate(f"""\
 mesh @single = [] devices=[0]
 mesh @a = [y=2]
@@ -225,14 +235,14 @@ mesh @c = [x=2, y=4]
 func @f(
   %a: f32[8],
 ) -> (f32[8]) {{
-  %r = manual_computation(%a, axes=[x], in_axes=[[[x]]], out_axes=[[[x]]]) : {stated} {{
-    (%p: f32[4]) =>
-    %q = neg(%p) : f32[4]
+  %r = manual_computation(%a, axes=[{axes}], in_axes=[[[]]], out_axes=[[[]]]) : {stated} {{
+    (%p: f32[8]) =>
+    %q = neg(%p) : f32[8]
     yield %q
   }}
   return %r
 }}
 """)
     (op,) = module.main.body.ops
-    assert op.result.sharding is not None
-    assert op.result.sharding.mesh == mesh
+    values = op.result, op.blocks[0].params[0]
+    assert [value.sharding and value.sharding.mesh for value in values] == [mesh, mesh]

@@ -67,7 +67,7 @@ def test_scalars_are_shared_by_the_copies_of_their_users() -> None:
 @pytest.mark.parametrize(
     "user",
     [
-        "%u = reshape(%k) : f32[]",
+        "%u = reshape(%k) : f32[]\n  %q = optimization_barrier(%u) : f32[]",
         "%u = neg(%k) : f32[1]",
         'opaque(%k, operation="x.y", head="x.y %", attributes="", types="")',
     ],
