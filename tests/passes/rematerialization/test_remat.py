@@ -13,6 +13,7 @@ from shardir.ir.module import Module
 from shardir.ops import scan
 from shardir.passes import Pipeline, Remat
 from shardir.passes.autodiff.phases import is_recomputed
+from shardir.passes.rematerialization import eviction
 from shardir.passes.rematerialization.remat import form_kernels
 from shardir.passes.simulation.memory_use import memory_use
 from shardir.sharding import NamedSharding, PartitionSpec as P
@@ -119,11 +120,29 @@ def test_collectives_are_repeated_with_their_reason() -> None:
     assert repeated[-1].why == ("%h is recomputed, which was freed to save memory; partial sums")
 
 
-def test_operations_with_effects_and_loops_are_not_repeated() -> None:
-    lines = LINES.replace(
-        '%h = dot(%x, %w, dims="bi,ih->bh")',
-        '%k = dot(%x, %w, dims="bi,ih->bh") : f32[8, 16]\n  %h = pure-callback(%k, function="f")',
-    )
+FIRST = '%h = dot(%x, %w, dims="bi,ih->bh")'
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        FIRST.replace("%h", "%k") + ' : f32[8, 16]\n  %h = pure-callback(%k, function="f")',
+        '%k = pure-callback(%x, function="f") : f32[8, 4]\n  ' + FIRST.replace("%x", "%k"),
+    ],
+)
+def test_operations_with_effects_and_loops_are_not_repeated(lines: str) -> None:
+    """Neither is an operation repeated whose operand they compute."""
+    with pytest.raises(PipelineError, match="cannot fit @f into a budget of"):
+        Remat(str(POSSIBLE))(program(LINES.replace(FIRST, lines)))
+
+
+@pytest.mark.parametrize("limit", ["MAX_REPETITIONS", "MAX_RECOMPUTED_OPERATIONS"])
+def test_the_number_of_repeated_operations_is_limited(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = LINES.replace("  return %g", "  %k = tanh(%g) : f32[8, 16]\n  return %k")
+    assert peak_of(Remat(str(POSSIBLE))(program(lines))) <= POSSIBLE
+    monkeypatch.setattr(eviction, limit, 0)
     with pytest.raises(PipelineError, match="cannot fit @f into a budget of"):
         Remat(str(POSSIBLE))(program(lines))
 
