@@ -66,7 +66,7 @@ def _reduce_first(
             left.remove(axes[count])
             count += 1
         scattered.append(axes[:count])
-    if left or not scattered:
+    if left:
         return (GreedyCollective(StepKind.ALL_REDUCE, reduced, (due,)), *following)
     (slice_,) = following
     dims = (

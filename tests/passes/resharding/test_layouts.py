@@ -39,6 +39,9 @@ def test_the_cheapest_layout_is_selected() -> None:
     shardy = Reshard(layouts="shardy")(parse(MESH + VOTE))
     cheapest = Reshard()(parse(MESH + VOTE))
     assert received_bytes(shardy) >= received_bytes(cheapest)
+    assert "%c.before_reshard = select(%p.sharded, %a.sharded, %b.sharded) : f32[8@x, 64@y]" in (
+        body(shardy)
+    )
     assert body(cheapest)[-1] == "%c = select(%p.sharded, %a.sharded, %b) : f32[8@-, 64@y]"
 
 
