@@ -280,8 +280,7 @@ class _Accumulator:
     def _find_stacks(self, own: Sequence[Op], reduced: Sequence[Op]) -> Iterable[Value]:
         """Return the stacked values that operations of a loop use."""
         used = (value for op in (*own, *reduced) for value in op.uses())
-        defined = {value for op in own for value in op.results}
-        return dict.fromkeys(x for x in used if x in self.stacked and x not in defined)
+        return dict.fromkeys(x for x in used if x in self.stacked)
 
     def _emit_inside(self, made: _Loop, op: Op, index: Value | None) -> None:
         """Append an operation to the body of a loop; `index` is the number of the iteration, if an

@@ -44,7 +44,7 @@ def _find_states(function: Function) -> set[Value]:
     types = [value.type for value in function.body.returns]
     states = set()
     for param in function.body.params:
-        if param.type.rank and param.type in types:
+        if param.type in types:
             types.remove(param.type)
             states.add(param)
     return states

@@ -34,7 +34,7 @@ def depends_on_index(op: Op, name: str) -> bool:
 def split_axes(op: Op, axis: Axis) -> Axes:
     """Return the other axes of an operation that names the whole axis, as the minor one."""
     axes: Axes = op.attrs["axes"]
-    if axes[-1] != axis or any(each.name == axis.name for each in axes[:-1]):
+    if axes[-1] != axis:
         raise refuse(op, axis.name)
     return axes[:-1]
 
@@ -55,7 +55,7 @@ def index_operation(b: Builder, op: Op, axis: Axis, index: Value) -> Op:
     if op.blocks:
         blocks = tuple(_index_block(b, block, axis, index) for block in op.blocks)
         return replace(op, blocks=blocks)
-    if op.spec not in _INDEXED or not crosses(op, axis.name):
+    if not crosses(op, axis.name):
         return op
     others = split_axes(op, axis)
     b.loc, b.why = op.loc, op.why

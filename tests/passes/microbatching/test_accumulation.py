@@ -18,13 +18,14 @@ def program(
     name: str = "%g",
     batch: str = "(data, microbatch)",
     dtype: str = "f32",
+    count: int = 2,
 ) -> Module:
-    """Return a program with a batch `%x`, of which each device has two microbatches, and a weight
-    `%w`."""
+    """Return a program with a batch `%x`, of which each device has `count` microbatches, and a
+    weight `%w`."""
     lines = "\n".join(f"  {line}" for line in body.strip().splitlines())
     text = (
-        "mesh @m = [data=2, microbatch=2]\n\n"
-        f"spmd func @step(\n  %x: f32[4, 4] of f32[16@{batch}, 4@-],\n"
+        f"mesh @m = [data=2, microbatch={count}]\n\n"
+        f"spmd func @step(\n  %x: f32[4, 4] of f32[{8 * count}@{batch}, 4@-],\n"
         f"  %w: f32[4, 8] of f32[4@-, 8@-],\n) -> ({result}) {{\n{lines}\n  return {name}\n}}\n"
     )
     return parse(text.replace("f32", dtype))
@@ -80,8 +81,10 @@ POSITION = """
 )
 def test_the_position_of_a_microbatch_is_the_number_of_its_iteration(index: str) -> None:
     """A device holds the rows of its own microbatches, so that the results are the same rows."""
-    _, loops = body_and_loops(program(index + POSITION, ROWS))
+    outside, loops = body_and_loops(program(index + POSITION, ROWS))
     assert len(loops) == 1
+    # The loop takes the number of the iteration only if an operation needs it.
+    assert ("iota" in outside) == ("microbatch" in index)
 
 
 @pytest.mark.parametrize(("axes", "rows"), [("microbatch", 2), ("data, microbatch", 1)])
@@ -99,6 +102,12 @@ def test_a_slice_for_each_microbatch_is_taken_in_the_loop(axes: str, rows: int) 
 
 
 REFUSED = [
+    (
+        "%s = all-slice(%w, dim=0, axes=[microbatch:(1)2]) : f32[2, 8]\n"
+        "%t = sum(%s, dims=[0]) : f32[8]\n%b = broadcast(%t, dims=[1]) : f32[4, 8]\n"
+        f"%y = {PRODUCT}\n%g = mul(%y, %b) : f32[4, 8]",
+        "all-slice of %s",
+    ),
     ("%i = axis-index(axes=[microbatch, data]) : i32[]" + POSITION, "axis-index of %i"),
     (
         f"%y = {PRODUCT}\n%g = collective-permute(%y, source=[microbatch], target=[microbatch]) "
@@ -121,7 +130,7 @@ REFUSED = [
 @pytest.mark.parametrize(("body", "operation"), REFUSED)
 def test_operations_that_no_loop_can_contain_are_refused(body: str, operation: str) -> None:
     with pytest.raises(PipelineError) as raised:
-        accumulate(program(body, ROWS))
+        accumulate(program(body, ROWS.replace("16", "32"), count=4))
     assert str(raised.value) == (
         f"accumulate-microbatches cannot run {operation} along the axis 'microbatch' in a loop; "
         "write the loop over microbatches with lax.scan"
@@ -234,3 +243,110 @@ def test_only_sums_along_the_axis_that_a_loop_stacks_follow_the_loop(
     assert [op.name for op in rows.blocks[0].ops] == inner
     last = [op.name for op in body if op.name == "all-reduce"]
     assert last == [*outside, "all-reduce"]
+
+
+WHOLE_BATCH = "f32[16, 4] of f32[16@-, 4@-]"
+
+
+@pytest.mark.parametrize(
+    ("body", "result", "loop_count"),
+    [
+        (
+            "%g = all-gather(%x, dim=0, axes=[data, microbatch]) : f32[16, 4]",
+            WHOLE_BATCH,
+            0,
+        ),
+        (
+            "%g = all-reduce(%x, axes=[data, microbatch], op=add) : f32[4, 4]",
+            "f32[4, 4] of f32[4@-, 4@-]",
+            1,
+        ),
+        (
+            """
+%n = neg(%x) : f32[4, 4]
+%a = all-gather(%n, dim=0, axes=[data, microbatch]) : f32[16, 4]
+%s = sum(%a, dims=[0]) : f32[4]
+%b = broadcast(%s, dims=[1]) : f32[4, 4]
+%y = mul(%x, %b) : f32[4, 4]
+%g = all-gather(%y, dim=0, axes=[data, microbatch]) : f32[16, 4]""",
+            WHOLE_BATCH,
+            2,
+        ),
+    ],
+    ids=["gather of an argument", "sum of an argument", "two gathers"],
+)
+def test_each_value_of_the_whole_batch_ends_a_loop(body: str, result: str, loop_count: int) -> None:
+    """The rows of an argument need no loop to be gathered."""
+    _, loops = body_and_loops(program(body, result))
+    assert len(loops) == loop_count
+
+
+def test_a_result_that_does_not_vary_is_that_of_the_first_microbatch() -> None:
+    """Another result of its operation varies."""
+    body = """
+%p, %q = scan(%x, %w, carries=2, length=3) : f32[4, 4], f32[4, 8] {
+  (%a: f32[4, 4], %b: f32[4, 8]) =>
+  %c = neg(%a) : f32[4, 4]
+  %d = neg(%b) : f32[4, 8]
+  yield %c, %d
+}"""
+    result = "f32[4, 4] of f32[16@(data, microbatch), 4@-], f32[4, 8] of f32[4@-, 8@-]"
+    _, loops = body_and_loops(program(body, result, "%p, %q"))
+    assert loops == [["scan"]]
+
+
+def test_slices_for_each_microbatch_that_a_loop_stacks_stay_in_it() -> None:
+    body = """
+%r = scan(%x, carries=0, length=4) : f32[4, 2] {
+  (%row: f32[4]) =>
+  %q = all-slice(%row, dim=0, axes=[microbatch]) : f32[2]
+  yield %q
+}
+%s = sum(%r, dims=[0]) : f32[2]
+%g = all-reduce(%s, axes=[data, microbatch], op=add) : f32[2]"""
+    _, (loop,) = body_and_loops(program(body, "f32[2] of f32[2@-]"))
+    assert "dynamic_slice" not in loop
+
+
+def test_an_operation_that_two_loops_need_runs_before_them() -> None:
+    body = f"""
+%v = neg(%w) : f32[4, 8]
+%h = {PRODUCT.replace("%w", "%v")}
+%p = dot(%x, %h, dims="bi,bh->ih") : f32[4, 8]
+%s = all-reduce(%p, axes=[data, microbatch], op=add) : f32[4, 8]
+%k = {PRODUCT.replace("%w", "%s")}
+%l = dot(%k, %v, dims="bi,hi->bh") : f32[4, 4]
+%q = sum(%l, dims=[0]) : f32[4]
+%g = all-reduce(%q, axes=[data, microbatch], op=add) : f32[4]"""
+    outside, loops = body_and_loops(program(body, "f32[4] of f32[4@-]"))
+    assert [loop.count("dot") for loop in loops] == [2, 2]
+    assert outside.count("neg") == 1
+    assert not any("neg" in loop for loop in loops)
+
+
+def test_an_operation_with_a_block_is_not_repeated() -> None:
+    body = f"""
+%v = scan(%w, carries=1, length=3) : f32[4, 8] {{
+  (%a: f32[4, 8]) =>
+  %n = neg(%a) : f32[4, 8]
+  yield %n
+}}
+%g = {PRODUCT.replace("%w", "%v")}"""
+    outside, loops = body_and_loops(program(body, ROWS))
+    # The first loop is that of the program, the second one that over the microbatches.
+    assert outside.count("scan") == 2
+    assert loops == [["neg"], ["dot"]]
+
+
+def test_a_sum_along_another_axis_takes_values_of_an_earlier_loop() -> None:
+    body = """
+%v = neg(%x) : f32[4, 4]
+%s = sum(%v, dims=[0]) : f32[4]
+%t = all-reduce(%s, axes=[data, microbatch], op=add) : f32[4]
+%m = all-reduce(%v, axes=[data], op=add) : f32[4, 4]
+%b = broadcast(%t, dims=[1]) : f32[4, 4]
+%y = mul(%m, %b) : f32[4, 4]
+%q = sum(%y, dims=[0]) : f32[4]
+%g = all-reduce(%q, axes=[microbatch], op=add) : f32[4]"""
+    _, loops = body_and_loops(program(body, "f32[4] of f32[4@-]"))
+    assert ["all-reduce" in loop for loop in loops] == [False, True]

@@ -285,6 +285,22 @@ def test_the_batch_is_the_group_of_dimensions_without_state() -> None:
     assert {value.name: dim for value, dim in found.items()} == {"x": 0, "h": 0}
 
 
+def test_the_batch_has_a_dimension_of_an_argument() -> None:
+    """No argument has the larger dimension of `%k`, and the scalars have none."""
+    main = parse("""
+func @f(%x: f32[6], %s: f32[]) -> (f32[6], f32[]) {
+  %k = iota(dim=0) : f32[512]
+  %t = sum(%k, dims=[0]) : f32[]
+  %u = broadcast(%t, dims=[]) : f32[6]
+  %y = add(%x, %u) : f32[6]
+  %z = add(%s, %t) : f32[]
+  return %y, %z
+}""").main
+    found = find_batch(main)
+    assert found is not None
+    assert {value.name: dim for value, dim in found.items()} == {"x": 0, "u": 0, "y": 0}
+
+
 def test_wrong_uses_are_refused() -> None:
     assert refusal(STEP, "split-batch{microbatches=4}") == (
         "the batch of @step has 6 rows on each device (dimension 0 of %x), which 4 microbatches do "
@@ -297,6 +313,15 @@ def test_wrong_uses_are_refused() -> None:
         "@step has no microbatches; write split-batch{microbatches=2},default,"
         "accumulate-microbatches"
     )
+    sharded = f"mesh @m = [x=2]\n\n{STEP.replace('6, 4', '6@x, 4')}"
+    for text, pipeline in (
+        (sharded, "default,accumulate-microbatches"),
+        (sharded, "split-batch{microbatches=3},accumulate-microbatches"),
+    ):
+        assert refusal(text, pipeline) == (
+            "@step has no microbatches; write split-batch{microbatches=2},default,"
+            "accumulate-microbatches"
+        )
     square = "func @f(%w: f32[4, 4]) -> (f32[4, 4]) {\n"
     square += '  %y = dot(%w, %w, dims="ij,jk->ik") : f32[4, 4]\n  return %y\n}\n'
     assert refusal(square, "split-batch") == (
@@ -314,3 +339,38 @@ def test_wrong_uses_are_refused() -> None:
         "@step has been partitioned, and split-batch needs the program before; write "
         "split-batch,default,accumulate-microbatches"
     )
+
+
+@pytest.mark.parametrize(
+    ("mesh", "x", "expected"),
+    [
+        ("", "6, 4", {"microbatch": 1}),
+        ("mesh @m = [x=2]\n\n", "6@x, 4", {"x": 2}),
+        ("mesh @m = [x=2, y=1]\n\n", "6, 4", {"x": 2, "y": 1}),
+    ],
+)
+def test_the_mesh_after_accumulation_is_that_of_the_devices(
+    mesh: str, x: str, expected: dict[str, int]
+) -> None:
+    """A program for one device keeps the axis of microbatches, with one position."""
+    module = parse(mesh + STEP.replace("6, 4", x))
+    made = Pipeline.parse(passes(3))(module)
+    assert [each.sizes for each in made.meshes] == [expected]
+    rng = np.random.default_rng(0)
+    args = [rng.integers(-3, 4, value.type.shape).astype("f") for value in module.main.body.params]
+    np.testing.assert_array_equal(run(made, args), run(module, args))
+
+
+def test_other_meshes_and_the_shardings_of_weights_remain() -> None:
+    text = STEP.replace("6, 4", "6@x, 4").replace("%w: f32[4, 8]", "%w: f32[4, 8@y]")
+    module = parse(f"mesh @m = [x=2, y=2]\n\nmesh @n = [z=4]\n\n{text}")
+    made = Pipeline.parse("split-batch{microbatches=3}")(module)
+    assert [(each.name, each.sizes) for each in made.meshes] == [
+        ("m", {"x": 2, "y": 2, "microbatch": 3}),
+        ("n", {"z": 4}),
+    ]
+    before, after = (each.main.body.params[1].sharding for each in (module, made))
+    assert before is not None
+    assert after is not None
+    assert after.dims == before.dims
+    assert [axis.name for axis in after.replicated] == ["microbatch"]
