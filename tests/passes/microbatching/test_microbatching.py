@@ -374,3 +374,26 @@ def test_other_meshes_and_the_shardings_of_weights_remain() -> None:
     assert after is not None
     assert after.dims == before.dims
     assert [axis.name for axis in after.replicated] == ["microbatch"]
+
+
+def test_only_closed_batch_dimensions_have_the_axis_of_microbatches() -> None:
+    module = parse("""
+mesh @m = [x=2]
+
+func @step(%x: f32[12@x, 4], %w: f32[4, 8]) -> (f32[4, 8@x]) {
+  %v = sharding_constraint(%w) : f32[4, 8@x]
+  %h = dot(%x, %v, dims="bi,ih->bh") : f32[12, 8]
+  %k = sharding_constraint(%h) : f32[12@x, 8]
+  %l = sharding_constraint(%k) : f32[12@?, 8@?]
+  %g = dot(%x, %l, dims="bi,bh->ih") : f32[4, 8]
+  return %g
+}""")
+    text = str(Pipeline.parse("split-batch{microbatches=3}")(module))
+    for line in (
+        "%x: f32[12@(x, microbatch), 4@-]",
+        ") -> (f32[4, 8@x])",
+        "%v = sharding_constraint(%w) : f32[4, 8@x]\n",
+        "%k = sharding_constraint(%h) : f32[12@(x, microbatch), 8]\n",
+        "%l = sharding_constraint(%k) : f32[12, 8] on @m\n",
+    ):
+        assert line in text
