@@ -143,3 +143,35 @@ func.func @main(%t: !stablehlo.token, %x: tensor<4xf32>) -> (!stablehlo.token, t
 def test_a_module_without_functions_is_printed() -> None:
     text = 'module {\n  sdy.mesh @m = <["a"=2]>\n}\n'
     assert show(read(text)) == text
+
+
+@pytest.mark.parametrize("empty", ["@empty", "mesh<[]>"])
+def test_a_mesh_without_axes_is_that_of_the_manual_computation(empty: str) -> None:
+    text = f"""\
+sdy.mesh @m = <["a"=2]>
+sdy.mesh @empty = <[]>
+func.func @main(%x: tensor<4xf32>) -> tensor<2xf32> {{
+  %r = sdy.manual_computation(%x) in_shardings=[<@m, [{{"a"}}]>] out_shardings=[<{empty}, [{{}}]>]
+      manual_axes={{"a"}} (%y: tensor<2xf32>) {{
+    sdy.return %y : tensor<2xf32>
+  }} : (tensor<4xf32>) -> tensor<2xf32>
+  return %r : tensor<2xf32>
+}}
+"""
+    module = read(text)
+    verify(module)
+    assert "out_axes=[[[]]]) : f32[2@-] {" in show_ir(module)
+
+
+def test_meshes_in_shardings_have_the_names_of_shardy() -> None:
+    params = ", ".join(
+        f"%x{i}: tensor<4xf32> {{sdy.sharding = #sdy.sharding<{mesh}, {dims}>}}"
+        for i, (mesh, dims) in enumerate(
+            [('mesh<["a"=2]>', '[{"a"}]'), ("mesh<[]>", "[{}]"),
+             ("mesh<[], device_ids=[3]>", "[]")]
+        )
+    )  # fmt: skip
+    module = read(
+        f"func.func @main({params}) -> tensor<4xf32> {{\n  return %x0 : tensor<4xf32>\n}}"
+    )
+    assert [mesh.name for mesh in module.meshes] == ["mesh", "empty_mesh", "maximal_mesh_3"]

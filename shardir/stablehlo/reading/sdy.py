@@ -157,6 +157,7 @@ def _manual_computation(call: OperationReader) -> Values:
     if len(params) != len(ins):
         raise call.fail("a manual computation takes as many parameters as operands")
     axes = _manual_axes(call, [*ins, *outs])
+    ins, outs = (_on_common_mesh(call, each, [*ins, *outs]) for each in (ins, outs))
     for sharding in (*ins, *outs):
         _check_no_partial_values(call, sharding, axes)
     inside = [
@@ -185,6 +186,20 @@ def _manual_computation(call: OperationReader) -> Values:
         )
     except UnsupportedOperation as error:  # As an opaque operation, its body would be lost.
         raise call.fail(str(error)) from None
+
+
+def _on_common_mesh(
+    call: OperationReader, shardings: list[Sharding], stated: list[Sharding]
+) -> list[Sharding]:
+    """Return the shardings with the mesh of the others in place of a mesh without axes."""
+    meshes = call.reader.shardings.meshes
+    common = next((each.mesh for each in stated if meshes[each.mesh].axes), None)
+    return [
+        each
+        if common is None or meshes[each.mesh].axes or meshes[each.mesh].is_maximal
+        else replace(each, mesh=common)
+        for each in shardings
+    ]
 
 
 def _check_no_partial_values(call: OperationReader, sharding: Sharding, axes: Axes) -> None:

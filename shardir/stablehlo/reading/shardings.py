@@ -23,7 +23,7 @@ class ShardingResolver:
     """Resolves meshes and shardings, and caches shardings by their text.
 
     A mesh inside a sharding refers to an equal mesh of the module; if there is none, a new one is
-    added with the name `mesh`, `mesh_0`, ... or `maximal_mesh_3`.
+    added with the name `mesh`, `mesh_0`, ..., `empty_mesh` or `maximal_mesh_3`.
     """
 
     def __init__(self, types: TypeParser) -> None:
@@ -200,8 +200,9 @@ class ShardingResolver:
         for mesh in self.meshes.values():
             if (mesh.axes, mesh.device_ids) == (inline.axes, inline.device_ids):
                 return mesh
-        name = f"maximal_mesh_{inline.device_ids[0]}" if inline.device_ids and not inline.axes \
-            else "mesh"  # fmt: skip
+        name = "mesh" if inline.axes else "empty_mesh"
+        if inline.is_maximal and inline.device_ids:
+            name = f"maximal_mesh_{inline.device_ids[0]}"
         names = (name, *(f"{name}_{number}" for number in range(len(self.meshes) + 1)))
         free = next(name for name in names if name not in self.meshes)
         self.meshes[free] = Mesh(free, inline.axes, inline.device_ids)

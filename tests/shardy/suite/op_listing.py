@@ -98,7 +98,7 @@ def list_function(module: Module, reader: ModuleReader, name: str) -> Listing | 
     inner = [range(call.start, call.end) for call in (read.inlined if read else ())]
     entries = [
         entry
-        for entry in _Lister(function, reader, name, _mesh(module)).entries()
+        for entry in _Lister(function, reader, name, module).entries()
         # A call inside of a called function is not a call of this function.
         if not ("call" in entry.operation and any(entry.number in each for each in inner))
     ]
@@ -117,7 +117,7 @@ def _find_inlined(module: Module, reader: ModuleReader, name: str) -> Listing | 
         if not calls and read and copy:
             calls = [call for call in read.inlined if call.callee == copy[1]][::-1]
         for call in calls:
-            lister = _Lister(host, reader, host.name, _mesh(module))
+            lister = _Lister(host, reader, host.name, module)
             entries = [entry for entry in lister.entries()
                        if lister.is_between(entry, call.start, call.end)]  # fmt: skip
             params, returns = (
@@ -129,13 +129,15 @@ def _find_inlined(module: Module, reader: ModuleReader, name: str) -> Listing | 
     return None
 
 
-def _mesh(module: Module) -> str:
-    return next((mesh.name for mesh in module.meshes if mesh.axes), "")
+def _mesh(op: Op, module: Module) -> str:
+    """Return the first mesh with the manual axes of an operation."""
+    names = {axis.name for axis in op.attrs["axes"]}
+    return next((mesh.name for mesh in module.meshes if names <= set(mesh.sizes)), "")
 
 
 class _Lister:
-    def __init__(self, function: Function, reader: ModuleReader, name: str, mesh: str) -> None:
-        self.mesh = mesh
+    def __init__(self, function: Function, reader: ModuleReader, name: str, module: Module) -> None:
+        self.module = module
         self.function = function
         read = reader.functions_read.get(name)
         self.readings = read.readings if read else []
@@ -208,8 +210,8 @@ class _Lister:
             self.operation(op),
             frozenset(self.sources(op, set())),
             tuple(value.name for value in op.results),
-            _outside(op, self.mesh),
-            _inside(op, self.mesh),
+            _outside(op, self.module),
+            _inside(op, self.module),
             op.factors(),
             op,
             depth,
@@ -241,20 +243,22 @@ class _Lister:
                 yield from self.sources(maker, seen)
 
 
-def _inside(op: Op, mesh: str) -> tuple[Sharding | None, ...]:
+def _inside(op: Op, module: Module) -> tuple[Sharding | None, ...]:
     """Return the shardings of the global tensors that a manual computation receives."""
     if op.spec.name != "manual_computation":
         return ()
+    mesh = _mesh(op, module)
     return tuple(
         add_manual_axes(param.sharding or Sharding.open(mesh, param.type.rank), cuts)
         for param, cuts in zip(op.blocks[0].params, op.attrs["in_axes"], strict=True)
     )
 
 
-def _outside(op: Op, mesh: str) -> tuple[Sharding | None, ...]:
+def _outside(op: Op, module: Module) -> tuple[Sharding | None, ...]:
     """Return the shardings of results; for a manual computation, the lower bound of their axes."""
     if op.spec.name != "manual_computation":
         return tuple(value.sharding for value in op.results)
+    mesh = _mesh(op, module)
     return tuple(
         value.sharding or add_manual_axes(Sharding.open(mesh, value.type.rank), cuts)
         for value, cuts in zip(op.results, op.attrs["out_axes"], strict=True)
