@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from shardir.errors import PartitionError, PipelineError
-from shardir.ir.builder import Builder, UniqueNames
+from shardir.ir.builder import Builder, UniqueNames, substitute
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.operation import OpSpec
@@ -58,6 +58,39 @@ def mesh_of_function(function: Function, module: Module) -> Mesh | None:
     return meshes[0] if meshes else None
 
 
+def replicate_single_devices(function: Function, module: Module) -> Function:
+    """Return the function with values on single devices of its mesh replicated over the mesh.
+
+    A program runs on all devices of one mesh, so that every device computes these values. The
+    function does not change, and `mesh_of_function` refuses it, if the mesh does not have such a
+    device, or if an operation on a single device has an effect, which must not be repeated.
+    """
+    used = [module.mesh(name) for name in dict.fromkeys(s.mesh for s in _shardings(function))]
+    meshes = [mesh for mesh in used if not mesh.is_maximal]
+    ids = {id for mesh in used if mesh.is_maximal for id in mesh.device_ids or ()}
+    if len(meshes) != 1 or not ids or max(ids) >= meshes[0].size:
+        return function
+
+    def is_single(sharding: Sharding | None) -> bool:
+        return sharding is not None and module.mesh(sharding.mesh).is_maximal
+
+    def replicated(sharding: Sharding | None) -> Sharding | None:
+        if sharding is None or not is_single(sharding):
+            return sharding
+        return Sharding.fully_replicated(meshes[0].name, len(sharding.dims))
+
+    for op in function.body.walk():
+        if op.spec.effect and any(is_single(value.sharding) for value in op.results):
+            return function
+    new = {
+        value: replace(value, sharding=replicated(value.sharding))
+        for value in all_values(function.body)
+        if is_single(value.sharding)
+    }
+    results = tuple(map(replicated, function.result_shardings))
+    return replace(function, body=substitute(function.body, new), result_shardings=results)
+
+
 def _shardings(function: Function) -> Iterator[Sharding]:
     yield from (v.sharding for v in all_values(function.body) if v.sharding)
     yield from (s for s in function.result_shardings if s)
@@ -79,8 +112,11 @@ def rebuild_global_programs(
     """
 
     def function(old: Function) -> Function:
-        mesh = None if old.spmd else mesh_of_function(old, module)
-        return old if mesh is None else rebuilt(old, mesh)
+        if old.spmd:
+            return old
+        on_one_mesh = replicate_single_devices(old, module)
+        mesh = mesh_of_function(on_one_mesh, module)
+        return old if mesh is None else rebuilt(on_one_mesh, mesh)
 
     return rebuild_functions(module, function)
 

@@ -32,7 +32,7 @@ from shardir.passes.resharding.result_candidates import (
     result_candidates,
 )
 from shardir.passes.resharding.uneven import uneven_dims
-from shardir.passes.rewriting import mesh_of_function
+from shardir.passes.rewriting import mesh_of_function, replicate_single_devices
 
 RESHARD_PIPELINE = "merge-shifts,reshard,sink-reductions,sink-reshards,share-reshards"
 """Pipeline that inserts the reshards of a program, by which two programs are compared."""
@@ -47,7 +47,10 @@ class ResolveConflicts(Pass, name="resolve-conflicts"):
     def __call__(self, module: Module) -> Module:
         chosen = module
         for i, function in enumerate(module.functions):
-            mesh = None if function.spmd else mesh_of_function(function, module)
+            if function.spmd:
+                continue
+            function = replicate_single_devices(function, module)
+            mesh = mesh_of_function(function, module)
             if mesh is None:
                 continue
             closed = _close_shardings(function)
