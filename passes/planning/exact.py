@@ -238,23 +238,12 @@ class CostFunctionNetwork:
 
     def __init__(self, incumbent: Incumbent) -> None:
         self.problem = problem = incumbent.problem
+        _check_size(problem)
         is_allowed = find_allowed_strategies(problem, incumbent.check_time)
         self.kept = [np.flatnonzero(each) for each in is_allowed]
-        self._check_size()
         tables = [*problem.costs, *(edge.costs for edge in problem.edges)]
         self.total = sum(int(each.max(where=each < FORBIDDEN, initial=0)) for each in tables)
         self.unit = -(-self.total // MAX_TOTAL) or 1
-
-    def _check_size(self) -> None:
-        problem = self.problem
-        counts = np.array([len(own) for own in self.kept], np.int64)
-        count = sum(int(counts[edge.a] * counts[edge.b]) for edge in problem.edges)
-        count += sum(int(counts[clique].sum()) for clique in self._limited_cliques())
-        if count > MAX_COEFFICIENTS:
-            raise ProblemSizeError(
-                f"the problem {problem.name!r} needs more than {MAX_COEFFICIENTS:,} coefficients, "
-                "which the solver cannot handle; solve a part of it, or one with fewer strategies"
-            )
 
     def model(self, incumbent: Incumbent) -> dict[str, Any]:
         """Return the model that `toulbar2_process` reads."""
@@ -301,3 +290,22 @@ class CostFunctionNetwork:
     def strategies_of_problem(self, values: Sequence[int]) -> tuple[int, ...]:
         """Return the assignment of some values of the variables."""
         return tuple(int(own[value]) for own, value in zip(self.kept, values, strict=True))
+
+
+def _check_size(problem: PlanningProblem) -> None:
+    """Raise `ProblemSizeError` for a problem that is too large."""
+    strategy_counts = np.array([len(row) for row in problem.costs], np.int64)
+    count = sum(edge.costs.size for edge in problem.edges)
+    if problem.usage_limit is not None and problem.node_count:
+        lives = problem.point_lifetimes
+        most = np.array([row.max() for row in problem.usages], np.int64)
+        is_limited = lives.sum_over_points(most) > problem.usage_limit
+        constraints = np.concatenate([[0], is_limited.cumsum()])
+        count += int(
+            ((constraints[lives.ends] - constraints[lives.starts]) * strategy_counts).sum()
+        )
+    if count > MAX_COEFFICIENTS:
+        raise ProblemSizeError(
+            f"the problem {problem.name!r} needs more than {MAX_COEFFICIENTS:,} coefficients, "
+            "which the solver cannot handle; solve a part of it, or one with fewer strategies"
+        )

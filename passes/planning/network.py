@@ -75,17 +75,10 @@ class Network:
         )  # fmt: skip
 
     def _set_lifetimes(self, problem: PlanningProblem) -> None:
-        """Set the points, and the first point and the end of the points of each node.
-
-        The points are the last times at which a node starts before another one ends: the nodes
-        that are alive at any time are alive at one of them.
-        """
-        is_living = problem.ends > problem.starts
-        starts, ends = np.unique(problem.starts[is_living]), np.unique(problem.ends[is_living])
-        points = np.unique(starts[np.searchsorted(starts, ends) - 1]) if len(ends) else starts
-        self.point_count = len(points)
-        self.starts = np.where(is_living, np.searchsorted(points, problem.starts), 0)
-        self.ends = np.where(is_living, np.searchsorted(points, problem.ends), 0)
+        """Set the lifetimes of the nodes in points, and the memory limit."""
+        lives = problem.point_lifetimes
+        self.point_count, self.starts, self.ends = lives.point_count, lives.starts, lives.ends
+        self.sum_over_points = lives.sum_over_points
         usages = self.usages.astype(np.float64).sum()
         self.limit = int(usages) + 1 if problem.usage_limit is None else problem.usage_limit
         least = np.zeros(0, np.int64)
@@ -93,14 +86,6 @@ class Network:
             least = np.minimum.reduceat(self.usages, self.offsets[:-1])
         if (self.sum_over_points(least) > self.limit).any():
             raise infeasible_problem_error(problem.name)
-
-    def sum_over_points(self, amounts: Ints) -> Ints:
-        """Return, for each point, the sum of the amounts of the nodes that are alive."""
-        changes = np.zeros(self.point_count + 1, np.int64)
-        np.add.at(changes, self.starts, amounts)
-        np.add.at(changes, self.ends, -amounts)
-        sums: Ints = changes.cumsum()[:-1]
-        return sums
 
     def usage_of(self, strategies: Ints) -> Ints:
         """Return the memory that an assignment uses at each point."""

@@ -52,6 +52,28 @@ class Edge:
     costs: Ints
 
 
+@dataclass(frozen=True, slots=True)
+class PointLifetimes:
+    """The lifetimes of nodes in points instead of times.
+
+    The points are the last times at which a node starts before another one ends: the nodes that are
+    alive at any time are alive at one of them. Node `n` is alive at the points `p` with
+    `starts[n] <= p < ends[n]`.
+    """
+
+    point_count: int
+    starts: Ints
+    ends: Ints
+
+    def sum_over_points(self, amounts: Ints) -> Ints:
+        """Return, for each point, the sum of the amounts of the nodes that are alive."""
+        changes = np.zeros(self.point_count + 1, np.int64)
+        np.add.at(changes, self.starts, amounts)
+        np.add.at(changes, self.ends, -amounts)
+        sums: Ints = changes.cumsum()[:-1]
+        return sums
+
+
 @dataclass(frozen=True)
 class PlanningProblem:
     """A planning problem.
@@ -97,6 +119,18 @@ class PlanningProblem:
         """The sorted times at which the lifetime of a node starts or ends."""
         living = self.ends > self.starts
         return np.unique(np.concatenate([self.starts[living], self.ends[living]]))
+
+    @cached_property
+    def point_lifetimes(self) -> PointLifetimes:
+        """The lifetimes of the nodes in points."""
+        is_living = self.ends > self.starts
+        starts, ends = np.unique(self.starts[is_living]), np.unique(self.ends[is_living])
+        points = np.unique(starts[np.searchsorted(starts, ends) - 1]) if len(ends) else starts
+        return PointLifetimes(
+            len(points),
+            np.where(is_living, np.searchsorted(points, self.starts), 0),
+            np.where(is_living, np.searchsorted(points, self.ends), 0),
+        )
 
     def maximal_cliques(self) -> list[Ints]:
         """Return the maximal sets of nodes that are alive together.

@@ -10,6 +10,7 @@ from shardir.passes.planning import exact
 from shardir.passes.planning.exact import (
     MAX_TOTAL,
     CostFunctionNetwork,
+    ProblemSizeError,
     SolverMissingError,
     SolverProcess,
     solve_exactly,
@@ -189,6 +190,26 @@ def test_a_missing_solver_is_an_error_that_names_the_extra(monkeypatch: pytest.M
         "the exact engine needs toulbar2; install it with pip install 'shardir[exact]'"
     )
     assert error.value.name == "pytoulbar2"
+
+
+@pytest.mark.parametrize(("limit", "count"), [(5, 6), (6, 0), (None, 0)])
+def test_usages_count_where_nodes_together_can_exceed_the_limit(
+    limit: int | None, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three nodes are alive together, and a fourth one later."""
+    content = example(
+        nodes__costs=[[1, 2]] * 4, nodes__usages=[[1, 2]] * 4,
+        nodes__intervals=[[0, 3], [1, 3], [2, 5], [6, 8]],
+        edges__nodes=[], edges__costs=[], usage_limit=limit,
+    )  # fmt: skip
+    monkeypatch.setattr(exact, "MAX_COEFFICIENTS", count)
+    network = CostFunctionNetwork(Incumbent(problem_of_json(content), 60.0))
+    rows = network.model(Incumbent(problem_of_json(content), 60.0))["memory"]
+    assert [nodes for nodes, _, _ in rows] == ([[0, 1, 2]] if count else [])
+    if count:
+        monkeypatch.setattr(exact, "MAX_COEFFICIENTS", count - 1)
+        with pytest.raises(ProblemSizeError):
+            CostFunctionNetwork(Incumbent(problem_of_json(content), 60.0))
 
 
 @needs_solver
