@@ -56,6 +56,7 @@ from shardir.passes.simplify.fold_reductions import FoldReductions as FoldReduct
 from shardir.passes.simplify.fold_transposes import FoldTransposes as FoldTransposes
 from shardir.passes.simplify.fold_views import FoldViews as FoldViews
 from shardir.passes.simplify.inline import Inline as Inline
+from shardir.passes.simplify.inline_calls import InlineCalls as InlineCalls
 from shardir.passes.simplify.simplify import Simplify as Simplify
 from shardir.passes.simplify.widen_small_dtypes import WidenSmallDtypes as WidenSmallDtypes
 from shardir.passes.whole_program.merge_devices import MergeDevices as MergeDevices

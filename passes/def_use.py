@@ -81,10 +81,14 @@ def _analyze_block(block: Block, times: int, analysis: DefUse) -> None:
             _analyze_region(op, times, analysis)
 
 
+def _count_iterations(op: Op) -> int:
+    if op.spec is ops.while_:
+        return ASSUMED_WHILE_ITERATIONS
+    return max(op.attrs["length"], 1) if op.spec is ops.scan else 1
+
+
 def _analyze_region(op: Op, times: int, analysis: DefUse) -> None:
-    inner = times * (
-        max(op.attrs["length"], 1) if op.spec is ops.scan else ASSUMED_WHILE_ITERATIONS
-    )
+    inner = times * _count_iterations(op)
     for block in op.blocks:
         _analyze_block(block, inner, analysis)
     entering = dict.fromkeys((*op.operands, *(v for block in op.blocks for v in block.returns)))

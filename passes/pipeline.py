@@ -42,8 +42,8 @@ PassObserver = Callable[["Pass", Module, Module, float], None]
 and its seconds."""
 
 DEFAULT_PIPELINE = (
-    "propagate{leave_open=true},resolve-conflicts,merge-shifts,reshard,sink-reductions,"
-    "sink-reshards,share-reshards,partition,cse,dce"
+    "propagate{leave_open=true},inline-calls,resolve-conflicts,merge-shifts,reshard,"
+    "sink-reductions,sink-reshards,share-reshards,partition,cse,dce"
 )
 """The pipeline from a traced program to the program that each device runs."""
 DEFAULT_STEP = "default"

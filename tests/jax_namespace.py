@@ -100,9 +100,7 @@ def missing_names() -> set[str]:
         if here is None:
             missing.add(module)
         else:
-            missing |= {
-                f"{module}.{name}" for name in public_names(module) if not _has(here, name)
-            }
+            missing |= {f"{module}.{name}" for name in public_names(module) if not _has(here, name)}
     return missing
 
 

@@ -46,7 +46,7 @@ DEFAULTS: dict[str, dict[str, Attr]] = {
     "scatter": {"operand_batching_dims": (), "indices_batching_dims": ()},
     "opaque": {"reason": "", "pointwise": False},
 }
-PARAPHRASED = ("data_flow_edge", "exp2", "log2", "roll", "scan", "stop_gradient")
+PARAPHRASED = ("exp2", "log2", "roll", "scan", "stop_gradient")
 """Operations that StableHLO has no word for."""
 
 

@@ -278,6 +278,7 @@ _CONTROL_FLOW: dict[str, Callable[[NumPyExecutable, PreparedOp, Environment], No
     "while": NumPyExecutable._run_while,
     "scan": NumPyExecutable._run_scan,
     "case": NumPyExecutable._run_case,
+    "call": NumPyExecutable._run_fused,
     "fused": NumPyExecutable._run_fused,
     "fused_products": NumPyExecutable._run_fused,
 }

@@ -30,6 +30,7 @@ from shardir.frontend.transforms.custom_vmap import custom_vmap
 from shardir.frontend.transforms.vmap import vmap
 from shardir.ir.module import Block
 from shardir.ops.opaque import unknown_operations
+from shardir.passes.simplify.inline_calls import inline_calls
 from shardir.stablehlo.reader import read
 
 _Computation: TypeAlias = Callable[..., tuple[Tracer, ...]]
@@ -143,7 +144,7 @@ def _lower(isolated: IsolatedEquation) -> Block:
         lines = str(error).splitlines() or [type(error).__name__]
         raise NotLoweredError(f"JAX does not lower it alone: {lines[0]}") from None
     try:
-        module = read(text)
+        module = inline_calls(read(text))
     except ShardirError as error:
         raise NotLoweredError(f"its StableHLO text: {str(error).splitlines()[0]}") from None
     unknown = unknown_operations(module)

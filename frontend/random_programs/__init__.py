@@ -8,6 +8,7 @@ a defined result. Start with `programs`.
 
 from shardir.frontend.random_programs import (
     callbacks as callbacks,
+    calls as calls,
     collectives as collectives,
     control_flow as control_flow,
     creation as creation,

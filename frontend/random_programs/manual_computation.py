@@ -1,38 +1,13 @@
 """Sampler of manual computations: per-device programs inside of global programs."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 
+from shardir.frontend.random_programs.isolated_scope import IsolatedScope
 from shardir.frontend.random_programs.scope import INTEGERS, NUMBERS, ORDERED, Scope, sampler
-from shardir.ir.dtypes import KEY_WORDS, KEYS
-from shardir.ir.module import Value
 from shardir.ir.operation import Symbol
 from shardir.ir.sharding import Axes, Axis
-from shardir.ir.types import TensorType
 
 DimAxes = tuple[Axes, ...]
-
-
-@dataclass
-class _ManualScope(Scope):
-    """The scope of a manual computation, which uses no values from outside."""
-
-    def any(self, fits: Callable[[Value], bool], new: Callable[[], TensorType]) -> Value:
-        fitting = [value for value in self.seen if fits(value)]
-        if fitting and self.integer(0, 3):
-            return self.choices.choose(fitting)
-        return _filled_tensor(self, new())
-
-
-def _filled_tensor(s: Scope, type: TensorType) -> Value:
-    result: Value
-    if type.dtype in KEYS:
-        words = TensorType((*type.shape, KEY_WORDS[type.dtype]), "u32")
-        result = s.b.bitcast(s.b.full(s.integer(0, 9), words), result=type)
-    else:
-        result = s.b.full(s.integer(0, 3) if type.dtype != "bool" else s.flag(), type)
-    return result
 
 
 @sampler("manual_computation")
@@ -52,7 +27,7 @@ def _(s: Scope, name: str) -> None:
         operands.append(s.value(type.with_shape(shape)))
     b = s.b.inner()
     params = [b.param(type, s.choose("", "c")) for type in local]
-    inner = _ManualScope(s.choices, b, s.mesh, [], list(params), s.inner, s.sizes)
+    inner = IsolatedScope(s.choices, b, s.mesh, [], list(params), s.inner, s.sizes)
     inner.some()
     for _ in range(inner.integer(0, 2)):
         _add_collective(inner, axes)

@@ -18,7 +18,6 @@ def _takes(spec: OpSpec, arity: int, dtype: str) -> bool:
 _OTHER_OPERATIONS = (
     ops.clamp,
     ops.convert,
-    ops.data_flow_edge,
     ops.propagation_barrier,
     ops.random_fold_in,
     ops.random_hash,
@@ -58,7 +57,7 @@ def _append_pointwise(s: Scope, name: str) -> None:
     s.emit(name, x, *(s.value(x.type) for _ in range(arity - 1)))
 
 
-@sampler("stop_gradient", "data_flow_edge", "reshard", "sharding_constraint")
+@sampler("stop_gradient", "reshard", "sharding_constraint")
 def _(s: Scope, name: str) -> None:
     s.emit(name, s.tensor())
 

@@ -148,6 +148,7 @@ SAMPLERS: dict[str, Sampler] = {}
 SPECIAL_OPERATIONS = (
     ops.manual_computation,
     ops.opaque,
+    ops.call,
     ops.callback,
     ops.pure_callback,
     ops.inspect_sharding,

@@ -239,7 +239,9 @@ class FunctionHistory:
         if step.op is None:
             return f"result {-1 - step.cells[-1]} of @{self.name}"
         if step.edge is not None:
-            return f"{value_text(step.edge.targets[0])} of {step.op.name}"
+            callee = step.op.attrs.get("callee")
+            name = step.op.name if callee is None else f"{step.op.name} @{format_name(callee)}"
+            return f"{value_text(step.edge.targets[0])} of {name}"
         return op_text(step.op)
 
     def factor_name(self, step: PropagationStep, factor: int) -> str:

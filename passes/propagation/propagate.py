@@ -27,7 +27,6 @@ from shardir.ir.types import TensorType
 from shardir.op_rules.custom_rules import RuleSet, rules_in_force
 from shardir.passes.pipeline import Pass
 from shardir.passes.propagation.apply_constraints import AppliedConstraints, apply_constraints
-from shardir.passes.propagation.data_flow_edges import remove_data_flow_edges
 from shardir.passes.propagation.draft import FunctionDraft
 from shardir.passes.propagation.finish import (
     BOUNDARY_MODES,
@@ -62,7 +61,6 @@ from shardir.passes.propagation.sharding_groups import (
 )
 from shardir.passes.propagation.split_constants import split_constants
 from shardir.passes.propagation.step import NO_SHARDING, ShardingTable
-from shardir.passes.rewriting import rebuild_functions
 
 NO_FACTOR_RULE_REASON = "has no factor rule, so that no sharding passes through"
 """The `why` of an operation through which propagation cannot pass."""
@@ -117,7 +115,7 @@ class Propagate(Pass, name="propagate"):
     def run(self, module: Module, record: PropagationRecord | None) -> Module:
         meshes = [mesh for mesh in module.meshes if not mesh.is_maximal]
         if not meshes:
-            return rebuild_functions(module, remove_data_flow_edges)
+            return module
         rules = rules_in_force()
         module = rules.bind(module)
         steppers = StepperTable(
@@ -185,7 +183,7 @@ class Propagate(Pass, name="propagate"):
         built = draft.build(new.__getitem__)
         results = zip(state.results, built.body.returns, function.result_shardings, strict=True)
         return replace(
-            remove_data_flow_edges(built, exact=self.keep_open),
+            built,
             result_shardings=tuple(
                 close(n, v.type, BoundaryKind.FUNCTION, own) for n, v, own in results
             ),

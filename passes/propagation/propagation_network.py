@@ -23,6 +23,9 @@ from shardir.passes.propagation.priorities import PriorityKind, is_elementwise, 
 from shardir.passes.propagation.sharding_groups import ShardingGroup
 from shardir.passes.propagation.step import RuleStepper, ShardingTable
 
+RUNNING_ONCE = (specs.manual_computation, specs.call)
+"""Operations with an edge to each parameter, and an edge from each returned value."""
+
 
 @dataclass(slots=True)
 class NetworkNode:
@@ -177,7 +180,7 @@ class _NetworkBuilder:
         """Create the nodes of a block, in the initial order of the worklist.
 
         The edges of an operation come behind it, each followed by operations that were moved behind
-        it; those to parameters of a manual computation come first in its body.
+        it; those to parameters of a manual computation or a call come first in its body.
         """
         for op in self.draft.ops(block):
             if op in self.moved:
@@ -194,10 +197,10 @@ class _NetworkBuilder:
                 self.holders[inner] = op
                 for param in inner.params:
                     self.cell(param)
-                if op.spec is specs.manual_computation:
+                if op.spec in RUNNING_ONCE:
                     self.add_edges(op, [e for e in self.edges[op] if e.targets[0] in inner.params])
                 self.add_block(inner)
-            if op.spec is specs.manual_computation:
+            if op.spec in RUNNING_ONCE:
                 edges = tuple(e for e in self.edges[op] if e.targets[0] in op.results)
             self.add_edges(op, edges or ())
 
@@ -286,7 +289,7 @@ class _NetworkBuilder:
         op = self.holders.get(user) if isinstance(user, Block) else user
         if op is None:
             return
-        if op is user and (op.spec is specs.manual_computation or op.attrs.get("entering")):
+        if op is user and op.spec in RUNNING_ONCE:
             return  # Shardy looks up the edge at the operand, not at the parameter that owns it
         if op in self.node_of:
             yield self.node_of[op]

@@ -22,7 +22,7 @@ from shardir.passes.propagation.priorities import is_elementwise
 
 CONSTANT_OPERATIONS = (ops.constant, ops.iota)
 CONSTANT_PRESERVING_OPERATIONS = (ops.broadcast, ops.reshape, ops.slice_)
-UNDUPLICATED_OPERATIONS = (ops.data_flow_edge, ops.sharding_constraint, ops.stop_gradient)
+UNDUPLICATED_OPERATIONS = (ops.sharding_constraint, ops.stop_gradient)
 """Elementwise operations that are not duplicated."""
 
 

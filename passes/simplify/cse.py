@@ -80,7 +80,7 @@ class _ExpressionMerger:
         operands = op.operands
         if any(v in new for v in operands):
             operands = tuple(new.get(v, v) for v in operands)
-        if op.spec is specs.manual_computation:
+        if op.spec in (specs.manual_computation, specs.call):
             # The body cannot use operations from outside.
             blocks = tuple(_ExpressionMerger(self.keeps).block(block) for block in op.blocks)
         else:

@@ -15,7 +15,6 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Op, Value
 from shardir.ops.communication.annotations import (
     checkpoint_name,
-    data_flow_edge,
     optimization_barrier,
     propagation_barrier,
     reshard,
@@ -46,7 +45,6 @@ VIEWS = frozenset(
         ops.stop_gradient,
         bitcast,
         checkpoint_name,
-        data_flow_edge,
         done,
         optimization_barrier,
         propagation_barrier,

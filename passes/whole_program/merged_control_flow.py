@@ -248,8 +248,18 @@ def _select_branches(merger: DeviceMerger, op: Op, index: BatchedValue) -> Seque
     return result
 
 
+def _inline_call(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
+    """Append the operations of the called function."""
+    (body,) = op.blocks
+    for param, operand in zip(body.params, op.operands, strict=True):
+        merger.bind(param, merger.get(operand))
+    merger.run(body.ops)
+    return list(map(merger.get, body.returns))
+
+
 CONTROL_FLOW_RULES: dict[str, MergeRule] = {
     "while": _merge_while,
     "scan": _merge_scan,
     "case": _merge_case,
+    "call": _inline_call,
 }

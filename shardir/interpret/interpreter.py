@@ -385,6 +385,7 @@ CONTROL_FLOW: dict[str, Callable[..., Any]] = {
     "while": _run_while,
     "scan": _run_scan,
     "case": _run_case,
+    "call": _run_first_block,
     "fused": _run_first_block,
     "fused_products": _run_first_block,
     "custom-jvp": _run_first_block,

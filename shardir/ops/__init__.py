@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NoReturn
 from shardir._imports.lazy_names import unknown_name_error
 from shardir.ops.communication.annotations import (
     checkpoint_name as checkpoint_name,
-    data_flow_edge as data_flow_edge,
     optimization_barrier as optimization_barrier,
     propagation_barrier as propagation_barrier,
     reshard as reshard,
@@ -29,6 +28,7 @@ from shardir.ops.communication.collectives import (
 )
 from shardir.ops.contraction.convolution import convolution as convolution
 from shardir.ops.contraction.dot import dot as dot
+from shardir.ops.control_flow.calls import call as call
 from shardir.ops.control_flow.control_flow import case as case, scan as scan, while_ as while_
 from shardir.ops.control_flow.custom_partitioning import (
     custom_partitioning as custom_partitioning,

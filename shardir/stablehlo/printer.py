@@ -7,6 +7,8 @@ and the user's line.
 """
 
 from collections.abc import Mapping
+from functools import partial
+from itertools import count
 
 from shardir.ir.module import Function, Module, spmd_mesh_of
 from shardir.ir.sharding import Sharding
@@ -18,8 +20,10 @@ from shardir.stablehlo.writing.attributes import (
     format_integer,
     format_mesh,
     format_sharding,
+    format_symbol,
     format_tensor,
 )
+from shardir.stablehlo.writing.functions import FunctionTable
 from shardir.stablehlo.writing.writer import ExportError, MlirWriter
 
 
@@ -43,19 +47,33 @@ def show(
     mesh = spmd_mesh_of(module) if is_local else None
     declared_meshes = module.meshes if mesh is None else ()
     lines = [f"sdy.mesh @{each.name} = {format_mesh(each)}" for each in declared_meshes]
+    table = FunctionTable.of(module)
+    write = partial(
+        MlirWriter,
+        meshes,
+        locations=locations,
+        for_xla=for_xla,
+        functions=table,
+        channels=count(1),
+    )
     for function in module.functions:
         if (function.spmd is None) != (mesh is None):
             raise ExportError(
                 f"@{module.main.name} and @{function.name} are not both programs of each device"
             )
-        writer = MlirWriter(meshes, locations=locations, mesh=mesh, for_xla=for_xla)
         results = overwritten if function is module.main and overwritten else {}
-        lines += _function(function, writer, results)
+        lines += _function(function, write(mesh=mesh, replicas=mesh is not None), results)
+    while table.unwritten:  # A function may call functions that are not known yet.
+        called = table.unwritten.pop(0)
+        writer = write(mesh=called.mesh, replicas=called.has_replicas)
+        lines += _function(called.function, writer, {}, "private ")
     attrs = "" if mesh is None else f" attributes {{mhlo.num_replicas = {mesh.size} : i32}}"
     return f"module{attrs} {{\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
 
 
-def _function(function: Function, writer: MlirWriter, overwritten: Mapping[int, int]) -> list[str]:
+def _function(
+    function: Function, writer: MlirWriter, overwritten: Mapping[int, int], visibility: str = ""
+) -> list[str]:
     def attributes(sharding: Sharding | None, result: int | None = None) -> str:
         fields = []
         if sharding is not None:
@@ -79,7 +97,8 @@ def _function(function: Function, writer: MlirWriter, overwritten: Mapping[int, 
     types = ", ".join(format_tensor(value.type) for value in returns)
     returned = f"return {names} : {types}" if returns else "return"
     return [
-        f"func.func @{function.name}({', '.join(params)}) -> ({', '.join(results)}) {{",
+        f"func.func {visibility}{format_symbol(function.name)}({', '.join(params)}) -> "
+        f"({', '.join(results)}) {{",
         *(f"  {line}" for line in [*writer.lines, returned]),
         "}",
     ]

@@ -123,6 +123,8 @@ class _FunctionChecker:
                     self.found.add_at_op(message, op, "attrs", i)
         if op.spec is manual_computation:
             self.check_manual_computation(op)
+        elif op.spec is ops.call:
+            self.check_isolated_blocks(op, "as a function has no other values")
         else:
             for block in op.blocks:
                 self.check_block(block, op)
@@ -172,16 +174,20 @@ class _FunctionChecker:
                         op, "types", i, value,
                     )  # fmt: skip
         self.manual.append(op)
+        self.check_isolated_blocks(op, "so that in_axes state how it is sharded")
+        self.manual.pop()
+
+    def check_isolated_blocks(self, op: Op, purpose: str) -> None:
+        """Check blocks that must not use values of the blocks around them."""
         for i, block in enumerate(op.blocks):
             for value in block.captures():
                 if value in self.visible:
                     self.found.add_at_op(
                         f"block {i} of {op.name} uses {self.found.name_of(value)} of the blocks "
-                        "around it; make it an operand, so that in_axes state how it is sharded",
+                        f"around it; make it an operand, {purpose}",
                         op, value=value,
                     )  # fmt: skip
             self.check_block(block, op)
-        self.manual.pop()
 
     def manual_axes(self) -> Axes:
         """Return the axes of all enclosing manual computations."""

@@ -5,6 +5,7 @@ import pytest
 from shardir.errors import ParseError
 from shardir.ir.mesh import Mesh
 from shardir.passes import Propagate
+from shardir.passes.simplify.inline_calls import inline_calls
 from shardir.stablehlo.reader import read, split_modules
 from shardir.text.printer import print_module as show_ir
 from shardir.verify.verifier import verify
@@ -25,12 +26,14 @@ func @main(
   %arg1: f32[16@data, 32@-],
 ) -> (f32[16]) {
   %0 = dot(%arg1, %arg0, dims="ab,bc->ac") : f32[16, 64]
-  %v1.edge = data_flow_edge(%0, entering=true) : f32[16, 64]
-  %cst = constant(value=0.0) : f32[]
-  %v0 = broadcast(%cst, dims=[]) : f32[16, 64]
-  %1 = maximum(%v1.edge, %v0) : f32[16, 64]
-  %v1.edge.1 = data_flow_edge(%1) : f32[16, 64]
-  %2 = sum(%v1.edge.1, dims=[1]) : f32[16]
+  %1 = call(%0, callee="relu") : f32[16, 64] {
+    (%arg0.1: f32[16, 64]) =>
+    %cst = constant(value=0.0) : f32[]
+    %v0 = broadcast(%cst, dims=[]) : f32[16, 64]
+    %v1 = maximum(%arg0.1, %v0) : f32[16, 64]
+    yield %v1
+  }
+  %2 = sum(%1, dims=[1]) : f32[16]
   return %2
 }
 """
@@ -215,7 +218,7 @@ def test_meshes_with_another_device_order() -> None:
     assert [mesh.device_ids for mesh in module.meshes] == [(1, 0), None]
 
 
-def test_shardings_of_a_callee_become_constraints_at_the_call() -> None:
+def test_each_call_has_the_shardings_of_the_function() -> None:
     text = """\
 sdy.mesh @m = <["a"=2]>
 func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
@@ -231,15 +234,20 @@ func.func private @g(%y: tensor<8xf32> {sdy.sharding = #sdy.sharding<@m, [{"a"}]
 """
     module = read(text)
     assert [function.name for function in module.functions] == ["main"]
-    assert "\n".join(show_ir(module).splitlines()[5:11]) == (
-        "  %v0.edge = data_flow_edge(%x, entering=true) : f32[8@a]\n"
-        "  %0 = sin(%v0.edge) : f32[8]\n"
-        "  %v0.edge.1 = data_flow_edge(%0) : f32[8]\n"
-        "  %v1.edge = data_flow_edge(%v0.edge.1, entering=true) : f32[8@a]\n"
-        "  %1 = sin(%v1.edge) : f32[8]\n"
-        "  %v1.edge.1 = data_flow_edge(%1) : f32[8]"
+    assert "\n".join(show_ir(module).splitlines()[5:15]) == (
+        '  %0 = call(%x, callee="g") : f32[8] {\n'
+        "    (%y: f32[8@a]) =>\n"
+        "    %z = sin(%y) : f32[8]\n"
+        "    yield %z\n"
+        "  }\n"
+        '  %1 = call(%0, callee="g") : f32[8] {\n'
+        "    (%y.1: f32[8@a]) =>\n"
+        "    %z.1 = sin(%y.1) : f32[8]\n"
+        "    yield %z.1\n"
+        "  }"
     )
-    assert "\n".join(show_ir(Propagate()(module)).splitlines()[5:7]) == (
+    inlined = inline_calls(Propagate()(module))
+    assert "\n".join(show_ir(inlined).splitlines()[5:7]) == (
         "  %0 = sin(%x) : f32[8@a]\n  %1 = sin(%0) : f32[8@a]"
     )
 

@@ -90,8 +90,6 @@ SLICING = [
 ANNOTATE = [
     Sample(ops.sharding_constraint, (t("f32", 4, 6),)),
     Sample(ops.propagation_barrier, (t("f32", 4, 6),), {"direction": Symbol("forward")}),
-    Sample(ops.data_flow_edge, (t("f32", 4, 6),)),
-    Sample(ops.data_flow_edge, (t("f32", 4, 6),), {"entering": True}),
     Sample(ops.reshard, (t("f32", 4, 6),)),
     Sample(ops.optimization_barrier, (t("f32", 4, 6), t("i32", 2))),
     Sample(ops.optimization_barrier, (t("f32", 4),)),

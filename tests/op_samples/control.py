@@ -35,7 +35,14 @@ def _branches(b: Builder, operands: Sequence[Value]) -> tuple[Block, ...]:
     )
 
 
+def _function(b: Builder, operands: Sequence[Value]) -> tuple[Block, ...]:
+    body = b.inner()
+    line = body.param(LINE)
+    return (body.block([line], [body.sin(line), line]),)
+
+
 def _control() -> Iterator[Sample]:
+    yield Sample(ops.call, (LINE,), {"callee": "f"}, blocks=_function, smooth=False)
     counted = (exactly(0), any_values)
     yield Sample(ops.while_, (t("i32"), LINE), sources=counted, blocks=_twice_until, smooth=False)
     for reverse in (False, True):

@@ -21,7 +21,6 @@ OWN = (
     "random_fold_in",
     "random_hash",
     "propagation_barrier",
-    "data_flow_edge",
     *CUSTOM_CALL_OPERATIONS,
 )
 """Operations that Shardy treats by other means than a rule, or does not have."""

@@ -27,7 +27,6 @@ VIEW_OPS = frozenset(
         ops.stop_gradient,
         ops.sharding_constraint,
         ops.optimization_barrier,
-        ops.data_flow_edge,
         ops.propagation_barrier,
         ops.checkpoint_name,
     }

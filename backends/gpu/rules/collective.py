@@ -59,7 +59,6 @@ def _axis_index(w: FunctionWriter, op: Op) -> str:
 ALIASING_OPERATIONS = (
     "sharding_constraint",
     "reshard",
-    "data_flow_edge",
     "propagation_barrier",
     "checkpoint-name",
     "pipeline-stage",

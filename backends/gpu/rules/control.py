@@ -93,7 +93,7 @@ def _types(op: Op) -> str:
     return f"{op.name}: {', '.join(str(result.type) for result in op.results)}"
 
 
-@lowers("checkpoint", "custom-jvp", "custom-vjp", lazy=True)
+@lowers("call", "checkpoint", "custom-jvp", "custom-vjp", lazy=True)
 def _region(w: FunctionWriter, op: Op) -> None:
     """Write the first block in place; other blocks define derivatives."""
     inline_block(w, op, op.blocks[0])

@@ -151,7 +151,7 @@ def _same(x: Node) -> Node:
 
 
 for _name in (
-    "sharding_constraint", "reshard", "propagation_barrier", "data_flow_edge",
+    "sharding_constraint", "reshard", "propagation_barrier",
     "checkpoint-name", "pipeline-stage", "vary",
 ):  # fmt: skip
     pointwise(_name)(_same)

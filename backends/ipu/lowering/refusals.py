@@ -53,6 +53,11 @@ refuses(
     fix="run the pass 'inline' before",
 )
 refuses(
+    "call",
+    reason="calls a function, which an emitted program does not have",
+    fix="run the pass 'inline-calls' before",
+)
+refuses(
     "checkpoint", "custom-jvp", "custom-vjp",
     reason="defines derivatives, which an emitted program does not use",
     fix="run the pass 'inline' before",

@@ -30,6 +30,7 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.module import Block, Module, Op
 from shardir.ir.operation import Dense
 from shardir.passes.pipeline_parallelism.inline_pipelines import InlinePipelines
+from shardir.passes.simplify.inline_calls import inline_calls
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.reader import read
 
@@ -148,7 +149,7 @@ class Exported:
 
 @public(static=("text",), name="exported")
 def _call_program(text: str, *arrays: ArrayLike) -> list[Tracer]:
-    module = read(text)
+    module = inline_calls(read(text))
     if module.meshes:
         raise ExportedProgramError(
             with_location(

@@ -136,29 +136,6 @@ propagation_barrier = define_op(
 """`x`; shardings propagate through it only in the given direction."""
 
 
-def _edge_type(x: TensorType, *, entering: bool = False, result: Result) -> TensorType:
-    return x
-
-
-data_flow_edge = define_op(
-    "data_flow_edge",
-    type=_edge_type,
-    factors=lambda x, *, entering=False, result: pointwise_rule([x.shape], [x.shape]),
-    reference=lambda x, *, entering=False, result: x,
-    vjp=lambda b, g, x, y, *, entering=False: (g,),
-    jvp=linear_tangent,
-    edges=_barrier_edges,
-    elementwise=True,
-    arithmetic=None,
-)
-"""`x` at the entry (`entering`) or exit of a function that was called.
-
-Shardings propagate through it as through the data flow edges of control flow, which is how OpenXLA
-Shardy treats the operands and results of a call. `propagate` replaces it by `x`, or by a constraint
-if both sides have different shardings.
-"""
-
-
 checkpoint_name = define_op(
     "checkpoint-name",
     type=lambda x, *, label, result: x,

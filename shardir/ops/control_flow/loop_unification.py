@@ -11,7 +11,6 @@ from shardir.ir.operation import Dense, OpSpec
 from shardir.ir.types import TensorType
 from shardir.ops.communication.annotations import (
     checkpoint_name,
-    data_flow_edge,
     propagation_barrier,
     reshard,
     sharding_constraint,
@@ -31,7 +30,6 @@ _ANNOTATIONS = (
     sharding_constraint,
     reshard,
     propagation_barrier,
-    data_flow_edge,
     checkpoint_name,
     pipeline_stage,
 )

@@ -6,7 +6,7 @@ operations through it.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -294,11 +294,15 @@ class OperationReader:
         self.reader.append(name, operands, values, attrs, blocks, self.written.loc)
         return values
 
-    def define(self, types: Iterable[TensorType]) -> tuple[Value, ...]:
-        """Return values for the results, with their names and shardings."""
+    def define(
+        self, types: Iterable[TensorType], shardings: Sequence[Sharding | None] | None = None
+    ) -> tuple[Value, ...]:
+        """Return values for the results, with their names, and their stated shardings by
+        default."""
+        shardings = self.shardings if shardings is None else shardings
         return tuple(
             Value(type, self.reader.fresh(name), sharding)
-            for type, name, sharding in zip(types, self.names, self.shardings, strict=True)
+            for type, name, sharding in zip(types, self.names, shardings, strict=True)
         )
 
     def emit_step(

@@ -239,7 +239,7 @@ def _dynamic_iota(call: OperationReader) -> Values:
 
 def _numbers(call: OperationReader, value: Value) -> tuple[int, ...]:
     """Return the elements of a constant vector."""
-    maker = call.reader.makers.get(value)
+    maker = call.reader.maker_of(value)
     constant = maker.attrs["value"] if maker is not None and maker.spec is specs.constant else None
     if isinstance(constant, Dense):
         return tuple(int(number) for number in constant.array.reshape(-1))

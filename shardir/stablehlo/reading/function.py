@@ -69,21 +69,19 @@ def _prune(block: Block, dropped: set[Op]) -> Block:
     return Block(block.params, tuple(ops), block.returns)
 
 
-MAX_INLINED_OPERATIONS = 200_000
-"""The maximum number of operations that inlining may add to a function; bodies are read once per
-call.
-"""
+MAX_CALLED_OPERATIONS = 200_000
+"""The maximum number of operations in the bodies of the calls of a function; each call has its own
+body."""
 
 RETURNS = ("return", "func.return", "stablehlo.return", "sdy.return")
 
 
-class InlinedCall(NamedTuple):
-    """An inlined call; `start` and `end` are the range of its operations in
+class FunctionCall(NamedTuple):
+    """A call with its body; `start` and `end` are the range of its operations in
     `FunctionReader.readings`."""
 
     callee: str
-    params: tuple[Value, ...]
-    returns: tuple[Value, ...]
+    body: Block
     start: int
     end: int
 
@@ -95,15 +93,15 @@ class FunctionReader(FunctionState):
         super().__init__(module)
         self.written = written
         self.call_stack: list[str] = []
-        self.num_inlined_operations = 0
-        """The number of operations that were read for inlined calls."""
-        self.inlined: list[InlinedCall] = []
-        """The inlined calls; inner calls precede outer ones."""
+        self.num_called_operations = 0
+        """The number of operations that were read for calls."""
+        self.called: list[FunctionCall] = []
+        """The calls; inner calls precede outer ones."""
 
     def read_function(self) -> Function:
         written = self.written
         assert written.body is not None
-        self.call_stack.append(str(written.name))
+        self.call_stack.append(self.types.string(written.name))
         params = []
         for param in written.params:
             if param.name is None:
@@ -174,6 +172,21 @@ class FunctionReader(FunctionState):
         block = Block(values, tuple(ops), tuple(returns))
         return substitute(block, self.restated_params) if self.restated_params else block
 
+    def read_isolated_block(
+        self,
+        written: records.BlockRecord,
+        params: list[tuple[Token, TensorType, Sharding | None]],
+        operands: Sequence[Value],
+    ) -> Block:
+        """Return the block of a call, which uses no values of the blocks around it."""
+        outer, self.values = self.values, {}
+        values = tuple(self.define(*param) for param in params)
+        self.passed_values.update(zip(values, operands, strict=True))
+        ops, returns = self.read_statements(written)
+        self.values = outer
+        block = Block(values, tuple(ops), tuple(returns))
+        return substitute(block, self.restated_params) if self.restated_params else block
+
     def read_op(self, written: records.OpRecord) -> None:
         """Read an operation into the current block."""
         before, position = len(self.ops), len(self.readings)
@@ -201,42 +214,40 @@ class FunctionReader(FunctionState):
             self.bind(name, value, token)
 
     def _call_rule(self, callee: Callable[[OperationReader], Token]) -> ReadingRule:
-        return lambda call: self.inline_call(call, callee(call))
+        return lambda call: self.read_call(call, callee(call))
 
-    def inline_call(self, call: OperationReader, symbol: Token) -> tuple[Value, ...]:
-        """Read the body of a function in place of a call."""
+    def read_call(self, call: OperationReader, symbol: Token) -> tuple[Value, ...]:
+        """Read a call with the body of the function as its block."""
         callee = self._find_callee(call, symbol)
-        assert callee.body is not None
-        self.call_stack.append(str(callee.name))
-        outer = self.values, self.name_hints
+        name = self.types.string(symbol)
+        # The results are defined first, so that values of the body do not take their names.
+        results = call.define(call.results, self._result_shardings(call, callee))
+        self.call_stack.append(name)
         outer_location = self.call_location
         self.call_location = self.module.resolve_location(call.written.loc) or outer_location
-        self.values, self.name_hints = {}, self._result_name_hints(callee.body, call.names)
+        start = len(self.readings)
+        body = self._read_callee(call, callee)
+        self.call_location = outer_location
+        self.call_stack.pop()
+        self.called.append(FunctionCall(name, body, start, len(self.readings)))
+        if [value.type for value in body.returns] != call.results:
+            raise call.fail(f"{callee.name} does not return what its call states", symbol)
+        return self.append_call(name, call.operands, body, results, call.written.loc)
+
+    def _read_callee(self, call: OperationReader, callee: records.FunctionRecord) -> Block:
+        """Return the body of a function for one of its calls."""
+        assert callee.body is not None
         types = [self.types.type(param.type) for param in callee.params]
         completed = self.complete_shardings(map(self.sharding_of, callee.params, types), types)
+        params = []
         for param, type, value, sharding in zip(
             callee.params, types, call.operands, completed, strict=True
         ):
             assert param.name is not None
             if type != value.type:
                 raise call.fail(f"{callee.name} takes {type} here, not {value.type}", param.type)
-            inner = self.cross_call_boundary(
-                value, sharding, call.derive_name("edge"), call.written.loc, entering=True
-            )
-            self.bind(str(param.name), inner, param.name)
-        params = tuple(self.values[str(param.name)] for param in callee.params)
-        start = len(self.readings)
-        returns = self.inline_block(callee.body)
-        inlined = InlinedCall(
-            self.types.string(symbol), params, tuple(returns), start, len(self.readings)
-        )
-        self.inlined.append(inlined)
-        self.values, self.name_hints = outer
-        self.call_location = outer_location
-        self.call_stack.pop()
-        if [value.type for value in returns] != call.results:
-            raise call.fail(f"{callee.name} does not return what its call states", symbol)
-        return self._constrain_results(call, callee, returns)
+            params.append((param.name, type, sharding))
+        return self.read_isolated_block(callee.body, params, call.operands)
 
     def _find_callee(self, call: OperationReader, symbol: Token) -> records.FunctionRecord:
         """Return the function that a call names after checking that it can be inlined."""
@@ -247,8 +258,8 @@ class FunctionReader(FunctionState):
             raise call.fail(f"{message}; {hint}" if hint else message, symbol)
         if callee.body is None:
             raise UnsupportedOperation(f"{callee.name} has no body")
-        if str(callee.name) in self.call_stack:
-            raise call.fail(f"{callee.name} calls itself, and calls are inlined", symbol)
+        if self.types.string(symbol) in self.call_stack:
+            raise call.fail(self._explain_recursion(self.types.string(symbol)), symbol)
         if len(callee.params) != len(call.operands):
             raise call.fail(
                 f"{callee.name} takes {count_noun(len(callee.params), 'argument')}, "
@@ -256,33 +267,30 @@ class FunctionReader(FunctionState):
                 symbol,
             )
         if len(self.call_stack) == 1:  # Nested calls are included in this count.
-            self.num_inlined_operations += self.module.count_operations_of(callee)
-        if self.num_inlined_operations > MAX_INLINED_OPERATIONS:
+            self.num_called_operations += self.module.count_operations_of(callee)
+        if self.num_called_operations > MAX_CALLED_OPERATIONS:
             raise call.fail(
-                f"{self.written.name} would have more than {MAX_INLINED_OPERATIONS} operations "
-                "from inlined calls; call fewer functions, or loop with stablehlo.while",
+                f"{self.written.name} would have more than {MAX_CALLED_OPERATIONS} operations "
+                "in called functions; call fewer functions, or loop with stablehlo.while",
                 symbol,
             )
         return callee
 
-    def _constrain_results(
-        self, call: OperationReader, callee: records.FunctionRecord, returns: Sequence[Value]
-    ) -> tuple[Value, ...]:
-        """Return the results of an inlined call with the shardings of the call or the callee."""
-        of_callee = [self.sharding_of(result, value.type)
-                 for result, value in zip(callee.results, returns, strict=True)]  # fmt: skip
-        result_shardings = (
-            outer or inner for outer, inner in zip(call.shardings, of_callee, strict=True)
-        )
-        stated: Sequence[Sharding | None] = call.shardings
-        if None in stated:
-            stated = self.complete_shardings(result_shardings, call.results)
-        return tuple(
-            self.cross_call_boundary(
-                value, sharding, call.derive_name("edge"), call.written.loc, entering=False
-            )
-            for value, sharding in zip(returns, stated, strict=True)
-        )
+    def _result_shardings(
+        self, call: OperationReader, callee: records.FunctionRecord
+    ) -> list[Sharding | None]:
+        """Return the shardings of the results of a call: its own, or those of the callee."""
+        of_callee = map(self.sharding_of, callee.results, call.results)
+        merged = [outer or inner for outer, inner in zip(call.shardings, of_callee, strict=True)]
+        if None not in call.shardings:
+            return merged
+        return self.complete_shardings(merged, call.results)
+
+    def _explain_recursion(self, name: str) -> str:
+        """Return the message for a function that calls itself, possibly through others."""
+        through = self.call_stack[self.call_stack.index(name) + 1 :]
+        path = f" through {', '.join(f'@{each}' for each in through)}" if through else ""
+        return f"@{name} calls itself{path}; write the recursion as a loop, with stablehlo.while"
 
     def complete_shardings(
         self, stated: Iterable[Sharding | None], types: Sequence[TensorType]
@@ -301,14 +309,3 @@ class FunctionReader(FunctionState):
         return [
             s or Sharding.open(mesh, type.rank) for s, type in zip(completed, types, strict=True)
         ]
-
-    def _result_name_hints(self, body: records.BlockRecord, names: list[str]) -> dict[str, str]:
-        """Return name hints for the values that a function returns: the names of the call's
-        results.
-        """
-        last = body.statements[-1] if body.statements else None
-        if not isinstance(last, records.OpRecord):
-            return {}
-        returned = [str(p) for p in last.parts if isinstance(p, Token) and p.type == "VALUE"]
-        outer = [self.name_hints.get(name, name[1:]) for name in names]
-        return dict(zip(returned, outer, strict=False))

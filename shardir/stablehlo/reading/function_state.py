@@ -31,9 +31,10 @@ class FunctionState(ABC):
         self.names = UniqueNames()
         self.used_names: set[str] = set()
         self.values: dict[str, Value] = {}
-        self.name_hints: dict[str, str] = {}
         self.ops: list[Op] = []
         self.makers: dict[Value, Op] = {}
+        self.passed_values: dict[Value, Value] = {}
+        """The operand of each parameter of a call, and the returned value of each result."""
         self.removable: set[Op] = set()
         """Operations whose only users were removed; dropped if they have no other uses."""
         self.manual: tuple[Mesh, Axes] | None = None
@@ -45,7 +46,7 @@ class FunctionState(ABC):
         self.readings: list[tuple[records.OpRecord, tuple[Value, ...]]] = []
         """Every operation of the text in order, with the values that it became."""
         self.call_location: Loc | None = None
-        """The location of the innermost inlined call that has one."""
+        """The location of the innermost call around the current operation that has one."""
 
     @abstractmethod
     def read_block(
@@ -54,12 +55,21 @@ class FunctionState(ABC):
         """Return a block of an operation; its values go out of scope at its end."""
 
     @abstractmethod
+    def read_isolated_block(
+        self,
+        written: records.BlockRecord,
+        params: list[tuple[Token, TensorType, Sharding | None]],
+        operands: Sequence[Value],
+    ) -> Block:
+        """Return the block of a call, which uses no values of the blocks around it."""
+
+    @abstractmethod
     def inline_block(self, block: records.BlockRecord) -> list[Value]:
         """Read the operations of a block into the current one; return its returned values."""
 
     def fresh(self, token: str) -> str:
         """Return a unique name for a value of the text: its own name if possible."""
-        name_hint = self.name_hints.get(token, token[1:]).replace("#", ".")
+        name_hint = token[1:].replace("#", ".")
         if name_hint[0].isdigit() and (name_hint in self.used_names or not name_hint.isdigit()):
             # `UniqueNames` ignores a taken numeric hint, and would assign another value's number.
             name_hint = f"v{name_hint}"
@@ -152,31 +162,26 @@ class FunctionState(ABC):
                 self.ops[i] = new_op
                 self.makers.update(dict.fromkeys(new_op.results, new_op))
 
-    def cross_call_boundary(
-        self,
-        value: Value,
-        sharding: Sharding | None,
-        name_hint: str,
+    def append_call(
+        self, callee: str, operands: Sequence[Value], body: Block, results: Sequence[Value],
         loc: Token | None,
-        *,
-        entering: bool,
-    ) -> Value:
-        """Return the value on the other side of a function boundary, a data flow edge.
+    ) -> tuple[Value, ...]:  # fmt: skip
+        """Append a call of a function; return its results."""
+        self.append("call", tuple(operands), tuple(results), {"callee": callee}, (body,), loc)
+        self.passed_values.update(zip(results, body.returns, strict=True))
+        return tuple(results)
 
-        Without a mesh no edge is needed.
-        """
-        if not self.shardings.meshes:
-            return value
-        result = Value(value.type, self.names.fresh(name_hint), sharding)
-        attrs = {"entering": True} if entering else {}
-        self.append("data_flow_edge", (value,), (result,), attrs, (), loc)
-        return result
+    def maker_of(self, value: Value) -> Op | None:
+        """Return the operation that computes a value, possibly inside or outside of a call."""
+        while value in self.passed_values:
+            value = self.passed_values[value]
+        return self.makers.get(value)
 
     def constant_of(self, value: Value) -> Attr:
         """Return the number that all elements of a value equal, or `None` if it is unknown."""
-        op = self.makers.get(value)
-        while op is not None and op.spec in (ops.broadcast, ops.data_flow_edge, ops.reshape):
-            op = self.makers.get(op.operands[0])
+        op = self.maker_of(value)
+        while op is not None and op.spec in (ops.broadcast, ops.reshape):
+            op = self.maker_of(op.operands[0])
         if op is None or op.spec is not ops.constant:
             return None
         number = op.attrs["value"]

@@ -203,7 +203,7 @@ def _read_arg_extremum(
     """
     if applied_operation(call) or len(xs) != 2 or len(dims) != 1 or len(call.results) != 2:
         return None
-    counted = call.reader.makers.get(xs[1])
+    counted = call.reader.maker_of(xs[1])
     if counted is None or counted.spec is not specs.iota or counted.attrs["dim"] != dims[0]:
         return None
     returned = region_formulas(call, *region_of(call, 0))

@@ -114,34 +114,39 @@ def _edge(call: OperationReader) -> Values:
 
 @register_reader("sdy.named_computation")
 def _named_computation(call: OperationReader) -> Values:
-    """Inline a named computation; shardings of parameters and results become constraints."""
+    """Read a named computation as a call."""
     if len(call.blocks) != 1:
         raise call.fail("a named computation has one body")
     (block,) = call.blocks
-    params = [*block.params, *(param for group in call.params for param in group)]
-    if len(params) != len(call.operands):
+    written = [*block.params, *(param for group in call.params for param in group)]
+    if len(written) != len(call.operands):
         raise call.fail("a named computation takes as many parameters as operands")
     reader = call.reader
-    outer, reader.values = reader.values, {}
     ins = read_shardings(call, "in_shardings", [value.type for value in call.operands])
-    for param, value, sharding in zip(params, call.operands, ins, strict=True):
-        if reader.types.type(param.type) != value.type:
+    params = []
+    for param, value, sharding in zip(written, call.operands, ins, strict=True):
+        type = reader.types.type(param.type)
+        if type != value.type:
             raise call.fail(f"this parameter is given {value.type}", param.type)
-        inner = reader.cross_call_boundary(
-            value, sharding, call.derive_name("edge"), call.written.loc, entering=True
-        )
-        reader.bind(str(param.name), inner, param.name)
-    returns = reader.inline_block(block)
-    reader.values = outer
-    if [value.type for value in returns] != call.results:
+        params.append((param.name, type, sharding))
+    results = call.define(call.results, read_shardings(call, "out_shardings", call.results))
+    body = reader.read_isolated_block(block, params, call.operands)
+    if [value.type for value in body.returns] != call.results:
         raise call.fail("a named computation does not return what it states")
-    outs = read_shardings(call, "out_shardings", call.results)
-    return tuple(
-        reader.cross_call_boundary(
-            value, sharding, call.derive_name("edge"), call.written.loc, entering=False
-        )
-        for value, sharding in zip(returns, outs, strict=True)
+    return reader.append_call(
+        _computation_name(call), call.operands, body, results, call.written.loc
     )
+
+
+def _computation_name(call: OperationReader) -> str:
+    """Return the name of a named computation, `<"name">` or its attribute."""
+    angle = next((str(part) for part in call.literals if getattr(part, "type", "") == "ANGLE"), "")
+    if "name" in call.attrs:
+        return call.types.string(call.attrs["name"])
+    match = re.search(r'"(?:[^"\\]|\\.)*"', angle)
+    if match is None:
+        raise call.fail(f"{call.name} lacks its name")
+    return call.types.string(Token("STRING", match[0]))
 
 
 @register_reader("sdy.manual_computation")

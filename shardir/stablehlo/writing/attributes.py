@@ -1,5 +1,6 @@
 """MLIR text of types, literals and shardings."""
 
+import re
 from collections.abc import Iterable
 from math import isfinite
 from typing import Any
@@ -95,6 +96,17 @@ def _float(value: float, dtype: str) -> str:
         return f"{digits if '.' in digits else digits + '.0'}{exponent}{power}"
     stored = np.array(value).astype(TensorType((), dtype).numpy)
     return f"0x{stored.tobytes()[::-1].hex().upper()}"
+
+
+_BARE_SYMBOL = re.compile(r"[A-Za-z_][\w$.]*")
+
+
+def format_symbol(name: str) -> str:
+    """Return the reference to a function or mesh."""
+    if _BARE_SYMBOL.fullmatch(name):
+        return f"@{name}"
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'@"{escaped}"'
 
 
 def format_mesh(mesh: Mesh) -> str:

@@ -250,12 +250,6 @@ def _constraint(w: MlirWriter, op: Op) -> None:
     _write_reshard(w, op, "sdy.sharding_constraint")
 
 
-@WRITERS.rule(OPS["data_flow_edge"])
-def _data_flow_edge(w: MlirWriter, op: Op) -> None:
-    """Write a constraint, since the call of the edge has been inlined."""
-    _write_reshard(w, op, "sdy.sharding_constraint")
-
-
 @WRITERS.rule(OPS["reshard"])
 def _reshard(w: MlirWriter, op: Op) -> None:
     _write_reshard(w, op, "sdy.reshard")

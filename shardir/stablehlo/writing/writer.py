@@ -6,7 +6,8 @@ writes auxiliary operations (constants, intermediate results) with fresh names.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from shardir.errors import ShardirError
 from shardir.ir.builder import UniqueNames
@@ -28,6 +29,12 @@ WrittenRegion = tuple[Sequence[TypedName], Sequence[str]]
 """The parameters and the lines of a block."""
 
 
+class FunctionNames(Protocol):
+    """The names of the functions that calls refer to."""
+
+    def name_of(self, op: Op, mesh: Mesh | None, *, has_replicas: bool) -> str: ...
+
+
 class ExportError(ShardirError, ValueError):
     """A module that StableHLO cannot express."""
 
@@ -41,7 +48,8 @@ class MlirWriter:
 
     `mesh` is the mesh whose devices run the program, as `replicas`, or as partitions in a manual
     computation. With `for_xla`, the text is for XLA: it has no custom calls of shardir, and
-    states everything in which XLA would differ.
+    states everything in which XLA would differ. `functions` and `channels` are those of the
+    whole text.
     """
 
     def __init__(
@@ -49,13 +57,17 @@ class MlirWriter:
         meshes: Mapping[str, Mesh],
         *,
         locations: bool,
+        functions: FunctionNames,
+        channels: Iterator[int],
         mesh: Mesh | None = None,
+        replicas: bool = False,
         for_xla: bool = False,
     ) -> None:
         self.meshes = dict(meshes)
         self.locations = locations
-        self.mesh, self.replicas, self.for_xla = mesh, mesh is not None, for_xla
-        self._channels = 0
+        self.mesh, self.replicas, self.for_xla = mesh, replicas, for_xla
+        self.functions = functions
+        self._channels = channels
         self.lines: list[str] = []
         self._names = UniqueNames()
         self._names_of: dict[Value, str] = {}
@@ -78,8 +90,7 @@ class MlirWriter:
 
     def next_channel(self) -> int:
         """Return an unused channel number."""
-        self._channels += 1
-        return self._channels
+        return next(self._channels)
 
     def alias(self, value: Value, name: str) -> None:
         """Let a value refer to an existing name."""

@@ -57,7 +57,7 @@ def _has_lone_result(op: Op, devices: set[str]) -> bool:
 
 def _is_constrained_scalar(op: Op) -> bool:
     """Return whether an operation states a replicated or unreduced sharding of a scalar."""
-    if op.spec not in (ops.sharding_constraint, ops.data_flow_edge) or op.result.type.rank:
+    if op.spec is not ops.sharding_constraint or op.result.type.rank:
         return False
     stated = (op.operands[0].sharding, op.result.sharding)
     return any(each is not None and (each.replicated or each.unreduced) for each in stated)

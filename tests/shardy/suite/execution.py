@@ -17,6 +17,7 @@ from shardir.errors import ShardirError
 from shardir.interpret.interpreter import apply_op, evaluate, run_devices
 from shardir.ir.module import Module, Op, Value
 from shardir.passes.pipeline import SHARDY_PIPELINE, Pipeline
+from shardir.passes.simplify.inline_calls import inline_calls
 from tests.shardy.suite.check_files import Case
 from tests.shardy.suite.op_listing import read_part
 
@@ -54,7 +55,7 @@ def _plain_name(match: re.Match[str]) -> str:
 class _Runner:
     def __init__(self, module: Module, program: Module) -> None:
         self.module = module
-        self.program = program
+        self.program = inline_calls(program)
         self.differences: list[str] = []
         self.values: dict[Value, Array] = {}
         self.compared = 0

@@ -1,8 +1,8 @@
 """The operations of a StableHLO program after our passes.
 
 Our operations do not always correspond to StableHLO's: some become several, some none (a data flow
-edge only annotates its operand). Values keep their names, so that result names identify an
-operation of the text.
+edge only annotates its operand). A function that is called is the block of its calls. Values keep
+their names, so that result names identify an operation of the text.
 """
 
 import re
@@ -30,9 +30,8 @@ OURS = {
     "reshard": "sdy.reshard",
     "sharding_group": "sdy.sharding_group",
     "manual_computation": "sdy.manual_computation",
+    "call": "func.call",
 }
-IN_PLACE = ("call", "func.call", "stablehlo.composite", "sdy.named_computation")
-"""What is read as something else's body, whose operations make its results."""
 _NUMBERED = re.compile(r"(.*)_\d+")
 _COPY = re.compile(r"(.*)\.\d+")
 
@@ -50,7 +49,7 @@ class Entry:
     op: Op | None
     depth: int
     number: int = -1
-    """Where in the text it is, if it only renames values."""
+    """Where in the text it is, if that is known."""
 
 
 @dataclass
@@ -93,9 +92,9 @@ def list_function(module: Module, reader: ModuleReader, name: str) -> Listing | 
     """
     function = next((f for f in module.functions if f.name == name), None)
     if function is None:
-        return _find_inlined(module, reader, name)
+        return _find_called(module, reader, name)
     read = reader.functions_read.get(name)
-    inner = [range(call.start, call.end) for call in (read.inlined if read else ())]
+    inner = [range(call.start, call.end) for call in (read.called if read else ())]
     entries = [
         entry
         for entry in _Lister(function, reader, name, module).entries()
@@ -105,7 +104,7 @@ def list_function(module: Module, reader: ModuleReader, name: str) -> Listing | 
     return Listing(function, entries, function.body.params)
 
 
-def _find_inlined(module: Module, reader: ModuleReader, name: str) -> Listing | None:
+def _find_called(module: Module, reader: ModuleReader, name: str) -> Listing | None:
     """Return a function that replaced its first call, or the part of it that is still present.
 
     `bar_0` is Shardy's name of the copy of @bar for a later call.
@@ -113,16 +112,16 @@ def _find_inlined(module: Module, reader: ModuleReader, name: str) -> Listing | 
     copy = _NUMBERED.fullmatch(name)
     for host in module.functions:
         read = reader.functions_read.get(host.name)
-        calls = [call for call in (read.inlined if read else ()) if call.callee == name]
+        calls = [call for call in (read.called if read else ()) if call.callee == name]
         if not calls and read and copy:
-            calls = [call for call in read.inlined if call.callee == copy[1]][::-1]
+            calls = [call for call in read.called if call.callee == copy[1]][::-1]
         for call in calls:
             lister = _Lister(host, reader, host.name, module)
             entries = [entry for entry in lister.entries()
                        if lister.is_between(entry, call.start, call.end)]  # fmt: skip
             params, returns = (
                 tuple(lister.values.get(value.name, value) for value in values)
-                for values in (call.params, call.returns)
+                for values in (call.body.params, call.body.returns)
             )
             results = tuple(value.sharding for value in returns)
             return Listing(replace(host, result_shardings=results), entries, params)
@@ -146,17 +145,12 @@ class _Lister:
         self.aliases: dict[int, list[tuple[str, tuple[str, ...]]]] = {}
         self.made: dict[str, Op] = {}
         self.values = {v.name: v for v in _values(function.body)}
-        for result, op in read.makers.items() if read else ():
-            # If the data flow edge of a call does not exist any more, its value is its operand.
-            source = self.values.get(op.operands[0].name) if op.operands else None
-            if op.name == "data_flow_edge" and source is not None:
-                self.values.setdefault(result.name, source)
         self.number: dict[str, int] = {}
         made = {value.name for op, _ in _walk(function.body, 0) for value in op.results}
         for number, (written, values) in enumerate(self.readings):
             operation = written.name.strip('"')
             names = [value.name for value in values if value.name not in self.names]
-            fresh = [name for name in names if name in made and operation not in IN_PLACE]
+            fresh = [name for name in names if name in made]
             if values and not fresh:
                 self.aliases.setdefault(number, []).append(
                     (operation, tuple(value.name for value in values))
@@ -215,6 +209,7 @@ class _Lister:
             op.factors(),
             op,
             depth,
+            max((self.number.get(value.name, -1) for value in op.results), default=-1),
         )
 
     def operation(self, op: Op) -> str:
@@ -244,7 +239,9 @@ class _Lister:
 
 
 def _inside(op: Op, module: Module) -> tuple[Sharding | None, ...]:
-    """Return the shardings of the global tensors that a manual computation receives."""
+    """Return the shardings of the global tensors that a manual computation or a call receives."""
+    if op.spec.name == "call":
+        return tuple(param.sharding for param in op.blocks[0].params)
     if op.spec.name != "manual_computation":
         return ()
     mesh = _mesh(op, module)

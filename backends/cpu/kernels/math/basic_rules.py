@@ -181,7 +181,7 @@ def nextafter(a: OpApplication) -> VectorValue:
 
 IDENTITY_RULES: dict[str, VectorRule] = dict.fromkeys(
     (
-        "stop_gradient", "sharding_constraint", "reshard", "propagation_barrier", "data_flow_edge",
+        "stop_gradient", "sharding_constraint", "reshard", "propagation_barrier",
         "checkpoint-name", "pipeline-stage", "vary",
     ),
     identity,

@@ -21,7 +21,7 @@ from shardir.ir.types import COMPLEX, FLOATS
 NARROW_EXACT_OPS = frozenset(
     (
         "neg", "abs", "sign", "floor", "ceil", "round", "maximum", "minimum", "clamp", "select",
-        "stop_gradient", "sharding_constraint", "reshard", "propagation_barrier", "data_flow_edge",
+        "stop_gradient", "sharding_constraint", "reshard", "propagation_barrier",
         "checkpoint-name", "pipeline-stage", "vary", "nextafter", "convert", "rem",
     )
 )  # fmt: skip

@@ -23,7 +23,7 @@ def read_approximate_top_k(call: OperationReader) -> Values:
     if len(dims) != 1:
         raise UnsupportedOperation("its configuration has no 'reduction_dim'")
     dim, last = call.types.integer(dims[0]), x.type.rank - 1
-    maker = call.reader.makers.get(numbers.value)
+    maker = call.reader.maker_of(numbers.value)
     if maker is None or maker.spec is not ops.iota or maker.attrs["dim"] != dim:
         raise UnsupportedOperation("its second operand does not number the elements")
     comparison = str(call.attr("called_computations"))

@@ -21,7 +21,6 @@ EXACT_OPERATIONS = {
 RANDOM_OPERATIONS = {"random_hash", "random_fold_in"}
 ANNOTATIONS = {
     "checkpoint-name",
-    "data_flow_edge",
     "pipeline-stage",
     "propagation_barrier",
     "reshard",
