@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
 from shardir.errors import suggest_name
+from shardir.ir.dtypes import KEYS
 from shardir.ir.mesh import Mesh, axis_size_fault
 from shardir.ir.operation import Attr, Dense
 from shardir.ir.sharding import (
@@ -137,7 +138,7 @@ def _can_reduce(dtype: str, reduction: str) -> bool:
     """Return whether values of `dtype` can be reduced: keys have no arithmetic, complex numbers no
     order.
     """
-    return dtype != "key" and (dtype not in COMPLEX or reduction in ("add", "mul"))
+    return dtype not in KEYS and (dtype not in COMPLEX or reduction in ("add", "mul"))
 
 
 _SCALAR_TYPES = (bool, int, float, complex)

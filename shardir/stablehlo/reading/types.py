@@ -8,7 +8,7 @@ import numpy as np
 from lark import Token
 
 from shardir.errors import ParseError
-from shardir.ir.dtypes import DTYPE_INFO
+from shardir.ir.dtypes import DTYPE_INFO, KEYS
 from shardir.ir.operation import Attr, Dense
 from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES, REAL_OF, TOKEN, TensorType
 from shardir.stablehlo.reading.records import ListRecord, ListsRecord, NumberRecord, TypedRecord
@@ -16,7 +16,7 @@ from shardir.stablehlo.reading.syntax import MlirSource
 from shardir.stablehlo.writing.attributes import MLIR_DTYPES
 from shardir.text.number_text import ShapedElements, parse_natural_number, parse_number_list
 
-DTYPE_OF_MLIR = {MLIR_DTYPES.get(name, name): name for name in NUMPY_DTYPES if name != "key"}
+DTYPE_OF_MLIR = {MLIR_DTYPES.get(name, name): name for name in NUMPY_DTYPES if name not in KEYS}
 """The IR's names of MLIR element types."""
 
 _TENSOR = re.compile(r"tensor<((?:[0-9]+x)*)([a-z]\w*|complex<\w+>)(?:,[^<>]*(?:<.*>)?)?>")
