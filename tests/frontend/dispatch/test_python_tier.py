@@ -7,6 +7,7 @@ import pytest
 
 import shardir as sd
 from shardir import ops
+from shardir.backends.cpu.dispatch import launch
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.dispatch import (
     composed,
@@ -26,8 +27,10 @@ Y = np.cos(X)
 
 @pytest.fixture(autouse=True)
 def no_extension(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (eager_module, eager_call, jit_function, native_call_cache):
+    for module in (eager_module, eager_call, jit_function, native_call_cache, launch):
         monkeypatch.setattr(module, "native", None)
+    flatten = jit_function._flatten_positional_arrays
+    monkeypatch.setattr(jit_function, "flatten_arrays", flatten)
     monkeypatch.setattr(composed, "has_call_cache", lambda value: False)
 
 
