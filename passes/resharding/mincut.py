@@ -27,7 +27,7 @@ class FlowNetwork:
 
     def add_arc(self, start: int, end: int, capacity: int) -> None:
         """Add an arc, whose capacity is paid if `start` is on the source side and `end` is not."""
-        if capacity > 0 and start != end:
+        if capacity > 0:
             self.arcs_of_node[start].append(len(self.arc_ends))
             self.arc_ends.append(end)
             self.capacities.append(capacity)

@@ -31,7 +31,7 @@ def uneven_dims(sharding: Sharding | None, shape: tuple[int, ...]) -> tuple[int,
     return tuple(
         d
         for d, (dim, size) in enumerate(zip(sharding.dims, shape, strict=True))
-        if dim.axes and size % dim.num_shards
+        if size % dim.num_shards
     )
 
 
@@ -77,16 +77,16 @@ def _paddable_factors(
         for i, factor in enumerate(rule.factors)
         if factor.kind is FactorKind.PASS or (factor.kind is FactorKind.REDUCE and combines)
     }
-    declared = spec.partition is not None and spec.partition.uneven is not None
-    if spec.partition is not None and spec.partition.uneven is not None:
+    declared = spec.partition.uneven if spec.partition else None
+    if declared is not None:
         result = results[0] if len(results) == 1 else results
         arguments = spec.rule_arguments(dict(attrs))
-        chosen = set(spec.partition.uneven(rule, *operands, result=result, **arguments))
+        chosen = set(declared(rule, *operands, result=result, **arguments))
     for type, mapping in zip((*operands, *results), rule.tensors, strict=True):
         for size, factors in zip(type.shape, mapping, strict=True):
             is_full_factor = len(factors) == 1 and rule.factors[factors[0]].size == size
             # A declared rule can handle permuted positions, but not factors without positions.
-            moves = declared and len(factors) == 1 and rule.factors[factors[0]].size > 1
+            moves = declared is not None and len(factors) == 1 and rule.factors[factors[0]].size > 1
             if not is_full_factor and not moves:
                 chosen.difference_update(factors)
     return tuple(sorted(chosen))
