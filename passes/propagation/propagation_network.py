@@ -285,7 +285,7 @@ class _NetworkBuilder:
             yield from self.nodes_of_use(use, value)
 
     def nodes_of_use(self, use: OperandUse, value: Value) -> Iterable[int]:
-        user, _ = use
+        user, position = use
         op = self.holders.get(user) if isinstance(user, Block) else user
         if op is None:
             return
@@ -293,9 +293,11 @@ class _NetworkBuilder:
             return  # Shardy looks up the edge at the operand, not at the parameter that owns it
         if op in self.node_of:
             yield self.node_of[op]
-        for number, edge in self.edge_nodes.get(op, ()):
-            if value in edge.sources:
-                yield number
+        edges = [n for n, edge in self.edge_nodes.get(op, ()) if value in edge.sources]
+        uses = [each for each in self.draft.uses_of(value) if each[0] is user]
+        if len(edges) == len(uses):  # Each use is a source of another edge, in the same order.
+            edges = [edges[sorted(index for _, index in uses).index(position)]]
+        yield from edges
 
 
 @lru_cache(maxsize=1 << 12)

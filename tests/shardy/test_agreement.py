@@ -127,6 +127,37 @@ func @main(%p: f32[8, 4@x], %z: f32[8, 4]) -> (f32[8, 4], f32[8, 4]) {
     assert agrees(module) == []
 
 
+def test_each_use_of_an_operand_wakes_the_edge_of_this_use() -> None:
+    """The loop has one value as each initial value; the order of its edges decides whether the group
+    or an edge shards the second result.
+    """
+    module = parse("""\
+mesh @m = [x=8]
+
+func @main(%0: f32[1, 6]) -> (f32[6, 1], f32[1, 6]) {
+  %14, %15, %16 = while(%0, %0, %0) : f32[1, 6], f32[1, 6], f32[1, 6] {
+    (%t: f32[1, 6], %t.1: f32[1, 6], %t.2: f32[1, 6]) =>
+    %1 = sum(%t, dims=[0, 1]) : f32[]
+    %2 = constant(value=9.0) : f32[]
+    %3 = lt(%1, %2) : bool[]
+    yield %3
+  } {
+    (%c: f32[1, 6], %c.1: f32[1, 6], %c.2: f32[1, 6]) =>
+    %4 = transpose(%c.2, perm=[0, 1]) : f32[1, 6]
+    sharding_group(%4, group=0)
+    sharding_group(%c.1, group=0)
+    sharding_group(%c, group=0)
+    sharding_group(%c.2, group=0)
+    yield %c.1, %c, %4
+  }
+  %21 = transpose(%15, perm=[1, 0]) : f32[6, 1]
+  %27 = neg(%0) : f32[1@-, 6@x:(1)2]
+  return %21, %27
+}
+""")
+    assert disagreements(module, "basic") == []
+
+
 def test_many_programs_agree(request: pytest.FixtureRequest) -> None:
     """Compare each level and the final shardings, except where Shardy's own verifier rejects its
     result.
