@@ -7,7 +7,7 @@ from shardir.frontend.argument_checks import call_user_function, check_flag
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import ArgumentError, ShardingError
 from shardir.frontend.lax.control_flow.body_tracing import set_weak_types
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
@@ -42,6 +42,16 @@ def _named_policy(kind: str, names: tuple[str, ...]) -> CheckpointPolicy:
     return CheckpointPolicy((f"{kind}={'|'.join(names)}",))
 
 
+def _offload_error(name: str, kind: str, other: str) -> ShardingError:
+    return ShardingError(
+        with_location(
+            f"checkpoint_policies.{name} moves saved values to the memory kind {brief(kind)}, "
+            "which is not supported: arrays are in the memory of their devices; "
+            f"{other} saves them there"
+        )
+    )
+
+
 class CheckpointPolicies:
     """Policies that select the values that a checkpoint saves instead of recomputing them."""
 
@@ -74,6 +84,28 @@ class CheckpointPolicies:
     def save_anything_except_these_names(*names: str) -> CheckpointPolicy:
         """Save all values except those to which `checkpoint_name` assigned these names."""
         return _named_policy("anything-but", names)
+
+    @staticmethod
+    def save_and_offload_only_these_names(
+        *,
+        names_which_can_be_saved: Sequence[str],
+        names_which_can_be_offloaded: Sequence[str],
+        offload_src: str,
+        offload_dst: str,
+    ) -> CheckpointPolicy:
+        """Save only values with the first names; raise `ShardingError` for names to offload."""
+        if names_which_can_be_offloaded:
+            raise _offload_error(
+                "save_and_offload_only_these_names", offload_dst, "save_only_these_names"
+            )
+        return CheckpointPolicies.save_only_these_names(*names_which_can_be_saved)
+
+    @staticmethod
+    def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> CheckpointPolicy:
+        """Raise `ShardingError`: saved values are in the memory of their devices."""
+        raise _offload_error(
+            "offload_dot_with_no_batch_dims", offload_dst, "dots_with_no_batch_dims_saveable"
+        )
 
     @staticmethod
     def save_from_both_policies(

@@ -28,8 +28,10 @@ from shardir import (
 )
 from shardir.ad_checkpoint import checkpoint_name
 from shardir.errors import ShardirError
+from shardir.frontend.errors import ShardingError
 from shardir.frontend.numpy import api as snp
 from shardir.passes.pipeline import Pipeline
+from tests.error_assertions import assert_raises_exactly
 
 W, X = snp.ones((2, 3)) * 0.3, snp.arange(6.0).reshape(3, 2)
 
@@ -90,6 +92,31 @@ def test_a_linearized_function_recomputes_what_the_policy_does_not_save(
     expected_results, expected_tangents = jvp(chain, (x,), (x,))
     np.testing.assert_allclose(results, expected_results, rtol=1e-6)
     np.testing.assert_allclose(pushforward(x), expected_tangents, rtol=1e-6)
+
+
+def test_policies_that_offload_values_are_refused() -> None:
+    policies = checkpoint_policies
+    kinds = {"offload_src": "device", "offload_dst": "pinned_host"}
+    saved = policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=["waves"], names_which_can_be_offloaded=[], **kinds
+    )
+    assert counts(saved) == counts(policies.save_only_these_names("waves"))
+    assert_raises_exactly(
+        lambda: policies.save_and_offload_only_these_names(
+            names_which_can_be_saved=[], names_which_can_be_offloaded=["waves"], **kinds
+        ),
+        ShardingError,
+        "checkpoint_policies.save_and_offload_only_these_names moves saved values to the memory "
+        "kind 'pinned_host', which is not supported: arrays are in the memory of their devices; "
+        "save_only_these_names saves them there",
+    )
+    assert_raises_exactly(
+        lambda: policies.offload_dot_with_no_batch_dims(**kinds),
+        ShardingError,
+        "checkpoint_policies.offload_dot_with_no_batch_dims moves saved values to the memory kind "
+        "'pinned_host', which is not supported: arrays are in the memory of their devices; "
+        "dots_with_no_batch_dims_saveable saves them there",
+    )
 
 
 def test_a_linearized_function_runs_effects_of_a_checkpoint_once(
