@@ -71,8 +71,9 @@ def convert_sharding(
     """Return the sharding of shardir for one of JAX; `None` if it states nothing.
 
     The dimensions in `unconstrained` are unconstrained. Raise `ShardingError` for shardings over
-    several devices that are not named.
+    several devices that are not named, and for memory of the host.
     """
+    _check_memory(sharding)
     if isinstance(sharding, jax.sharding.NamedSharding):
         if sharding.mesh.empty:
             return None
@@ -92,6 +93,26 @@ def convert_sharding(
         with_location(
             f"{sharding} of JAX is not a NamedSharding, which is the only supported kind; make it "
             "one, over a mesh with named axes"
+        )
+    )
+
+
+def _check_memory(target: object) -> None:
+    """Raise `ShardingError` for another memory than that of the devices."""
+    kind = getattr(target, "memory_kind", None)
+    space = getattr(jax, "memory", None)  # Older versions of JAX have no memory spaces.
+    if space is not None and isinstance(target, space.Space):
+        kind = "pinned_host" if target is space.Space.Host else None
+    if kind in (None, "device"):
+        return
+    devices = target.device_set if isinstance(target, jax.sharding.Sharding) else ()
+    if any(device.default_memory().kind == kind for device in devices):
+        return
+    raise ShardingError(
+        with_location(
+            f"the memory kind {kind!r} of JAX is not supported: arrays are in the memory of their "
+            "devices; omit the memory kind, and select values to save by a policy that does not "
+            "offload them, such as save_only_these_names"
         )
     )
 

@@ -10,10 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.ad_checkpoint import checkpoint_name
 
 import shardir as sd
+from shardir.frontend.errors import ShardingError
 from shardir.interop.jax import UnknownPrimitiveError, from_jax
 from shardir.sharding import NamedSharding, PartitionSpec as P
+from tests.error_assertions import assert_raises_exactly
 
 RNG = np.random.default_rng(0)
 
@@ -271,6 +274,40 @@ def test_shardir_values_in_jax_functions_are_errors(ours: Any) -> None:
         f"{kind.__name__}'> and was passed to sin at position 0; give it arrays as arguments, and "
         "use the functions of only one of the two in it"
     )
+
+
+def offloading(x: Any) -> Any:
+    policy = jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[],
+        names_which_can_be_offloaded=["s"],
+        offload_src="device",
+        offload_dst="pinned_host",
+    )
+    named = jax.checkpoint(lambda x: checkpoint_name(jnp.sin(x), "s") ** 2, policy=policy)
+    return jax.grad(named)(x)
+
+
+HOST = jax.sharding.SingleDeviceSharding(jax.devices()[0], memory_kind="pinned_host")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        offloading,
+        lambda x: jax.device_put(x, HOST) + 1,
+        lambda x: jax.device_put(x, jax.memory.Space.Host) + 1,
+    ],
+)
+def test_memory_of_the_host_is_an_error(function: Any) -> None:
+    assert_raises_exactly(
+        lambda: from_jax(function)(np.float32(2)),
+        ShardingError,
+        "the memory kind 'pinned_host' of JAX is not supported: arrays are in the memory of their "
+        "devices; omit the memory kind, and select values to save by a policy that does not "
+        "offload them, such as save_only_these_names",
+    )
+    on_device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    assert float(from_jax(lambda x: jax.device_put(x, on_device) + 1)(np.float32(2))) == 3
 
 
 def test_other_random_generators_are_errors() -> None:
