@@ -20,13 +20,14 @@ from typing import Any
 
 import numpy as np
 
+from shardir.ir.dtypes import KEYS
 from shardir.ir.types import NUMPY_DTYPES
 from tests.dtype_groups import DTYPES
 
 FILE = Path(__file__).parent / "data" / "dtypes.json"
 NUMBERS: dict[str, Any] = {"True": True, "1": 1, "1.0": 1.0, "1j": 1j}
 NARROWED = ("u64", "i64", "f64", "c128")
-COLUMNS = [*(name for name in DTYPES if name != "key"), *NUMBERS]
+COLUMNS = [*(name for name in DTYPES if name not in KEYS), *NUMBERS]
 MODULES = {
     "snp": "numpy",
     "lax": "lax",
@@ -92,7 +93,7 @@ def _is_array(x: Any) -> bool:
 
 def dtype_word(x: Any) -> str:
     """Return the name of the dtype of a result, with `*` if it is weakly typed."""
-    names = {dtype: name for name, dtype in NUMPY_DTYPES.items() if name != "key"}
+    names = {dtype: name for name, dtype in NUMPY_DTYPES.items() if name not in KEYS}
     if isinstance(x, np.dtype):
         return f"d:{names.get(x, x)}"
     if not _is_array(x):

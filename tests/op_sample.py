@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.ir.builder import Builder
+from shardir.ir.dtypes import KEYS
 from shardir.ir.module import Block, Function, Module, Value
 from shardir.ir.operation import OpSpec
 from shardir.ir.types import COMPLEX, REAL_OF, TensorType
@@ -54,8 +55,10 @@ def any_values(rng: np.random.Generator, type: TensorType) -> Array:
     """Return values without special cases: bools, numbers around zero, any key."""
     if type.dtype == "bool":
         return rng.integers(0, 2, type.shape).astype(np.bool_)
-    if type.dtype == "key":
-        return rng.integers(0, 2**64, type.shape, np.uint64)
+    if type.dtype in KEYS:
+        return rng.integers(0, 256, (*type.shape, type.numpy.itemsize), np.uint8).view(type.numpy)[
+            ..., 0
+        ]
     if type.dtype.startswith("u"):
         return between(0, 9)(rng, type)
     return (

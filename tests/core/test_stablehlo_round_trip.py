@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 
 from shardir.frontend.random_programs.scope import runnable_operations
 from shardir.interpret.interpreter import run
+from shardir.ir.dtypes import KEYS
 from shardir.ir.equality import find_difference
 from shardir.ir.module import Module
 from shardir.ir.operation import OPS
@@ -27,7 +28,7 @@ COMPUTED = [
     sample
     for sample in SAID
     if sample not in SAME
-    and all(value.type.dtype != "key" for value in values(sample.module().main.body))
+    and all(value.type.dtype not in KEYS for value in values(sample.module().main.body))
     and sample.spec.name != "select_and_scatter"
 ]
 
@@ -96,4 +97,4 @@ def _on_one_device(module: Module) -> bool:
 
 
 def _keys(module: Module) -> bool:
-    return any(value.type.dtype == "key" for value in values(module.main.body))
+    return any(value.type.dtype in KEYS for value in values(module.main.body))

@@ -19,6 +19,7 @@ from shardir.ir.dtypes import (
     DTYPE_INFO,
     DTYPES,
     INTEGERS,
+    KEYS,
     NUMPY_DTYPES,
     SMALL_DTYPES,
     SMALL_FLOATS,
@@ -31,7 +32,7 @@ from shardir.stablehlo.printer import show
 from shardir.stablehlo.reader import read
 from shardir.text.parser import parse
 
-REAL_DTYPES = [name for name in DTYPES if name not in (*COMPLEX, "key")]
+REAL_DTYPES = [name for name in DTYPES if name not in (*COMPLEX, *KEYS)]
 
 
 def all_codes(dtype: str) -> Any:

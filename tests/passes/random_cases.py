@@ -17,6 +17,7 @@ from shardir.errors import DifferentiateError, OperationTypeError, VectorizeErro
 from shardir.frontend.random_programs.pointwise import POINTWISE
 from shardir.frontend.random_programs.scope import SAMPLERS, SIZES, Scope, runnable_operations
 from shardir.ir.builder import Builder
+from shardir.ir.dtypes import KEYS
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.sharding import Sharding
@@ -147,7 +148,7 @@ def annotate(draw: st.DrawFn, function: Function, mesh: Mesh) -> Function:
             return None
         if not closed:
             return draw(any_shardings(mesh, value.type))
-        pending = value.type.dtype != "key" and draw(st.integers(0, 9)) == 0
+        pending = value.type.dtype not in KEYS and draw(st.integers(0, 9)) == 0
         return draw(shardings(mesh, value.type.shape, uneven=True, pending=pending))
 
     def chosen() -> bool:

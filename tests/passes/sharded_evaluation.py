@@ -11,6 +11,7 @@ from hypothesis import assume, currently_in_test_context, note, strategies as st
 from shardir.interpret.interpreter import run
 from shardir.interpret.numeric_comparison import are_close, is_stable, tolerance_of
 from shardir.interpret.random_arguments import random_arguments
+from shardir.ir.dtypes import KEYS
 from shardir.ir.module import Block, Module, Op, Value
 from shardir.ir.sharding import Sharding
 from shardir.passes import Pipeline
@@ -39,7 +40,7 @@ def annotate_randomly(
         if not chosen(value):
             return None
         # Keys cannot be unreduced sums.
-        pending = value.type.dtype != "key" and data.draw(st.integers(0, 9)) == 0
+        pending = value.type.dtype not in KEYS and data.draw(st.integers(0, 9)) == 0
         return data.draw(shardings(mesh, value.type.shape, uneven=True, pending=pending))
 
     def define(value: Value) -> Value:

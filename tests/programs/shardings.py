@@ -9,6 +9,7 @@ from shardir.frontend.random_programs.shardings import (
     choose_sharding,
     merge_axes,
 )
+from shardir.ir.dtypes import KEYS
 from shardir.ir.mesh import Mesh
 from shardir.ir.sharding import Axes, DimSharding, Sharding
 from shardir.ir.types import COMPLEX, TensorType
@@ -42,7 +43,7 @@ def _choose_any_sharding(choices: Choices, mesh: Mesh, type: TensorType) -> Shar
     atoms = [axis for name, _ in mesh.axes for axis in choices.choose(axis_parts(mesh, name))]
     lists: list[list[Axes]] = [[] for _ in range(type.rank + 3)]
     for axis in choices.permute(atoms):
-        last = type.rank + (1 if type.dtype == "key" else 2)
+        last = type.rank + (1 if type.dtype in KEYS else 2)
         lists[choices.integer(0, last)].append((axis,))
     flat = [merge_axes([axis for axes in part for axis in axes]) for part in lists]
     order = list(mesh.sizes)

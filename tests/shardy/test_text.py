@@ -13,6 +13,8 @@ from jaxlib.mlir.passmanager import PassManager
 
 from shardir.interpret.interpreter import run
 from shardir.ir.builder import Builder, inline
+from shardir.ir.dtypes import KEY_WORDS, KEYS
+from shardir.ir.key_implementations import split_keys
 from shardir.ir.module import Function, Module, Value
 from shardir.ir.operation import Dense
 from shardir.ir.types import TensorType
@@ -61,14 +63,12 @@ def close_over_constants(sample: Sample) -> Module:
 
 
 def _constant(b: Builder, array: Any, type: TensorType) -> Value:
-    if type.dtype != "key":
+    if type.dtype not in KEYS:
         made: Value = b.constant(value=Dense(array), result=type)
         return made
-    words = np.stack([array >> np.uint64(32), array & np.uint64(0xFFFFFFFF)], -1)
-    pair = type.with_shape((*type.shape, 2)).with_dtype("u32")
-    key: Value = b.bitcast(
-        b.constant(value=Dense(words.astype(np.uint32)), result=pair), result=type
-    )
+    words = split_keys(array, type.dtype)
+    row = type.with_shape(words.shape).with_dtype("u32")
+    key: Value = b.bitcast(b.constant(value=Dense(words), result=row), result=type)
     return key
 
 
@@ -76,8 +76,9 @@ def _plain(b: Builder, value: Value) -> list[Value]:
     type = value.type
     if type.dtype in ("c64", "c128"):
         return [b.real(value), b.imag(value)]
-    if type.dtype == "key":
-        return [b.bitcast(value, result=type.with_shape((*type.shape, 2)).with_dtype("u32"))]
+    if type.dtype in KEYS:
+        row = type.with_shape((*type.shape, KEY_WORDS[type.dtype]))
+        return [b.bitcast(value, result=row.with_dtype("u32"))]
     wide = {"bf16": "f32", "f16": "f32", "bool": "i32"}.get(type.dtype)
     return [b.convert(value, result=type.with_dtype(wide)) if wide else value]
 

@@ -29,13 +29,14 @@ _EXTENSION_FLOATS = frozenset(
 """16-bit floats to which `ml_dtypes` converts f64 and integers by two roundings."""
 
 
+_NARROW_DTYPES = frozenset(NUMPY_DTYPES[name] for name in NARROW_FLOATS)
+
+
 def compute_in_f32(function: Callable[..., object]) -> Callable[..., Array]:
     """Return `function` with narrow floats computed in f32; results are always arrays."""
 
     def compute(*operands: Array) -> Array:
-        wide = [
-            x.astype(np.float32) if dtype_name(x.dtype) in NARROW_FLOATS else x for x in operands
-        ]
+        wide = [x.astype(np.float32) if is_narrow_float(x.dtype) else x for x in operands]
         return np.asarray(function(*wide))
 
     return compute
@@ -43,17 +44,17 @@ def compute_in_f32(function: Callable[..., object]) -> Callable[..., Array]:
 
 def equal(x: Array, y: Array) -> Array:
     """Return whether elements are equal; NumPy's function does not compare keys of four words."""
-    return np.asarray(x == y if x.dtype.kind == "V" else np.equal(x, y))
+    return np.asarray(x == y if x.dtype.type is np.void else np.equal(x, y))
 
 
 def not_equal(x: Array, y: Array) -> Array:
     """Return whether elements differ."""
-    return np.asarray(x != y if x.dtype.kind == "V" else np.not_equal(x, y))
+    return np.asarray(x != y if x.dtype.type is np.void else np.not_equal(x, y))
 
 
 def is_narrow_float(dtype: NumpyDType) -> bool:
     """Return whether elements are floats that are computed in a wider float."""
-    return dtype_name(dtype) in NARROW_FLOATS
+    return dtype in _NARROW_DTYPES
 
 
 def is_float(x: Array) -> bool:

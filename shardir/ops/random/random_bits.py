@@ -193,7 +193,7 @@ def _bits_at(
     width = result.numpy.itemsize * 8
     shape, scheme = attributes.shape, attributes.scheme
     keys, indices = _keys_and_indices(keys, starts, result, shape)
-    if keys.dtype.kind == "V":
+    if keys.dtype.type is np.void:
         return philox.random_bits(keys, indices, width)
     return threefry.random_bits(keys, indices, prod(shape), width, scheme)
 

@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 
 from shardir.backends.numpy import sort_kernels
 from shardir.backends.numpy.kernel_table import kernel_of
+from shardir.ir.dtypes import KEYS
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.random_layouts import random_array
@@ -20,7 +21,7 @@ from tests.backends.cpu.kernels.reference_check import (
 from tests.backends.cpu.phase_runner import make_op
 from tests.dtype_groups import DTYPES
 
-REAL_DTYPES = [name for name in DTYPES if NUMPY_DTYPES[name].kind != "c" and name != "key"]
+REAL_DTYPES = [name for name in DTYPES if NUMPY_DTYPES[name].kind != "c" and name not in KEYS]
 
 
 def run_kernel(op: Any, arrays: Any) -> list[Any]:

@@ -26,7 +26,7 @@ from shardir.backends.pjrt.program_text import PIPELINE, UnsupportedByPJRTError,
 from shardir.backends.pjrt.runtime import PJRTError
 from shardir.errors import PipelineError
 from shardir.frontend.errors import ArgumentError, BatchError, MeshError, ShardingError
-from shardir.ir.dtypes import DTYPES, NUMPY_DTYPES, SMALL_DTYPES
+from shardir.ir.dtypes import DTYPES, KEYS, NUMPY_DTYPES, SMALL_DTYPES
 from shardir.passes.pipeline import Pipeline
 from shardir.sharding import NamedSharding, PartitionSpec as P
 
@@ -136,7 +136,7 @@ def test_arrays_stay_on_the_devices() -> None:
     np.testing.assert_array_equal(second, small_integers(8, 4) + 2)
 
 
-@pytest.mark.parametrize("dtype", [name for name in DTYPES if name != "key"])
+@pytest.mark.parametrize("dtype", [name for name in DTYPES if name not in KEYS])
 @pytest.mark.long
 def test_all_dtypes(dtype: str) -> None:
     numbers = np.array([[0, 1], [1, 0], [1, 1], [0, 0]]).astype(NUMPY_DTYPES[dtype])

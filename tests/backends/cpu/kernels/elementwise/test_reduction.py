@@ -15,6 +15,7 @@ from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.elementwise import reduction, register_reduction, split_reduction
 from shardir.backends.cpu.kernels.elementwise.rules import lower_loop_nest
 from shardir.interpret.interpreter import apply_op, run
+from shardir.ir.dtypes import KEYS
 from shardir.ir.operation import OPS
 from shardir.ir.types import COMPLEX, TensorType
 from shardir.ops.control_flow.fused import fused
@@ -42,8 +43,8 @@ def is_supported(name: str, dtype: str) -> bool:
     if name in ("any", "all"):
         return dtype == "bool"
     if name in ("max", "min"):
-        return dtype not in ("key", *COMPLEX)
-    return dtype not in ("bool", "key")
+        return dtype not in (*KEYS, *COMPLEX)
+    return dtype not in ("bool", *KEYS)
 
 
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "any", "all"])

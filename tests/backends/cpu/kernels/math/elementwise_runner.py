@@ -80,6 +80,8 @@ def have_equal_bits(got: Array, expected: Array) -> Array:
     """Return where two arrays have equal bits; all NaNs are equal."""
     if got.dtype.kind == "c":
         return have_equal_bits(got.real, expected.real) & have_equal_bits(got.imag, expected.imag)
+    if got.dtype.type is np.void:
+        return np.asarray(got == expected)
     bits = np.dtype(f"u{got.dtype.itemsize}")
     equal = np.ascontiguousarray(got).view(bits) == np.ascontiguousarray(expected).view(bits)
     if got.dtype.kind in "iub":
@@ -97,6 +99,9 @@ def special_values(dtype: str) -> Array:
         least, most = np.iinfo(type).min, np.iinfo(type).max
         near = [least, least + 1, most, most - 1, most // 2]
         return np.array([0, 1, 2, 3, 5, 7, 8, 9, 31, 33, 63, 65, 100, *near], type)
+    if type.type is np.void:
+        patterns = [bytes(type.itemsize), b"\xff" * type.itemsize, bytes(range(type.itemsize))]
+        return np.array(patterns, type)
     part = {"c64": "f32", "c128": "f64"}.get(dtype, dtype)
     if part == "bf16":
         limits = (1.1754943508222875e-38, 9.183549615799121e-41, 3.3895313892515355e38)
@@ -122,6 +127,8 @@ def random_values(dtype: str, count: int, seed: int = 0) -> Array:
     if dtype == "bool":
         return rng.integers(0, 2, count).astype(np.bool_)
     bits = rng.integers(0, 256, count * type.itemsize, np.uint8).view(type)
+    if type.type is np.void:
+        return bits
     if type.kind in "iu":
         small = rng.integers(0, 100, count).astype(type)
         return np.where(rng.integers(0, 2, count) == 0, small, bits)

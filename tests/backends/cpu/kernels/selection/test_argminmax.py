@@ -6,6 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 from shardir.backends.cpu.kernels.selection import argminmax
 from shardir.backends.cpu.kernels.selection.argminmax import RULES
+from shardir.ir.dtypes import KEYS
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.random_layouts import random_array
@@ -17,7 +18,7 @@ from tests.backends.cpu.kernels.reference_check import (
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
 from tests.dtype_groups import DTYPES
 
-ORDERED_DTYPES = [name for name in DTYPES if NUMPY_DTYPES[name].kind != "c" and name != "key"]
+ORDERED_DTYPES = [name for name in DTYPES if NUMPY_DTYPES[name].kind != "c" and name not in KEYS]
 
 
 @pytest.mark.parametrize("name", sorted(RULES))

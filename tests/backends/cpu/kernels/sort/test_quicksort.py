@@ -17,6 +17,7 @@ from shardir.backends.cpu.kernels.sort.samplesort import (
     samplesort_phases,
 )
 from shardir.backends.cpu.kernels.sort.sort_keys import has_compress
+from shardir.ir.dtypes import KEYS
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.random_layouts import Array, random_array
@@ -28,7 +29,7 @@ PhaseFactory = Callable[[BufferView, BufferView, int, LoweringContext], Sequence
 DTYPES = [
     name
     for name, dtype in NUMPY_DTYPES.items()
-    if dtype.kind != "c" and name != "key" and has_compress(dtype.itemsize, host_machine())
+    if dtype.kind != "c" and name not in KEYS and has_compress(dtype.itemsize, host_machine())
 ]
 if not DTYPES:
     pytest.skip("the processor does not pack lanes", allow_module_level=True)

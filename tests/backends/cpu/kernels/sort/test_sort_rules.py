@@ -7,6 +7,7 @@ from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernels.sort import samplesort
 from shardir.backends.cpu.kernels.sort.argsort import argsort_phases
 from shardir.backends.cpu.kernels.sort.sort_rules import RULES
+from shardir.ir.dtypes import KEYS
 from shardir.ir.operation import OPS
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from tests.backends.cpu.kernels.random_layouts import Array, random_array
@@ -21,7 +22,7 @@ from tests.backends.cpu.phase_runner import (
 )
 from tests.dtype_groups import DTYPES
 
-REAL_DTYPES = [name for name in DTYPES if NUMPY_DTYPES[name].kind != "c" and name != "key"]
+REAL_DTYPES = [name for name in DTYPES if NUMPY_DTYPES[name].kind != "c" and name not in KEYS]
 
 
 @pytest.fixture
