@@ -10,7 +10,10 @@ from shardir import sharding_rule
 from shardir.errors import PartitionError
 from shardir.extend import define_op
 from shardir.interpret.interpreter import run
-from shardir.ir.module import Module
+from shardir.ir.builder import Builder
+from shardir.ir.module import Module, Value
+from shardir.ir.operation import Partitioning
+from shardir.op_rules.partitioning import LocalOp
 from shardir.passes import Partition, Pipeline, Reshard
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
@@ -374,6 +377,7 @@ PADDED: list[tuple[str, dict[str, str]]] = [
     ("sum(%p, dims=[1]) : f32[6@x]", {}),
     # Products of padding are negative zeros, so that also the sum of negative zeros is one.
     ('dot(%p, %q, dims="ki,kj->ij") : f32[3@-, 3@-]', {"p": "-0.0", "q": "0"}),
+    ('dot(%t, %p, dims="i,kj->ij") : f32[4@-, 3@-]', {"p": "-0.0"}),
     # Updates without effect suffice, so the padding of the indices remains.
     (f"scatter(%t, %i, %u, op=add, {ROWS}) : f32[4@-]", {"u": "-0.0"}),
     (f"scatter(%t, %i, %u, op=max, {ROWS}) : f32[4@-]", {"u": "-inf"}),
@@ -439,6 +443,30 @@ func @f(
         assert [each for each in fillers if each < 0] == [-np.inf, -np.inf]
         (got,) = run(program, [a, a])
         np.testing.assert_allclose(got, np.exp(-1) + np.cosh(1), rtol=1e-6)
+
+
+def test_a_collective_keeps_the_reason_that_its_rule_states() -> None:
+    def lower(b: Builder, local: LocalOp, x: Value) -> Value:
+        b.why = "the reason of the rule"
+        largest: Value = b.all_reduce(x, axes=local.sharding_axes(local.op.result, 0), op="max")
+        return largest
+
+    with restored_registries():
+        define_op(
+            "largest-shards",
+            type=lambda x, *, result: x,
+            factors=lambda x, *, result: sharding_rule("i -> i").for_shapes([x.shape], [x.shape]),
+            partition=Partitioning(lower=lower),
+        )
+        module = run_partition("""\
+func @f(
+  %a: f32[8@x],
+) -> (f32[8@x]) {
+  %b = largest-shards(%a) : f32[8@x]
+  return %b
+}
+""")
+    assert [op.why for op in module.main.body.ops] == ["the reason of the rule"]
 
 
 MANUAL = """\
