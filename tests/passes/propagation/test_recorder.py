@@ -328,3 +328,29 @@ func @f(
 }
 """)
     assert [step.op.name for step in found.steps if step.op] == ["neg", "sin", "exp"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "operands", "result", "expected"),
+    [
+        # Columns of the result have their axes already, which only the second operand gains.
+        (
+            MATRIX,
+            ["f32[16@x]", "f32[16]"],
+            "f32[16, 16@y?]",
+            {"x of %r from %p0", "y of %p1 from %r"},
+        ),
+        # The second operand has all axes that the result takes, and one more.
+        (VECTORS, ["f32[16@-]", "f32[16@(x, y)]"], "f32[16] replicated(y)", {"x of %r from %p1"}),
+    ],
+)
+def test_a_step_states_the_axes_that_tensors_gain_and_their_source(
+    rule: str, operands: list[str], result: str, expected: set[str]
+) -> None:
+    step = next(step for step in history(operation(rule, operands, result)).steps if step.op)
+    names = [value.name for value in step.tensors]
+    assert expected == {
+        f"{', '.join(axis.name for axis in gain.axes)} of %{names[gain.tensor]} "
+        f"from %{names[gain.source]}"
+        for gain in step.gains
+    }
