@@ -66,12 +66,13 @@ def share_memory(body: Block, donated: Sequence[int] = ()) -> dict[Value, Value]
     of a donated argument of their type, one for each."""
     storage: dict[Value, Value] = {}
     _share_views(body, storage)
-    roots = [storage.get(value, value) for value in body.returns]
+    roots = dict.fromkeys(storage.get(value, value) for value in body.returns)
     # An argument that is a result keeps its memory.
     free = [x for x in (body.params[number] for number in donated) if x not in roots]
+    arguments = set(body.params)
     reused: dict[Value, Value] = {}
     for root in roots:
-        if root in body.params or root in reused:
+        if root in arguments:
             continue
         argument = next((x for x in free if x.type == root.type), None)
         if argument is not None:
