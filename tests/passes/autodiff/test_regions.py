@@ -278,3 +278,51 @@ def test_second_derivatives_use_the_rules_of_functions_that_rules_call() -> None
     x, zero, one = np.float32(0.5), np.float32(0), np.float32(1)
     y, gradient, second = run(module(twice), [x, one, zero, one])
     np.testing.assert_allclose([y, gradient, second], [np.sin(x), np.cos(x), 10], rtol=1e-6)
+
+
+RULE_THAT_READS_ITS_TANGENT = """\
+func @f(%x: f32[]) -> (f32[]) {{
+  %y = custom-jvp(%x, rule="f") : f32[] {{
+    (%a: f32[]) =>
+    %b = sin(%a) : f32[]
+    yield %b
+  }} {{
+    (%c: f32[], %t: f32[]) =>
+    %d = sin(%c) : f32[]
+    %limit = constant(value=1.0) : f32[]
+{body}
+    yield %d, %u
+  }}
+  return %y
+}}
+"""
+BRANCH = """\
+    %p = gt(%t, %limit) : bool[]
+    %i = convert(%p) : i32[]
+    %u = case(%i) : f32[] {
+      yield %t
+    } {
+      %v = add(%t, %t) : f32[]
+      yield %v
+    }"""
+LOOP = """\
+    %u = while(%t) : f32[] {
+      (%g: f32[]) =>
+      %p = gt(%g, %limit) : bool[]
+      yield %p
+    } {
+      (%h: f32[]) =>
+      %v = sub(%h, %limit) : f32[]
+      yield %v
+    }"""
+
+
+@pytest.mark.parametrize(("body", "expected"), [(BRANCH, [0.5, 5.0]), (LOOP, [0.5, 0.5])])
+def test_branches_and_loops_that_depend_on_a_tangent_run_in_the_second_part(
+    body: str, expected: list[float]
+) -> None:
+    parts = jvp.linearize_forward(parse(RULE_THAT_READS_ITS_TANGENT.format(body=body)).main, [0])
+    y, *residuals = run(module(parts.forward), [np.float32(0.3)])
+    np.testing.assert_allclose(y, np.sin(np.float32(0.3)), rtol=1e-6)
+    found = [run(module(parts.pushforward), [*residuals, np.float32(t)])[0] for t in (0.5, 2.5)]
+    assert found == expected
