@@ -173,6 +173,7 @@ class _FunctionChecker:
                         f"@{mesh.name}, which lacks the manual axis {axis.name!r}",
                         op, "types", i, value,
                     )  # fmt: skip
+        self.check_no_partial_values(op)
         self.manual.append(op)
         self.check_isolated_blocks(op, "so that in_axes state how it is sharded")
         self.manual.pop()
@@ -188,6 +189,21 @@ class _FunctionChecker:
                         op, value=value,
                     )  # fmt: skip
             self.check_block(block, op)
+
+    def check_no_partial_values(self, op: Op) -> None:
+        """Check that no operand or result is unreduced along a manual axis: the axes of operands
+        and results state shards, not partial values.
+        """
+        axes = tuple(mesh_axes(op.attrs.get("axes")))
+        for value in (*(param for block in op.blocks for param in block.params), *op.results):
+            for axis in value.sharding.unreduced if value.sharding else ():
+                if any(manual.overlaps(axis) for manual in axes):
+                    self.found.add_at_op(
+                        f"{self.found.name_of(value)} is unreduced along the manual axis "
+                        f"{axis.name!r}; reshard an operand before the manual_computation, and "
+                        "reduce a result in its body",
+                        op, value=value,
+                    )  # fmt: skip
 
     def manual_axes(self) -> Axes:
         """Return the axes of all enclosing manual computations."""
@@ -251,7 +267,8 @@ class _FunctionChecker:
                 yield "type", "values of an spmd function are local and have no sharding"
             for message in self.sharding(value.sharding, value.type):
                 yield "type", message
-            for axis in value.sharding.mentioned_axes() if self.manual else ():
+            placed = (*value.sharding.used_axes(), *value.sharding.replicated)
+            for axis in placed if self.manual else ():
                 if any(manual.overlaps(axis) for manual in self.manual_axes()):
                     yield "type", f"values are local along {axis.name!r}, which is manual here"
 

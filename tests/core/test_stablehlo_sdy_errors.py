@@ -191,12 +191,6 @@ def manual(ins: str, outs: str, axes: str, local: str, inner: str = "tensor<8xf3
             "the free axis y of dimension 0 is before a manual axis; manual axes are the first "
             "axes of a dimension",
         ),
-        (
-            manual('<@m, [{"x"}], unreduced={"y"}>', '<@m, [{"x"}]>', '"x", "y"', "tensor<2xf32>"),
-            "a manual computation cannot receive or return a value that is unreduced along its "
-            "manual axis y; reshard an operand before it, and reduce a result in it with "
-            "stablehlo.all_reduce",
-        ),
     ],
 )
 def test_manual_computations(text: str, message: str) -> None:
@@ -217,3 +211,19 @@ def test_values_in_a_manual_computation_are_not_replicated_along_its_axes() -> N
     )
     with pytest.raises(VerifyError, match="values are local along 'x', which is manual here"):
         verify(read(MESHES + text))
+
+
+@pytest.mark.parametrize(
+    ("ins", "outs", "name"),
+    [
+        ('<@m, [{"x"}], unreduced={"y"}>', '<@m, [{"x"}]>', "%a"),
+        ('<@m, [{"x"}]>', '<@m, [{"x"}], unreduced={"y"}>', "%r"),
+    ],
+)
+def test_manual_computations_have_no_partial_values(ins: str, outs: str, name: str) -> None:
+    with pytest.raises(VerifyError) as error:
+        verify(read(MESHES + manual(ins, outs, '"x", "y"', "tensor<2xf32>")))
+    assert str(error.value).splitlines()[0] == (
+        f"{name} is unreduced along the manual axis 'y'; reshard an operand before the "
+        "manual_computation, and reduce a result in its body"
+    )

@@ -163,8 +163,6 @@ def _manual_computation(call: OperationReader) -> Values:
         raise call.fail("a manual computation takes as many parameters as operands")
     axes = _manual_axes(call, [*ins, *outs])
     ins, outs = (_on_common_mesh(call, each, [*ins, *outs]) for each in (ins, outs))
-    for sharding in (*ins, *outs):
-        _check_no_partial_values(call, sharding, axes)
     inside = [
         (param.name, reader.types.type(param.type), _none_if_open(_free_sharding(sharding, axes)))
         for param, sharding in zip(params, ins, strict=True)
@@ -205,17 +203,6 @@ def _on_common_mesh(
         else replace(each, mesh=common)
         for each in shardings
     ]
-
-
-def _check_no_partial_values(call: OperationReader, sharding: Sharding, axes: Axes) -> None:
-    """Raise `ParseError` if devices along manual axes hold partial values of a global value."""
-    partial = [axis for axis in sharding.unreduced if _is_manual(axis, axes)]
-    if partial:
-        raise call.fail(
-            f"a manual computation cannot receive or return a value that is unreduced along its "
-            f"manual axis {partial[0].name}; reshard an operand before it, and reduce a result in "
-            "it with stablehlo.all_reduce"
-        )
 
 
 def _manual_context(
