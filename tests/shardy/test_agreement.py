@@ -128,8 +128,8 @@ func @main(%p: f32[8, 4@x], %z: f32[8, 4]) -> (f32[8, 4], f32[8, 4]) {
 
 
 def test_each_use_of_an_operand_wakes_the_edge_of_this_use() -> None:
-    """The loop has one value as each initial value; the order of its edges decides whether the group
-    or an edge shards the second result.
+    """All initial values of the loop are one value; the order of its edges decides whether the
+    group or an edge shards the second result.
     """
     module = parse("""\
 mesh @m = [x=8]

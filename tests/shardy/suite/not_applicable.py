@@ -174,11 +174,12 @@ NOT_APPLICABLE = {
 
 NOT_SUPPORTED = {
     f"{EXPORT}/resolve_single_device_sharding.mlir": (
-        "a program of shardir runs on one mesh with axes, not also on single devices"
+        "the pass runs operations on one device and sends their results to the others; shardir "
+        "replicates values on single devices, so that every device computes them"
     ),
     f"{EXPORT}/insert_explicit_reshards/single_device_sharding_errors.mlir": (
-        "a program of shardir runs on one mesh with axes; `partition` refuses these programs, and "
-        "insert-explicit-reshards does not"
+        "Shardy refuses parameters and results on a single device; shardir replicates them, and "
+        "does not insert reshards to single devices"
     ),
     f"{SDY}/ir/test/collective_canonicalization.mlir": (
         "each reshard of a text is planned on its own, and the default pipeline then merges "
