@@ -214,11 +214,11 @@ NOT_PRINTED = {
 
 NOT_IMPORTED = (
     "call graph: nothing is to flow into a function that is called before the passes that "
-    "import calls; we read it in place of the call"
+    "import calls; ours is the block of the call"
 )
 EDGE = (
-    "call graph: the edge at the border of a function has a sharding of its own; we read the "
-    "function in place, where its parameters and results are the values of the caller"
+    "call graph: the edge at the border of a function has a sharding of its own; our parameter or "
+    "result has the sharding of the edge"
 )
 SHARED = "call graph: all calls of a function share one sharding; ours are cut one by one"
 
@@ -249,7 +249,6 @@ SUITES = (
         left_out={
             "foo:1099": NOT_IMPORTED,
             "foo:847": EDGE,
-            "main:749": EDGE,
             "shard_as_applies_across_functionB:42": "call graph: a group with a member in a "
             "private function that nobody calls",
         },

@@ -15,6 +15,7 @@ from shardir.op_rules.factors import FactorRule
 from shardir.ops.control_flow.manual_computation import add_manual_axes
 from shardir.passes.propagation.conservative_rules import conservative_rule
 from shardir.stablehlo.reader import ModuleReader
+from shardir.stablehlo.reading.function import FunctionCall
 from shardir.stablehlo.reading.syntax import MlirSource
 from shardir.stablehlo.writing.rules import STABLEHLO_NAMES
 
@@ -117,12 +118,14 @@ def _find_called(module: Module, reader: ModuleReader, name: str) -> Listing | N
             calls = [call for call in read.called if call.callee == copy[1]][::-1]
         for call in calls:
             lister = _Lister(host, reader, host.name, module)
-            entries = [entry for entry in lister.entries()
-                       if lister.is_between(entry, call.start, call.end)]  # fmt: skip
-            params, returns = (
-                tuple(lister.values.get(value.name, value) for value in values)
-                for values in (call.body.params, call.body.returns)
-            )
+            params = tuple(lister.values.get(value.name, value) for value in call.body.params)
+            inside = _operations_of_call(host, call)
+            entries = [
+                entry
+                for entry in lister.entries()
+                if entry.op in inside or lister.is_between(entry, call.start, call.end)
+            ]
+            returns = (lister.values.get(value.name, value) for value in call.body.returns)
             results = tuple(value.sharding for value in returns)
             return Listing(replace(host, result_shardings=results), entries, params)
     return None
@@ -132,6 +135,17 @@ def _mesh(op: Op, module: Module) -> str:
     """Return the first mesh with the manual axes of an operation."""
     names = {axis.name for axis in op.attrs["axes"]}
     return next((mesh.name for mesh in module.meshes if names <= set(mesh.sizes)), "")
+
+
+def _operations_of_call(host: Function, call: FunctionCall) -> frozenset[Op]:
+    """Return the operations of a call after the passes, including those that a pass added."""
+    names = [value.name for value in call.body.params]
+    return frozenset(
+        inner
+        for op in host.body.walk()
+        if op.name == "call" and [value.name for value in op.blocks[0].params] == names and names
+        for inner in op.blocks[0].walk()
+    )
 
 
 class _Lister:
