@@ -2,8 +2,8 @@
 
 Both forms of MLIR text, generic and pretty, are read, and values keep their names. Operations
 without a counterpart become `opaque` operations that carry their text;
-`shardir.ops.opaque.unknown_operations` lists them. Calls are inlined, and private functions that
-are called are removed. The program starts at @main if it exists.
+`shardir.ops.opaque.unknown_operations` lists them. Each call contains the body of its function, and
+private functions that are called are removed. The program starts at @main if it exists.
 """
 
 import shardir.stablehlo.reading.rules  # noqa: F401  declares what each operation is

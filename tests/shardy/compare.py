@@ -22,7 +22,7 @@ def disagreements(module: Module, level: str, *, conservative: bool = False) -> 
     module = number_ops(module)
     want = shardy(module, level, close=False, conservative=conservative)
     propagate = Propagate(level=level, keep_open=True, conservative=conservative)
-    got = ours(propagate(inline_calls(module)))
+    got = ours(propagate(read_calls(module)))
     return _differences_unless_by_size(got, want, call_numbers(module))
 
 
@@ -30,12 +30,12 @@ def closed_disagreements(module: Module) -> list[str]:
     """Return the differences of the final shardings."""
     module = number_ops(module)
     want = oracle.whole_is_nothing(shardy(module, "user-priority", close=True))
-    got = oracle.whole_is_nothing(ours(Propagate()(inline_calls(module))))
+    got = oracle.whole_is_nothing(ours(Propagate()(read_calls(module))))
     return _differences_unless_by_size(got, want, call_numbers(module))
 
 
-def inline_calls(module: Module) -> Module:
-    """Return the module as read from its text, where calls are replaced by their functions."""
+def read_calls(module: Module) -> Module:
+    """Return the module as read from its text, in which calls contain their functions."""
     return read(text_of(module)) if len(module.functions) > 1 else module
 
 

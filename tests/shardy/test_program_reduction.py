@@ -6,7 +6,7 @@ pytest.importorskip("jaxlib")
 
 from shardir.frontend.random_programs.reduction import smallest_failure
 from shardir.ir.module import Module
-from tests.shardy.compare import inline_calls
+from tests.shardy.compare import read_calls
 from tests.shardy.random_programs.calls import CALL
 from tests.shardy.random_programs.program_builder import Options
 from tests.shardy.random_programs.programs import program
@@ -20,7 +20,7 @@ def test_called_functions_are_kept_and_reduced() -> None:
         calls.
         """
         made = [op for op in part.main.body.ops if op.attrs.get("operation") == CALL]
-        return bool(made) and bool(inline_calls(part).main.body.ops)
+        return bool(made) and bool(read_calls(part).main.body.ops)
 
     small = smallest_failure(module, calls)
     (call,) = [op for op in small.main.body.ops if op.attrs.get("operation") == CALL]

@@ -250,7 +250,7 @@ class FunctionReader(FunctionState):
         return self.read_isolated_block(callee.body, params, call.operands)
 
     def _find_callee(self, call: OperationReader, symbol: Token) -> records.FunctionRecord:
-        """Return the function that a call names after checking that it can be inlined."""
+        """Return the function that a call names after checking that it can be called."""
         callee = self.module.functions.get(self.types.string(symbol))
         if callee is None:
             hint = suggest_name(self.types.string(symbol), self.module.functions)

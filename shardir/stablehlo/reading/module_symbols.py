@@ -119,7 +119,7 @@ class ModuleSymbols:
         return result
 
     def count_operations_of(self, function: records.FunctionRecord) -> int:
-        """Return the number of operations of a function after inlining.
+        """Return the number of operations of a function, with those of its calls.
 
         Every reference to a function counts as a call. A recursive call counts as zero, because the
         reader rejects recursion.

@@ -1,7 +1,7 @@
 """Functions that random programs call, and the text of programs with calls.
 
-Our IR has no calls: a call is an opaque text operation, and the text of the complete program
-contains it.
+A call is an opaque operation with the text of the call: the functions are separate until the text
+of the complete program is read.
 """
 
 import re
