@@ -360,7 +360,7 @@ def threefry_partitionable(enabled: bool = True) -> AbstractContextManager[None]
 
 
 def default_prng_impl(name: str) -> AbstractContextManager[None]:
-    """Return a context manager that sets the implementation of random keys, "threefry2x32"."""
+    """Return a context manager that sets the implementation of random keys."""
     return config(default_prng_impl=name)
 
 

@@ -65,7 +65,8 @@ def test_the_error_of_an_invalid_rule_points_at_it() -> None:
         read(PROGRAM.replace("([i, j])->([j, i]) {i=8, j=4}, custom", "([i])"))
 
     assert str(caught.value) == (
-        "'#sdy.op_sharding_rule<([i])>' is not a factor rule such as ([i, k])->([i]) {i=8, k=4}\n"
+        "'#sdy.op_sharding_rule<([i])>' is not a factor rule of Shardy; write "
+        "([i, k])->([i]) {i=8, k=4} reduction={k} need_replication={} permutation={}\n"
         " --> <text>:5:28\n"
         "  |\n"
         "5 |       {sdy.sharding_rule = #sdy.op_sharding_rule<([i])>}\n"

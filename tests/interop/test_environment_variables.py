@@ -75,8 +75,8 @@ def test_ignored_variables_are_reported_once(
         ("JAX_NUM_CPU_DEVICES", "many", "it must be an integer of at least 1"),
         (
             "JAX_DEFAULT_PRNG_IMPL",
-            "rbg",
-            "it must be 'threefry2x32', the only supported implementation of random keys",
+            "philox",
+            "it must be 'threefry2x32', 'rbg' or 'unsafe_rbg'",
         ),
         ("JAX_PLATFORMS", "abacus", "it must be 'cpu', 'gpu', 'tpu' or 'ipu'"),
     ],
