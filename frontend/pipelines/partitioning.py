@@ -12,17 +12,12 @@ from shardir.ir.builder import substitute
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Module, Op, Value
 from shardir.ir.sharding import DimSharding, Sharding
+from shardir.ops.control_flow.pipeline_slots import given_cotangent, received_cotangent, slot_number
 from shardir.ops.control_flow.pipelines import pipeline
 from shardir.passes.autodiff.residuals import eliminate_dead_operations
 from shardir.passes.pipeline import STAGING_PIPELINE, Pipeline
 from shardir.passes.pipeline_parallelism.actions import ActionKind
-from shardir.passes.pipeline_parallelism.program import (
-    FragmentKey,
-    StagedPipeline,
-    given_cotangent,
-    received_cotangent,
-    slot_number,
-)
+from shardir.passes.pipeline_parallelism.program import FragmentKey, StagedPipeline
 
 
 def stage_pipelines(module: Module) -> Module:

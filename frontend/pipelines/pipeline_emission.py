@@ -37,6 +37,13 @@ from shardir.ir.operation import Symbol
 from shardir.ir.sharding import Axes, Sharding, count_positions
 from shardir.ir.types import NumpyArray, TensorType
 from shardir.ops.control_flow.manual_computation import ManualDimAxes
+from shardir.ops.control_flow.pipeline_slots import (
+    Window,
+    given_cotangent,
+    received_cotangent,
+    slot_number,
+    slot_window,
+)
 from shardir.ops.control_flow.pipelines import (
     has_pipelines,
     microbatch_type,
@@ -45,14 +52,7 @@ from shardir.ops.control_flow.pipelines import (
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.pipeline_parallelism.actions import ActionKind, PipelineScheduleError
 from shardir.passes.pipeline_parallelism.argument_windows import slice_window
-from shardir.passes.pipeline_parallelism.program import (
-    FragmentKey,
-    Window,
-    given_cotangent,
-    received_cotangent,
-    slot_number,
-    slot_window,
-)
+from shardir.passes.pipeline_parallelism.program import FragmentKey
 from shardir.passes.pipeline_parallelism.progress import SendMode, verify_schedule
 
 F = ActionKind.FORWARD

@@ -27,18 +27,13 @@ from shardir.ops.control_flow.manual_computation import (
     manual_computation,
     manual_local_type,
 )
+from shardir.ops.control_flow.pipeline_slots import auxiliary_slot, slot_number, slot_window
 from shardir.ops.control_flow.pipelines import (
     auxiliary_results,
     microbatch_type,
     pipeline_call,
 )
-from shardir.passes.pipeline_parallelism.program import (
-    FragmentKey,
-    StagedPipeline,
-    auxiliary_slot,
-    slot_number,
-    slot_window,
-)
+from shardir.passes.pipeline_parallelism.program import FragmentKey, StagedPipeline
 from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule
 
 

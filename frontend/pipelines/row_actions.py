@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from shardir.frontend.pipelines.wiring import Wiring
+from shardir.ops.control_flow.pipeline_slots import slot_number
 from shardir.passes.pipeline_parallelism.actions import Action
-from shardir.passes.pipeline_parallelism.program import slot_number
 from shardir.passes.pipeline_parallelism.progress import SEND_OF
 
 ACTIONS_AHEAD = 4

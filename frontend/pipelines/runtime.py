@@ -24,15 +24,15 @@ from shardir.frontend.pipelines.row_actions import ScheduledAction, row_with_lif
 from shardir.frontend.pipelines.transport import Transport
 from shardir.frontend.pipelines.wiring import is_auxiliary, is_summed
 from shardir.ir.types import NumpyArray
-from shardir.passes.pipeline_parallelism.actions import COMPUTATIONS, Action
-from shardir.passes.pipeline_parallelism.program import (
+from shardir.ops.control_flow.pipeline_slots import (
     LOSS,
-    FragmentKey,
     Window,
     auxiliary_slot,
     slot_number,
     slot_window,
 )
+from shardir.passes.pipeline_parallelism.actions import COMPUTATIONS, Action
+from shardir.passes.pipeline_parallelism.program import FragmentKey
 from shardir.passes.pipeline_parallelism.progress import RECEIVE_OF, SEND_OF, matching_transfer
 
 Combined = dict[tuple[int, str], OrderedSum | Stack]

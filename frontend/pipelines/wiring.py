@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 
 from shardir.ir.types import TensorType
-from shardir.ops.control_flow.pipelines import stacked_type
-from shardir.passes.pipeline_parallelism.actions import COMPUTATIONS, Action, ActionKind
-from shardir.passes.pipeline_parallelism.program import (
+from shardir.ops.control_flow.pipeline_slots import (
     LOSS,
-    StagedPipeline,
     given_cotangent,
     received_cotangent,
     slot_number,
 )
+from shardir.ops.control_flow.pipelines import stacked_type
+from shardir.passes.pipeline_parallelism.actions import COMPUTATIONS, Action, ActionKind
+from shardir.passes.pipeline_parallelism.program import StagedPipeline
 from shardir.passes.pipeline_parallelism.progress import RECEIVE_OF
 from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from shardir.ir.builder import Builder, substitute
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import TensorType
+from shardir.ops.control_flow.pipeline_slots import Window
 from shardir.ops.shape.slicing import slice_
-from shardir.passes.pipeline_parallelism.program import Window
 
 
 def take_window(

@@ -15,6 +15,16 @@ from functools import reduce
 from shardir.interpret.expansions import register_expansion
 from shardir.ir.builder import Builder, UniqueNames, inline, substitute
 from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ops.control_flow.pipeline_slots import (
+    LOSS,
+    argument_slot,
+    auxiliary_slot,
+    given_cotangent,
+    gradient_slot,
+    received_cotangent,
+    slot_number,
+    slot_window,
+)
 from shardir.ops.control_flow.pipelines import (
     gradient_results,
     microbatch_type,
@@ -27,17 +37,7 @@ from shardir.passes.autodiff.vjp import vjp
 from shardir.passes.pipeline import Pass
 from shardir.passes.pipeline_parallelism.actions import ActionKind
 from shardir.passes.pipeline_parallelism.argument_windows import pad_window, slice_window
-from shardir.passes.pipeline_parallelism.program import (
-    LOSS,
-    StagedPipeline,
-    argument_slot,
-    auxiliary_slot,
-    given_cotangent,
-    gradient_slot,
-    received_cotangent,
-    slot_number,
-    slot_window,
-)
+from shardir.passes.pipeline_parallelism.program import StagedPipeline
 from shardir.passes.pipeline_parallelism.split_backward import add_backward
 from shardir.passes.rewriting import used_names
 from shardir.passes.simplify.inline import inline_regions

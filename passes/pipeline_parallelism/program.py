@@ -21,66 +21,6 @@ from shardir.passes.rewriting import all_values
 FragmentKey = tuple[int, ActionKind]
 """The stage and the kind of a fragment."""
 
-LOSS = "loss"
-"""The name of the loss of a microbatch among the values that a fragment gives."""
-
-
-Window = tuple[slice, ...]
-"""The part of an operand that a fragment takes: a range of each leading dimension; empty: all."""
-
-
-def argument_slot(number: int, window: Window = ()) -> str:
-    """Return the name of an operand, or of a part, among the values that a fragment takes."""
-    ranges = ",".join(f"{part.start}:{part.stop}" for part in window)
-    return f"argument {number}[{ranges}]" if window else f"argument {number}"
-
-
-def gradient_slot(argument: str) -> str:
-    """Return the name of a term of the gradient of an argument among those that a fragment
-    gives."""
-    return argument.replace("argument", "gradient", 1)
-
-
-def slot_number(slot: str, word: str) -> int | None:
-    """Return the number of an `argument`, `gradient` or `auxiliary` slot; `None` for other
-    names."""
-    first, _, rest = slot.partition(" ")
-    number = rest.partition("[")[0]
-    return int(number) if first == word and number.isdigit() else None
-
-
-def slot_window(slot: str) -> Window:
-    """Return the part of the operand that an `argument` or `gradient` slot names."""
-    ranges = slot.partition("[")[2].removesuffix("]")
-    parts = [part.split(":") for part in ranges.split(",") if part]
-    return tuple(slice(int(start), int(stop)) for start, stop in parts)
-
-
-def auxiliary_slot(number: int) -> str:
-    """Return the name of an auxiliary result among the values that a fragment gives."""
-    return f"auxiliary {number}"
-
-
-# The names of values contain no spaces, so that they differ from all names below.
-def received_cotangent(name: str) -> str:
-    """Return the name under which a stage takes the cotangent of a value that it sent."""
-    return f"cotangent {name}"
-
-
-def given_cotangent(name: str) -> str:
-    """Return the name under which a stage gives the cotangent of a value that it received."""
-    return f"sent cotangent {name}"
-
-
-def saved_residual(name: str) -> str:
-    """Return the name of a value that a forward pass keeps for the backward pass of its stage."""
-    return f"saved {name}"
-
-
-def kept_value(name: str) -> str:
-    """Return the name of a value that an input gradient keeps for the weight gradient."""
-    return f"kept {name}"
-
 
 @dataclass(frozen=True)
 class Fragment:

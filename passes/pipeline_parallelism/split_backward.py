@@ -19,24 +19,26 @@ from shardir.ir.builder import Builder, UniqueNames, copy_op, substitute
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.types import INEXACT
 from shardir.ops import convert, reshape, slice_, transpose
+from shardir.ops.control_flow.pipeline_slots import (
+    LOSS,
+    given_cotangent,
+    gradient_slot,
+    kept_value,
+    received_cotangent,
+    saved_residual,
+    slot_number,
+)
 from shardir.ops.control_flow.pipelines import staged_pipeline
 from shardir.passes.autodiff.residuals import eliminate_dead_operations
 from shardir.passes.autodiff.vjp import linearize
 from shardir.passes.pipeline import Pass
 from shardir.passes.pipeline_parallelism.actions import ActionKind
 from shardir.passes.pipeline_parallelism.program import (
-    LOSS,
     Fragment,
     FragmentKey,
     StagedPipeline,
     copy_of,
-    given_cotangent,
-    gradient_slot,
-    kept_value,
-    received_cotangent,
     rewrite_pipelines,
-    saved_residual,
-    slot_number,
 )
 from shardir.passes.rewriting import all_values
 from shardir.passes.simplify.inline import inline_regions

@@ -15,6 +15,7 @@ from shardir.ir.builder import UniqueNames, copy_op, substitute
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.sharding import Axis
 from shardir.ops.control_flow.manual_computation import manual_computation
+from shardir.ops.control_flow.pipeline_slots import LOSS, argument_slot, auxiliary_slot
 from shardir.ops.control_flow.pipelines import PipelineAttributes, pipeline, pipeline_stage
 from shardir.passes.autodiff.residuals import eliminate_dead_operations
 from shardir.passes.pipeline import Pass
@@ -22,11 +23,8 @@ from shardir.passes.pipeline_parallelism.actions import ActionKind
 from shardir.passes.pipeline_parallelism.argument_windows import take_window
 from shardir.passes.pipeline_parallelism.balanced_stages import balance_stages
 from shardir.passes.pipeline_parallelism.program import (
-    LOSS,
     Fragment,
     StagedPipeline,
-    argument_slot,
-    auxiliary_slot,
     copy_of,
     rewrite_pipelines,
 )

@@ -20,18 +20,16 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.sharding import REPLICATED_DIM, Axis, DimSharding, Sharding
 from shardir.ir.types import TensorType
-from shardir.ops.control_flow.pipelines import staged_pipeline
-from shardir.passes.pipeline import Pass
-from shardir.passes.pipeline_parallelism.named_schedules import NAMED_SCHEDULES
-from shardir.passes.pipeline_parallelism.program import (
-    Fragment,
-    StagedPipeline,
+from shardir.ops.control_flow.pipeline_slots import (
     argument_slot,
-    copy_of,
     gradient_slot,
     slot_number,
     slot_window,
 )
+from shardir.ops.control_flow.pipelines import staged_pipeline
+from shardir.passes.pipeline import Pass
+from shardir.passes.pipeline_parallelism.named_schedules import NAMED_SCHEDULES
+from shardir.passes.pipeline_parallelism.program import Fragment, StagedPipeline, copy_of
 from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule
 from shardir.passes.pipeline_parallelism.schedule_pipelines import SEARCH
 from shardir.passes.rewriting import used_names

@@ -1,7 +1,8 @@
 """The activations that one microbatch holds between the passes of each stage."""
 
+from shardir.ops.control_flow.pipeline_slots import slot_number
 from shardir.passes.pipeline_parallelism.actions import ActionKind
-from shardir.passes.pipeline_parallelism.program import Fragment, StagedPipeline, slot_number
+from shardir.passes.pipeline_parallelism.program import Fragment, StagedPipeline
 from shardir.passes.pipeline_parallelism.simulation import PassMemory
 
 F, B = ActionKind.FORWARD, ActionKind.BACKWARD

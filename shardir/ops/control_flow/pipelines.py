@@ -33,6 +33,7 @@ from shardir.ops.control_flow.block_types import (
     types_of,
 )
 from shardir.ops.control_flow.manual_computation import ManualDimAxes
+from shardir.ops.control_flow.pipeline_slots import StageSlots, fragment_place
 
 LOSS_REDUCTIONS = ("mean", "sum")
 """The reductions of the losses of microbatches to one loss."""
@@ -221,7 +222,6 @@ def _staged_type(
     attributes: StagedPipelineAttributes,
 ) -> Types:
     attributes.check(operands)
-    block_operand_types(operands, attributes.microbatches, attributes.batched)
     fragments, takes, gives = attributes.fragments, attributes.takes, attributes.gives
     if not len(blocks) == len(fragments) == len(takes) == len(gives):
         raise TypeError(
@@ -246,63 +246,14 @@ def _staged_type(
                 auxiliary[int(number)] = value.type
     if loss is None:
         raise TypeError('has no fragment that returns the "loss"')
-    _check_slots(attributes)
+    parts = zip(fragments, blocks, takes, gives, strict=True)
+    slots = StageSlots(
+        block_operand_types(operands, attributes.microbatches, attributes.batched),
+        {fragment_place(part[0]): part for part in parts},
+    )
+    slots.check(attributes.forward, attributes.backward)
     stated = tuple(auxiliary[number] for number in sorted(auxiliary))
     return _result_types(operands, loss, stated, attributes)
-
-
-def _check_slots(attributes: StagedPipelineAttributes) -> None:
-    """Raise `TypeError` if a fragment takes, or a stage sends, a value that its stage lacks."""
-    fragments = {
-        _place_of_fragment(name): (name, taken, given)
-        for name, taken, given in zip(
-            attributes.fragments, attributes.takes, attributes.gives, strict=True
-        )
-    }
-    stages = range(1 + max(stage for stage, _ in fragments))
-    for word, lists in (("forward", attributes.forward), ("backward", attributes.backward)):
-        if len(lists) not in (0, len(stages) - 1):
-            raise TypeError(
-                f"{word} has {len(lists)} lists of values; there is one for each stage but one, "
-                f"which is {len(stages) - 1}"
-            )
-    known: list[set[str]] = [set() for _ in stages]
-
-    def run(stage: int, kind: str) -> None:
-        name, taken, given = fragments.get((stage, kind), ("", (), ()))
-        for slot in taken:
-            if slot not in known[stage] and not slot.startswith("argument "):
-                raise TypeError(
-                    f'fragment {name} takes "{slot}", which no fragment before it gives'
-                )
-        known[stage].update(given)
-
-    def send(stage: int, to: int, names: dict[str, str]) -> None:
-        for slot, received in names.items():
-            if slot not in known[stage]:
-                raise TypeError(f'stage {stage} sends "{slot}", which none of its fragments gives')
-            known[to].add(received)
-
-    for stage in stages:
-        run(stage, "F")
-        if attributes.forward and stage + 1 < len(stages):
-            send(stage, stage + 1, {name: name for name in attributes.forward[stage]})
-    for stage in reversed(stages):
-        for kind in "BIW":
-            run(stage, kind)
-        if attributes.backward and stage:
-            sent = attributes.backward[stage - 1]
-            send(stage, stage - 1, {f"sent cotangent {name}": f"cotangent {name}" for name in sent})
-
-
-def _place_of_fragment(name: str) -> tuple[int, str]:
-    """Return the stage and the letter of the pass that a fragment names."""
-    stage, letter = name[:-1], name[-1:]
-    if not (stage.isdecimal() and letter and letter in "FBIW"):
-        raise TypeError(
-            f'the fragment "{name}" is not a stage and its pass, such as 0F, 1B, 1I or 1W'
-        )
-    return int(stage), letter
 
 
 staged_pipeline = define_op(

@@ -7,12 +7,12 @@ from shardir.interpret.interpreter import evaluate
 from shardir.ir.builder import Builder
 from shardir.ir.module import Block, Function
 from shardir.ir.types import TensorType
+from shardir.ops.control_flow.pipeline_slots import Window
 from shardir.passes.pipeline_parallelism.argument_windows import (
     pad_window,
     slice_window,
     take_window,
 )
-from shardir.passes.pipeline_parallelism.program import Window
 from shardir.text.parser import parse
 
 ROW_2 = "%r = slice(%w, starts=[2, 0], strides=[1, 1]) : f64[1, 8]"

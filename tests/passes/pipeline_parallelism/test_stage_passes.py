@@ -165,6 +165,12 @@ def test_malformed_operations(before: str, after: str, message: str) -> None:
          "dimension must be a multiple of 3"),
         ('["saved y"', '["saved z"', 'fragment 1B takes "saved z", which no fragment before it '
          "gives"),
+        ('takes=[["argument 0", "argument 1"]', 'takes=[["argument 1", "argument 0"]',
+         'fragment 0F takes "argument 1" as f32[8, 8], and it is f32[4, 8]'),
+        ('takes=[["argument 0"', 'takes=[["argument 0[a:1]"', 'fragment 0F takes "argument '
+         '0[a:1]", which no fragment before it gives'),
+        ('takes=[["argument 0"', 'takes=[["argument 7"', 'fragment 0F takes "argument 7", which no '
+         "fragment before it gives"),
         ('"1F", "1B"', '"1B", "1F"', 'fragment 1F takes "saved y", which no fragment before it '
          "gives"),
         ('"1F", "1B"', '"1F", "1X"', 'the fragment "1X" is not a stage and its pass, such as 0F, '
