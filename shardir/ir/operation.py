@@ -226,6 +226,10 @@ class OpSpec:
     """True if the block is one loop nest: it uses no values of the blocks around it, and its
     intermediate values are not stored in memory.
     """
+    inlined_by: str = ""
+    """The name of the pass that replaces the operation by the operations of its block, for an
+    operation that programs contain before other passes run.
+    """
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -423,12 +427,15 @@ _TRANSFORMS = {"vjp": "differentiate", "batch": "vectorize"}
 def missing_rule_hint(op: Op, rule: str) -> str:
     """Return what to do where the rule of an operation is missing, with its separator.
 
-    Operations with blocks and per-device operations that lack a rule result from passes.
+    Operations with blocks and per-device operations that lack a rule result from passes, or a pass
+    inlines them.
     """
     if OPS.origin(op.name) != OWN_ORIGIN:
         return f"; add the rule: define_op({op.name!r}, ..., {rule}=f)"
     if rule not in _TRANSFORMS:
         return ""
+    if op.spec.inlined_by:
+        return f"; {_TRANSFORMS[rule]} the program after the pass {op.spec.inlined_by}"
     if op.blocks or op.spec.spmd:
         return f"; {_TRANSFORMS[rule]} the program before the pass that adds {op.name}"
     return f"; define {_DECORATORS[rule]}"

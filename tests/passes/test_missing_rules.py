@@ -5,9 +5,11 @@ import pytest
 from shardir import parse
 from shardir.errors import DifferentiateError, VectorizeError
 from shardir.ir.module import Function
+from shardir.ir.operation import OPS
 from shardir.passes.autodiff.jvp import jvp
 from shardir.passes.autodiff.vjp import vjp
 from shardir.passes.batching.vectorize import vectorize
+from shardir.passes.pipeline import PASSES
 
 OPAQUE = '%y = opaque(%x, operation="x.y", head="x.y %", attributes="", types="") : f32[2]'
 FUSED = """\
@@ -16,6 +18,7 @@ FUSED = """\
     %b = sin(%a) : f32[2]
     yield %b
   }"""
+CALL = FUSED.replace("fused(%x)", 'call(%x, callee="g")')
 
 
 def parse_function(op: str) -> Function:
@@ -39,6 +42,11 @@ def parse_function(op: str) -> Function:
             "%y = fused has no batching rule; vectorize the program before the pass that adds "
             "fused",
         ),
+        (
+            CALL,
+            "%y = call has no derivative; differentiate the program after the pass inline-calls",
+            "%y = call has no batching rule; vectorize the program after the pass inline-calls",
+        ),
     ],
 )
 def test_a_missing_rule_of_an_operation(op: str, derivative: str, batching: str) -> None:
@@ -50,6 +58,12 @@ def test_a_missing_rule_of_an_operation(op: str, derivative: str, batching: str)
     with pytest.raises(VectorizeError) as refused:
         vectorize(function, [True], 2)
     assert str(refused.value) == batching
+
+
+def test_passes_that_errors_name_are_registered() -> None:
+    named = {spec.inlined_by for spec in OPS.values() if spec.inlined_by}
+    assert "inline-calls" in named
+    assert named <= set(PASSES)
 
 
 @pytest.mark.parametrize(

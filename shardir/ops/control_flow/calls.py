@@ -32,7 +32,14 @@ def _call_type(
     return types_of(body.returns)
 
 
-call = define_op("call", attributes=CallAttributes, type=_call_type, edges=block_edges, blocks=1)
+call = define_op(
+    "call",
+    attributes=CallAttributes,
+    type=_call_type,
+    edges=block_edges,
+    blocks=1,
+    inlined_by="inline-calls",
+)
 """The results of the function `callee`, whose body is the block.
 
 The block uses no values of the blocks around it. Shardings propagate through calls along data flow
