@@ -176,10 +176,8 @@ class ReshardReassociation:
             or result.unreduced
         ):
             return None
-        columns = x.type.shape[-1]
-        start = op.attrs["starts"][-1]
-        # The diagonal begins in the first row or in the first column.
-        begin, offset = (0, start) if start < columns else (start // columns, -start // columns)
+        begin, first_column = divmod(op.attrs["starts"][-1], x.type.shape[-1])
+        offset = first_column - begin
         b = Builder(self.names, op.loc)
         b.why = move.why
         here = sharding_annotation(source)
@@ -301,5 +299,7 @@ def is_read_by_diagonals(flat: Op, uses: DefUse) -> bool:
         and use.spec is ops.slice_
         and use.attrs["strides"] == (*[1] * len(batch), columns + 1)
         and use.result.type.shape[:-1] == tuple(batch)
+        # The elements after the last column would belong to another diagonal.
+        and use.attrs["starts"][-1] % columns + use.result.type.shape[-1] <= columns
         for use in uses.users.get(flat.result, ())
     )
