@@ -1,0 +1,202 @@
+"""`sink-reductions` rewrites values with complete and unreduced uses, joins, loops and branches."""
+
+import pytest
+
+from shardir.passes import Pipeline
+from shardir.text.parser import parse
+from tests.passes.op_lines import body, reasons
+from tests.passes.resharding.test_sink_reductions import EXTREMES, MESH, TWO, run_sink_reductions
+from tests.passes.sharded_evaluation import check_agreement
+
+ONE = TWO.split("  %d.partial")[0].replace("-> (f32[8@-, 8@-])", "-> (f32[8@-])")
+THIRD = """\
+  %f.partial = dot(%b, %a, dims="ki,jk->ij") : f32[8@-, 8@-] unreduced(x)
+  %f = reshard(%f.partial) : f32[8@-, 8@-]
+"""
+
+
+def test_a_value_with_complete_and_unreduced_uses_has_both_forms() -> None:
+    text = TWO.replace("-> (f32[8@-, 8@-])", "-> (f32[8@-, 8@-], f32[8@-, 8@-])") + (
+        "  %e = add(%c, %d) : f32[8@-, 8@-]\n  %h = exp(%e) : f32[8@-, 8@-]\n"
+        + THIRD
+        + THIRD.replace("%f", "%i")
+        + "  %j = add(%e, %f) : f32[8@-, 8@-]\n  %g = add(%j, %i) : f32[8@-, 8@-]\n"
+        + "  return %h, %g\n}\n"
+    )
+    module = run_sink_reductions(text)
+    assert body(module)[2:] == [
+        "%e.partial = add(%c.partial, %d.partial) : f32[8@-, 8@-] unreduced(x)",
+        "%e = reshard(%e.partial) : f32[8@-, 8@-]",
+        "%h = exp(%e) : f32[8@-, 8@-]",
+        '%f.partial = dot(%b, %a, dims="ki,jk->ij") : f32[8@-, 8@-] unreduced(x)',
+        '%i.partial = dot(%b, %a, dims="ki,jk->ij") : f32[8@-, 8@-] unreduced(x)',
+        "%j = add(%e.partial, %f.partial) : f32[8@-, 8@-] unreduced(x)",
+        "%g.partial = add(%j, %i.partial) : f32[8@-, 8@-] unreduced(x)",
+        "%g = reshard(%g.partial) : f32[8@-, 8@-]",
+    ]
+    check_agreement(module, "partition")
+
+
+@pytest.mark.parametrize(
+    ("term", "joined", "why"),
+    [
+        (
+            "%p = exp(%q) : f32[8@-, 8@-]",
+            "%p.partial = reshard(%p) : f32[8@-, 8@-] unreduced(x)",
+            ["%e = add adds it to sums that are unreduced over x"],
+        ),
+        (
+            "%p = constant(value=1.0) : f32[8@-, 8@-]",
+            "%p.partial = reshard(%p) : f32[8@-, 8@-] unreduced(x)",
+            ["%e = add adds it to sums that are unreduced over x"],
+        ),
+        (
+            "%p = constant(value=0.0) : f32[8@-, 8@-]",
+            "%p.partial = constant(value=0.0) : f32[8@-, 8@-] unreduced(x)",
+            [],
+        ),
+    ],
+    ids=["computed", "one", "zero"],
+)
+def test_only_a_constant_zero_is_unreduced_without_a_reshard(
+    term: str, joined: str, why: list[str]
+) -> None:
+    text = ONE.replace("  %b: f32[4@x, 8@-],", "  %b: f32[4@x, 8@-],\n  %q: f32[8@-, 8@-],") + (
+        f"  {term}\n  %e = add(%c, %p) : f32[8@-, 8@-]\n"
+        "  %s = sum(%e, dims=[0]) : f32[8@-]\n  return %s\n}\n"
+    )
+    module = run_sink_reductions(text)
+    assert body(module)[1:] == [
+        term,
+        joined,
+        "%e = add(%c.partial, %p.partial) : f32[8@-, 8@-] unreduced(x)",
+        "%s.partial = sum(%e, dims=[0]) : f32[8@-] unreduced(x)",
+        "%s = reshard(%s.partial) : f32[8@-]",
+    ]
+    assert reasons(module) == [*why, "%s.partial is a sum whose complete value is needed"]
+    check_agreement(module, "partition")
+
+
+def test_a_parameter_joins_a_sum_by_a_reshard() -> None:
+    text = ONE.replace("  %b: f32[4@x, 8@-],", "  %b: f32[4@x, 8@-],\n  %p: f32[8@-, 8@-],")
+    module = run_sink_reductions(
+        text + "  %e = add(%c, %p) : f32[8@-, 8@-]\n"
+        "  %s = sum(%e, dims=[0]) : f32[8@-]\n  return %s\n}\n"
+    )
+    assert body(module)[1] == "%p.partial = reshard(%p) : f32[8@-, 8@-] unreduced(x)"
+    check_agreement(module, "partition")
+
+
+def test_a_constant_zero_joins_maxima_by_a_reshard() -> None:
+    """Zero is the identity of sums only."""
+    module = run_sink_reductions(
+        EXTREMES
+        + """\
+  %z = constant(value=0.0) : f32[4@-]
+  %r = maximum(%p, %z) : f32[4@-]
+  %t = maximum(%r, %q) : f32[4@-]
+  %s = max(%t, dims=[0]) : f32[]
+  return %s
+}
+"""
+    )
+    assert body(module)[3] == "%z.partial = reshard(%z) : f32[4@-] unreduced[max](x)"
+    assert reasons(module) == [
+        "%r = maximum combines it with each maximum that is unreduced over x",
+        "%s.partial is a maximum whose complete value is needed",
+    ]
+    check_agreement(module, "partition")
+
+
+def test_other_values_of_a_loop_stay_complete() -> None:
+    module = run_sink_reductions("""\
+func @f(
+  %a: f32[3@-, 8@-, 4@x],
+  %b: f32[4@x, 8@-],
+  %n: f32[8@-],
+) -> (f32[8@-, 8@-], f32[8@-], f32[3@-, 8@-]) {
+  %zero = constant(value=0) : f32[8@-, 8@-]
+  %total, %m, %ys = scan(%zero, %n, %a, carries=2, length=3) : f32[8@-, 8@-], f32[8@-], \
+f32[3@-, 8@-] {
+    (%sum: f32[8@-, 8@-], %k: f32[8@-], %row: f32[8@-, 4@x]) =>
+    %c.partial = dot(%row, %b, dims="ik,kj->ij") : f32[8@-, 8@-] unreduced(x)
+    %c = reshard(%c.partial) : f32[8@-, 8@-]
+    %next = add(%sum, %c) : f32[8@-, 8@-]
+    %e = exp(%k) : f32[8@-]
+    yield %next, %e, %e
+  }
+  return %total, %m, %ys
+}
+""")
+    assert body(module)[1:] == [
+        "%zero.partial = constant(value=0) : f32[8@-, 8@-] unreduced(x)",
+        "%total.partial, %m, %ys = scan(%zero.partial, %n, %a, carries=2, length=3) : "
+        "f32[8@-, 8@-] unreduced(x), f32[8@-], f32[3@-, 8@-] {",
+        '%c.partial = dot(%row, %b, dims="ik,kj->ij") : f32[8@-, 8@-] unreduced(x)',
+        "%next = add(%sum, %c.partial) : f32[8@-, 8@-] unreduced(x)",
+        "%e = exp(%k) : f32[8@-]",
+        "%total = reshard(%total.partial) : f32[8@-, 8@-]",
+    ]
+    check_agreement(module, "partition")
+
+
+def test_the_condition_of_a_while_stays_complete() -> None:
+    module = run_sink_reductions("""\
+func @f(
+  %a: f32[8@-, 4@x],
+  %b: f32[4@x, 8@-],
+) -> (f32[8@-, 8@-]) {
+  %zero = constant(value=0) : f32[8@-, 8@-]
+  %n = constant(value=3) : i32[]
+  %out, %k = while(%zero, %n) : f32[8@-, 8@-], i32[] {
+    (%c0: f32[8@-, 8@-], %i: i32[]) =>
+    %z = constant(value=0) : i32[]
+    %more = gt(%i, %z) : bool[]
+    yield %more
+  } {
+    (%c1: f32[8@-, 8@-], %i1: i32[]) =>
+    %one = constant(value=1) : i32[]
+    %left = sub(%i1, %one) : i32[]
+    %c.partial = dot(%a, %b, dims="ik,kj->ij") : f32[8@-, 8@-] unreduced(x)
+    %c = reshard(%c.partial) : f32[8@-, 8@-]
+    %next = add(%c1, %c) : f32[8@-, 8@-]
+    yield %next, %left
+  }
+  return %out
+}
+""")
+    lines = body(module)
+    assert "%more = gt(%i, %z) : bool[]" in lines
+    assert "%left = sub(%i1, %one) : i32[]" in lines
+    assert "%next = add(%c1, %c.partial) : f32[8@-, 8@-] unreduced(x)" in lines
+    assert lines[-1] == "%out = reshard(%out.partial) : f32[8@-, 8@-]"
+    check_agreement(module, "partition")
+
+
+SUM_OF_DOTS = """\
+func @f(
+  %a: f32[8@-, 4@x],
+  %b: f32[4@x, 8@-],
+) -> (f32[8@-, 8@-]) {
+  %c0 = dot(%a, %b, dims="ik,kj->ij") : f32[8@-, 8@-] loc("a.py":1:1)
+"""
+
+
+@pytest.mark.parametrize(("terms", "more"), [(2, ""), (3, ""), (5, " and 2 more")])
+def test_the_reshard_lists_three_reductions_and_has_the_line_of_the_sum(
+    terms: int, more: str
+) -> None:
+    text, last = SUM_OF_DOTS, "c0"
+    for i in range(1, terms):
+        text += (
+            f'  %c{i} = dot(%a, %b, dims="ik,kj->ij") : f32[8@-, 8@-] loc("a.py":1:1)\n'
+            f'  %s{i} = add(%{last}, %c{i}) : f32[8@-, 8@-] loc("a.py":{i + 1}:1)\n'
+        )
+        last = f"s{i}"
+    module = Pipeline.parse("reshard,sink-reductions")(
+        parse(MESH + text + f"  return %{last}\n}}\n")
+    )
+    reshard = module.main.body.ops[-1]
+    listed = "; ".join(f"sum over 'k' of %c{i} = dot" for i in range(min(terms, 3)))
+    assert reshard.why == listed + more
+    assert str(reshard.loc) == f"a.py:{terms}"
