@@ -9,7 +9,7 @@ from shardir.ir.module import Op, Value
 from shardir.ir.sharding import Axes, Sharding, count_positions
 from shardir.op_rules.factors import FactorKind, FactorRule
 from shardir.passes.resharding.align import Alignment, shardable_factors
-from shardir.passes.resharding.uneven import uneven_dims
+from shardir.passes.resharding.uneven import paddable_factors, uneven_dims
 from shardir.text.printer import format_axis
 
 REDUCTION_NOUNS = {"add": "sum", "mul": "product", "max": "maximum", "min": "minimum"}
@@ -114,16 +114,34 @@ class Explanations:
         )
         return f"%{op.results[0].name} = {op.name} runs along {along}"
 
-    def explain_missing_padding(self, op: Op, value: Value, sharding: Sharding) -> str:
-        """Return a clause that names the uneven axes of an operand that an operation does not
-        support."""
+    def explain_missing_padding(
+        self,
+        op: Op,
+        operand: int,
+        ends: tuple[Value, Sharding],
+        rule: FactorRule | None,
+        uneven: str,
+    ) -> str:
+        """Return a clause that names the uneven axes that an operand loses because it is not
+        padded.
+
+        `ends` are the operand and the sharding that the operation needs.
+        """
+        (value, sharding), cause = ends, f"{op.name} cannot pad"
+        kept: set[int] = set()
+        if uneven != "pad":
+            cause = f"the pass has uneven={uneven}"
+        elif rule is not None:
+            paddable = set(paddable_factors(op, rule))
+            kept = {d for d, each in enumerate(rule.operands[operand]) if paddable.issuperset(each)}
+        kept.update(uneven_dims(sharding, value.type.shape))
         odd = [
             f"{value.type.shape[d]} does not divide over "
             f"{self.format_axes(value.sharding.dims[d].axes)}"
             for d in uneven_dims(value.sharding, value.type.shape)
-            if value.sharding and d not in uneven_dims(sharding, value.type.shape)
+            if value.sharding and d not in kept
         ]
-        return f", since {' and '.join(odd)} and {op.name} cannot pad" if odd else ""
+        return f", since {' and '.join(odd)} and {cause}" if odd else ""
 
     def explain_new_padding(self, operands: Sequence[Value], results: Sequence[Value]) -> str:
         """Describe the padding that results have and operands do not."""

@@ -240,7 +240,8 @@ class ReshardInserter:
         for i, (value, sharding) in enumerate(zip(operands, fitting.tensors, strict=False)):
             if not self.same(self.sharding_of(value), sharding):
                 why = self.words.explain_operand(op, i, sharding, rule is not None)
-                padless = self.words.explain_missing_padding(op, value, sharding)
+                ends = value, sharding
+                padless = self.words.explain_missing_padding(op, i, ends, rule, self.uneven)
                 if rule is None:
                     why += padless + self.fallback(op, value, sharding)
                 else:

@@ -34,8 +34,10 @@ def test_parameters_and_results_stay_uneven_if_other_values_are_replicated() -> 
         "%b.sharded = reshard(%b) : f32[6@x]",
     ]
     assert reasons(module) == [
-        "operand 0 of %a = add needs [x:(1)2], since 6 does not divide over x and add cannot pad",
-        "operand 1 of %a = add needs [x:(1)2], since 6 does not divide over x and add cannot pad",
+        "operand 0 of %a = add needs [x:(1)2], since 6 does not divide over x and the pass has "
+        "uneven=replicate",
+        "operand 1 of %a = add needs [x:(1)2], since 6 does not divide over x and the pass has "
+        "uneven=replicate",
         "result 0 of @f needs [x]; dimension 0 of %b.sharded is padded from 6 to 8",
     ]
 
@@ -173,6 +175,23 @@ func @f(
         "%a = sort is computed with the sharding [-, x:(1)2] and needed with [x, -]; dimension 0 "
         "of %a is padded from 6 to 8",
     ]
+
+
+def test_an_operation_that_can_pad_does_not_state_that_it_cannot() -> None:
+    """Here the other operands decide against the padded dimension."""
+    module = run_reshard("""\
+func @f(
+  %a: f32[8@x:(1)2, 4@x:(2)2],
+  %b: f32[8@x, 4@-],
+  %p: bool[8@-, 4@(x, y)],
+) -> (f32[8@x, 4@y]) {
+  %k = select(%p, %a, %b) : f32[8@x, 4@y]
+  return %k
+}
+""")
+    assert reasons(module)[0] == (
+        "operand 0 of %k = select needs [x, y]: x shards dimension 0 of %p, not dimension 1 of %p"
+    )
 
 
 def test_the_module_equals_the_one_that_its_text_describes() -> None:
