@@ -11,6 +11,7 @@ from shardir.interpret.random_arguments import random_arguments
 from shardir.passes import Pipeline
 from shardir.passes.simplify.annotate_partial_sorts import MAX_READ_POSITIONS
 from shardir.verify.verifier import verify
+from tests.programs.near_misses import disagreements
 
 BEFORE = """\
 func @main(
@@ -41,6 +42,11 @@ def test_before_and_after() -> None:
     for want, got in zip(run(module, arguments), run(made, arguments), strict=True):
         assert (want == got).all()
     assert str(Pipeline.parse("annotate-partial-sorts")(made)) == str(made)
+
+
+def test_programs_that_resemble_partial_sorts_keep_their_results() -> None:
+    found = disagreements(parse(BEFORE), "annotate-partial-sorts")
+    assert not found, found[0]
 
 
 @pytest.mark.parametrize("count", [MAX_READ_POSITIONS, MAX_READ_POSITIONS + 1])

@@ -8,6 +8,7 @@ from shardir.interpret.interpreter import run
 from shardir.passes import Pipeline
 from shardir.passes.simplify.fill_out_of_bounds import MAX_ROWS
 from shardir.verify.verifier import verify
+from tests.programs.near_misses import disagreements
 
 BEFORE = """\
 func @main(
@@ -97,6 +98,12 @@ def test_results_are_equal(text: str, found: list[int]) -> None:
 def test_other_programs_are_not_changed(old: str, new: str) -> None:
     module = parse(BEFORE.replace(old, new))
     assert str(Pipeline.parse("fill-out-of-bounds")(module)) == str(module)
+
+
+@pytest.mark.parametrize("text", [BEFORE, COLUMNS, GRID])
+def test_programs_that_resemble_filled_gathers_keep_their_results(text: str) -> None:
+    found = disagreements(parse(text), "fill-out-of-bounds,dce")
+    assert not found, found[0]
 
 
 def test_short_rows_are_not_changed() -> None:

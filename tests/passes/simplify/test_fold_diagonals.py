@@ -8,6 +8,7 @@ from shardir.interpret.interpreter import run
 from shardir.interpret.random_arguments import random_arguments
 from shardir.passes import Pipeline
 from shardir.verify.verifier import verify
+from tests.programs.near_misses import disagreements
 
 BEFORE = """\
 func @main(
@@ -99,6 +100,12 @@ def test_other_masks_are_not_changed(old: str, new: str) -> None:
 def test_a_function_without_iotas_is_returned_as_it_is() -> None:
     module = parse("func @main(%x: f32[9]) -> (f32[9]) {\n  return %x\n}\n")
     assert Pipeline.parse("fold-diagonals")(module).main is module.main
+
+
+@pytest.mark.parametrize("text", [BEFORE, STACKED.format(offset=-1, side="add")])
+def test_programs_that_resemble_diagonals_keep_their_results(text: str) -> None:
+    found = disagreements(parse(text), "fold-diagonals,dce")
+    assert not found, found[0]
 
 
 MASK, ZERO = "  %4 = eq(%3, %1) : bool[6, 9]\n", "  %5 = constant(value=0.0) : f32[6, 9]\n"

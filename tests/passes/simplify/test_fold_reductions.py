@@ -9,6 +9,7 @@ from shardir.interpret.numeric_comparison import are_close, tolerance_of
 from shardir.interpret.random_arguments import random_arguments
 from shardir.passes import Pipeline
 from shardir.verify.verifier import verify
+from tests.programs.near_misses import disagreements
 
 EXAMPLES = {
     "a sum over devices of contractions is one": (
@@ -449,6 +450,12 @@ def test_before_and_after(before: str, after: str | None) -> None:
     assert str(made) == f"func @main(\n{head}{{\n{body if after is None else after}}}\n"
     arguments = random_arguments(module, whole=True)
     assert are_close(run(module, arguments), run(made, arguments), tolerance_of(module))
+
+
+@pytest.mark.parametrize(("before", "_"), EXAMPLES.values(), ids=EXAMPLES)
+def test_programs_that_resemble_examples_keep_their_results(before: str, _: str | None) -> None:
+    found = disagreements(parse(f"func @main(\n{before}}}\n"), "fold-reductions,dce")
+    assert not found, found[0]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from shardir.interpret.interpreter import run
 from shardir.interpret.random_arguments import random_arguments
 from shardir.passes import Pipeline
 from shardir.verify.verifier import verify
+from tests.programs.near_misses import disagreements
 
 BEFORE = """\
 func @main(
@@ -41,6 +42,11 @@ def test_before_and_after() -> None:
     arguments = random_arguments(module, whole=True)
     for want, got in zip(run(module, arguments), run(made, arguments), strict=True):
         assert (want == got).all()
+
+
+def test_programs_that_resemble_transposed_contractions_keep_their_results() -> None:
+    found = disagreements(parse(BEFORE), "fold-transposes")
+    assert not found, found[0]
 
 
 def test_other_operations_stay() -> None:

@@ -11,6 +11,7 @@ from shardir.passes import Pipeline
 from shardir.verify.verifier import verify
 from tests.passes.merge_verification import compare_merged
 from tests.passes.random_cases import Case, cases
+from tests.programs.near_misses import disagreements
 
 FOLDING = "merge-devices,fold-reductions,fold-views,cse,dce"
 
@@ -237,6 +238,12 @@ def test_before_and_after(before: str, after: str) -> None:
     assert str(made) == f"func @main(\n{after}}}\n"
     arguments = random_arguments(module, whole=True)
     assert are_close(run(module, arguments), run(made, arguments), tolerance_of(module))
+
+
+@pytest.mark.parametrize(("before", "_"), EXAMPLES.values(), ids=EXAMPLES)
+def test_programs_that_resemble_examples_keep_their_results(before: str, _: str) -> None:
+    found = disagreements(parse(f"func @main(\n{before}}}\n"), "fold-views,cse,dce")
+    assert not found, found[0]
 
 
 @settings(max_examples=settings().max_examples // 5)

@@ -4,6 +4,8 @@ import pytest
 
 from shardir.passes import Pipeline
 from shardir.text.parser import parse
+from tests.programs.bit_exact_programs import exact_difference
+from tests.programs.near_misses import disagreements
 
 PROGRAM = """\
 mesh @m = [d=2, e=2]
@@ -34,6 +36,12 @@ def test_the_own_shard_needs_no_slice() -> None:
 @pytest.mark.parametrize(("axis", "factor"), [("e", 2), ("d", 1)])
 def test_another_slice_stays(axis: str, factor: int) -> None:
     assert "dynamic_slice" in simplified(axis, factor)
+
+
+def test_programs_that_resemble_a_slice_of_a_gather_keep_their_results() -> None:
+    module = parse(PROGRAM.format(axis="d", factor=2))
+    found = disagreements(module, "simplify,dce", exact_difference)
+    assert not found, found[0]
 
 
 ALL_SLICE = """\

@@ -12,7 +12,8 @@ from shardir.text.parser import parse
 from shardir.verify.verifier import verify
 from tests.dtype_groups import INTEGERS
 from tests.passes.sharded_evaluation import annotate_randomly
-from tests.programs.bit_exact_programs import must_be_exact
+from tests.programs.bit_exact_programs import exact_difference, must_be_exact
+from tests.programs.near_misses import disagreements
 from tests.programs.strategies import modules
 
 
@@ -93,6 +94,13 @@ DIFFERENT = [
 @pytest.mark.parametrize("lines", DIFFERENT, ids=lambda lines: " ".join(lines))
 def test_inexact_rewrites_are_not_applied(lines: tuple[str, ...]) -> None:
     assert remaining_lines(lines[-1].rpartition(" : ")[2], *lines) == [*lines, "return %y"]
+
+
+@pytest.mark.parametrize("lines", [*SAME, *DIFFERENT], ids=lambda lines: " ".join(lines))
+def test_programs_that_resemble_identities_keep_their_results(lines: tuple[str, ...]) -> None:
+    module = parse(function(lines[-1].rpartition(" : ")[2], *lines))
+    found = disagreements(module, "simplify,dce", exact_difference)
+    assert not found, found[0]
 
 
 def test_multiplication_of_a_complex_value_by_one_is_kept() -> None:
@@ -353,6 +361,12 @@ spmd func @f() -> (f32[4] of f32[4@-]) {
 @pytest.mark.parametrize("text", SHARDED)
 def test_other_exchanges_stay(text: str) -> None:
     assert str(run_simplify(text)) == text
+
+
+@pytest.mark.parametrize("text", SHARDED)
+def test_programs_that_resemble_exchanges_keep_their_results(text: str) -> None:
+    found = disagreements(parse(text), "simplify,dce", exact_difference)
+    assert not found, found[0]
 
 
 def test_a_reshard_to_the_same_sharding_goes() -> None:
