@@ -195,12 +195,14 @@ def _rename_axes(
 
 
 def _align_axes(source: Axes, target: Axes) -> list[tuple[Axes, Axes]]:
-    """Return the smallest groups of axes with equal numbers of positions, from the major ones
-    on."""
+    """Return the smallest groups of axes with equal numbers of positions, from the major ones on.
+
+    Source and target have equal numbers of positions, and no axis has size 1.
+    """
     groups: list[tuple[Axes, Axes]] = []
     old, new = list(source), list(target)
-    while old or new:
-        some, others = [old.pop(0)] if old else [], [new.pop(0)] if new else []
+    while old:
+        some, others = [old.pop(0)], [new.pop(0)]
         while prod(axis_sizes(tuple(some))) != prod(axis_sizes(tuple(others))):
             if prod(axis_sizes(tuple(some))) < prod(axis_sizes(tuple(others))):
                 some.append(old.pop(0))
