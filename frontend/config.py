@@ -210,6 +210,16 @@ class Config:
         return str(_read_setting("explicit_sharding"))
 
     @property
+    def check_static_indices(self) -> bool:
+        """True if an integer in an index that is out of range is an error (yes;
+        `SHARDIR_CHECK_STATIC_INDICES`).
+
+        False: the rules of traced integers apply, as in JAX. A read returns the nearest element,
+        and an update out of range is dropped. `shardir as-jax` and `shardir_as_jax` set it.
+        """
+        return bool(_read_setting("check_static_indices"))
+
+    @property
     def shardy_exact(self) -> bool:
         """True if programs reshard as Shardy does instead of minimizing communication (no;
         `SHARDIR_SHARDY_EXACT`).

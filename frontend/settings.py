@@ -71,6 +71,7 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("on_fallback", "replicate", "SHARDIR_ON_FALLBACK", as_fallback),
         Setting("grad_reduce_dtype", None, "SHARDIR_GRAD_REDUCE_DTYPE", as_gradient_dtype),
         Setting("explicit_sharding", "strict", "SHARDIR_EXPLICIT_SHARDING", as_explicit),
+        Setting("check_static_indices", True, "SHARDIR_CHECK_STATIC_INDICES", as_switch),
         Setting("shardy_exact", False, "SHARDIR_SHARDY_EXACT", as_switch),
         Setting("passes", None, "SHARDIR_PASSES", as_pipeline),
         Setting("machine", None, "SHARDIR_MACHINE", as_machine),

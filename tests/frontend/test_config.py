@@ -33,7 +33,7 @@ KNOWN = (
     "default_prng_impl, legacy_prng_key, "
     "enable_custom_prng, dump_dir, "
     "verify, uneven, on_fallback, grad_reduce_dtype, explicit_sharding, "
-    "shardy_exact, passes, machine, isolated, gather, check_replicated_inputs, shown_platform, "
+    "check_static_indices, shardy_exact, passes, machine, isolated, gather, check_replicated_inputs, shown_platform, "
     "num_gpu_devices, log_compiles, check_tracer_leaks, debug_nans, traceback, native_dispatch"
 )
 
@@ -53,7 +53,7 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
         "legacy_prng_key='allow', enable_custom_prng=False, "
         "dump_dir=None, verify=False, uneven=None, "
         "on_fallback='replicate', grad_reduce_dtype=None, explicit_sharding='strict', "
-        "shardy_exact=False, passes=None, machine=None, "
+        "check_static_indices=True, shardy_exact=False, passes=None, machine=None, "
         "isolated=False, gather=False, check_replicated_inputs=True, "
         "shown_platform='cpu', num_gpu_devices=None, "
         "log_compiles=False, check_tracer_leaks=False, debug_nans=False, "
@@ -151,6 +151,7 @@ def test_every_setting_has_a_context_manager(tmp_path: Path) -> None:
             ("on_fallback", "replicate"),
             ("grad_reduce_dtype", None),
             ("explicit_sharding", "strict"),
+            ("check_static_indices", True),
             ("shardy_exact", False),
             ("passes", None),
             ("machine", None),

@@ -338,3 +338,25 @@ def test_invalid_settings_are_errors() -> None:
     assert error_of(SettingError, "jax.config.update('jax_platforms', 'npu')") == (
         "the setting shown_platform is 'npu'; it must be 'cpu', 'gpu', 'tpu' or 'ipu'"
     )
+
+
+def test_integers_in_indices_out_of_range_follow_the_rules_of_jax(tmp_path: Path) -> None:
+    script = tmp_path / "clamp.py"
+    script.write_text(
+        "import jax\n"
+        "import jax.numpy as jnp\n"
+        "x = jnp.arange(10)\n"
+        "read = int(x[11]), int(x[-11]), int(jax.jit(lambda x: x[11])(x))\n"
+        "updated = x.at[11].set(3).tolist()\n"
+    )
+    names = run_script(script)
+    assert names["read"] == (9, 0, 9)
+    assert names["updated"] == list(range(10))
+    with shardir_as_jax():
+        import jax.numpy as jnp
+
+        assert int(jnp.arange(10)[11]) == 9
+    with shardir_as_jax(check_static_indices=True), pytest.raises(IndexError):
+        jnp.arange(10)[11]
+    with pytest.raises(IndexError):
+        jnp.arange(10)[11]

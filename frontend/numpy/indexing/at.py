@@ -62,7 +62,8 @@ class IndexedUpdate:
 
     All methods accept `mode` for indices out of range: updates are dropped ("drop", "fill",
     "promise_in_bounds", the default) or applied to the nearest element ("clip"). A concrete integer
-    out of range raises `IndexingError` unless a mode is given. Negative indices count from the end
+    out of range raises `IndexingError` unless a mode is given or the setting
+    `check_static_indices` is false. Negative indices count from the end
     unless `wrap_negative_indices` is false; they are out of range then. `indices_are_sorted` and
     `unique_indices` are accepted for compatibility. `out_sharding` states the sharding of the
     result.

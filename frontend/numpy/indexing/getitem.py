@@ -35,8 +35,9 @@ def getitem(x: Tracer, index: Index) -> Tracer:
     """Return `x[index]` for every kind of index that NumPy supports.
 
     Integers, slices, None, `...`, integer arrays (traced or not) and concrete boolean arrays are
-    supported. Raise `IndexingError` for an integer out of range; index arrays and traced integers
-    that are out of range read the nearest element.
+    supported. Raise `IndexingError` for an integer out of range, unless the setting
+    `check_static_indices` is false; index arrays and traced integers that are out of range read the
+    nearest element.
     """
     subscript, arrays = parse_subscript(tuple(x.shape), index)
     return _getitem(x, arrays, subscript)

@@ -12,6 +12,7 @@ import numpy as np
 
 from shardir.frontend.arrays.array import fits_dtype, signature_of_numpy
 from shardir.frontend.arrays.numpy_conversion import to_numpy
+from shardir.frontend.config import config
 from shardir.frontend.errors import IndexingError, TracedValueError
 from shardir.frontend.numpy.indexing.index_items import (
     Index,
@@ -102,21 +103,25 @@ def parse_subscript(
 ) -> ParsedSubscript:
     """Parse `index` as NumPy does for an array of `shape`.
 
-    With `beyond`, an integer out of range becomes an index array, to which the mode applies. Unless
-    `wraps`, negative integers are out of range.
+    With `beyond`, an integer out of range becomes an index array, to which the mode applies; so it
+    does unless the setting `check_static_indices` is true. Unless `wraps`, negative integers are
+    out of range.
 
     Raise `IndexingError` for an object that is not an index, or an index out of range, and
     `TracedValueError` for a mask or bounds of a slice that are traced.
     """
     plain = _static_key(index)
-    if plain is None or beyond:
-        return _parse(shape, index, beyond, wraps)
-    key = shape, plain
+    if plain is None:
+        return _parse(shape, index, beyond or not config.check_static_indices, wraps)
+    key = shape, plain, wraps
     parsed = _subscript_cache.get(key)
     if parsed is None:
-        if len(_subscript_cache) >= MAX_CACHED_SUBSCRIPTS:
-            _subscript_cache.clear()
-        parsed = _subscript_cache[key] = _parse(shape, index, beyond, wraps)
+        parsed = _parse(shape, index, beyond or not config.check_static_indices, wraps)
+        # An integer that became an index array depends on `beyond` and on the current trace.
+        if not parsed[1]:
+            if len(_subscript_cache) >= MAX_CACHED_SUBSCRIPTS:
+                _subscript_cache.clear()
+            _subscript_cache[key] = parsed
     return parsed
 
 
@@ -142,6 +147,9 @@ def _static_key(index: Index) -> tuple[object, ...] | None:
 
 
 _BOUNDS = {int, type(None)}
+
+_INDEX_LIMITS = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+"""The range of the elements of index vectors."""
 
 
 def _parse(shape: tuple[int, ...], index: Index, beyond: bool, wraps: bool) -> ParsedSubscript:
@@ -238,7 +246,10 @@ def _integer_span(index: int, dim: int, shape: tuple[int, ...]) -> Span:
     size = shape[dim]
     if not -size <= index < size:
         raise IndexingError(
-            with_location(f"index {index} is out of range for dimension {dim} of shape {shape}")
+            with_location(
+                f"index {index} is out of range for dimension {dim} of shape {shape}; pass a mode "
+                "to x.at[...], such as mode='clip', or set check_static_indices=False, as in JAX"
+            )
         )
     return Span(index % size, 1, point=True)
 
@@ -317,7 +328,7 @@ def _concrete_vectors(
         indices = array.astype(np.int64)
         if wraps:
             indices = np.where(indices < 0, indices + shape[d], indices)
-        vectors.append(np.broadcast_to(np.clip(indices, -1, shape[d]), batch))
+        vectors.append(np.broadcast_to(np.clip(indices, *_INDEX_LIMITS), batch))
     return to_numpy(np.stack(vectors, -1).astype(np.int32))
 
 

@@ -208,8 +208,9 @@ def _parse_boolean(name: str, text: str) -> bool:
 def program_settings(settings: Mapping[str, object]) -> Iterator[None]:
     """Apply `settings` in a block, and restore all settings at its end.
 
-    JAX's environment variables apply where `settings` do not. `XLA_FLAGS` counts as applied if
-    `settings` state the number of devices.
+    JAX's environment variables apply where `settings` do not. Integers in indices that are out of
+    range are no errors, as in JAX. `XLA_FLAGS` counts as applied if `settings` state the number of
+    devices.
     """
     has_device_count = "num_cpu_devices" in settings
     token = _applied_xla_flags.set(os.environ.get("XLA_FLAGS", "") if has_device_count else "")
@@ -217,7 +218,7 @@ def program_settings(settings: Mapping[str, object]) -> Iterator[None]:
         with config(), ExitStack() as stack:
             if apply_environment():
                 stack.enter_context(disable_jit())
-            stack.enter_context(config(**settings))
+            stack.enter_context(config(**{"check_static_indices": False, **settings}))
             yield
     finally:
         _applied_xla_flags.reset(token)

@@ -314,9 +314,13 @@ def error(call: Callable[[], Any], kind: type[Exception]) -> str:
     return first
 
 
+HINT = (
+    "pass a mode to x.at[...], such as mode='clip', or set check_static_indices=False, as in JAX"
+)
+
 FAULTS: list[tuple[Any, str]] = [
-    (np.s_[3], "index 3 is out of range for dimension 0 of shape (3, 4, 5)"),
-    (np.s_[0, -5], "index -5 is out of range for dimension 1 of shape (3, 4, 5)"),
+    (np.s_[3], f"index 3 is out of range for dimension 0 of shape (3, 4, 5); {HINT}"),
+    (np.s_[0, -5], f"index -5 is out of range for dimension 1 of shape (3, 4, 5); {HINT}"),
     (np.s_[0, 0, 0, 0], "an array of shape (3, 4, 5) takes at most 3 indices, got 4"),
     (np.s_[..., 0, ...], "an index has at most one '...'"),
     (np.s_[1.0], "1.0 of type float is not an index; indices are integers, slices, ..., None, and "

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shardir as sd
 import shardir.numpy as snp
 from shardir import random
 from shardir.frontend.errors import IndexingError, NumberRangeError
@@ -27,6 +28,23 @@ def test_reads_at_concrete_indices_out_of_bounds_follow_the_mode() -> None:
     assert x.at[-9, 1].get(mode="clip").tolist() == 1
     with pytest.raises(IndexingError, match="index 7 is out of range for dimension 0"):
         x.at[7].get()
+
+
+@pytest.mark.parametrize("call", [lambda f, x: f(x), lambda f, x: sd.jit(f)(x)])
+def test_unchecked_integers_out_of_range_follow_the_rules_of_traced_ones(call: Any) -> None:
+    x = snp.arange(6.0).reshape(3, 2)
+    with pytest.raises(IndexingError, match="index 7 is out of range for dimension 0"):
+        call(lambda x: x[7, 1], x)
+    with sd.config(check_static_indices=False):
+        assert call(lambda x: x[7], x).tolist() == [4, 5]
+        assert call(lambda x: x[-7, 5], x).tolist() == 1
+        assert call(lambda x: x[7, ::-1], x).tolist() == [5, 4]
+        assert call(lambda x: x.at[7].get(), x).tolist() == [4, 5]
+        assert call(lambda x: x.at[7].set(9.0), x).tolist() == x.tolist()
+        assert call(lambda x: x.at[-4, 0].add(9.0), x).tolist() == x.tolist()
+        assert call(lambda x: x[-1], x).tolist() == [4, 5]
+    with pytest.raises(IndexingError, match="index 7 is out of range for dimension 0"):
+        call(lambda x: x[7], x)
 
 
 @pytest.mark.parametrize(
