@@ -1,19 +1,23 @@
 """Slices at static and dynamic indices, with the names of `jax.lax`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from operator import index
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.dispatch.inspection import eval_shape
 from shardir.frontend.lax.data_movement import expand_dims, squeeze
 from shardir.frontend.numpy.indexing.index_vectors import wrap_negative_indices
 from shardir.frontend.numpy.indexing.updates import convert_lossless
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import replace_dim_size
+from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, splat, widen_indices
@@ -128,6 +132,33 @@ def _wrapped_dims(
     return given
 
 
+Function = TypeVar("Function", bound=UserFunction)
+
+
+def _with_checked_starts(parameter: str, position: int) -> Callable[[Function], Function]:
+    """Decorate a public function whose argument `parameter`, at `position`, contains starts.
+
+    Outside of a trace, the numbers among the starts are arguments of a program, whose values it
+    cannot check. Where negative starts are not allowed, a trace of the call, in which the numbers
+    are constants, therefore precedes it.
+    """
+
+    def decorate(fun: Function) -> Function:
+        @composed_function(blind=True)
+        @wraps(fun)
+        def checked(*args: PyTree, **options: PyTree) -> PyTree:
+            if options.get("allow_negative_indices", True) is not True:
+                given = args[position] if len(args) > position else options.get(parameter)
+                starts = given if isinstance(given, (list, tuple)) else (given,)
+                if any(isinstance(start, (int, np.integer)) and start < 0 for start in starts):
+                    eval_shape(lambda: fun(*args, **options))
+            return fun(*args, **options)
+
+        return checked  # type: ignore[return-value]
+
+    return decorate
+
+
 def _dynamic_starts(
     indices: ArrayLike, shape: Sequence[int], what: str, wraps: Sequence[bool]
 ) -> list[Tracer]:
@@ -190,6 +221,7 @@ def _static_starts(
     )
 
 
+@_with_checked_starts("start_indices", 1)
 @public(static=("slice_sizes", "allow_negative_indices"))
 def dynamic_slice(
     operand: ArrayLike,
@@ -213,6 +245,7 @@ def dynamic_slice(
     return emit("dynamic_slice", x, *starts, result=result, weak=x.weak_type)
 
 
+@_with_checked_starts("start_indices", 2)
 @public(static=("allow_negative_indices",))
 def dynamic_update_slice(
     operand: ArrayLike,
@@ -233,6 +266,7 @@ def dynamic_update_slice(
     return emit("dynamic_update_slice", x, new, *starts, weak=x.weak_type)
 
 
+@_with_checked_starts("start_index", 1)
 @public(static=("slice_size", "axis", "allow_negative_indices"))
 def dynamic_slice_in_dim(
     operand: ArrayLike,
@@ -251,6 +285,7 @@ def dynamic_slice_in_dim(
     return dynamic_slice(x, starts, sizes, allow_negative_indices=allow_negative_indices)
 
 
+@_with_checked_starts("index", 1)
 @public(static=("axis", "keepdims", "allow_negative_indices"))
 def dynamic_index_in_dim(
     operand: ArrayLike,
@@ -267,6 +302,7 @@ def dynamic_index_in_dim(
     return one if keepdims else squeeze(one, (dim,))
 
 
+@_with_checked_starts("start_index", 2)
 @public(static=("axis", "allow_negative_indices"))
 def dynamic_update_slice_in_dim(
     operand: ArrayLike,
@@ -283,6 +319,7 @@ def dynamic_update_slice_in_dim(
     return dynamic_update_slice(x, update, starts, allow_negative_indices=allow_negative_indices)
 
 
+@_with_checked_starts("index", 2)
 @public(static=("axis", "allow_negative_indices"))
 def dynamic_update_index_in_dim(
     operand: ArrayLike,

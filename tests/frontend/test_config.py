@@ -33,7 +33,8 @@ KNOWN = (
     "default_prng_impl, legacy_prng_key, "
     "enable_custom_prng, dump_dir, "
     "verify, uneven, on_fallback, grad_reduce_dtype, explicit_sharding, "
-    "check_static_indices, shardy_exact, passes, machine, isolated, gather, check_replicated_inputs, shown_platform, "
+    "check_static_indices, shardy_exact, passes, machine, isolated, gather, "
+    "check_replicated_inputs, shown_platform, "
     "num_gpu_devices, log_compiles, check_tracer_leaks, debug_nans, traceback, native_dispatch"
 )
 

@@ -40,6 +40,11 @@ class Traced:
         return self._lowered.module
 
     @property
+    def jaxpr(self) -> Module:
+        """The traced program, as `make_ir` returns it (the name in JAX)."""
+        return self.module
+
+    @property
     def in_tree(self) -> tree.PyTreeDef:
         """The structure of the arguments, (positional, named)."""
         return self._lowered.in_tree

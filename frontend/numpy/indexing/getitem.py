@@ -127,7 +127,7 @@ def emit_read(
             )
     sliced = _apply_spans(x, subscript)
     if arrays and subscript.batch == () and fill is None and not subscript.is_concrete:
-        sliced = _read_at_scalars(sliced, subscript, arrays)
+        sliced = _read_at_scalars(sliced, subscript, arrays, clip)
     elif arrays:
         sliced = _emit_gather(sliced, subscript, arrays, fill, clip)
     return reshape(sliced, subscript.shape)
@@ -153,10 +153,18 @@ def _apply_spans(x: Tracer, subscript: Subscript) -> Tracer:
     return emit("reverse", x, dims=back, weak=x.weak_type) if back else x
 
 
-def _read_at_scalars(x: Tracer, subscript: Subscript, arrays: Sequence[Tracer]) -> Tracer:
-    """Read one element along the dimensions of traced integers."""
+def _read_at_scalars(
+    x: Tracer, subscript: Subscript, arrays: Sequence[Tracer], clip: bool
+) -> Tracer:
+    """Read one element along the dimensions of traced integers.
+
+    `dynamic_slice` clamps its starts. With `clip` they are clamped before it, so that checks of
+    indices accept them.
+    """
     indexed = dict(zip(subscript.indexed_dims, arrays, strict=True))
     starts = count_from_front(subscript, arrays)
+    if clip:
+        starts = [_clamp(i, x.shape[d]) for d, i in zip(indexed, starts, strict=True)]
     zero = splat(0, starts[0].value.type) if len(starts) < x.ndim else starts[0]
     found = dict(zip(indexed, starts, strict=True))
     shape = [1 if d in indexed else n for d, n in enumerate(x.shape)]
@@ -167,6 +175,13 @@ def _read_at_scalars(x: Tracer, subscript: Subscript, arrays: Sequence[Tracer]) 
         result=x.value.type.with_shape(shape),
         weak=x.weak_type,
     )
+    return result
+
+
+def _clamp(index: Tracer, size: int) -> Tracer:
+    """Return the nearest index that is in range."""
+    low, high = (splat(n, index.value.type) for n in (0, size - 1))
+    result: Tracer = emit("clamp", low, index, high)
     return result
 
 

@@ -80,6 +80,20 @@ class PmapParameters:
     inner: list[PmapLevel] = field(default_factory=list)
 
 
+def _check_static_positions(mapping: PmapParameters, count: int) -> None:
+    """Raise `ArgumentError` if one of `count` positional arguments is missing that is static."""
+    static = mapping.parameters.static
+    if static and count <= max(static):
+        listed = tuple(sorted(static))
+        raise ArgumentError(
+            with_location(
+                f"pmapped function has static_broadcasted_argnums={listed} but was called with "
+                f"only {count} positional argument{'s' if count != 1 else ''}. All static "
+                "broadcasted arguments must be passed positionally."
+            )
+        )
+
+
 class PmapCall:
     """One call: its leaves, their mapped axes, and the number of positions."""
 
@@ -88,6 +102,7 @@ class PmapCall:
     ) -> None:
         self.mapping, self.args, self.options = mapping, args, options
         known = self.parameters = mapping.parameters.for_call(len(args))
+        _check_static_positions(mapping, len(args))
         check_call_signature(mapping.fun, mapping.name, args, options)
         self.dynamic, _ = known.partition_arguments(args, options)
         self.leaves, structure = tree.flatten(self.dynamic)

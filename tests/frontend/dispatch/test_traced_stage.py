@@ -19,6 +19,7 @@ def test_a_traced_function_describes_its_arguments_and_results() -> None:
     (x, y), named = traced.args_info
     assert (x.shape, x.dtype, x.donated, y.donated, named) == ((3,), np.float32, False, True, {})
     assert traced.fun_name == "step"
+    assert traced.jaxpr is traced.module
     assert traced.donate_argnums == (1,)
     assert traced.out_info["sum"].shape == (3,)
     assert traced.out_tree.num_leaves == 1

@@ -92,6 +92,21 @@ def test_invalid_axes_are_errors() -> None:
     )
 
 
+def test_static_arguments_are_positional() -> None:
+    def f(x: Any, y: Any, z: Any = 0) -> Any:
+        return x
+
+    text = "argument{} All static broadcasted arguments must be passed positionally."
+    assert error_line(ArgumentError, lambda: pmap(f, static_broadcasted_argnums=(1,))(X, y=1)) == (
+        "pmapped function has static_broadcasted_argnums=(1,) but was called with only 1 "
+        "positional " + text.format(".")
+    )
+    assert error_line(ArgumentError, lambda: pmap(f, static_broadcasted_argnums=(2, 1))(X, 1)) == (
+        "pmapped function has static_broadcasted_argnums=(1, 2) but was called with only 2 "
+        "positional " + text.format("s.")
+    )
+
+
 def test_invalid_axis_names_and_permutations_are_errors() -> None:
     assert error_line(AxisNameError, lambda: pmap(lambda x: lax.psum(x, "j"), "i")(X)) == (
         "psum is along 'j', which is not bound at this line (bound axes: 'i'); name one with "

@@ -314,9 +314,7 @@ def error(call: Callable[[], Any], kind: type[Exception]) -> str:
     return first
 
 
-HINT = (
-    "pass a mode to x.at[...], such as mode='clip', or set check_static_indices=False, as in JAX"
-)
+HINT = "pass a mode to x.at[...], such as mode='clip', or set check_static_indices=False, as in JAX"
 
 FAULTS: list[tuple[Any, str]] = [
     (np.s_[3], f"index 3 is out of range for dimension 0 of shape (3, 4, 5); {HINT}"),
