@@ -8,7 +8,8 @@ The positions along the axis `microbatch`, which `split-batch` adds, become iter
 that vary along it are the body of a loop, an all-reduce over it becomes a sum that the loop
 carries, and an all-gather or a result becomes a stacked result of the loop. A sum of numbers of
 16 bits is carried in f32. Other operations run before or after the loop; `microbatch_levels`
-decides where. Gradients are thus added over the microbatches before the devices add them.
+decides where. Gradients are thus added over the microbatches before the devices add them. Calls of
+functions are inlined before, because only some operations of a function may belong to a loop.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,6 +35,7 @@ from shardir.passes.microbatching.microbatch_levels import AFTER_ALL_LOOPS, Leve
 from shardir.passes.microbatching.split_batch import MICROBATCH_AXIS
 from shardir.passes.pipeline import Pass
 from shardir.passes.rewriting import use_counts, used_names
+from shardir.passes.simplify.inline_calls import inline_calls_in_function
 
 COMBINING_OPERATIONS: Mapping[str, OpSpec] = {
     "add": ops.add, "mul": ops.mul, "max": ops.maximum, "min": ops.minimum,
@@ -52,7 +54,8 @@ class AccumulateMicrobatches(Pass, name="accumulate-microbatches"):
                 f"@{main.name} has no microbatches; write split-batch{{microbatches=2}},default,"
                 "accumulate-microbatches"
             )
-        function = _Accumulator(main, Axis.full(MICROBATCH_AXIS, mesh)).run()
+        inlined = inline_calls_in_function(main)
+        function = _Accumulator(inlined, Axis.full(MICROBATCH_AXIS, mesh)).run()
         meshes = tuple(_without_axis(each) if each is mesh else each for each in module.meshes)
         return replace(module, meshes=meshes, functions=(function, *module.functions[1:]))
 

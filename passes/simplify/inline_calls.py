@@ -28,10 +28,11 @@ class InlineCalls(Pass, name="inline-calls"):
 
 def inline_calls(module: Module) -> Module:
     """Return the module without calls; the module itself if it has none."""
-    return rebuild_functions(module, _inline_in_function)
+    return rebuild_functions(module, inline_calls_in_function)
 
 
-def _inline_in_function(function: Function) -> Function:
+def inline_calls_in_function(function: Function) -> Function:
+    """Return the function without calls; the function itself if it has none."""
     if not any(op.spec is ops.call for op in function.body.walk()):
         return function
     new: dict[Value, Value] = {}

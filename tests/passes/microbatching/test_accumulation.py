@@ -101,6 +101,31 @@ def test_a_slice_for_each_microbatch_is_taken_in_the_loop(axes: str, rows: int) 
     assert ("all-slice" in [*outside, *loop]) == ("data" in axes)
 
 
+@pytest.mark.parametrize(
+    ("called", "inside"),
+    [
+        ("%i = axis-index(axes=[microbatch]) : i32[]" + POSITION, "mul"),
+        (
+            f"%h = {PRODUCT}\n%s = all-gather(%h, dim=0, axes=[microbatch]) : f32[8, 8]\n"
+            "%g = slice(%s, starts=[0, 0], strides=[1, 1]) : f32[4, 8]",
+            "dot",
+        ),
+    ],
+    ids=["position", "collective"],
+)
+def test_operations_of_called_functions_belong_to_loops(called: str, inside: str) -> None:
+    body = called.replace("%x", "%a").replace("%w", "%v")
+    text = f"""
+%r = call(%x, %w, callee="f") : f32[4, 8] {{
+  (%a: f32[4, 4], %v: f32[4, 8]) =>
+  {body}
+  yield %g
+}}"""
+    outside, (loop,) = body_and_loops(program(text, ROWS, "%r"))
+    assert inside in loop
+    assert "call" not in [*outside, *loop]
+
+
 REFUSED = [
     (
         "%s = all-slice(%w, dim=0, axes=[microbatch:(1)2]) : f32[2, 8]\n"
