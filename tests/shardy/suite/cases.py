@@ -171,7 +171,7 @@ INSERTED = (
     "Shardy examines a program after it has inserted all reductions; shardir inserts the reduction "
     "of this operand in insert-explicit-reshards"
 )
-CALLED = "shardir inserts the reduction at the boundary of the function, which it reads in place"
+CALLED = "shardir inserts the reduction at the boundary of the call in insert-explicit-reshards"
 UNREDUCED = {
     "dropped_by_add": INSERTED,
     "callee_without_unreduced": CALLED,
@@ -194,9 +194,7 @@ UNREDUCED = {
     "default_op_mismatches_unreduced_kind": COMBINED,
 }
 
-IN_PLACE = (
-    "the computation is read in place, and the edges at its boundary are printed as constraints"
-)
+IN_PLACE = "the computation is read as a call, which is printed as a call of a private function"
 STATIC = "the reader refuses types with a size that is known only at run time"
 WITHOUT_MESH = "the manual axes of this computation without operands and results are in no mesh"
 NOT_PRINTED = {

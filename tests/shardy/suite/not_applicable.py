@@ -33,7 +33,7 @@ NOT_APPLICABLE = {
         "the suites `basic` and `pipeline` compare the shardings that they propagate"
     ),
     f"{IMPORT}/add_func_data_flow_edges.mlir": (
-        "the pass inserts operations for the edges of calls, which the reader inlines"
+        "the pass inserts operations for the edges of calls; shardir derives edges from the calls"
     ),
     f"{IMPORT}/pre_order_funcs.mlir": (
         "the pass sorts the functions of a module, whose order has no meaning in shardir"
@@ -43,17 +43,17 @@ NOT_APPLICABLE = {
         "partitions the gather itself, and the suite `executable` compares the numbers of the "
         "five executable files of this pass"
     ),
-    f"{IMPORT}/import_func_calls.mlir": "the reader inlines calls instead of importing them",
+    f"{IMPORT}/import_func_calls.mlir": "a call has the body of its function as its block as soon as it is read",
     f"{IMPORT}/import_func_calls_add_data_flow_edges_on_named_computations_false.mlir": (
-        "the reader inlines calls instead of importing them; the option concerns only the "
+        "calls have blocks as soon as they are read; the option concerns only the "
         "operations for their edges"
     ),
     f"{IMPORT}/flatten_call_graph.mlir": (
-        "the pass copies a function for each call; the reader inlines it at each call"
+        "the pass copies a function for each call; each call of shardir has a block of its own"
     ),
     f"{IMPORT}/propagate_sharding_from_func_to_call.mlir": (
-        "the pass copies the shardings of a function to its calls, which the reader does while it "
-        "inlines them; the suite `pipeline` compares the result"
+        "the pass copies the shardings of a function to its calls, which the reader does; "
+        "the suite `pipeline` compares the result"
     ),
     f"{EXPORT}/sink_data_flow_edges.mlir": (
         "the pass removes the operations for edges, which shardir does not have"
@@ -62,10 +62,11 @@ NOT_APPLICABLE = {
         "the pass removes the operations for the edges of calls, which shardir does not have"
     ),
     f"{EXPORT}/export_named_computations.mlir": (
-        "the pass makes functions of inlined named computations; the reader inlines them"
+        "the pass makes functions of inlined named computations; the reader makes calls of them"
     ),
     f"{EXPORT}/propagate_to_func_results.mlir": (
-        "the pass copies shardings to the results of called functions, which are inlined"
+        "the pass copies shardings to the results of called functions; in shardir, the results of "
+        "calls have them"
     ),
     f"{EXPORT}/insert_explicit_reshards/call_ops_enable_full_version_false.mlir": (
         "the partial version of the pass, which leaves conflicts to XLA's partitioner; shardir "
@@ -164,7 +165,7 @@ NOT_APPLICABLE = {
         "compares the inlined bodies of manual computations; tests of `partition` compare numbers"
     ),
     f"{LOCAL}/sdy_named_computation.mlir": (
-        "compares the local types of named computations, which the reader inlines"
+        "compares the local types of named computations, which the reader makes calls"
     ),
     f"{LOCAL}/replica_id.mlir": (
         "compares whether a device is numbered by replica or by partition, a choice of XLA's "
@@ -190,13 +191,13 @@ NOT_SUPPORTED = {
         "of its reshape or transpose"
     ),
     f"{EXPORT}/unflatten_call_graph.mlir": (
-        "a function is inlined at each call, and equal copies are not merged again"
+        "the printer merges equal functions of calls; it writes text, and has no module to compare"
     ),
     f"{EXPORT}/unflatten_call_graph_dedup_functions_fully_true.mlir": (
-        "a function is inlined at each call; calls of one function cannot share its shardings"
+        "each call has shardings of its own; calls of one function cannot share its shardings"
     ),
     f"{EXPORT}/insert_func_call_reshards.mlir": (
-        "a function is inlined at each call, so that no operand is resharded for other calls"
+        "each call has shardings of its own, so that no operand is resharded for other calls"
     ),
     f"{IMPORT}/import_pipeline.mlir": (
         "the file examines the option that all calls of a function share one sharding"
