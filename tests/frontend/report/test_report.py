@@ -297,7 +297,7 @@ def test_notebooks_show_no_page_of_a_large_program(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_representation_counts_stages_values_and_collectives() -> None:
-    assert repr(report_of_text(DOT)) == "ProgramReport('f', 11 stages, 3 values, 1 collective)"
+    assert repr(report_of_text(DOT)) == "ProgramReport('f', 12 stages, 3 values, 1 collective)"
 
 
 def test_the_profile_of_a_report_is_a_profile() -> None:

@@ -43,7 +43,9 @@ NOT_APPLICABLE = {
         "partitions the gather itself, and the suite `executable` compares the numbers of the "
         "five executable files of this pass"
     ),
-    f"{IMPORT}/import_func_calls.mlir": "a call has the body of its function as its block as soon as it is read",
+    f"{IMPORT}/import_func_calls.mlir": (
+        "the reader gives each call the body of its function as its block"
+    ),
     f"{IMPORT}/import_func_calls_add_data_flow_edges_on_named_computations_false.mlir": (
         "calls have blocks as soon as they are read; the option concerns only the "
         "operations for their edges"
