@@ -32,12 +32,22 @@ def _values(module: Module) -> Iterator[Value]:
         yield from op.tensors
 
 
+def _is_exact(x: Array) -> bool:
+    """Return whether the elements are never rounded: bools, integers and keys."""
+    return x.dtype.kind in "biu" or _has_keys_of_four_words(x)
+
+
+def _has_keys_of_four_words(x: Array) -> bool:
+    # The kind of an extension float is that of void elements, too.
+    return x.dtype.type is np.void
+
+
 def relative_distance(want: Array, got: Array, tolerance: float) -> float:
     """Return the distance of two arrays in units of the tolerance: above 1 they disagree.
 
-    Integers and bools must be equal; NaN equals NaN.
+    Integers, bools and keys must be equal; NaN equals NaN.
     """
-    if want.dtype.kind in "biu":
+    if _is_exact(want):
         return 0.0 if np.array_equal(want, got) else np.inf
     # NumPy warns when signaling NaNs are converted to a wider type.
     with np.errstate(all="ignore"):
@@ -49,7 +59,16 @@ def relative_distance(want: Array, got: Array, tolerance: float) -> float:
 
 
 def describe_largest_difference(want: Array, got: Array) -> str:
-    """Return the largest difference of two arrays, its index, and both elements."""
+    """Return the largest difference of two arrays, its index, and both elements.
+
+    Of two arrays of keys of four words, return the first keys that differ.
+    """
+    if _has_keys_of_four_words(want):
+        different = np.asarray(want != got)
+        index = np.unravel_index(int(np.argmax(different)), different.shape)
+        at = [int(p) for p in index]
+        words = [x[index].tobytes().hex() for x in (want, got)]
+        return f"at {at}, where the key of bytes {words[0]} became {words[1]}"
     with np.errstate(all="ignore"):
         a, b = (x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (want, got))
         gap = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
@@ -73,7 +92,7 @@ def is_stable(
 
 
 def _perturb(x: Array, tolerance: float, seed: int) -> Array:
-    if x.dtype.kind in "biu":
+    if _is_exact(x):
         return x
     noise = np.random.default_rng(seed).uniform(-1, 1, x.shape)
     return np.asarray(x * (1 + tolerance / 10 * noise)).astype(x.dtype)

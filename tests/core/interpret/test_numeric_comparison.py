@@ -5,11 +5,13 @@ import numpy as np
 from shardir.interpret.interpreter import run
 from shardir.interpret.numeric_comparison import (
     are_close,
+    describe_largest_difference,
     is_stable,
     relative_distance,
     tolerance_of,
 )
 from shardir.interpret.random_arguments import random_arguments
+from shardir.ir.key_implementations import join_words
 from shardir.ir.types import NUMPY_DTYPES
 from shardir.text.parser import parse
 
@@ -49,6 +51,21 @@ def test_distance_is_relative_to_the_largest_number() -> None:
     assert relative_distance(want, np.array([1000, 0, 1, np.inf], np.float32), 2e-4) == np.inf
     assert relative_distance(np.array([1, 2]), np.array([1, 3]), 2e-4) == np.inf
     assert are_close([want], [want], 0.0)
+
+
+def test_keys_of_four_words_must_be_equal() -> None:
+    words = np.arange(8, dtype=np.uint32).reshape(2, 4)
+    changed = words.copy()
+    changed[1, 2] = 0xFF
+    want, got = (join_words(x, "key_rbg") for x in (words, changed))
+    assert relative_distance(want, want.copy(), 0.0) == 0
+    assert relative_distance(want, got, 1.0) == np.inf
+    assert describe_largest_difference(want, got) == (
+        "at [1], where the key of bytes 04000000050000000600000007000000 became "
+        "0400000005000000ff00000007000000"
+    )
+    text = "func @f(\n  %k: key_rbg[2],\n) -> (key_rbg[2]) {\n  return %k\n}\n"
+    assert is_stable(parse(text), [want], [want], 2e-4)
 
 
 def test_an_ill_conditioned_program_is_not_stable() -> None:
