@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.ir.builder import Builder
-from shardir.ir.dtypes import KEYS
+from shardir.ir.dtypes import KEY_WORDS, KEYS
+from shardir.ir.key_implementations import join_words
 from shardir.ir.module import Block, Function, Module, Value
 from shardir.ir.operation import OpSpec
 from shardir.ir.types import COMPLEX, REAL_OF, TensorType
@@ -37,6 +38,9 @@ def between(low: float, high: float) -> Source:
         if type.dtype in COMPLEX:
             part = type.with_dtype(REAL_OF[type.dtype])
             return (make(rng, part) + 1j * make(rng, part)).astype(type.numpy)
+        if type.dtype in KEYS:
+            words = type.with_shape((*type.shape, KEY_WORDS[type.dtype])).with_dtype("u32")
+            return join_words(make(rng, words), type.dtype)
         if type.dtype not in FLOATS:
             return rng.integers(int(low), int(high), type.shape, endpoint=True).astype(type.numpy)
         places = rng.permutation(type.size) + rng.uniform(0.2, 0.8, type.size)

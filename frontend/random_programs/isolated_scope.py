@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shardir.frontend.random_programs.scope import Scope
-from shardir.ir.dtypes import KEY_WORDS, KEYS
+from shardir.ir.dtypes import KEYS
 from shardir.ir.module import Value
 from shardir.ir.types import TensorType
 
@@ -21,10 +21,6 @@ class IsolatedScope(Scope):
 
 
 def _filled_tensor(s: Scope, type: TensorType) -> Value:
-    result: Value
     if type.dtype in KEYS:
-        words = TensorType((*type.shape, KEY_WORDS[type.dtype]), "u32")
-        result = s.b.bitcast(s.b.full(s.integer(0, 9), words), result=type)
-    else:
-        result = s.b.full(s.integer(0, 3) if type.dtype != "bool" else s.flag(), type)
-    return result
+        return s.b.full(s.integer(0, 9), type)
+    return s.b.full(s.integer(0, 3) if type.dtype != "bool" else s.flag(), type)

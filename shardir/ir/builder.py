@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any
 
 from shardir.errors import OperationTypeError
+from shardir.ir.dtypes import KEY_WORDS, KEYS
 from shardir.ir.module import Block, Loc, Op, Value
 from shardir.ir.operation import OPS, Attr, OpSpec, Result
 from shardir.ir.sharding import Sharding
@@ -127,7 +128,14 @@ class Builder:
         return Value(type, self.names.fresh(name), sharding)
 
     def full(self, value: complex, type: TensorType) -> Value:
-        """Return a tensor of `type` whose elements all equal `value`."""
+        """Return a tensor of `type` whose elements all equal `value`.
+
+        All words of a random key are the value.
+        """
+        if type.dtype in KEYS:
+            words = TensorType((*type.shape, KEY_WORDS[type.dtype]), "u32")
+            keys: Value = self.bitcast(self.full(value, words), result=type)
+            return keys
         constant: Value = self.constant(value=value, result=type)
         return constant
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from shardir import ops
+from shardir.ir.dtypes import KEYS
 from tests.op_sample import Sample, Source, between, exactly, t
 
 
@@ -60,7 +61,8 @@ def _sort() -> Iterator[Sample]:
     yield Sample(ops.sort, (t("f32", 4, 6),), plain)
     yield Sample(ops.sort, (t("bf16", 4, 6),), {"dim": 0})
     yield Sample(ops.sort, (t("f32", 6, 1),), {"dim": 0})
-    yield Sample(ops.sort, (t("f32", 4, 6), t("f32", 4, 6), t("key", 4, 6)), plain)
+    for key in KEYS:
+        yield Sample(ops.sort, (t("f32", 4, 6), t("f32", 4, 6), t(key, 4, 6)), plain)
     few: Source = between(0, 1)
     yield Sample(
         ops.sort,

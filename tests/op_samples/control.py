@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from shardir import ops
 from shardir.ir.builder import Builder
+from shardir.ir.dtypes import RBG_KEYS
 from shardir.ir.module import Block, Value
 from tests.op_sample import Sample, any_values, exactly, t
 
@@ -66,6 +67,10 @@ def _random() -> Iterator[Sample]:
         yield Sample(ops.random_bits, (t("key", 4),), {"scheme": scheme}, t("u16", 4, 3))
         yield Sample(ops.random_split, (t("key"),), {"scheme": scheme}, t("key", 4, 2))
         yield Sample(ops.random_split, (t("key", 2, 3),), {"scheme": scheme}, t("key", 2, 3, 4))
+    for key in RBG_KEYS:
+        for made in (t("u32", 4, 6), t("u8", 8), t("u64", 3)):
+            yield Sample(ops.random_bits, (t(key),), result=made)
+        yield Sample(ops.random_bits, (t(key, 4),), result=t("u16", 4, 3))
     yield Sample(ops.random_fold_in, (t("key", 4), t("u32", 4)))
     yield Sample(ops.random_hash, (t("key", 4), t("u32", 4), t("u32", 4)))
 

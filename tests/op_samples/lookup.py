@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from shardir import ops
+from shardir.ir.dtypes import KEYS
 from tests.op_evaluation import infer_types
 from tests.op_sample import Sample, Source, any_values, between, t
 
@@ -40,13 +41,14 @@ def _gather() -> Iterator[Sample]:
         t("i32", 4, 3, 2, 6),
         sources=(any_values, BEYOND),
     )
-    yield Sample(
-        ops.gather,
-        (t("key", 4, 6), t("i32", 4, 2, 1)),
-        LINES,
-        t("key", 4, 2),
-        sources=(any_values, INSIDE),
-    )
+    for key in KEYS:
+        yield Sample(
+            ops.gather,
+            (t(key, 4, 6), t("i32", 4, 2, 1)),
+            LINES,
+            t(key, 4, 2),
+            sources=(any_values, INSIDE),
+        )
     yield Sample(
         ops.gather,
         (t("f32", 4, 6), t("i32", 4, 2, 1)),
@@ -72,7 +74,7 @@ def _gather() -> Iterator[Sample]:
 
 def _scatter() -> Iterator[Sample]:
     for op in ("add", "set", "mul", "min", "max"):
-        for dtype in ("f32", "i32"):
+        for dtype in ("f32", "i32", *(KEYS if op == "set" else ())):
             yield Sample(
                 ops.scatter,
                 (t(dtype, 8, 6), t("i32", 4, 1), t(dtype, 4, 6)),
@@ -82,7 +84,7 @@ def _scatter() -> Iterator[Sample]:
                     "scatter_dims": (0,),
                     "op": op,
                 },
-                sources=(any_values, BEYOND, between(0.5, 2)),
+                sources=(any_values, BEYOND, any_values if dtype in KEYS else between(0.5, 2)),
             )
     yield Sample(
         ops.scatter,

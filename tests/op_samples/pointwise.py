@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from shardir import ops
+from shardir.ir.dtypes import KEYS
 from shardir.ir.operation import OpSpec
 from tests.op_sample import Sample, Source, between, exactly, t
 
@@ -64,13 +65,13 @@ def _binary() -> Iterator[Sample]:
         yield replace(sample, smooth=False)
     yield from over(ops.complex_, 2, ("f32", "f64"))
     for spec in (ops.eq, ops.ne):
-        yield from over(spec, 2, ("bool", "key", *NUMBER), between(0, 3))
+        yield from over(spec, 2, ("bool", *KEYS, *NUMBER), between(0, 3))
     for spec in (ops.lt, ops.le, ops.gt, ops.ge):
         yield from over(spec, 2, ("bool", "i32", "u8", *FLOATING), between(0, 3))
 
 
 def _mixed() -> Iterator[Sample]:
-    for dtype in ("f32", "i32", "c64", "bool", "key"):
+    for dtype in ("f32", "i32", "c64", "bool", *KEYS):
         data = t(dtype, *SHAPE)
         yield Sample(ops.select, (t("bool", *SHAPE), data, data))
         yield Sample(ops.select, (t("bool"), data, data))

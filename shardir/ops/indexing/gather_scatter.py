@@ -11,14 +11,13 @@ import numpy as np
 
 from shardir.ir.arithmetic import Arithmetic, arithmetic_of_reduction
 from shardir.ir.builder import Builder
-from shardir.ir.dtypes import NARROW_FLOATS
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import Partitioning, Tangents, define_op
-from shardir.ir.types import TensorType, dtype_name
+from shardir.ir.types import TensorType
 from shardir.op_rules.batching import BatchedOp, broadcast_over_batch, increment_dims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.op_rules.tangents import linear_tangent
-from shardir.ops.elementwise.numerics import is_float
+from shardir.ops.elementwise.numerics import is_float, is_narrow_float
 from shardir.ops.indexing.gradients import gather_vjp, scatter_vjp
 from shardir.ops.indexing.layout import (
     GATHER,
@@ -202,7 +201,7 @@ def _scatter_reference(
     order = (*at.lead, *at.whole)
     extents = [x.shape[d] for d in at.lead]
     rest = prod(x.shape[d] for d in at.whole)
-    wide = np.float32 if dtype_name(x.dtype) in NARROW_FLOATS and op in ("add", "mul") else x.dtype
+    wide = np.float32 if is_narrow_float(x.dtype) and op in ("add", "mul") else x.dtype
     rows = np.array(x.transpose(order), wide, order="C").reshape(prod(extents), rest)
     news = updates.transpose(at.slices).astype(wide, copy=False).reshape(prod(at.shape), rest)
 

@@ -5,7 +5,7 @@ becomes a gather of one window per batch entry, and an update becomes a scatter.
 """
 
 from shardir.ir.builder import Builder
-from shardir.ir.dtypes import DTYPE_INFO, KEY_WORDS, KEYS
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.module import Value
 from shardir.ir.operation import Symbol
 from shardir.ir.types import TensorType
@@ -27,24 +27,12 @@ def pad_batch(
     if not many.batched[1]:
         result = b.pad(x, value, **attrs)
         return result
-    padded = b.pad(x, _arbitrary_element(b, value.type.dtype), **attrs)
+    padded = b.pad(x, b.full(0, value.type.with_shape(())), **attrs)
     flags = TensorType(old.type.shape, "bool")
     outside = b.full(False, flags.with_shape(()))
     inside = b.pad(b.full(True, flags), outside, **old_attrs)
     inside = broadcast_over_batch(b, inside, many.size)
     result = b.select(inside, padded, broadcast_batch_scalars(b, value, padded.type))
-    return result
-
-
-def _arbitrary_element(b: Builder, dtype: str) -> Value:
-    """Return an arbitrary element of a type."""
-    result: Value
-    if dtype in KEYS:
-        result = b.bitcast(
-            b.full(0, TensorType((KEY_WORDS[dtype],), "u32")), result=TensorType((), dtype)
-        )
-    else:
-        result = b.full(0, TensorType((), dtype))
     return result
 
 

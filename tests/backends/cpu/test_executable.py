@@ -20,7 +20,7 @@ from tests.backends.cpu.guard_pages import copy_before_guard_page
 from tests.op_sample import Sample
 from tests.programs.nan_sign_programs import ranks_signs
 from tests.programs.strategies import modules
-from tests.samples import SAMPLES
+from tests.samples import ALL_SAMPLES
 
 pytestmark = pytest.mark.sample(4)
 
@@ -37,7 +37,7 @@ def native_results(module: Module, arguments: list[Array]) -> list[Array]:
 
 
 SAMPLES_WITHOUT_EFFECTS = [
-    sample for sample in SAMPLES if not sample.function().body.ops[-1].spec.effect
+    sample for sample in ALL_SAMPLES if not sample.function().body.ops[-1].spec.effect
 ]
 
 

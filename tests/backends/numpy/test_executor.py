@@ -25,12 +25,12 @@ from tests.backends.numpy.executor_results import executor_results
 from tests.op_sample import Sample
 from tests.programs.shardings import shardings
 from tests.programs.strategies import modules
-from tests.samples import SAMPLES
+from tests.samples import ALL_SAMPLES
 
 EXAMPLE_COUNT = max(settings().max_examples // 4, 25)
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
+@pytest.mark.parametrize("sample", ALL_SAMPLES, ids=lambda sample: sample.id)
 def test_every_operation_gives_the_reference_results(sample: Sample) -> None:
     module = Module((), (sample.function(),))
     arguments = [np.asarray(a) for a in sample.arrays()]

@@ -14,18 +14,24 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module, Value
 from shardir.ir.sharding import Axis, DimSharding, Sharding
 from shardir.ir.types import TensorType
+from shardir.ops.random.random_bits import is_draw_from_rbg
 from shardir.passes import Pipeline
 from shardir.passes.batching.vectorize import vectorize
 from shardir.verify.verifier import verify
 from tests.dtype_groups import FLOATS
 from tests.op_sample import Array, Sample
-from tests.samples import SAMPLES
+from tests.samples import ALL_SAMPLES
 
 pytestmark = pytest.mark.sample(5)
 
 SIZE = 3
 MESH = Mesh("grid", (("batch", 2),))
-TAKING = [sample for sample in SAMPLES if sample.operands]
+TAKING = [
+    sample
+    for sample in ALL_SAMPLES
+    # In a batch, draws from single keys of four words share the first key of the batch.
+    if sample.operands and not any(map(is_draw_from_rbg, sample.function().body.ops))
+]
 
 
 def choices(count: int) -> Iterator[tuple[bool, ...]]:
