@@ -24,7 +24,7 @@ from shardir.frontend.tracing.operands import (
     operand_dtype,
     splat,
 )
-from shardir.frontend.tracing.promotion import dtype_of
+from shardir.frontend.tracing.promotion import check_keys_mix, dtype_of
 from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.operation import OPS
@@ -36,6 +36,7 @@ from shardir.plugins.entry_points import PluginError
 def _align_one_dtype(name: str, *xs: object) -> tuple[Tracer, ...]:
     kinds = {operand_dtype(x)[0] for x in xs if not is_number(x)}
     if len(kinds) > 1:
+        check_keys_mix(*sorted(kinds))
         raise OperationTypeError(
             with_location(
                 f"lax.{name} takes operands of one element type, got "

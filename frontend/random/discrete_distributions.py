@@ -32,6 +32,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.key_implementations import KEY_IMPLEMENTATIONS, THREEFRY
 from shardir.ir.types import FLOATS, INTEGERS, NUMPY_DTYPES, NumpyDType
 
 ShapeTuple = tuple[int, ...]
@@ -42,6 +43,20 @@ def _integer_dtype(dtype: DTypeLike | None) -> NumpyDType:
     if name not in INTEGERS:
         raise RandomError(with_location(f"random counts cannot be of type {name}"))
     return NUMPY_DTYPES[name]
+
+
+def _require_threefry(key: ArrayLike, name: str) -> Tracer:
+    """Return one typed key of `threefry2x32`; raise `RandomError` for other keys, as JAX does."""
+    single = require_single_key(key)
+    implementation = KEY_IMPLEMENTATIONS[single.value.type.dtype]
+    if implementation != THREEFRY:
+        raise RandomError(
+            with_location(
+                f"{name} takes a key of {THREEFRY.name!r}, got one of {implementation.name!r}; "
+                f"make one with random.key(seed, impl={THREEFRY.name!r})"
+            )
+        )
+    return single
 
 
 @public(static=("shape", "dtype"))
@@ -59,12 +74,12 @@ def poisson(
     Hormann, 1993). The shape is that of `lam` by default, the element type the default integer
     type.
     """
+    single = _require_threefry(key, "poisson")
     kind = _integer_dtype(dtype)
     rate = convert(as_tracer(lam), "f32")
     result_shape = resolve_shape(shape, rate)
     rate = broadcast(rate, result_shape)
     is_small = float_parts.isnan(rate) | (rate < 10)
-    single = require_single_key(key)
     small = _sample_by_counting(single, selection.where(is_small, rate, 0.0), result_shape, kind)
     large = _sample_by_rejection(
         single, selection.where(is_small, np.float32(1e5), rate), result_shape, kind

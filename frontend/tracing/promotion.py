@@ -162,28 +162,35 @@ def _lattice_node(name: str, weak: bool) -> str:
 _WEAK_DTYPES = {"i*": "i64", "f*": "f64", "c*": "c128"}
 
 
+def check_keys_mix(*dtypes: str) -> None:
+    """Raise `OperationTypeError` for random keys and elements of another dtype: no conversion
+    gives them one dtype."""
+    names = list(dict.fromkeys(dtypes))
+    if len(names) == 1 or not any(name in KEYS for name in names):
+        return
+    if all(name in KEYS for name in names):
+        raise OperationTypeError(
+            with_location(
+                f"random keys of {' and '.join(str(_KEY_TYPES[name]) for name in names)} do "
+                "not mix; make all keys with one implementation, as in "
+                "random.key(seed, impl='rbg')"
+            )
+        )
+    raise OperationTypeError(
+        with_location(
+            "random keys do not mix with numbers; draw numbers from a key with "
+            "shardir.random, or read its words with shardir.random.key_data"
+        )
+    )
+
+
 @cache
 def join_dtypes(*kinds: tuple[str, bool]) -> tuple[str, bool]:
     """Return the element type of mixed operands, not yet canonical; each operand is (name,
     weak)."""
     if any(name in KEYS for name, _ in kinds):
-        names = list(dict.fromkeys(name for name, _ in kinds))
-        if len(names) == 1:
-            return names[0], False
-        if all(name in KEYS for name in names):
-            raise OperationTypeError(
-                with_location(
-                    f"random keys of {' and '.join(str(_KEY_TYPES[name]) for name in names)} do "
-                    "not mix; make all keys with one implementation, as in "
-                    "random.key(seed, impl='rbg')"
-                )
-            )
-        raise OperationTypeError(
-            with_location(
-                "random keys do not mix with numbers; draw numbers from a key with "
-                "shardir.random, or read its words with shardir.random.key_data"
-            )
-        )
+        check_keys_mix(*(name for name, _ in kinds))
+        return kinds[0][0], False
     all_weak = all(weak for _, weak in kinds)
     nodes = [_lattice_node(name, weak and not all_weak) for name, weak in kinds]
     found = nodes[0]

@@ -56,9 +56,12 @@ def slice_shard(array: Array, sharding: Sharding, mesh: Mesh, device: int) -> Ar
 
 
 def _padding_value(dtype: NumpyDType) -> object:
-    """Return a padding value that is visible in results: NaN, the largest integer or true."""
+    """Return a padding value that is visible in results: NaN, the largest integer, true, or a
+    key whose bits are all set."""
     if dtype.kind == "b":
         return True
+    if dtype.type is np.void:  # keys of four words
+        return b"\xff" * dtype.itemsize
     name = dtype_name(dtype)
     return np.nan if name in INEXACT else DTYPE_INFO[name].max_integer
 

@@ -30,6 +30,7 @@ from shardir.frontend.tracing.operands import (
     reshape,
     splat,
 )
+from shardir.frontend.tracing.promotion import check_keys_mix
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import KEYS
@@ -85,6 +86,7 @@ def convert_lossless(x: Tracer, values: ArrayLike, shape: tuple[int, ...] = ()) 
     got, _ = operand_dtype(values)
     fits = got == have if {got, have} & set(KEYS) else _kind_rank(got) <= _kind_rank(have)
     if not fits:
+        check_keys_mix(have, got)
         raise OperationTypeError(
             with_location(f"an array of {have} cannot hold {got}; convert one of them with .astype")
         )

@@ -28,9 +28,19 @@ from shardir.frontend.numpy.tracer_helpers.inspection import tensor_type_of
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, reshape, splat
+from shardir.frontend.tracing.operands import (
+    as_tracer,
+    broadcast,
+    convert,
+    operand_dtype,
+    reshape,
+    splat,
+)
+from shardir.frontend.tracing.promotion import check_keys_mix
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import KEYS
+from shardir.ir.key_implementations import KEY_IMPLEMENTATIONS
 from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType
 
 SidePair = tuple[Any, Any]
@@ -204,6 +214,8 @@ def _emit_pad(x: Tracer, value: ArrayLike, low: Sequence[int], high: Sequence[in
     if not any(low) and not any(high):
         return x
     dtype = x.value.type.dtype
+    if dtype in KEYS:
+        _check_key(value, dtype)
     number = NUMPY_DTYPES[dtype].type(value).item() if is_number(value) else 0
     filler = (
         splat(number, TensorType((), dtype), x.weak_type)
@@ -215,6 +227,20 @@ def _emit_pad(x: Tracer, value: ArrayLike, low: Sequence[int], high: Sequence[in
         "pad", x, filler, low=tuple(low), high=tuple(high), interior=between, weak=x.weak_type
     )
     return result
+
+
+def _check_key(value: ArrayLike, dtype: str) -> None:
+    """Raise `OperationTypeError` if keys are padded with a number or another array."""
+    got, _ = operand_dtype(value)
+    if got not in KEYS:
+        name = KEY_IMPLEMENTATIONS[dtype].name
+        raise OperationTypeError(
+            with_location(
+                f"pad cannot fill an array of random keys with {got}; pass a key, as in "
+                f"constant_values=random.key(0, impl={name!r}), or pad with mode='edge'"
+            )
+        )
+    check_keys_mix(dtype, got)
 
 
 @public(static=("widths",), name="pad")

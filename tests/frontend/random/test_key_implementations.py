@@ -14,6 +14,11 @@ from shardir import numpy as snp
 from shardir.checkpoints import load, save
 from shardir.errors import ShardirError
 from shardir.interop.jax import from_jax
+from shardir.interpret.interpreter import run
+from shardir.interpret.shards import slice_shard
+from shardir.ir.key_implementations import join_words, split_keys
+from shardir.ir.mesh import Mesh
+from shardir.ir.sharding import Axis, Sharding
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.writing.writer import ExportError
 from tests.frontend.random.rbg_programs import (
@@ -29,6 +34,7 @@ RBG = sd.random.key(0, impl="rbg")
 UNSAFE = sd.random.key(0, impl="unsafe_rbg")
 KEYS = sd.random.split(RBG, 8)
 WORDS = np.asarray(sd.random.key_data(KEYS))
+KEYS_IN_STORAGE = join_words(WORDS, "key_rbg")
 MESH = sd.make_mesh((4, 2), ("x", "y"))
 RECORDS = json.loads(RECORD.read_text("utf-8"))
 
@@ -90,6 +96,33 @@ def test_data_movement_keeps_keys() -> None:
         np.testing.assert_array_equal(keys, words)
     np.testing.assert_array_equal(KEYS[::-1] == KEYS, (WORDS[::-1] == WORDS).all(-1))
     np.testing.assert_array_equal(KEYS != KEYS, np.zeros(8, bool))
+
+
+def test_devices_without_a_source_receive_zero_keys() -> None:
+    for keys in (KEYS, sd.random.split(sd.random.key(0), 8)):
+        move = sd.pmap(lambda k: sd.lax.ppermute(k, "i", [(0, 1), (1, 0)]), axis_name="i")
+        found, words = sd.random.key_data(move(keys)), sd.random.key_data(keys)
+        np.testing.assert_array_equal(found[:2], words[1::-1])
+        assert not np.any(found[2:])
+
+
+def test_updates_and_pads_of_keys_in_the_interpreter() -> None:
+    lowered = sd.jit(
+        lambda keys: (
+            keys.at[np.array([2, 5])].set(keys[0]),
+            snp.pad(keys, 1, constant_values=keys[1]),
+        )
+    ).lower(KEYS)
+    updated, padded = run(lowered.module, [KEYS_IN_STORAGE])
+    np.testing.assert_array_equal(split_keys(updated, "key_rbg")[[2, 5]], WORDS[[0, 0]])
+    np.testing.assert_array_equal(split_keys(padded, "key_rbg")[1:-1], WORDS)
+
+
+def test_a_shorter_shard_of_keys_is_padded_with_set_bits() -> None:
+    mesh = Mesh("m", (("x", 2),))
+    sharding = Sharding.of("m", [(Axis.full("x", mesh),)])
+    part = slice_shard(KEYS_IN_STORAGE[:3], sharding, mesh, 1)
+    np.testing.assert_array_equal(split_keys(part, "key_rbg"), [WORDS[2], [0xFFFFFFFF] * 4])
 
 
 def test_sharded_keys_draw_the_same_numbers() -> None:
@@ -197,7 +230,23 @@ FAULTS: list[tuple[Callable[[], Any], str]] = [
      "random keys of key<fry> and key<rbg> do not mix; make all keys with one implementation, as "
      "in random.key(seed, impl='rbg')"),
     (lambda: KEYS.at[0].set(UNSAFE),
-     "an array of key_rbg cannot hold key_urbg; convert one of them with .astype"),
+     "random keys of key<rbg> and key<urbg> do not mix; make all keys with one implementation, as "
+     "in random.key(seed, impl='rbg')"),
+    (lambda: snp.zeros(3).at[0].set(RBG),
+     "random keys do not mix with numbers; draw numbers from a key with shardir.random, or read "
+     "its words with shardir.random.key_data"),
+    (lambda: sd.lax.select(True, RBG, UNSAFE),
+     "random keys of key<rbg> and key<urbg> do not mix; make all keys with one implementation, as "
+     "in random.key(seed, impl='rbg')"),
+    (lambda: snp.pad(KEYS, 1),
+     "pad cannot fill an array of random keys with i32; pass a key, as in "
+     "constant_values=random.key(0, impl='rbg'), or pad with mode='edge'"),
+    (lambda: snp.pad(KEYS, 1, constant_values=UNSAFE),
+     "random keys of key<rbg> and key<urbg> do not mix; make all keys with one implementation, as "
+     "in random.key(seed, impl='rbg')"),
+    (lambda: sd.random.poisson(UNSAFE, 3.0),
+     "poisson takes a key of 'threefry2x32', got one of 'unsafe_rbg'; make one with "
+     "random.key(seed, impl='threefry2x32')"),
     (lambda: sd.random.wrap_key_data(WORDS[:, :2], impl="rbg"),
      "the words of keys of 'rbg' are u32[..., 4], got u32[8, 2]; make a key with random.key(seed)"),
     (lambda: sd.random.wrap_key_data(WORDS),
