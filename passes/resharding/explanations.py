@@ -75,10 +75,12 @@ class Explanations:
                 reasons[f"{name} is not sharded over {self.format_axes(lost)}"] = None
         return f": {' and '.join(reasons)}" if reasons else ""
 
-    def explain_scan_operand(self, op: Op, value: Value, sharding: Sharding) -> str:
+    def explain_scan_operand(self, op: Op, operand: int, sharding: Sharding) -> str:
         """Return a clause that states that a scan iterates over a sharded dimension of an
         operand, and which dimension to shard instead."""
-        if op.spec is not ops.scan or value.sharding is None or not value.sharding.dims:
+        value = op.operands[operand]
+        is_iterated = op.spec is ops.scan and operand >= op.attrs["carries"]
+        if not is_iterated or value.sharding is None:
             return ""
         lost = value.sharding.dims[0].axes
         if not lost or sharding.dims[0].axes:

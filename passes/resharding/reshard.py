@@ -351,7 +351,7 @@ class ReshardInserter:
         for i, value in enumerate(op.operands):
             sharding = flow.operands[i]
             why = self.words.explain_operand(op, i, sharding) + self.words.explain_scan_operand(
-                op, value, sharding
+                op, i, sharding
             )
             operands.append(
                 self.reshard_value(scope.value(value), sharding, scope, new_ops, op.loc, why)
