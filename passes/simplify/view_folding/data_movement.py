@@ -59,9 +59,8 @@ def _slice(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[Vie
     (x,) = operands
     starts, strides = op.attrs["starts"], op.attrs["strides"]
     shape, old = op.result.type.shape, op.operands[0].type.shape
-    sliced_dims = [
-        d for d, (n, m) in enumerate(zip(shape, old, strict=True)) if n != m or strides[d] != 1
-    ]
+    # A stride along a dimension of which all elements remain has no effect: its size is 1.
+    sliced_dims = [d for d, (n, m) in enumerate(zip(shape, old, strict=True)) if n != m]
     return _rewrite_along_dims(
         folder,
         op,

@@ -195,6 +195,14 @@ CASES = {
   %y = mul(%x, %b) : f32[2, 3]""",
         ["constant", "slice", "mul"],
     ),
+    "a stride along a dimension of size 1": (
+        "%x: f32[3, 1]",
+        "f32[1, 3]",
+        """\
+  %a = slice(%x, starts=[0, 0], strides=[1, 5]) : f32[3, 1]
+  %y = transpose(%a, perm=[1, 0]) : f32[1, 3]""",
+        ["reshape"],
+    ),
     "padding of nothing": (
         "%x: f32[4, 3], %z: f32[]",
         "f32[3, 4]",
