@@ -217,7 +217,8 @@ def _convolution(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequen
     """Fold views of batch and feature dimensions, which may be in any order on which all operands
     agree: that of the bases."""
     x, w = operands
-    if op.attrs.get("groups", 1) != 1 or op.attrs.get("batch_groups", 1) != 1:
+    # With feature groups, the features of the operands have no common refinement.
+    if op.attrs.get("batch_groups", 1) != 1:
         return None
     if any(view.base in folder.splats for view in operands):
         return None

@@ -60,6 +60,15 @@ CASES = {
   %y = dot(%a, %c, dims="ab,ab->b") : f32[4]""",
         ["dot"],
     ),
+    "letters of different dimensions, of which one strides over as many elements": (
+        "%x: f32[6, 2], %w: f32[5]",
+        "f32[3, 2, 2, 5]",
+        """\
+  %a = reshape(%x) : f32[3, 2, 2]
+  %b = transpose(%a, perm=[0, 2, 1]) : f32[3, 2, 2]
+  %y = dot(%b, %w, dims="acb,d->acbd") : f32[3, 2, 2, 5]""",
+        ["dot", "reshape", "transpose"],
+    ),
     "features of a convolution in another order": (
         "%x: f32[2, 5, 5, 2, 3], %w: f32[3, 3, 6, 4]",
         "f32[2, 5, 5, 4]",
@@ -259,6 +268,18 @@ CASES = {
     yield %d
   }""",
         ["constant", "scan", "transpose"],
+    ),
+    "a loop that starts with a parameter and continues with a transposed value": (
+        "%x: f32[4, 3], %z: f32[3, 4]",
+        "f32[4, 3]",
+        """\
+  %y = scan(%x, carries=1, length=3) : f32[4, 3] {
+    (%c: f32[4, 3]) =>
+    %t = transpose(%z, perm=[1, 0]) : f32[4, 3]
+    %d = exp(%t) : f32[4, 3]
+    yield %d
+  }""",
+        ["scan"],
     ),
     "a loop that starts with a constant and continues with a broadcast": (
         "%x: f32[3]",

@@ -134,7 +134,7 @@ def test_folded_conversions_of_floats_saturate(given: str, between: str) -> None
         ("i8", "f16", False), ("u32", "f64", True), ("u64", "i64", False),
         ("f16", "f32", True), ("f32", "f16", False), ("bf16", "f16", False),
         ("f16", "bf16", False), ("bf16", "f32", True), ("f32", "f64", True), ("f32", "i64", False),
-        ("c64", "c128", False),
+        ("c64", "c128", False), ("c64", "i64", False), ("c64", "f64", False),
     ],
 )  # fmt: skip
 def test_a_type_that_represents_all_numbers_is_left_out(
