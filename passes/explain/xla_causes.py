@@ -60,8 +60,9 @@ _HINTS = {
     "top_k": "in jax.shard_map, take top_k of each shard, all_gather these elements, and take "
     "top_k of them",
     "argmax": "in jax.shard_map, reduce each shard and combine the results with pmax",
-    "gather": "index with jnp.take_along_axis or jax.vmap instead of jnp.arange, so that XLA sees "
-    "that each shard uses its own elements only",
+    "gather": "index with jnp.take_along_axis or jax.vmap if an index is jnp.arange, so that XLA "
+    "sees that each shard uses its own elements only; otherwise leave the indexed dimension "
+    "unsharded",
     "pure_callback": "call it in jax.shard_map, on the shard of each device",
     "custom_call": "call it in jax.shard_map, on the shard of each device, or give it a rule with "
     "jax.experimental.custom_partitioning",

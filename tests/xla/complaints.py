@@ -316,8 +316,9 @@ def f(x, labels):
         896,
         0,
         hint=(
-            "index with jnp.take_along_axis or jax.vmap instead of jnp.arange, so that XLA sees "
-            "that each shard uses its own elements only"
+            "index with jnp.take_along_axis or jax.vmap if an index is jnp.arange, so that XLA "
+            "sees that each shard uses its own elements only; otherwise leave the indexed "
+            "dimension unsharded"
         ),
         changed="    return jnp.take_along_axis(x, labels[:, None], 1)[:, 0]",
     ),
