@@ -32,10 +32,10 @@ class shardir_as_jax:
     that it calls, of other threads, or after the block. Other threads must not import its modules,
     or libraries that import JAX, during an import of the block, because they may find those of the
     program in `sys.modules`. Each block is a program of its own, which loads the libraries that
-    import JAX anew: their classes differ between blocks. The named modules are loaded anew and use shardir permanently; their
-    entries in `sys.modules` are restored. Changes of settings inside the block end with it;
-    `settings` apply inside it. Integers in indices that are out of range follow JAX's rules inside
-    it, unless `check_static_indices=True` is one of them.
+    import JAX anew: their classes differ between blocks. The named modules are loaded anew and use
+    shardir permanently; their entries in `sys.modules` are restored. Changes of settings inside the
+    block end with it; `settings` apply inside it. Integers in indices that are out of range follow
+    JAX's rules inside it, unless `check_static_indices=True` is one of them.
     """
 
     def __init__(self, *modules: str, **settings: object) -> None:
