@@ -336,9 +336,3 @@ def _communicate_zeros(op: Op, facts: ValueFacts) -> Op | None:
 def _is_zero_exchange(op: Op, facts: ValueFacts) -> bool:
     preserves_zero = op.attrs.get("op") in (None, "add", "max", "min", "or", "and")
     return preserves_zero and facts.all_are(op.operands[0], 0)
-
-
-@simplification_rule("all-slice")
-def _slice_of_gather(op: Op, facts: ValueFacts) -> Value | None:
-    first = facts.maker(op.operands[0], ops.all_gather)
-    return first.operands[0] if first and dict(first.attrs) == dict(op.attrs) else None

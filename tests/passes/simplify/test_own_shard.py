@@ -38,6 +38,22 @@ def test_another_slice_stays(axis: str, factor: int) -> None:
     assert "dynamic_slice" in simplified(axis, factor)
 
 
+@pytest.mark.parametrize(("compared", "is_kept"), [("%start", False), ("%m", True)])
+def test_only_the_wrapping_of_the_start_itself_is_left_out(compared: str, is_kept: bool) -> None:
+    text = PROGRAM.format(axis="d", factor=2).replace(
+        "  %y = dynamic_slice(%g, %start,",
+        f"""\
+  %less = lt({compared}, %zero) : bool[]
+  %size = constant(value=4) : i32[]
+  %above = add(%start, %size) : i32[]
+  %wrapped = select(%less, %above, %start) : i32[]
+  %y = dynamic_slice(%g, %wrapped,""",
+    )
+    text = text.replace("  %n =", "  %m = axis-index(axes=[e]) : i32[]\n  %n =")
+    module = Pipeline.parse("simplify,dce")(parse(text))
+    assert ("dynamic_slice" in [op.name for op in module.main.body.ops]) == is_kept
+
+
 def test_programs_that_resemble_a_slice_of_a_gather_keep_their_results() -> None:
     module = parse(PROGRAM.format(axis="d", factor=2))
     found = disagreements(module, "simplify,dce", exact_difference)
