@@ -73,6 +73,15 @@ def convert_sharding(
     The dimensions in `unconstrained` are unconstrained. Raise `ShardingError` for shardings over
     several devices that are not named, and for memory of the host.
     """
+    is_named = isinstance(sharding, jax.sharding.NamedSharding)
+    if isinstance(sharding, jax.sharding.Sharding) and not is_named:
+        if len(sharding.device_set) > 1:
+            raise ShardingError(
+                with_location(
+                    f"{sharding} of JAX is not a NamedSharding, which is the only supported kind; make it "
+                    "one, over a mesh with named axes"
+                )
+            )
     _check_memory(sharding)
     if isinstance(sharding, jax.sharding.NamedSharding):
         if sharding.mesh.empty:
@@ -85,16 +94,7 @@ def convert_sharding(
                 *(UNCONSTRAINED if i in unconstrained else entry for i, entry in enumerate(entries))
             )
         return NamedSharding(convert_mesh(sharding.mesh), spec)
-    if sharding is None or not isinstance(sharding, jax.sharding.Sharding):
-        return None  # JAX represents an unspecified sharding in this way.
-    if len(sharding.device_set) == 1:
-        return None
-    raise ShardingError(
-        with_location(
-            f"{sharding} of JAX is not a NamedSharding, which is the only supported kind; make it "
-            "one, over a mesh with named axes"
-        )
-    )
+    return None  # A single device, or JAX's object for an unspecified sharding.
 
 
 def _check_memory(target: object) -> None:
