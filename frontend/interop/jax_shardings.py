@@ -73,15 +73,17 @@ def convert_sharding(
     The dimensions in `unconstrained` are unconstrained. Raise `ShardingError` for shardings over
     several devices that are not named, and for memory of the host.
     """
-    is_named = isinstance(sharding, jax.sharding.NamedSharding)
-    if isinstance(sharding, jax.sharding.Sharding) and not is_named:
-        if len(sharding.device_set) > 1:
-            raise ShardingError(
-                with_location(
-                    f"{sharding} of JAX is not a NamedSharding, which is the only supported kind; make it "
-                    "one, over a mesh with named axes"
-                )
+    if (
+        isinstance(sharding, jax.sharding.Sharding)
+        and not isinstance(sharding, jax.sharding.NamedSharding)
+        and len(sharding.device_set) > 1
+    ):
+        raise ShardingError(
+            with_location(
+                f"{sharding} of JAX is not a NamedSharding, which is the only supported kind; make "
+                "it one, over a mesh with named axes"
             )
+        )
     _check_memory(sharding)
     if isinstance(sharding, jax.sharding.NamedSharding):
         if sharding.mesh.empty:
