@@ -301,8 +301,7 @@ func @f(
     )
 
 
-# The other seeds have keys of four words, for which StableHLO has no element type.
-@pytest.mark.parametrize("seed", [*range(2, 12), 13, 14])
+@pytest.mark.parametrize("seed", range(12))
 def test_random_calls_round_trip(seed: int) -> None:
     """Both programs have the same functions, and compute the same."""
     module = random_program(seed, operations=["call", "add", "sin", "dot"], size=5)
