@@ -146,7 +146,7 @@ def _with_checked_starts(parameter: str, position: int) -> Callable[[Function], 
     def decorate(fun: Function) -> Function:
         @composed_function(blind=True)
         @wraps(fun)
-        def checked(*args: PyTree, **options: PyTree) -> PyTree:
+        def call_checked(*args: PyTree, **options: PyTree) -> PyTree:
             if options.get("allow_negative_indices", True) is not True:
                 given = args[position] if len(args) > position else options.get(parameter)
                 starts = given if isinstance(given, (list, tuple)) else (given,)
@@ -154,7 +154,7 @@ def _with_checked_starts(parameter: str, position: int) -> Callable[[Function], 
                     eval_shape(lambda: fun(*args, **options))
             return fun(*args, **options)
 
-        return checked  # type: ignore[return-value]
+        return call_checked  # type: ignore[return-value]
 
     return decorate
 

@@ -37,7 +37,7 @@ def inline_calls_in_function(function: Function) -> Function:
         return function
     new: dict[Value, Value] = {}
     body = _inline_in_block(function.body, new)
-    return replace(function, body=substitute(body, _resolved(new)))
+    return replace(function, body=substitute(body, _resolve_replacements(new)))
 
 
 def _inline_in_block(block: Block, new: dict[Value, Value]) -> Block:
@@ -83,7 +83,7 @@ def _constraint(source: Value, target: Value, op: Op) -> Op:
     return Op(ops.sharding_constraint, (source,), (target,), {}, (), op.loc, op.why)
 
 
-def _resolved(new: dict[Value, Value]) -> dict[Value, Value]:
+def _resolve_replacements(new: dict[Value, Value]) -> dict[Value, Value]:
     """Return the mapping with replaced values that are replaced themselves resolved."""
     resolved: dict[Value, Value] = {}
     for value in new:
