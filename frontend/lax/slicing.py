@@ -99,7 +99,8 @@ def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool =
 
 
 WrapNegative: TypeAlias = bool | Sequence[bool]
-"""Whether negative starts count from the end, for all dimensions or for each."""
+"""The type of an argument that states whether negative starts count from the end: one value for all
+dimensions, or one for each dimension."""
 
 
 def _wrapped_dims(
