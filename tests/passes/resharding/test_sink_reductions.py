@@ -160,12 +160,19 @@ def test_programs_keep_their_results(data: st.DataObject) -> None:
     check_agreement(module, "reshard,sink-reductions,partition")
 
 
+MAX_ELEMENT_BYTES = 16
+"""The size of the largest element, c128."""
+
+
 @settings(max_examples=30)
 @given(st.data())
 def test_programs_never_send_more(data: st.DataObject) -> None:
     module = Reshard()(annotate_randomly(data, data.draw(modules()), lambda _: True))
     rest = Pipeline.parse("partition,dce")
-    assert sent_bytes(rest(SinkReductions()(module))) <= sent_bytes(rest(module))
+    # The pass does not count the padding of uneven shards, which can add an element to a transfer.
+    assert (
+        sent_bytes(rest(SinkReductions()(module))) <= sent_bytes(rest(module)) + MAX_ELEMENT_BYTES
+    )
 
 
 def sent_bytes(module: Module) -> int:
