@@ -9,10 +9,13 @@ import llvmlite
 import llvmlite.binding as binding
 
 from shardir.backends.cpu.codegen.llvm_threads import run_on_llvm_threads
+from shardir.backends.cpu.codegen.tile_permission import request_tile_registers
 from shardir.backends.cpu.errors import SettingError
 
-ISAS = ("sse", "avx2", "avx512")
+ISAS = ("sse", "avx2", "avx512", "amx")
 """Instruction sets of x86 that `SHARDIR_MAX_CPU_ISA` accepts, each a superset of the one before."""
+VECTOR_BYTES = {"sse": 16, "avx2": 32, "avx512": 64, "amx": 64}
+"""The bytes of the widest vector register of each instruction set."""
 GENERIC_CPUS = ("x86-64", "generic", "")
 """Names of processors that have the features of every processor of their architecture only."""
 AVX_FEATURES = frozenset(
@@ -68,22 +71,26 @@ class HostDescription:
 
         A machine that is not x86, or has no such features, is returned unchanged.
         """
-        if architecture(self.triple) != "x86_64" or isa == "avx512":
+        if architecture(self.triple) != "x86_64":
             return self
-        features = [
+        features = ",".join(
             f"-{each[1:]}" if _is_beyond(each[1:], isa) else each
             for each in self.features.split(",")
-        ]
-        width = min(self.vector_bytes, 32 if isa == "avx2" else 16)
-        text = ",".join(features)
+        )
+        if VECTOR_BYTES[isa] == 64:
+            return replace(self, features=features)
+        width = min(self.vector_bytes, VECTOR_BYTES[isa])
         fma = self.fma and isa == "avx2"
-        return replace(self, cpu="x86-64", features=text, vector_bytes=width, fma=fma)
+        return replace(self, cpu="x86-64", features=features, vector_bytes=width, fma=fma)
 
 
 def _is_beyond(feature: str, isa: str) -> bool:
-    """Return whether an x86 feature requires wider registers than an instruction set has."""
-    if feature.startswith(("avx512", "avx10", "amx", "evex512")):
-        return True
+    """Return whether an x86 feature requires wider registers than an instruction set has, or
+    tiles."""
+    if feature.startswith("amx"):
+        return isa != "amx"
+    if feature.startswith(("avx512", "avx10", "evex512")):
+        return VECTOR_BYTES[isa] < 64
     return isa == "sse" and feature in AVX_FEATURES
 
 
@@ -91,8 +98,9 @@ def _is_beyond(feature: str, isa: str) -> bool:
 def host_machine() -> HostDescription:
     """Return the description of the machine that this process runs on.
 
-    The environment variable `SHARDIR_MAX_CPU_ISA` (`sse`, `avx2` or `avx512`) limits the
-    instructions that are used. Raises `SettingError` if it has another value.
+    The environment variable `SHARDIR_MAX_CPU_ISA` (`sse`, `avx2`, `avx512` or `amx`) limits the
+    instructions that are used. Raises `SettingError` if it has another value. If the system does
+    not grant the tile registers of AMX to this process, the machine lacks AMX.
     """
     (found,) = run_on_llvm_threads([_detect_host])
     limit = os.environ.get("SHARDIR_MAX_CPU_ISA", "")
@@ -102,7 +110,10 @@ def host_machine() -> HostDescription:
             f"set it to one of {', '.join(ISAS)}, "
             "or unset it to use all instructions of the processor"
         )
-    return found.limited_to(limit) if limit else found
+    machine = found.limited_to(limit or ISAS[-1])
+    if machine.has("amx-tile") and not request_tile_registers():
+        return machine.limited_to("avx512")
+    return machine
 
 
 def check_runs_here(machine: HostDescription) -> None:

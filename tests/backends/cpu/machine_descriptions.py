@@ -23,10 +23,13 @@ HASWELL = replace(_X86, cpu="haswell", features=_AVX2, vector_bytes=32, fma=True
 ZEN_3 = replace(HASWELL, cpu="znver3", l2_bytes=512 << 10, shared_cache_bytes=32 << 20)
 SMALL_CACHES = replace(HASWELL, l1_bytes=16 << 10, l2_bytes=128 << 10, shared_cache_bytes=1 << 20)
 SAPPHIRE_RAPIDS = replace(
-    _X86, cpu="sapphirerapids", features=_AVX512, vector_bytes=64, fma=True,
+    _X86, cpu="sapphirerapids", features=f"{_AVX512},+amx-tile,+amx-bf16,+amx-int8",
+    vector_bytes=64, fma=True,
     l1_bytes=48 << 10, l2_bytes=2 << 20, shared_cache_bytes=64 << 20,
 )  # fmt: skip
-ZEN_5 = replace(SAPPHIRE_RAPIDS, cpu="znver5", l2_bytes=1 << 20, shared_cache_bytes=32 << 20)
+ZEN_5 = replace(
+    SAPPHIRE_RAPIDS, cpu="znver5", features=_AVX512, l2_bytes=1 << 20, shared_cache_bytes=32 << 20
+)
 NEOVERSE = replace(
     _X86, triple="aarch64-unknown-linux-gnu", cpu="neoverse-n1", features="+neon", fma=True,
     l1_bytes=64 << 10, l2_bytes=1 << 20, shared_cache_bytes=32 << 20,

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from shardir.backends.cpu.codegen.target import ISAS, architecture, host_machine
+from shardir.backends.cpu.codegen.target import (
+    ISAS,
+    VECTOR_BYTES,
+    architecture,
+    host_machine,
+)
 
 ROOT = Path(__file__).parents[4]
-VECTOR_BYTES = {"sse": 16, "avx2": 32, "avx512": 64}
 FOLDER = "tests/backends/cpu"
 DEFAULT_TESTS = [
     "kernels/gemm/test_dot.py::test_products_of_all_element_types_match_the_reference",
