@@ -1,4 +1,9 @@
-"""The instructions of x86 that multiply two or four pairs of values and add them to a sum."""
+"""The instructions that multiply groups of adjacent values of two operands, and add the products of
+a group to one sum.
+
+Those of x86 multiply vectors of groups (AVX512-BF16, AVX512-VNNI). Those of Arm (BFMMLA, I8MM)
+multiply two groups of rows by two groups of columns, and add to a matrix of 2x2 sums.
+"""
 
 from typing import NamedTuple
 
@@ -8,22 +13,22 @@ from shardir.backends.cpu.codegen.llvm_text import (
     lane_count,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import HostDescription
+from shardir.backends.cpu.codegen.target import HostDescription, architecture
 
-GROUP_BYTES = 4
-"""Bytes of the values that an instruction multiplies for one sum."""
 SIGN_BITS_OF_BYTES = 0x80808080
 """The sign bits of four values of 8 bits, or four unsigned values of 128. An i8 whose sign bit is
 inverted is its value plus 128, as an unsigned number."""
 
 
 class DotProductInstruction(NamedTuple):
-    """An instruction: the processor feature, LLVM's name, the LLVM types of a sum and of a register
-    of `elements_per_sum` elements for each sum, and the number of values whose products are added.
+    """An instruction for vectors of groups of values of type `dtype`: the processor feature, LLVM's
+    name, the LLVM types of a sum and of a register of `elements_per_sum` elements for each sum, and
+    the number of values of a group.
 
     `is_lhs_unsigned`: the values of the left operand are unsigned, those of the right one signed.
     """
 
+    dtype: str
     feature: str
     intrinsic: str
     sum: str
@@ -31,6 +36,16 @@ class DotProductInstruction(NamedTuple):
     elements_per_sum: int
     steps: int = 2
     is_lhs_unsigned: bool = False
+
+    @property
+    def group_dtype(self) -> str:
+        """The type of elements of the size of a group, as which groups are copied."""
+        return "f32" if self.sum == "float" else "i32"
+
+    @property
+    def name(self) -> str:
+        """The part of a kernel's name that states the instruction."""
+        return self.dtype
 
     def is_supported_by(self, machine: HostDescription) -> bool:
         """Return whether the machine has the instruction for its widest registers."""
@@ -46,9 +61,62 @@ class DotProductInstruction(NamedTuple):
         return f.emit(f"call {c.type} @{name}({c.type} {c}, {type} {left}, {type} {right})", c.type)
 
 
-DOT_PRODUCT_INSTRUCTIONS = {
-    "bf16": DotProductInstruction("avx512bf16", "avx512bf16.dpbf16ps", "float", "bfloat", 2),
-    "i16": DotProductInstruction("avx512vnni", "avx512.vpdpwssd", "i32", "i32", 1),
-    "i8": DotProductInstruction("avx512vnni", "avx512.vpdpbusd", "i32", "i32", 1, 4, True),
+class MatrixInstruction(NamedTuple):
+    """An instruction for matrices of 2x2 sums: a register of an operand has two groups of 8 bytes
+    of values of type `dtype`, those of two rows or of two columns.
+
+    The register of sums has the sums of the first row, then those of the second row.
+    """
+
+    dtype: str
+    feature: str
+    intrinsic: str
+    sum: str
+    operand: str
+    steps: int
+    is_lhs_unsigned: bool = False
+
+    @property
+    def group_dtype(self) -> str:
+        """The type of elements of the size of a group, as which groups are copied."""
+        return "i64"
+
+    @property
+    def name(self) -> str:
+        """The part of a kernel's name that states the instruction."""
+        return f"{self.dtype}_2x2"
+
+    def is_supported_by(self, machine: HostDescription) -> bool:
+        """Return whether the machine has the instruction."""
+        return architecture(machine.triple) == "aarch64" and machine.has(self.feature)
+
+    def emit(self, f: LLVMFunction, a: LLVMValue, b: LLVMValue, c: LLVMValue) -> LLVMValue:
+        """Add the products of the groups of two rows, whose bits `a` holds, and of two columns,
+        whose bits `b` holds, to the sums `c`."""
+        name = f"llvm.aarch64.neon.{self.intrinsic}"
+        f.module.declare(name, c.type, [c.type, self.operand, self.operand])
+        left, right = (
+            f.emit(f"bitcast {x.type} {x} to {self.operand}", self.operand) for x in (a, b)
+        )
+        operands = f"{c.type} {c}, {self.operand} {left}, {self.operand} {right}"
+        return f.emit(f"call {c.type} @{name}({operands})", c.type)
+
+
+GroupInstruction = DotProductInstruction | MatrixInstruction
+
+BF16_PAIRS = DotProductInstruction(
+    "bf16", "avx512bf16", "avx512bf16.dpbf16ps", "float", "bfloat", 2
+)
+GROUP_INSTRUCTIONS: dict[str, tuple[GroupInstruction, ...]] = {
+    "bf16": (
+        BF16_PAIRS,
+        MatrixInstruction("bf16", "bf16", "bfmmla", "float", "<8 x bfloat>", 4),
+    ),
+    "i16": (DotProductInstruction("i16", "avx512vnni", "avx512.vpdpwssd", "i32", "i32", 1),),
+    "i8": (
+        DotProductInstruction("i8", "avx512vnni", "avx512.vpdpbusd", "i32", "i32", 1, 4, True),
+        MatrixInstruction("i8", "i8mm", "smmla.v4i32.v16i8", "i32", "<16 x i8>", 8),
+    ),
+    "u8": (MatrixInstruction("u8", "i8mm", "ummla.v4i32.v16i8", "i32", "<16 x i8>", 8),),
 }
-"""The instruction for each type of the values of a group. All sums of integers wrap around."""
+"""The instructions for each type of the values of a group. All sums of integers wrap around."""

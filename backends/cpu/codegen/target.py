@@ -8,6 +8,7 @@ from pathlib import Path
 import llvmlite
 import llvmlite.binding as binding
 
+from shardir.backends.cpu.codegen.arm_features import detect_matrix_features
 from shardir.backends.cpu.codegen.llvm_threads import run_on_llvm_threads
 from shardir.backends.cpu.codegen.tile_permission import request_tile_registers
 from shardir.backends.cpu.errors import SettingError
@@ -151,6 +152,8 @@ def _detect_host() -> HostDescription:
     triple = binding.get_process_triple()
     features = binding.get_host_cpu_features()
     arm = architecture(triple) == "aarch64"
+    if arm:
+        features.update(dict.fromkeys(detect_matrix_features(system_name(triple)), True))
     width = 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
     return HostDescription(
         triple,

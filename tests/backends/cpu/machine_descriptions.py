@@ -34,8 +34,10 @@ NEOVERSE = replace(
     _X86, triple="aarch64-unknown-linux-gnu", cpu="neoverse-n1", features="+neon", fma=True,
     l1_bytes=64 << 10, l2_bytes=1 << 20, shared_cache_bytes=32 << 20,
 )  # fmt: skip
+NEOVERSE_V1 = replace(NEOVERSE, cpu="neoverse-v1", features="+neon,+bf16,+i8mm")
 MACHINES = {
     "Zen 5": ZEN_5, "Zen 3": ZEN_3, "Sapphire Rapids": SAPPHIRE_RAPIDS, "Haswell": HASWELL,
     "SSE only": SSE_ONLY, "small caches": SMALL_CACHES, "Neoverse": NEOVERSE,
+    "Neoverse V1": NEOVERSE_V1,
 }  # fmt: skip
 """All descriptions by name."""

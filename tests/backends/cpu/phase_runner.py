@@ -136,11 +136,11 @@ def lower_and_run(
     return phases
 
 
-def selected_kernel_names(
+def selected_kernels(
     rule: Rule, op: Op, machine: HostDescription, workers: int = 2
-) -> list[str]:
-    """Return the names of the kernels that a rule selects for dense arrays on a machine. Nothing
-    runs, so the machine may differ from the host."""
+) -> list[Kernel]:
+    """Return the kernels that a rule selects for dense arrays on a machine. Nothing runs, so the
+    machine may differ from the host."""
     types = [value.type for value in (*op.operands, *op.results)]
     views = [
         BufferView(slot, 0, type.shape, row_major_strides(type), type.dtype)
@@ -149,7 +149,14 @@ def selected_kernel_names(
     operand_count = len(op.operands)
     phases = rule(op, views[:operand_count], views[operand_count:], RuleHarness(workers, machine))
     assert phases is not None, f"the rule has no phases for {op.name}"
-    return [phase.kernel.name for phase in phases]
+    return [phase.kernel for phase in phases]
+
+
+def selected_kernel_names(
+    rule: Rule, op: Op, machine: HostDescription, workers: int = 2
+) -> list[str]:
+    """Return the names of `selected_kernels`."""
+    return [kernel.name for kernel in selected_kernels(rule, op, machine, workers)]
 
 
 def make_op(spec: OpSpec, *types: TensorType, result: Any = None, **attrs: Any) -> Op:

@@ -21,7 +21,7 @@ from shardir.backends.cpu.kernels.conv.tuning import (
     SQUARE_TRANSPOSE_NS_PER_ELEMENT,
 )
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
-from shardir.backends.cpu.kernels.gemm.grouped_steps import has_dot_product_instruction
+from shardir.backends.cpu.kernels.gemm.grouped_steps import can_group_channels
 from shardir.backends.cpu.kernels.gemm.skinny_dispatch import operations_per_ns
 from shardir.ir.operation import Attr
 from shardir.ir.types import TensorType
@@ -65,7 +65,7 @@ def plan_features_last(
         2.0 * steps / prod(attrs["lhs_dilation"]) / operations_per_ns(out.itemsize, context.machine)
     )
     # An even number of channels consists of pairs of K steps in the copies.
-    has_groups = w.shape[by.batch_or_inputs] % 2 == 0 and has_dot_product_instruction(
+    has_groups = w.shape[by.batch_or_inputs] % 2 == 0 and can_group_channels(
         x.dtype, out.dtype, context.machine
     )
     has_avx512 = context.machine.vector_bytes == 64

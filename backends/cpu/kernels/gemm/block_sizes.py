@@ -46,16 +46,16 @@ class BlockSizes(NamedTuple):
             3
             * nearest
             // 4
-            // (tile.height * arith.size)
+            // (tile.height * arith.operand_bytes)
             // PART_STEP_MULTIPLE
             * PART_STEP_MULTIPLE
         )
         steps = min(MAX_PART_STEPS, max(4 * PART_STEP_MULTIPLE, longest))
         lhs_bytes = min(PACKED_LHS_BYTES, 3 * second // 8)
-        line = -(-rows // tile.height) * tile.height * arith.size
+        line = -(-rows // tile.height) * tile.height * arith.operand_bytes
         if 4 * PART_STEP_MULTIPLE * line <= lhs_bytes:
             steps = min(steps, lhs_bytes // line // PART_STEP_MULTIPLE * PART_STEP_MULTIPLE)
-        step = steps * arith.size
+        step = steps * arith.operand_bytes
         row_count = lhs_bytes // step // tile.height * tile.height
         most = min(MAX_BLOCK_LINES, PACKED_RHS_BYTES // step) // tile.columns * tile.columns
         stripe = max(1, second // 4 // step // tile.columns) * tile.columns

@@ -8,7 +8,10 @@ imaginary parts.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from shardir.backends.cpu.codegen.dot_product_instructions import DOT_PRODUCT_INSTRUCTIONS
+from shardir.backends.cpu.codegen.dot_product_instructions import (
+    GroupInstruction,
+    MatrixInstruction,
+)
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count, vector_type
 from shardir.backends.cpu.codegen.narrow_floats import narrow_floats, widen_floats
@@ -28,7 +31,7 @@ class Arithmetic(NamedTuple):
 
     `type` is the LLVM type of a real number, `planes` is 2 for complex elements and 1 otherwise,
     `size` is the size in bytes of an element in packed memory. If `grouped` is set, an operand
-    element holds two or four adjacent K steps of this element type, whose products are all added.
+    element holds a group of adjacent K steps, whose products this instruction adds.
     If `stored` is set, tiles convert sums to this narrow float type when they store them. If
     `packs_groups` is set, operands have separate K steps, and packing makes groups of two.
     """
@@ -37,14 +40,26 @@ class Arithmetic(NamedTuple):
     type: str
     planes: int
     size: int
-    grouped: str = ""
+    grouped: GroupInstruction | None = None
     stored: str = ""
     packs_groups: bool = False
 
     @property
     def packing(self) -> "Arithmetic":
-        """The arithmetic of packing, which copies the values of groups one by one."""
-        return Arithmetic("i16", "i16", 1, 2) if self.packs_groups else self
+        """The arithmetic of packing, which copies groups, or their values one by one."""
+        if self.packs_groups:
+            return Arithmetic("i16", "i16", 1, 2)
+        return arithmetic_of("i64") if self.has_matrix_sums else self
+
+    @property
+    def has_matrix_sums(self) -> bool:
+        """True if an instruction computes 2x2 sums of groups of two rows and of two columns."""
+        return isinstance(self.grouped, MatrixInstruction)
+
+    @property
+    def operand_bytes(self) -> int:
+        """The size in bytes of an element that tiles read."""
+        return self.packing.size if self.has_matrix_sums else self.size
 
     @property
     def result_bytes(self) -> int:
@@ -64,7 +79,7 @@ class Arithmetic(NamedTuple):
     @property
     def has_offset_lhs(self) -> bool:
         """True if 128 is added to each value of the left operand (see `grouped_steps`)."""
-        return bool(self.grouped) and DOT_PRODUCT_INSTRUCTIONS[self.grouped].is_lhs_unsigned
+        return self.grouped is not None and self.grouped.is_lhs_unsigned
 
     def add_product(
         self,
@@ -76,7 +91,7 @@ class Arithmetic(NamedTuple):
     ) -> LLVMValue:
         """Return `c + a * b`, or `c - a * b` if `minus` is set."""
         if self.grouped:
-            return DOT_PRODUCT_INSTRUCTIONS[self.grouped].emit(f, a, b, c)
+            return self.grouped.emit(f, a, b, c)
         if not self.is_float:
             return c - a * b if minus else c + a * b
         if minus:

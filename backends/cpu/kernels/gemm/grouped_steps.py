@@ -1,12 +1,12 @@
-"""Products with instructions that add the products of two or four adjacent K steps
+"""Products with instructions that add the products of groups of adjacent K steps
 (`dot_product_instructions`).
 
 An element of an operand then consists of the values of such a group. Where K steps are contiguous,
 the operand is read as it is; otherwise a copy has the values next to each other. The packed GEMM
 computes the product of these elements like one of f32 or i32 with as many K steps as groups.
 
-The instruction for four values of i8 multiplies unsigned and signed numbers. A copy of the left
-operand holds its values plus 128, and the tile subtracts 128 times the sums of the columns
+The instruction of x86 for four values of i8 multiplies unsigned and signed numbers. A copy of the
+left operand holds its values plus 128, and the tile subtracts 128 times the sums of the columns
 (`microkernel`). All sums wrap around, so that the result is exact.
 """
 
@@ -16,10 +16,11 @@ from math import prod
 from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.dot_product_instructions import (
-    DOT_PRODUCT_INSTRUCTIONS,
-    GROUP_BYTES,
+    BF16_PAIRS,
+    GROUP_INSTRUCTIONS,
     SIGN_BITS_OF_BYTES,
-    DotProductInstruction,
+    GroupInstruction,
+    MatrixInstruction,
 )
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase, row_major_strides
@@ -39,7 +40,7 @@ from shardir.backends.cpu.kernels.gemm.tuning import (
 )
 from shardir.ir.types import TensorType
 
-GROUPED_TYPES = {"bf16": ("bf16",), "i16": ("i16",), "i8": ("i8", "i16"), "u8": ("i16",)}
+GROUPED_TYPES = {"bf16": ("bf16",), "i16": ("i16",), "i8": ("i8", "i16"), "u8": ("u8", "i16")}
 """The types of the values of groups for each type of operands, which are converted to it; the
 fastest first."""
 
@@ -50,32 +51,35 @@ class _Operand(NamedTuple):
     view: BufferView
     strides: tuple[int, ...]
 
-    @property
-    def has_groups(self) -> bool:
-        """True if the values of a group are contiguous, and groups are aligned."""
+    def has_groups(self, steps: int) -> bool:
+        """Return whether the values of groups of `steps` K steps are contiguous, and groups are
+        aligned."""
         *others, step = self.strides
         return step == self.view.itemsize and not any(
-            number % GROUP_BYTES for number in (self.view.offset, *others)
+            number % (steps * step) for number in (self.view.offset, *others)
         )
 
 
-def has_dot_product_instruction(operand: str, result: str, machine: HostDescription) -> bool:
-    """Return whether the machine has an instruction for groups of elements of operands of this
-    type, with the sums of a result of this type."""
-    return bool(_instructions(operand, result, machine))
+def can_group_channels(operand: str, result: str, machine: HostDescription) -> bool:
+    """Return whether the machine has an instruction for groups of channels of patches of an image
+    of this type, with the sums of a result of this type."""
+    return any(not _needs_matrix(each) for each in _instructions(operand, result, machine))
 
 
-def _instructions(
-    operand: str, result: str, machine: HostDescription
-) -> dict[str, DotProductInstruction]:
-    """Return the instructions for operands of a type by the type of the values, the fastest
-    first."""
-    found = {each: DOT_PRODUCT_INSTRUCTIONS[each] for each in GROUPED_TYPES.get(operand, ())}
-    return {
-        name: each
-        for name, each in found.items()
+def _needs_matrix(instruction: GroupInstruction) -> bool:
+    """Return whether an instruction computes 2x2 sums, which tiles that read patches in place and
+    those of the NCHW layout do not have."""
+    return isinstance(instruction, MatrixInstruction)
+
+
+def _instructions(operand: str, result: str, machine: HostDescription) -> list[GroupInstruction]:
+    """Return the instructions for operands of a type, the fastest first."""
+    return [
+        each
+        for dtype in GROUPED_TYPES.get(operand, ())
+        for each in GROUP_INSTRUCTIONS[dtype]
         if each.is_supported_by(machine) and each.sum == arithmetic_of(result).type
-    }
+    ]
 
 
 def has_grouped_steps(work: MatrixProduct) -> bool:
@@ -84,8 +88,8 @@ def has_grouped_steps(work: MatrixProduct) -> bool:
     return _choose_instruction(work) is not None
 
 
-def _choose_instruction(work: MatrixProduct) -> tuple[str, DotProductInstruction] | None:
-    """Return the fastest instruction for a product, and the type of the values of its groups."""
+def _choose_instruction(work: MatrixProduct) -> GroupInstruction | None:
+    """Return the fastest instruction for a product."""
     _, rows, columns, inner = work.sizes
     if (
         work.lhs.dtype != work.rhs.dtype
@@ -97,15 +101,15 @@ def _choose_instruction(work: MatrixProduct) -> tuple[str, DotProductInstruction
         or any(work.inner[-1].position_strides)
     ):
         return None
-    for name, each in _instructions(work.lhs.dtype, work.out.dtype, work.machine).items():
+    for each in _instructions(work.lhs.dtype, work.out.dtype, work.machine):
         # Zeros around an image would have to be 128.
-        is_possible = not (work.patches and each.is_lhs_unsigned)
+        is_possible = not (work.patches and (each.is_lhs_unsigned or _needs_matrix(each)))
         if (
             work.inner[-1].extent % each.steps == 0
             and is_possible
             and (not work.patches or _has_image_groups(work, work.patches, each))
         ):
-            return name, each
+            return each
     return None
 
 
@@ -116,7 +120,7 @@ def can_pack_groups(work: MatrixProduct) -> bool:
     return (
         work.patches is not None
         and work.lhs.dtype == work.rhs.dtype == "bf16"
-        and has_dot_product_instruction("bf16", work.out.dtype, work.machine)
+        and BF16_PAIRS in _instructions("bf16", work.out.dtype, work.machine)
         and inner % 2 == 0
         and min(rows, columns) >= MIN_PACKED_GROUP_LINES
     )
@@ -125,20 +129,20 @@ def can_pack_groups(work: MatrixProduct) -> bool:
 def pack_groups(work: MatrixProduct) -> MatrixProduct:
     """Return the product whose packed operands have groups."""
     lhs, rhs = (view._replace(dtype="i16") for view in (work.lhs, work.rhs))
-    return work._replace(lhs=lhs, rhs=rhs, grouped="bf16", packs_groups=True)
+    return work._replace(lhs=lhs, rhs=rhs, grouped=BF16_PAIRS, packs_groups=True)
 
 
 def _has_image_groups(
-    work: MatrixProduct, patches: ImagePatches, instruction: DotProductInstruction
+    work: MatrixProduct, patches: ImagePatches, instruction: GroupInstruction
 ) -> bool:
     """Return whether patches have groups, or a copy of them would not repeat elements of the
     image."""
     image = _operand(work, patches.side)
-    if image.view.itemsize != GROUP_BYTES // instruction.steps:
+    if image.view.dtype != instruction.dtype:
         return False
     extents = (loop.extent for loop in _loops(work))
     count = prod(n for n, stride in zip(extents, image.strides, strict=True) if stride)
-    return image.has_groups or (not patches.starts and count <= image.view.size)
+    return image.has_groups(instruction.steps) or (not patches.starts and count <= image.view.size)
 
 
 def _loops(work: MatrixProduct) -> tuple[ProductLoop, ...]:
@@ -153,11 +157,10 @@ def _operand(work: MatrixProduct, side: str) -> _Operand:
 
 def group_steps(work: MatrixProduct, context: LoweringContext) -> tuple[list[Phase], MatrixProduct]:
     """Return the phases that copy operands, and the product of groups."""
-    chosen = _choose_instruction(work)
-    assert chosen is not None
-    dtype, instruction = chosen
+    instruction = _choose_instruction(work)
+    assert instruction is not None
     groups = work.batch, work.rows, work.columns, work.inner
-    loops, copier = _loops(work), _OperandCopier(work, dtype, instruction, context)
+    loops, copier = _loops(work), _OperandCopier(work, instruction, context)
     lhs, rhs = copier.group(_operand(work, "lhs")), copier.group(_operand(work, "rhs"))
     if instruction.is_lhs_unsigned:
         lhs = copier.make_unsigned(lhs)
@@ -169,34 +172,30 @@ def group_steps(work: MatrixProduct, context: LoweringContext) -> tuple[list[Pha
     batch, row, column, inner = (tuple(islice(grouped, len(group))) for group in groups)
     return copier.phases, work._replace(
         lhs=lhs.view, rhs=rhs.view, batch=batch, rows=row, columns=column, inner=inner,
-        grouped=dtype,
+        grouped=instruction,
     )  # fmt: skip
 
 
 class _OperandCopier:
-    """Makes the operands of groups of values of the type `dtype`, as elements of the sums' type;
-    `phases` copy those that need it."""
+    """Makes the operands of groups; `phases` copy those that need it."""
 
     def __init__(
-        self,
-        work: MatrixProduct,
-        dtype: str,
-        instruction: DotProductInstruction,
-        context: LoweringContext,
+        self, work: MatrixProduct, instruction: GroupInstruction, context: LoweringContext
     ) -> None:
-        self.dtype, self.steps, self.context = dtype, instruction.steps, context
-        self.sums = work.arithmetic.dtype
+        self.dtype, self.steps, self.context = instruction.dtype, instruction.steps, context
+        self.group_dtype = instruction.group_dtype
         self.extents = [loop.extent for loop in _loops(work)]
         self.grouped_extents = [*self.extents[:-1], self.extents[-1] // self.steps]
         self.phases = list[Phase]()
 
     def group(self, operand: _Operand) -> _Operand:
         """Return the operand of groups."""
-        if operand.view.itemsize != GROUP_BYTES // self.steps:
+        if operand.view.dtype != self.dtype:
             operand = self._widen(operand)
         *others, step = operand.strides
-        if operand.has_groups:
-            return _Operand(operand.view._replace(dtype=self.sums), (*others, GROUP_BYTES))
+        if operand.has_groups(self.steps):
+            view = operand.view._replace(dtype=self.group_dtype)
+            return _Operand(view, (*others, view.itemsize))
         strides = (*others, self.steps * step)
         source, target, dense = self._dense_copy(
             operand.view, self.grouped_extents, strides, (step,), operand.view.dtype
@@ -206,12 +205,12 @@ class _OperandCopier:
         self.phases += interleave_phases(values, target, last, self.context) or copy_phases(
             source, target, self.context
         )
-        return _Operand(target._replace(dtype=self.sums), dense)
+        return _Operand(target._replace(dtype=self.group_dtype), dense)
 
     def make_unsigned(self, operand: _Operand) -> _Operand:
         """Return a copy of an operand of groups in which 128 is added to each value of i8."""
         source, target, dense = self._dense_copy(
-            operand.view, self.grouped_extents, operand.strides, (), self.sums
+            operand.view, self.grouped_extents, operand.strides, (), self.group_dtype
         )
         self.phases += cast_phases(source, target, self.context, SIGN_BITS_OF_BYTES)
         return _Operand(target, dense)

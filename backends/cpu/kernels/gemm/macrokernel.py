@@ -146,6 +146,7 @@ class _OutputBlockEmitter:
         """Emit the tiles of some rows (first, count) and columns (begin, end)."""
         task, f, tile = self.task, self.task.f, self.task.sizes.tile
         size = task.arith.packing.size
+        plane = task.arith.operand_bytes // task.arith.planes
         (top, count), (start, stop) = rows, columns
         low, block = tile_variants(tile)[-1].height, task.block
         # A panel of rows stays in the L1 cache while columns stream from the L2 cache.
@@ -172,13 +173,13 @@ class _OutputBlockEmitter:
                     rest = block.columns - j
                     called, wide = self._select_tile(high, rest)
                     inside = (j - start) % tile.columns
-                    at = (j - start - inside) * steps * size + inside * task.arith.plane_bytes
+                    at = (j - start - inside) * steps * size + inside * plane
                     packed = f.offset(right, at)
                     offsets = f.offset(task.places["rows_staged"], top + panel + row, "i64")
                     adding = now.is_("ne", 0)
                     result = f.offset(self.place, j * task.arith.result_bytes)
                     out = [result, offsets, here - row, rest, adding]
-                    part = row * task.arith.plane_bytes
+                    part = row * plane
                     if task.checked.position_pitch:
                         planes = f.offset(right, (j - start) * task.arith.plane_bytes)
                         table = task.places["rhs_segments"]

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from math import prod
 from typing import NamedTuple
 
+from shardir.backends.cpu.codegen.dot_product_instructions import GroupInstruction
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, arithmetic_of
@@ -39,7 +40,7 @@ class MatrixProduct(NamedTuple):
 
     Each index is any number of loops, the outermost first. The order of `inner` is the summation
     order. `machine` describes the host that the kernels are selected for. If `grouped` is set,
-    elements of operands hold two or four K steps of this element type (see `grouped_steps`); with
+    elements of operands hold the groups of K steps of this instruction (see `grouped_steps`); with
     `packs_groups`, packing makes these groups.
     """
 
@@ -52,7 +53,7 @@ class MatrixProduct(NamedTuple):
     inner: tuple[ProductLoop, ...]
     machine: HostDescription
     patches: ImagePatches | None = None
-    grouped: str = ""
+    grouped: GroupInstruction | None = None
     packs_groups: bool = False
 
     @property

@@ -8,7 +8,7 @@ right one.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from shardir.backends.cpu.codegen.dot_product_instructions import SIGN_BITS_OF_BYTES
 from shardir.backends.cpu.codegen.llvm_text import (
@@ -100,15 +100,16 @@ def emit_tile(
               "ptr noalias", "ptr noalias readonly", "i64", "i64", "i1"]  # fmt: skip
     f = add_outlined_function(module, name, params)
     steps, lhs, rhs, prefetch_start, prefetch_stride, share_stride, *place = f.params
-    sums = TileAccumulators(f, tile, packed, arith)
+    sums = tile_accumulators(f, tile, packed, arith)
+    plane = arith.operand_bytes // arith.planes
     left, right, line = (f.variable("ptr", start) for start in (lhs, rhs, prefetch_start))
 
     def step() -> None:
         start, here = left.get(), right.get()
         planes = [
             [
-                f.offset(start, (p * packed.height + i) * arith.plane_bytes)
-                for i in range(tile.height)
+                f.offset(start, (p * packed.height + i) * plane)
+                for i in range(0, tile.height, sums.rows_per_load)
             ]
             for p in range(arith.planes)
         ]
@@ -116,8 +117,8 @@ def emit_tile(
         prefetch(f, line.get())
         line.set(f.offset(line.get(), prefetch_stride))
         sums.add(planes, sums.columns_at(here))
-        left.set(f.offset(start, packed.height * arith.size))
-        right.set(f.offset(here, packed.columns * arith.size))
+        left.set(f.offset(start, packed.height * arith.operand_bytes))
+        right.set(f.offset(here, packed.columns * arith.operand_bytes))
 
     def ask_from(first: LLVMValue) -> None:
         line.set(f.offset(prefetch_start, first * share_stride))
@@ -142,7 +143,7 @@ def for_each_step(
             step(k)
         return
     # A share covers at most one cache line along the K steps.
-    share = f.umin(steps // (2 * height) + 1, CACHE_LINE_BYTES // sums.arith.size)
+    share = f.umin(steps // (2 * height) + 1, CACHE_LINE_BYTES // sums.arith.operand_bytes)
     row = f.variable("i64", 0)
     with f.loop(0, steps, share) as first:
         now = row.get()
@@ -162,6 +163,8 @@ class TileAccumulators:
     tile: RegisterTile
     packed: RegisterTile
     arith: Arithmetic
+    rows_per_load: ClassVar[int] = 1
+    """The rows of the left operand of each address that `add` takes."""
 
     def __post_init__(self) -> None:
         tile, arith = self.tile, self.arith
@@ -212,8 +215,18 @@ class TileAccumulators:
 
     def prefetch_columns(self, rhs: LLVMValue) -> None:
         """Prefetch columns of later steps from the L2 cache."""
-        for at in range(0, self.tile.columns * self.arith.size, CACHE_LINE_BYTES):
+        for at in range(0, self.tile.columns * self.arith.operand_bytes, CACHE_LINE_BYTES):
             prefetch(self.f, self.f.offset(rhs, COLUMN_PREFETCH_BYTES + at))
+
+    def row_vectors(self) -> list[list[LLVMValue]]:
+        """Return the vectors of sums of each row."""
+        vectors = [
+            [interleave_planes(self.f, [plane.get() for plane in vector]) for vector in row]
+            for row in self.sums
+        ]
+        for row in vectors if self.offsets else []:
+            row[:] = [sum - offset.get() for sum, offset in zip(row, self.offsets, strict=True)]
+        return vectors
 
     def write(self, place: list[LLVMValue]) -> None:
         """Write the sums as in `emit_tile`; `place` is (out, offsets, rows, columns, adding).
@@ -223,12 +236,7 @@ class TileAccumulators:
         """
         f, tile, arith = self.f, self.tile, self.arith
         out, offsets, rows, columns, adding = place
-        vectors = [
-            [interleave_planes(f, [plane.get() for plane in share_stride]) for share_stride in row]
-            for row in self.sums
-        ]
-        for row in vectors if self.offsets else []:
-            row[:] = [sum - offset.get() for sum, offset in zip(row, self.offsets, strict=True)]
+        vectors = self.row_vectors()
 
         def at_once(more: bool) -> None:
             for i, values in enumerate(vectors):
@@ -272,6 +280,55 @@ class TileAccumulators:
             return
         sums[0].set(product(a[1], b[1], product(a[0], b[0], sums[0].get()), minus=True))
         sums[1].set(product(a[1], b[0], product(a[0], b[1], sums[1].get())))
+
+
+class MatrixAccumulators(TileAccumulators):
+    """The accumulators of a tile, each a matrix of the sums of two rows and two columns."""
+
+    rows_per_load = 2
+
+    def __post_init__(self) -> None:
+        tile, sums = self.tile, vector_type(self.arith.type, 4)
+        self.matrices = [
+            [self.f.variable(sums, 0) for _ in range(tile.columns // 2)]
+            for _ in range(tile.height // 2)
+        ]
+
+    def columns_at(self, rhs: LLVMValue) -> list[list[LLVMValue]]:
+        """Load the packed groups of each two columns of a step."""
+        pairs = range(0, self.tile.columns, 2)
+        return [[self._load(self.f.offset(rhs, j * self.arith.operand_bytes)) for j in pairs]]
+
+    def add(self, lhs: Sequence[Sequence[LLVMValue]], right: Sequence[list[LLVMValue]]) -> None:
+        """Add the products of a step: `lhs` are addresses of the groups of each two rows."""
+        ((*rows,), (*columns,)) = lhs[0], right[0]
+        for sums, row in zip(self.matrices, rows, strict=True):
+            left = self._load(row)
+            for place, column in zip(sums, columns, strict=True):
+                place.set(self.arith.add_product(self.f, left, column, place.get()))
+
+    def row_vectors(self) -> list[list[LLVMValue]]:
+        """Return the vectors of sums of each row, of four columns."""
+        halves = (0, 1, 4, 5), (2, 3, 6, 7)
+        return [
+            [
+                self.f.shuffle(left.get(), right.get(), half)
+                for left, right in zip(sums[::2], sums[1::2], strict=True)
+            ]
+            for sums in self.matrices
+            for half in halves
+        ]
+
+    def _load(self, address: LLVMValue) -> LLVMValue:
+        return self.f.load(address, vector_type("i64", 2), self.arith.operand_bytes)
+
+
+def tile_accumulators(
+    f: LLVMFunction, tile: RegisterTile, packed: RegisterTile, arith: Arithmetic
+) -> TileAccumulators:
+    """Return the accumulators of a tile for an arithmetic."""
+    kind = MatrixAccumulators if arith.has_matrix_sums else TileAccumulators
+    return kind(f, tile, packed, arith)
 
 
 def emit_write(module: LLVMModule, tile: RegisterTile, arith: Arithmetic) -> None:

@@ -10,6 +10,7 @@ block sizes, so that results do not depend on how the work is split.
 
 from functools import cache
 
+from shardir.backends.cpu.codegen.dot_product_instructions import GroupInstruction
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import Kernel
@@ -43,13 +44,14 @@ def packed_gemm_kernel(
     out: str,
     sizes: BlockSizes,
     checked: PatchAccess,
-    grouped: str = "",
+    grouped: GroupInstruction | None = None,
     stored: str = "",
     packs_groups: bool = False,
 ) -> Kernel:
     """Return the kernel for operands and results of these element types; operands may hold
-    groups of K steps of the type `grouped`, and tiles may store elements of the type `stored`."""
-    variant = (f"_groups_{grouped}" if grouped else "") + "_packed" * packs_groups
+    groups of K steps for the instruction `grouped`, and tiles may store elements of the type
+    `stored`."""
+    variant = (f"_groups_{grouped.name}" if grouped else "") + "_packed" * packs_groups
     variant += "_direct" if stored else ""
     name = f"packed_gemm_{lhs}_{rhs}_{out}{variant}_{sizes.name}{checked.name}"
     arith = arithmetic_of(out)._replace(grouped=grouped, stored=stored, packs_groups=packs_groups)

@@ -256,14 +256,14 @@ def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> 
     staged = not direct or (arith.dtype != work.out.dtype and not stored)
     shared = prod(loop.extent for loop in work.batch if loop.rhs == 0)
     gathered = _patch_access_of(work).side == "rhs"
-    copied = batch // shared * columns * inner * arith.size
+    copied = batch // shared * columns * inner * arith.operand_bytes
     grid = choose_task_grid(
         batch,
         rows,
         columns,
         inner,
         sizes,
-        arith.size,
+        arith.operand_bytes,
         staged,
         shared > 1,
         context.workers,
@@ -344,14 +344,15 @@ def _packed_phases(
     fields, lists = describe_blocked_product(work, grid, sizes, staged, checked)
     if not grid.packed:
         return [Phase(kernel, encode_record(fields, lists), count_tasks(fields), grid.cost, label)]
-    entries, size = [], fields["panel_columns"] * inner * arith.size
+    entries, size = [], fields["panel_columns"] * inner * arith.operand_bytes
     for loop in reversed(work.batch):
         entries.append((*loop[:4], size if loop.rhs else 0))
         size *= loop.extent if loop.rhs else 1
     fields["packed_slot"] = context.temporary(size)
     lists["batch"] = entries
     block = max(
-        width, min(sizes.columns, PACK_TASK_BYTES // (inner * arith.size or 1)) // width * width
+        width,
+        min(sizes.columns, PACK_TASK_BYTES // (inner * arith.operand_bytes or 1)) // width * width,
     )
     kept = [entry for entry in entries if entry[2]]
     before = {
@@ -360,7 +361,7 @@ def _packed_phases(
         "rows": 0, "packed_columns": block, "staged": 0,
     }  # fmt: skip
     packing = encode_record(before, {**lists, "batch": kept})
-    cost = 0.25 * size / arith.size
+    cost = 0.25 * size / arith.operand_bytes
     return [
         Phase(kernel, packing, count_tasks(before), cost, f"{label} packing"),
         Phase(kernel, encode_record(fields, lists), count_tasks(fields), grid.cost, label),

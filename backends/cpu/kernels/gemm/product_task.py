@@ -133,7 +133,9 @@ class ProductTask:
         first = f.load(self.places[f"{side}_segments"], "i64")
         step = self.stride(f"inner_{side}")
         at = f.offset(f.offset(base, start), first + step_count * step)
-        stream.follow_operand(at, step, self.stride(LINE_TABLES[side]), item, self.arith.size)
+        stream.follow_operand(
+            at, step, self.stride(LINE_TABLES[side]), item, self.arith.operand_bytes
+        )
 
     def stride(self, name: str) -> LLVMValue:
         """Return the stride in bytes of the innermost loop of a list."""
@@ -141,4 +143,4 @@ class ProductTask:
 
     def prefetch_tiles_of(self, columns: LLVMValue) -> LLVMValue:
         """Return how many tiles it takes to prefetch `columns` packed columns."""
-        return columns * self.arith.size // CACHE_LINE_BYTES
+        return columns * self.arith.operand_bytes // CACHE_LINE_BYTES

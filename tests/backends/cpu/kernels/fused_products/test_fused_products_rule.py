@@ -265,6 +265,7 @@ def test_tiles_fit_the_registers() -> None:
         "SSE only": (5, 8),
         "small caches": (6, 16),
         "Neoverse": (6, 16),
+        "Neoverse V1": (6, 16),
     }
     assert tile_shape("f64", ZEN_3) == (6, 8)
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shardir.backends.cpu.codegen.dot_product_instructions import DOT_PRODUCT_INSTRUCTIONS
+from shardir.backends.cpu.codegen.dot_product_instructions import BF16_PAIRS
 from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernels.rules import RULES
 from shardir.ir.types import NUMPY_DTYPES, TensorType
@@ -168,7 +168,7 @@ def test_products_equal_those_of_other_instructions(dtype: str, seed: int) -> No
     )
     out = strided(rng, np.zeros(result.shape, result.numpy))
     lower_and_run(RULES["dot"], op, [strided(rng, x), strided(rng, y)], [out])
-    if dtype == "bf16" and DOT_PRODUCT_INSTRUCTIONS["bf16"].is_supported_by(host_machine()):
+    if dtype == "bf16" and BF16_PAIRS.is_supported_by(host_machine()):
         x, y = (without_subnormals(a) for a in (x, y))
     expected = np.zeros(result.shape, result.numpy)
     lower_and_run(RULES["dot"], op, [x, y], [expected], machine=host_machine().limited_to("avx2"))
@@ -186,7 +186,7 @@ def test_products_equal_those_of_other_instructions(dtype: str, seed: int) -> No
 
 
 @pytest.mark.skipif(
-    not DOT_PRODUCT_INSTRUCTIONS["bf16"].is_supported_by(host_machine()),
+    not BF16_PAIRS.is_supported_by(host_machine()),
     reason="the processor has no instruction for pairs of bf16",
 )
 def test_subnormal_numbers_of_groups_are_zero() -> None:
