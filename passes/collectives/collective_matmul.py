@@ -73,7 +73,7 @@ class CollectiveMatmul(Pass, name="collective-matmul"):
     ) -> tuple[Op, Op] | None:
         """Return the gather before a contraction and the contraction if the gather has no other
         use."""
-        if op.spec is not specs.dot or op.operands[0] is op.operands[1]:
+        if op.spec is not specs.dot:
             return None
         for value in op.operands:
             gather = definitions.get(value)

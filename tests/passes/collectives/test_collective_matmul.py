@@ -188,6 +188,30 @@ spmd func @f(
   return %y
 }
 """,
+    # The gathered tensor is the operand of another operation.
+    """\
+mesh @m = [x=4]
+
+spmd func @f(
+  %x: f32[2, 8] of f32[8@x, 8@-],
+) -> (f32[8, 8] of f32[8@-, 8@-]) {
+  %g = all-gather(%x, dim=0, axes=[x]) : f32[8, 8]
+  %y = exp(%g) : f32[8, 8]
+  return %y
+}
+""",
+    # The result of another operation is scattered.
+    """\
+mesh @m = [x=4]
+
+spmd func @f(
+  %x: f32[8, 8] of f32[8@-, 32@x],
+) -> (f32[2, 8] of f32[8@x, 8@-]) {
+  %e = exp(%x) : f32[8, 8]
+  %y = reduce-scatter(%e, dim=0, axes=[x], op=add) : f32[2, 8]
+  return %y
+}
+""",
     # What is scattered is a parameter, another operation, used elsewhere, or no sum.
     *(
         f"""\
@@ -222,7 +246,7 @@ def test_a_mesh_axis_of_one_device_makes_no_ring() -> None:
         UNCHANGED[0].replace("%g, %g", "%g, %x").replace("x=4", "x=1").replace("[2, 8]", "[8, 8]")
     )
     assert str(rings(parse(text))) == text
-    text = UNCHANGED[4].replace("x=4", "x=1").replace("[2, 8]", "[8, 8]").replace("32@x", "8@x")
+    text = UNCHANGED[6].replace("x=4", "x=1").replace("[2, 8]", "[8, 8]").replace("32@x", "8@x")
     assert str(rings(parse(text.replace("return %y, %d", "return %y, %x")))).count("scan") == 0
 
 
