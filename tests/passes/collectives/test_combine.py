@@ -54,6 +54,15 @@ def test_all_reduces_are_combined() -> None:
     )
 
 
+def test_the_combined_collective_states_each_reason_once() -> None:
+    lines = SUMS.replace("f32[4, 2]", 'f32[4, 2] why("partial sums")')
+    lines += f"  {SUMS.splitlines()[1].strip().replace('%b', '%c')}\n"
+    *_, returned, third = lines.splitlines(keepends=True)
+    module = parse(f"{HEAD}{''.join(lines.splitlines(keepends=True)[:-2])}{third}{returned}}}\n")
+    (one,) = list_collectives(CombineCollectives()(module))
+    assert one.why == "3 of them together: partial sums; the program requests it"
+
+
 def test_a_used_all_reduce_is_not_delayed() -> None:
     lines = """\
   %a = all-reduce(%p, axes=[x], op=add) : f32[4, 2]
