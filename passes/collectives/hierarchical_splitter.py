@@ -53,7 +53,7 @@ class CollectiveSplitter:
         return Block(block.params, tuple(inner.b.ops), returns)
 
     def split(self, op: Op) -> bool:
-        """Append an operation; return false if an asynchronous result is now synchronous."""
+        """Append an operation; return whether a `done` that takes its result remains."""
         b, rule = self.b, self.rules.get(kind_of(op))
         if op.blocks:
             op = replace(op, blocks=tuple(map(self.block, op.blocks)))
@@ -69,17 +69,12 @@ class CollectiveSplitter:
         started = is_started(op) and self.is_between(last)
         spec = START_OPS[last.spec] if started else last.spec
         b.ops[-1] = replace(last, spec=spec, results=op.results)
-        return started or not is_started(op)
+        return started
 
     def needs_split(self, op: Op) -> bool:
-        """Return whether an operation involves both levels, or positions that are known."""
-        axes = crossed_axes(op.attrs)
-        far = bool(self.levels.far_parts(axes))
-        if op.spec in POSITION_OPERATIONS:
-            return far and (
-                self.levels.position_of_process is not None or bool(self.levels.near_parts(axes))
-            )
-        return far and bool(self.levels.near_parts(axes))
+        """Return whether an operation involves both levels, or the position of a process."""
+        far, near = self.split_levels(crossed_axes(op.attrs))
+        return bool(far) and (bool(near) or op.spec in POSITION_OPERATIONS)
 
     def is_between(self, op: Op) -> bool:
         """Return whether an operation is a collective between processes."""

@@ -65,6 +65,13 @@ def test_maxima_do_not_depend_on_the_order() -> None:
     )
 
 
+def test_maxima_of_16_bit_floats_are_not_converted() -> None:
+    assert split("%y = all-reduce(%h, axes=[data], op=max) : bf16[8]") == (
+        "%y.within_process = all-reduce(%h, axes=[data:(2)2], op=max) : bf16[8]\n"
+        "%y = all-reduce(%y.within_process, axes=[data:(1)2], op=max) : bf16[8]"
+    )
+
+
 def test_sums_of_16_bit_floats_are_rounded_once() -> None:
     assert split("%y = all-reduce(%h, axes=[data], op=add) : bf16[8]") == (
         "%h.wide = convert(%h) : f32[8]\n"
@@ -111,6 +118,32 @@ def test_permutes_that_rename_axes_become_pairs() -> None:
     )
 
 
+def test_permutes_between_parts_of_axes_become_pairs_along_these_parts() -> None:
+    line = "%y = collective-permute(%x, source=[data:(1)2, model], target=[model, data:(1)2])"
+    assert split(f"{line} : f32[8, 16]") == (
+        "%y = collective-permute(%x, axes=[data:(1)2, model], pairs=[[0, 0], [1, 2], [2, 1], "
+        "[3, 3]]) : f32[8, 16]"
+    )
+
+
+def test_permutes_between_parts_that_overlap_become_pairs_along_complete_axes() -> None:
+    text = """\
+mesh @m = [x=8, y=2]
+
+spmd func @f(
+  %x: f32[2] of f32[32@(x, y)],
+) -> (f32[2] of f32[32@(x, y)]) {
+  %y = collective-permute(%x, source=[x:(1)4, y], target=[x:(2)4, y]) : f32[2]
+  return %y
+}
+"""
+    before = parse(text)
+    after = run_verified_passes("hierarchical-collectives{across=y:2}", before)
+    assert "%y = collective-permute(%x, axes=[x, y], pairs=[[0, 0], [1, 1], [2, 8], " in str(after)
+    arguments = random_arguments(before, whole=True)
+    np.testing.assert_array_equal(on_devices(before, arguments), on_devices(after, arguments))
+
+
 def test_a_process_program_has_constant_device_coordinates() -> None:
     line = "%i = axis-index(axes=[data, model]) : i32[]"
     assert split(line, "at=data:1") == (
@@ -147,6 +180,24 @@ def test_collectives_on_one_level_are_not_changed() -> None:
     assert split(line) == line
     line = "%y = all-gather(%x, dim=0, axes=[data:(1)2]) : f32[16, 16]"
     assert split(line) == line
+    line = "%y = all-reduce(%x, axes=[data:(1)2], op=max) : f32[8, 16]"
+    assert split(line) == line
+
+
+def test_operations_that_send_nothing_are_not_changed() -> None:
+    line = "%y = vary(%x, axes=[data, model]) : f32[8, 16]"
+    assert split(line) == line
+
+
+def test_a_started_collective_that_ends_with_a_slice_is_complete() -> None:
+    assert split(
+        "%s = reduce-scatter-start(%x, dim=0, axes=[model, data:(1)2], op=add) : f32[2, 16]\n"
+        "  %y = done(%s) : f32[2, 16]",
+        "small=99999",
+    ).splitlines()[-2:] == [
+        "%s.all.shard = all-slice(%s.all, dim=0, axes=[model]) : f32[4, 16]",
+        "%s = all-slice(%s.all.shard, dim=0, axes=[data:(1)2]) : f32[2, 16]",
+    ]
 
 
 @pytest.mark.parametrize(
