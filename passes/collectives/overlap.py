@@ -134,7 +134,7 @@ def _split_collectives(order: list[ScheduledEvent], names: UniqueNames) -> list[
     new_ops: list[Op] = []
     begun: dict[Op, int] = {}
     for op, ends in order:
-        if op.spec not in START_OPS or not ends:
+        if not ends:
             if op.spec in START_OPS:
                 begun[op] = len(new_ops)
             new_ops.append(op)

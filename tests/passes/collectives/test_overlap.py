@@ -77,6 +77,19 @@ def test_a_collective_without_overlap_is_not_split() -> None:
     assert run_overlap(lines) == lines
 
 
+def test_the_end_of_another_collective_is_no_computation() -> None:
+    module = parse(f"""{HEAD}\
+  %a = all-reduce(%p, axes=[x], op=add) : f32[64, 64]
+  %k = neg(%u) : f32[512, 512]
+  %c = all-reduce(%k, axes=[x], op=add) : f32[512, 512]
+  return %a, %c
+}}
+""")
+    after = Overlap(network=1e6)(module)
+    names = [op.name for op in after.main.body.ops]
+    assert names == ["all-reduce-start", "neg", "all-reduce", "done"]
+
+
 def test_unpartitioned_programs_are_not_changed() -> None:
     module = parse("func @f(%x: f32[4]) -> (f32[4]) {\n  %y = neg(%x) : f32[4]\n  return %y\n}")
     assert str(Overlap()(module)) == str(module)
