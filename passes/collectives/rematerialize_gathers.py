@@ -46,7 +46,7 @@ class RematerializeGathers(Pass, name="rematerialize-gathers"):
         for i, op in enumerate(block.ops):
             used = [value for value in dict.fromkeys(op.uses()) if value in gathers]
             for value in used:
-                if value in last and i - last[value] > self.idle:
+                if i - last[value] > self.idle:
                     gather = gathers[value]
                     again = replace(value, name=names.fresh(f"{value.name}.regathered"))
                     reason = gather.why or REQUESTED

@@ -1,6 +1,7 @@
 """`rematerialize-gathers`: a gathered value with distant uses is gathered again."""
 
 import numpy as np
+import pytest
 
 from shardir.cost.communication import list_collectives
 from shardir.cost.memory import estimate_memory
@@ -48,6 +49,16 @@ def test_a_late_use_has_its_own_gather() -> None:
   return %e
 """
     )
+
+
+@pytest.mark.parametrize(
+    ("why", "reason"), [("", "the program requests it"), (' why("%p is sharded")', "%p is sharded")]
+)
+def test_a_repeated_gather_states_both_reasons(why: str, reason: str) -> None:
+    lines = IDLE.replace("axes=[x]) : f32[16, 8]", f"axes=[x]) : f32[16, 8]{why}")
+    module = RematerializeGathers(0, 3)(parse(f"{HEAD}{lines}}}\n"))
+    *_, again, _ = module.main.body.ops
+    assert again.why == f"%w is unused for long before this line; {reason}"
 
 
 def test_small_or_soon_used_values_are_not_gathered_again() -> None:
