@@ -34,9 +34,7 @@ class UniformControlFlow(Pass, name="uniform-control-flow"):
 
     def __call__(self, module: Module) -> Module:
         main = module.main
-        if main.spmd is None or not any(
-            op.spec in (specs.case, specs.while_) for op in main.body.walk()
-        ):
+        if main.spmd is None:
             return module
         mesh = spmd_mesh_of(module)
         if mesh.size == 1:

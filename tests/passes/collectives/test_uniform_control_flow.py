@@ -145,6 +145,62 @@ IN_SCAN = (
   }
 """
 )
+ONE_BRANCH = (
+    HERE
+    + """\
+  %five = constant(value=5.0) : f32[]
+  %y = case(%h) : f32[2] {
+    %w = while(%s) : f32[2] {
+      (%c: f32[2]) =>
+      %u = sum(%c, dims=[0]) : f32[]
+      %o = gt(%u, %five) : bool[]
+      yield %o
+    } {
+      (%d: f32[2]) =>
+      %e = sub(%d, %s) : f32[2]
+      yield %e
+    }
+    yield %w
+  }
+"""
+)
+UNIFORM_PARTS = (
+    PICK
+    + """\
+  %z = constant(value=0) : i32[]
+  %counted, %left = case(%p) : f32[2], i32[] {
+    %w, %k = while(%s, %n) : f32[2], i32[] {
+      (%c: f32[2], %j: i32[]) =>
+      %q = ne(%j, %z) : bool[]
+      yield %q
+    } {
+      (%d: f32[2], %l: i32[]) =>
+      %one = constant(value=1) : i32[]
+      %m = sub(%l, %one) : i32[]
+      yield %s, %m
+    }
+    yield %w, %k
+  } {
+    yield %s, %n
+  }
+  %b = lt(%n, %z) : bool[]
+  %never = ne(%n, %n) : bool[]
+  %y = case(%b) : f32[2] {
+    yield %counted
+  } {
+    %o = while(%counted) : f32[2] {
+      (%g: f32[2]) =>
+      yield %never
+    } {
+      (%v: f32[2]) =>
+      yield %v
+    }
+    yield %o
+  }
+"""
+)
+"""The first loop ends on no device if %n is negative, and then no device may take its branch. The
+devices take the same path through the second branch and the second loop."""
 PROGRAMS = {
     "branch": BRANCH,
     "switch": SWITCH,
@@ -152,6 +208,8 @@ PROGRAMS = {
     "guarded": GUARDED,
     "nested": NESTED,
     "in a scan": IN_SCAN,
+    "one branch": ONE_BRANCH,
+    "uniform parts": UNIFORM_PARTS,
 }
 
 
@@ -210,6 +268,27 @@ def test_a_divergent_loop_iterates_until_all_devices_have_finished() -> None:
 def test_a_uniform_program_is_not_changed() -> None:
     module = program(BRANCH.replace("gt(%t, %zero)", "gt(%n, %n)"))
     assert Pipeline.parse("uniform-control-flow")(module) is module
+
+
+def test_uniform_parts_of_a_program_are_not_changed() -> None:
+    module = program(UNIFORM_PARTS)
+    end = str(module).partition("  %b = lt(")[2]
+    assert str(uniform(module)).endswith(f"  %b = lt({end}")
+
+
+def test_a_uniform_loop_in_a_divergent_branch_runs_if_a_device_takes_the_branch() -> None:
+    x = np.ones(8, np.float32)
+    (result,) = run(uniform(program(UNIFORM_PARTS)), [x, np.int32(-1)], seconds=10)
+    np.testing.assert_array_equal(result, x)
+
+
+def test_programs_without_other_devices_are_not_changed() -> None:
+    on_one_device = str(program(SWITCH)).replace("x=4", "x=1").replace("8@x", "2@x")
+    module = parse(on_one_device)
+    assert uniform(module) is module
+    head = "func @f(%s: f32[2], %h: i32[]) -> (f32[2]) {\n"
+    module = parse(f"{head}{SWITCH.removeprefix(HERE)}  return %y\n}}\n")
+    assert uniform(module) is module
 
 
 def test_effects_in_divergent_control_flow_are_errors() -> None:
