@@ -177,9 +177,11 @@ def _summed_operands(op: Op, makers: Mapping[Value, Op]) -> list[Value]:
 
 def _has_one_number(value: Value, makers: Mapping[Value, Op]) -> bool:
     """Return whether all elements of a value are known to be equal."""
+    if not value.type.rank:
+        return True
     op = makers.get(value)
-    if op is None or not value.type.rank:
-        return not value.type.rank
+    if op is None:
+        return False
     if op.spec is ops.broadcast:
         return not op.operands[0].type.rank
     return op.spec is ops.constant and not isinstance(op.attrs["value"], Dense)
@@ -243,9 +245,7 @@ class _Widener:
         self.wide[op.result] = result
 
     def _widen(self, value: Value) -> Value:
-        """Return a value in the wider dtype."""
-        if value.type.dtype == self.dtype:
-            return value
+        """Return a value of a narrower dtype in the wider one."""
         if value not in self.wide:
             self.wide[value] = self.builder.emit(
                 ops.convert, value, result=self._wide_type(value), name=f"{value.name}.wide"

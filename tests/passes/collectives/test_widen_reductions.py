@@ -86,6 +86,61 @@ def test_products_of_partial_sums_and_numbers_are_widened() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("operation", "widened"),
+    [
+        ("mul(%s, %n)", False),
+        ("mul(%s, %k)", True),
+        ("mul(%s, %array)", False),
+        ("dynamic_slice(%s, %i)", False),
+        ("all-gather(%part, dim=0, axes=[x:(1)2])", False),
+    ],
+)
+def test_operands_that_are_no_partial_sums(operation: str, widened: bool) -> None:
+    """The last operation before the collective has other operands, or is between devices."""
+    text = rewritten(
+        f"""\
+  %n: bf16[8] of bf16[8@-],
+  %i: i32[] of i32[],
+) -> (bf16[8] of bf16[8@-]) {{
+  %s = sum(%p, dims=[0]) : bf16[8]
+  %part = slice(%s, starts=[0], strides=[1]) : bf16[4]
+  %k = constant(value=2.0) : bf16[8]
+  %array = constant(value=dense(bf16, [1, 2, 3, 4, 5, 6, 7, 8])) : bf16[8]
+  %m = {operation} : bf16[8]
+  %u = all-reduce(%m, axes=[x:(2)2], op=add) : bf16[8]
+  return %u
+}}
+""".removesuffix("}\n")
+    )
+    assert ("%m.wide = convert(%m)" not in text) == widened
+
+
+def test_conversions_to_other_dtypes_remain() -> None:
+    lines = """\
+) -> (f64[8] of f64[8@-]) {
+  %s = sum(%p, dims=[0]) : bf16[8]
+  %u = all-reduce(%s, axes=[x], op=add) : bf16[8]
+  %c = convert(%u) : f64[8]
+  return %c
+"""
+    assert rewritten(lines).endswith("""\
+  %u = convert(%u.wide) : bf16[8]
+  %c = convert(%u) : f64[8]
+  return %c
+""")
+
+
+def test_sums_of_integers_do_not_change() -> None:
+    lines = """\
+) -> (i8[4, 8] of i8[4@-, 8@-]) {
+  %w = convert(%p) : i8[4, 8]
+  %u = all-reduce(%w, axes=[x], op=add) : i8[4, 8]
+  return %u
+"""
+    assert rewritten(lines) == lines
+
+
 UNCHANGED = """\
 ) -> (f32[] of f32[], bf16[8] of bf16[8@-], bf16[32, 8] of bf16[32@-, 8@-]) {
   %w = convert(%p) : f32[4, 8]
