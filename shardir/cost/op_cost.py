@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import prod
 
 from shardir import ops
+from shardir.cost.collective_bytes import bytes_sent
 from shardir.ir.module import Block, Op
 from shardir.ir.operation import OpSpec
 from shardir.ir.sharding import Axes, count_positions
@@ -119,24 +120,6 @@ def mesh_axes_of(op: Op) -> Axes:
     return axes
 
 
-def bytes_sent(kind: str, operand_nbytes: int, devices: int) -> int:
-    """Return the bytes that each device sends in a collective with bandwidth-optimal algorithms.
-
-    `operand_nbytes` are the bytes of the operand on one device, `devices` is the size of a group.
-    In a group of n devices, all-gather, reduce-scatter and all-to-all each send (n - 1) / n of the
-    full tensor; an all-reduce sends twice that, and a collective-permute its operand.
-    """
-    match kind:
-        case "all-reduce":
-            return _ceil_div(2 * operand_nbytes * (devices - 1), devices)
-        case "all-gather":
-            return operand_nbytes * (devices - 1)
-        case "collective-permute":
-            return operand_nbytes
-        case _:
-            return _ceil_div(operand_nbytes * (devices - 1), devices)
-
-
 def _contraction_size(op: Op) -> int:
     """Return the number of products that are summed for one element of the result."""
     x, w = (operand.type for operand in op.operands)
@@ -151,7 +134,3 @@ def _contraction_size(op: Op) -> int:
 
 def _has_arithmetic(spec: OpSpec) -> bool:
     return spec.elementwise and spec.arithmetic is not None
-
-
-def _ceil_div(a: int, b: int) -> int:
-    return -(-a // b)

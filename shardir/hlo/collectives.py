@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from shardir.cost.collective_bytes import bytes_sent
 from shardir.cost.communication import Collective
-from shardir.cost.op_cost import bytes_sent
 from shardir.hlo.groups import (
     Groups,
     axes_of_pairs,
