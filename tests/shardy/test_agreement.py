@@ -158,6 +158,31 @@ func @main(%0: f32[1, 6]) -> (f32[6, 1], f32[1, 6]) {
     assert disagreements(module, "basic") == []
 
 
+def test_a_part_that_shardy_replaces_by_its_size_is_no_disagreement() -> None:
+    """Shardy replaces x:(1)4 by x:(1)6, which no reshape of an axis of size 12 contains together;
+    only our result then has the smaller part.
+    """
+    module = parse("""\
+mesh @m = [x=12, y=5]
+
+func @main(%p: f32[16@(x:(1)6, y)], %q: f32[2]) -> (f32[2]) {
+  %0, %1 = while(%q, %p) : f32[2], f32[16@x:(1)4?] {
+    (%t: f32[2], %t.1: f32[16]) =>
+    %2 = sum(%t, dims=[0]) : f32[]
+    %3 = constant(value=9.0) : f32[]
+    %4 = lt(%2, %3) : bool[]
+    yield %4
+  } {
+    (%c: f32[2], %c.1: f32[16]) =>
+    yield %c, %p
+  }
+  return %0
+}
+""")
+    with pytest.raises(NoAnswer, match="by their size"):
+        disagreements(module, "basic")
+
+
 def test_many_programs_agree(request: pytest.FixtureRequest) -> None:
     """Compare each level and the final shardings, except where Shardy's own verifier rejects its
     result.
