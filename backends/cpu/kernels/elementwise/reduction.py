@@ -129,6 +129,7 @@ def _row_phase(
     repeats = prod(axis.extent for axis in layout.reduced)
     padded = -(-layout.column.extent // layout.lanes) * layout.lanes
     nested = bool(layout.reduced)
+    prefetches_next_row = _should_prefetch_rows(layout, stages, context.machine)
     shape = RowShape(
         stages,
         layout.kinds,
@@ -137,7 +138,8 @@ def _row_phase(
         layout.has_full_vectors,
         nested,
         can_stream_layout(layout, stages, context.machine),
-        _should_prefetch_rows(layout, stages, context.machine),
+        prefetches_next_row,
+        not prefetches_next_row and _operand_bytes(layout, stages) > context.machine.l2_bytes,
     )
     cost = estimate_nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
     cost += rows * ROW_OVERHEAD_NANOSECONDS * (1 + len(stages.body.reductions))
@@ -160,13 +162,21 @@ def _should_prefetch_rows(
 
     A row that is read several times from the first-level cache would leave memory idle meanwhile.
     """
-    operands = layout.arrays[: len(layout.arrays) - layout.counted - len(stages.body.results)]
     if stages.passes == 1 or layout.reduced:
         return False
     second = machine.l2_bytes
-    row = layout.column.extent * sum(array.unit_stride for array in operands)
-    read = sum(array.view.nbytes for array in operands if array.view is not None)
-    return row <= second // 4 and read > second // 2
+    row = layout.column.extent * sum(array.unit_stride for array in _operands(layout, stages))
+    return row <= second // 4 and _operand_bytes(layout, stages) > second // 2
+
+
+def _operands(layout: ReductionLayout, stages: ReductionPasses) -> Sequence[LoopArray]:
+    return layout.arrays[: len(layout.arrays) - layout.counted - len(stages.body.results)]
+
+
+def _operand_bytes(layout: ReductionLayout, stages: ReductionPasses) -> int:
+    """Return the bytes of all operands together."""
+    operands = _operands(layout, stages)
+    return sum(array.view.nbytes for array in operands if array.view is not None)
 
 
 def _choose_block_columns(layout: ReductionLayout, stages: ReductionPasses) -> int:

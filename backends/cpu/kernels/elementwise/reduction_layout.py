@@ -51,14 +51,14 @@ class VectorAxisArrays:
         """Return the place of result `number` at column `i`."""
         return self.place(len(self.kinds) - self.counted - self.results + number, at, i)
 
-    def prefetch(self, at: Sequence[LLVMValue], i: LLVMValue) -> None:
-        """Prefetch the operand vectors at column `i`."""
+    def prefetch(self, at: Sequence[LLVMValue], i: LLVMValue, ahead: int = 0) -> None:
+        """Prefetch the operand vectors at column `i`, or `ahead` bytes further on."""
         for number in range(len(self.kinds) - self.counted - self.results):
             dtype, kind = self.kinds[number]
             if kind == CONTIGUOUS:
                 address = self.place(number, at, i).address
                 for line in range(0, self.lanes * itemsize(dtype), CACHE_LINE_BYTES):
-                    prefetch(self.f, self.f.offset(address, line))
+                    prefetch(self.f, self.f.offset(address, ahead + line))
 
     def index(self, number: int, at: Sequence[LLVMValue], i: LLVMValue | None) -> VectorValue:
         """Return the values of iota index `number` for the vector at column `i`."""

@@ -42,13 +42,19 @@ from shardir.backends.cpu.kernels.math.registers import itemsize
 VECTORS_PER_PARTIAL_SUM = 64
 """Vectors that one accumulator sums before it is added to another, which limits the rounding error
 of sums of many f64 elements."""
+STREAM_PREFETCH_BYTES = 4096
+"""Prefetch distance in bytes of operands that are read from memory. Prefetchers of processors stop
+at the end of a page. On one core of a Xeon (AVX-512, 2 MiB of second-level cache), the sum of 32
+MiB of f32 takes 3.2 ms without prefetches, 2.3 ms with a distance of 2 KiB, and 2.2 ms with 4 to
+16 KiB."""
 
 
 class RowShape(NamedTuple):
     """The parameters of the text of a row kernel.
 
     `nested`: rows span several axes; `streaming`: results along rows are stored past the caches;
-    `prefetches_next_row`: a row is prefetched during the second pass of the row before it.
+    `prefetches_next_row`: a row is prefetched during the second pass of the row before it;
+    `prefetches_stream`: the first pass prefetches operands at a constant distance.
     """
 
     stages: ReductionPasses
@@ -59,6 +65,7 @@ class RowShape(NamedTuple):
     nested: bool
     streaming: bool
     prefetches_next_row: bool
+    prefetches_stream: bool
 
 
 @cache
@@ -224,6 +231,8 @@ class _RowKernelWriter:
         if shape.prefetches_next_row and number == 1:
             # The next row comes from memory, while this one is computed.
             self.arrays.prefetch(self.next_row, i)
+        if shape.prefetches_stream and number == 0:
+            self.arrays.prefetch(at, i, STREAM_PREFETCH_BYTES)
         saved = self.stages.steps_to_store(number)
         for k in self.stages.steps(number):
             if k in self.stored and k not in saved:

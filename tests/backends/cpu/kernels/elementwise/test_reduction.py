@@ -217,6 +217,20 @@ def test_rows_are_prefetched_during_column_sums(rows: int) -> None:
     np.testing.assert_allclose(out, x.sum(0, np.float64), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(3, 70_000), (40, 5250)])
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_reductions_of_rows_prefetch_operands_larger_than_the_cache(
+    shape: tuple[int, int], is_cached: bool
+) -> None:
+    """Prefetches beyond the last row do no harm, although the array ends there."""
+    x = np.random.default_rng(0).normal(size=(shape[0] + 1, shape[1])).astype(np.float32)[1:]
+    op, out = make_op(OPS["sum"], TensorType(shape, "f32"), dims=(1,)), np.zeros(shape[0], "f4")
+    machine = replace(host_machine(), l2_bytes=x.nbytes - (not is_cached))
+    phases = lower_and_run(lower_loop_nest, op, [x], [out], machine=machine) or ()
+    assert any("llvm.prefetch" in each.kernel.text(machine) for each in phases) != is_cached
+    np.testing.assert_allclose(out, x.sum(1, np.float64), rtol=1e-5, atol=1e-4)
+
+
 def test_only_large_aligned_results_use_streaming_stores() -> None:
     op = make_op(OPS["sub"], TensorType((64, 64), "f32"), TensorType((64, 64), "f32"))
     x, out = np.ones((64, 64), np.float32), np.zeros((64, 64), np.float32)
