@@ -19,7 +19,7 @@ from shardir.frontend.shardings.partition_spec import (
 )
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding
 from shardir.frontend.tracing.promotion import DType, dtype_of, user_dtype
-from shardir.frontend.tracing.trace import require_trace
+from shardir.frontend.tracing.trace import current_trace, require_trace
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import TensorType
 
@@ -143,6 +143,15 @@ def find_explicit_sharding(x: object) -> NamedSharding | None:
     if isinstance(sharding, NamedSharding) and sharding.has_explicit_axes:
         return sharding
     return None
+
+
+def is_untyped(x: object) -> bool:
+    """Return whether `x` is a constant of a traced program: it adopts the sharding of others."""
+    trace = current_trace()
+    if not isinstance(x, Tracer) or trace is None:
+        return trace is not None and not isinstance(x, (Array, ShapeDtypeStruct))
+    types = trace.program.sharding_types
+    return types is not None and types.is_untyped(x.value)
 
 
 def explicit_spec(x: object, names: Collection[str]) -> PartitionSpec | None:

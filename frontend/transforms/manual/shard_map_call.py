@@ -31,7 +31,7 @@ from shardir.frontend.tracing.operands import as_tracer, splat
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
 from shardir.frontend.tracing.trace import current_trace, emit, require_trace
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.frontend.tracing.typeof import explicit_spec, typeof
+from shardir.frontend.tracing.typeof import explicit_spec, is_untyped, typeof
 from shardir.frontend.transforms.manual.manual_region import DimensionAxisNames, ManualRegion
 from shardir.ir.builder import substitute
 from shardir.ir.module import Block
@@ -105,10 +105,10 @@ class ShardMapCall:
                     )
                 )
             whole = abstract_of(leaf, label).type
-            self.check_type(leaf, spec, word, label)
             arg_axes.append(
                 self.argument_axes(spec, whole, f"{word} has {spec} for {label}", label)
             )
+            self.check_type(leaf, spec, word, label)
 
         def call_function(pieces: Sequence[Tracer]) -> PyTree:
             filled = list(every)
@@ -149,17 +149,17 @@ class ShardMapCall:
         return meshes[0]
 
     def check_type(self, leaf: ArrayLike, spec: PartitionSpec, word: str, label: str) -> None:
-        """Raise `ShardingTypeError` unless `spec` is the sharding in the type of an argument."""
-        if not self.mesh.has_explicit_axes or config.explicit_sharding == "lenient":
+        """Raise `ShardingTypeError` unless `spec` is the sharding in the type of an argument.
+
+        As in JAX, only a function that is manual along all axes of an Explicit mesh is checked:
+        otherwise the compiler determines the sharding along the other axes.
+        """
+        is_typed = self.mesh.are_all_axes_explicit and len(self.names) == len(self.mesh.axis_names)
+        if not is_typed or config.explicit_sharding == "lenient" or is_untyped(leaf):
             return
-        has = explicit_spec(leaf, self.names)
-        if has is None or not any(has):
-            return  # Slices of an unsharded argument need no communication.
-        requested = [
-            tuple(a for a in axes if a in self.names) if isinstance(axes, tuple) else axes
-            for axes in map(spec.axes, range(len(has)))
-        ]
-        if requested != [has.axes(i) for i in range(len(has))]:
+        rank = abstract_of(leaf, label).type.rank
+        has = explicit_spec(leaf, self.names) or PartitionSpec(*[None] * rank)
+        if [spec.axes(dim) for dim in range(rank)] != [has.axes(dim) for dim in range(rank)]:
             raise ShardingTypeError(
                 with_location(
                     f"{word} has {spec} for {label}, which is {typeof(leaf)}; state {has}, omit "

@@ -1,5 +1,6 @@
 """Shardings in types on meshes with Explicit axes: types, refusals and values."""
 
+import itertools
 import pickle
 from collections.abc import Iterator
 from typing import Any
@@ -603,6 +604,39 @@ def test_the_inside_of_shard_map_is_not_typed() -> None:
         "in_specs of shard_map of shard has PartitionSpec('y',) for a, which is float32[8@x,16]; "
         "state PartitionSpec('x', None), omit in_specs, or reshard the argument (sharding.reshard)"
     )
+
+
+def test_shard_map_over_all_axes_needs_the_specs_of_the_types(mesh: sd.Mesh) -> None:
+    x = np.ones((8, 16), np.float32)
+    mapped = sd.shard_map(lambda a: a * 2, in_specs=P("x"), out_specs=P("x"))
+    arguments = (x, sd.device_put(x, NamedSharding(mesh, P())))
+    functions: tuple[Any, ...] = (mapped, sd.jit(mapped))
+    for fun, arg in itertools.product(functions, arguments):
+        with pytest.raises(ShardingTypeError) as caught:
+            fun(arg)
+        assert first_line(caught) == (
+            "in_specs of shard_map of lambda has PartitionSpec('x',) for a, which is "
+            "float32[8,16]; state PartitionSpec(None, None), omit in_specs, or reshard the "
+            "argument (sharding.reshard)"
+        )
+        with sd.config(explicit_sharding="lenient"):
+            assert str(sd.typeof(fun(arg))) == "float32[8@x,16]"
+    constants = sd.jit(lambda: (mapped(x), mapped(snp.ones((8, 16)))))()
+    assert [str(sd.typeof(each)) for each in constants] == ["float32[8@x,16]"] * 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [(P(None, "x"), "float32[8@x,16]"), (P("y", "x"), "float32[8@(x,y),16]")],
+)
+def test_a_partly_manual_function_accepts_any_sharding(
+    mesh: sd.Mesh, spec: P, expected: str
+) -> None:
+    x = sd.device_put(np.arange(128.0, dtype=np.float32).reshape(8, 16), NamedSharding(mesh, spec))
+    mapped = sd.shard_map(lambda a: a * 2, axis_names={"x"}, in_specs=P("x"), out_specs=P("x"))
+    doubled = sd.jit(mapped)(x)
+    assert str(sd.typeof(doubled)) == expected
+    np.testing.assert_array_equal(doubled, 2 * np.asarray(x))
 
 
 def test_a_partly_manual_function_keeps_the_other_axes() -> None:
