@@ -171,7 +171,7 @@ class _Rematerializer:
         """Return the operation that computes a value; of a view of several operands only the part
         for this value."""
         op = self.ops[self.maker[value]]
-        if value not in self.root or len(op.results) == 1:
+        if value not in self.root:
             return op
         operand = op.operands[op.results.index(value)]
         return replace(op, operands=(operand,), results=(value,))

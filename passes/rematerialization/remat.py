@@ -125,19 +125,18 @@ class _Search:
     def fit(self, budget: int) -> "tuple[Module | None, memory_use.MemoryUse | None]":
         """Return a module that fits into a budget, if one is found, and the lowest memory that was
         reached."""
-        lowest: memory_use.MemoryUse | None = None
+        exceeding: list[memory_use.MemoryUse] = []
         limit = budget
         for _ in range(MAX_ATTEMPTS):
             result = self._rematerialize(limit)
             if result is None:
                 break
             found = memory_use.memory_use(form_kernels(result), self.donated)
-            if lowest is None or found.peak < lowest.peak:
-                lowest = found
             if found.peak <= budget:
-                return result, lowest
+                return result, found
+            exceeding.append(found)
             limit -= found.peak - budget
-        return None, lowest
+        return None, min(exceeding, key=lambda each: each.peak, default=None)
 
     def find_possible_budget(
         self,

@@ -10,7 +10,7 @@ import shardir as sd
 import shardir.numpy as jnp
 from shardir.errors import PipelineError
 from shardir.ir.module import Module
-from shardir.ops import scan
+from shardir.ops import dot, scan
 from shardir.passes import Pipeline, Remat
 from shardir.passes.autodiff.phases import is_recomputed
 from shardir.passes.rematerialization import eviction
@@ -145,6 +145,121 @@ def test_the_number_of_repeated_operations_is_limited(
     monkeypatch.setattr(eviction, limit, 0)
     with pytest.raises(PipelineError, match="cannot fit @f into a budget of"):
         Remat(str(POSSIBLE))(program(lines))
+
+
+PINNED = """\
+  %c = dot(%x, %w, dims="bi,ih->bh") : f32[8, 16]
+  %q = dot(%c, %c, dims="bh,ch->bc") : f32[8, 8]
+  %h = dot(%q, %c, dims="bc,ch->bh") : f32[8, 16]
+  %z = dot(%h, %h, dims="bh,ch->bc") : f32[8, 8]
+  %d = dot(%z, %z, dims="bc,de->bcde") : f32[8, 8, 8, 8]
+  %e = dot(%d, %z, dims="bcde,de->bc") : f32[8, 8]
+  %k = dot(%h, %c, dims="bh,ch->bc") : f32[8, 8]
+  %m = dot(%e, %k, dims="bc,cd->bd") : f32[8, 8]
+  %y = dot(%m, %x, dims="bc,ci->bi") : f32[8, 4]
+  %g = dot(%y, %w, dims="bi,ih->bh") : f32[8, 16]
+  return %g
+"""
+"""%c and %h are not live while %d is, and then %k uses both."""
+ANCHOR = """\
+  %c = dot(%x, %w, dims="bi,ih->bh") : f32[8, 16]
+  %h = dot(%c, %w, dims="bh,ik->bhik") : f32[8, 16, 4, 16]
+  %a = dot(%h, %w, dims="bhik,ik->bh") : f32[8, 16]
+  %z = dot(%a, %a, dims="bh,ch->bc") : f32[8, 8]
+  %d = dot(%z, %z, dims="bc,de->bcde") : f32[8, 8, 8, 8]
+  %e = dot(%d, %c, dims="bcde,bh->ch") : f32[8, 16]
+  %i = dot(%e, %e, dims="bh,ch->bc") : f32[8, 8]
+  %j = dot(%i, %i, dims="bc,de->bcde") : f32[8, 8, 8, 8]
+  %k = dot(%j, %h, dims="bcde,chio->bi") : f32[8, 4]
+  %g = dot(%k, %w, dims="bi,ih->bh") : f32[8, 16]
+  return %g
+"""
+"""%h, which is computed from %c, is not live while %d is; %e is the last operation that uses %c."""
+DIAMOND = """\
+  %u = dot(%x, %w, dims="bi,ih->bh") : f32[8, 16]
+  %s = dot(%u, %u, dims="bh,ch->bc") : f32[8, 8]
+  %t = dot(%u, %u, dims="bh,ch->cb") : f32[8, 8]
+  %diamond = dot(%s, %t, dims="bc,cd->bd") : f32[8, 8]
+  %y1 = dot(%w, %w, dims="bi,ci->bc") : f32[4, 4]
+  %y2 = dot(%y1, %y1, dims="bi,ci->bc") : f32[4, 4]
+  %y3 = dot(%y2, %y2, dims="bi,ci->bc") : f32[4, 4]
+  %y4 = dot(%x, %y3, dims="bi,io->bo") : f32[8, 4]
+  %chain = dot(%y4, %x, dims="bi,ci->bc") : f32[8, 8]
+  %d = dot(%x, %x, dims="bi,cj->bicj") : f32[8, 4, 8, 4]
+  %e = dot(%d, %x, dims="bicj,ci->bj") : f32[8, 4]
+  %v = dot(%chain, %diamond, dims="bc,cd->bd") : f32[8, 8]
+  %f = dot(%v, %e, dims="bc,cd->bd") : f32[8, 4]
+  %g = dot(%f, %w, dims="bi,ih->bh") : f32[8, 16]
+  return %g
+"""
+"""Four operations compute %diamond, and five compute %chain."""
+
+
+@pytest.mark.parametrize(
+    ("lines", "budget", "expected"),
+    [
+        (PINNED, 17311, ["c.1", "q.1", "h.1"]),
+        (ANCHOR, 50048, ["c.1", "h.1"]),
+        (DIAMOND, 5119, ["u.1", "s.1", "u.2", "t.1", "diamond.1"]),
+    ],
+)
+def test_the_values_that_are_computed_again(lines: str, budget: int, expected: list[str]) -> None:
+    module = Remat(str(budget))(program(lines))
+    verify(module)
+    assert peak_of(module) <= budget
+    repeated = [op for op in module.main.body.ops if "is recomputed" in op.why]
+    assert [op.result.name for op in repeated if op.spec is dot] == expected
+
+
+LIMITED = """\
+  %a1 = dot(%x, %w, dims="bi,ih->bh") : f32[8, 16]
+  %p1 = dot(%a1, %w, dims="bh,ih->bi") : f32[8, 4]
+  %a2 = dot(%p1, %w, dims="bi,ih->bh") : f32[8, 16]
+  %p2 = dot(%a2, %w, dims="bh,ih->bi") : f32[8, 4]
+  %v = dot(%p2, %w, dims="bi,ih->bh") : f32[8, 16]
+  %p3 = dot(%v, %w, dims="bh,ih->bi") : f32[8, 4]
+  %u = dot(%p3, %w, dims="bi,ih->bh") : f32[8, 16]
+  %q = dot(%v, %v, dims="bh,ch->bc") : f32[8, 8]
+  %d = dot(%q, %q, dims="bc,de->bcde") : f32[8, 8, 8, 8]
+  %e = dot(%d, %v, dims="bcde,bh->c") : f32[8]
+  %q2 = dot(%a2, %a2, dims="bh,ch->bc") : f32[8, 8]
+  %d2 = dot(%q2, %q2, dims="bc,de->bcde") : f32[8, 8, 8, 8]
+  %e2 = dot(%d2, %a2, dims="bcde,bh->c") : f32[8]
+  %f = dot(%e2, %u, dims="b,bh->bh") : f32[8, 16]
+  %g = dot(%e, %f, dims="b,bh->bh") : f32[8, 16]
+  return %g
+"""
+
+
+def test_a_value_that_only_recomputations_use_is_freed_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """%v is live after its last use, since five operations would compute it, until %a2 is
+    computed again: then two operations compute it."""
+    monkeypatch.setattr(eviction, "MAX_RECOMPUTED_OPERATIONS", 3)
+    module = Remat("17568")(program(LIMITED))
+    repeated = [op for op in module.main.body.ops if "is recomputed" in op.why]
+    names = [op.result.name for op in repeated if op.spec is dot]
+    assert names == [
+        *("a1.1", "p1.1", "a2.1"),
+        *("a1.2", "p1.2", "a2.2", "p2.1", "v.1", "p3.1", "u.1"),
+    ]
+
+
+def test_values_of_a_few_bytes_are_not_computed_again() -> None:
+    lines = """\
+  %c = dot(%x, %x, dims="bi,bi->") : f32[]
+  %z = dot(%x, %x, dims="bi,ci->bc") : f32[8, 8]
+  %d = dot(%z, %z, dims="bc,de->bcde") : f32[8, 8, 8, 8]
+  %e = dot(%d, %z, dims="bcde,de->bc") : f32[8, 8]
+  %f = dot(%e, %c, dims="bc,->bc") : f32[8, 8]
+  %y = dot(%f, %x, dims="bc,ci->bi") : f32[8, 4]
+  %g = dot(%y, %w, dims="bi,ih->bh") : f32[8, 16]
+  return %g
+"""
+    peak = peak_of(program(lines))
+    with pytest.raises(PipelineError, match=f"choose a budget of {peak} bytes"):
+        Remat(str(peak - 4))(program(lines))
 
 
 @given(modules())
