@@ -1,6 +1,7 @@
 """`remat-layers`: values of layers are computed again, by policy and layer."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from shardir.passes import Pipeline
 from shardir.passes.autodiff.phases import is_recomputed
 from shardir.passes.rematerialization.remat_layers import count_layers
 from shardir.sharding import NamedSharding, PartitionSpec as P
+from shardir.text.parser import parse
 from shardir.verify.verifier import verify
 
 LAYERS, WIDTH, HIDDEN, LENGTH = 5, 16, 64, 32
@@ -66,6 +68,31 @@ def test_less_memory_is_used_the_more_is_computed_again(devices: int) -> None:
     assert peaks[0] > max(peaks[1:])
     executed = [each.memory_analysis().host_peak_memory_in_bytes for each in (compiled, chosen[-1])]
     assert executed[0] > 1.5 * executed[1]
+
+
+STORY = Path(__file__).parents[2] / "stories" / "remat-layers.ir"
+
+
+def run_on_story(*changes: tuple[str, str]) -> list[str]:
+    """Return the operations that the pass makes of the program of the story, with changes."""
+    text = STORY.read_text("utf-8").partition("// =====")[0]
+    for old, new in changes:
+        text = text.replace(old, new)
+    module = Pipeline.parse("remat-layers")(parse(text))
+    verify(module)
+    return [str(op) for op in module.main.body.ops]
+
+
+def test_operations_that_use_a_gradient_use_repeated_values_too() -> None:
+    """An operation of an optimizer does not state that it computes a gradient."""
+    last = "%o = mul(%h1.grad, %a1) : f32[4, 8]\n  return %o"
+    assert run_on_story(("return %h1.grad", last))[-1].startswith("%o = mul(%h1.grad, %a1.1)")
+
+
+def test_values_of_callbacks_are_saved() -> None:
+    ops = run_on_story(*((f"tanh(%p{i})", f'pure-callback(%p{i}, function="f")') for i in "123"))
+    assert sum("pure-callback" in op for op in ops) == 3
+    assert any(op.startswith("%p1.1 = dot(") for op in ops)
 
 
 def test_wrong_options_are_refused() -> None:
