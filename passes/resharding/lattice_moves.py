@@ -7,6 +7,7 @@ more only those towards the goal.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from shardir.cost.collective_bytes import bytes_sent
 from shardir.passes.resharding.lattice import DimSubAxes, LatticeState, ReshardProblem, StepKind
 
 MoveCost = tuple[int, int, int]
@@ -76,10 +77,8 @@ def _reductions(
     due = tuple(sorted(pending - problem.goal[1]))
     if due:
         after = dim_sub_axes, problem.goal[1]
-        pieces = problem.shard_count(due)
-        yield LatticeMove(
-            StepKind.ALL_REDUCE, after, (2 * local_bytes * (pieces - 1) // pieces, 1, 0), due
-        )
+        nbytes = bytes_sent(StepKind.ALL_REDUCE.value, local_bytes, problem.shard_count(due))
+        yield LatticeMove(StepKind.ALL_REDUCE, after, (nbytes, 1, 0), due)
     for a in due:
         for dim in range(len(dim_sub_axes)):
             if a in problem.goal_sub_axes and problem.can_shard(dim_sub_axes, dim, (a,)):

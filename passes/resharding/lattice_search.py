@@ -3,6 +3,7 @@
 from heapq import heappop, heappush
 from itertools import count
 
+from shardir.cost.collective_bytes import bytes_sent
 from shardir.passes.resharding.lattice import LatticeState, ReshardProblem, StepKind
 from shardir.passes.resharding.lattice_moves import LatticeMove, transitions_from, with_dim_sub_axes
 
@@ -63,8 +64,8 @@ def gather_and_slice_path(problem: ReshardProblem) -> list[LatticeMove]:
     dim_sub_axes, pending = problem.start
     if due := tuple(sorted(pending - problem.goal[1])):
         pending = problem.goal[1]
-        pieces = problem.shard_count(due)
-        cost = 2 * problem.local_bytes(dim_sub_axes) * (pieces - 1) // pieces
+        local_bytes, devices = problem.local_bytes(dim_sub_axes), problem.shard_count(due)
+        cost = bytes_sent(StepKind.ALL_REDUCE.value, local_bytes, devices)
         moves.append(LatticeMove(StepKind.ALL_REDUCE, (dim_sub_axes, pending), (cost, 1, 0), due))
     for dim, sub_axes in enumerate(dim_sub_axes):
         if sub_axes:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from shardir.cost.collective_bytes import bytes_sent
 from shardir.ir.device_groups import merge_axes
 from shardir.ir.operation import Attr, Symbol
 from shardir.ir.sharding import Axis, Sharding, count_positions
@@ -122,8 +123,7 @@ def _split_collective_by_dim(
         return
     if collective.kind is StepKind.ALL_REDUCE:
         (axes,) = collective.axes
-        pieces = count_positions(axes)
-        nbytes = 2 * local_bytes * (pieces - 1) // pieces
+        nbytes = bytes_sent(collective.kind.value, local_bytes, count_positions(axes))
         yield PlanStep(collective.kind, (("axes", axes), op), collective.sharding, nbytes)
         return
     touched = [dim for dim, axes in enumerate(collective.axes) if axes]

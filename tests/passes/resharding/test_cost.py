@@ -1,11 +1,17 @@
 """The cost of reshards: layouts that are chosen by their time on a machine."""
 
 import pytest
+from hypothesis import given, strategies as st
 
+from shardir import ops
 from shardir.cost.communication import list_collectives
 from shardir.errors import MachineError, PipelineError
+from shardir.ir.module import Block, Function, Module, Op, Value
+from shardir.ir.types import TensorType
 from shardir.passes.pipeline import Pipeline
+from shardir.passes.resharding.cost import reshard_cost
 from shardir.text.parser import parse
+from tests.programs.shardings import MESHES, shardings
 
 PRODUCT = """
 mesh @mesh = [data=8, model=8]
@@ -63,3 +69,18 @@ def test_a_partitioned_program_has_no_reshards_to_compare() -> None:
         "the step reshard of the "
     )
     assert Pipeline.parse(steps)(parse(PRODUCT)).main.spmd
+
+
+@given(st.data())
+def test_the_cost_of_a_reshard_is_what_its_collectives_send(data: st.DataObject) -> None:
+    """Padding of uneven shards and quotients that are rounded up count too."""
+    mesh = data.draw(st.sampled_from(MESHES))
+    shape = tuple(data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=3)))
+    type = TensorType(shape, data.draw(st.sampled_from(["bool", "f32"])))
+    source = data.draw(shardings(mesh, shape, uneven=True, pending=data.draw(st.booleans())))
+    target = data.draw(shardings(mesh, shape, uneven=True))
+    x, y = Value(type, "x", source), Value(type, "y", target)
+    body = Block((x,), (Op(ops.reshard, (x,), (y,), {}),), (y,))
+    module = Module((mesh,), (Function("f", body, (target,)),))
+    sent = [each.sent for each in list_collectives(Pipeline.parse("partition,dce")(module))]
+    assert reshard_cost(source, target, type) == (sum(sent), len(sent))
