@@ -151,34 +151,42 @@ class FunctionDraft:
         return Op(specs.sharding_constraint, (value,), (result,), loc=loc)
 
     def add(self, op: Op, block: Block) -> None:
-        """Record a new operation: its uses, its definition, its block."""
+        """Record a new operation and those of its blocks: their uses, definitions and blocks."""
         self.makers.update(dict.fromkeys(op.results, op))
         self.homes[op] = block
+        for inner in op.blocks:
+            for each in inner.ops:
+                self.add(each, inner)
+            for i, value in enumerate(inner.returns):
+                self.uses.setdefault(value, []).append((inner, i))
         for i, value in enumerate(op.operands):
             self.uses.setdefault(value, []).append((op, i))
 
     def build(self, new: Callable[[Value], Value] = lambda value: value) -> Function:
         """Return the current function, with `new(v)` for every value v."""
+        body = self._build_block(self.function.body, new)
+        return Function(
+            self.function.name, body, self.function.result_shardings, self.function.spmd
+        )
+
+    def build_op(self, op: Op, new: Callable[[Value], Value] = lambda value: value) -> Op:
+        """Return an operation with its current operands and blocks, and `new(v)` for each value
+        v."""
 
         def values(old: list[Value] | tuple[Value, ...]) -> tuple[Value, ...]:
             return tuple([new(value) for value in old])
 
-        def built(op: Op) -> Op:
-            return Op(
-                op.spec,
-                values(self.inputs(op)),
-                values(op.results),
-                op.attrs,
-                tuple([block(b) for b in op.blocks]),
-                op.loc,
-                self.new_whys.get(op, op.why),
-            )
-
-        def block(old: Block) -> Block:
-            ops = tuple([built(op) for op in self.ops(old)])
-            return Block(values(old.params), ops, values(self.inputs(old)))
-
-        body = block(self.function.body)
-        return Function(
-            self.function.name, body, self.function.result_shardings, self.function.spmd
+        return Op(
+            op.spec,
+            values(self.inputs(op)),
+            values(op.results),
+            op.attrs,
+            tuple([self._build_block(block, new) for block in op.blocks]),
+            op.loc,
+            self.new_whys.get(op, op.why),
         )
+
+    def _build_block(self, block: Block, new: Callable[[Value], Value]) -> Block:
+        ops = tuple([self.build_op(op, new) for op in self.ops(block)])
+        returns = tuple([new(value) for value in self.inputs(block)])
+        return Block(tuple([new(value) for value in block.params]), ops, returns)

@@ -1,21 +1,23 @@
 """Duplicate each constant for each of its uses, so that each copy can be sharded like its user.
 
 A constant is a `constant` or `iota`, or a broadcast, reshape, slice or elementwise operation on
-constants, reshards and barriers included; so is a broadcast of any scalar. Computing it twice costs
-nothing, while sharing it would couple the shardings of all its users. Scalars stay shared, since
-they cannot be sharded. Copies of a value `%zero` are called `%zero`, `%zero.1`, ... A
-`sharding_group` operation does not count as a use; every copy is in the groups of the original.
+constants, reshards and barriers included; so is a broadcast of any scalar. A call of constants is
+one if its block contains only such operations. Computing a constant twice costs nothing, while
+sharing it would couple the shardings of all its users. Scalars stay shared, since they cannot be
+sharded. Copies of a value `%zero` are called `%zero`, `%zero.1`, ... A `sharding_group` operation
+does not count as a use; every copy is in the groups of the original.
 
 before: `%zero = constant(...)`, `%y = maximum(%x, %zero)`, `%w = add(%v, %zero)`
 after:  `%zero = constant(...)`, `%zero.1 = constant(...)`, `%y = maximum(%x, %zero)`,
         `%w = add(%v, %zero.1)`
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
 from shardir import ops
-from shardir.ir.builder import UniqueNames
+from shardir.ir.builder import UniqueNames, copy_op
 from shardir.ir.module import Block, Op, Value
 from shardir.passes.propagation.draft import FunctionDraft, ValueUser
 from shardir.passes.propagation.priorities import is_elementwise
@@ -27,10 +29,16 @@ UNDUPLICATED_OPERATIONS = (ops.sharding_constraint, ops.stop_gradient)
 
 
 def split_constants(draft: FunctionDraft) -> None:
-    """Change the draft so that no constant of rank above 0 has two uses."""
+    """Change the draft so that no operation of a constant of rank above 0 has two uses."""
     makers = _constants(draft)
-    if any(len(draft.uses_of(value)) > 1 for value in makers if value.type.rank):
-        _ConstantSplitter(draft, makers).run()
+    uses = Counter(op for value, op in makers.items() for _ in draft.uses_of(value))
+    shared = (op for op, count in uses.items() if count > 1)
+    if any(value.type.rank for op in shared for value in op.results):
+        splitter = _ConstantSplitter(draft, makers)
+        calls = dict.fromkeys(op for op in makers.values() if op.spec is ops.call)
+        for call in reversed(calls):  # inner calls first
+            splitter.split(call.blocks[0])
+        splitter.split(draft.function.body)
 
 
 def _constants(draft: FunctionDraft) -> dict[Value, Op]:
@@ -39,16 +47,26 @@ def _constants(draft: FunctionDraft) -> dict[Value, Op]:
     expansions: dict[Value, Op] = {}
     for op in draft.walk():
         if op.spec in CONSTANT_OPERATIONS or (
-            (
-                op.spec in CONSTANT_PRESERVING_OPERATIONS
-                or (is_elementwise(op) and op.spec not in UNDUPLICATED_OPERATIONS)
-            )
-            and all(value in constants for value in op.operands)
+            _preserves_constants(op) and all(value in constants for value in op.operands)
         ):
-            constants[op.result] = op
+            constants.update(dict.fromkeys(op.results, op))
         elif op.spec is ops.broadcast and op.operands[0].type.rank == 0:
             expansions[op.result] = op
     return constants | expansions
+
+
+def _preserves_constants(op: Op) -> bool:
+    """Return whether all results of an operation on constants are constants."""
+    if op.spec is ops.call:
+        return all(
+            inner.spec in CONSTANT_OPERATIONS
+            or inner.spec is ops.sharding_group
+            or _preserves_constants(inner)
+            for inner in op.blocks[0].ops
+        )
+    return op.spec in CONSTANT_PRESERVING_OPERATIONS or (
+        is_elementwise(op) and op.spec not in UNDUPLICATED_OPERATIONS
+    )
 
 
 class _ConstantSplitter:
@@ -65,18 +83,23 @@ class _ConstantSplitter:
         self.moved: dict[Op, Block] = {}
         """The moved `sharding_group` operations of constants, and their original blocks."""
 
-    def run(self) -> None:
-        for user in list(self._users(self.draft.function.body)):
+    def split(self, block: Block) -> None:
+        """Copy the constants that a block uses, in all its blocks but those of constant calls.
+
+        These have been split before, so that copies of the calls contain the copies.
+        """
+        self.followers, self.moved = {}, {}
+        for user in list(self._users(block)):
             self._own(user)
         homes = [self.draft.homes[op] for op in self.followers]
-        for block in dict.fromkeys((*homes, *self.moved.values())):
+        for each in dict.fromkeys((*homes, *self.moved.values())):
             self.draft.replace_ops(
-                block,
+                each,
                 [
-                    each
-                    for op in self.draft.ops(block)
+                    new
+                    for op in self.draft.ops(each)
                     if op not in self.moved
-                    for each in (op, *self.followers.get(op, ()))
+                    for new in (op, *self.followers.get(op, ()))
                 ],
             )
 
@@ -86,16 +109,21 @@ class _ConstantSplitter:
         for op in self.draft.ops(block):
             if op.spec is ops.sharding_group:
                 continue
-            if (
-                not op.results
-                or op.results[0] not in self.makers
-                or op.result.type.rank == 0
-                or not self.draft.uses_of(op.result)
-            ):
+            is_constant = op.results and self.makers.get(op.results[0]) is op
+            if not is_constant or self._is_shared(op):
                 yield op
-            for inner in op.blocks:
+            for inner in op.blocks if not is_constant else ():
                 yield from self._users(inner)
         yield block
+
+    def _is_shared(self, op: Op) -> bool:
+        """Return whether all users of a constant share it, or it has none; a call of which scalar
+        results are used stays for these."""
+        used = [value for value in op.results if self.draft.uses_of(value)]
+        if all(value.type.rank for value in used):
+            return not used
+        self.taken.add(op)
+        return True
 
     def _own(self, user: ValueUser) -> None:
         """Make `user` the only user of each constant it uses."""
@@ -111,45 +139,44 @@ class _ConstantSplitter:
         The first call returns the original.
         """
         copied: dict[Value, Value] = {}
-        for value in self._parts(root):
-            op = self.makers[value]
+        for op in self._parts(root):
             if op not in self.taken:
                 self.taken.add(op)
-                copied[value] = value
                 self._gather_groups(op)
                 for i, operand in enumerate(op.operands):
                     if copied.get(operand, operand) is not operand:
                         self.draft.rewire((op, i), copied[operand])
             else:
-                copied[value] = self._duplicate(op, copied)
-        return copied[root]
+                self._duplicate(op, copied)
+        return copied.get(root, root)
 
-    def _parts(self, root: Value) -> list[Value]:
-        """Return the constants that a constant depends on, and itself, in definition order."""
-        parts: dict[Value, None] = {}
+    def _parts(self, root: Value) -> list[Op]:
+        """Return the operations of the constants that a constant depends on, and its own, in
+        definition order."""
+        parts: dict[Op, None] = {}
         waiting = [(root, False)]
         while waiting:
             value, is_ready = waiting.pop()
             if is_ready:
-                parts[value] = None
-            elif value not in parts and value.type.rank:
+                parts[self.makers[value]] = None
+            elif value.type.rank and self.makers[value] not in parts:
                 waiting.append((value, True))
                 waiting += ((v, False) for v in reversed(self.makers[value].operands))
         return list(parts)
 
-    def _duplicate(self, op: Op, copied: dict[Value, Value]) -> Value:
-        result = replace(op.result, name=self.names.fresh(op.result.name))
-        operands = tuple(copied.get(value, value) for value in op.operands)
-        new = replace(op, operands=operands, results=(result,))
+    def _duplicate(self, op: Op, copied: dict[Value, Value]) -> None:
+        """Insert a copy of a constant that uses the values in `copied`, and add its results."""
+        groups = [group for value in op.results for group in self._groups(value)]
+        present = replace(self.draft.build_op(op), operands=op.operands)
+        new = copy_op(present, copied, self.names)
         home = self.draft.homes[op]
         self.draft.add(new, home)
         followers = self.followers.setdefault(op, [])
         followers.append(new)
-        for group in self._groups(op.result):
-            own = replace(group, operands=(result,))
+        for group in groups:
+            own = replace(group, operands=(copied[group.operands[0]],))
             self.draft.add(own, home)
             followers.append(own)
-        return result
 
     def _groups(self, value: Value) -> list[Op]:
         """Return the `sharding_group` operations of a value, the most recent first."""
@@ -158,7 +185,7 @@ class _ConstantSplitter:
 
     def _gather_groups(self, op: Op) -> None:
         """Move the `sharding_group` operations of a constant directly behind it."""
-        for group in self._groups(op.result):
+        for group in [group for value in op.results for group in self._groups(value)]:
             self.moved[group] = self.draft.homes[group]
             self.draft.homes[group] = self.draft.homes[op]
             self.followers.setdefault(op, []).append(group)

@@ -81,3 +81,84 @@ def test_scalars_unused_constants_and_operations_without_results_are_uses(user: 
   %v = optimization_barrier(%z) : f32[1, 1]""")
     assert user.partition(" : ")[0] in found
     assert "%z = reshape(%k.1)" in found
+
+
+def calls(body: str, called: str, uses: str) -> list[str]:
+    """Return the operations of a call of constants, and of what reads its results."""
+    found = lines(f"""\
+  %k = constant(value=1.0) : f32[4]
+  %c, %d = call(%k, callee="f") : f32[4], f32[{called}] {{
+    (%p: f32[4]) =>
+{body}
+  }}
+{uses}""")
+    return [line for line in found[found.index("%k = constant(value=1.0)") :] if "=" in line]
+
+
+@pytest.mark.parametrize(
+    ("operation", "is_copied"),
+    [
+        ("neg(%p) : f32[4]", True),
+        ("constant(value=2.0) : f32[4]", True),
+        ("stop_gradient(%p) : f32[4]", False),
+        ("sort(%p, dim=0) : f32[4]", False),
+    ],
+)
+def test_each_use_of_a_call_of_constants_gets_a_copy(operation: str, is_copied: bool) -> None:
+    """A call is a constant if its block contains only operations that make constants."""
+    found = calls(
+        f"    %q = {operation}\n    yield %p, %q",
+        "4",
+        "  %y = optimization_barrier(%c) : f32[4]\n  %z = optimization_barrier(%d) : f32[4]",
+    )
+    name = operation.partition(" : ")[0]
+    if not is_copied:
+        assert found[-2:] == ["%y = optimization_barrier(%c)", "%z = optimization_barrier(%d)"]
+        assert sum(line.startswith("%k") for line in found) == 1
+        return
+    assert found == [
+        "%k = constant(value=1.0)",
+        "%k.1 = constant(value=1.0)",
+        '%c, %d = call(%k, callee="f")',
+        "(%p: f32[4@-]) =>",
+        f"%q = {name}",
+        '%c.1, %d.1 = call(%k.1, callee="f")',
+        "(%p.1: f32[4@-]) =>",
+        f"%q.1 = {name.replace('%p', '%p.1')}",
+        "%y = optimization_barrier(%c)",
+        "%z = optimization_barrier(%d.1)",
+    ]
+
+
+def test_the_copy_of_a_call_contains_the_copies_of_the_constants_in_its_block() -> None:
+    found = calls(
+        """\
+    %i, %j = call(%p, callee="g") : f32[4], f32[4] {
+      (%r: f32[4]) =>
+      %t = constant(value=3.0) : f32[4]
+      yield %t, %t
+    }
+    %q = add(%i, %j) : f32[4]
+    yield %p, %q""",
+        "4",
+        "  %y = optimization_barrier(%d) : f32[4]\n  %z = optimization_barrier(%d) : f32[4]",
+    )
+    assert [line for line in found if "constant(value=3.0)" in line] == [
+        "%t = constant(value=3.0)",
+        "%t.1 = constant(value=3.0)",
+        "%t.2 = constant(value=3.0)",
+        "%t.1.1 = constant(value=3.0)",
+    ]
+
+
+def test_a_call_of_which_scalar_results_are_used_stays_for_these_uses() -> None:
+    """Scalars are shared, so that the other results are those of a copy."""
+    found = calls(
+        """\
+    %u = slice(%p, starts=[0], strides=[1]) : f32[1]
+    %q = reshape(%u) : f32[]
+    yield %p, %q""",
+        "",
+        "  %y = optimization_barrier(%c) : f32[4]\n  %z = optimization_barrier(%d) : f32[]",
+    )
+    assert found[-2:] == ["%y = optimization_barrier(%c.1)", "%z = optimization_barrier(%d)"]

@@ -16,14 +16,19 @@ from shardir.stablehlo.writing.attributes import format_tensor
 from tests.shardy.random_programs.program_builder import ProgramBuilder
 
 CALL = "func.call"
+CONSTANT_KINDS = ("unary", "binary", "broadcast", "reshape", "slice")
+"""Operations of which constants make constants."""
 
 
 def call(m: ProgramBuilder) -> Any:
     """Add a call of a function that is called already, or of a new one.
 
-    One operand is not a constant: for calls of constants Shardy makes a copy per use.
+    The calls of some functions have constant operands only, and are copied for each use.
     """
-    if m.functions and m.chance(0.4):
+    if m.chance(0.25):
+        function, operands = _function(m, constant=True)
+        m.functions.append(function)
+    elif m.functions and m.chance(0.4):
         function = m.random.choice(m.functions)
         params = function.body.params
         operands = [m.like(p.type.shape) if p.type.dtype == "f32" and p.type.rank
@@ -44,15 +49,26 @@ def call(m: ProgramBuilder) -> Any:
     )
 
 
-def _function(m: ProgramBuilder) -> tuple[Function, list[Value]]:
-    """Return a new function, which uses all its parameters, and the arguments of its first call."""
+def _function(m: ProgramBuilder, *, constant: bool = False) -> tuple[Function, list[Value]]:
+    """Return a new function, which uses all its parameters, and the arguments of its first call.
+
+    If they are `constant`, the function has only operations that make constants of them.
+    """
+
+    def argument(value: Value) -> Value:
+        return m.constant(value.type) if constant else _argument(m, value)
+
     operands = [m.any() for _ in range(m.random.randint(1, 3))]
-    last = _argument(m, m.any())
+    if constant:
+        operands = [argument(value) for value in operands]
+    last = argument(m.any())
     params = [
         Value(x.type, m.names.fresh("a"), m.sharding(x.type.shape) if m.chance(0.3) else None)
         for x in (*operands, last)
     ]
     options = replace(m.options, size=m.random.randint(1, 5), groups=False)
+    if constant:
+        options = replace(options, kinds=CONSTANT_KINDS, constraints=False)
     inner = ProgramBuilder(
         m.random, options, m.meshes, m.names, [], m.depth + 1, {}, m.local, m.functions, m.single
     )
@@ -63,7 +79,7 @@ def _function(m: ProgramBuilder) -> tuple[Function, list[Value]]:
     body = remove_dead_operations(inner.b.block(params, returns))
     used = {v for op in body.walk() for v in op.uses()} | set(body.returns)
     passed = dict(zip(params, (*operands, last), strict=True))
-    passed |= {param: _argument(m, param) for param in inner.params}
+    passed |= {param: argument(param) for param in inner.params}
     kept = [p for p in (*inner.params, *params) if p in used]
     body = replace(body, params=tuple(kept))
     results = tuple(m.sharding(v.type.shape) if m.chance(0.2) else None for v in returns)

@@ -108,14 +108,15 @@ def list_function(module: Module, reader: ModuleReader, name: str) -> Listing | 
 def _find_called(module: Module, reader: ModuleReader, name: str) -> Listing | None:
     """Return a function that replaced its first call, or the part of it that is still present.
 
-    `bar_0` is Shardy's name of the copy of @bar for a later call.
+    `bar_0` is Shardy's name of the copy of @bar for a later call, and `bar_0_1` of a copy of it.
     """
-    copy = _NUMBERED.fullmatch(name)
     for host in module.functions:
         read = reader.functions_read.get(host.name)
         calls = [call for call in (read.called if read else ()) if call.callee == name]
-        if not calls and read and copy:
-            calls = [call for call in read.called if call.callee == copy[1]][::-1]
+        original = name
+        while not calls and read and (copy := _NUMBERED.fullmatch(original)):
+            original = copy[1]
+            calls = [call for call in read.called if call.callee == original][::-1]
         for call in calls:
             lister = _Lister(host, reader, host.name, module)
             params = tuple(lister.values.get(value.name, value) for value in call.body.params)
@@ -139,11 +140,11 @@ def _mesh(op: Op, module: Module) -> str:
 
 def _operations_of_call(host: Function, call: FunctionCall) -> frozenset[Op]:
     """Return the operations of a call after the passes, including those that a pass added."""
-    names = [value.name for value in call.body.params]
+    names = {value.name for value in call.body.values()}
     return frozenset(
         inner
         for op in host.body.walk()
-        if op.name == "call" and [value.name for value in op.blocks[0].params] == names and names
+        if op.name == "call" and not names.isdisjoint(v.name for v in op.blocks[0].values())
         for inner in op.blocks[0].walk()
     )
 
@@ -160,6 +161,8 @@ class _Lister:
         self.made: dict[str, Op] = {}
         self.values = {v.name: v for v in _values(function.body)}
         self.number: dict[str, int] = {}
+        self.callees: dict[str, str] = {}
+        """What the text calls an operation that calls a function."""
         made = {value.name for op, _ in _walk(function.body, 0) for value in op.results}
         for number, (written, values) in enumerate(self.readings):
             operation = written.name.strip('"')
@@ -172,6 +175,9 @@ class _Lister:
             for value in fresh:
                 self.names[value] = operation
                 self.number[value] = number
+        for op, _ in _walk(function.body, 0):
+            if op.spec.name == "call" and op.results and op.results[0].name in self.names:
+                self.callees[op.attrs["callee"]] = self.names[op.results[0].name]
 
     def is_between(self, entry: Entry, start: int, end: int) -> bool:
         """Return whether an operation is one of those of the text from `start` to `end`."""
@@ -238,6 +244,8 @@ class _Lister:
                 name = copy[1]
             if name in self.names:
                 return self.names[name]
+        if op.spec.name == "call":
+            return self.callees.get(op.attrs["callee"], "func.call")
         return OURS.get(op.spec.name, op.spec.name)
 
     def sources(self, op: Op, seen: set[str]) -> Iterator[str]:
