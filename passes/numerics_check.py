@@ -97,7 +97,7 @@ def _describe_first_difference(before: Module, after: Module, arguments: Sequenc
     new = _evaluate_values(after, [b for _, b, _ in shared], [a for a, _, _ in shared], arguments)
     tolerance = tolerance_of(before)
     for (_, _, op), a, b in zip(shared, old, new, strict=True):
-        if a is not None and (b is None or relative_distance(a, b, tolerance) > 1):
+        if b is None or relative_distance(a, b, tolerance) > 1:
             return (
                 f"\nthe first value that differs is the result of\n{_format_operation(op, after)}"
             )
@@ -107,12 +107,9 @@ def _describe_first_difference(before: Module, after: Module, arguments: Sequenc
 def _is_comparable(old: Value, new: Value, function: Function) -> bool:
     """Return whether two values of one name are the same tensor, the new one possibly sharded."""
     sharding = old.sharding
-    if function.spmd is None or old.type == new.type:
-        pending = sharding is not None and bool(sharding.unreduced)
-        return old.type == new.type and not pending
-    if sharding is None or sharding.unreduced:
-        return False
-    return sharding.local_shape(old.type.shape) == new.type.shape
+    if sharding is None or function.spmd is None:
+        return old.type == new.type and not (sharding and sharding.unreduced)
+    return not sharding.unreduced and sharding.local_shape(old.type.shape) == new.type.shape
 
 
 def _evaluate_values(

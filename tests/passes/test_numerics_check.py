@@ -87,6 +87,122 @@ def test_disagreement_between_devices_is_found() -> None:
     )
 
 
+@contextmanager
+def replacing(text: str) -> Iterator[None]:
+    """Register a pass `replace` whose result is the program `text`."""
+
+    @dataclass(frozen=True)
+    class Replace(Pass, name="replace"):
+        def __call__(self, module: Module) -> Module:
+            return parse(text)
+
+    try:
+        yield
+    finally:
+        del PASSES["replace"]
+
+
+PARTITIONED = """\
+mesh @m = [x=2]
+
+spmd func @f(
+  %a: f32[2] of f32[4@x],
+) -> (f32[] of f32[], f32[2] of f32[4@x]) {
+  %e = exp(%a) : f32[2]
+  %s.partial = sum(%e, dims=[0]) : f32[]
+  %s = all-reduce(%s.partial, axes=[x], op=add) : f32[]
+  %n = neg(%e) : f32[2]
+  return %s, %n
+}
+"""
+UNREDUCED = TEXT.replace(
+    "  %s = sum(%e, dims=[0]) : f32[]",
+    "  %s.partial = sum(%e, dims=[0]) : f32[] unreduced(x)\n  %s = reshard(%s.partial) : f32[]",
+).replace(" : f32[4]", " : f32[4@x]")
+GATHERED = """\
+mesh @m = [x=2]
+
+func @f(
+  %a: f32[4@x],
+) -> (f32[4@-]) {
+  %g = reshard(%a) : f32[4@-]
+  return %g
+}
+"""
+WRONGLY_GATHERED = """\
+mesh @m = [x=2]
+
+spmd func @f(
+  %a: f32[2] of f32[4@x],
+) -> (f32[4] of f32[4@-]) {
+  %g = concatenate(%a, %a, dim=0) : f32[4]
+  return %g
+}
+"""
+UNSHARDED = TEXT.replace("f32[4@x]", "f32[4]")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        # No value has the name of a former one.
+        (
+            TEXT,
+            TEXT.replace("%n", "%m").replace("%s", "%t").replace("%e", "%i").replace("exp", "sin"),
+            None,
+        ),
+        # The former %s.partial is the sum over all devices.
+        (UNREDUCED, PARTITIONED.replace("neg", "abs"), "%n = abs(%e) : f32[2]"),
+        # The devices have different values of a replicated tensor.
+        (GATHERED, WRONGLY_GATHERED, "%g = concatenate(%a, %a, dim=0) : f32[4]"),
+        # The former %e has another type, and no sharding or one with shards of the new type.
+        *(
+            (
+                text,
+                text.replace("%e = exp(%a) : f32[4", "%h = exp(%a) : f32[4")
+                .replace("%s =", "%e = slice(%h, starts=[0], strides=[1]) : f32[2]\n  %s =")
+                .replace("neg(%e)", "abs(%h)")
+                .replace("sum(%e", "sum(%h"),
+                "%n = abs(%h)",
+            )
+            for text in (UNSHARDED, TEXT.replace(" : f32[4]", " : f32[4@x]"))
+        ),
+    ],
+)
+def test_values_of_one_name_are_compared_if_they_are_the_same_tensor(
+    before: str, after: str, shown: str | None
+) -> None:
+    with replacing(after), pytest.raises(NumbersError) as caught:
+        Pipeline.parse("replace")(parse(before), NumericsCheck())
+    _, _, found = str(caught.value).partition("\nthe first value that differs is the result of\n")
+    assert found.startswith(f"  | {shown}") if shown else not found
+
+
+def test_one_check_may_observe_several_runs() -> None:
+    check = NumericsCheck()
+    Pipeline.parse("cse")(parse(TEXT), check)
+    Pipeline.parse("cse")(parse(TEXT.replace("exp", "sin")), check)
+
+
+def test_unstable_results_are_not_errors() -> None:
+    """The sum depends on the order of its terms, and the sine on all digits of the sum."""
+    text = """\
+mesh @m = [x=8]
+
+func @f(
+  %a: f32[64@x, 64],
+) -> (f32[]) {
+  %e = exp(%a) : f32[64, 64]
+  %s = sum(%e, dims=[0, 1]) : f32[]
+  %c = constant(value=1e6) : f32[]
+  %w = mul(%s, %c) : f32[]
+  %y = sin(%w) : f32[]
+  return %y
+}
+"""
+    Pipeline.parse(PIPELINE)(parse(text), NumericsCheck())
+
+
 def test_ill_conditioned_results_are_not_errors() -> None:
     text = """\
 mesh @m = [x=8]
