@@ -174,7 +174,7 @@ class Pipeline:
                     if watch:
                         watch(step, before, module, perf_counter() - start)
                 except Exception as error:
-                    if number and find_fault(before) is not None:
+                    if find_fault(before) is not None:
                         Pipeline(self.passes[:number]).verify_results(given)
                     error.add_note(f"while running {str(step)!r} of the pipeline {str(self)!r}")
                     raise

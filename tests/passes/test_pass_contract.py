@@ -1,15 +1,17 @@
 """A pass that violates its contract raises an error that names the pass."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
 from shardir.errors import NumbersError, PipelineError
 from shardir.ir.module import Module
+from shardir.ir.operation import OPS
 from shardir.passes.numerics_check import NumericsCheck
 from shardir.passes.pipeline import PASSES, Pass, Pipeline
-from shardir.plugins.entry_points import OWN_ORIGIN
+from shardir.plugins.entry_points import OWN_ORIGIN, PluginError
 from shardir.plugins.registry import Registry
 from shardir.text.parser import parse
 
@@ -37,6 +39,51 @@ def message(name: str, *, checked: bool = False) -> str:
     with pytest.raises((PipelineError, NumbersError)) as caught:
         Pipeline.parse(name)(parse(TEXT), NumericsCheck() if checked else None)
     return str(caught.value)
+
+
+@pytest.mark.parametrize("entry", ["cse", int])
+def test_an_entry_that_is_no_pass_class(entry: Any) -> None:
+    with pytest.raises(PluginError, match=r"a pass is a subclass of shardir\.passes\.Pass$"):
+        PASSES.register("other", entry)
+
+
+def test_a_name_that_resembles_that_of_a_pass() -> None:
+    assert message("partitoin") == "no pass is called 'partitoin'; did you mean 'partition'?"
+
+
+def test_a_pass_that_decides_between_programs_runs_later_passes_once() -> None:
+    """`later` keeps the first operation and returns its result, with another operation for
+    each option."""
+    runs: list[tuple[str, Module]] = []
+
+    @dataclass(frozen=True)
+    class Later(Pass, name="later"):
+        spec: str = "sin"
+
+        def __call__(self, module: Module) -> Module:
+            runs.append((self.spec, module))
+            body = module.main.body
+            last = replace(body.ops[-1], spec=OPS[self.spec])
+            body = replace(body, ops=(*body.ops[:-1], last))
+            return replace(module, functions=(replace(module.main, body=body),))
+
+    class Decides(Pass, name="decides"):
+        def __call__(self, module: Module) -> Module:
+            body = module.main.body
+            first = replace(body.ops[0], spec=OPS["cos"])
+            other = replace(module.main, body=replace(body, ops=(first, *body.ops[1:])))
+            chosen = replace(module, functions=(other,))
+            for each in (module, chosen):
+                Pipeline.parse("later{spec=tanh},later")(each)
+            return chosen
+
+    result = Pipeline.parse("decides,later")(parse(TEXT))
+    assert [op.name for op in result.main.body.ops] == ["cos", "sin"]
+    assert len(runs) == 5
+    runs.clear()
+    result = Pipeline.parse("decides,later{spec=tanh}")(parse(TEXT))
+    assert [op.name for op in result.main.body.ops] == ["cos", "tanh"]
+    assert len(runs) == 4
 
 
 @pytest.mark.parametrize("checked", [False, True])
