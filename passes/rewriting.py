@@ -124,7 +124,7 @@ def rebuild_global_programs(
 def check_partitioned(module: Module, step: Pass) -> None:
     """Raise `PipelineError` if a pass on per-device programs runs before the partitioning."""
     for function in module.functions:
-        if function.spmd is None and next(_shardings(function), None) is not None:
+        if next(_shardings(function), None) is not None:
             raise PipelineError(
                 f"@{function.name} has not been partitioned, and {step.name} needs the program of "
                 f"each device; write default,{step}"
