@@ -119,3 +119,11 @@ def test_a_full_disk_does_not_end_a_program(
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.warns(DumpWarning, match="No space left on device; the program continues"):
         Pipeline.parse("cse,dce")(parse(TEXT), warning_dump(tmp_path, "f"))
+
+
+def test_a_program_without_a_name_has_a_folder(tmp_path: Path) -> None:
+    assert program_folder(tmp_path, "") == tmp_path / "program"
+
+
+def test_no_observer_observes_nothing() -> None:
+    assert combine_observers() is None
