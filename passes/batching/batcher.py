@@ -103,11 +103,11 @@ class Batcher:
         self.b.loc, self.b.why = loc, why
 
     def _through(self, op: Op) -> Sequence[Value]:
-        own = op.blocks or self.is_along(op) or is_draw_from_rbg(op)
-        if op.name in self.handlers and own:
+        is_along = self.is_along(op)
+        if op.name in self.handlers and (op.blocks or is_along or is_draw_from_rbg(op)):
             return self.handlers[op.name](self, op)
         rule = op.spec.batch or (batch_elementwise if op.spec.elementwise else None)
-        if rule is None:
+        if rule is None or is_along:
             what = f"%{op.results[0].name} = {op.name}" if op.results else op.name
             hint = missing_rule_hint(op, "batch")
             raise error(f"{what} has no batching rule{hint}", op)

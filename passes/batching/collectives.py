@@ -13,6 +13,7 @@ import numpy as np
 from shardir.ir.builder import Builder
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS, Dense
+from shardir.ir.sharding import Axes
 from shardir.ir.types import TensorType
 from shardir.op_rules.batching import broadcast_batch_scalars
 from shardir.passes.batching.batcher import Batcher, Handler, error
@@ -26,8 +27,18 @@ def _all_reduce(outer: Batcher, op: Op) -> Sequence[Value]:
     if how in ("and", "or") and x.type.dtype != "bool":
         raise error(f"%{op.result.name} = all-reduce combines integers bit by bit", op)
     result = b.emit(OPS[_REDUCTIONS[how]], x, dims=(0,))
-    rest = tuple(axis for axis in op.attrs["axes"] if axis.name != outer.axis)
+    rest = _other_axes(outer, op)
     return [b.all_reduce(result, axes=rest, op=how) if rest else result]
+
+
+def _vary(outer: Batcher, op: Op) -> Sequence[Value]:
+    x, rest = outer.get(op.operands[0]), _other_axes(outer, op)
+    return [outer.b.vary(x, axes=rest) if rest else x]
+
+
+def _other_axes(outer: Batcher, op: Op) -> Axes:
+    """Return the axes of an operation besides the vectorized one."""
+    return tuple(axis for axis in op.attrs["axes"] if axis.name != outer.axis)
 
 
 def _all_gather(outer: Batcher, op: Op) -> Sequence[Value]:
@@ -62,8 +73,6 @@ def _permute(outer: Batcher, op: Op) -> Sequence[Value]:
         )
     x = outer.get_batched(op.operands[0])
     sender = dict((target, source) for source, target in op.attrs["pairs"])
-    if not sender:
-        return [b.full(0, op.result.type)]
     shift = {(source - target) % size for target, source in sender.items()}
     if len(sender) == size and len(shift) == 1:
         return [_rotate(b, x, shift.pop())]
@@ -150,4 +159,5 @@ HANDLERS: dict[str, Handler] = {
     "all-to-all": _require_single_axis(_all_to_all),
     "collective-permute": _require_single_axis(_permute),
     "axis-index": _require_single_axis(_index),
+    "vary": _vary,
 }

@@ -1,6 +1,6 @@
 """Collectives along the vectorized axis become operations on the batch dimension."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -56,6 +56,19 @@ def test_each_row_gets_what_the_collective_gives_its_position(
     np.testing.assert_array_equal(sd.vmap(fun, axis_name="i")(X), expected)
 
 
+@pytest.mark.parametrize(
+    ("pairs", "names"),
+    [
+        ([(0, 1), (1, 2), (2, 3), (3, 0)], ["slice", "slice", "concatenate"]),
+        ([(0, 0), (1, 1), (2, 2), (3, 3)], []),
+        ([(0, 1), (1, 0), (2, 3), (3, 2)], ["constant", "gather"]),
+    ],
+)
+def test_operations_of_permutations(pairs: Sequence[tuple[int, int]], names: list[str]) -> None:
+    module = sd.jit(sd.vmap(permuted(*pairs), axis_name="i")).lower(X).module
+    assert [op.name for op in module.main.body.walk()] == names
+
+
 def test_collectives_along_other_axes_are_batched() -> None:
     """The inner axis is vectorized first, and the sum along the outer one remains."""
 
@@ -94,9 +107,21 @@ func @f(
     return vectorize(parse(text).main, [True], 2, axis="i")
 
 
+def test_values_vary_along_the_other_axes() -> None:
+    assert "%y = vary(%p, axes=[j:(1)2]) : f32[2, 4]" in str(mapped("vary(%p, axes=[i, j])"))
+    assert "vary" not in str(mapped("vary(%p, axes=[i])"))
+
+
 @pytest.mark.parametrize(
     ("operation", "type", "result", "message"),
     [
+        (
+            "all-slice(%p, dim=0, axes=[i])",
+            "f32[4]",
+            "f32[2]",
+            "%y = all-slice has no batching rule; vectorize the program before the pass that adds "
+            "all-slice",
+        ),
         (
             "all-reduce(%p, axes=[i], op=and)",
             "i32[4]",
