@@ -124,9 +124,9 @@ def _masked_while(
     news = _batch_where(step, body.returns, carried)
     selected = [
         step.b.select(broadcast_batch_scalars(step.b, going, new.type), new, old)
-        if flag and new != old
+        if new is not old
         else old
-        for new, old, flag in zip(news, params, carried, strict=True)
+        for new, old in zip(news, params, strict=True)
     ]
     further = _condition(step, condition, selected)
     stepped = step.b.block([going, *params], [further, *selected])

@@ -189,6 +189,92 @@ def test_loop_invariant_values_stay_unbatched() -> None:
     assert [value.type.shape for value in made.body.returns] == [(5,), (5,), (2,)]
 
 
+def test_values_that_a_loop_does_not_change_are_not_selected() -> None:
+    made = vectorize(function(UNTIL), [True, True, True], 5)
+    (loop,) = (op for op in made.body.ops if op.name == "while")
+    assert [op.name for op in loop.blocks[1].ops].count("select") == 2
+
+
+def test_a_carry_is_batched_if_its_initial_value_alone_is() -> None:
+    text = """\
+func @f(
+  %x: f32[2],
+) -> (f32[2]) {
+  %y = scan(%x, carries=1, length=2, reverse=false) : f32[2] {
+    (%c: f32[2]) =>
+    %one = constant(value=1.0) : f32[2]
+    yield %one
+  }
+  return %y
+}
+"""
+    check(function(text), [True], arrays((3, 2)))
+
+
+MANUAL = """\
+mesh @m = [i=2]
+
+func @f(
+  %x: f32[4],
+) -> (f32[4]) {
+  %r = manual_computation(%x, axes=[i], in_axes=[[[]]], out_axes=[[[]]]) : f32[4] {
+    (%p: f32[4]) =>
+    %y = neg(%p) : f32[4]
+    yield %y
+  }
+  return %r
+}
+"""
+SHARDED = (
+    MANUAL.replace("[[[]]]", "[[[i]]]")
+    .replace("(%p: f32[4])", "(%p: f32[2])")
+    .replace("%y = neg(%p) : f32[4]", "%y = neg(%p) : f32[2]")
+)
+REDUCED = MANUAL.replace("neg(%p)", "all-reduce(%p, axes=[i], op=add)")
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "axis", "is_sharded"),
+    [
+        (MANUAL, 4, None, True),
+        # Its axis has the name of the axis of the mesh, and no collective is along it.
+        (MANUAL, 4, "i", True),
+        (REDUCED, 4, "i", False),
+        # The axis shards another dimension, or does not divide the batch.
+        (SHARDED, 4, None, False),
+        (MANUAL, 3, None, False),
+    ],
+)
+def test_axes_of_a_manual_computation_that_shard_the_batch(
+    text: str, size: int, axis: str | None, is_sharded: bool
+) -> None:
+    main = parse(text).main
+    (made,) = vectorize(main, [True], size, axis=axis, front=lambda axes: axes).body.ops
+    assert bool(made.attrs["in_axes"][0][0]) == is_sharded
+    (made,) = vectorize(main, [True], size, axis=axis).body.ops
+    assert made.attrs["in_axes"][0][0] == ()
+
+
+def test_an_operation_with_a_block_and_without_a_rule() -> None:
+    text = """\
+func @f(
+  %x: f32[8],
+) -> (f32[8]) {
+  %y = fused(%x) : f32[8] {
+    (%p: f32[8]) =>
+    %q = exp(%p) : f32[8]
+    yield %q
+  }
+  return %y
+}
+"""
+    with pytest.raises(VectorizeError) as caught:
+        vectorize(function(text), [True], 2)
+    assert str(caught.value) == (
+        "%y = fused has no batching rule; vectorize the program before the pass that adds fused"
+    )
+
+
 def test_a_loop_with_an_unbatched_condition_keeps_it() -> None:
     text = UNTIL.replace("lt(%a, %limit) : bool[]", "lt(%n, %zero) : bool[]")
     made = vectorize(function(text), [True, False, False], 5)
