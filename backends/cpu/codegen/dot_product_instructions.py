@@ -3,6 +3,7 @@ a group to one sum.
 
 Those of x86 multiply vectors of groups (AVX512-BF16, AVX512-VNNI). Those of Arm (BFMMLA, I8MM)
 multiply two groups of rows by two groups of columns, and add to a matrix of 2x2 sums.
+`tile_instructions` describes those of AMX.
 """
 
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     vector_type,
 )
 from shardir.backends.cpu.codegen.target import HostDescription, architecture
+from shardir.backends.cpu.codegen.tile_instructions import TILE_INSTRUCTIONS, TileInstruction
 
 SIGN_BITS_OF_BYTES = 0x80808080
 """The sign bits of four values of 8 bits, or four unsigned values of 128. An i8 whose sign bit is
@@ -102,21 +104,27 @@ class MatrixInstruction(NamedTuple):
         return f.emit(f"call {c.type} @{name}({operands})", c.type)
 
 
-GroupInstruction = DotProductInstruction | MatrixInstruction
+GroupInstruction = DotProductInstruction | MatrixInstruction | TileInstruction
 
 BF16_PAIRS = DotProductInstruction(
     "bf16", "avx512bf16", "avx512bf16.dpbf16ps", "float", "bfloat", 2
 )
 GROUP_INSTRUCTIONS: dict[str, tuple[GroupInstruction, ...]] = {
     "bf16": (
+        TILE_INSTRUCTIONS["bf16"],
         BF16_PAIRS,
         MatrixInstruction("bf16", "bf16", "bfmmla", "float", "<8 x bfloat>", 4),
     ),
     "i16": (DotProductInstruction("i16", "avx512vnni", "avx512.vpdpwssd", "i32", "i32", 1),),
     "i8": (
+        TILE_INSTRUCTIONS["i8"],
         DotProductInstruction("i8", "avx512vnni", "avx512.vpdpbusd", "i32", "i32", 1, 4, True),
         MatrixInstruction("i8", "i8mm", "smmla.v4i32.v16i8", "i32", "<16 x i8>", 8),
     ),
-    "u8": (MatrixInstruction("u8", "i8mm", "ummla.v4i32.v16i8", "i32", "<16 x i8>", 8),),
+    "u8": (
+        TILE_INSTRUCTIONS["u8"],
+        MatrixInstruction("u8", "i8mm", "ummla.v4i32.v16i8", "i32", "<16 x i8>", 8),
+    ),
 }
-"""The instructions for each type of the values of a group. All sums of integers wrap around."""
+"""The instructions for each type of the values of a group, the fastest first. All sums of integers
+wrap around."""

@@ -15,6 +15,7 @@ from shardir.backends.cpu.codegen.dot_product_instructions import (
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count, vector_type
 from shardir.backends.cpu.codegen.narrow_floats import narrow_floats, widen_floats
+from shardir.backends.cpu.codegen.tile_instructions import TileInstruction
 from shardir.ir.dtypes import (
     COMPLEX,
     COMPUTE_DTYPES,
@@ -50,6 +51,11 @@ class Arithmetic(NamedTuple):
         if self.packs_groups:
             return Arithmetic("i16", "i16", 1, 2)
         return arithmetic_of("i64") if self.has_matrix_sums else self
+
+    @property
+    def has_tiles(self) -> bool:
+        """True if tile registers multiply the groups (see `tile_instructions`)."""
+        return isinstance(self.grouped, TileInstruction)
 
     @property
     def has_matrix_sums(self) -> bool:
@@ -90,7 +96,7 @@ class Arithmetic(NamedTuple):
         minus: bool = False,
     ) -> LLVMValue:
         """Return `c + a * b`, or `c - a * b` if `minus` is set."""
-        if self.grouped:
+        if self.grouped and not isinstance(self.grouped, TileInstruction):
             return self.grouped.emit(f, a, b, c)
         if not self.is_float:
             return c - a * b if minus else c + a * b

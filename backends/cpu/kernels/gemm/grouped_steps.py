@@ -23,6 +23,7 @@ from shardir.backends.cpu.codegen.dot_product_instructions import (
     MatrixInstruction,
 )
 from shardir.backends.cpu.codegen.target import HostDescription
+from shardir.backends.cpu.codegen.tile_instructions import TileInstruction
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase, row_major_strides
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
 from shardir.backends.cpu.kernels.data_movement.element_cast import cast_phases
@@ -37,6 +38,7 @@ from shardir.backends.cpu.kernels.gemm.matrix_product import (
 from shardir.backends.cpu.kernels.gemm.tuning import (
     MIN_GROUPED_LINES,
     MIN_PACKED_GROUP_LINES,
+    MIN_TILE_GROUPS,
 )
 from shardir.ir.types import TensorType
 
@@ -104,6 +106,8 @@ def _choose_instruction(work: MatrixProduct) -> GroupInstruction | None:
     for each in _instructions(work.lhs.dtype, work.out.dtype, work.machine):
         # Zeros around an image would have to be 128.
         is_possible = not (work.patches and (each.is_lhs_unsigned or _needs_matrix(each)))
+        if isinstance(each, TileInstruction):
+            is_possible = work.inner[-1].extent >= MIN_TILE_GROUPS * each.steps
         if (
             work.inner[-1].extent % each.steps == 0
             and is_possible
@@ -161,7 +165,10 @@ def group_steps(work: MatrixProduct, context: LoweringContext) -> tuple[list[Pha
     assert instruction is not None
     groups = work.batch, work.rows, work.columns, work.inner
     loops, copier = _loops(work), _OperandCopier(work, instruction, context)
-    lhs, rhs = copier.group(_operand(work, "lhs")), copier.group(_operand(work, "rhs"))
+    lhs, rhs = _operand(work, "lhs"), _operand(work, "rhs")
+    if isinstance(instruction, TileInstruction) and not lhs.has_groups(instruction.steps):
+        lhs = copier.make_steps_contiguous(lhs)
+    lhs, rhs = copier.group(lhs), copier.group(rhs)
     if instruction.is_lhs_unsigned:
         lhs = copier.make_unsigned(lhs)
     extents = copier.grouped_extents
@@ -207,6 +214,16 @@ class _OperandCopier:
         )
         return _Operand(target._replace(dtype=self.group_dtype), dense)
 
+    def make_steps_contiguous(self, operand: _Operand) -> _Operand:
+        """Return a copy of an operand whose innermost K steps are contiguous."""
+        view, steps = operand.view, self.extents[-1]
+        *others, last = operand.strides
+        source, target, dense = self._dense_copy(
+            view, self.extents[:-1], others, (last,), view.dtype, steps
+        )
+        self.phases += copy_phases(source, target, self.context)
+        return _Operand(target, (*dense, view.itemsize))
+
     def make_unsigned(self, operand: _Operand) -> _Operand:
         """Return a copy of an operand of groups in which 128 is added to each value of i8."""
         source, target, dense = self._dense_copy(
@@ -230,14 +247,15 @@ class _OperandCopier:
         strides: Sequence[int],
         group: tuple[int, ...],
         dtype: str,
+        steps: int = 0,
     ) -> tuple[BufferView, BufferView, tuple[int, ...]]:
         """Return the source and the target of a dense copy with the loops in the order of their
         strides, and the strides of all loops in the target. `group` is the stride of the values of
-        a group, if any."""
+        a group, if any, or of `steps` steps."""
         copied = sorted(
             (i for i, stride in enumerate(strides) if stride), key=lambda i: -abs(strides[i])
         )
-        shape = (*(extents[i] for i in copied), *(self.steps for _ in group))
+        shape = (*(extents[i] for i in copied), *(steps or self.steps for _ in group))
         type = TensorType(shape, dtype)
         dense = row_major_strides(type)
         source = view._replace(shape=shape, strides=(*(strides[i] for i in copied), *group))

@@ -15,6 +15,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     add_outlined_function,
     vector_type,
 )
+from shardir.backends.cpu.codegen.tile_instructions import TILE_ROW_BYTES, TILE_ROWS
 from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import starts_per_panel
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, narrow_to_storage
 from shardir.backends.cpu.kernels.gemm.microkernel import RegisterTile, tile_variants
@@ -74,7 +75,8 @@ class _OutputBlockEmitter:
         with f.while_(lambda: after.get().is_("eq", 0) | first.get().is_("slt", inner)):
             now = first.get()
             steps = f.umin(inner - now, r["steps"])
-            at = (now * r["panel_columns"] + block.first_column * steps) * size
+            taken = block.first_column * task.panel_steps(steps)
+            at = (now * r["panel_columns"] + taken) * size
             right = f.select(self.here, task.places["rhs"], f.offset(self.packed, at))
             # A block without rows still packs its columns.
             rows = f.select(block.rows.is_("eq", 0), 1, block.rows)
@@ -90,7 +92,8 @@ class _OutputBlockEmitter:
         packing, last = self.packs & top.is_("eq", 0), count.is_("eq", block.rows - top)
         with f.loop(0, block.columns, r["packed_columns"]) as begin:
             end = f.umin(block.columns, begin + r["packed_columns"])
-            place = f.select(self.kept, begin * steps * task.arith.packing.size, 0)
+            taken = begin * task.panel_steps(steps) * task.arith.packing.size
+            place = f.select(self.kept, taken, 0)
             group = f.offset(right, place)
             with f.when(packing):
                 args = begin, end - begin, now, steps, group
@@ -129,8 +132,9 @@ class _OutputBlockEmitter:
             )
 
         def from_packed() -> None:
-            at = f.offset(right, column * steps * task.arith.packing.size)
-            self.prefetch_streams["rhs"].follow_packed(at, steps)
+            length = task.panel_steps(steps)
+            at = f.offset(right, column * length * task.arith.packing.size)
+            self.prefetch_streams["rhs"].follow_packed(at, length)
 
         f.if_else(source & self.packs, from_operand, from_packed)
 
@@ -149,10 +153,11 @@ class _OutputBlockEmitter:
         plane = task.arith.operand_bytes // task.arith.planes
         (top, count), (start, stop) = rows, columns
         low, block = tile_variants(tile)[-1].height, task.block
+        panel_steps = task.panel_steps(steps)
         # A panel of rows stays in the L1 cache while columns stream from the L2 cache.
         with f.loop(start, stop, task.sizes.stripe) as begin, self._panels(count) as found:
             panel, place, here = found
-            left = f.offset(task.places["lhs"], place * steps * size)
+            left = f.offset(task.places["lhs"], place * panel_steps * size)
             if not task.checked.is_patches("lhs"):
                 with f.when(begin.is_("eq", 0)):
                     self._pack_rows(top + panel, here, now, steps, left)
@@ -173,13 +178,13 @@ class _OutputBlockEmitter:
                     rest = block.columns - j
                     called, wide = self._select_tile(high, rest)
                     inside = (j - start) % tile.columns
-                    at = (j - start - inside) * steps * size + inside * plane
+                    at = (j - start - inside) * panel_steps * size + inside * plane
                     packed = f.offset(right, at)
                     offsets = f.offset(task.places["rows_staged"], top + panel + row, "i64")
                     adding = now.is_("ne", 0)
                     result = f.offset(self.place, j * task.arith.result_bytes)
                     out = [result, offsets, here - row, rest, adding]
-                    part = row * plane
+                    part = row * (TILE_ROW_BYTES if task.arith.has_tiles else plane)
                     if task.checked.position_pitch:
                         planes = f.offset(right, (j - start) * task.arith.plane_bytes)
                         table = task.places["rhs_segments"]
@@ -191,6 +196,8 @@ class _OutputBlockEmitter:
                         starts = place // tile.height * each + row * 8
                         starts = f.offset(task.places["lhs"], starts)
                         args = [parts, task.places["lhs_segments"], starts, packed, *out]
+                    elif task.arith.has_tiles:
+                        args = [panel_steps // TILE_ROWS, f.offset(left, part), packed, *out]
                     else:
                         asking = self._prefetch_arguments(for_rows & j.is_("eq", begin))
                         count = steps // 2 if task.arith.packs_groups else steps

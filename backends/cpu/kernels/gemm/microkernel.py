@@ -21,6 +21,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
 from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES, HostDescription
+from shardir.backends.cpu.codegen.tile_instructions import TILE_ROWS
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
     Arithmetic,
     interleave_planes,
@@ -38,12 +39,14 @@ class RegisterTile(NamedTuple):
     """The size of a tile in elements.
 
     `halved`: an operation on vectors of half as many lanes takes at most as long, as with AVX-512.
+    Smaller variants have `row_step` rows, if that is not 0.
     """
 
     height: int
     width: int
     lanes: int
     halved: bool = False
+    row_step: int = 0
 
     @property
     def columns(self) -> int:
@@ -56,6 +59,8 @@ def tile_for(arith: Arithmetic, machine: HostDescription, narrow: bool = False) 
     """Return the tile that fills the registers of a machine; a narrow one has one vector of
     columns."""
     lanes = machine.lanes(arith.plane_bytes)
+    if arith.has_tiles:
+        return RegisterTile(2 * TILE_ROWS, 1 if narrow else 2, TILE_ROWS, row_step=TILE_ROWS)
     if machine.vector_bytes == 64:
         height, width = 12, 2
     elif machine.has_many_registers:
@@ -73,8 +78,11 @@ def tile_variants(tile: RegisterTile) -> tuple[RegisterTile, ...]:
 
     Low tiles read columns more often than the L2 cache can supply them, therefore there are two.
     """
-    low = max(1, tile.height // 3)
     parts = [tile, tile._replace(width=1)]
+    if tile.row_step:
+        parts += [part._replace(height=tile.row_step) for part in parts]
+        return tuple(dict.fromkeys(parts))
+    low = max(1, tile.height // 3)
     if tile.halved:  # Half of the widest registers takes at most as long.
         parts.append(parts[1]._replace(lanes=tile.lanes // 2))
     parts += [tile._replace(height=height) for height in (2 * low, low)]

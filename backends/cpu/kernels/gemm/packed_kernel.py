@@ -13,6 +13,11 @@ from functools import cache
 from shardir.backends.cpu.codegen.dot_product_instructions import GroupInstruction
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
 from shardir.backends.cpu.codegen.target import HostDescription
+from shardir.backends.cpu.codegen.tile_instructions import (
+    TileInstruction,
+    configure_tiles,
+    release_tiles,
+)
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.conv.im2col import emit_im2col
 from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import emit_in_place_lhs_tile, emit_starts
@@ -25,6 +30,11 @@ from shardir.backends.cpu.kernels.gemm.macrokernel import (
     emit_output_block,
     emit_unstage,
     tile_function_name,
+)
+from shardir.backends.cpu.kernels.gemm.matrix_tile import (
+    emit_fill_steps,
+    emit_matrix_tile,
+    emit_pack_lines,
 )
 from shardir.backends.cpu.kernels.gemm.microkernel import emit_tile, emit_write, tile_variants
 from shardir.backends.cpu.kernels.gemm.offset_tables import emit_offsets, emit_segments
@@ -69,11 +79,14 @@ def _text(
     checked: PatchAccess,
 ) -> str:
     module, tile, packing = LLVMModule(machine), sizes.tile, arith.packing
+    grouped = arith.grouped
     emit_offsets(module)
     emit_write(module, tile, arith)
     for part in tile_variants(tile):
         place = module, tile_function_name(part), part, tile, arith
-        if checked.position_pitch:
+        if isinstance(grouped, TileInstruction):
+            emit_matrix_tile(*place, grouped)
+        elif checked.position_pitch:
             emit_nchw_tile(*place)
         elif checked.is_in_place:
             emit_in_place_lhs_tile(*place, checked.dims)
@@ -83,6 +96,8 @@ def _text(
         dims = checked.checked_dims_of(side)
         if checked.position_pitch and side == "rhs":
             emit_layout_copy(module, dtype, arith, checked.position_pitch)
+        elif arith.has_tiles and side == "lhs":
+            emit_pack_lines(module, "pack_lines", lines, sizes.steps, dims, 8 * MAX_BLOCK_LINES)
         elif checked.is_in_place and checked.is_patches(side):
             table_bytes = 8 * MAX_BLOCK_LINES
             emit_starts(
@@ -117,7 +132,13 @@ def _text(
     ):
         emit_pack(module, dtype, packing, max(tile.height, tile.columns), sizes.steps)
     emit_unstage(module, out, arith)
+    if arith.has_tiles:
+        emit_fill_steps(module, tile.columns, arith)
     f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
+    if arith.has_tiles:
+        configure_tiles(f)
     emit_output_block(ProductTask(f, {"lhs": lhs, "rhs": rhs}, sizes, arith, checked))
+    if arith.has_tiles:
+        release_tiles(f)
     f.ret()
     return module.text()

@@ -9,6 +9,7 @@ of workers.
 from collections.abc import Sequence
 from math import prod
 
+from shardir.backends.cpu.codegen.tile_instructions import TILE_ROWS
 from shardir.backends.cpu.kernel_api import MIN_TASK_NS, BufferView, LoweringContext, Phase
 from shardir.backends.cpu.kernels.conv.depthwise import lower_depthwise
 from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import (
@@ -46,6 +47,7 @@ from shardir.backends.cpu.kernels.gemm.record_builder import (
     count_tasks,
     describe_blocked_product,
     describe_product,
+    round_up,
 )
 from shardir.backends.cpu.kernels.gemm.skinny_dispatch import (
     has_contiguous_columns,
@@ -72,6 +74,7 @@ from shardir.backends.cpu.kernels.gemm.tuning import (
     PACK_TASK_BYTES,
     PARTIAL_SUM_BYTES_PER_NS,
     STREAMED_PARTS,
+    TILE_RATE_RATIO,
 )
 from shardir.ir.module import Op
 
@@ -267,7 +270,8 @@ def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> 
         staged,
         shared > 1,
         context.workers,
-        operations_per_ns(arith.plane_bytes, work.machine),
+        operations_per_ns(arith.plane_bytes, work.machine)
+        * (TILE_RATE_RATIO if work.arithmetic.has_tiles else 1),
         not gathered and copied <= MAX_PACKED_OPERAND_BYTES,
     )
     return _packed_phases(work, grid, sizes, staged, stored, context, label)
@@ -308,7 +312,8 @@ def _contiguous_column_bytes(columns: Sequence[ProductLoop], item: int) -> int:
 def _patch_access_of(work: MatrixProduct) -> PatchAccess:
     """Return how patches are accessed; patches that all exist are packed as a plain operand unless
     their columns form several runs."""
-    patches, straight = work.patches, is_lhs_readable_in_place(work)
+    patches = work.patches
+    straight = is_lhs_readable_in_place(work) and not work.arithmetic.has_tiles
     if not patches:
         return PatchAccess()
     if not (straight or patches.starts or (patches.side == "rhs" and len(work.columns) > 1)):
@@ -344,7 +349,8 @@ def _packed_phases(
     fields, lists = describe_blocked_product(work, grid, sizes, staged, checked)
     if not grid.packed:
         return [Phase(kernel, encode_record(fields, lists), count_tasks(fields), grid.cost, label)]
-    entries, size = [], fields["panel_columns"] * inner * arith.operand_bytes
+    steps = round_up(inner, TILE_ROWS) if arith.has_tiles else inner
+    entries, size = [], fields["panel_columns"] * steps * arith.operand_bytes
     for loop in reversed(work.batch):
         entries.append((*loop[:4], size if loop.rhs else 0))
         size *= loop.extent if loop.rhs else 1

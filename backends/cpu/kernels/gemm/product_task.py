@@ -2,11 +2,13 @@
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
 from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES
+from shardir.backends.cpu.codegen.tile_instructions import TILE_ROWS
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER
 from shardir.backends.cpu.kernels.conv.line_copy import LAYOUT_FUNCTION
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
 from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic
+from shardir.backends.cpu.kernels.gemm.matrix_tile import FILL_FUNCTION
 from shardir.backends.cpu.kernels.gemm.offset_tables import OFFSETS_FUNCTION
 from shardir.backends.cpu.kernels.gemm.packing import SEGMENT_ENTRY_BYTES, panels_per_cache_line
 from shardir.backends.cpu.kernels.gemm.prefetch_stream import PrefetchStream
@@ -90,14 +92,19 @@ class ProductTask:
         parts = f.call(f"segments_{dims}", args, "i64")
         table = f.offset(self.places[LINE_TABLES[side]], skipped, "i64")
         args = [to, base, table, lines, segments, parts]
+        if self.arith.has_tiles and side == "lhs":
+            positions = f.offset(self.places["positions"], skipped, "i64")
+            bounds = self.record.loops("bounds")[0]
+            f.call("pack_lines", [*args, self.panel_steps(steps), positions, bounds])
+            return parts
         straight = self.checked.is_in_place and side == self.checked.side
         if not straight:
-            args += [steps, self.stride(name)]
+            args += [self.panel_steps(steps), self.stride(name)]
         if self.checked.is_patches(side):
             args.append(f.offset(self.places["positions"], skipped, "i64"))
             args.append(self.record.loops("bounds")[0])
             f.call(f"starts_{side}" if straight else f"pack_{side}", args)
-            self._make_groups(side, to, lines, steps)
+            self._finish_panels(side, to, lines, steps)
             return parts
         dtype, high = self.dtypes[side], tile.height if side == "lhs" else tile.columns
         several = panels_per_cache_line(high * NUMPY_DTYPES[dtype].itemsize)
@@ -107,11 +114,20 @@ class ProductTask:
             LLVMValue(f"@pack_contiguous_{side}", "ptr", f),
         ]
         f.call(f"pack_{dtype}", args)
-        self._make_groups(side, to, lines, steps)
+        self._finish_panels(side, to, lines, steps)
         return parts
 
-    def _make_groups(self, side: str, to: LLVMValue, lines: LLVMValue, steps: LLVMValue) -> None:
-        """Make groups of the K steps of packed panels, if packing does."""
+    def panel_steps(self, steps: LLVMValue) -> LLVMValue:
+        """Return the steps of packed panels, which are whole blocks for tile registers."""
+        if not self.arith.has_tiles:
+            return steps
+        return (steps + (TILE_ROWS - 1)) // TILE_ROWS * TILE_ROWS
+
+    def _finish_panels(self, side: str, to: LLVMValue, lines: LLVMValue, steps: LLVMValue) -> None:
+        """Make groups of the K steps of packed panels, if packing does, and fill whole blocks of
+        steps."""
+        if self.arith.has_tiles:
+            self.f.call(FILL_FUNCTION, [to, lines, steps, self.panel_steps(steps)])
         tile = self.sizes.tile
         high = tile.height if side == "lhs" else tile.columns
         if self.arith.packs_groups:

@@ -39,6 +39,11 @@ MAX_SPLIT_K_PARTS = 32
 PARTIAL_SUM_BYTES_PER_NS = 8.0
 """Bytes of partial sums that are added per nanosecond."""
 
+TILE_RATE_RATIO = 4.0
+"""The rate of products of groups by tile registers, relative to that of vectors of as many sums: on
+an Emerald Rapids, 512³ of bf16 takes 0.31 ms, and 3.2 ms with AVX512-BF16, which takes twice as
+long as f32 there."""
+
 # grouped_steps.py
 MIN_GROUPED_LINES = 32
 """Minimum rows, and minimum columns, of a product of groups, which amortize copies of the
@@ -46,6 +51,8 @@ operands. On a Zen 4, products of pairs of bf16 take half of the time of product
 (1024³ 10.2 ms instead of 19.3 ms), and those of i8 as pairs of i16 0.4 of it (10.2 ms instead of
 27.4 ms); 24 products of 128 by 128 over 64 take 0.6 of the time of `unpacked`. On a Zen 5, groups
 of four values of i8 take 0.53 of the time of pairs of i16 (1024³ 2.36 ms instead of 4.47 ms)."""
+MIN_TILE_GROUPS = 8
+"""Minimum groups of contiguous K steps of a product of tiles, half of a block."""
 MIN_PACKED_GROUP_LINES = 16
 """Minimum rows, and minimum columns, of a product of pairs that packing makes, which fill a
 vector. On a Zen 5, gradients of filters of ResNet-50 in bf16 take 0.52 to 0.63 of the time of those
