@@ -193,7 +193,7 @@ class Pipeline:
         names = [step.name for step in self.passes]
         if isinstance(stage, str):
             stage = current_name(stage)
-        if not isinstance(stage, str) or stage not in names:
+        if stage not in names:
             raise PipelineError(
                 f"the pipeline {str(self)!r} has no pass called {stage!r}; "
                 f"it has {', '.join(names) or 'none'}"
@@ -327,7 +327,7 @@ def _build_pass(name: str, options: str) -> Pass:
         if allowed and text not in allowed:
             raise PipelineError(
                 f"option {key!r} of pass {name!r} cannot be {text!r}; it is one of "
-                f"{', '.join(allowed)}"
+                f"{', '.join(filter(None, allowed))}"
             )
         try:
             chosen[key] = _OPTION_PARSERS[types[key]](text)

@@ -47,6 +47,36 @@ def test_an_entry_that_is_no_pass_class(entry: Any) -> None:
         PASSES.register("other", entry)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("cse{x=1}", "pass 'cse' has no option 'x'; it has keep"),
+        (
+            "cse{keep=all}",
+            "option 'keep' of pass 'cse' cannot be 'all'; it is one of collectives",
+        ),
+        ("inline{x=1}", "pass 'inline' has no option 'x'; it has none"),
+    ],
+)
+def test_options_that_a_pass_does_not_have(text: str, expected: str) -> None:
+    assert message(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "stage", "expected"),
+    [
+        ("cse,dce", "inline", "has no pass called 'inline'; it has cse, dce"),
+        ("cse,dce", 3, "has no pass called 3; it has cse, dce"),
+        ("none", "cse", "has no pass called 'cse'; it has none"),
+    ],
+)
+def test_stages_that_a_pipeline_does_not_have(pipeline: str, stage: Any, expected: str) -> None:
+    passes = Pipeline.parse(pipeline)
+    with pytest.raises(PipelineError) as caught:
+        passes.through(stage)
+    assert str(caught.value) == f"the pipeline {str(passes)!r} {expected}"
+
+
 def test_a_name_that_resembles_that_of_a_pass() -> None:
     assert message("partitoin") == "no pass is called 'partitoin'; did you mean 'partition'?"
 
