@@ -71,13 +71,13 @@ def replicate_single_devices(function: Function, module: Module) -> Function:
     if len(meshes) != 1 or not ids or max(ids) >= meshes[0].size:
         return function
 
-    def is_single(sharding: Sharding | None) -> bool:
-        return sharding is not None and module.mesh(sharding.mesh).is_maximal
-
     def replicated(sharding: Sharding | None) -> Sharding | None:
-        if sharding is None or not is_single(sharding):
+        if sharding is None or not module.mesh(sharding.mesh).is_maximal:
             return sharding
         return Sharding.fully_replicated(meshes[0].name, len(sharding.dims))
+
+    def is_single(sharding: Sharding | None) -> bool:
+        return replicated(sharding) is not sharding
 
     for op in function.body.walk():
         if op.spec.effect and any(is_single(value.sharding) for value in op.results):
