@@ -37,7 +37,7 @@ def rebuild_nested_blocks(block: Block, rebuilt: Callable[[Block], Block]) -> Bl
     changes."""
 
     def rebuild(op: Op) -> Op:
-        if not op.blocks or op.spec.is_loop_nest or op.spec is manual_computation:
+        if op.spec.is_loop_nest or op.spec is manual_computation:
             return op
         blocks = tuple(map(rebuilt, op.blocks))
         same = all(a is b for a, b in zip(blocks, op.blocks, strict=True))

@@ -140,7 +140,7 @@ class _Grouping:
     def process(self, number: int, op: Op) -> None:
         """Process the next operation."""
         free = is_free(op) or (is_same_width_bitcast(op) and self.limits.accepts(op))
-        if free and all(op.result.type.shape):
+        if free:
             self.free[op.result] = op
             return
         if self.limits.accepts(op) and all(op.operands[0].type.shape):
@@ -177,9 +177,7 @@ class _Grouping:
         is_whole = not ended
         taken: list[FusionGroup] = []
         for group, level in places:
-            if taken and level != is_whole and not ended:
-                continue
-            if self.can_merge(own, [*taken, group], level or bool(ended)):
+            if self.can_merge(own, [*taken, group], level):
                 taken.append(group)
                 is_whole = level and not ended
         bound = self.minimum_level(own, taken)
@@ -205,7 +203,7 @@ class _Grouping:
             if group is None:
                 continue
             level = self.level_in(group, operand)
-            if ended and (not level or group.reduced not in (frozenset(), ended)):
+            if ended and not level:
                 level = None
             if not ended and operand.type.shape != op.result.type.shape:
                 level = None
@@ -221,10 +219,8 @@ class _Grouping:
             return self.whole[value]
         (x,) = op.operands
         level = self.level_in(group, x)
-        if level is None or extents(x) == extents(value):
+        if extents(x) == extents(value):
             return level
-        if level or extents(value) != group.shape:
-            return None
         remaining_axes = [axis for axis in range(len(group.shape)) if axis not in group.reduced]
         places = non_unit_dims(value.type)
         lies = [places.index(op.attrs["dims"][dim]) for dim in non_unit_dims(x.type)]
@@ -235,8 +231,6 @@ class _Grouping:
         shapes = {group.shape for group in taken} | ({own.shape} if is_full else set())
         ends = {group.reduced for group in (own, *taken) if group.reduced}
         if len(shapes) > 1 or len(ends) > 1:
-            return False
-        if not is_full and any(not group.reduced for group in taken):
             return False
         if sum(len(group.ops) for group in taken) + 1 > self.limits.most_ops:
             return False
@@ -282,11 +276,7 @@ class _Grouping:
                 other = group_of_input.get((value, group.reduced))
                 while other is not None and other.merged_into is not None:
                     other = other.merged_into
-                if (
-                    other is not None
-                    and other is not group
-                    and self.can_merge_siblings(other, group)
-                ):
+                if other is not None and self.can_merge_siblings(other, group):
                     home = self.merge(other, [group], max(group.level, other.level))
                     assert home is group
                 group_of_input[value, group.reduced] = group
@@ -312,11 +302,7 @@ class _Grouping:
                     groups[group] = None
         if not groups:
             return None
-        member = {}
-        for value in self.member:
-            member_group = self.group(value)
-            if member_group is not None and member_group in groups:
-                member[value] = member_group
+        member = {value: home for value in self.member if (home := self.group(value))}
         return FusionGroups(self.block, tuple(groups), member, self.whole, self.free)
 
 

@@ -289,6 +289,8 @@ def test_limits_of_group_size() -> None:
     )
     assert names(after(summed)) == ["fused"]
     assert names(after(summed, Fuse(reductions=False))) == ["exp", "sum"]
+    chain = program("  %a = exp(%x) : f32[4, 8]\n  %z = neg(%a) : f32[4, 8]")
+    assert names(after(chain, Fuse(reductions=False))) == ["fused"]
     many = Builder()
     params = [many.param(TensorType((3,), "f32")) for _ in range(9)]
     total = params[0]
