@@ -36,12 +36,10 @@ class UniformControlFlow(Pass, name="uniform-control-flow"):
         main = module.main
         if main.spmd is None:
             return module
-        mesh = spmd_mesh_of(module)
-        if mesh.size == 1:
-            return module
         differs = find_differing(main)
         if not any(differs.get(v) for op in main.body.walk() for v in _decisions(op)):
             return module
+        mesh = spmd_mesh_of(module)
         axes = tuple(Axis.full(name, mesh) for name, size in mesh.axes if size > 1)
         function = _UniformControlRewriter(main, differs, axes).rewrite()
         return replace(module, functions=(function, *module.functions[1:]))

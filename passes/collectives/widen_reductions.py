@@ -161,9 +161,7 @@ def _sums_products(op: Op) -> bool:
 
 def _summed_operands(op: Op, makers: Mapping[Value, Op]) -> list[Value]:
     """Return the operands of which an operation may compute partial sums: it is linear in them
-    together, or scales one by a number; empty for other operations, and between devices."""
-    if op.spec.collective:
-        return []
+    together, or scales one by a number. Operations between devices are not linear."""
     summed: list[Value] = []
     for group in linear_groups(op):
         others = [value for i, value in enumerate(op.operands) if i not in group]

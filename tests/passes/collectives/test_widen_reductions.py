@@ -116,6 +116,20 @@ def test_operands_that_are_no_partial_sums(operation: str, widened: bool) -> Non
     assert ("%m.wide = convert(%m)" not in text) == widened
 
 
+def test_products_with_a_computed_number_are_widened() -> None:
+    text = rewritten("""\
+  %n: bf16[] of bf16[],
+) -> (bf16[] of bf16[]) {
+  %s = dot(%p, %p, dims="ij,ij->") : bf16[]
+  %k = exp(%n) : bf16[]
+  %m = mul(%s, %k) : bf16[]
+  %u = all-reduce(%m, axes=[x], op=add) : bf16[]
+  return %u
+""")
+    assert '%s = dot(%p, %p, dims="ij,ij->") : f32[]' in text
+    assert "%m = mul(%s, %k.wide) : f32[]" in text
+
+
 def test_conversions_to_other_dtypes_remain() -> None:
     lines = """\
 ) -> (f64[8] of f64[8@-]) {
