@@ -78,7 +78,7 @@ class _Duplicator:
     def duplicate(self, group: FusionGroup, most_operands: int) -> None:
         """Duplicate operations of a group into the groups that use their results if that reduces
         traffic."""
-        values = [value for value in self.inner[group] if self.can_duplicate(group, value)]
+        values = [value for value in self.inner[group] if self.can_duplicate(value)]
         values.sort(key=lambda value: self.maker[value])
         while values:
             plan = self.plan(group, values)
@@ -101,17 +101,14 @@ class _Duplicator:
                 self.users[value].pop(user, None)
                 self.reads[user].pop(value, None)
 
-    def can_duplicate(self, group: FusionGroup, value: Value) -> bool:
-        """Return whether a value is cheap, and used only by groups of the same loop shape."""
+    def can_duplicate(self, value: Value) -> bool:
+        """Return whether a value is cheap, and used only by groups of the same loop shape: other
+        uses store it."""
         op = self.block.ops[self.maker[value]]
-        users = self.users.get(value, {})
         return (
-            self.groups.member.get(value) is group
-            and self.groups.whole[value]
-            and op.spec in CHEAP_OPERATIONS
+            op.spec in CHEAP_OPERATIONS
             and value not in self.stored_values
-            and bool(users)
-            and all(user.shape == group.shape for user in users)
+            and bool(self.users.get(value))
         )
 
     def plan(
@@ -136,8 +133,8 @@ class _Duplicator:
         left = list(read_values)
         while left:
             value = left.pop()
-            number = self.maker.get(value, -1)
-            if number in ops or value in self.inner[user]:
+            number = self.maker[value]
+            if number in ops:
                 continue
             ops[number] = None
             for operand in self.block.ops[number].operands:
@@ -154,8 +151,8 @@ class _Duplicator:
         """Return whether a value of a group is cheap to compute in any group."""
         if value not in self.inner[group] or not self.groups.whole.get(value):
             return False
-        stored = value in self.stored_values and self.groups.member.get(value) is group
-        return not stored and self.block.ops[self.maker[value]].spec in CHEAP_OPERATIONS
+        is_cheap = self.block.ops[self.maker[value]].spec in CHEAP_OPERATIONS
+        return is_cheap and value not in self.stored_values
 
     def gain(
         self, group: FusionGroup, values: Sequence[Value], plan: dict[FusionGroup, _Duplication]
@@ -169,7 +166,7 @@ class _Duplicator:
                 if extents(leaf) != group.shape:
                     continue
                 after += user not in self.users.get(leaf, {})
-                is_own = leaf in self.inner[group] and self.groups.member.get(leaf) is group
+                is_own = self.groups.member.get(leaf) is group
                 if is_own and leaf not in self.stored_values and not self.users.get(leaf):
                     stored.add(leaf)
         return before - after - len(stored)
