@@ -94,9 +94,9 @@ def _merge_to_roll(op: Op, makers: DefiningOps) -> Op | None:
         starts = tuple(start if d == dim else 0 for d in range(x.type.rank))
         if tuple(part.attrs["starts"]) != starts or set(part.attrs["strides"]) != {1}:
             return None
-    shift = x.type.shape[dim] - rest
-    if not shift or not rest:
+    if not rest:  # A roll shifts by less than the size of the dimension.
         return None
+    shift = x.type.shape[dim] - rest
     return replace(op, spec=OPS["roll"], operands=(x,), attrs={"dim": dim, "shift": shift})
 
 

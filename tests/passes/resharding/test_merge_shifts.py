@@ -34,8 +34,9 @@ def test_a_slice_of_a_pad_is_a_pad() -> None:
         ((1, 8, 0, 17), "starts=[0], strides=[2]"),
         ((0, 0, 1, 15), "starts=[1], strides=[1]"),
         ((0, 20, 0, 28), "starts=[15], strides=[1]"),
+        ((20, 0, 0, 28), "starts=[5], strides=[1]"),
     ],
-    ids=["strides", "interior", "beyond the operand"],
+    ids=["strides", "interior", "after the operand", "before the operand"],
 )
 def test_other_slices_are_not_changed(padded: tuple[int, ...], slice: str) -> None:
     body = PADDED.format(*padded) + f"  %y = slice(%p, {slice}) : f32[8@x]\n"
@@ -58,10 +59,52 @@ def test_rotated_slices_are_a_roll() -> None:
     assert run_merge_shifts(rotated_slices(5, 1, 3))[-1].startswith("%y = concatenate")
 
 
+@pytest.mark.parametrize(
+    ("parts", "size"),
+    [
+        (["slice(%x, starts=[4], strides=[1])", "slice(%x, starts=[0], strides=[2])"], 4),
+        (["slice(%x, starts=[4], strides=[1])", "slice(%v8, starts=[0], strides=[1])"], 4),
+        (["slice(%x, starts=[3], strides=[1])", "slice(%x, starts=[0], strides=[1])"], 3),
+        (["slice(%x, starts=[4], strides=[1])", "slice(%x, starts=[0], strides=[1])"] * 2, 4),
+        (["slice(%x, starts=[4], strides=[1])", "broadcast(%v, dims=[])"], 4),
+        (["slice(%x, starts=[4], strides=[1])"], 4),
+    ],
+    ids=["strides", "two values", "other size", "four parts", "another operation", "one part"],
+)
+def test_other_concatenations_are_not_changed(parts: list[str], size: int) -> None:
+    body = "  %v8 = broadcast(%v, dims=[]) : f32[8@x]\n"
+    body += "".join(f"  %s{i} = {part} : f32[{size}]\n" for i, part in enumerate(parts))
+    total = f"f32[{len(parts) * size}@x]"
+    names = ", ".join(f"%s{i}" for i in range(len(parts)))
+    body += f"  %y = concatenate({names}, dim=0) : {total}\n"
+    assert run_merge_shifts(body, result=total)[-1].startswith("%y = concatenate")
+
+
+def test_the_parts_of_a_roll_are_slices_and_the_second_is_not_empty() -> None:
+    negative = rotated_slices(0, 0, 8).replace("slice(%x, starts=[0], strides=[1])", "neg(%x)", 1)
+    assert run_merge_shifts(negative)[-1].startswith("%y = concatenate")
+    parameters = "  %y = concatenate(%x, %x, dim=0) : f32[16@x]\n"
+    assert run_merge_shifts(parameters, result="f32[16@x]") == [parameters.strip()]
+    assert run_merge_shifts(rotated_slices(0, 0, 8))[-1].startswith("%y = concatenate")
+
+
 def test_unsharded_dimensions_are_not_changed() -> None:
-    assert run_merge_shifts(rotated_slices(5, 0, 3, "@-"), "@-", "f32[8@-]")[-1].startswith(
+    assert run_merge_shifts(rotated_slices(5, 0, 3, ""), "", "f32[8]")[-1].startswith(
         "%y = concatenate"
     )
+    unsharded = "@-", "f32[8@-]"
+    assert run_merge_shifts(rotated_slices(5, 0, 3, "@-"), *unsharded)[-1].startswith(
+        "%y = concatenate"
+    )
+    padded = PADDED.format(3, 1, 0, 12).replace("@x", "@-")
+    slice = "  %y = slice(%p, starts=[2], strides=[1]) : f32[8@-]\n"
+    assert run_merge_shifts(padded + slice, *unsharded)[1].startswith("%y = slice")
+
+
+@pytest.mark.parametrize(("cut", "result"), [("@-", "@x"), ("@x", "@-"), ("", "@x"), ("@x", "")])
+def test_one_sharded_end_of_a_roll_suffices(cut: str, result: str) -> None:
+    body = run_merge_shifts(rotated_slices(8, 0, 0, result), cut, f"f32[8{result}]")
+    assert body[-1] == f"%y = roll(%x, dim=0, shift=0) : f32[8{result}]"
 
 
 SENT = {
