@@ -22,7 +22,7 @@ def find_cheapest_path(problem: ReshardProblem) -> list[LatticeMove]:
     best: dict[LatticeState, tuple[int, int, int, int]] = {start: (0, 0, 0, 0)}
     came: dict[LatticeState, tuple[LatticeState, LatticeMove]] = {}
     settled: set[LatticeState] = set()
-    while queue and len(settled) < MAX_SETTLED_STATES:
+    while len(settled) < MAX_SETTLED_STATES:  # Gathers and slices always lead to the goal.
         *_, state = heappop(queue)
         if state == problem.goal:
             break
