@@ -33,12 +33,19 @@ from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.shardings.traced_constraints import constrain, slice_abstract
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
-from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype, splat
+from shardir.frontend.tracing.operands import (
+    as_tracer,
+    convert,
+    operand_dtype,
+    reshape,
+    splat,
+)
 from shardir.frontend.tracing.promotion import canonical_dtype
 from shardir.frontend.tracing.trace import emit, emit_results, require_trace
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import typeof
 from shardir.frontend.tracing.varying_axes import varying_axes_of, varying_axes_of_returns
+from shardir.frontend.transforms.vmap import vmap
 from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.operation import NOT_VARYING, Varying
 from shardir.ir.types import INTEGERS, NUMPY_DTYPES
@@ -355,8 +362,30 @@ def map(f: Callable[[PyTree], PyTree], xs: PyTree, *, batch_size: int | None = N
     """Apply `f` to every slice of `xs` along the first dimension in sequence, and stack the
     results.
 
-    `batch_size` is accepted for compatibility and ignored.
+    With `batch_size`, `vmap` applies `f` to batches of this many slices in sequence, and then to
+    the remaining slices. Raise `ArgumentError` if it is not a positive integer.
     """
     if not callable(f):
         raise ArgumentError(with_location(f"map takes a function, got {brief(f)}"))
-    return scan(lambda _, x: (None, f(x)), None, xs)[1]
+    if batch_size is None:
+        return scan(lambda _, x: (None, f(x)), None, xs)[1]
+    return _map_batches(f, xs, check_integer("batch_size of map", batch_size, least=1))
+
+
+@public(static=("f", "size"), cached=False)
+def _map_batches(f: Callable[[PyTree], PyTree], xs: PyTree, size: int) -> PyTree:
+    """Apply `f` to batches of `size` slices in sequence, and to the remaining slices."""
+    tracers = tree.map(as_tracer, xs)
+    leaves = tree.leaves(tracers)
+    mapped = vmap(f)
+    count = min((x.shape[0] for x in leaves if x.ndim), default=0)
+    whole = count - count % size
+    if not whole:
+        return mapped(tracers)
+    batches = tree.map(lambda x: reshape(x[:whole], (whole // size, size, *x.shape[1:])), tracers)
+    stacked = scan(lambda _, x: (None, mapped(x)), None, batches)[1]
+    results = tree.map(lambda y: reshape(y, (whole, *y.shape[2:])), stacked)
+    if whole == count:
+        return results
+    rest = mapped(tree.map(lambda x: x[whole:], tracers))
+    return tree.map(lambda y, z: emit("concatenate", y, z, dim=0), results, rest)

@@ -127,6 +127,29 @@ def test_map() -> None:
     same(second, X * X)
 
 
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 4, 7])
+def test_map_in_batches(batch_size: int) -> None:
+    seen: list[tuple[int, ...]] = []
+
+    def double(row: dict[str, Any]) -> dict[str, Any]:
+        seen.append(row["x"].shape)
+        return {"sum": row["x"].sum(), "double": row["x"] * 2}
+
+    x = np.arange(12, dtype=np.float32).reshape((4, 3))
+    made = both(lambda x: lax.map(double, {"x": x}, batch_size=batch_size), x)
+    same(made["sum"], x.sum(1))
+    same(made["double"], x * 2)
+    assert {*seen} == {(3,)}
+    text = sd.jit(lambda x: lax.map(double, {"x": x}, batch_size=batch_size)).lower(x).as_text()
+    assert ("scan" in text) == (batch_size <= 4)
+
+
+def test_the_batch_size_of_map_is_positive() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        lax.map(lambda x: x, X, batch_size=0)
+    assert str(caught.value).split("\n")[0] == "batch_size of map is at least 1, got 0"
+
+
 def test_while_loop() -> None:
     def collatz(n: Any) -> Any:
         return lax.while_loop(

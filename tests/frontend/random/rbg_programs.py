@@ -49,6 +49,7 @@ def draw_batches(library: Any, key: Any) -> dict[str, Any]:
         "derived": vmap(lambda k: random.randint(random.split(k)[1], (4,), 0, 100))(keys),
         "gamma of each": vmap(lambda k: random.gamma(k, 2.5, (2,)))(keys),
         "lax.map": library.lax.map(lambda k: random.bits(k, (2,)), keys),
+        "lax.map in batches": library.lax.map(lambda k: random.bits(k, (2,)), keys, batch_size=2),
     }
 
 
