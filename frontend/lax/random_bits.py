@@ -7,6 +7,7 @@ from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.shardings.resharding import apply_out_sharding
 from shardir.frontend.source_locations import with_location
@@ -15,6 +16,7 @@ from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import append_block, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.transforms.custom_vmap import custom_vmap
 from shardir.ir.module import Block
 from shardir.ir.types import TensorType
 from shardir.stablehlo.reader import read
@@ -59,8 +61,9 @@ def rng_bit_generator(
     """Return the next state and an array of random bits, equal to those of XLA for CPUs.
 
     `key` is the state: four words u32[4] or two words u64[2]. `out_sharding` is the sharding of the
-    bits. Raise `RandomError` for another state, and for an element type that is not an unsigned
-    integer.
+    bits. The elements of a `vmap` share the first state of the batch, which is the only one that
+    changes, as in JAX. Raise `RandomError` for another state, and for an element type that is not
+    an unsigned integer.
     """
     new, bits = _generate_bits(key, shape, dtype, algorithm)
     return new, apply_out_sharding(bits, out_sharding)
@@ -96,6 +99,19 @@ def _generate_bits(
     text = _PROGRAM
     for word, stated in replaced.items():
         text = text.replace(word, stated)
-    values = append_block(read(text).main.body, [state], Block((), (), ()))
-    new, bits = map(wrap_value, values)
-    return new, bits
+    program = read(text).main.body
+
+    @custom_vmap
+    def draw(state: PyTree) -> tuple[Tracer, Tracer]:
+        new, bits = map(wrap_value, append_block(program, [state], Block((), (), ())))
+        return new, bits
+
+    @draw.def_vmap
+    def draw_from_first(
+        size: int, _: PyTree, states: Tracer
+    ) -> tuple[tuple[Tracer, Tracer], tuple[bool, bool]]:
+        new, bits = _generate_bits(states[0], (size, *canonicalize_shape(shape)), dtype, algorithm)
+        return (states.at[0].set(new), bits), (True, True)
+
+    made: tuple[Tracer, Tracer] = draw(state)
+    return made

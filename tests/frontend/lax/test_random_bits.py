@@ -42,6 +42,16 @@ def test_states_of_two_wide_words_have_the_same_bits() -> None:
         assert np.asarray(lax.rng_bit_generator(new, (2, 3), "uint64")[1]).dtype == np.uint64
 
 
+@pytest.mark.parametrize("mapped", [1, 2])
+def test_elements_of_a_batch_share_its_first_state(mapped: int) -> None:
+    states = np.arange(12, dtype=np.uint32).reshape((3, 4))
+    draw = sd.vmap(lambda state: lax.rng_bit_generator(state, (2,)))
+    new, bits = draw(states) if mapped == 1 else (x[0] for x in sd.vmap(draw)(states[None]))
+    next_state, expected = lax.rng_bit_generator(states[0], (3, 2))
+    np.testing.assert_array_equal(bits, expected)
+    np.testing.assert_array_equal(new, [np.asarray(next_state), states[1], states[2]])
+
+
 FAULTS: list[tuple[Callable[[], Any], str]] = [
     (lambda: lax.rng_bit_generator(WORDS[:2], (3,)),
      "the state of rng_bit_generator is u32[2]; it must be u32[4] or u64[2], for example four "
