@@ -27,14 +27,15 @@ def counted(file: str, path: Path) -> Callable[[str], bool] | None:
     chosen = set(_read_list(HERE / "counted" / f"{file}.txt"))
     if not chosen:
         return None
-    methods = sorted(
-        re.findall(r"^  def (test\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE), key=len
-    )
+    methods = re.findall(r"^  def (test\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE)
+    # The cache of `re` has fewer entries than a file has methods.
+    longest_first = sorted(methods, key=len, reverse=True)
+    patterns = {method: re.compile(rf"{method}(?:[^a-z]|$)") for method in longest_first}
 
     def counts(name: str) -> bool:
-        kind, _, method = name.partition(".")
-        of = [m for m in methods if re.match(rf"{m}(?:[^a-z]|$)", method)]
-        return bool(of) and (kind, of[-1]) in chosen
+        kind, _, instance = name.partition(".")
+        of = next((method for method in patterns if patterns[method].match(instance)), None)
+        return of is not None and (kind, of) in chosen
 
     return counts
 
