@@ -222,6 +222,8 @@ NEAREST = {
     "jax.numpyy": "the nearest is jax.numpy",
     "jax.ops.index_update": "the nearest is jax.Array.at",
     "jax.random.normall": "the nearest is jax.random.normal",
+    "jax.ref": "arrays do not change in place; update a copy with x.at[index].set(value), and "
+    "carry it through loops in the state of shardir.lax.scan or fori_loop",
     "jax.lax.convolution": "nothing here is near to it",
     "jax.types": "nothing here is near to it",
     "jax.qqq": "nothing here is near to it",

@@ -7,6 +7,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from shardir._imports.absent_names import absence_reason
 from shardir.errors import ShardirError
 from shardir.interop.jax_shim.renamed import IGNORED_SETTING_CONTEXTS, MOVED_NAMES, NO_OP_FUNCTIONS
 
@@ -23,12 +24,10 @@ class UncoveredImport(ShardirError, ImportError):
 
 
 ALTERNATIVES = {
-    "jax.Ref": "jax.Array.at",
     "jax.abstract_arrays": "jax.ShapeDtypeStruct",
     "jax.core.ShapedArray": "jax.ShapeDtypeStruct",
     "jax.core": "shardir.make_ir",
     "jax.dlpack": "jax.numpy.from_dlpack",
-    "jax.empty_ref": "jax.Array.at",
     "jax.example_libraries.optimizers": "shardir.optim",
     "jax.example_libraries.stax": "jax.nn",
     "jax.experimental.host_callback": "jax.pure_callback",
@@ -41,20 +40,17 @@ ALTERNATIVES = {
     "jax.experimental.topologies": "shardir.sharding.AbstractMesh",
     "jax.extend": "shardir.make_ir",
     "jax.ffi": "jax.pure_callback",
-    "jax.freeze": "jax.Array.at",
     "jax.interpreters": "shardir.make_ir",
     "jax.lax.tie_in": "jax.lax.optimization_barrier",
-    "jax.new_ref": "jax.Array.at",
     "jax.ops.index": "jax.Array.at",
     "jax.ops.index_add": "jax.Array.at",
     "jax.ops.index_max": "jax.Array.at",
     "jax.ops.index_min": "jax.Array.at",
     "jax.ops.index_mul": "jax.Array.at",
     "jax.ops.index_update": "jax.Array.at",
-    "jax.profiler.start_server": "shardir.profiler.trace",
     "jax.test_util": "shardir.testing",
 }
-"""The alternative for each JAX name and all names below it."""
+"""The alternative for each JAX name and all names below it, unless `ABSENT_NAMES` has a reason."""
 
 SEARCHED_NAMESPACES = (
     "numpy",
@@ -80,9 +76,10 @@ SEARCHED_NAMESPACES = (
 
 def explain_uncovered(full: str) -> str:
     """Return the message for `full`, such as `jax.numpy.sinn`."""
-    near = find_nearest(full)
+    reason = absence_reason(f"shardir.{full.removeprefix('jax.')}")
+    near = "" if reason else find_nearest(full)
     return f"{full} is not covered by shardir; " + (
-        f"the nearest is {near}" if near else "nothing here is near to it"
+        reason or (f"the nearest is {near}" if near else "nothing here is near to it")
     )
 
 
