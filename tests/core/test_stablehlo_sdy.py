@@ -5,6 +5,7 @@ import pytest
 from shardir.errors import ParseError
 from shardir.ir.equality import find_difference
 from shardir.ir.sharding import Axis, Sharding
+from shardir.passes import Propagate
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.reader import read
 from shardir.stablehlo.writing.writer import ExportError
@@ -175,3 +176,28 @@ def test_meshes_in_shardings_have_the_names_of_shardy() -> None:
         f"func.func @main({params}) -> tensor<4xf32> {{\n  return %x0 : tensor<4xf32>\n}}"
     )
     assert [mesh.name for mesh in module.meshes] == ["mesh", "empty_mesh", "maximal_mesh_3"]
+
+
+def test_manual_axes_of_size_1_are_printed_once() -> None:
+    """An axis of size 1 is manual like others: it either shards a dimension or is replicated."""
+    module = read("""\
+sdy.mesh @m = <["x"=2, "one"=1]>
+func.func @main(%a: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %r = sdy.manual_computation(%a)
+      in_shardings=[<@m, [{"x"}, {"one", ?}]>] out_shardings=[<@m, [{"x", "one"}, {}]>]
+      manual_axes={"x", "one"} (%p: tensor<4x4xf32>) {
+    sdy.return %p : tensor<4x4xf32>
+  } : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return %r : tensor<8x4xf32>
+}
+""")
+    verify(module)
+    text = show(module)
+
+    assert 'in_shardings = #sdy.sharding_per_value<[<@m, [{"x"}, {"one", ?}]>]>' in text
+    assert 'out_shardings = #sdy.sharding_per_value<[<@m, [{"x", "one"}, {}]>]>' in text
+    assert find_difference(module, read(text)) is None
+    propagated = show(Propagate()(module))
+    out = 'out_shardings = #sdy.sharding_per_value<[<@m, [{"x"}, {}], replicated={"one"}>]>'
+    assert out in propagated
+    assert show(read(propagated)) == propagated

@@ -239,7 +239,8 @@ def _manual_axes(call: OperationReader, stated: list[Sharding]) -> Axes:
 
 
 def _is_manual(axis: Axis, axes: Axes) -> bool:
-    return any(manual.overlaps(axis) for manual in axes)
+    """Return whether an axis is a manual axis or a part of one; an axis of size 1 may be one."""
+    return any(manual.name == axis.name for manual in axes)
 
 
 def _manual_dim_axes(call: OperationReader, sharding: Sharding, axes: Axes) -> tuple[Axes, ...]:
@@ -249,8 +250,9 @@ def _manual_dim_axes(call: OperationReader, sharding: Sharding, axes: Axes) -> t
     )
     for number, (dim, its_manual) in enumerate(zip(sharding.dims, manual, strict=True)):
         sharding_axes = tuple(axis for axis in dim.axes if axis.size > 1)
-        if sharding_axes[: len(its_manual)] != its_manual:
-            free = next(axis for axis in sharding_axes if axis not in its_manual)
+        first = tuple(axis for axis in its_manual if axis.size > 1)
+        if sharding_axes[: len(first)] != first:
+            free = next(axis for axis in sharding_axes if axis not in first)
             raise call.fail(
                 f"the free axis {free.name} of dimension {number} is before a manual axis; "
                 "manual axes are the first axes of a dimension"

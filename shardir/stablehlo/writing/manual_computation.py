@@ -69,7 +69,7 @@ def _global_sharding(
         sharding = add_manual_axes(sharding, dim_axes)
     if value.type.dtype == TOKEN:
         return sharding
-    used = {axis.name for dim in dim_axes for axis in dim}
+    used = {axis.name for dim in sharding.dims for axis in dim.axes}
     idle = [axis for axis in axes if axis.name not in used and axis not in sharding.replicated]
     order = list(mesh.sizes)
     replicated = sorted((*sharding.replicated, *idle), key=lambda a: (order.index(a.name), a.pre))
