@@ -23,6 +23,7 @@ from typing import ClassVar
 
 from shardir import ops as specs
 from shardir.errors import PartitionError, PipelineError
+from shardir.ir.builder import substitute
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Loc, Module, Op, Value
 from shardir.ir.operation import OPS
@@ -122,6 +123,23 @@ def insert_reshards(function: Function, rewriter: "ReshardInserter") -> Function
         results.append(sharding_annotation(target))
     return replace(function, body=Block(scope.params(body), tuple(ops), tuple(returns)),
                    result_shardings=tuple(results))  # fmt: skip
+
+
+def separate_operations(op: Op) -> list[Op]:
+    """Return the operations of a loop nest, which is no single one if shards are exchanged in it.
+
+    They define its results, except that a result that is an operand or another result is a reshard
+    to the same sharding.
+    """
+    (block,) = op.blocks
+    new = dict(zip(block.params, op.operands, strict=True))
+    same: list[Op] = []
+    for value, result in zip(block.returns, op.results, strict=True):
+        if value in new:
+            same.append(Op(specs.reshard, (new[value],), (result,), loc=op.loc))
+        else:
+            new[value] = result
+    return [*substitute(block, new).ops, *same]
 
 
 class ReshardScope:
@@ -334,7 +352,10 @@ class ReshardInserter:
         """Append an operation, and the reshards of its results to their final shardings."""
         new = new.with_tensors(new.operands, tuple(raw))
         padding = "" if new.why or new.blocks else self.words.explain_new_padding(new.operands, raw)
-        new_ops.append(replace(new, why=padding) if padding else new)
+        if new.spec.is_loop_nest and any(op.spec is specs.reshard for op in new.blocks[0].ops):
+            new_ops += separate_operations(new)
+        else:
+            new_ops.append(replace(new, why=padding) if padding else new)
         for value, result, made_as in zip(old.results, results, raw, strict=True):
             scope.new[value] = result
             if made_as is not result:
