@@ -12,6 +12,7 @@ from shardir.backends.cpu.kernels.gemm.microkernel import RegisterTile, tile_for
 from shardir.backends.cpu.kernels.gemm.tuning import (
     MAX_BLOCK_LINES,
     MAX_PART_STEPS,
+    MAX_TILE_PART_STEPS,
     PACKED_LHS_BYTES,
     PACKED_RHS_BYTES,
     PART_STEP_MULTIPLE,
@@ -31,7 +32,7 @@ class BlockSizes(NamedTuple):
 
     @staticmethod
     def of(
-        arith: Arithmetic, columns: int, machine: HostDescription, rows: int = 1
+        arith: Arithmetic, columns: int, machine: HostDescription, rows: int = 1, inner: int = 1
     ) -> "BlockSizes":
         """Return the block sizes: of `steps` K steps, `rows` are packed at a time and multiplied
         with `stripe` columns; a block has at most `columns` columns that it packs itself, or at
@@ -39,6 +40,8 @@ class BlockSizes(NamedTuple):
 
         A result with few `columns` gets narrow tiles. `steps` is chosen so that all `rows` of a
         task (1 if the number is unknown) are packed at a time, unless that leaves too few steps.
+        Tile registers add longer parts of the `inner` K steps, because their results take longer
+        to write.
         """
         tile = tile_for(arith, machine, columns <= tile_for(arith, machine).lanes)
         nearest, second = machine.l1_bytes, machine.l2_bytes
@@ -50,7 +53,10 @@ class BlockSizes(NamedTuple):
             // PART_STEP_MULTIPLE
             * PART_STEP_MULTIPLE
         )
-        steps = min(MAX_PART_STEPS, max(4 * PART_STEP_MULTIPLE, longest))
+        if arith.has_tiles:
+            steps = MAX_PART_STEPS if inner <= MAX_PART_STEPS else MAX_TILE_PART_STEPS
+        else:
+            steps = min(MAX_PART_STEPS, max(4 * PART_STEP_MULTIPLE, longest))
         lhs_bytes = min(PACKED_LHS_BYTES, 3 * second // 8)
         line = -(-rows // tile.height) * tile.height * arith.operand_bytes
         if 4 * PART_STEP_MULTIPLE * line <= lhs_bytes:

@@ -250,7 +250,7 @@ def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> 
     batch, rows, columns, inner = work.sizes
     # Usually one task computes one product of a batch.
     sizes = BlockSizes.of(
-        arith, columns, work.machine, rows if batch > 1 and inner > MAX_PART_STEPS else 1
+        arith, columns, work.machine, rows if batch > 1 and inner > MAX_PART_STEPS else 1, inner
     )
     direct = _are_columns_contiguous(work.columns, item)
     stored = ""

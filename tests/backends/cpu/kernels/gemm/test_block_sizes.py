@@ -17,11 +17,12 @@ from shardir.backends.cpu.kernels.gemm.task_grid import TaskGrid, choose_task_gr
 from shardir.backends.cpu.kernels.gemm.tuning import (
     CACHED_RHS_BYTES,
     MAX_BLOCK_LINES,
+    MAX_TILE_PART_STEPS,
     PACKED_LHS_BYTES,
     PACKED_RHS_BYTES,
     STAGING_BYTES,
 )
-from tests.backends.cpu.machine_descriptions import ZEN_5
+from tests.backends.cpu.machine_descriptions import SAPPHIRE_RAPIDS, ZEN_5
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i8", "c64", "c128"])
@@ -41,6 +42,23 @@ def test_blocks_fit_the_caches(dtype: str, columns: int, caches: tuple[int, int]
     assert found.staged * numbers.size <= STAGING_BYTES
 
 
+@pytest.mark.parametrize("rows", [1, 128, 1000])
+@pytest.mark.parametrize(
+    ("inner", "parts"), [(32, 1), (512, 1), (513, 1), (1024, 1), (1025, 2), (4096, 4)]
+)
+def test_tile_registers_add_whole_sums_of_up_to_1024_groups(
+    inner: int, parts: int, rows: int
+) -> None:
+    """Packed rows and columns fit the scratch memory."""
+    numbers = arithmetic_of("f32")._replace(grouped="bf16", has_tiles=True)
+    found = BlockSizes.of(numbers, 1000, SAPPHIRE_RAPIDS, rows, inner)
+    step = found.steps * numbers.size
+    assert step * found.rows <= PACKED_LHS_BYTES
+    assert step * found.columns <= PACKED_RHS_BYTES
+    if rows != 128:
+        assert -(-inner // found.steps) == parts
+
+
 @pytest.mark.parametrize("rows", [1, 200, 256, 384, 385, 1000])
 def test_all_rows_of_a_task_are_packed_at_once_if_steps_suffice(rows: int) -> None:
     numbers = arithmetic_of("f32")
@@ -55,7 +73,9 @@ def test_all_rows_of_a_task_are_packed_at_once_if_steps_suffice(rows: int) -> No
 
 
 def test_scratch_memory_holds_all_buffers_of_a_task() -> None:
-    tables = 5 * 8 * MAX_BLOCK_LINES + 2 * 512 * (16 + 8 * 3) + 3 * 8 * MAX_BLOCK_LINES
+    tables = (
+        5 * 8 * MAX_BLOCK_LINES + 2 * MAX_TILE_PART_STEPS * (16 + 8 * 3) + 3 * 8 * MAX_BLOCK_LINES
+    )
     assert (
         PACKED_LHS_BYTES + 4096 + PACKED_RHS_BYTES + STAGING_BYTES + tables
         <= SCRATCH_BYTES_PER_WORKER
