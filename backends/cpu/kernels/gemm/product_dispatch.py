@@ -161,7 +161,7 @@ def _lower_unsplit(work: MatrixProduct, context: LoweringContext, label: str) ->
 
 def _lower_grouped(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
     """Return the phases of a product of groups of K steps, none if it has no groups."""
-    if not work.patches and _is_transposition_better(work):
+    if _is_transposition_better(work):
         # The copies of the operands are not interchangeable.
         work = work.transpose()
     if has_grouped_steps(work):
@@ -234,7 +234,7 @@ def _dense_loops(
 
 def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> list[Phase]:
     arith, item = work.arithmetic, work.out.itemsize
-    if _is_transposition_better(work):
+    if not work.grouped and _is_transposition_better(work):
         work = work.transpose()
     if not work.grouped and (
         phases := lower_nchw(work, context, label) or lower_padded_nhwc(work, context, label)

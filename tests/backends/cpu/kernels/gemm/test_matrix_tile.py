@@ -197,6 +197,7 @@ def test_infinities_and_nan_stay_in_their_rows_and_columns() -> None:
         ("b01f,01io->b01f", (2, 9, 9, 64), (3, 3, 64, 70), 1, True),
         ("b01f,01oi->b01f", (2, 9, 9, 34), (3, 3, 40, 34), 0, True),
         ("bf01,oi01->bf01", (2, 34, 9, 9), (40, 34, 1, 1), 0, True),
+        ("bf01,io01->bf01", (2, 34, 9, 9), (34, 40, 1, 1), 0, True),
         ("bf01,oi01->bf01", (2, 3, 40, 40), (40, 3, 3, 3), 1, False),
     ],
 )
