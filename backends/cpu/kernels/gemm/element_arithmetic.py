@@ -57,6 +57,11 @@ class Arithmetic(NamedTuple):
         """True if tile registers multiply the groups (see `tile_instructions`)."""
         return isinstance(self.grouped, TileInstruction)
 
+    def interleaves(self, dtype: str) -> bool:
+        """Return whether packing makes the groups of an operand of this element type, for tile
+        registers."""
+        return isinstance(self.grouped, TileInstruction) and self.grouped.dtype == dtype
+
     @property
     def has_matrix_sums(self) -> bool:
         """True if an instruction computes 2x2 sums of groups of two rows and of two columns."""

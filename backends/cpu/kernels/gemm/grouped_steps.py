@@ -149,6 +149,19 @@ def _has_image_groups(
     return image.has_groups(instruction.steps) or (not patches.starts and count <= image.view.size)
 
 
+def _is_interleaved_by_packing(
+    work: MatrixProduct, rhs: _Operand, instruction: TileInstruction
+) -> bool:
+    """Return whether packing makes the groups of a right operand of tile registers: from rows of
+    contiguous columns (see `pack_rows`)."""
+    return (
+        not rhs.has_groups(instruction.steps)
+        and len(work.columns) == 1
+        and work.columns[0].rhs == rhs.view.itemsize
+        and not (work.patches and work.patches.side == "rhs")
+    )
+
+
 def _loops(work: MatrixProduct) -> tuple[ProductLoop, ...]:
     return (*work.batch, *work.rows, *work.columns, *work.inner)
 
@@ -168,7 +181,14 @@ def group_steps(work: MatrixProduct, context: LoweringContext) -> tuple[list[Pha
     lhs, rhs = _operand(work, "lhs"), _operand(work, "rhs")
     if isinstance(instruction, TileInstruction) and not lhs.has_groups(instruction.steps):
         lhs = copier.make_steps_contiguous(lhs)
-    lhs, rhs = copier.group(lhs), copier.group(rhs)
+    lhs = copier.group(lhs)
+    if isinstance(instruction, TileInstruction) and _is_interleaved_by_packing(
+        work, rhs, instruction
+    ):
+        *others, step = rhs.strides
+        rhs = rhs._replace(strides=(*others, instruction.steps * step))
+    else:
+        rhs = copier.group(rhs)
     if instruction.is_lhs_unsigned:
         lhs = copier.make_unsigned(lhs)
     extents = copier.grouped_extents

@@ -1,15 +1,19 @@
-"""The micro-kernel with tile registers (`tile_instructions`), and the packing of its left operand.
+"""The micro-kernel with tile registers (`tile_instructions`), and the packing of its operands.
 
 A panel of the left operand is a sequence of blocks of 16 K groups: each line has 64 contiguous
 bytes in a block. Panels of the right operand are those of other micro-kernels. Both end with zeros
 if the number of groups is not a multiple of 16.
 """
 
+from functools import partial
+
 from shardir.backends.cpu.codegen.llvm_text import (
     LLVMFunction,
     LLVMModule,
     LLVMValue,
+    StackVariable,
     add_outlined_function,
+    lane_count,
     vector_type,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
@@ -32,6 +36,7 @@ from shardir.backends.cpu.kernels.gemm.microkernel import (
     masked_store,
 )
 from shardir.backends.cpu.kernels.gemm.packing import SEGMENT_ENTRY_BYTES, zeros_constant
+from shardir.backends.cpu.kernels.gemm.tuning import PACK_PREFETCH_STEPS
 
 LINES_PER_ITERATION = 8
 """Lines that one iteration of the packing loop copies."""
@@ -235,6 +240,63 @@ def _copy_segment(
             copy_part,
         )
         step.set(now + groups)
+
+
+def emit_pack_rows(module: LLVMModule, name: str, columns: int, values: int) -> None:
+    """Emit `name(packed, base, offsets, count, segments, parts, steps, stride)`.
+
+    The function packs `count` contiguous columns, which begin `offsets[0]` bytes after `base`, in
+    panels of `columns` columns and `steps` K groups. It makes the groups from `values` rows each;
+    groups of a segment are `stride` bytes apart.
+    """
+    params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "i64",
+              "ptr noalias readonly", "i64", "i64", "i64"]  # fmt: skip
+    f = add_outlined_function(module, name, params)
+    packed, base, offsets, count, segments, parts, steps, stride = f.params
+    item, distance = TILE_GROUP_BYTES // values, stride // values
+    type = vector_type(f"i{8 * item}", columns)
+    panel_bytes = steps * (columns * TILE_GROUP_BYTES)
+    start = f.offset(base, f.load(offsets, "i64"))
+    place = f.variable("ptr", packed)
+
+    def copy(source: LLVMValue, to: LLVMValue, mask: LLVMValue | None) -> None:
+        """Make the groups of one step of a panel."""
+        rows = []
+        for _ in range(values):
+            if mask is None:
+                rows.append(f.load(source, type, item))
+            else:
+                rows.append(masked_load(f, source, mask, type, item))
+            prefetch(f, f.offset(source, stride * PACK_PREFETCH_STEPS))
+            source = f.offset(source, distance)
+        while len(rows) > 1:
+            half, count = len(rows) // 2, lane_count(rows[0].type)
+            order = [lane for i in range(count) for lane in (i, count + i)]
+            rows = [f.shuffle(rows[i], rows[i + half], order) for i in range(half)]
+        f.store(rows[0], to, TILE_GROUP_BYTES)
+
+    with f.loop(0, parts) as number:
+        entry = f.offset(segments, number * SEGMENT_ENTRY_BYTES)
+        origin = f.offset(start, f.load(entry, "i64"))
+        length = f.load(f.offset(entry, 8), "i64")
+        panel = f.variable("ptr", place.get())
+        with f.loop(0, count, columns) as first:
+            here = f.offset(origin, first * item)
+            mask = lane_mask(f, count - first, columns)
+
+            def copy_segment(
+                mask: LLVMValue | None, here: LLVMValue = here, panel: StackVariable = panel,
+                length: LLVMValue = length,
+            ) -> None:  # fmt: skip
+                with f.loop(0, length) as step:
+                    to = f.offset(panel.get(), step * (columns * TILE_GROUP_BYTES))
+                    copy(f.offset(here, step * stride), to, mask)
+
+            whole = (count - first).is_("sge", columns)
+            f.if_else(whole, partial(copy_segment, None), partial(copy_segment, mask))
+            panel.set(f.offset(panel.get(), panel_bytes))
+        place.set(f.offset(place.get(), length * (columns * TILE_GROUP_BYTES)))
+    f.ret()
 
 
 def emit_fill_steps(module: LLVMModule, lines: int, arith: Arithmetic) -> None:

@@ -35,6 +35,7 @@ from shardir.backends.cpu.kernels.gemm.matrix_tile import (
     emit_fill_steps,
     emit_matrix_tile,
     emit_pack_lines,
+    emit_pack_rows,
 )
 from shardir.backends.cpu.kernels.gemm.microkernel import emit_tile, emit_write, tile_variants
 from shardir.backends.cpu.kernels.gemm.offset_tables import emit_offsets, emit_segments
@@ -98,6 +99,8 @@ def _text(
             emit_layout_copy(module, dtype, arith, checked.position_pitch)
         elif arith.has_tiles and side == "lhs":
             emit_pack_lines(module, "pack_lines", lines, sizes.steps, dims, 8 * MAX_BLOCK_LINES)
+        elif isinstance(grouped, TileInstruction) and dtype == grouped.dtype:
+            emit_pack_rows(module, "pack_rows", lines, grouped.steps)
         elif checked.is_in_place and checked.is_patches(side):
             table_bytes = 8 * MAX_BLOCK_LINES
             emit_starts(
@@ -128,7 +131,11 @@ def _text(
     for dims in sorted({checked.checked_dims_of("lhs"), checked.checked_dims_of("rhs")}):
         emit_segments(module, dims)
     for dtype in sorted(
-        {dtype for side, dtype in (("lhs", lhs), ("rhs", rhs)) if not checked.is_patches(side)}
+        {
+            dtype
+            for side, dtype in (("lhs", lhs), ("rhs", rhs))
+            if not checked.is_patches(side) and not arith.interleaves(dtype)
+        }
     ):
         emit_pack(module, dtype, packing, max(tile.height, tile.columns), sizes.steps)
     emit_unstage(module, out, arith)

@@ -97,6 +97,10 @@ class ProductTask:
             bounds = self.record.loops("bounds")[0]
             f.call("pack_lines", [*args, self.panel_steps(steps), positions, bounds])
             return parts
+        if self.arith.interleaves(self.dtypes[side]):
+            f.call("pack_rows", [*args, self.panel_steps(steps), self.stride(name)])
+            self._finish_panels(side, to, lines, steps)
+            return parts
         straight = self.checked.is_in_place and side == self.checked.side
         if not straight:
             args += [self.panel_steps(steps), self.stride(name)]
