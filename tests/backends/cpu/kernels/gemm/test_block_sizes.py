@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from shardir.backends.cpu.codegen.target import HostDescription, host_machine
+from shardir.backends.cpu.codegen.tile_instructions import TILE_INSTRUCTIONS
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, BufferView
 from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of
@@ -50,7 +51,7 @@ def test_tile_registers_add_whole_sums_of_up_to_1024_groups(
     inner: int, parts: int, rows: int
 ) -> None:
     """Packed rows and columns fit the scratch memory."""
-    numbers = arithmetic_of("f32")._replace(grouped="bf16", has_tiles=True)
+    numbers = arithmetic_of("f32")._replace(grouped=TILE_INSTRUCTIONS["bf16"])
     found = BlockSizes.of(numbers, 1000, SAPPHIRE_RAPIDS, rows, inner)
     step = found.steps * numbers.size
     assert step * found.rows <= PACKED_LHS_BYTES
