@@ -191,27 +191,22 @@ class _RowOfTwoStages:
 
     def __init__(self, shape: PipelineShape, rank: int) -> None:
         self.row: Row = []
-        self.microbatches = shape.microbatches
         self.stages = (rank, 2 * shape.ranks - 1 - rank)
         self.counts = {(chunk, kind): 0 for chunk in (0, 1) for kind in (F, I, W)}
         self.due: deque[Action] = deque()
 
-    def next(self, chunk: int, kind: ActionKind) -> Action | None:
-        """Return the next action of a kind, or `None` after the last microbatch."""
+    def next(self, chunk: int, kind: ActionKind) -> Action:
+        """Return the next action of a kind."""
         key = chunk, I if kind is B else kind
-        if self.counts[key] == self.microbatches:
-            return None
         self.counts[key] += 1
         return _action(self.stages[chunk], kind, self.counts[key] - 1)
 
     def add(self, chunk: int, *kinds: ActionKind) -> None:
         """Append the next actions of these kinds."""
         for kind in kinds:
-            action = self.next(chunk, kind)
-            if action is not None:
-                self.row.append(action)
-                if kind is I:
-                    self.due.append(replace(action, kind=W))
+            self.row.append(self.next(chunk, kind))
+            if kind is I:
+                self.due.append(replace(self.row[-1], kind=W))
 
     def add_due_weight_gradient(self) -> None:
         """Append the weight gradient of the earliest input gradient that lacks it."""
@@ -221,10 +216,7 @@ class _RowOfTwoStages:
     def add_overlapped(self, forward_chunk: int) -> None:
         """Append a forward pass with the backward pass of the other chunk."""
         forward, backward = self.next(forward_chunk, F), self.next(1 - forward_chunk, B)
-        if forward is not None and backward is not None:
-            self.row.append(replace(forward, overlapped=backward))
-        else:
-            self.row.extend(action for action in (forward, backward) if action is not None)
+        self.row.append(replace(forward, overlapped=backward))
 
 
 def _zbv(shape: PipelineShape, rank: int) -> Row:

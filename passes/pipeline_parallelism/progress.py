@@ -62,7 +62,7 @@ class Dependencies:
         self.rank_of = schedule.rank_of_stage
         self.last_stage = schedule.stage_count - 1
         self.has_transfers = any(
-            action.kind in RECEIVE_OF or action.kind in SEND_OF
+            action.kind in SEND_OF
             for rank in range(len(schedule.rows))
             for action in schedule.actions(rank)
         )

@@ -236,6 +236,31 @@ CYCLE = "the schedule never ends, because of a cyclic wait: "
         ("0F0,0I0,0W0,0W0\n", "buffered", "rank 0 has 0W0 twice; leave one of them out"),
         ("0F0,0W0\n", "buffered", "rank 0 computes stage 0 and lacks 0I0"),
         (
+            "0F0,0SEND_F0\n1F0,1RECV_F0\n",
+            "buffered",
+            CYCLE + "rank 1 stops at 1F0, which needs 1RECV_F0 later in the same row",
+        ),
+        (
+            "0SEND_F0,0F0\n1RECV_F0,1F0\n",
+            "buffered",
+            CYCLE + "rank 0 stops at 0SEND_F0, which needs 0F0 later in the same row",
+        ),
+        (
+            "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1SEND_B0,1B0\n",
+            "buffered",
+            CYCLE + "rank 1 stops at 1SEND_B0, which needs 1B0 later in the same row",
+        ),
+        (
+            "0F0,0W0,0I0\n",
+            "buffered",
+            CYCLE + "rank 0 stops at 0W0, which needs 0I0 later in the same row",
+        ),
+        (
+            "0UNSHARD\n",
+            "buffered",
+            "no rank computes stage 0; number the stages from 0 without gaps",
+        ),
+        (
             "0F0,0I0,0REDUCE_GRAD,0W0\n",
             "buffered",
             "rank 0 has 0W0 after 0REDUCE_GRAD, which reduces the gradients of all microbatches; "
@@ -276,6 +301,11 @@ ACTIONS = "F, I, W, B, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD, REDUCE_
         (
             "(0B0;1F0)OVERLAP_F_B",
             "'(0B0;1F0)OVERLAP_F_B' overlaps B and F; a forward pass F overlaps a backward pass B "
+            "or I",
+        ),
+        (
+            "(0B0;1B0)OVERLAP_F_B",
+            "'(0B0;1B0)OVERLAP_F_B' overlaps B and B; a forward pass F overlaps a backward pass B "
             "or I",
         ),
         (
@@ -393,9 +423,16 @@ def test_times_are_numbers_of_at_least_zero(time: float) -> None:
     )
 
 
-def test_a_reduction_after_the_last_gradient_is_correct() -> None:
-    for text in ("0F0,0B0,0REDUCE_GRAD\n", "0F0,0I0,0W0,0REDUCE_GRAD\n"):
-        verify_schedule(PipelineSchedule.parse(text))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0F0,0B0,0REDUCE_GRAD\n",
+        "0F0,0I0,0W0,0REDUCE_GRAD\n",
+        "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1REDUCE_GRAD,1SEND_B0\n",
+    ],
+)
+def test_a_reduction_after_the_last_gradient_is_correct(text: str) -> None:
+    verify_schedule(PipelineSchedule.parse(text))
 
 
 def test_a_simulation_of_a_pass_without_its_input_is_an_error() -> None:
