@@ -91,8 +91,6 @@ def _describe_first_difference(before: Module, after: Module, arguments: Sequenc
         for v in op.results
         if v.name in value_of_name and _is_comparable(value_of_name[v.name], v, after.main)
     ]
-    if not shared:
-        return ""
     old = _evaluate_values(before, [a for a, _, _ in shared], [a for a, _, _ in shared], arguments)
     new = _evaluate_values(after, [b for _, b, _ in shared], [a for a, _, _ in shared], arguments)
     tolerance = tolerance_of(before)
@@ -108,8 +106,8 @@ def _is_comparable(old: Value, new: Value, function: Function) -> bool:
     """Return whether two values of one name are the same tensor, the new one possibly sharded."""
     sharding = old.sharding
     if sharding is None or function.spmd is None:
-        return old.type == new.type and not (sharding and sharding.unreduced)
-    return not sharding.unreduced and sharding.local_shape(old.type.shape) == new.type.shape
+        return old.type == new.type
+    return sharding.local_shape(old.type.shape) == new.type.shape
 
 
 def _evaluate_values(

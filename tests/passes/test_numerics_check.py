@@ -151,8 +151,19 @@ UNSHARDED = TEXT.replace("f32[4@x]", "f32[4]")
             TEXT.replace("%n", "%m").replace("%s", "%t").replace("%e", "%i").replace("exp", "sin"),
             None,
         ),
-        # The former %s.partial is the sum over all devices.
+        # The partial sums of the devices are added.
         (UNREDUCED, PARTITIONED.replace("neg", "abs"), "%n = abs(%e) : f32[2]"),
+        # The new %e is gathered.
+        (
+            UNREDUCED,
+            PARTITIONED.replace(
+                "%e = exp(%a) : f32[2]",
+                "%h = exp(%a) : f32[2]\n  %e = all-gather(%h, dim=0, axes=[x]) : f32[4]",
+            )
+            .replace("sum(%e", "sum(%h")
+            .replace("neg(%e)", "abs(%h)"),
+            "%n = abs(%h) : f32[2]",
+        ),
         # The devices have different values of a replicated tensor.
         (GATHERED, WRONGLY_GATHERED, "%g = concatenate(%a, %a, dim=0) : f32[4]"),
         # The former %e has another type, and no sharding or one with shards of the new type.
@@ -182,6 +193,8 @@ def test_one_check_may_observe_several_runs() -> None:
     check = NumericsCheck()
     Pipeline.parse("cse")(parse(TEXT), check)
     Pipeline.parse("cse")(parse(TEXT.replace("exp", "sin")), check)
+    with broken("neg", "abs"), pytest.raises(NumbersError, match="pass 'break' changed"):
+        Pipeline.parse("break")(parse(TEXT.replace("exp", "cos")), check)
 
 
 def test_unstable_results_are_not_errors() -> None:
