@@ -175,24 +175,29 @@ ANCHOR = """\
   return %g
 """
 """%h, which is computed from %c, is not live while %d is; %e is the last operation that uses %c."""
-DIAMOND = """\
+CHAIN = "".join(
+    f'  %a{i} = dot(%a{i - 1}, %x, dims="bc,ci->bi") : f32[8, 4]\n'
+    f'  %a{i + 1} = dot(%a{i}, %x, dims="bi,ci->bc") : f32[8, 8]\n'
+    for i in (1, 3, 5, 7)
+)
+DIAMOND = f"""\
   %u = dot(%x, %w, dims="bi,ih->bh") : f32[8, 16]
   %s = dot(%u, %u, dims="bh,ch->bc") : f32[8, 8]
   %t = dot(%u, %u, dims="bh,ch->cb") : f32[8, 8]
-  %diamond = dot(%s, %t, dims="bc,cd->bd") : f32[8, 8]
-  %y1 = dot(%w, %w, dims="bi,ci->bc") : f32[4, 4]
-  %y2 = dot(%y1, %y1, dims="bi,ci->bc") : f32[4, 4]
-  %y3 = dot(%y2, %y2, dims="bi,ci->bc") : f32[4, 4]
-  %y4 = dot(%x, %y3, dims="bi,io->bo") : f32[8, 4]
-  %chain = dot(%y4, %x, dims="bi,ci->bc") : f32[8, 8]
+  %v = dot(%s, %t, dims="bc,cd->bd") : f32[8, 8]
+  %p = dot(%v, %v, dims="bc,dc->bd") : f32[8, 8]
+  %q = dot(%v, %v, dims="bc,dc->db") : f32[8, 8]
+  %diamonds = dot(%p, %q, dims="bc,cd->bd") : f32[8, 8]
+  %a0 = dot(%x, %x, dims="bi,ci->bc") : f32[8, 8]
+{CHAIN}\
   %d = dot(%x, %x, dims="bi,cj->bicj") : f32[8, 4, 8, 4]
   %e = dot(%d, %x, dims="bicj,ci->bj") : f32[8, 4]
-  %v = dot(%chain, %diamond, dims="bc,cd->bd") : f32[8, 8]
-  %f = dot(%v, %e, dims="bc,cd->bd") : f32[8, 4]
+  %k = dot(%a8, %diamonds, dims="bc,cd->bd") : f32[8, 8]
+  %f = dot(%k, %e, dims="bc,cd->bd") : f32[8, 4]
   %g = dot(%f, %w, dims="bi,ih->bh") : f32[8, 16]
   return %g
 """
-"""Four operations compute %diamond, and five compute %chain."""
+"""Seven operations compute %diamonds, and nine compute %a8."""
 
 
 @pytest.mark.parametrize(
@@ -200,7 +205,25 @@ DIAMOND = """\
     [
         (PINNED, 17311, ["c.1", "q.1", "h.1"]),
         (ANCHOR, 50048, ["c.1", "h.1"]),
-        (DIAMOND, 5119, ["u.1", "s.1", "u.2", "t.1", "diamond.1"]),
+        (
+            DIAMOND,
+            5119,
+            [
+                "u.1",
+                "s.1",
+                "u.2",
+                "t.1",
+                "v.1",
+                "p.1",
+                "u.3",
+                "s.2",
+                "u.4",
+                "t.2",
+                "v.2",
+                "q.1",
+                "diamonds.1",
+            ],
+        ),
     ],
 )
 def test_the_values_that_are_computed_again(lines: str, budget: int, expected: list[str]) -> None:
