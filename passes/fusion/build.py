@@ -92,7 +92,7 @@ def _used_outside(
 def _is_always_kept(op: Op) -> bool:
     """Return whether an operation is kept even if its results are unused: it has effects or
     synchronizes devices."""
-    return not op.results or has_nested_effect(op) or synchronizes_devices(op)
+    return has_nested_effect(op) or synchronizes_devices(op)
 
 
 class _FusedOperationBuilder:

@@ -234,7 +234,8 @@ spmd func @f(
   %a = exp(%x) : f32[4]
   %k = dot(%y, %y, dims="i,j->ij") : f32[4, 4]
   %n = dot(%k, %y, dims="ij,j->i") : f32[4]
-  %w = dot(%a, %n, dims="i,i->i") : f32[4]
+  %o = dot(%k, %n, dims="ij,j->i") : f32[4]
+  %w = dot(%a, %o, dims="i,i->i") : f32[4]
   %p = all-reduce(%w, axes=[x], op=add) : f32[4]
   %q = done(%s) : f32[4]
   %z = add(%a, %q) : f32[4]
@@ -255,7 +256,9 @@ spmd func @f(
 ) -> (f32[4] of f32[8@x]) {
   %a = exp(%x) : f32[4]
   %z = neg(%a) : f32[4]
-  %p = all-reduce(%z, axes=[x], op=add) : f32[4]
+  %b = sin(%x) : f32[4]
+  %g = cos(%b) : f32[4]
+  %p = all-reduce(%g, axes=[x], op=add) : f32[4]
   callback(%z, function="f")
   %c = scan(%z, carries=1, length=2) : f32[4] {
     (%d: f32[4]) =>
@@ -266,7 +269,10 @@ spmd func @f(
   return %z
 }
 """)
-    assert names(Fuse()(module)) == ["fused", "all-reduce", "callback", "scan"]
+    made = Fuse()(module)
+    verify(made)
+    assert sorted(names(made)) == ["all-reduce", "callback", "fused", "scan"]
+    assert Fuse()(made) is made
 
 
 def test_operations_of_manual_computations_stay() -> None:
