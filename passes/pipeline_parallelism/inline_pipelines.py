@@ -149,7 +149,7 @@ class _Inliner:
     def _inline_staged(self, staged: StagedPipeline, operands: Sequence[Value]
                 ) -> list[tuple[str, Value]]:  # fmt: skip
         """Return the terms of one microbatch of a `staged-pipeline`."""
-        if self.attributes.wrt and all(kind is ActionKind.FORWARD for _, kind in staged.fragments):
+        if self.attributes.wrt:
             staged = add_backward(staged, "whole")
         values: list[dict[str, Value]] = [{} for _ in range(staged.stage_count)]
         terms: list[tuple[str, Value]] = []
