@@ -5,7 +5,7 @@ becomes a constant of that type, so that `x + 1` needs neither a conversion nor 
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -101,6 +101,12 @@ def as_tracer(x: Any) -> Tracer:
     return capture_array(from_numpy(array))
 
 
+def unequal_shapes_error(shapes: Iterable[tuple[int, ...]]) -> NotAnArrayError:
+    """Return the error for a list of arrays of these shapes, which differ."""
+    listed = " and ".join(map(str, shapes))
+    return NotAnArrayError(with_location(f"a list of arrays of shapes {listed} is not an array"))
+
+
 def _stack_items(items: Sequence[object]) -> Tracer:
     """Return a nested list as an array with one more dimension than its items."""
     if _is_concrete(items):
@@ -117,8 +123,7 @@ def _stack_items(items: Sequence[object]) -> Tracer:
     kind = rows[0].value.type
     shapes = list(dict.fromkeys(row.shape for row in rows))
     if len(shapes) > 1:
-        listed = " and ".join(map(str, shapes))
-        raise NotAnArrayError(with_location(f"a list of arrays of shapes {listed} is not an array"))
+        raise unequal_shapes_error(shapes)
     parts = [reshape(row, (1, *kind.shape)) for row in rows]
     stacked: Tracer = emit(ops.concatenate, *parts, dim=0)
     return stacked

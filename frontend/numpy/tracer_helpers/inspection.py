@@ -6,12 +6,14 @@ import numpy as np
 
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.dispatch.traced_calls import is_array_like
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes
 from shardir.frontend.pytree.tree_checks import check_acyclic
+from shardir.frontend.tracing.operands import unequal_shapes_error
 from shardir.ir.types import COMPLEX, TensorType
 
 
-def tensor_type_of(x: ArrayLike) -> TensorType:
+def tensor_type_of(x: object) -> TensorType:
     """Return the shape and element type of an array, a scalar or a nested list."""
     try:
         return _tensor_type_of(x)
@@ -21,11 +23,14 @@ def tensor_type_of(x: ArrayLike) -> TensorType:
         raise
 
 
-def _tensor_type_of(x: ArrayLike) -> TensorType:
+def _tensor_type_of(x: object) -> TensorType:
     if isinstance(x, (list, tuple)):
-        rows = [_tensor_type_of(item) for item in x]
-        inner = rows[0] if rows else abstract_of(np.zeros(())).type
-        return inner.with_shape((len(rows), *inner.shape))
+        rows = [_tensor_type_of(item) for item in x] or [abstract_of(np.zeros(())).type]
+        shapes = list(dict.fromkeys(row.shape for row in rows))
+        if len(shapes) > 1:
+            raise unequal_shapes_error(shapes)
+        dtype = next((row.dtype for row in rows if row.dtype in COMPLEX), rows[0].dtype)
+        return TensorType((len(x), *shapes[0]), dtype)
     return abstract_of(x).type
 
 
@@ -52,11 +57,13 @@ def isscalar(element: ArrayLike) -> bool:
     return np.isscalar(element) or getattr(element, "shape", None) == ()
 
 
-def iscomplexobj(x: ArrayLike) -> bool:
-    """Return whether the element type is complex."""
-    return tensor_type_of(x).dtype in COMPLEX
+def iscomplexobj(x: object) -> bool:
+    """Return whether the element type is complex; that of text and of other objects is not."""
+    if isinstance(x, (list, tuple)) or is_array_like(x):
+        return tensor_type_of(x).dtype in COMPLEX
+    return False
 
 
-def isrealobj(x: ArrayLike) -> bool:
+def isrealobj(x: object) -> bool:
     """Return whether the element type is not complex."""
     return not iscomplexobj(x)

@@ -8,7 +8,7 @@ import pytest
 
 import shardir as sd
 from shardir.frontend.config import config
-from shardir.frontend.errors import ArgumentError
+from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.numpy import api as snp
 from tests.namespace import run, words
 
@@ -152,7 +152,13 @@ def test_dtype_queries_need_no_elements() -> None:
     assert snp.isscalar(3)
     assert not snp.isscalar([3])
     assert snp.iscomplexobj(1j)
+    assert snp.iscomplexobj([1, 1j])
     assert snp.isrealobj([1, 2])
+    assert not snp.iscomplexobj("text")
+    assert snp.isrealobj(None)
+    for function in (snp.shape, snp.ndim, snp.size, snp.iscomplexobj):
+        with pytest.raises(NotAnArrayError, match=r"shapes \(1,\) and \(2,\) is not an array"):
+            function([[1], [2, 3]])
     sd.jit(lambda x: snp.zeros(snp.shape(x)))(X)
 
 
