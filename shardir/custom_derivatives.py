@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from shardir._imports.lazy_names import lazy_names
 
 TABLE = {
-    "shardir.frontend.transforms.custom_jvp": ("SymbolicZero", "custom_jvp"),
+    "shardir.frontend.transforms.custom_jvp": ("custom_jvp",),
+    "shardir.frontend.transforms.custom_rules": ("SymbolicZero",),
     "shardir.frontend.transforms.custom_vjp": ("CustomVJPPrimal", "custom_gradient", "custom_vjp"),
     "shardir.frontend.transforms.linear_call": ("linear_call",),
     "shardir.frontend.transforms.linear_transpose": ("closure_convert",),
@@ -17,10 +18,8 @@ TABLE = {
 """The public names that each module defines."""
 
 if TYPE_CHECKING:
-    from shardir.frontend.transforms.custom_jvp import (
-        SymbolicZero as SymbolicZero,
-        custom_jvp as custom_jvp,
-    )
+    from shardir.frontend.transforms.custom_jvp import custom_jvp as custom_jvp
+    from shardir.frontend.transforms.custom_rules import SymbolicZero as SymbolicZero
     from shardir.frontend.transforms.custom_vjp import (
         CustomVJPPrimal as CustomVJPPrimal,
         custom_gradient as custom_gradient,

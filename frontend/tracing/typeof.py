@@ -7,6 +7,7 @@ from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.array_types import DTypeLike
+from shardir.frontend.arrays.float0 import FLOAT0
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.shardings.manual_axes import get_abstract_mesh
@@ -21,7 +22,7 @@ from shardir.frontend.shardings.sharding import NamedSharding, Sharding
 from shardir.frontend.tracing.promotion import DType, dtype_of, user_dtype
 from shardir.frontend.tracing.trace import current_trace, require_trace
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.types import TensorType
+from shardir.ir.types import INEXACT, TensorType
 
 
 @dataclass(frozen=True, slots=True, repr=False, init=False)
@@ -60,7 +61,7 @@ class ShapedArray:
             sharding.check_explicit_divides(sizes)
         put = object.__setattr__
         put(self, "shape", sizes)
-        put(self, "dtype", user_dtype(dtype_of(dtype)))
+        put(self, "dtype", FLOAT0 if dtype == FLOAT0 else user_dtype(dtype_of(dtype)))
         put(self, "weak_type", bool(weak_type))
         put(self, "sharding", NamedSharding(mesh, spec))
 
@@ -82,6 +83,11 @@ class ShapedArray:
             count *= size
         return count
 
+    def to_tangent_aval(self) -> "ShapedArray":
+        """Return the type of a tangent: of integers, the empty type `float0`."""
+        dtype = self.dtype if self.abstract.type.dtype in INEXACT else FLOAT0
+        return ShapedArray(self.shape, dtype, self.weak_type, sharding=self.sharding)
+
     def __repr__(self) -> str:
         return f"ShapedArray({self}{', weak_type=True' if self.weak_type else ''})"
 
@@ -92,7 +98,7 @@ class ShapedArray:
             f"{size}@{format_axes(axes)}" if axes and axes is not UNCONSTRAINED else str(size)
             for size, axes in zip(self.shape, dims, strict=True)
         )
-        name = getattr(self.dtype, "name", str(self.dtype))
+        name = "float0" if self.dtype == FLOAT0 else getattr(self.dtype, "name", str(self.dtype))
         return f"{name}[{sizes}]{format_summed_axes(spec.unreduced, spec.reduced)}"
 
 

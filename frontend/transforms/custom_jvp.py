@@ -1,14 +1,12 @@
 """`custom_jvp`: functions with a custom JVP rule."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
 from shardir.errors import DifferentiateError, count_noun
 from shardir.frontend.argument_checks import call_user_function
-from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
@@ -19,36 +17,18 @@ from shardir.frontend.transforms.custom_rules import (
     CustomCall,
     DifferentiatedFlags,
     Primal,
+    SymbolicZero,
     check_rule_leaf,
     check_rule_structure,
     inexact_abstracts,
     nondiff_positions,
+    symbolic_zero,
 )
 from shardir.frontend.transforms.differentiated_arguments import FLOAT0
-from shardir.ir.dtypes import NumpyDType
 from shardir.ir.module import Block
 from shardir.ir.types import INEXACT
 
 JvpRule = UserFunction
-
-
-@dataclass(frozen=True)
-class SymbolicZero:
-    """A zero of this shape and element type that is never computed.
-
-    A rule of `custom_jvp` with `symbolic_zeros` gets one for each argument that is not
-    differentiated, and may return one.
-    """
-
-    shape: tuple[int, ...]
-    """The shape of the zero."""
-    dtype: NumpyDType
-    """The element type of the zero."""
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions of the zero."""
-        return len(self.shape)
 
 
 @final
@@ -147,12 +127,6 @@ def _sum_parts(first: Tracer, *rest: object) -> Tracer:
     for part in rest:
         first = first + part
     return first
-
-
-def symbolic_zero(a: AbstractValue) -> SymbolicZero:
-    """Return the zero tangent of a value; that of an integer has the empty type `float0`."""
-    is_inexact = a.type.dtype in INEXACT
-    return SymbolicZero(a.type.shape, a.type.numpy if is_inexact else FLOAT0)
 
 
 def _trace_rule(

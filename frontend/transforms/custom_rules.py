@@ -23,6 +23,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.named_axes import bound_axes
 from shardir.frontend.tracing.operands import as_tracer, convert, splat
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
+from shardir.frontend.tracing.promotion import DType, user_dtype
 from shardir.frontend.tracing.trace import (
     Trace,
     emit_results,
@@ -33,6 +34,7 @@ from shardir.frontend.tracing.trace import (
     wrap_value,
 )
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.typeof import ShapedArray
 from shardir.frontend.tracing.varying_axes import varying_axes_of, varying_axes_of_returns
 from shardir.frontend.transforms.differentiated_arguments import FLOAT0
 from shardir.ir.builder import substitute
@@ -288,10 +290,42 @@ class Primal:
         return whole, params
 
 
+@dataclass(frozen=True)
+class SymbolicZero:
+    """A zero of a type that is never computed.
+
+    A rule of `custom_jvp` with `symbolic_zeros` gets one for each argument that is not
+    differentiated, and may return one.
+    """
+
+    aval: ShapedArray
+    """The type of the zero, such as `typeof(x).to_tangent_aval()`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the zero."""
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The element type of the zero."""
+        return self.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions of the zero."""
+        return self.aval.ndim
+
+
+def symbolic_zero(a: AbstractValue) -> SymbolicZero:
+    """Return the zero tangent of a value; that of an integer has the empty type `float0`."""
+    return SymbolicZero(ShapedArray(a.type.shape, user_dtype(a.type.dtype)).to_tangent_aval())
+
+
 def check_rule_leaf(x: object, expected: AbstractValue, what: str) -> Tracer:
-    """Return a leaf that a rule returned as a tracer of the type `expected`; `None` and `float0`
-    give zeros."""
-    if x is None or getattr(x, "dtype", None) == FLOAT0:
+    """Return a leaf that a rule returned as a tracer of the type `expected`; `None`, `float0` and
+    a `SymbolicZero` give zeros."""
+    if x is None or isinstance(x, SymbolicZero) or getattr(x, "dtype", None) == FLOAT0:
         return splat(0, expected.type)
     if not is_array_like(x):
         raise DifferentiateError(

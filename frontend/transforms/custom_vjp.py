@@ -8,6 +8,7 @@ import numpy as np
 
 from shardir.errors import DifferentiateError
 from shardir.frontend.argument_checks import call_user_function
+from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
@@ -132,7 +133,7 @@ def _trace_rules(
 
     `differentiated` gives the flag `perturbed` of each argument of `fwd`, if it is not `None`.
     """
-    kept: list[tree.PyTreeDef] = []
+    kept: list[tuple[tree.PyTreeDef, list[object]]] = []
     forth, back = f"the forward rule of {call.name}", f"the backward rule of {call.name}"
 
     def ahead(*leaves: Tracer) -> list[Tracer]:
@@ -149,17 +150,21 @@ def _trace_rules(
             )
         results = _check_results(result[0], primal, forth)
         residuals, structure = tree.flatten(result[1])
-        kept.append(structure)
+        # As in JAX, the backward rule gets Python numbers as they are, and may branch on them.
+        kept.append((structure, [x if is_number(x) else None for x in residuals]))
         return results + [
             result_tracer(x, i, structure, f"{forth}, as residuals,")
             for i, x in enumerate(residuals)
+            if not is_number(x)
         ]
 
     first, results = call.trace_rule(ahead, call.abstracts, forth, call.names, call.tracers)
     residuals = results[len(primal.results) :]
 
     def backward(*leaves: Tracer) -> list[Tracer]:
-        saved = tree.unflatten(kept[-1], leaves[: len(residuals)])
+        structure, numbers = kept[-1]
+        arrays = iter(leaves)
+        saved = tree.unflatten(structure, [next(arrays) if x is None else x for x in numbers])
         cotangents = _unflatten_cotangents(primal, leaves[len(residuals) :])
         return _check_gradients(
             call_user_function(bwd, back, (*call.nondiff_arguments, saved, cotangents)), call, back

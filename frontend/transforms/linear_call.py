@@ -8,7 +8,8 @@ from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.parameters import function_name
-from shardir.frontend.transforms.custom_jvp import SymbolicZero, custom_jvp
+from shardir.frontend.transforms.custom_jvp import custom_jvp
+from shardir.frontend.transforms.custom_rules import SymbolicZero
 from shardir.frontend.transforms.custom_vjp import with_derived_vjp
 from shardir.frontend.transforms.jvp_vjp import jvp, vjp
 

@@ -9,7 +9,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.transforms.custom_jvp import symbolic_zero
+from shardir.frontend.transforms.custom_rules import symbolic_zero
 from shardir.frontend.transforms.custom_vjp import CustomVJPPrimal
 from shardir.frontend.transforms.differentiated_arguments import FLOAT0
 

@@ -25,7 +25,8 @@ from shardir.frontend.interop.primitive_rules.registry import (
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.frontend.transforms.custom_jvp import SymbolicZero, custom_jvp
+from shardir.frontend.transforms.custom_jvp import custom_jvp
+from shardir.frontend.transforms.custom_rules import SymbolicZero
 from shardir.frontend.transforms.custom_vjp import CustomVJPPrimal, with_derived_vjp
 from shardir.ir.types import INEXACT
 

@@ -24,7 +24,8 @@ from shardir import (
 )
 from shardir.errors import DifferentiateError, ShardirError
 from shardir.frontend.numpy import api as snp
-from shardir.frontend.transforms.custom_jvp import SymbolicZero
+from shardir.frontend.tracing.typeof import typeof
+from shardir.frontend.transforms.custom_rules import SymbolicZero
 from tests.error_assertions import first_line
 
 
@@ -330,7 +331,7 @@ def test_symbolic_zeros_mark_constant_arguments() -> None:
         moves = [not isinstance(t, SymbolicZero) for t in tangents]
         asked.append((moves[0], moves[1]))
         parts = [t * z for t, z, moved in zip(tangents, (y, x), moves, strict=True) if moved]
-        return forward(x, y), sum(parts) if parts else SymbolicZero(x.shape, x.dtype)
+        return forward(x, y), sum(parts) if parts else SymbolicZero(typeof(x).to_tangent_aval())
 
     forward.defjvp(rule, symbolic_zeros=True)
 
@@ -398,3 +399,36 @@ def test_an_error_of_a_rule_states_the_line_of_the_derivative_once() -> None:
     expected = "a gradient of the backward rule of lambda is f32[3], and it must be f32[]\n"
     assert text.startswith(expected)
     assert text.count(" --> ") == 1
+
+
+def test_the_backward_rule_branches_on_python_numbers_of_the_forward_rule() -> None:
+    @custom_vjp
+    def scaled(x: Any) -> Any:
+        return x * 2
+
+    def backward(residuals: Any, g: Any) -> Any:
+        is_tripled, (factor, x) = residuals
+        assert (is_tripled, factor) == (True, 3)
+        return (g * factor * x,)
+
+    scaled.defvjp(lambda x: (x * 2, (True, (3, x))), backward)
+    for gradient in (grad(scaled), jit(grad(scaled)), grad(jit(scaled))):
+        assert gradient(np.float32(5)) == 15
+    np.testing.assert_array_equal(vmap(grad(scaled))(np.arange(3, dtype=np.float32)), [0, 3, 6])
+
+
+def test_a_backward_rule_returns_a_symbolic_zero() -> None:
+    @custom_vjp
+    def product(x: Any, y: Any) -> Any:
+        return x * y
+
+    def backward(y: Any, g: Any) -> Any:
+        return g * y, SymbolicZero(typeof(y).to_tangent_aval())
+
+    product.defvjp(lambda x, y: (x * y, y), backward)
+    assert grad(product, (0, 1))(np.float32(3), np.float32(5)) == (5, 0)
+
+
+def test_the_type_of_a_tangent() -> None:
+    assert str(typeof(np.ones(3, np.float32)).to_tangent_aval()) == "float32[3]"
+    assert str(typeof(np.ones(3, np.int32)).to_tangent_aval()) == "float0[3]"
