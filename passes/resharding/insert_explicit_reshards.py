@@ -9,6 +9,9 @@ The decisions are those of Shardy's pass `insert-explicit-reshards{enable-full-v
 are left to a following `reshard`, as Shardy leaves them to `resolve-permutation-factors`. If
 shardings are on meshes that differ only in device order, operations run on the mesh of most of
 their tensors.
+
+An operation with a result on a single device runs there: all its operands are resharded to the
+device, and all its results from it, to their stated sharding or replicated over the mesh.
 """
 
 from collections import Counter
@@ -16,11 +19,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from shardir.errors import PartitionError
 from shardir.ir.dtypes import KEYS
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function, Loc, Module, Op, Value
 from shardir.ir.sharding import Axes, Sharding
 from shardir.ir.sub_axes import take_disjoint_part
+from shardir.ir.types import TOKEN
 from shardir.op_rules.factors import FactorRule
 from shardir.passes.pipeline import Pass
 from shardir.passes.propagation.manual_computations import remove_manual_axes
@@ -89,10 +94,49 @@ class _ShardyReshardInserter(ReshardInserter):
         return self.close_sharding(sharding, old)
 
     def same(self, a: Sharding, b: Sharding) -> bool:
-        """Return whether both shardings are equal, device order included."""
+        """Return whether both shardings are equal, device order and single devices included."""
         if not super().same(a, b):
             return False
+        if self.is_single(a) or self.is_single(b):
+            return self.meshes[a.mesh].device_ids == self.meshes[b.mesh].device_ids
         return self.meshes[a.mesh].device_ids == self.meshes[b.mesh].device_ids or not any(a.axes)
+
+    def is_single(self, sharding: Sharding) -> bool:
+        """Return whether a tensor is on a single device."""
+        return self.meshes[sharding.mesh].is_maximal
+
+    def plain(self, op: Op, scope: ReshardScope, new_ops: list[Op]) -> None:
+        """Rewrite an operation without blocks, which runs on a single device if a result is
+        there."""
+        meshes = {v.sharding.mesh for v in op.results if v.sharding and self.is_single(v.sharding)}
+        if not meshes:
+            super().plain(op, scope, new_ops)
+            return
+        mesh, *others = sorted(meshes)
+        for other in others:
+            if self.meshes[other].device_ids != self.meshes[mesh].device_ids:
+                raise PartitionError(
+                    f"%{op.results[0].name} = {op.name} has results on the single devices of "
+                    f"@{mesh} and @{other}; state one device for all of them"
+                )
+        operands = []
+        for i, value in enumerate(map(scope.value, op.operands)):
+            why = f"operand {i} of %{op.results[0].name} = {op.name} needs the device of @{mesh}"
+            there = self.on_device(value, mesh)
+            operands.append(self.reshard_value(value, there, scope, new_ops, op.loc, why))
+        results, raw = [], []
+        for value in map(self.close_value, op.results):
+            if self.is_single(self.sharding_of(value)):
+                value = replace(value, sharding=self.whole(value))
+            results.append(value)
+            raw.append(self.unresharded_result(value, self.on_device(value, mesh)))
+        self.finish(op, op.with_tensors(tuple(operands), op.results), results, raw, scope, new_ops)
+
+    def on_device(self, value: Value, mesh: str) -> Sharding:
+        """Return the sharding of a tensor on the single device of a mesh; a token has no device."""
+        if value.type.dtype == TOKEN:
+            return self.sharding_of(value)
+        return Sharding.fully_replicated(mesh, value.type.rank)
 
     def factor_rule(self, op: Op) -> FactorRule | None:
         return op.factors()

@@ -181,8 +181,7 @@ NOT_SUPPORTED = {
         "replicates values on single devices, so that every device computes them"
     ),
     f"{EXPORT}/insert_explicit_reshards/single_device_sharding_errors.mlir": (
-        "Shardy refuses parameters and results on a single device; shardir replicates them, and "
-        "does not insert reshards to single devices"
+        "Shardy refuses parameters and results on a single device; shardir replicates them"
     ),
     f"{SDY}/ir/test/collective_canonicalization.mlir": (
         "each reshard of a text is planned on its own, and the default pipeline then merges "
