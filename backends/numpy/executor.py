@@ -255,8 +255,8 @@ class NumPyExecutable(Executable):
             ]
         env.update(zip(step.op.results, results, strict=True))
 
-    def _run_fused(self, step: PreparedOp, env: Environment) -> None:
-        (body,) = step.bodies
+    def _run_first_block(self, step: PreparedOp, env: Environment) -> None:
+        body = step.bodies[0]  # the others define derivatives
         env.update((p, env[v]) for p, v in zip(body.block.params, step.op.operands, strict=True))
         self._run(body, env)
         result = [env[v] for v in body.block.returns]
@@ -278,9 +278,12 @@ _CONTROL_FLOW: dict[str, Callable[[NumPyExecutable, PreparedOp, Environment], No
     "while": NumPyExecutable._run_while,
     "scan": NumPyExecutable._run_scan,
     "case": NumPyExecutable._run_case,
-    "call": NumPyExecutable._run_fused,
-    "fused": NumPyExecutable._run_fused,
-    "fused_products": NumPyExecutable._run_fused,
+    "call": NumPyExecutable._run_first_block,
+    "checkpoint": NumPyExecutable._run_first_block,
+    "custom-jvp": NumPyExecutable._run_first_block,
+    "custom-vjp": NumPyExecutable._run_first_block,
+    "fused": NumPyExecutable._run_first_block,
+    "fused_products": NumPyExecutable._run_first_block,
 }
 
 

@@ -388,7 +388,9 @@ CONTROL_FLOW: dict[str, Callable[..., Any]] = {
     "call": _run_first_block,
     "fused": _run_first_block,
     "fused_products": _run_first_block,
+    "checkpoint": _run_first_block,
     "custom-jvp": _run_first_block,
+    "custom-vjp": _run_first_block,
     "custom-partitioning": _run_custom_partitioning,
     "manual_computation": _run_manual,
 }

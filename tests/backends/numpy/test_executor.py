@@ -208,3 +208,34 @@ func @f(
         "write it with other operations, or add a rule: state the `reference` of "
         "define_op('reshard', ...) of shardir.extend"
     )
+
+
+@pytest.mark.parametrize("attributes", ["", ', rule="r"'])
+def test_derivative_regions_run_their_first_block(attributes: str) -> None:
+    """The text of a program that is not inlined may contain regions; other blocks do not run."""
+    name, rules = "checkpoint", ""
+    if attributes:
+        name = "custom-vjp"
+        rules = """ {
+    (%a: f32[4]) =>
+    %g = sin(%a) : f32[4]
+    yield %g, %a
+  } {
+    (%r: f32[4], %t: f32[4]) =>
+    yield %t
+  }"""
+    module = parse(f"""\
+func @f(
+  %x: f32[4],
+) -> (f32[4]) {{
+  %y = {name}(%x{attributes}) : f32[4] {{
+    (%b: f32[4]) =>
+    %c = cos(%b) : f32[4]
+    yield %c
+  }}{rules}
+  return %y
+}}
+""")
+    x = np.arange(4, dtype=np.float32)
+    for results in (run(module, [x]), executor_results(module, [x])):
+        np.testing.assert_allclose(results[0], np.cos(x), rtol=1e-6)
