@@ -39,6 +39,7 @@ from shardir.backends.cpu.kernels.gemm.tuning import (
     MIN_GROUPED_LINES,
     MIN_PACKED_GROUP_LINES,
     MIN_TILE_GROUPS,
+    MIN_TILE_LINES,
 )
 from shardir.ir.types import TensorType
 
@@ -92,10 +93,9 @@ def has_grouped_steps(work: MatrixProduct) -> bool:
 
 def _choose_instruction(work: MatrixProduct) -> GroupInstruction | None:
     """Return the fastest instruction for a product."""
-    _, rows, columns, inner = work.sizes
+    inner = work.sizes[3]
     if (
         work.lhs.dtype != work.rhs.dtype
-        or min(rows, columns) < MIN_GROUPED_LINES
         or len(work.inner) == 0
         # Operands without elements need no copies, and have no groups.
         or inner == 0
@@ -103,18 +103,30 @@ def _choose_instruction(work: MatrixProduct) -> GroupInstruction | None:
         or any(work.inner[-1].position_strides)
     ):
         return None
-    for each in _instructions(work.lhs.dtype, work.out.dtype, work.machine):
-        # Zeros around an image would have to be 128.
-        is_possible = not (work.patches and (each.is_lhs_unsigned or _needs_matrix(each)))
-        if isinstance(each, TileInstruction):
-            is_possible = work.inner[-1].extent >= MIN_TILE_GROUPS * each.steps
-        if (
-            work.inner[-1].extent % each.steps == 0
-            and is_possible
-            and (not work.patches or _has_image_groups(work, work.patches, each))
-        ):
-            return each
-    return None
+    usable = (
+        each
+        for each in _instructions(work.lhs.dtype, work.out.dtype, work.machine)
+        if _is_usable(each, work)
+    )
+    return next(usable, None)
+
+
+def _is_usable(instruction: GroupInstruction, work: MatrixProduct) -> bool:
+    """Return whether the innermost K loop consists of groups of an instruction, and there are
+    enough of them."""
+    _, rows, columns, _ = work.sizes
+    extent, is_tile = work.inner[-1].extent, isinstance(instruction, TileInstruction)
+    if (
+        min(rows, columns) < (MIN_TILE_LINES if is_tile else MIN_GROUPED_LINES)
+        or extent % instruction.steps
+        or (is_tile and extent < MIN_TILE_GROUPS * instruction.steps)
+    ):
+        return False
+    # Zeros around an image would have to be 128.
+    return not work.patches or (
+        not (instruction.is_lhs_unsigned or _needs_matrix(instruction))
+        and _has_image_groups(work, work.patches, instruction)
+    )
 
 
 def can_pack_groups(work: MatrixProduct) -> bool:
