@@ -66,6 +66,7 @@ STRATEGIES: dict[str, tuple[tuple[Callable[..., Any], object], ...]] = {
     "result_copy": ((operand_copies.lower_with_result_copy, []),),
     "unpacked": ((skinny_dispatch._lower_unpacked, []),),
     "skinny": ((skinny_dispatch.is_streamed, False),),
+    "tiles": ((grouped_steps.amortizes_tiles, False),),
     "grouped_steps": (
         (grouped_steps.has_grouped_steps, False),
         (grouped_steps.can_pack_groups, False),

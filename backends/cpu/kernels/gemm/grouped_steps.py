@@ -114,18 +114,24 @@ def _choose_instruction(work: MatrixProduct) -> GroupInstruction | None:
 def _is_usable(instruction: GroupInstruction, work: MatrixProduct) -> bool:
     """Return whether the innermost K loop consists of groups of an instruction, and there are
     enough of them."""
-    _, rows, columns, _ = work.sizes
-    extent, is_tile = work.inner[-1].extent, isinstance(instruction, TileInstruction)
-    if (
-        min(rows, columns) < (MIN_TILE_LINES if is_tile else MIN_GROUPED_LINES)
-        or extent % instruction.steps
-        or (is_tile and extent < MIN_TILE_GROUPS * instruction.steps)
-    ):
+    if isinstance(instruction, TileInstruction):
+        is_large = amortizes_tiles(work, instruction)
+    else:
+        is_large = min(work.sizes[1:3]) >= MIN_GROUPED_LINES
+    if not is_large or work.inner[-1].extent % instruction.steps:
         return False
     # Zeros around an image would have to be 128.
     return not work.patches or (
         not (instruction.is_lhs_unsigned or _needs_matrix(instruction))
         and _has_image_groups(work, work.patches, instruction)
+    )
+
+
+def amortizes_tiles(work: MatrixProduct, instruction: TileInstruction) -> bool:
+    """Return whether a product is large enough for tile registers."""
+    return (
+        min(work.sizes[1:3]) >= MIN_TILE_LINES
+        and work.inner[-1].extent >= MIN_TILE_GROUPS * instruction.steps
     )
 
 
