@@ -47,7 +47,7 @@ class TileInstruction(NamedTuple):
         """The part of a kernel's name that states the instruction."""
         return f"{self.dtype}_amx"
 
-    def is_supported_by(self, machine: HostDescription) -> bool:
+    def is_fast_on(self, machine: HostDescription) -> bool:
         """Return whether the machine has the instruction."""
         return machine.has("amx-tile") and machine.has(self.feature)
 

@@ -63,9 +63,15 @@ class _Operand(NamedTuple):
         )
 
 
+def has_group_instruction(operand: str, result: str, machine: HostDescription) -> bool:
+    """Return whether the machine has a fast instruction for groups of elements of operands of this
+    type, with the sums of a result of this type."""
+    return bool(_instructions(operand, result, machine))
+
+
 def can_group_channels(operand: str, result: str, machine: HostDescription) -> bool:
-    """Return whether the machine has an instruction for groups of channels of patches of an image
-    of this type, with the sums of a result of this type."""
+    """Return whether such an instruction also multiplies groups of channels of patches of an
+    image."""
     return any(not _needs_matrix(each) for each in _instructions(operand, result, machine))
 
 
@@ -76,12 +82,12 @@ def _needs_matrix(instruction: GroupInstruction) -> bool:
 
 
 def _instructions(operand: str, result: str, machine: HostDescription) -> list[GroupInstruction]:
-    """Return the instructions for operands of a type, the fastest first."""
+    """Return the fast instructions for operands of a type, the fastest first."""
     return [
         each
         for dtype in GROUPED_TYPES.get(operand, ())
         for each in GROUP_INSTRUCTIONS[dtype]
-        if each.is_supported_by(machine) and each.sum == arithmetic_of(result).type
+        if each.is_fast_on(machine) and each.sum == arithmetic_of(result).type
     ]
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shardir.backends.cpu.codegen.dot_product_instructions import BF16_PAIRS
 from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.kernels.gemm.grouped_steps import has_group_instruction
 from shardir.backends.cpu.kernels.rules import RULES
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from shardir.ops import convolution, dot
@@ -18,7 +18,7 @@ from tests.backends.cpu.kernels.gemm.test_dot import (
     random_elements,
     selected_kernels,
 )
-from tests.backends.cpu.machine_descriptions import ZEN_5
+from tests.backends.cpu.machine_descriptions import SAPPHIRE_RAPIDS, ZEN_5
 from tests.backends.cpu.phase_runner import (
     lower_and_run,
     make_op,
@@ -117,7 +117,8 @@ def test_phases_of_a_dilated_convolution_without_steps_are_zero() -> None:
 def test_other_machines_have_no_groups() -> None:
     sizes = {"m": 100, "k": 64, "n": 100}
     without = replace(ZEN_5, features=ZEN_5.features.replace("+avx512bf16", "-avx512bf16"))
-    for machine in (without, ZEN_5.limited_to("avx2")):
+    slow = SAPPHIRE_RAPIDS.limited_to("avx512")
+    for machine in (without, ZEN_5.limited_to("avx2"), slow):
         found = selected_kernels(machine, "mk,kn->mn", "bf16", **sizes)
         assert not any(GROUPS in name for name in found)
 
@@ -168,7 +169,7 @@ def test_products_equal_those_of_other_instructions(dtype: str, seed: int) -> No
     )
     out = strided(rng, np.zeros(result.shape, result.numpy))
     lower_and_run(RULES["dot"], op, [strided(rng, x), strided(rng, y)], [out])
-    if dtype == "bf16" and BF16_PAIRS.is_supported_by(host_machine()):
+    if dtype == "bf16" and has_group_instruction("bf16", "bf16", host_machine()):
         x, y = (without_subnormals(a) for a in (x, y))
     expected = np.zeros(result.shape, result.numpy)
     lower_and_run(RULES["dot"], op, [x, y], [expected], machine=host_machine().limited_to("avx2"))
@@ -186,8 +187,8 @@ def test_products_equal_those_of_other_instructions(dtype: str, seed: int) -> No
 
 
 @pytest.mark.skipif(
-    not BF16_PAIRS.is_supported_by(host_machine()),
-    reason="the processor has no instruction for pairs of bf16",
+    not has_group_instruction("bf16", "bf16", host_machine()),
+    reason="the processor has no fast instruction for groups of bf16",
 )
 def test_subnormal_numbers_of_groups_are_zero() -> None:
     """The instruction replaces subnormal operands by zero, and keeps infinities and NaN."""
