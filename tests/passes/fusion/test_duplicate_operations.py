@@ -154,3 +154,32 @@ def test_a_program_with_an_operation_without_results() -> None:
     module = parse(f'{HEAD}{NEG}{EXP}{BETWEEN}  callback(%d, function="f")\n{MUL}  return %z\n}}\n')
     *_, last = Fuse()(module).main.body.ops
     assert [value.name for value in last.operands] == ["x", "e"]
+
+
+def test_values_after_a_reduction_are_duplicated() -> None:
+    """The reduced value is stored, instead of two values that depend on it."""
+    module = after(
+        parse(
+            """\
+func @f(
+  %x: f32[4, 8],
+  %w: f32[8],
+) -> (f32[4]) {
+  %s = sum(%x, dims=[1]) : f32[4]
+  %a = neg(%s) : f32[4]
+  %b = abs(%s) : f32[4]
+  %c = add(%a, %b) : f32[4]
+  %g = broadcast(%c, dims=[0]) : f32[4, 8]
+  %u = mul(%x, %g) : f32[4, 8]
+  %e = dot(%u, %w, dims="ij,j->i") : f32[4]
+  %q = add(%a, %e) : f32[4]
+  %z = mul(%q, %b) : f32[4]
+  return %z
+}
+"""
+        )
+    )
+    first, _, last = module.main.body.ops
+    assert [value.name for value in first.results] == ["s", "u"]
+    assert [value.name for value in last.operands] == ["s", "e"]
+    assert [op.name for op in last.blocks[0].ops] == ["neg", "abs", "add", "mul"]
