@@ -85,7 +85,8 @@ def apply_shardings(xs: object, shardings: object, word: str) -> PyTree:
         complete_spec(resolve_out_sharding(request, word), np.ndim(x))
         for x, request in zip(leaves, requests, strict=True)
     ]
-    if current_trace() is None:
+    trace = current_trace()
+    if trace is None:
         return tree.unflatten(
             structure,
             [
@@ -93,6 +94,10 @@ def apply_shardings(xs: object, shardings: object, word: str) -> PyTree:
                 for x, to in zip(leaves, requested, strict=True)
             ],
         )
+    types = trace.program.sharding_types
+    if types is not None:
+        for to in requested:
+            types.check_mesh(to)
     held = [
         as_tracer(x) if to is None else constrain(as_tracer(x), open_auto_axes(to))
         for x, to in zip(leaves, requested, strict=True)

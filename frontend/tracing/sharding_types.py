@@ -130,15 +130,9 @@ class ShardingTypes:
     def from_sharding(self, sharding: object, rank: int) -> ShardingType:
         """Return the type that a public sharding states; raises `ShardingTypeError` for another
         mesh."""
+        self.check_mesh(sharding)
         if not isinstance(sharding, NamedSharding):
             return replicated_type(rank)
-        if sharding.mesh.shape != self.sizes:
-            raise ShardingTypeError(
-                with_location(
-                    f"{sharding} is used in a program on {self.mesh!r}; all arrays on meshes with "
-                    "Explicit axes must use one mesh; move one with device_put before the call"
-                )
-            )
         dims = []
         for dim in range(rank):
             axes = sharding.spec.axes(dim)
@@ -149,6 +143,16 @@ class ShardingTypes:
             )
         spec, explicit = sharding.spec, self.explicit_axes
         return ShardingType(tuple(dims), spec.unreduced & explicit, spec.reduced & explicit)
+
+    def check_mesh(self, sharding: object) -> None:
+        """Raise `ShardingTypeError` for a public sharding on another mesh."""
+        if isinstance(sharding, NamedSharding) and sharding.mesh.shape != self.sizes:
+            raise ShardingTypeError(
+                with_location(
+                    f"{sharding} is used in a program on {self.mesh!r}; all arrays on meshes with "
+                    "Explicit axes must use one mesh; move one with device_put before the call"
+                )
+            )
 
     def declare(self, value: Value, sharding: object) -> None:
         """Set the type of a parameter or of a constrained value from a public sharding."""

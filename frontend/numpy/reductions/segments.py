@@ -13,6 +13,7 @@ from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.indexing.at import UPDATE_MODES
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
+from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
@@ -28,14 +29,18 @@ def segment_sum(
     unique_indices: bool = False,
     bucket_size: int | None = None,
     mode: str | None = None,
+    out_sharding: ShardingRequest = None,
 ) -> PyTree:
     """Return the sum of the rows of `data` in each segment: [n, ...] to [segments, ...].
 
     `segment_ids` has the segment of each row; rows of segments out of range are dropped. There are
     `num_segments` segments, by default one more than the largest id, which is unknown while a
-    function is traced. `indices_are_sorted`, `unique_indices` and `bucket_size` have no effect.
+    function is traced. `out_sharding` is the sharding of the result. `indices_are_sorted`,
+    `unique_indices` and `bucket_size` have no effect.
     """
-    return _reduce_segments("add", lambda kind: 0, data, segment_ids, num_segments, mode)
+    return _reduce_segments(
+        "add", lambda kind: 0, data, segment_ids, num_segments, mode, out_sharding
+    )
 
 
 def segment_prod(
@@ -46,9 +51,12 @@ def segment_prod(
     unique_indices: bool = False,
     bucket_size: int | None = None,
     mode: str | None = None,
+    out_sharding: ShardingRequest = None,
 ) -> PyTree:
     """Return the product of the rows of each segment; see `segment_sum`."""
-    return _reduce_segments("multiply", lambda kind: 1, data, segment_ids, num_segments, mode)
+    return _reduce_segments(
+        "multiply", lambda kind: 1, data, segment_ids, num_segments, mode, out_sharding
+    )
 
 
 def segment_max(
@@ -59,13 +67,20 @@ def segment_max(
     unique_indices: bool = False,
     bucket_size: int | None = None,
     mode: str | None = None,
+    out_sharding: ShardingRequest = None,
 ) -> PyTree:
     """Return the maximum of the rows of each segment; see `segment_sum`.
 
     The result for an empty segment is the smallest value of the element type.
     """
     return _reduce_segments(
-        "max", lambda kind: _extreme_value(kind, -1), data, segment_ids, num_segments, mode
+        "max",
+        lambda kind: _extreme_value(kind, -1),
+        data,
+        segment_ids,
+        num_segments,
+        mode,
+        out_sharding,
     )
 
 
@@ -77,13 +92,20 @@ def segment_min(
     unique_indices: bool = False,
     bucket_size: int | None = None,
     mode: str | None = None,
+    out_sharding: ShardingRequest = None,
 ) -> PyTree:
     """Return the minimum of the rows of each segment; see `segment_sum`.
 
     The result for an empty segment is the largest value of the element type.
     """
     return _reduce_segments(
-        "min", lambda kind: _extreme_value(kind, 1), data, segment_ids, num_segments, mode
+        "min",
+        lambda kind: _extreme_value(kind, 1),
+        data,
+        segment_ids,
+        num_segments,
+        mode,
+        out_sharding,
     )
 
 
@@ -104,6 +126,7 @@ def _reduce_segments(
     segment_ids: ArrayLike,
     num_segments: int | None,
     mode: str | None,
+    out_sharding: ShardingRequest,
 ) -> PyTree:
     if mode is not None and not (isinstance(mode, str) and mode in UPDATE_MODES):
         raise ArgumentError(
@@ -117,7 +140,7 @@ def _reduce_segments(
     whole = filling.full((count, *rows.shape[ids.ndim :]), start(kind), rows.dtype)
     # A negative id is no segment, although it is a valid index.
     known = selection.where(ids < 0, count, ids)
-    return getattr(whole.at[known], method)(rows, mode=mode or "drop")
+    return getattr(whole.at[known], method)(rows, mode=mode or "drop", out_sharding=out_sharding)
 
 
 def _num_segments(ids: ArrayBase, given: int | None) -> int:

@@ -746,3 +746,23 @@ def test_broadcast_like_refuses_another_sharding_of_a_dimension() -> None:
             "float32[8@x,4], which has another sharding along dimension 1 of the result; reshard "
             "one of them (sharding.reshard)"
         )
+
+
+@pytest.mark.parametrize("method", ["sum", "prod", "max", "min"])
+def test_segments_have_the_stated_sharding(method: str) -> None:
+    ids = np.array([0, 1, 0, 1, 2, 2, 2, 2])
+    rows = make_operand("f32[8@x,16]")
+    reduce_segments = getattr(sd, f"segment_{method}")
+    made = sd.jit(lambda a: reduce_segments(a, ids, 3, out_sharding=P(None, "y")))(rows)
+    assert str(sd.typeof(made)) == "float32[3,16@y]"
+    np.testing.assert_array_equal(made, reduce_segments(np.asarray(rows), ids, 3))
+
+
+def test_out_sharding_is_on_the_mesh_of_the_program(mesh: sd.Mesh) -> None:
+    other = mesh.update(axis_sizes=(8, 1), axis_names=("z", "w"))
+    for function in (
+        lambda a: snp.dot(a, a.T, out_sharding=NamedSharding(other, P())),
+        lambda a: reshard(a, NamedSharding(other, P("z"))),
+    ):
+        with pytest.raises(ShardingTypeError, match="is used in a program on Mesh"):
+            sd.jit(function)(make_operand("f32[8@x,16]"))
