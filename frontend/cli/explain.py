@@ -20,6 +20,7 @@ from shardir.ir.module import Module
 from shardir.op_rules.custom_rules import rules
 from shardir.passes import explain as explaining
 from shardir.passes.explain.explained_pipeline import ExplainedPipeline
+from shardir.passes.explain.propagation_edges import show_propagation_edges
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.propagation.propagate import Propagate
 
@@ -42,6 +43,7 @@ def explain_program(
     passes: str | None,
     rule: list[str] | None,
     program: str | None,
+    propagation_edges: bool,
     html: str | None,
     to: ReportFormat | None,
 ) -> None:
@@ -55,7 +57,7 @@ def explain_program(
                 "--without": without, "--order": order, "--coverage": coverage,
                 "--communication": communication, "--memory": memory, "--collective": collective,
                 "--function": function, "--html": html, "--to": to,
-                "--passes": passes is not None,
+                "--propagation-edges": propagation_edges, "--passes": passes is not None,
             }  # fmt: skip
             _refuse_program_options(program_options, file, hlo)
             if hlo is None:
@@ -78,6 +80,9 @@ def explain_program(
         reports: list[object] = [
             explaining.explain(module, each, function=function, **found) for each in value or ()
         ]
+        if propagation_edges:
+            propagate = ExplainedPipeline.divide(whole).propagate
+            reports.append(show_propagation_edges(module, propagate).rstrip())
         if conflicts:
             reports.append(explaining.conflicts(module, **found))
         if what_if or without:

@@ -9,6 +9,7 @@ and the user's line.
 from collections.abc import Mapping
 from functools import partial
 from itertools import count
+from types import MappingProxyType
 
 from shardir.ir.module import Function, Module, spmd_mesh_of
 from shardir.ir.sharding import Sharding
@@ -24,7 +25,12 @@ from shardir.stablehlo.writing.attributes import (
     format_tensor,
 )
 from shardir.stablehlo.writing.functions import FunctionTable
-from shardir.stablehlo.writing.writer import ExportError, MlirWriter
+from shardir.stablehlo.writing.writer import (
+    NO_DEBUG_ATTRIBUTES,
+    DebugAttributes,
+    ExportError,
+    MlirWriter,
+)
 
 
 def show(
@@ -33,14 +39,15 @@ def show(
     locations: bool = False,
     for_xla: bool = False,
     overwritten: Mapping[int, int] | None = None,
+    debug: DebugAttributes = NO_DEBUG_ATTRIBUTES,
 ) -> str:
     """Return the module as MLIR text.
 
     With `for_xla`, the text has the same meaning in XLA: random bits are StableHLO operations
     instead of custom calls, and products state full precision. A per-device program has as many
     replicas as its mesh has devices: replica i is the device at position i. `overwritten`
-    has for parameters of the first function the results that may overwrite them. Raises
-    `ExportError` for operations that StableHLO cannot express.
+    has for parameters of the first function the results that may overwrite them, and `debug`
+    attributes without effect. Raises `ExportError` for operations that StableHLO cannot express.
     """
     meshes = {mesh.name: mesh for mesh in module.meshes}
     is_local = any(function.spmd is not None for function in module.functions[:1])
@@ -55,6 +62,7 @@ def show(
         for_xla=for_xla,
         functions=table,
         channels=count(1),
+        debug=debug,
     )
     for function in module.functions:
         if (function.spmd is None) != (mesh is None):
@@ -74,8 +82,12 @@ def show(
 def _function(
     function: Function, writer: MlirWriter, overwritten: Mapping[int, int], visibility: str = ""
 ) -> list[str]:
-    def attributes(sharding: Sharding | None, result: int | None = None) -> str:
-        fields = []
+    def attributes(
+        sharding: Sharding | None,
+        result: int | None = None,
+        debug: Mapping[str, str] = MappingProxyType({}),
+    ) -> str:
+        fields = [f"{key} = {value}" for key, value in debug.items()]
         if sharding is not None:
             text = format_sharding(sharding, writer.meshes[sharding.mesh])
             fields.append(f"sdy.sharding = #sdy.sharding{text}")
@@ -90,8 +102,11 @@ def _function(
     ]
     returns = writer.block(function.body)
     results = [
-        f"{format_tensor(value.type)}{attributes(sharding)}"
-        for value, sharding in zip(returns, function.result_shardings, strict=True)
+        format_tensor(value.type)
+        + attributes(sharding, debug=writer.debug.results.get((function.name, number), {}))
+        for number, (value, sharding) in enumerate(
+            zip(returns, function.result_shardings, strict=True)
+        )
     ]
     names = ", ".join(writer.name(value) for value in returns)
     types = ", ".join(format_tensor(value.type) for value in returns)

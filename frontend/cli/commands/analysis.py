@@ -108,6 +108,14 @@ def explain(
             help="StableHLO file that XLA compiled, to compare XLA's collectives with shardir's"
         ),
     ] = None,
+    propagation_edges: Annotated[
+        bool,
+        typer.Option(
+            "--propagation-edges",
+            help="print StableHLO text in which operations state the steps of propagation, as "
+            "sdy.propagation_edges",
+        ),
+    ] = False,
     html: Annotated[
         str | None,
         typer.Option(help="write an HTML page with all stages and explanations to this file"),

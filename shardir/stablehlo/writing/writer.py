@@ -7,6 +7,7 @@ writes auxiliary operations (constants, intermediate results) with fresh names.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from shardir.errors import ShardirError
@@ -33,6 +34,18 @@ class FunctionNames(Protocol):
     """The names of the functions that calls refer to."""
 
     def name_of(self, op: Op, mesh: Mesh | None, *, has_replicas: bool) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DebugAttributes:
+    """Attributes that describe the compilation and have no effect: those of operations by their
+    first result, and those of results by the name of the function and their number."""
+
+    operations: dict[Value, dict[str, str]] = field(default_factory=dict)
+    results: dict[tuple[str, int], dict[str, str]] = field(default_factory=dict)
+
+
+NO_DEBUG_ATTRIBUTES = DebugAttributes()
 
 
 class ExportError(ShardirError, ValueError):
@@ -62,10 +75,12 @@ class MlirWriter:
         mesh: Mesh | None = None,
         replicas: bool = False,
         for_xla: bool = False,
+        debug: DebugAttributes = NO_DEBUG_ATTRIBUTES,
     ) -> None:
         self.meshes = dict(meshes)
         self.locations = locations
         self.mesh, self.replicas, self.for_xla = mesh, replicas, for_xla
+        self.debug = debug
         self.functions = functions
         self._channels = channels
         self.lines: list[str] = []
@@ -123,6 +138,8 @@ class MlirWriter:
         results = [*(Value(type, "s0") for type in hidden), *op.results]
         named_results = [(self.define(value), value.type) for value in results]
         more = dict(extra or {})
+        if op.results:
+            more.update(self.debug.operations.get(op.results[0], {}))
         if annotate and (shardings := format_sharding_per_value(results, self.meshes)):
             more["sdy.sharding"] = shardings
         self._write(named_results, name, inputs, attrs or {}, regions, more, self.location(op))
@@ -148,6 +165,8 @@ class MlirWriter:
 
         text = REFERENCE.sub(word, head)
         extra = [REFERENCE.sub(word, attributes)] if attributes else []
+        debug = self.debug.operations.get(op.results[0], {}) if op.results else {}
+        extra += (f"{key} = {value}" for key, value in debug.items())
         if shardings := format_sharding_per_value(op.results, self.meshes):
             extra.append(f"sdy.sharding = {shardings}")
         if extra:

@@ -41,6 +41,7 @@ def run(*words: str) -> int:
         (("--without", "%w1"), "without %w1"),
         (("--order",), "no sharding depends on the order of the work list"),
         (("--coverage",), "0 operations without a factor rule"),
+        (("--propagation-edges",), "module {"),
     ],
 )
 def test_every_flag_prints_its_explanation(

@@ -16,13 +16,14 @@ from shardir.passes.propagation.split_constants import split_constants
 from tests.shardy.suite.check_files import Case, cases_of
 from tests.shardy.suite.check_matching import ComparisonMode, Matcher
 from tests.shardy.suite.collectives import compare_collectives
+from tests.shardy.suite.edge_comparison import compare_edges
 from tests.shardy.suite.execution import execute, whole_file
 from tests.shardy.suite.refusals import compare_printed, compare_refusal, functions_of, parts_of
 from tests.shardy.suite.reshard_comparison import ReshardMatcher, with_names_kept
 
 SDY = "shardy/dialect/sdy/transforms"
 Passes = Callable[[Module], Module]
-PROPAGATION = "propagation, rules and origins"
+PROPAGATION = "propagation, rules, origins and edges"
 
 
 @dataclass(frozen=True)
@@ -281,6 +282,13 @@ SUITES = (
         Propagate(level="aggressive", keep_open=True),
         ComparisonMode(),
         origins=Propagate(level="aggressive", keep_open=True),
+    ),
+    Suite(
+        "edges",
+        (f"{SDY}/propagation/debugging/test/edge_shardings.mlir",),
+        _as_read,
+        ComparisonMode(),
+        execute=compare_edges,
     ),
     Suite(
         "pipeline",

@@ -19,14 +19,11 @@ NOT_APPLICABLE = {
         "these edges exist only inside of Shardy's pipeline, between two of its passes"
     ),
     f"{SDY}/ir/test/edge_sharding_parse_print.mlir": (
-        "propagation edges are debug output, which the reader ignores; `explain` has the steps"
+        "propagation edges are debug output, which the reader ignores; shardir writes those of its "
+        "own propagation (`explain --propagation-edges`)"
     ),
     f"{SDY}/ir/test/edge_sharding_verification.mlir": (
         "propagation edges are debug output, which the reader ignores"
-    ),
-    f"{SDY}/transforms/propagation/debugging/test/edge_shardings.mlir": (
-        "the record of propagation (`explain --value`) has each step with its reason, in another "
-        "form than these attributes"
     ),
     f"{IMPORT}/add_data_flow_edges.mlir": (
         "the pass inserts operations for edges; shardir derives edges from the operations, and "

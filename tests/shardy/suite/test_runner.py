@@ -100,7 +100,7 @@ def test_agreement_is_printed_by_file(
         "  @wrong\n"
         "again: little.mlir: 2/2, 1 left out\n"
         "  left out @wrong: it is wrong\n"
-        "propagation, rules and origins: agreed 4 of 5, 80.0%\n"
+        "propagation, rules, origins and edges: agreed 4 of 5, 80.0%\n"
     )
 
 
