@@ -166,7 +166,6 @@ class _Duplicator:
                 if extents(leaf) != group.shape:
                     continue
                 after += user not in self.users.get(leaf, {})
-                is_own = self.groups.member.get(leaf) is group
-                if is_own and leaf not in self.stored_values and not self.users.get(leaf):
+                if leaf not in self.stored_values and not self.users.get(leaf):
                     stored.add(leaf)
         return before - after - len(stored)

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from shardir.ops.control_flow.fused import fused
 from shardir.passes.fusion.fuse import Fuse
 from shardir.text.parser import parse
 from tests.passes.fusion.test_fuse import after
@@ -27,9 +28,7 @@ def last_group(first: str, last: str, returned: str = "", pass_: Fuse | None = N
     the operations `first`."""
     head = HEAD.replace("-> (", "-> (f32[4, 8], ") if returned else HEAD
     module = after(parse(f"{head}{first}{BETWEEN}{last}  return {returned}%z\n}}\n"), pass_)
-    op = module.main.body.ops[-1]
-    if op.name != "fused":
-        return f"{op.name}: {', '.join(value.name for value in op.operands)}"
+    op = next(op for op in reversed(module.main.body.ops) if op.spec is fused)
     operations = " ".join(inner.name for inner in op.blocks[0].ops)
     return f"{operations}: {', '.join(value.name for value in op.operands)}"
 
@@ -59,8 +58,8 @@ NEG = "  %a = neg(%x) : f32[4, 8]\n"
             "  %r = reshape(%a) : f32[4, 1, 8]\n"
             "  %h = reshape(%e) : f32[4, 1, 8]\n"
             "  %t = mul(%h, %r) : f32[4, 1, 8]\n"
-            "  %z = reshape(%t) : f32[4, 8]\n",
-            "reshape: t",
+            "  %z = sum(%t, dims=[1]) : f32[4, 8]\n",
+            "reshape reshape mul: e, a",
             id="another group uses the value with another shape",
         ),
         pytest.param(
@@ -112,16 +111,56 @@ def test_a_value_that_is_stored_anyway_is_read() -> None:
 
 
 def test_values_of_another_group_are_read() -> None:
+    """%b belongs to the group of %t, and %a to that of %u."""
     first = """\
   %b = mul(%x, %v) : f32[4, 8]
   %t = exp(%b) : f32[4, 8]
   %k = dot(%t, %y, dims="ij,kj->ik") : f32[4, 4]
   %l = dot(%k, %y, dims="ij,jk->ik") : f32[4, 8]
-  %a = neg(%b) : f32[4, 8]
-  %p = mul(%l, %a) : f32[4, 8]
-  %u = exp(%p) : f32[4, 8]
+  %a = add(%l, %b) : f32[4, 8]
+  %u = exp(%a) : f32[4, 8]
 """
-    assert last_group(first, MUL) == "mul sin: e, a"
+    last = "  %q = mul(%e, %a) : f32[4, 8]\n  %z = add(%q, %l) : f32[4, 8]\n"
+    assert last_group(first, last) == "add mul add: l, b, e"
+
+
+def test_a_value_that_a_product_uses_is_read() -> None:
+    first = NEG + EXP + '  %h = dot(%a, %y, dims="ij,kj->ik") : f32[4, 4]\n'
+    last = '  %m = dot(%h, %y, dims="ij,jk->ik") : f32[4, 8]\n'
+    last += "  %q = mul(%e, %a) : f32[4, 8]\n  %z = add(%q, %m) : f32[4, 8]\n"
+    assert last_group(first, last) == "mul add: e, a, m"
+
+
+def test_a_value_that_a_third_group_reads_is_stored_anyway() -> None:
+    first = """\
+  %t = tanh(%x) : f32[4, 8]
+  %a = neg(%t) : f32[4, 8]
+  %b = exp(%a) : f32[4, 8]
+  %k = dot(%b, %y, dims="ij,kj->ik") : f32[4, 4]
+  %l = dot(%k, %y, dims="ij,jk->ik") : f32[4, 8]
+  %p = mul(%l, %a) : f32[4, 8]
+  %u = sin(%p) : f32[4, 8]
+"""
+    last = "  %q = mul(%e, %t) : f32[4, 8]\n  %z = sin(%q) : f32[4, 8]\n"
+    module = after(parse(f"{HEAD}{first}{BETWEEN}{last}  return %z\n}}\n"))
+    _, second, _ = (op for op in module.main.body.ops if op.spec is fused)
+    assert [value.name for value in second.operands] == ["t", "l"]
+
+
+def test_a_reduced_loop_uses_the_value() -> None:
+    module = parse("""\
+func @f(%x: f32[4, 8], %v: f32[4]) -> (f32[4], f32[4]) {
+  %a = neg(%v) : f32[4]
+  %u = exp(%a) : f32[4]
+  %d = dot(%u, %x, dims="i,ij->ij") : f32[4, 8]
+  %t = exp(%d) : f32[4, 8]
+  %s = sum(%t, dims=[1]) : f32[4]
+  %z = mul(%s, %a) : f32[4]
+  return %z, %u
+}
+""")
+    *_, last = after(module).main.body.ops
+    assert [value.name for value in last.operands] == ["d", "a"]
 
 
 @pytest.mark.parametrize(("count", "expected"), [(16, "x, e"), (17, "e, a17")])
