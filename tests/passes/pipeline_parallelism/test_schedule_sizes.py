@@ -9,10 +9,18 @@ from shardir.passes.pipeline_parallelism.named_schedules import make_schedule
 from shardir.passes.pipeline_parallelism.progress import verify_schedule
 from shardir.passes.pipeline_parallelism.schedule import PipelineSchedule, schedule_of_rows
 from shardir.passes.pipeline_parallelism.simulation import simulate_schedule
+from shardir.passes.pipeline_parallelism.transfers import add_transfers
 
 
 def test_weights_may_be_gathered_again() -> None:
     verify_schedule(PipelineSchedule.parse("0UNSHARD,0F0,0RESHARD,0UNSHARD,0B0,0RESHARD\n"))
+
+
+def test_results_need_no_transfer_within_a_rank() -> None:
+    """The second rank computes the two stages in the middle."""
+    schedule = add_transfers(make_schedule("zbv", ranks=2, microbatches=3))
+    verify_schedule(schedule)
+    assert "1SEND_F" not in str(schedule.to_csv()).splitlines()[1]
 
 
 def test_a_rank_without_cells_is_a_line() -> None:
