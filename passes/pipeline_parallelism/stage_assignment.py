@@ -80,7 +80,7 @@ def _move_later(block: Block, stages: dict[Op, int | None]) -> None:
     for op in reversed(block.ops):
         earliest = stages[op]
         needed = [stage for value in op.results for stage in used_in(value)]
-        if op.spec is pipeline_stage or earliest is None or not needed or min(needed) == earliest:
+        if op.spec is pipeline_stage or earliest is None or not needed:
             continue
 
         def sent(stage: int, op: Op = op) -> int:
