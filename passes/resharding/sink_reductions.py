@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from shardir import ops
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
-from shardir.ir.sharding import Axes, Sharding
-from shardir.passes.def_use import DefUse, analyze_def_use
+from shardir.ir.sharding import Axes
+from shardir.ir.sub_axes import is_overlapping
+from shardir.passes.def_use import DefUse, Use, analyze_def_use
 from shardir.passes.pipeline import Pass
 from shardir.passes.resharding.cost import reshard_cost, sharding_or_unsharded
 from shardir.passes.resharding.reduction_region import ReductionRegion
@@ -97,24 +98,29 @@ def _is_direct_cheaper(first: Op, then: Op, mesh: str) -> bool:
 
 
 def _reduction_sources(uses: DefUse) -> dict[tuple[str, Axes], list[Value]]:
-    """Return the values whose own operation leaves them unreduced, by reduction and axes."""
+    """Return the values that operations leave unreduced, by reduction and axes.
+
+    Values that the program keeps unreduced in another operation or in a loop remain as they are.
+    """
     result: dict[tuple[str, Axes], list[Value]] = {}
     for value in uses.times:
         sharding = value.sharding
         if sharding is None or not sharding.unreduced:
             continue
         maker = uses.maker.get(value)
-        if value in uses.owner or (
-            maker and (maker.spec is ops.reshard or _propagates_unreduced(maker, sharding))
+        if (
+            value in uses.owner
+            or (maker and maker.spec is ops.reshard)
+            or any(_keeps_unreduced(use, sharding.unreduced) for use in uses.users[value])
         ):
             continue
         result.setdefault((sharding.reduction, sharding.unreduced), []).append(value)
     return result
 
 
-def _propagates_unreduced(op: Op, sharding: Sharding) -> bool:
-    """Return whether an operand is unreduced over axes over which the result is."""
-    return any(
-        v.sharding and any(a in sharding.unreduced for a in v.sharding.unreduced)
-        for v in op.operands
-    )
+def _keeps_unreduced(use: Use, axes: Axes) -> bool:
+    """Return whether the results of a use of a value are unreduced over some of its axes, too."""
+    if use is None or (isinstance(use, Op) and use.spec is ops.reshard):
+        return False
+    results = use.results if isinstance(use, Op) else use.edge.targets
+    return any(v.sharding and is_overlapping(axes, v.sharding.unreduced) for v in results)

@@ -97,6 +97,51 @@ def test_reductions_without_savings_are_not_moved(use: str) -> None:
     assert str(run_sink_reductions(text)) == MESH + text
 
 
+def test_two_reshards_that_send_less_than_one_remain() -> None:
+    """With many axes, the planner does not find the cheapest plan of the direct reshard."""
+    text = """\
+mesh @m = [s=2, t=3, u=3, v=2, w=3]
+
+func @f(
+  %a: f32[72@w, 72@(u, v)] unreduced(t),
+) -> (f32[72@v, 72@(s, u, w, t)]) {
+  %b = reshard(%a) : f32[72@w, 72@(u, v)]
+  %c = reshard(%b) : f32[72@v, 72@(s, u, w, t)]
+  return %c
+}
+"""
+    assert str(SinkReductions()(parse(text))) == text
+
+
+@pytest.mark.parametrize("use", ["neg(%p)", "add(%p, %p)"])
+def test_values_that_stay_unreduced_in_operations_are_not_reduced_before(use: str) -> None:
+    """The reduction sinks from the last of these operations."""
+    module = run_sink_reductions(
+        f"""\
+func @f(
+  %a: f32[8@-, 4@x],
+  %b: f32[4@x, 8@-],
+) -> (f32[], f32[]) {{
+  %p = dot(%a, %b, dims="ik,kj->ij") : f32[8@-, 8@-] unreduced(x)
+  %n.partial = {use} : f32[8@-, 8@-] unreduced(x)
+  %n = reshard(%n.partial) : f32[8@-, 8@-]
+  %s = sum(%n, dims=[0, 1]) : f32[]
+  %c = reshard(%p) : f32[8@-, 8@-]
+  %t = sum(%c, dims=[0, 1]) : f32[]
+  return %s, %t
+}}
+"""
+    )
+    assert body(module)[1:] == [
+        f"%n.partial = {use} : f32[8@-, 8@-] unreduced(x)",
+        "%s.partial = sum(%n.partial, dims=[0, 1]) : f32[] unreduced(x)",
+        "%s = reshard(%s.partial) : f32[]",
+        "%c = reshard(%p) : f32[8@-, 8@-]",
+        "%t = sum(%c, dims=[0, 1]) : f32[]",
+    ]
+    check_agreement(module, "partition")
+
+
 def test_a_sum_with_replicated_uses_is_reduced_once() -> None:
     text = (
         TWO.split("  %d.partial")[0]
@@ -133,6 +178,7 @@ func @f(
     )
     assert [c.executions for c in list_collectives(Partition()(module))] == [1]
     assert "%total.partial = scan(%zero.partial, %a" in str(module)
+    assert str(SinkReductions()(module)) == str(module)
 
 
 def test_an_unreduced_operand_of_a_nonlinear_operation_is_an_error() -> None:
