@@ -15,7 +15,7 @@ from shardir.backends.cpu.codegen.dot_product_instructions import (
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count, vector_type
 from shardir.backends.cpu.codegen.narrow_floats import narrow_floats, widen_floats
-from shardir.backends.cpu.codegen.tile_instructions import TileInstruction
+from shardir.backends.cpu.codegen.tile_instructions import TILE_ROW_BYTES, TileInstruction
 from shardir.ir.dtypes import (
     COMPLEX,
     COMPUTE_DTYPES,
@@ -71,6 +71,13 @@ class Arithmetic(NamedTuple):
     def operand_bytes(self) -> int:
         """The size in bytes of an element that tiles read."""
         return self.packing.size if self.has_matrix_sums else self.size
+
+    @property
+    def block_steps(self) -> int:
+        """The number of K steps of which packed panels have a multiple."""
+        if not self.has_tiles:
+            return 1
+        return TILE_ROW_BYTES // self.packing.size
 
     @property
     def result_bytes(self) -> int:

@@ -16,7 +16,6 @@ from math import prod
 from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.dot_product_instructions import (
-    BF16_PAIRS,
     GROUP_INSTRUCTIONS,
     SIGN_BITS_OF_BYTES,
     GroupInstruction,
@@ -72,7 +71,15 @@ def has_group_instruction(operand: str, result: str, machine: HostDescription) -
 def can_group_channels(operand: str, result: str, machine: HostDescription) -> bool:
     """Return whether such an instruction also multiplies groups of channels of patches of an
     image."""
-    return any(not _needs_matrix(each) for each in _instructions(operand, result, machine))
+    return _channel_instruction(operand, result, machine) is not None
+
+
+def _channel_instruction(
+    operand: str, result: str, machine: HostDescription
+) -> GroupInstruction | None:
+    """Return the fastest instruction for groups of channels of patches, if any."""
+    found = _instructions(operand, result, machine)
+    return next((each for each in found if not _needs_matrix(each)), None)
 
 
 def _needs_matrix(instruction: GroupInstruction) -> bool:
@@ -145,19 +152,41 @@ def can_pack_groups(work: MatrixProduct) -> bool:
     """Return whether packing can make the pairs of K steps of patches of bf16 images, such as those
     of gradients of filters, whose K steps are not contiguous."""
     _, rows, columns, inner = work.sizes
+    instruction = _channel_instruction("bf16", work.out.dtype, work.machine)
+    is_tile = isinstance(instruction, TileInstruction)
     return (
         work.patches is not None
         and work.lhs.dtype == work.rhs.dtype == "bf16"
-        and BF16_PAIRS in _instructions("bf16", work.out.dtype, work.machine)
+        and instruction is not None
         and inner % 2 == 0
-        and min(rows, columns) >= MIN_PACKED_GROUP_LINES
+        and min(rows, columns) >= (MIN_GROUPED_LINES if is_tile else MIN_PACKED_GROUP_LINES)
     )
 
 
-def pack_groups(work: MatrixProduct) -> MatrixProduct:
-    """Return the product whose packed operands have groups."""
+def pack_groups(work: MatrixProduct, context: LoweringContext) -> tuple[list[Phase], MatrixProduct]:
+    """Return the product whose packed operands have groups, and the phases that copy operands.
+
+    With tile registers, patches are the right operand, and the K steps of the left one are
+    contiguous.
+    """
+    phases = list[Phase]()
+    instruction = _channel_instruction("bf16", work.out.dtype, work.machine)
+    if isinstance(instruction, TileInstruction):
+        if work.patches and work.patches.side == "lhs":
+            work = work.transpose()
+        if work.inner[-1].lhs != work.lhs.itemsize:
+            copier = _OperandCopier(work, instruction, context)
+            copied = copier.make_steps_contiguous(_operand(work, "lhs"), len(work.inner))
+            phases, loops = copier.phases, iter(copied.strides)
+            batch, row, column, inner = (
+                tuple(loop._replace(lhs=next(loops)) for loop in each)
+                for each in (work.batch, work.rows, work.columns, work.inner)
+            )
+            work = work._replace(
+                lhs=copied.view, batch=batch, rows=row, columns=column, inner=inner
+            )
     lhs, rhs = (view._replace(dtype="i16") for view in (work.lhs, work.rhs))
-    return work._replace(lhs=lhs, rhs=rhs, grouped=BF16_PAIRS, packs_groups=True)
+    return phases, work._replace(lhs=lhs, rhs=rhs, grouped=instruction, packs_groups=True)
 
 
 def _has_image_groups(
@@ -258,15 +287,16 @@ class _OperandCopier:
         )
         return _Operand(target._replace(dtype=self.group_dtype), dense)
 
-    def make_steps_contiguous(self, operand: _Operand) -> _Operand:
-        """Return a copy of an operand whose innermost K steps are contiguous."""
-        view, steps = operand.view, self.extents[-1]
-        *others, last = operand.strides
+    def make_steps_contiguous(self, operand: _Operand, count: int = 1) -> _Operand:
+        """Return a copy of an operand in which the K steps of the `count` innermost loops are
+        contiguous."""
+        view = operand.view
         source, target, dense = self._dense_copy(
-            view, self.extents[:-1], others, (last,), view.dtype, steps
-        )
+            view, self.extents[:-count], operand.strides[:-count], operand.strides[-count:],
+            view.dtype, self.extents[-count:],
+        )  # fmt: skip
         self.phases += copy_phases(source, target, self.context)
-        return _Operand(target, (*dense, view.itemsize))
+        return _Operand(target, (*dense, *target.strides[-count:]))
 
     def make_unsigned(self, operand: _Operand) -> _Operand:
         """Return a copy of an operand of groups in which 128 is added to each value of i8."""
@@ -289,17 +319,17 @@ class _OperandCopier:
         view: BufferView,
         extents: Sequence[int],
         strides: Sequence[int],
-        group: tuple[int, ...],
+        group: Sequence[int],
         dtype: str,
-        steps: int = 0,
+        inner: Sequence[int] = (),
     ) -> tuple[BufferView, BufferView, tuple[int, ...]]:
         """Return the source and the target of a dense copy with the loops in the order of their
         strides, and the strides of all loops in the target. `group` is the stride of the values of
-        a group, if any, or of `steps` steps."""
+        a group, if any, or those of loops with the extents `inner`."""
         copied = sorted(
             (i for i, stride in enumerate(strides) if stride), key=lambda i: -abs(strides[i])
         )
-        shape = (*(extents[i] for i in copied), *(steps or self.steps for _ in group))
+        shape = (*(extents[i] for i in copied), *(inner or (self.steps for _ in group)))
         type = TensorType(shape, dtype)
         dense = row_major_strides(type)
         source = view._replace(shape=shape, strides=(*(strides[i] for i in copied), *group))

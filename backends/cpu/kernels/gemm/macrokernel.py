@@ -15,7 +15,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     add_outlined_function,
     vector_type,
 )
-from shardir.backends.cpu.codegen.tile_instructions import TILE_ROW_BYTES, TILE_ROWS
+from shardir.backends.cpu.codegen.tile_instructions import TILE_ROW_BYTES
 from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import starts_per_panel
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, narrow_to_storage
 from shardir.backends.cpu.kernels.gemm.microkernel import RegisterTile, tile_variants
@@ -197,7 +197,8 @@ class _OutputBlockEmitter:
                         starts = f.offset(task.places["lhs"], starts)
                         args = [parts, task.places["lhs_segments"], starts, packed, *out]
                     elif task.arith.has_tiles:
-                        args = [panel_steps // TILE_ROWS, f.offset(left, part), packed, *out]
+                        blocks = panel_steps // task.arith.block_steps
+                        args = [blocks, f.offset(left, part), packed, *out]
                     else:
                         asking = self._prefetch_arguments(for_rows & j.is_("eq", begin))
                         count = steps // 2 if task.arith.packs_groups else steps

@@ -141,15 +141,21 @@ def _write_row(
 
 
 def emit_pack_lines(
-    module: LLVMModule, name: str, lines: int, longest: int, checks: int, table_bytes: int
+    module: LLVMModule,
+    name: str,
+    lines: int,
+    longest: int,
+    item: int,
+    checks: int,
+    table_bytes: int,
 ) -> None:
     """Emit `name(packed, base, offsets, count, segments, parts, steps, positions, bounds)`.
 
     The function packs `count` lines that begin `offsets[i]` bytes after `base` in panels of `lines`
-    lines and `steps` K groups. The groups of each of the `parts` segments are contiguous; `longest`
-    is the maximum of `steps`. For patches, positions of lines are in `checks` tables that are
-    `table_bytes` bytes apart; lines of a segment outside of the `bounds` (start, size) of the
-    checked dimensions are zeros.
+    lines and `steps` K steps, whose values or groups have `item` bytes. Those of each of the
+    `parts` segments are contiguous; `longest` is the maximum of `steps`. For patches, positions of
+    lines are in `checks` tables that are `table_bytes` bytes apart; lines of a segment outside of
+    the `bounds` (start, size) of the checked dimensions are zeros.
     """
     params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "i64",
               "ptr noalias readonly", "i64", "i64", "ptr noalias readonly",
@@ -158,9 +164,7 @@ def emit_pack_lines(
     packed, base, offsets, count, segments, parts, steps, positions, bounds = f.params
     many = vector_type("i64", lines)
     numbered = LLVMValue(f"<{', '.join(f'i64 {lane}' for lane in range(lines))}>", many, f)
-    zeros = f.splat(
-        zeros_constant(f, name, longest * TILE_GROUP_BYTES).to("i64", "ptrtoint"), lines
-    )
+    zeros = f.splat(zeros_constant(f, name, longest * item).to("i64", "ptrtoint"), lines)
     starts = f.variable(many)
     place = f.variable("ptr", packed)
     with f.loop(0, count, lines) as first:
@@ -184,9 +188,9 @@ def emit_pack_lines(
                 inside = inside & at.is_("ult", f.splat(extent, lines))
             starts.set(f.select(inside, begin + f.splat(origin, lines), zeros))
             length = f.load(f.offset(entry, 8), "i64")
-            _copy_segment(f, place.get(), done.get(), starts.address, length, here, lines)
+            _copy_segment(f, place.get(), done.get(), starts.address, length, here, lines, item)
             done.set(done.get() + length)
-        place.set(f.offset(place.get(), steps * (lines * TILE_GROUP_BYTES)))
+        place.set(f.offset(place.get(), steps * (lines * item)))
     f.ret()
 
 
@@ -198,36 +202,38 @@ def _copy_segment(
     length: LLVMValue,
     here: LLVMValue,
     lines: int,
+    item: int,
 ) -> None:
-    """Copy `length` groups of each line that begins at `starts` to the groups from `first` on of a
-    panel. Groups after the last one of a block are overwritten later, or zeros."""
-    type = vector_type("i32", TILE_ROWS)
+    """Copy `length` steps of each line that begins at `starts` to the steps from `first` on of a
+    panel. Steps after the last one of a block are overwritten later, or zeros."""
+    many = TILE_ROW_BYTES // item
+    type = vector_type(f"i{8 * item}", many)
     step = f.variable("i64", 0)
     with f.while_(lambda: step.get().is_("slt", length)):
         now = step.get()
-        block, skipped = (first + now) // TILE_ROWS, (first + now) % TILE_ROWS
-        groups = f.umin(TILE_ROWS - skipped, length - now)
-        to = f.offset(panel, block * (lines * TILE_ROW_BYTES) + skipped * TILE_GROUP_BYTES)
-        mask = lane_mask(f, groups, TILE_ROWS)
+        block, skipped = (first + now) // many, (first + now) % many
+        count = f.umin(many - skipped, length - now)
+        to = f.offset(panel, block * (lines * TILE_ROW_BYTES) + skipped * item)
+        mask = lane_mask(f, count, many)
 
         def copy(
             load: bool, store: bool, now: LLVMValue = now, to: LLVMValue = to,
             mask: LLVMValue = mask,
         ) -> None:  # fmt: skip
-            """Copy the groups of all lines; `load` and `store` state whether whole vectors are."""
+            """Copy the steps of all lines; `load` and `store` state whether whole vectors are."""
             with f.loop(0, here, LINES_PER_ITERATION) as start:
                 for i in range(LINES_PER_ITERATION):
                     line = f.load(f.offset(starts, start + i, "i64"), "ptr")
-                    source = f.offset(line, now * TILE_GROUP_BYTES)
+                    source = f.offset(line, now * item)
                     target = f.offset(to, (start + i) * TILE_ROW_BYTES)
                     if load:
-                        value = f.load(source, type, TILE_GROUP_BYTES)
+                        value = f.load(source, type, item)
                     else:
-                        value = masked_load(f, source, mask, type, TILE_GROUP_BYTES)
+                        value = masked_load(f, source, mask, type, item)
                     if store:
-                        f.store(value, target, TILE_GROUP_BYTES)
+                        f.store(value, target, item)
                     else:
-                        masked_store(f, value, target, mask, TILE_GROUP_BYTES)
+                        masked_store(f, value, target, mask, item)
 
         is_first = skipped.is_("eq", 0)
 
@@ -235,11 +241,11 @@ def _copy_segment(
             f.if_else(is_first, lambda: copy(False, True), lambda: copy(False, False))
 
         f.if_else(
-            groups.is_("eq", TILE_ROWS),
+            count.is_("eq", many),
             lambda: copy(True, True),
             copy_part,
         )
-        step.set(now + groups)
+        step.set(now + count)
 
 
 def emit_pack_rows(module: LLVMModule, name: str, columns: int, values: int) -> None:

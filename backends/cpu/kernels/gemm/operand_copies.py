@@ -123,3 +123,22 @@ def lower_with_result_copy(
         *strategy(copied_product, context, label),
         *copy_phases(copied_product.out, target, context),
     ]
+
+
+def lower_with_dense_result(
+    work: MatrixProduct, strategy: LoweringStrategy, context: LoweringContext, label: str
+) -> list[Phase]:
+    """Return the phases of a product whose result is computed with contiguous columns, and
+    copied."""
+    loops = (*work.batch, *work.rows, *work.columns)
+    type = TensorType(tuple(loop.extent for loop in loops), work.out.dtype)
+    strides = row_major_strides(type)
+    dense = BufferView(context.temporary(type.nbytes), 0, type.shape, strides, work.out.dtype)
+    target = work.out._replace(shape=type.shape, strides=tuple(loop.out for loop in loops))
+    steps = iter(strides)
+    batch, rows, columns = (
+        tuple(loop._replace(out=next(steps)) for loop in each)
+        for each in (work.batch, work.rows, work.columns)
+    )
+    copied = work._replace(out=dense, batch=batch, rows=rows, columns=columns)
+    return [*strategy(copied, context, label), *copy_phases(dense, target, context)]

@@ -98,7 +98,10 @@ def _text(
         if checked.position_pitch and side == "rhs":
             emit_layout_copy(module, dtype, arith, checked.position_pitch)
         elif arith.has_tiles and side == "lhs":
-            emit_pack_lines(module, "pack_lines", lines, sizes.steps, dims, 8 * MAX_BLOCK_LINES)
+            table_bytes = 8 * MAX_BLOCK_LINES
+            emit_pack_lines(
+                module, "pack_lines", lines, sizes.steps, packing.size, dims, table_bytes
+            )
         elif isinstance(grouped, TileInstruction) and dtype == grouped.dtype:
             emit_pack_rows(module, "pack_rows", lines, grouped.steps)
         elif checked.is_in_place and checked.is_patches(side):
@@ -126,21 +129,22 @@ def _text(
             )
         else:
             emit_pack_contiguous_lines(module, f"pack_contiguous_{side}", lines, dtype, packing)
-        if arith.packs_groups:
+        if arith.packs_groups and not (arith.has_tiles and side == "lhs"):
             emit_interleave_steps(module, f"interleave_{side}", lines)
     for dims in sorted({checked.checked_dims_of("lhs"), checked.checked_dims_of("rhs")}):
         emit_segments(module, dims)
-    for dtype in sorted(
-        {
-            dtype
-            for side, dtype in (("lhs", lhs), ("rhs", rhs))
-            if not checked.is_patches(side) and not arith.interleaves(dtype)
-        }
-    ):
+    packed_by_lines = {
+        dtype
+        for side, dtype in (("lhs", lhs), ("rhs", rhs))
+        if not checked.is_patches(side)
+        and not (arith.has_tiles and side == "lhs")
+        and not arith.interleaves(dtype)
+    }
+    for dtype in sorted(packed_by_lines):
         emit_pack(module, dtype, packing, max(tile.height, tile.columns), sizes.steps)
     emit_unstage(module, out, arith)
     if arith.has_tiles:
-        emit_fill_steps(module, tile.columns, arith)
+        emit_fill_steps(module, tile.columns, packing)
     f = LLVMFunction(module, name, ["ptr", "ptr", "i64", "i64"])
     if arith.has_tiles:
         configure_tiles(f)

@@ -9,7 +9,6 @@ of workers.
 from collections.abc import Sequence
 from math import prod
 
-from shardir.backends.cpu.codegen.tile_instructions import TILE_ROWS
 from shardir.backends.cpu.kernel_api import MIN_TASK_NS, BufferView, LoweringContext, Phase
 from shardir.backends.cpu.kernels.conv.depthwise import lower_depthwise
 from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import (
@@ -41,6 +40,7 @@ from shardir.backends.cpu.kernels.gemm.matrix_product import (
     matrix_product_of,
     merge_loops,
 )
+from shardir.backends.cpu.kernels.gemm.operand_copies import lower_with_dense_result
 from shardir.backends.cpu.kernels.gemm.packed_kernel import packed_gemm_kernel
 from shardir.backends.cpu.kernels.gemm.product_record import encode_record
 from shardir.backends.cpu.kernels.gemm.record_builder import (
@@ -172,7 +172,10 @@ def _lower_grouped(work: MatrixProduct, context: LoweringContext, label: str) ->
         for each in (work, work.transpose())
     ):
         return []
-    return _lower_packed(pack_groups(work), context, label)
+    copies, grouped = pack_groups(work, context)
+    if grouped.arithmetic.has_tiles and not has_contiguous_columns(grouped, grouped.out.itemsize):
+        return [*copies, *lower_with_dense_result(grouped, _lower_packed, context, label)]
+    return [*copies, *_lower_packed(grouped, context, label)]
 
 
 def _lower_split_k(
@@ -349,7 +352,7 @@ def _packed_phases(
     fields, lists = describe_blocked_product(work, grid, sizes, staged, checked)
     if not grid.packed:
         return [Phase(kernel, encode_record(fields, lists), count_tasks(fields), grid.cost, label)]
-    steps = round_up(inner, TILE_ROWS) if arith.has_tiles else inner
+    steps = round_up(inner, arith.block_steps)
     entries, size = [], fields["panel_columns"] * steps * arith.operand_bytes
     for loop in reversed(work.batch):
         entries.append((*loop[:4], size if loop.rhs else 0))

@@ -2,7 +2,6 @@
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
 from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES
-from shardir.backends.cpu.codegen.tile_instructions import TILE_ROWS
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER
 from shardir.backends.cpu.kernels.conv.line_copy import LAYOUT_FUNCTION
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
@@ -123,15 +122,15 @@ class ProductTask:
 
     def panel_steps(self, steps: LLVMValue) -> LLVMValue:
         """Return the steps of packed panels, which are whole blocks for tile registers."""
-        if not self.arith.has_tiles:
-            return steps
-        return (steps + (TILE_ROWS - 1)) // TILE_ROWS * TILE_ROWS
+        several = self.arith.block_steps
+        return steps if several == 1 else (steps + (several - 1)) // several * several
 
     def _finish_panels(self, side: str, to: LLVMValue, lines: LLVMValue, steps: LLVMValue) -> None:
         """Make groups of the K steps of packed panels, if packing does, and fill whole blocks of
         steps."""
         if self.arith.has_tiles:
             self.f.call(FILL_FUNCTION, [to, lines, steps, self.panel_steps(steps)])
+            steps = self.panel_steps(steps)
         tile = self.sizes.tile
         high = tile.height if side == "lhs" else tile.columns
         if self.arith.packs_groups:

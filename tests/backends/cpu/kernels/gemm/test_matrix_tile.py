@@ -216,3 +216,32 @@ def test_convolutions_with_contiguous_channels_have_tiles(
     x, w = (random_elements(rng, shape, "bf16") for shape in (image, filter))
     (got,) = run_rule(RULES["convolution"], op, [x, w])
     assert_convolution(got, x, w, op.result.type, attrs)
+
+
+@pytest.mark.parametrize(
+    ("dims", "image", "grad", "copies", "has_tiles"),
+    [
+        ("f01b,i01o->01bf", (2, 9, 9, 18), (2, 9, 9, 33), 2, True),
+        ("f01b,i01o->01bf", (3, 20, 24, 7), (3, 20, 24, 70), 2, True),
+        ("fb01,io01->bf01", (4, 18, 13, 15), (4, 33, 13, 15), 1, True),
+        ("fb01,io01->bf01", (4, 18, 13, 15), (4, 31, 13, 15), 0, False),
+        ("f01b,i01o->01bf", (1, 9, 9, 18), (1, 9, 9, 33), 0, False),
+    ],
+)
+def test_packing_makes_groups_of_patches_for_tiles(
+    dims: str, image: tuple[int, ...], grad: tuple[int, ...], copies: int, has_tiles: bool
+) -> None:
+    """Gradients of filters copy their left operand if its K steps are not contiguous, and their
+    result if its columns are not."""
+    rng = np.random.default_rng(0)
+    attrs = attributes(2, dims, padding=((1, 1), (1, 1)))
+    op = make_op(convolution, TensorType(image, "bf16"), TensorType(grad, "bf16"), **attrs)
+    found = selected_kernel_names(RULES["convolution"], op, SAPPHIRE_RAPIDS)
+    assert any("_amx_packed_" in name for name in found) == has_tiles
+    if has_tiles:
+        assert sum(name.startswith("moves_") for name in found) == copies
+    x, w = (copy_before_guard_page(random_elements(rng, shape, "bf16")) for shape in (image, grad))
+    out = copy_before_guard_page(np.zeros(op.result.type.shape, x.dtype))
+    for workers in (1, 3):
+        lower_and_run(RULES["convolution"], op, [x, w], [out], workers=workers)
+        assert_convolution(out, x, w, op.result.type, attrs)
