@@ -245,7 +245,25 @@ def test_a_group_without_a_product_of_scores_and_a_matrix_stays() -> None:
     assert groups_of(module) == ([], 2)
 
 
-def test_callbacks_and_loops_without_results_use_scores() -> None:
+def test_scores_of_a_product_of_the_same_shape() -> None:
+    """%x has the shape of the scores, which are computed from it."""
+    scores = '  %s = dot(%q, %k, dims="th,sh->ts") : f32[32, 32]\n'
+    new = scores.replace("%s", "%x") + '  %s = dot(%x, %x, dims="ta,sa->ts") : f32[32, 32]\n'
+    assert groups_of(program((scores, new))) == (["x x v"], 1)
+
+
+def test_reductions_of_scores_without_a_product_stay() -> None:
+    product = '  %o = dot(%e, %v, dims="ts,sh->th") : f32[32, 8]\n'
+    new = (
+        "  %l = sum(%e, dims=[1]) : f32[32]\n"
+        "  %x = broadcast(%l, dims=[0]) : f32[32, 8]\n"
+        '  %y = dot(%v, %v, dims="sh,sg->hg") : f32[8, 8]\n'
+        '  %o = dot(%x, %y, dims="th,hg->tg") : f32[32, 8]\n'
+    )
+    assert groups_of(program((product, new))) == ([], 3)
+
+
+def test_callbacks_use_scores_or_rows() -> None:
     module = program((SPREAD, SPREAD + '  callback(%s, function="f")\n'))
     assert FuseProducts()(module) is module
     module = program((SPREAD, SPREAD + '  callback(%m, function="f")\n'))
