@@ -178,8 +178,6 @@ class ReshardProblem:
 
 def _common_prefix_length(a: Axes, b: Axes, size: int) -> int:
     """Return the length of the common prefix of axes that does not change the shard bounds."""
-    if a == b:
-        return len(a)
     shorter = min(len(a), len(b))
     same = next((i for i in range(shorter) if a[i] != b[i]), shorter)
     ends = _end_of_last_shard(size, a), _end_of_last_shard(size, b)

@@ -48,7 +48,7 @@ def transitions_from(problem: ReshardProblem, state: LatticeState) -> Iterator[L
             remaining, moved = dim_sub_axes[dim][:at], dim_sub_axes[dim][at:]
             pieces = problem.shard_count(moved)
             less = with_dim_sub_axes(dim_sub_axes, dim, remaining)
-            if problem.uneven[dim] and not problem.can_shard(less, dim, moved):
+            if not problem.can_shard(less, dim, moved):
                 continue
             yield LatticeMove(
                 StepKind.ALL_GATHER, (less, pending), (local_bytes * (pieces - 1), 1, 0), moved, dim
@@ -107,11 +107,7 @@ def _combined_slices(
     """Yield unsharded dimensions that must be sharded by several sub-axes in one step, and the
     sub-axes."""
     for dim, sub_axes in enumerate(problem.goal[0]):
-        if (
-            problem.uneven[dim]
-            and len(sub_axes) > 1
-            and not (dim_sub_axes[dim] or problem.prefix[dim])
-        ):
+        if problem.uneven[dim] and len(sub_axes) > 1 and not dim_sub_axes[dim]:
             yield dim, sub_axes
 
 
@@ -161,12 +157,10 @@ def _goal_directed_permutations(
     rest = [a for a in dict.fromkeys((*used, *pool)) if a not in places]
     for i, a in enumerate(used):
         if places[i] < 0:
-            places[i] = next((b for b in rest if problem.sizes[b] == problem.sizes[a]), -1)
-            if places[i] < 0:
-                break
+            # The pool contains `used`, so that a sub-axis of this size is left.
+            places[i] = next(b for b in rest if problem.sizes[b] == problem.sizes[a])
             rest.remove(places[i])
-    else:
-        yield tuple(places)
+    yield tuple(places)
     yield tuple(
         a
         for dim, sub_axes in enumerate(dim_sub_axes)

@@ -51,6 +51,8 @@ class PlanStep:
 PLANNERS = ("optimal", "greedy")
 LOCAL_STEPS = (StepKind.ALL_SLICE, StepKind.UNREDUCE)
 """Steps without communication."""
+MERGED_STEPS = (StepKind.ALL_SLICE, StepKind.REDUCE_SCATTER, StepKind.ALL_GATHER)
+"""Steps of which adjacent ones on one dimension are one step."""
 
 
 @lru_cache(maxsize=1 << 14)
@@ -186,25 +188,19 @@ def _steps_of_moves(problem: ReshardProblem, moves: list[LatticeMove]) -> Iterat
         yield PlanStep(StepKind.UNREDUCE, (("axes", problem.begins_unreduced),), end, 0)
 
 
-def _merge_adjacent_moves(moves: list[LatticeMove]) -> Iterator[LatticeMove]:
-    last: LatticeMove | None = None
+def _merge_adjacent_moves(moves: list[LatticeMove]) -> list[LatticeMove]:
+    merged: list[LatticeMove] = []
     for move in moves:
-        same = last is not None and (last.kind, last.dim) == (move.kind, move.dim)
-        if last is not None and same and move.kind in (StepKind.ALL_SLICE, StepKind.REDUCE_SCATTER):
-            last = _merge_moves(last, move, (*last.sub_axes, *move.sub_axes))
-        elif last is not None and same and move.kind is StepKind.ALL_GATHER:
-            last = _merge_moves(last, move, (*move.sub_axes, *last.sub_axes))
+        last = merged[-1] if merged else None
+        if last and (last.kind, last.dim) == (move.kind, move.dim) and move.kind in MERGED_STEPS:
+            # A gather removes the last axes first; the other steps add axes in order.
+            parts = (move, last) if move.kind is StepKind.ALL_GATHER else (last, move)
+            sub_axes = tuple(a for part in parts for a in part.sub_axes)
+            cost = (last.cost[0] + move.cost[0], last.cost[1], last.cost[2])
+            merged[-1] = replace(move, sub_axes=sub_axes, cost=cost)
         else:
-            if last is not None:
-                yield last
-            last = move
-    if last is not None:
-        yield last
-
-
-def _merge_moves(first: LatticeMove, then: LatticeMove, sub_axes: tuple[int, ...]) -> LatticeMove:
-    cost = (first.cost[0] + then.cost[0], first.cost[1], first.cost[2])
-    return replace(then, sub_axes=sub_axes, cost=cost)
+            merged.append(move)
+    return merged
 
 
 def _step_of_move(problem: ReshardProblem, before: LatticeState, move: LatticeMove) -> PlanStep:
@@ -246,7 +242,7 @@ def _permutation(problem: ReshardProblem, before: DimSubAxes, after: DimSubAxes)
         pairs = list(zip(dim_axes, after[dim], strict=True))
         aligned = all(problem.sizes[a] == problem.sizes[b] for a, b in pairs)
         for i, (a, b) in enumerate(pairs):
-            if (a == b and aligned) or dim_axes == after[dim]:
+            if a == b and aligned:
                 continue
             old, new = problem.sub_axes[a], problem.sub_axes[b]
             joins = last == (dim, i - 1) and all(

@@ -16,7 +16,8 @@ from shardir.ir.operation import OPS
 from shardir.ir.sharding import Axis, Sharding
 from shardir.ir.types import TensorType
 from shardir.ops.communication import collectives as collectives
-from shardir.passes.resharding.planner import PLANNERS, PlanStep, plan_reshard
+from shardir.passes.resharding.planner import PLANNERS, PlanStep, plan_reshard, same_placement
+from shardir.text.parser import parse
 from tests.programs.shardings import MESHES, shardings
 
 SHAPES = ((16,), (8, 8), (4, 16), (8, 4, 2), (2, 2, 2))
@@ -176,6 +177,126 @@ def test_halves_and_thirds_of_one_axis_are_gathered_and_sliced() -> None:
         Sharding.of("m", [(half,)]), Sharding.of("m", [(third,)]), TensorType((6,), "f32")
     )
     assert names(steps) == ["all-gather", "all-slice"]
+
+
+PLANS = [
+    # A dimension that the axes of both ends divide is not padded in between.
+    ("x=2, z=3", "f32[16@x, 5]", "f32[16@(z, x), 5]", ["all-gather 160 x", "all-slice 0 z x"]),
+    # An uneven dimension keeps the bounds of the common prefix.
+    (
+        "a=3, x=2, y=3, z=3",
+        "f32[11@x, 3@(y, z)] unreduced(a)",
+        "f32[11@(x, y), 3@z]",
+        ["all-gather 192 y z", "all-slice 0 y", "all-slice 0 z", "all-reduce 11 a"],
+    ),
+    # Axes of different sizes are factored into at most four primes.
+    (
+        "x=2, y=6, z=4",
+        "f32[48@(x, y)] unreduced(z)",
+        "f32[48@z]",
+        ["all-reduce 24 z", "collective-permute 16 x y", "all-gather 32 y"],
+    ),
+    # Axes of equal sizes are not factored.
+    (
+        "x=4, y=4",
+        "f32[6, 12@(x, y)]",
+        "f32[6@x, 12@y]",
+        ["all-gather 360 x y", "all-slice 0 x", "all-slice 0 y"],
+    ),
+    # The permutation moves b, which keeps its position among axes of other sizes.
+    (
+        "a=2, b=3, c=5, d=2, e=2",
+        "f32[60@(a, b, c), 60@-, 60@-, 5@(d, e)]",
+        "f32[60@c, 60@b, 60@a, 5@(e, d)]",
+        [
+            "collective-permute 57600 a b c",
+            "all-to-all 28800 a",
+            "all-to-all 38400 b",
+            "collective-permute 57600 d e",
+        ],
+    ),
+    # With more than four axes, moves lead to the goal.
+    (
+        "a=2, b=2, c=2, d=2, e=2",
+        "f32[216@(a, b, c, d)] unreduced(e)",
+        "f32[216@(e, a, d)]",
+        ["reduce-scatter 28 e", "all-gather 868 a b c d e", "all-slice 0 e a d"],
+    ),
+    (
+        "a=2, b=3, c=2, d=2, e=3, f=2",
+        "f32[216@(c, f, a, d)]",
+        "f32[216@(a, e, c, b, d)]",
+        ["all-gather 840 c f a d", "all-slice 0 a e c b d"],
+    ),
+    (
+        "a=2, b=2, c=2, d=2, e=2, f=2",
+        "f32[216@f, 72@(b, d, e, c)] unreduced(a)",
+        "f32[216@(a, d, c), 72@(f, e)]",
+        [
+            "reduce-scatter 1080 a",
+            "collective-permute 1080 f a b d e",
+            "all-gather 16200 f e b c",
+            "all-slice 0 c",
+            "all-slice 0 f e",
+        ],
+    ),
+    (
+        "a=3, b=3, c=3, d=2, e=2",
+        "f32[72@c, 72@(e, d, b), 72]",
+        "f32[72@(d, a), 72, 72@b]",
+        [
+            "all-to-all 27648 b",
+            "all-to-all 20736 d",
+            "all-slice 0 a",
+            "collective-permute 13824 c d a",
+            "all-gather 13824 e",
+            "all-gather 55296 c",
+        ],
+    ),
+    # Sums are scattered along axes of the target only.
+    (
+        "x=2, y=2, z=2",
+        "f32[24@(x, y)] unreduced(z)",
+        "f32[24@x]",
+        ["all-reduce 24 z", "all-gather 24 y"],
+    ),
+    # Adjacent steps of different kinds on one dimension are separate, and so are exchanged axes.
+    ("x=3, y=6", "f32[1@y]", "f32[1@x]", ["all-gather 20 y", "all-slice 0 x"]),
+    (
+        "x=3, y=3",
+        "f32[5@x, 9] unreduced(y)",
+        "f32[5@-, 9@-]",
+        ["all-reduce 96 y", "all-gather 144 x"],
+    ),
+    ("x=2, y=2", "f32[16@(y, x)]", "f32[16@x]", ["collective-permute 16 y x", "all-gather 16 y"]),
+]
+
+
+@pytest.mark.parametrize(("mesh", "source", "target", "expected"), PLANS)
+def test_the_steps_of_plans(mesh: str, source: str, target: str, expected: list[str]) -> None:
+    text = f"mesh @m = [{mesh}]\n\nfunc @f(%x: {source}, %y: {target}) -> ({target}) {{\n"
+    x, y = parse(f"{text}  return %y\n}}\n").main.body.params
+    assert x.sharding is not None
+    assert y.sharding is not None
+    steps = plan_reshard(x.sharding.close(), y.sharding.close(), x.type)
+    assert [format_step(step) for step in steps] == expected
+
+
+def format_step(step: PlanStep) -> str:
+    """Return the kind, the bytes and the axes of a step; of a permutation, the replaced axes."""
+    attributes = dict(step.attrs)
+    axes = attributes.get("axes") or attributes["source"]
+    return " ".join([step.kind.value, str(step.nbytes), *(axis.name for axis in axes)])
+
+
+def test_values_are_placed_alike_if_their_pending_reductions_are_equal() -> None:
+    def place(reduction: str) -> Sharding:
+        return replace(Sharding.of("m", [()]), unreduced=(X,), reduction=reduction)
+
+    assert same_placement(place("max"), place("max"))
+    assert not same_placement(place("max"), place("add"))
+    complete = Sharding.of("m", [()])
+    assert same_placement(complete, replace(complete, reduction="max"))
 
 
 def test_planning_time_is_independent_of_the_number_of_devices() -> None:
