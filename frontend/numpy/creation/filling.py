@@ -18,8 +18,9 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.creation.array_conversion import asarray
 from shardir.frontend.numpy.creation.placement import choose_placement, put_on_device
 from shardir.frontend.shardings.devices import is_abstract_assignment
+from shardir.frontend.shardings.mesh import current_mesh
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
-from shardir.frontend.shardings.sharding import Sharding, complete_spec
+from shardir.frontend.shardings.sharding import NamedSharding, Sharding, complete_spec
 from shardir.frontend.tracing.operands import (
     as_tracer,
     broadcast,
@@ -227,12 +228,17 @@ def full_like(
 def _committed_sharding(a: object) -> Sharding | None:
     """Return the sharding of a committed array or of an abstract one with a sharding, else
     `None`.
+
+    A sharding on an `AbstractMesh` has the devices of the entered mesh with the same axes.
     """
     if isinstance(a, Array):
         return complete_spec(a.sharding, a.ndim) if a.committed else None
     if isinstance(a, Tracer):
         return a.abstract.sharding if isinstance(a.abstract.sharding, Sharding) else None
     sharding = a.sharding if isinstance(a, ShapeDtypeStruct) else None
+    mesh = current_mesh()
+    if isinstance(sharding, NamedSharding) and mesh and mesh.abstract_mesh == sharding.mesh:
+        return NamedSharding(mesh, sharding.spec)
     if isinstance(sharding, Sharding) and not is_abstract_assignment(sharding.device_assignment):
         return sharding
     return None

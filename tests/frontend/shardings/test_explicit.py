@@ -766,3 +766,16 @@ def test_out_sharding_is_on_the_mesh_of_the_program(mesh: sd.Mesh) -> None:
     ):
         with pytest.raises(ShardingTypeError, match="is used in a program on Mesh"):
             sd.jit(function)(make_operand("f32[8@x,16]"))
+
+
+def test_zeros_like_a_type_on_an_abstract_mesh_have_its_sharding(mesh: sd.Mesh) -> None:
+    like = sd.ShapeDtypeStruct(
+        (8, 4), np.float32, sharding=NamedSharding(mesh.abstract_mesh, P("x"))
+    )
+    for made in (snp.zeros_like(like), sd.jit(lambda: snp.ones_like(like))()):
+        assert made.sharding.mesh == mesh
+        assert str(sd.typeof(made)) == "float32[8@x,4]"
+    other = sd.ShapeDtypeStruct(
+        (8,), np.float32, sharding=NamedSharding(AbstractMesh((8,), "z"), P("z"))
+    )
+    assert str(sd.typeof(snp.zeros_like(other))) == "float32[8]"
