@@ -12,6 +12,9 @@ from shardir.ops.opaque import unknown_operations
 from shardir.passes import Pipeline
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.reader import read
+from shardir.stablehlo.writing.local_opaque import local_types
+from shardir.stablehlo.writing.writer import ExportError
+from shardir.text.parser import parse
 from shardir.verify.verifier import verify
 from tests.stablehlo_text import MLP
 
@@ -130,3 +133,61 @@ def test_random_texts_raise_errors_with_locations() -> None:
         except ParseError:
             continue
         show(module)
+
+
+def partitioned_call(attributes: str, types: str, passes: str) -> list[str]:
+    """Return the lines of an opaque operation on sharded tensors in the text of a partitioned
+    program."""
+    module = read(f"""\
+sdy.mesh @m = <["a"=2]>
+func.func @f(%x: tensor<8x4xf32> {{sdy.sharding = #sdy.sharding<@m, [{{"a"}}, {{}}]>}})
+    -> tensor<8x4xf32> {{
+  %0 = stablehlo.custom_call {attributes} : {types}
+  return %0 : tensor<8x4xf32>
+}}
+""")
+    text = show(Pipeline.parse(passes)(module))
+    return [line.strip() for line in text.splitlines() if "custom_call" in line]
+
+
+RULE = "sdy.sharding_rule = #sdy.op_sharding_rule<([i, j])->([i, j]) {i=8, j=4}, custom>"
+
+
+@pytest.mark.parametrize("types", ["(tensor<8x4xf32>) -> tensor<8x4xf32>", "tensor<8x4xf32>"])
+@pytest.mark.parametrize(
+    ("attributes", "kept"),
+    [
+        (f"{{{RULE}}}", ""),
+        (f'{{k = "a->b", {RULE}}}', ' {k = "a->b"}'),
+        (f"{{{RULE}, k = 1}}", " {k = 1}"),
+    ],
+)
+def test_opaque_operations_on_shards_have_the_types_of_shards(
+    attributes: str, kept: str, types: str
+) -> None:
+    """The factor rule has the sizes of the global tensors, so that it is left out."""
+    passes = "propagate,reshard,partition"
+    assert partitioned_call(f"@foo(%x) {attributes}", types, passes) == [
+        f"%0 = stablehlo.custom_call @foo(%x){kept} : {types.replace('8x4', '4x4')}"
+    ]
+    assert partitioned_call(f"@foo(%x) {attributes}", types, "propagate")[0].count("8x4") > 0
+
+
+def test_types_of_shards_that_the_text_cannot_state_are_refused() -> None:
+    """A captured value has no type in the text, and the types are not those of the tensors."""
+    module = parse("""\
+func @f(
+  %x: f32[4],
+  %y: f32[4],
+) -> (f32[4]) {
+  %z = opaque(%x, %y, operation="a.b", head="a.b(%) ({ c.d % })", attributes="", types=": (tensor<8xf32>) -> tensor<8xf32>") : f32[4]
+  return %z
+}
+""")  # noqa: E501
+    with pytest.raises(ExportError) as caught:
+        local_types(module.main.body.ops[0])
+    assert str(caught.value) == (
+        "a.b states the types ': (tensor<8xf32>) -> tensor<8xf32>', which are not those of its "
+        "tensors on one device; replicate its operands and results, or state the type of each of "
+        "them"
+    )

@@ -24,6 +24,7 @@ from shardir.stablehlo.writing.attributes import (
     format_literal,
     format_sharding,
 )
+from shardir.stablehlo.writing.local_opaque import local_types, without_rule
 from shardir.stablehlo.writing.random_bits import write_threefry
 from shardir.stablehlo.writing.writer import WRITERS, ExportError, MlirWriter
 
@@ -278,7 +279,10 @@ def _propagation_barrier(w: MlirWriter, op: Op) -> None:
 @WRITERS.rule(OPS["opaque"])
 def _opaque(w: MlirWriter, op: Op) -> None:
     attrs = op.attrs
-    w.write_opaque(op, attrs["head"], attrs["attributes"], attrs["types"])
+    if w.replicas:
+        w.write_opaque(op, attrs["head"], without_rule(attrs["attributes"]), local_types(op))
+    else:
+        w.write_opaque(op, attrs["head"], attrs["attributes"], attrs["types"])
 
 
 @WRITERS.rule(OPS["callback"], OPS["pure-callback"], OPS["inspect-sharding"], OPS["pipeline-call"])
