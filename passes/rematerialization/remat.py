@@ -9,7 +9,8 @@ after:  `%h = dot(%x, %w, dims="bi,ih->bh")`, and after these operations
 The budget compares with the peak that `simulate` reports for fused operations.
 `passes.rematerialization.eviction` states the algorithm. Loops and branches are never repeated.
 Values inside of them are computed again in the same iteration; use `checkpoint` in the body of a
-loop to save less from one loop for another. Run the pass after `cse`, at the end of the pipeline.
+loop to save less from one loop for another. Calls are inlined if the program exceeds the budget.
+Run the pass after `cse`, at the end of the pipeline.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from shardir.passes.pipeline import Pass
 from shardir.passes.rewriting import check_partitioned, used_names
 from shardir.passes.simplify.cse import CommonSubexpressionElimination
 from shardir.passes.simplify.inline import Inline
+from shardir.passes.simplify.inline_calls import inline_calls
 
 if TYPE_CHECKING:
     from shardir import machine as machines
@@ -76,7 +78,8 @@ class Remat(Pass, name="remat"):
         before = memory_use.memory_use(kernels, donated)
         if before.peak <= budget:
             return module
-        search = _Search(kernels, donated, seconds_of)
+        # Values inside of a call cannot be computed again after it.
+        search = _Search(form_kernels(inline_calls(module)), donated, seconds_of)
         result, reached = search.fit(budget)
         if result is not None:
             return result

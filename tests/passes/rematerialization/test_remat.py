@@ -372,3 +372,34 @@ def test_donated_state_reuses_the_memory_of_arguments() -> None:
     assert Remat(str(peak), donated=True)(module) is module
     with pytest.raises(PipelineError, match=r"budget of 132\.0 KiB"):
         Remat(str(peak))(module)
+
+
+def test_calls_are_inlined_only_if_the_program_exceeds_the_budget() -> None:
+    """Values inside of a call cannot be computed again after it."""
+    lines = []
+    for i in range(3):
+        lines.append(f"%h{i} = tanh(%{f'd{i - 1}' if i else 'a'}) : f32[64, 64]")
+        lines.append(f'%d{i} = dot(%h{i}, %b, dims="ab,bc->ac") : f32[64, 64]')
+    for i in reversed(range(3)):
+        lines.append(f"%m{i} = mul(%{f'n{i + 1}' if i < 2 else 'd2'}, %h{i}) : f32[64, 64]")
+        lines.append(f'%n{i} = dot(%m{i}, %b, dims="ab,cb->ac") : f32[64, 64]')
+    body = "\n    ".join(lines)
+    module = parse(f"""\
+func @f(
+  %x: f32[64, 64],
+  %w: f32[64, 64],
+) -> (f32[64, 64]) {{
+  %y = call(%x, %w, callee="g") : f32[64, 64] {{
+    (%a: f32[64, 64], %b: f32[64, 64]) =>
+    {body}
+    yield %n0
+  }}
+  return %y
+}}
+""")
+    whole = peak_of(module)
+    assert Remat(budget=f"{whole}")(module) is module
+    smaller = Remat(budget=f"{whole - 1}")(module)
+    assert peak_of(smaller) < whole
+    assert [op.name for op in smaller.main.body.walk() if op.name == "call"] == []
+    assert [op.name for op in module.main.body.walk() if op.name == "call"] == ["call"]
