@@ -19,7 +19,6 @@ from shardir import ops
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.sharding import Axes
-from shardir.ir.sub_axes import is_overlapping
 from shardir.passes.def_use import DefUse, Use, analyze_def_use
 from shardir.passes.pipeline import Pass
 from shardir.passes.resharding.cost import reshard_cost, sharding_or_unsharded
@@ -111,16 +110,14 @@ def _reduction_sources(uses: DefUse) -> dict[tuple[str, Axes], list[Value]]:
         if (
             value in uses.owner
             or (maker and maker.spec is ops.reshard)
-            or any(_keeps_unreduced(use, sharding.unreduced) for use in uses.users[value])
+            or not all(map(_completes_or_returns, uses.users[value]))
         ):
             continue
         result.setdefault((sharding.reduction, sharding.unreduced), []).append(value)
     return result
 
 
-def _keeps_unreduced(use: Use, axes: Axes) -> bool:
-    """Return whether the results of a use of a value are unreduced over some of its axes, too."""
-    if use is None or (isinstance(use, Op) and use.spec is ops.reshard):
-        return False
-    results = use.results if isinstance(use, Op) else use.edge.targets
-    return any(v.sharding and is_overlapping(axes, v.sharding.unreduced) for v in results)
+def _completes_or_returns(use: Use) -> bool:
+    """Return whether a use of an unreduced value is a reshard or requires the value as it is; the
+    results of all other uses are unreduced, too."""
+    return use is None or (isinstance(use, Op) and use.spec is ops.reshard)

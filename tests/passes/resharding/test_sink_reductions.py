@@ -142,6 +142,67 @@ func @f(
     check_agreement(module, "partition")
 
 
+CONTRIBUTION = """\
+func @f(
+  %a: f32[8@-, 8@-],
+) -> (f32[]) {
+  %p = reshard(%a) : f32[8@-, 8@-] unreduced(x)
+  %c = reshard(%p) : f32[8@-, 8@-]
+  %s = sum(%c, dims=[0, 1]) : f32[]
+  return %s
+}
+"""
+ACCUMULATION = """\
+func @f(
+  %zero: f32[8@-, 8@-] unreduced(x),
+  %a: f32[3@-, 8@-, 4@x],
+  %b: f32[4@x, 8@-],
+) -> (f32[]) {
+  %total = scan(%zero, %a, carries=1, length=3) : f32[8@-, 8@-] unreduced(x) {
+    (%sum: f32[8@-, 8@-] unreduced(x), %row: f32[8@-, 4@x]) =>
+    %c = dot(%row, %b, dims="ik,kj->ij") : f32[8@-, 8@-] unreduced(x)
+    %next = add(%sum, %c) : f32[8@-, 8@-] unreduced(x)
+    yield %next
+  }
+  %d = reshard(%total) : f32[8@-, 8@-]
+  %s = sum(%d, dims=[0, 1]) : f32[]
+  return %s
+}
+"""
+
+
+@pytest.mark.parametrize("text", [CONTRIBUTION, ACCUMULATION])
+def test_values_that_reshards_and_loops_leave_unreduced_are_not_changed(text: str) -> None:
+    assert str(run_sink_reductions(text)) == MESH + text
+
+
+def test_a_value_with_other_reshards_is_reduced_after_a_sum() -> None:
+    """One of them reduces over some of the axes, and the result is also returned unreduced."""
+    module = run_sink_reductions(
+        """\
+func @f(
+  %a: f32[8@-, 8@(x, y)],
+  %b: f32[8@(x, y), 8@-],
+) -> (f32[8@-, 8@-] unreduced(x, y), f32[8@-, 8@-], f32[8@x, 8@-], f32[]) {
+  %p = dot(%a, %b, dims="ik,kj->ij") : f32[8@-, 8@-] unreduced(x, y)
+  %q = reshard(%p) : f32[8@-, 8@-] unreduced(y)
+  %r = reshard(%q) : f32[8@-, 8@-]
+  %t = reshard(%q) : f32[8@x, 8@-]
+  %c = reshard(%p) : f32[8@-, 8@-]
+  %s = sum(%c, dims=[0, 1]) : f32[]
+  return %p, %r, %t, %s
+}
+"""
+    )
+    assert body(module)[1:] == [
+        "%q = reshard(%p) : f32[8@-, 8@-] unreduced(y)",
+        "%r = reshard(%q) : f32[8@-, 8@-]",
+        "%t = reshard(%q) : f32[8@x, 8@-]",
+        "%s.partial = sum(%p, dims=[0, 1]) : f32[] unreduced(x, y)",
+        "%s = reshard(%s.partial) : f32[]",
+    ]
+
+
 def test_a_sum_with_replicated_uses_is_reduced_once() -> None:
     text = (
         TWO.split("  %d.partial")[0]
