@@ -259,7 +259,8 @@ def emit_pack_rows(module: LLVMModule, name: str, columns: int, values: int) -> 
               "ptr noalias readonly", "i64", "i64", "i64"]  # fmt: skip
     f = add_outlined_function(module, name, params)
     packed, base, offsets, count, segments, parts, steps, stride = f.params
-    item, distance = TILE_GROUP_BYTES // values, stride // values
+    item = TILE_GROUP_BYTES // values
+    distance = stride / values  # The stride may be negative.
     type = vector_type(f"i{8 * item}", columns)
     panel_bytes = steps * (columns * TILE_GROUP_BYTES)
     start = f.offset(base, f.load(offsets, "i64"))

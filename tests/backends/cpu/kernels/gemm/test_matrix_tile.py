@@ -143,6 +143,21 @@ def test_tiles_match_the_reference_for_any_strides(dtype: str, seed: int) -> Non
 
 @needs_amx
 @pytest.mark.parametrize("dtype", ["bf16", "i8"])
+@pytest.mark.parametrize("step", [-1, -2])
+def test_k_steps_in_reverse_order_match_those_of_a_copy(dtype: str, step: int) -> None:
+    """Packing reads rows of the right operand backwards."""
+    rng = np.random.default_rng(0)
+    op = product_of("mk,kn->mn", dtype, {"m": 40, "k": 72, "n": 50})
+    x, y = random_elements(rng, (40, 72), dtype), random_elements(rng, (200, 50), dtype)
+    y = y[::step][:72]
+    results = np.zeros((2, 40, 50), op.result.type.numpy)
+    for out, rhs in zip(results, (y, y.copy()), strict=True):
+        lower_and_run(RULES["dot"], op, [x, rhs], [out])
+    np.testing.assert_array_equal(results[0], results[1])
+
+
+@needs_amx
+@pytest.mark.parametrize("dtype", ["bf16", "i8"])
 def test_results_do_not_depend_on_the_number_of_workers(dtype: str) -> None:
     rng = np.random.default_rng(0)
     op = product_of(
