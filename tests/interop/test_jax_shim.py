@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import shardir as sd
+import shardir.numpy as snp
 from shardir.cli import main
 from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, SettingError
@@ -210,6 +211,15 @@ def error_of(kind: type[Exception], line: str) -> str:
     with pytest.raises(kind) as caught:
         Program().execute(f"import jax\n{line}", {})
     return str(caught.value).partition("\n")[0]
+
+
+def test_modules_state_their_files() -> None:
+    names: dict[str, Any] = {}
+    Program().execute("import inspect, jax, jax.numpy\nfile = inspect.getfile(jax.numpy)", names)
+    assert names["jax"].__file__ == sd.__file__
+    assert names["file"] == snp.__file__
+    spec = names["jax"].numpy.__spec__
+    assert (spec.name, spec.parent, spec.origin) == ("jax.numpy", "jax.numpy", snp.__file__)
 
 
 NEAREST = {

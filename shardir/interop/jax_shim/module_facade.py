@@ -8,6 +8,7 @@ is not imported.
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from importlib import import_module
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -76,6 +77,7 @@ class ModuleFacade(ModuleType):
 
     `library` is the library on JAX that imports the module, or empty for the program itself. Names
     that JAX has and shardir lacks are placeholders for a library, and errors for the program.
+    `__file__` is the file of the shardir module.
     """
 
     execute: ClassVar[Execute]
@@ -83,7 +85,10 @@ class ModuleFacade(ModuleType):
 
     def __init__(self, full: str, backing: ModuleType | None, library: str = "") -> None:
         super().__init__(full, f"{full}, by shardir")
+        file = getattr(backing, "__file__", None)
+        spec = ModuleSpec(full, None, origin=file, is_package=True)
         self.__dict__.update(_full=full, _backing=backing, _library=library, __path__=[])
+        self.__dict__.update(__file__=file, __spec__=spec, __package__=full)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
