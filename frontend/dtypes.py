@@ -1,8 +1,9 @@
 """Element types under the names of `jax.dtypes`: limits, classes, and canonical types."""
 
+from ml_dtypes import bfloat16
+
 from shardir.frontend.errors import NotAnArrayError
 from shardir.frontend.numpy.dtypes import (
-    bfloat16 as bfloat16,
     extended as extended,
     finfo as finfo,
     floating as _floating,

@@ -16,6 +16,7 @@ def test_canonicalization_follows_enable_x64() -> None:
     with sd.enable_x64():
         assert dtypes.canonicalize_dtype(float) == np.float64
     assert dtypes.canonicalize_dtype(dtypes.bfloat16).itemsize == 2
+    assert isinstance(dtypes.bfloat16(1), dtypes.bfloat16)  # It is a class, as in JAX.
 
 
 def test_key_dtypes_are_extended() -> None:
