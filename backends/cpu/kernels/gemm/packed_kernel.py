@@ -24,18 +24,18 @@ from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import emit_in_place_lh
 from shardir.backends.cpu.kernels.conv.line_copy import emit_layout_copy
 from shardir.backends.cpu.kernels.conv.nchw_tile import emit_nchw_tile
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
+from shardir.backends.cpu.kernels.gemm.amx.amx_packing import (
+    emit_fill_steps,
+    emit_pack_lines,
+    emit_pack_rows,
+)
+from shardir.backends.cpu.kernels.gemm.amx.amx_tile import emit_amx_tile
 from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, arithmetic_of
 from shardir.backends.cpu.kernels.gemm.macrokernel import (
     emit_output_block,
     emit_unstage,
     tile_function_name,
-)
-from shardir.backends.cpu.kernels.gemm.matrix_tile import (
-    emit_fill_steps,
-    emit_matrix_tile,
-    emit_pack_lines,
-    emit_pack_rows,
 )
 from shardir.backends.cpu.kernels.gemm.microkernel import emit_tile, emit_write, tile_variants
 from shardir.backends.cpu.kernels.gemm.offset_tables import emit_offsets, emit_segments
@@ -86,7 +86,7 @@ def _text(
     for part in tile_variants(tile):
         place = module, tile_function_name(part), part, tile, arith
         if isinstance(grouped, TileInstruction):
-            emit_matrix_tile(*place, grouped)
+            emit_amx_tile(*place, grouped)
         elif checked.position_pitch:
             emit_nchw_tile(*place)
         elif checked.is_in_place:

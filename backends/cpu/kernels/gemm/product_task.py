@@ -5,9 +5,9 @@ from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER
 from shardir.backends.cpu.kernels.conv.line_copy import LAYOUT_FUNCTION
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
+from shardir.backends.cpu.kernels.gemm.amx.amx_packing import FILL_FUNCTION
 from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic
-from shardir.backends.cpu.kernels.gemm.matrix_tile import FILL_FUNCTION
 from shardir.backends.cpu.kernels.gemm.offset_tables import OFFSETS_FUNCTION
 from shardir.backends.cpu.kernels.gemm.packing import SEGMENT_ENTRY_BYTES, panels_per_cache_line
 from shardir.backends.cpu.kernels.gemm.prefetch_stream import PrefetchStream
