@@ -1,4 +1,4 @@
-"""Arrays before a guard page: an access beyond the end of the array ends the process."""
+"""Arrays next to a guard page: an access beyond that end of the array ends the process."""
 
 import ctypes
 import mmap
@@ -15,6 +15,15 @@ _PROT_NONE = 0
 
 def copy_before_guard_page(array: Array) -> Array:
     """Return a contiguous copy before a guard page on Linux, or any copy on other systems."""
+    return _copy_next_to_guard_page(array, is_before=True)
+
+
+def copy_after_guard_page(array: Array) -> Array:
+    """Return a contiguous copy after a guard page on Linux, or any copy on other systems."""
+    return _copy_next_to_guard_page(array, is_before=False)
+
+
+def _copy_next_to_guard_page(array: Array, is_before: bool) -> Array:
     if not array.nbytes or not sys.platform.startswith("linux"):
         return array.copy()
     page = mmap.PAGESIZE
@@ -22,8 +31,9 @@ def copy_before_guard_page(array: Array) -> Array:
     memory = mmap.mmap(-1, size + page)
     mapped_bytes = np.frombuffer(memory, np.uint8)
     libc = ctypes.CDLL(None, use_errno=True)
-    guard_page = ctypes.c_void_p(mapped_bytes.ctypes.data + size)
+    guard_page = ctypes.c_void_p(mapped_bytes.ctypes.data + (size if is_before else 0))
     assert libc.mprotect(guard_page, ctypes.c_size_t(page), _PROT_NONE) == 0
-    copied = mapped_bytes[size - array.nbytes : size].view(array.dtype).reshape(array.shape)
+    first = size - array.nbytes if is_before else page
+    copied = mapped_bytes[first : first + array.nbytes].view(array.dtype).reshape(array.shape)
     copied[...] = array
     return np.asarray(copied)

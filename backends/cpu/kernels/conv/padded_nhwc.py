@@ -136,7 +136,9 @@ def find_padded_nhwc_layout(work: MatrixProduct) -> PaddedNhwcProduct | None:
             if not _is_grouped_by(near, along, d, group, item):
                 return None
             first, last = inside_range(begin, 1, size, ceil(width / group))
-            places = first * group, min(width, last * group)
+            # Windows of a feature group read a part of each position; the array may end after it.
+            end = (last - 1) * group + _elements_read_per_position(along, d, item)
+            places = first * group, min(width, end)
         else:
             if any(loop.position_strides[d] for loop in along):
                 return None
@@ -177,7 +179,6 @@ def _is_grouped_by(
 ) -> bool:
     """Return whether `group` contiguous elements share a position along dimension `d`, and all
     loops advance by such groups or stay in one."""
-    inside = sum((loop.extent - 1) * loop.lhs for loop in along if not loop.position_strides[d])
     return (
         group > 0
         and group * near.position_strides[d] * item == near.lhs
@@ -186,5 +187,12 @@ def _is_grouped_by(
             for loop in along
             if loop.position_strides[d]
         )
-        and inside < group * item
+        and _elements_read_per_position(along, d, item) <= group
     )
+
+
+def _elements_read_per_position(along: Sequence[ProductLoop], d: int, item: int) -> int:
+    """Return the number of elements between the first and the last one, inclusive, that a window
+    reads at a position along dimension `d`."""
+    loops = [loop for loop in along if not loop.position_strides[d]]
+    return sum((loop.extent - 1) * loop.lhs for loop in loops) // item + 1

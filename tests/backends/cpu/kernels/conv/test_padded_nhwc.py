@@ -1,10 +1,12 @@
 """Convolutions of few features in padded NHWC layout."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
+from shardir.backends.cpu.codegen.target import host_machine
 from shardir.backends.cpu.kernel_api import BufferView, row_major_strides
 from shardir.backends.cpu.kernels.conv.convolution import convolution_products
 from shardir.backends.cpu.kernels.conv.padded_nhwc import PaddedNhwcProduct, find_padded_nhwc_layout
@@ -13,7 +15,9 @@ from shardir.backends.cpu.kernels.gemm.microkernel import RegisterTile
 from shardir.backends.cpu.kernels.rules import RULES
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from shardir.ops import convolution
+from tests.backends.cpu.guard_pages import copy_after_guard_page, copy_before_guard_page
 from tests.backends.cpu.kernels.conv.test_convolution import (
+    assert_convolution,
     assert_shape,
     attributes,
     check_convolution,
@@ -26,7 +30,8 @@ pytestmark = pytest.mark.sample(5)
 
 PAD_BY_ONE = ((1, 1), (1, 1))
 NO_PADDING = ((0, 0), (0, 0))
-CASES: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+Case = tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]
+CASES: list[Case] = [
     ("b01f,01io->b01f", (2, 32, 32, 3), (3, 3, 3, 32), {"padding": PAD_BY_ONE}),
     ("b01f,01io->b01f", (5, 14, 14, 24), (3, 3, 24, 24), {"padding": PAD_BY_ONE}),
     ("b01f,01io->b01f", (2, 28, 28, 1), (5, 5, 1, 72), {"padding": ((2, 2), (2, 2))}),
@@ -101,6 +106,31 @@ def test_elements_outside_of_an_image_are_not_read(strides: tuple[int, int], dty
     phases = lower_and_run(RULES["convolution"], op, [x, w], [out])
     assert [phase.kernel.name[:11] for phase in phases or ()] == ["padded_nhwc"]
     assert np.isfinite(out).all()
+
+
+def test_elements_before_and_after_an_image_are_not_accessed() -> None:
+    """Windows of a feature group read a part of each position, and padding follows the last one."""
+    rng = np.random.default_rng(0)
+    cases: list[Case] = [
+        ("b0f,0io->b0f", (4, 9, 16), (1, 8, 104),
+         {"padding": ((0, 2),), "lhs_dilation": (2,), "rhs_dilation": (2,), "groups": 2}),
+        ("b0f,0io->b0f", (2, 40, 20), (3, 5, 48), {"padding": ((1, 1),), "groups": 4}),
+        ("b01f,01io->b01f", (2, 9, 11, 16), (3, 3, 8, 48),
+         {"padding": ((1, 1), (1, 3)), "groups": 2}),
+        ("b01f,01io->b01f", (2, 9, 12, 18), (3, 3, 6, 72),
+         {"padding": ((0, 0), (3, 2)), "strides": (1, 2), "groups": 3}),
+        ("b01f,01io->b01f", (2, 9, 11, 3), (3, 3, 3, 24), {"padding": PAD_BY_ONE}),
+    ]  # fmt: skip
+    copies = copy_before_guard_page, copy_after_guard_page
+    for (dims, left, right, given), dtype, copy in product(cases, ("f32", "bf16"), copies):
+        x, w = (copy(random_elements(rng, shape, dtype)) for shape in (left, right))
+        attrs = attributes(len(left) - 2, dims, **given)
+        op = make_op(convolution, *(TensorType(a.shape, dtype) for a in (x, w)), **attrs)
+        out = copy(np.zeros(op.result.type.shape, x.dtype))
+        machine = host_machine().limited_to("avx2")
+        phases = lower_and_run(RULES["convolution"], op, [x, w], [out], machine=machine)
+        assert any(phase.kernel.name.startswith("padded_nhwc") for phase in phases or ())
+        assert_convolution(out, x, w, op.result.type, attrs)
 
 
 def padded_layout(
