@@ -123,16 +123,14 @@ class _Rematerializer:
                 return None
             self.position = i
             self._pin(op, 1)
-            self._provide(op, op)
+            self._provide(used_by(op), op)
             self._execute(i, op)
             self._pin(op, -1)
             self._free_unused((*used_by(op), *op.results))
         self.position = len(self.ops)
         self.pins.update(map(self.root_of, self.block.returns))
-        last = self.ops[-1] if self.ops else None
-        for value in self.block.returns:
-            if last is not None:
-                self._provide_value(value, last)
+        if self.ops:
+            self._provide(self.block.returns, self.ops[-1])
         returns = tuple(self.incarnation.get(value, value) for value in self.block.returns)
         return replace(self.block, ops=tuple(self.new_ops), returns=returns)
 
@@ -143,29 +141,43 @@ class _Rematerializer:
     def _is_missing(self, value: Value) -> bool:
         return value in self.maker and value not in self.incarnation
 
-    def _provide(self, op: Op, user: Op) -> None:
-        """Compute the missing operands of an operation."""
-        for value in dict.fromkeys(used_by(op)):
-            self._provide_value(value, user)
-
-    def _provide_value(self, value: Value, user: Op) -> None:
-        """Compute a value for `user` if it is missing, after the missing values that it needs."""
-        if not self._is_missing(value):
-            return
-        pending = [self._definition(value)]
-        self._pin(pending[0], 1)
-        while pending:
-            op = pending[-1]
-            missing = next((x for x in used_by(op) if self._is_missing(x)), None)
-            if missing is not None:
-                pending.append(self._definition(missing))
-                self._pin(pending[-1], 1)
+    def _provide(self, values: Iterable[Value], user: Op) -> None:
+        """Compute the missing ones of values for `user`. Each value that several of them need is
+        computed once."""
+        wanted = list(values)
+        uses = self._missing_operands(wanted)
+        self.pins.update(self.root_of(x) for operands in uses.values() for x in operands)
+        for value in wanted:
+            if not self._is_missing(value):
                 continue
-            pending.pop()
-            self._repeat(op, user)
-            self._pin(op, -1)
-            kept = {value, *(x for each in pending for x in used_by(each))}
-            self._free_unused(x for x in (*used_by(op), *op.results) if x not in kept)
+            pending = [self._definition(value)]
+            self._pin(pending[0], 1)
+            while pending:
+                op = pending[-1]
+                missing = next((x for x in used_by(op) if self._is_missing(x)), None)
+                if missing is not None:
+                    pending.append(self._definition(missing))
+                    self._pin(pending[-1], 1)
+                    continue
+                pending.pop()
+                self._repeat(op, user)
+                self._pin(op, -1)
+                done = (x for result in op.results for x in uses.pop(result, ()))
+                self.pins.subtract(map(self.root_of, done))
+                self._free_unused((*used_by(op), *op.results))
+
+    def _missing_operands(self, values: Iterable[Value]) -> dict[Value, list[Value]]:
+        """Return the missing operands of each missing value that the computation of `values`
+        needs."""
+        found: dict[Value, list[Value]] = {}
+        pending = [value for value in values if self._is_missing(value)]
+        while pending:
+            value = pending.pop()
+            if value not in found:
+                operands = dict.fromkeys(used_by(self._definition(value)))
+                found[value] = [x for x in operands if self._is_missing(x)]
+                pending += found[value]
+        return found
 
     def _definition(self, value: Value) -> Op:
         """Return the operation that computes a value; of a view of several operands only the part
