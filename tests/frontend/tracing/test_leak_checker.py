@@ -1,7 +1,6 @@
 """The setting `check_tracer_leaks`: traced values that outlive their trace."""
 
 import gc
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,11 +11,9 @@ from shardir.frontend.pytree_types import PyTree
 
 
 @pytest.fixture(autouse=True)
-def _search_new_objects_only() -> Iterator[None]:
+def _search_new_objects_only() -> None:
     """Hide the objects of other tests from the searches of this one, which would take minutes."""
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def test_traced_values_that_outlive_a_jitted_function_are_an_error() -> None:
