@@ -193,7 +193,7 @@ class Pipeline:
         names = [step.name for step in self.passes]
         if isinstance(stage, str):
             stage = current_name(stage)
-        if stage not in names:
+        if not isinstance(stage, str) or stage not in names:
             raise PipelineError(
                 f"the pipeline {str(self)!r} has no pass called {stage!r}; "
                 f"it has {', '.join(names) or 'none'}"

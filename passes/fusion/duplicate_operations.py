@@ -107,6 +107,7 @@ class _Duplicator:
         op = self.block.ops[self.maker[value]]
         return (
             op.spec in CHEAP_OPERATIONS
+            and self.groups.whole[value]
             and value not in self.stored_values
             and bool(self.users.get(value))
         )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from shardir.errors import NumbersError, PipelineError
@@ -67,6 +68,7 @@ def test_options_that_a_pass_does_not_have(text: str, expected: str) -> None:
     [
         ("cse,dce", "inline", "has no pass called 'inline'; it has cse, dce"),
         ("cse,dce", 3, "has no pass called 3; it has cse, dce"),
+        ("cse,dce", np.ones(2), "has no pass called array([1., 1.]); it has cse, dce"),
         ("none", "cse", "has no pass called 'cse'; it has none"),
     ],
 )

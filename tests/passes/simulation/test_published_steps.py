@@ -58,7 +58,7 @@ def test_the_flops_of_a_step_are_those_of_the_published_formula(
 
 @pytest.mark.parametrize(
     ("number", "expected"),
-    [(0, -0.003), (10, 0.002), (11, 0.030), (12, 0.207), (22, 0.097), (23, -0.012)],
+    [(0, -0.003), (10, 0.002), (11, 0.030), (12, 0.207), (22, 0.097), (23, -0.015)],
 )
 def test_errors_of_steps_without_pipelines(benchmarks: Any, number: int, expected: float) -> None:
     given = published(benchmarks)[number]
