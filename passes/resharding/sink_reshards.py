@@ -1,4 +1,4 @@
-"""Sink reshards below pointwise operations: move one result instead of several operands.
+"""Sink reshards below pointwise operations: move one result instead of several or wider operands.
 
 before: `%a.columns = reshard(%a)`, `%b.columns = reshard(%b)`, `%c = mul(%a.columns, %b.columns)`
 after:  `%c.before_reshard = mul(%a, %b)`, `%c = reshard(%c.before_reshard)`
@@ -48,7 +48,7 @@ class _ReshardSinker:
         self.reshard_of: dict[Value, Op] = {}
         """The `reshard` of the rewritten program that defines each value."""
         self.transpose_of: dict[Value, Op] = {}
-        """The `transpose` that defines each value from a resharded value without other uses."""
+        """The `transpose` that defines each value from a value of its block without other uses."""
         self.changed = False
 
     def block(self, block: Block) -> Block:
@@ -57,30 +57,29 @@ class _ReshardSinker:
         for op in block.ops:
             if op.blocks and op.spec not in UNANALYZED_REGIONS:
                 op = replace(op, blocks=tuple(map(self.block, op.blocks)))
-            source = self.common_source_sharding(op, local) if op.spec.elementwise else None
+            is_pointwise = op.spec.elementwise and op.spec is not ops.reshard
+            source = self.common_source_sharding(op, local) if is_pointwise else None
             if source is None:
                 new_ops[op] = None
             else:
                 self.sink(op, source, new_ops)
             if op.spec is ops.reshard:
                 self.reshard_of[op.result] = op
-            elif op.spec is ops.transpose and self.is_reshard_with_one_use(op.operands[0], local):
+            elif op.spec is ops.transpose and self.has_one_use(op.operands[0], local):
                 self.transpose_of[op.result] = op
             local.update(op.results)
         return Block(block.params, tuple(new_ops), block.returns)
 
-    def is_reshard_with_one_use(self, value: Value, local: set[Value]) -> bool:
-        """Return whether a value is the result of a reshard in this block and has a single use."""
-        return value in self.reshard_of and value in local and len(self.uses.users[value]) == 1
+    def has_one_use(self, value: Value, local: set[Value]) -> bool:
+        """Return whether a value is computed in this block and has a single use."""
+        return value in local and len(self.uses.users[value]) == 1
 
     def common_source_sharding(self, op: Op, local: set[Value]) -> Sharding | None:
         """Return the sharding that all operands are resharded from if computing there is
         cheaper."""
         tensors = [v for v in op.operands if v.type.rank]
         moved = [v for v in dict.fromkeys(tensors) if not self.is_constant(v)]
-        if len(op.results) != 1 or len(moved) < 2:
-            return None
-        if any(v not in local or self.source_sharding(v) is None for v in moved):
+        if any(v not in local for v in moved):
             return None
         if any(self.uses.users[v] != [original_operation(self.uses, op)] for v in moved):
             return None
@@ -88,7 +87,8 @@ class _ReshardSinker:
         if len(sources) != 1:
             return None
         (source,) = sources
-        assert source is not None
+        if source is None:
+            return None
         if source.unreduced and not self.can_reduce_after(op, moved, source.reduction):
             return None
         now = [reshard_cost(source, sharding_or_unsharded(v, self.mesh), v.type) for v in moved]
@@ -112,11 +112,11 @@ class _ReshardSinker:
     def can_reduce_after(self, op: Op, moved: list[Value], reduction: str) -> bool:
         """Return whether the pending reduction of operands can be completed after an operation."""
         groups = [[op.operands[i] for i in group] for group in commuting_groups(op, reduction)]
-        return any(set(group) == set(moved) and len(group) > 1 for group in groups)
+        return any(set(group) == set(moved) for group in groups)
 
     def is_constant(self, value: Value) -> bool:
         maker = self.uses.maker.get(value)
-        return maker is not None and maker.spec is ops.constant and _is_splat(maker)
+        return maker is not None and maker.spec is ops.constant
 
     def sink(self, op: Op, source: Sharding, new_ops: dict[Op, None]) -> None:
         self.changed = True
@@ -170,7 +170,3 @@ class _ReshardSinker:
 def original_operation(uses: DefUse, op: Op) -> Op:
     """Return the operation of the original program that defines the same results."""
     return uses.maker[op.results[0]]
-
-
-def _is_splat(op: Op) -> bool:
-    return isinstance(op.attrs["value"], bool | int | float | complex)
