@@ -34,12 +34,11 @@ def operation_reshard_cost(op: Op, places: tuple[Sharding, ...]) -> tuple[int, i
     types = tuple(value.type for value in op.tensors)
     rule = partitioning_rule(op)
     if rule is None:
-        if op.spec.partition is not None and not op.operands:
-            return 0, 0
-        wholes = [
-            Sharding.fully_replicated(sharding.mesh, len(sharding.dims)) for sharding in places
+        # The results are computed unsharded, and to shard them sends nothing.
+        costs = [
+            reshard_cost(sharding, Sharding.fully_replicated(sharding.mesh, type.rank), type)
+            for sharding, type in zip(places[: len(op.operands)], types, strict=False)
         ]
-        costs = [reshard_cost(p, w, t) for p, w, t in zip(places, wholes, types, strict=True)]
         return sum(c[0] for c in costs), sum(c[1] for c in costs)
     return alignment_reshard_cost(
         rule, _cheapest_alignment(op, rule, places), places, types, pending_reduction(op, rule)
