@@ -75,7 +75,7 @@ class Explanations:
                 reasons[f"{name} is not sharded over {self.format_axes(lost)}"] = None
         return f": {' and '.join(reasons)}" if reasons else ""
 
-    def explain_scan_operand(self, op: Op, operand: int, sharding: Sharding) -> str:
+    def explain_scan_operand(self, op: Op, operand: int) -> str:
         """Return a clause that states that a scan iterates over a sharded dimension of an
         operand, and which dimension to shard instead."""
         value = op.operands[operand]
@@ -83,14 +83,14 @@ class Explanations:
         if not is_iterated or value.sharding is None:
             return ""
         lost = value.sharding.dims[0].axes
-        if not lost or sharding.dims[0].axes:
+        if not lost:
             return ""
         axes = self.format_axes(lost)
         count = count_positions(lost)
         others = [
             d
             for d, (dim, size) in enumerate(zip(value.sharding.dims, value.type.shape, strict=True))
-            if d and not dim.axes and size and size % count == 0
+            if not dim.axes and size and size % count == 0
         ]
         instead = f"dimension {others[0]}" if others else "another dimension"
         return (

@@ -371,9 +371,8 @@ class ReshardInserter:
         operands = []
         for i, value in enumerate(op.operands):
             sharding = flow.operands[i]
-            why = self.words.explain_operand(op, i, sharding) + self.words.explain_scan_operand(
-                op, i, sharding
-            )
+            why = self.words.explain_operand(op, i, sharding)
+            why += self.words.explain_scan_operand(op, i)
             operands.append(
                 self.reshard_value(scope.value(value), sharding, scope, new_ops, op.loc, why)
             )

@@ -340,9 +340,9 @@ func @f(
 def test_exchanges_within_an_operation_state_their_factor() -> None:
     module = run_partition("""\
 func @f(
-  %a: f32[8@x, 4@-],
-) -> (f32[8@x, 4@-]) {
-  %b = roll(%a, shift=1, dim=0) : f32[8@x, 4@-]
+  %a: f32[8@x, 4@y],
+) -> (f32[8@x, 4@y]) {
+  %b = roll(%a, shift=1, dim=0) : f32[8@x, 4@y]
   return %b
 }
 """)

@@ -38,6 +38,25 @@ func @f(
     )
 
 
+@pytest.mark.parametrize(
+    ("xs", "why"), [("4@-, 8@x", ["operand 0 of %ys = scan needs [-, -]"]), ("4, 8", [])]
+)
+def test_a_scan_over_an_unsharded_dimension_names_no_dimension(xs: str, why: list[str]) -> None:
+    module = run_reshard(f"""\
+func @f(
+  %xs: f32[{xs}],
+) -> (f32[4@-, 8@-]) {{
+  %ys = scan(%xs, carries=0, length=4, reverse=false) : f32[4@-, 8@-] {{
+    (%s: f32[8@-]) =>
+    %e = exp(%s) : f32[8@-]
+    yield %e
+  }}
+  return %ys
+}}
+""")
+    assert reasons(module) == why
+
+
 def test_a_reshard_of_a_carried_value_names_no_dimension() -> None:
     text = """\
 func @f(
@@ -123,6 +142,23 @@ func @f(
 """
     text = MESH.replace("\n\n", "\nmesh @n = [z=8]\n\n") + text
     assert str(InsertExplicitReshards()(parse(text))) == text
+
+
+def test_shardy_does_not_move_unsharded_values_to_another_device_order() -> None:
+    module = InsertExplicitReshards()(parse("""\
+mesh @m = [x=2, y=2]
+mesh @n = [x=2, y=2] devices=[3, 2, 1, 0]
+
+func @f(
+  %a: f32[8@x],
+  %c: f32[8@-] on @n,
+) -> (f32[8@x], f32[8@-]) {
+  %b = exp(%a) : f32[8@x]
+  %d = exp(%c) : f32[8@-]
+  return %b, %d
+}
+"""))  # fmt: skip
+    assert body(module)[1:] == ["%b = exp(%a) : f32[8@x]", "%d = exp(%c) : f32[8@-]"]
 
 
 def test_shardy_moves_data_between_meshes_with_other_device_orders() -> None:
