@@ -64,6 +64,28 @@ func @f(
     assert body(gathered)[-1] == '%c = dot(%a.unsharded, %w, dims="ik,kj->ij") : f32[64@-, 128@-]'
 
 
+def test_a_contraction_does_not_compute_more_so_that_less_is_sent() -> None:
+    """`%a` has fewer bytes than the product that is gathered."""
+    module = Reshard()(
+        parse(
+            MESH
+            + """\
+func @f(
+  %a: f32[64@x, 2@-],
+  %b: f32[2@-, 64@-],
+) -> (f32[64@-, 64@-]) {
+  %c = dot(%a, %b, dims="ik,kj->ij") : f32[64@-, 64@-]
+  return %c
+}
+"""
+        )
+    )
+    assert body(module) == [
+        '%c.before_reshard = dot(%a, %b, dims="ik,kj->ij") : f32[64@x, 64@-]',
+        "%c = reshard(%c.before_reshard) : f32[64@-, 64@-]",
+    ]
+
+
 def test_a_sum_is_reduced_if_it_is_smaller() -> None:
     completed = Reshard()(
         parse(
