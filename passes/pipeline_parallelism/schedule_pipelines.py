@@ -140,10 +140,10 @@ def _search(pipeline: StagedPipeline, ranks: int) -> PipelineSchedule:
     memory = memory_of_stages(replace(pipeline, fragments=halves))
     limit = pipeline.attributes.memory
     for stage, each in enumerate(memory):
-        if each.input_gradient > limit:
+        if each.peak > limit:
             raise PipelineScheduleError(
                 f"the schedule is searched for {show_bytes(limit)} of activations, and one "
-                f"microbatch in stage {stage} keeps {show_bytes(int(each.input_gradient))}; raise "
+                f"microbatch in stage {stage} keeps {show_bytes(int(each.peak))}; raise "
                 "memory, or divide the batch into more microbatches"
             )
     costs = {key: cost_of_block(each.block) for key, each in halves.items()}

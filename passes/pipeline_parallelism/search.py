@@ -93,7 +93,7 @@ def search_schedule(
     check_sizes(ranks, microbatches)
     all_times = for_each_stage(times, PassTimes, "times", ranks)
     all_memory = for_each_stage(memory, PassMemory, "memory", ranks)
-    needed = max((each.input_gradient for each in all_memory), default=0)
+    needed = max(each.peak for each in all_memory)
     if memory_limit < needed:
         raise PipelineScheduleError(
             f"memory_limit is {float(memory_limit):g}, and one microbatch needs {float(needed):g}; "
@@ -109,22 +109,8 @@ def search_schedule(
     )
     candidates = [each for each in published if max(each.peaks) <= memory_limit]
     machine = _Machine(ranks, microbatches, all_times, transfer, all_memory, memory_limit)
-    rows = _search_policy(machine)
-    if rows is not None:
-        candidates.append(simulate(schedule_of_rows(rows)))
-    if not candidates:
-        candidates.append(simulate(_one_at_a_time(ranks, microbatches)))
+    candidates.append(simulate(schedule_of_rows(_search_policy(machine))))
     return min(candidates, key=lambda each: each.cost)
-
-
-def _one_at_a_time(ranks: int, microbatches: int) -> PipelineSchedule:
-    """Return the schedule that holds one microbatch on each rank."""
-    return schedule_of_rows(
-        [
-            [Action(rank, kind, k) for k in range(microbatches) for kind in (F, I, W)]
-            for rank in range(ranks)
-        ]
-    )
 
 
 @dataclass(frozen=True)
@@ -139,8 +125,8 @@ class _Machine:
     limit: Number
 
 
-def _search_policy(machine: _Machine) -> list[list[Action]] | None:
-    """Return the rows of the best policy, or `None` if every policy exhausts the memory."""
+def _search_policy(machine: _Machine) -> list[list[Action]]:
+    """Return the rows of the best policy."""
     results: dict[GreedyPolicy, tuple[float, list[list[Action]]]] = {}
 
     def cost(policy: GreedyPolicy) -> float:
@@ -153,8 +139,8 @@ def _search_policy(machine: _Machine) -> list[list[Action]] | None:
             for parameter, values in PARAMETER_VALUES.items():
                 changed = [replace(best, **{parameter: value}) for value in values]
                 best = min([best, *changed], key=cost)
-    least, rows = min(results.values(), key=lambda result: result[0])
-    return rows if math.isfinite(least) else None
+    _, rows = min(results.values(), key=lambda result: result[0])
+    return rows
 
 
 class _GreedySimulation:
@@ -170,11 +156,8 @@ class _GreedySimulation:
             W: [float(each.weight_gradient) for each in times],
         }
         self.transfer = float(machine.transfer)
-        self.held_change = {
-            F: [float(each.input_gradient) for each in memory],
-            I: [float(each.weight_gradient - each.input_gradient) for each in memory],
-            W: [-float(each.weight_gradient) for each in memory],
-        }
+        self.peaks = [float(each.peak) for each in memory]
+        self.due_memory = [float(each.weight_gradient) for each in memory]
         self.limit = float(machine.limit) + TOLERANCE
         hop = max(self.durations[F]) + max(self.durations[I]) + 2 * self.transfer
         due_per_rank = policy.delay * hop / (max(self.durations[W]) or 1)
@@ -187,7 +170,6 @@ class _GreedySimulation:
         self.inputs[F][0] = [0.0] * count
         self.inputs[I] = [[math.inf] * count for _ in range(ranks)]
         self.done = {kind: [0] * ranks for kind in (F, I, W)}
-        self.held = [0.0] * ranks
         self.free = [0.0] * ranks
         self.starts = [math.inf] * ranks
         self.last_pass = [F] * ranks
@@ -196,20 +178,19 @@ class _GreedySimulation:
         self.wake = [0.0, *([math.inf] * (ranks - 1))]
 
     def run(self) -> tuple[float, list[list[Action]]]:
-        """Return the longest time of a rank and the rows; infinite if the ranks cannot go on."""
+        """Return the longest time of a rank and the rows.
+
+        The ranks never wait for each other: the limit allows each rank one microbatch, and the
+        last rank that holds one has the inputs of its backward pass.
+        """
         while self.events:
             now, rank = heapq.heappop(self.events)
             if now != self.wake[rank]:
                 continue
             self.wake[rank] = math.inf
-            if now < self.free[rank]:
-                self._wake_at(rank, self.free[rank])
-                continue
             kind = self._choose(rank, now)
             if kind is not None:
                 self._start(rank, kind, now)
-        if any(count < self.machine.microbatches for count in self.done[W]):
-            return math.inf, []
         cost = max(end - start for end, start in zip(self.free, self.starts, strict=True))
         return cost, self.rows
 
@@ -227,9 +208,16 @@ class _GreedySimulation:
         if (
             forward < count
             and forward - backward < self.max_in_flight[rank]
-            and self.held[rank] + self.held_change[F][rank] <= self.limit
+            and self._held_after_forward(rank) <= self.limit
         ):
             yield F, self.inputs[F][rank][forward]
+
+    def _held_after_forward(self, rank: int) -> float:
+        """Return the memory that a rank holds after one more forward pass; a later gradient of an
+        input does not increase it."""
+        in_flight = self.done[F][rank] - self.done[I][rank] + 1
+        due = self.done[I][rank] - self.done[W][rank]
+        return in_flight * self.peaks[rank] + due * self.due_memory[rank]
 
     def _choose(self, rank: int, now: float) -> ActionKind | None:
         """Return the kind of the next action, or `None` to wait for an input."""
@@ -262,7 +250,6 @@ class _GreedySimulation:
         self.starts[rank] = min(self.starts[rank], now)
         self.free[rank] = end
         self.done[kind][rank] += 1
-        self.held[rank] += self.held_change[kind][rank]
         if kind is not W:
             self.last_pass[rank] = kind
             receiver = rank + 1 if kind is F else rank - 1

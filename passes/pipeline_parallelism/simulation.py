@@ -81,10 +81,15 @@ class PassMemory:
     input_gradient: Number = 1
     """The memory that is held from the forward pass to the gradient of the input (M_B)."""
     weight_gradient: Number = 1
-    """The part of it that is held until the gradient of the weights (M_W)."""
+    """The memory that is held from there to the gradient of the weights (M_W)."""
 
     def __post_init__(self) -> None:
         _check_numbers(self)
+
+    @property
+    def peak(self) -> Number:
+        """The most memory that one microbatch holds."""
+        return max(self.input_gradient, self.weight_gradient)
 
 
 @dataclass(frozen=True)
