@@ -214,8 +214,7 @@ class RuleStepper:
             for factor, factor_sharding in new[number].factor_shardings.items():
                 if factor_sharding.axes == old[number].factor_shardings[factor].axes:
                     continue
-                new_sharding = result.factor_shardings.get(factor)
-                if new_sharding is None or new_sharding.axes != factor_sharding.axes:
+                if result.factor_shardings[factor].axes != factor_sharding.axes:
                     for axis in factor_sharding.axes:
                         if axis not in old[number].factor_shardings[factor].axes:
                             refuse(factor, number, axis, RefusalReason.STRIDED)
@@ -259,7 +258,7 @@ def _changed_shardings(
     sizes = tuple(factor.size for factor in rule.factors)
     for number in sorted(changed):
         before, new = views[number].sharding, project_to_dims(views[number], sizes, mesh)
-        if new != before and not (before is None and not any(new.axes)):
+        if new != before and any(new.axes):
             yield number, new
 
 
@@ -287,14 +286,12 @@ def _used_axes(shardings: Sequence[Sharding | None]) -> list[tuple[int, Axis]]:
 
 
 def _source_tensor(factor: int, axes: tuple[Axis, ...], old: Sequence[ProjectedTensor]) -> int:
-    """Return the tensor that had all of `axes` along `factor`, else most of them."""
-    best, length = 0, -1
-    for number, view in enumerate(old):
-        factor_sharding = view.factor_shardings.get(factor)
-        if factor_sharding is None:
-            continue
-        if is_prefix(axes, factor_sharding.axes):
-            return number
-        if is_prefix(factor_sharding.axes, axes) and len(factor_sharding.axes) > length:
-            best, length = number, len(factor_sharding.axes)
-    return best
+    """Return the first tensor that had all of `axes` along `factor`.
+
+    There is one: the axes that the tensors agree on are those of one of them, or its first ones.
+    """
+    return next(
+        number
+        for number, view in enumerate(old)
+        if factor in view.factor_shardings and is_prefix(axes, view.factor_shardings[factor].axes)
+    )

@@ -185,6 +185,33 @@ func @f(
     assert types["b"] == "f32[8@x]"
 
 
+def test_the_constraint_of_a_member_in_a_loop_comes_first_in_its_block() -> None:
+    """It takes the sharding of its operand before `add` can shard it."""
+    types = types_by_name("""\
+func @f(
+  %a: f32[8],
+  %n: i32[],
+  %w: f32[8@y],
+) -> (f32[8], f32[8]) {
+  %r, %i = while(%a, %n) : f32[8@x], i32[] {
+    (%t: f32[8], %k: i32[]) =>
+    %l = lt(%k, %n) : bool[]
+    yield %l
+  } {
+    (%p: f32[8], %k2: i32[]) =>
+    sharding_group(%p, group=0)
+    %q = add(%p, %w) : f32[8]
+    yield %q, %k2
+  }
+  %b = neg(%a) : f32[8@z]
+  sharding_group(%b, group=0)
+  return %r, %b
+}
+""")
+    assert {types[name] for name in ("r", "p", "p.1", "q", "b.1")} == {"f32[8@x]"}
+    assert types["b"] == "f32[8@z]"
+
+
 def test_each_copy_of_a_constant_is_a_member() -> None:
     """The operation that states the group of a constant is no use of the constant."""
     module = propagate("""\

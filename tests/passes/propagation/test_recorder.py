@@ -331,6 +331,37 @@ func @f(
 
 
 @pytest.mark.parametrize(
+    ("direction", "operand", "result", "expected"),
+    [
+        ("forward", "8@x", "8@-", "x along i of %r: CLOSED"),
+        ("forward", "8@-", "8@x", "x along i of %a: DIRECTION"),
+        ("backward", "8@x", "8@-", "x along i of %r: DIRECTION"),
+        ("backward", "8@-", "8@x", "x along i of %a: CLOSED"),
+    ],
+)
+def test_a_direction_stops_only_axes_that_move_in_the_other_one(
+    direction: str, operand: str, result: str, expected: str
+) -> None:
+    text = f"""\
+func @f(
+  %a: f32[{operand}],
+) -> (f32[8]) {{
+  %r = propagation_barrier(%a, direction={direction}) : f32[{result}]
+  return %r
+}}
+"""
+    assert refusals(text) == {expected}
+
+
+@pytest.mark.parametrize("rows", ["", "@y"])
+def test_axes_that_would_make_strided_shards_are_no_step(rows: str) -> None:
+    """The result has the sharding that it had before, or none."""
+    result = "f32[32@y?]" if rows else "f32[32]"
+    found = history(operation("([i, j]) -> ([ij]) {i=4, j=8}", [f"f32[4{rows}, 8@x]"], result))
+    assert [step.op.name for step in found.steps if step.op] == []
+
+
+@pytest.mark.parametrize(
     ("rule", "operands", "result", "expected"),
     [
         # Columns of the result have their axes already, which only the second operand gains.

@@ -66,10 +66,37 @@ func @f(
   return %r
 }
 """
+OPAQUE = 'operation="x.y", head="x.y %, %, %", attributes="", types=""'
+# A second visit of the operation would shard its result, since it changes an operand that it has
+# twice; no operation visits itself.
+TWICE = """\
+func @f(
+  %a: f32[8, 2@y],
+  %p: f32[2],
+) -> (f32[2]) {
+  %r = opaque(%a, %p, %p, OPAQUE, rule="([j, k], [i], [k]) -> ([i]) {i=2, j=8, k=2}") : f32[2]
+  return %r
+}
+""".replace("OPAQUE", OPAQUE)
+# `neg` wakes the three operations before it, and `sin` the last of them, which keeps its place
+# behind `dot`: the first one of these two shards %s.
+WAITING = """\
+func @f(
+  %a: f32[8],
+  %s: f32[8, 8],
+) -> (f32[8], f32[8], f32[8]) {
+  %c = exp(%a) : f32[8]
+  %h = sin(%c) : f32[8]
+  %d = dot(%c, %s, dims="i,ij->j") : f32[8]
+  %r = opaque(%c, %h, %s, OPAQUE, rule="([j], [j], [i, j]) -> ([j]) {i=8, j=8}") : f32[8]
+  %n = neg(%c) : f32[8@x?]
+  return %d, %r, %n
+}
+""".replace("OPAQUE", OPAQUE)
 
 
 @pytest.mark.parametrize("level", PROPAGATION_LEVELS)
-@pytest.mark.parametrize("text", [LAYERS, CHAINS, LOOP])
+@pytest.mark.parametrize("text", [LAYERS, CHAINS, LOOP, TWICE, WAITING])
 def test_replay_without_one_annotation_is_a_run_without_it(text: str, level: str) -> None:
     module, propagate = parse(MESH + text), Propagate(level=level)
     steppers = StepperTable(ShardingTable(module), explain=False)
