@@ -17,13 +17,16 @@ SYSCTL_NAMES = {"i8mm": b"hw.optional.arm.FEAT_I8MM", "bf16": b"hw.optional.arm.
 def detect_matrix_features(system: str) -> list[str]:
     """Return the features with matrix instructions that this Arm processor has, by LLVM's names.
 
-    `system` is `linux` or `darwin`.
+    `system` is `linux` or `darwin`. The result is empty if the system does not report them.
     """
     libc = ctypes.CDLL(None)
     if system == "darwin":
         return [name for name, key in SYSCTL_NAMES.items() if _read_sysctl(libc, key)]
-    libc.getauxval.restype, libc.getauxval.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
-    capabilities = libc.getauxval(AT_HWCAP2)
+    getauxval = getattr(libc, "getauxval", None)
+    if getauxval is None:  # A system that is neither Linux nor macOS.
+        return []
+    getauxval.restype, getauxval.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
+    capabilities = getauxval(AT_HWCAP2)
     return [name for name, bit in HWCAP2_BITS.items() if capabilities >> bit & 1]
 
 

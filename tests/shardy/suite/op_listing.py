@@ -162,7 +162,7 @@ class _Lister:
         self.values = {v.name: v for v in _values(function.body)}
         self.number: dict[str, int] = {}
         self.callees: dict[str, str] = {}
-        """What the text calls an operation that calls a function."""
+        """The name of the operation in the text that calls each function."""
         made = {value.name for op, _ in _walk(function.body, 0) for value in op.results}
         for number, (written, values) in enumerate(self.readings):
             operation = written.name.strip('"')

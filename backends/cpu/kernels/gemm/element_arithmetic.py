@@ -108,7 +108,8 @@ class Arithmetic(NamedTuple):
         minus: bool = False,
     ) -> LLVMValue:
         """Return `c + a * b`, or `c - a * b` if `minus` is set."""
-        if self.grouped and not isinstance(self.grouped, TileInstruction):
+        if self.grouped:
+            assert not isinstance(self.grouped, TileInstruction), "tiles are no vectors"
             return self.grouped.emit(f, a, b, c)
         if not self.is_float:
             return c - a * b if minus else c + a * b

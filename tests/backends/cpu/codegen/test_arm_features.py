@@ -52,3 +52,10 @@ def test_matrix_features_of_each_system(
 ) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _: library)
     assert detect_matrix_features(system) == features
+
+
+def test_a_library_without_the_auxiliary_vector_reports_no_features(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+    assert detect_matrix_features("linux") == []
