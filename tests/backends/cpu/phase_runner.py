@@ -136,10 +136,10 @@ def lower_and_run(
     return phases
 
 
-def selected_kernels(
+def lower_for_machine(
     rule: Rule, op: Op, machine: HostDescription, workers: int = 2
-) -> list[Kernel]:
-    """Return the kernels that a rule selects for dense arrays on a machine. Nothing runs, so the
+) -> Sequence[Phase]:
+    """Return the phases that a rule makes for dense arrays on a machine. Nothing runs, so the
     machine may differ from the host."""
     types = [value.type for value in (*op.operands, *op.results)]
     views = [
@@ -149,7 +149,14 @@ def selected_kernels(
     operand_count = len(op.operands)
     phases = rule(op, views[:operand_count], views[operand_count:], RuleHarness(workers, machine))
     assert phases is not None, f"the rule has no phases for {op.name}"
-    return [phase.kernel for phase in phases]
+    return phases
+
+
+def selected_kernels(
+    rule: Rule, op: Op, machine: HostDescription, workers: int = 2
+) -> list[Kernel]:
+    """Return the kernels of `lower_for_machine`."""
+    return [phase.kernel for phase in lower_for_machine(rule, op, machine, workers)]
 
 
 def selected_kernel_names(

@@ -21,6 +21,7 @@ from shardir.backends.cpu.kernels.conv.tuning import (
     SQUARE_TRANSPOSE_NS_PER_ELEMENT,
 )
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of
 from shardir.backends.cpu.kernels.gemm.grouped_steps import can_group_channels
 from shardir.backends.cpu.kernels.gemm.skinny_dispatch import operations_per_ns
 from shardir.ir.operation import Attr
@@ -61,9 +62,8 @@ def plan_features_last(
     if not 1 < window <= places:
         return None
     steps = out.size * w.shape[by.batch_or_inputs] * window
-    time = (
-        2.0 * steps / prod(attrs["lhs_dilation"]) / operations_per_ns(out.itemsize, context.machine)
-    )
+    rate = operations_per_ns(out.itemsize, arithmetic_of(out.dtype).planes, context.machine)
+    time = 2.0 * steps / prod(attrs["lhs_dilation"]) / rate
     # An even number of channels consists of pairs of K steps in the copies.
     has_groups = w.shape[by.batch_or_inputs] % 2 == 0 and can_group_channels(
         x.dtype, out.dtype, context.machine

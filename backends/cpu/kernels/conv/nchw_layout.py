@@ -339,7 +339,7 @@ def lower_nchw(work: MatrixProduct, context: LoweringContext, label: str) -> lis
     staged = arith.dtype != work.out.dtype or not are_columns_contiguous(work.columns)
     grid = choose_task_grid(
         batch, rows, columns, inner, sizes._replace(columns=most), arith.size, staged, False,
-        context.workers, operations_per_ns(arith.plane_bytes, work.machine), packable=False,
+        context.workers, operations_per_ns(arith.size, arith.planes, work.machine), packable=False,
     )  # fmt: skip
     if staged:
         most = min(most, sizes.staged // grid.rows)

@@ -75,7 +75,7 @@ def lower_padded_nhwc(work: MatrixProduct, context: LoweringContext, label: str)
     most = min(most, MAX_BLOCK_LINES // found.near.extent)
     if not most:
         return []
-    cost = 2.0 * prod(work.sizes) / operations_per_ns(arith.plane_bytes, work.machine)
+    cost = 2.0 * prod(work.sizes) / operations_per_ns(arith.size, arith.planes, work.machine)
     task_count = choose_task_count(cost, context.workers)
     products = ceil(batch / min(batch, task_count))
     lines = min(most, ceil(found.line.extent / ceil(task_count / ceil(batch / products))))

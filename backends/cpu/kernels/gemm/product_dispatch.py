@@ -273,7 +273,7 @@ def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> 
         staged,
         shared > 1,
         context.workers,
-        operations_per_ns(arith.plane_bytes, work.machine)
+        operations_per_ns(arith.size, arith.planes, work.machine)
         * (TILE_RATE_RATIO if work.arithmetic.has_tiles else 1),
         not gathered and copied <= MAX_PACKED_OPERAND_BYTES,
     )

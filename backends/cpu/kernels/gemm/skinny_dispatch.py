@@ -286,9 +286,10 @@ def unpacked_phases(
     columns."""
     batch, rows, columns, inner = work.sizes
     item = work.out.itemsize
-    flops = 2.0 * batch * rows * columns * inner / operations_per_ns(item, work.machine)
+    operations = 2.0 * batch * rows * columns * inner
+    arithmetic_ns = operations / operations_per_ns(item, work.arithmetic.planes, work.machine)
     touched = batch * item * (inner * (rows + columns) + rows * columns) / 20.0
-    cost = max(flops, touched) + 20.0 * batch
+    cost = max(arithmetic_ns, touched) + 20.0 * batch
     task_count = choose_task_count(cost, context.workers)
     products = -(-batch // min(batch, task_count))
     task_count = -(-task_count // -(-batch // products))
@@ -301,10 +302,11 @@ def unpacked_phases(
     return [Phase(kernel, encode_record(fields, lists), count_tasks(fields), cost, label)]
 
 
-def operations_per_ns(size: int, machine: HostDescription) -> float:
+def operations_per_ns(size: int, planes: int, machine: HostDescription) -> float:
     """Return an estimate of multiplications and additions per nanosecond for elements of `size`
-    bytes."""
-    return 7.0 * machine.vector_bytes / size
+    bytes in one plane or, complex elements, in two planes."""
+    # Vectors have half as many complex elements as real parts; each takes four multiplications.
+    return 7.0 * machine.vector_bytes / size / planes
 
 
 def has_contiguous_columns(work: MatrixProduct, item: int) -> bool:

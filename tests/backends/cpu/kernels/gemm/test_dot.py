@@ -1,5 +1,6 @@
 """Matrix products of the native CPU backend: all einsums, element types and layouts."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,19 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shardir.backends.cpu.codegen.target import HostDescription, host_machine
+from shardir.backends.cpu.kernel_api import Phase
 from shardir.backends.cpu.kernels.gemm import record_builder
 from shardir.backends.cpu.kernels.rules import LAYOUT_RULES, RULES
 from shardir.ir.types import COMPLEX, NUMPY_DTYPES, TensorType
 from shardir.ops import dot
 from tests.backends.cpu.machine_descriptions import MACHINES, ZEN_5
-from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule, selected_kernel_names
+from tests.backends.cpu.phase_runner import (
+    lower_and_run,
+    lower_for_machine,
+    make_op,
+    run_rule,
+    selected_kernel_names,
+)
 from tests.case_pairs import cross_cases
 from tests.dtype_groups import FLOATS, INTEGERS
 
@@ -371,6 +379,21 @@ def test_vector_matrix_products_are_divided_between_workers() -> None:
         assert phases is not None
         assert [phase.tasks for phase in phases] == tasks
         assert_product(out, x, y, "k,kb->b", op.result.type)
+
+
+@pytest.mark.parametrize("size", [90, 362])
+def test_complex_products_take_four_times_as_long_as_real_ones(size: int) -> None:
+    """Each product of complex elements takes four multiplications and additions of real numbers, so
+    that products of 90 by 90 matrices are divided between two workers."""
+
+    def phases(dtype: str) -> Sequence[Phase]:
+        types = [TensorType((size, size), dtype)] * 2
+        return lower_for_machine(RULES["dot"], make_op(dot, *types, dims="mk,kn->mn"), ZEN_5)
+
+    real, complex = phases("f32"), phases("c64")
+    assert 3 < complex[-1].cost / real[-1].cost <= 4
+    if size == 90:
+        assert [real[-1].tasks, complex[-1].tasks] == [1, 2]
 
 
 @pytest.mark.parametrize("dims", ["mk,kn->mn", "km,kn->mn", "mk,nk->mn", "zmk,zkn->zmn"])
