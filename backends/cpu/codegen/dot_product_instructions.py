@@ -49,11 +49,6 @@ class DotProductInstruction(NamedTuple):
     slow_cpus: Collection[str] = ()
 
     @property
-    def group_dtype(self) -> str:
-        """The type of elements of the size of a group, as which groups are copied."""
-        return "f32" if self.sum == "float" else "i32"
-
-    @property
     def name(self) -> str:
         """The part of a kernel's name that states the instruction."""
         return self.dtype
@@ -90,11 +85,6 @@ class MatrixInstruction(NamedTuple):
     is_lhs_unsigned: bool = False
 
     @property
-    def group_dtype(self) -> str:
-        """The type of elements of the size of a group, as which groups are copied."""
-        return "i64"
-
-    @property
     def name(self) -> str:
         """The part of a kernel's name that states the instruction."""
         return f"{self.dtype}_2x2"
@@ -116,6 +106,14 @@ class MatrixInstruction(NamedTuple):
 
 
 GroupInstruction = DotProductInstruction | MatrixInstruction | TileInstruction
+
+
+def group_dtype(instruction: GroupInstruction) -> str:
+    """Return the type of elements of the size of a group, as which groups are copied."""
+    if isinstance(instruction, MatrixInstruction):
+        return "i64"
+    return "f32" if instruction.sum == "float" else "i32"
+
 
 BF16_PAIRS = DotProductInstruction(
     "bf16", "avx512bf16", "avx512bf16.dpbf16ps", "float", "bfloat", 2, slow_cpus=SLOW_BF16_CPUS

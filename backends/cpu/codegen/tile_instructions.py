@@ -38,11 +38,6 @@ class TileInstruction(NamedTuple):
     is_lhs_unsigned: bool = False
 
     @property
-    def group_dtype(self) -> str:
-        """The type of elements of the size of a group, as which groups are copied."""
-        return "f32" if self.sum == "float" else "i32"
-
-    @property
     def name(self) -> str:
         """The part of a kernel's name that states the instruction."""
         return f"{self.dtype}_amx"

@@ -20,6 +20,7 @@ from shardir.backends.cpu.codegen.dot_product_instructions import (
     SIGN_BITS_OF_BYTES,
     GroupInstruction,
     MatrixInstruction,
+    group_dtype,
 )
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.codegen.tile_instructions import TileInstruction
@@ -263,7 +264,7 @@ class _OperandCopier:
         self, work: MatrixProduct, instruction: GroupInstruction, context: LoweringContext
     ) -> None:
         self.dtype, self.steps, self.context = instruction.dtype, instruction.steps, context
-        self.group_dtype = instruction.group_dtype
+        self.group_dtype = group_dtype(instruction)
         self.extents = [loop.extent for loop in _loops(work)]
         self.grouped_extents = [*self.extents[:-1], self.extents[-1] // self.steps]
         self.phases = list[Phase]()
