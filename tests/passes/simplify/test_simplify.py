@@ -128,6 +128,7 @@ def test_folded_conversions_of_floats_saturate(given: str, between: str) -> None
     ("narrow", "wide", "represented"),
     [
         ("bool", "i8", True), ("bool", "f16", True), ("bool", "c64", True),
+        ("bool", "f8e4m3", True), ("bool", "f8e8m0fnu", False), ("bool", "i2", True),
         ("i8", "i16", True), ("i16", "i8", False), ("u8", "i8", False), ("i8", "u8", False),
         ("u8", "i16", True), ("i8", "u16", False), ("i8", "bool", False), ("i8", "c64", False),
         ("i16", "f32", True), ("i32", "f32", False), ("i32", "f64", True), ("i64", "f64", False),
