@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from math import prod
 
 from shardir.cost.mesh_axes import crossed_axes
+from shardir.ir.dtypes import DTYPE_INFO, FLOATS, INTEGERS
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS
 from shardir.ir.sharding import Axes
-from shardir.ir.types import FLOATS, INTEGERS
 from shardir.ops.type_checks import Ints
 from shardir.passes.whole_program.dim_arrangement import (
     arrange_dims,
@@ -62,10 +62,14 @@ def reduce_sub_axes(
 
 
 def is_sum_exact_product(count: int, dtype: str) -> bool:
-    """Return whether a sum of equal values equals a product to the bit."""
+    """Return whether a sum of equal values equals a product to the bit.
+
+    The count must be a number of the dtype, since it is a constant of the product.
+    """
     if dtype in INTEGERS:
-        return count < 1 << 7
-    return dtype in FLOATS and (count & (count - 1)) == 0 and count < 1 << 15
+        return count <= DTYPE_INFO[dtype].max_integer
+    is_power_of_two = count & (count - 1) == 0
+    return dtype in FLOATS and is_power_of_two and count <= DTYPE_INFO[dtype].max_finite
 
 
 def _reduce_bitwise(merger: DeviceMerger, value: Value, dims: Sequence[int], op: str) -> Value:

@@ -1,12 +1,14 @@
 """`fold-views` at its boundaries: dynamic slices, gathers, scatters, reductions and elementwise
 operations."""
 
+import numpy as np
 import pytest
 
 from shardir import parse
 from shardir.interpret.interpreter import run
 from shardir.interpret.numeric_comparison import are_close, tolerance_of
 from shardir.interpret.random_arguments import random_arguments
+from shardir.ir.dtypes import FLOATS, INTEGERS, NUMPY_DTYPES
 from shardir.passes import Pipeline
 from shardir.verify.verifier import verify
 from tests.programs.near_misses import disagreements
@@ -253,3 +255,41 @@ def test_programs_that_resemble_these_keep_their_results(
 ) -> None:
     found = disagreements(parse(program(params, result, operations)), "fold-views,cse,dce")
     assert not found, found[0]
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
+@pytest.mark.parametrize("count", [8, 16, 128, 512])
+def test_a_sum_of_equal_elements_has_the_bits_of_the_sum(dtype: str, count: int) -> None:
+    """A product with the count is not the sum where the count is no number of the dtype."""
+    module = parse(f"""\
+func @main(%x: {dtype}[2]) -> ({dtype}[2]) {{
+  %0 = broadcast(%x, dims=[1]) : {dtype}[{count}, 2]
+  %1 = sum(%0, dims=[0]) : {dtype}[2]
+  return %1
+}}
+""")
+    made = Pipeline.parse("fold-views,dce")(module)
+    verify(made)
+    arguments = [np.array([0.5 if dtype in FLOATS else 1, 0]).astype(NUMPY_DTYPES[dtype])]
+    (want,), (got,) = run(module, arguments), run(made, arguments)
+    assert got.tobytes() == want.tobytes(), (got, want)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "count", "operation"),
+    [
+        ("i4", 7, "mul"), ("i4", 8, "sum"), ("i32", 300, "mul"),
+        ("f4e2m1fn", 4, "mul"), ("f4e2m1fn", 8, "sum"), ("f32", 1 << 20, "mul"), ("f32", 3, "sum"),
+    ],
+)  # fmt: skip
+def test_a_sum_of_equal_elements_is_a_product_with_a_number_of_the_dtype(
+    dtype: str, count: int, operation: str
+) -> None:
+    module = parse(f"""\
+func @main(%x: {dtype}[2]) -> ({dtype}[2]) {{
+  %0 = broadcast(%x, dims=[1]) : {dtype}[{count}, 2]
+  %1 = sum(%0, dims=[0]) : {dtype}[2]
+  return %1
+}}
+""")
+    assert Pipeline.parse("fold-views,dce")(module).main.body.ops[-1].name == operation

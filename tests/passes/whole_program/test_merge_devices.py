@@ -8,6 +8,7 @@ from shardir import parse
 from shardir.errors import MergeError
 from shardir.interpret.interpreter import run
 from shardir.interpret.random_arguments import random_arguments
+from shardir.ir.dtypes import FLOATS, NUMPY_DTYPES
 from shardir.ir.module import Module
 from shardir.passes import Pipeline
 from tests.passes.merge_verification import compare_merged
@@ -224,6 +225,23 @@ def test_the_merged_form_of_each_collective() -> None:
         ("slice", "collective-permute %2 along b"),
         ("concatenate", "collective-permute %2 along b"),
     ]
+
+
+@pytest.mark.parametrize("dtype", ["i2", "i4", "u2", "f4e2m1fn", "f8e3m4", "f16", "i8"])
+def test_a_sum_of_equal_values_of_devices(dtype: str) -> None:
+    """The number of devices may be no number of the dtype."""
+    program = parse(f"""\
+mesh @m = [a=16]
+
+spmd func @main(%x: {dtype}[2] of {dtype}[2]) -> ({dtype}[2] of {dtype}[2]) {{
+  %y = all-reduce(%x, axes=[a], op=add) : {dtype}[2]
+  return %y
+}}
+""")
+    one = merged(program)
+    arguments = [np.array([0.5 if dtype in FLOATS else 1, 0]).astype(NUMPY_DTYPES[dtype])]
+    (want,), (got,) = run(program, arguments), run_merged(program, one, arguments)
+    assert got.tobytes() == want.tobytes(), (got, want)
 
 
 REFUSED = """\
