@@ -27,6 +27,11 @@ Operands of contractions may be added up before the contraction in these types, 
 factors of results handled afterwards. In other types partial sums may overflow where the complete
 sum does not.
 """
+SCATTERED_TYPES = (*REASSOCIABLE_TYPES, "bf16")
+"""Element types of scatters that are added up in one scatter.
+
+They have the range of f32 at least, or wrap. A scatter rounds after each term in any case.
+"""
 SingleUseMaker = Callable[[Value], Op | None]
 """Returns the operation that defines a value if the value has no other use."""
 
@@ -166,9 +171,11 @@ def _scatter(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int])
     """Fold the sum over a batch of scatter-adds into one scatter-add."""
     read = ScatterAttributes.of(maker).dims
     pairs = dict(zip(read.operand_batching, read.indices_batching, strict=True))
+    x, indices, updates = maker.operands
     if maker.attrs["op"] != "add" or any(d not in pairs for d in dims):
         return None
-    x, indices, updates = maker.operands
+    if x.type.dtype not in SCATTERED_TYPES:
+        return None
     position_of = {d: i for i, d in enumerate(d for d in range(x.type.rank) if d not in dims)}
     left = {position_of[d]: i for d, i in pairs.items() if d not in dims}
     attrs = {

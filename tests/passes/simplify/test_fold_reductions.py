@@ -511,3 +511,32 @@ def test_factors_and_quotients(dtype: str, operation: str, folded: bool) -> None
     made = Pipeline.parse("fold-reductions,dce")(module)
     names = [op.name for op in made.main.body.ops]
     assert names == (["dot", operation] if folded else ["dot", "broadcast", operation, "sum"])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "folded"),
+    [("f32", True), ("i8", True), ("bf16", True), ("f16", False), ("f8e4m3fn", False)],
+)
+def test_scatters_are_added_up_in_types_with_the_range_of_the_sum(dtype: str, folded: bool) -> None:
+    module = parse(f"""\
+func @main(
+  %t: {dtype}[2, 8, 3],
+  %i: i32[2, 16, 1],
+  %u: {dtype}[2, 16, 3],
+) -> ({dtype}[8, 3]) {{
+  %0 = scatter(%t, %i, %u, op=add, update_window_dims=[2], inserted_window_dims=[1], \
+scatter_dims=[1], operand_batching_dims=[0], indices_batching_dims=[0]) : {dtype}[2, 8, 3]
+  %1 = sum(%0, dims=[0]) : {dtype}[8, 3]
+  return %1
+}}
+""")
+    made = Pipeline.parse("fold-reductions,dce")(module)
+    assert (made.main.body.ops[-1].name == "scatter") == folded
+    # The sum of both tables is out of range of i8, f16 and f8e4m3fn.
+    table = np.full((2, 8, 3), {"i8": 100, "f16": 60000}.get(dtype, 400))
+    updates = np.where(np.arange(16)[:, None] == 0, -table[:, :1], 0) + np.zeros((2, 16, 3))
+    numpy = module.main.body.params[0].type.numpy
+    arguments = [
+        table.astype(numpy), np.zeros((2, 16, 1), np.int32), np.asarray(updates).astype(numpy)
+    ]  # fmt: skip
+    assert are_close(run(module, arguments), run(made, arguments), tolerance_of(module))
