@@ -18,7 +18,7 @@ from shardir.backends.cpu.codegen import object_cache
 from shardir.backends.cpu.codegen.cache_keys import cache_key
 from shardir.backends.cpu.codegen.emission import BackgroundCompilation, emit, make_target_machine
 from shardir.backends.cpu.codegen.llvm_threads import run_on_llvm_threads
-from shardir.backends.cpu.codegen.target import HostDescription, architecture, host_machine
+from shardir.backends.cpu.codegen.target import HostDescription, host_machine
 from shardir.backends.fork_handlers import register_fork_lock
 
 _names = count()
@@ -158,9 +158,8 @@ def _create_lljit() -> object:
     global _lljit
     if _lljit is None:
         machine = host_machine()  # Code is linked into this process.
-        # RuntimeDyld may place the sections of an object too far apart for ARM's relocations.
-        together = architecture(machine.triple) == "aarch64"
-        _lljit = binding.create_lljit_compiler(make_target_machine(machine), use_jit_link=together)
+        # RuntimeDyld may place the sections of an object too far apart for the small code model.
+        _lljit = binding.create_lljit_compiler(make_target_machine(machine), use_jit_link=True)
         # Some finalizers call compiled code, possibly after all modules are torn down.
         for each in (_lljit, _linked_modules):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
