@@ -40,7 +40,7 @@ def vectors_per_iteration(body: LoopBody, lanes: int, machine: HostDescription) 
     (dtype,) = dtypes
     all_inlinable = all(library.is_inlinable(each.op, dtype, machine) for each in found)
     return (
-        library.inlined_vector_count(machine)
+        library.inlined_vector_count((each.op for each in found), dtype, machine)
         if all_inlinable and lanes == library.FUNCTION_LANES[dtype]
         else 1
     )
