@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -112,11 +113,12 @@ def rows() -> list[Row]:
         found.append(
             Row(f"{size}³ of f32", partial(normals, (size, size), (size, size)),
                 lambda sd, x, y: x @ y, lambda t, x, y: x @ y, lambda n, x, y: x @ y))  # fmt: skip
-    for is_causal in (False, True):
+    for dtype, is_causal in product(("", "bfloat16"), (False, True)):
         found.append(
-            Row(f"attention of 8 heads of 64, length 1024, is_causal={is_causal}",
+            Row(f"{dtype} attention of 8 heads of 64, length 1024, is_causal={is_causal}".lstrip(),
                 partial(normals, *[(1, 8, 1024, 64)] * 3),
-                partial(attend_shardir, is_causal), partial(attend_torch, is_causal)))  # fmt: skip
+                partial(attend_shardir, is_causal), partial(attend_torch, is_causal),
+                dtype=dtype))  # fmt: skip
     for size in (256, 1024):
         found.append(
             Row(f"{size}³ of i8", partial(integers, "int8", (size, size), (size, size)),

@@ -7,17 +7,24 @@ own; the last phases add those of different tasks. Neither depends on the number
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from math import prod
 
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, Kernel, LoweringContext, Phase, Rule
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
+from shardir.backends.cpu.kernels.data_movement.interleave import interleave_phases
+from shardir.backends.cpu.kernels.data_movement.view_transforms import slice_dim
 from shardir.backends.cpu.kernels.elementwise.loop_body import APPLY
 from shardir.backends.cpu.kernels.elementwise.phase_record import make_named_kernel
 from shardir.backends.cpu.kernels.elementwise.rules import has_instructions, lower_loop_nest
+from shardir.backends.cpu.kernels.fused_products.bf16_pairs import (
+    PairedProducts,
+    find_paired_products,
+)
 from shardir.backends.cpu.kernels.fused_products.row_block_kernel import (
     COLUMNS_PER_CHUNK,
+    PAIR,
     emit_row_block_kernel,
 )
 from shardir.backends.cpu.kernels.fused_products.row_block_record import (
@@ -98,7 +105,7 @@ class _ProductsLowering:
     words: dict[str, int] = field(default_factory=dict)
     before: list[Phase] = field(default_factory=list)
     after: list[Phase] = field(default_factory=list)
-    packed: dict[tuple[BufferView, tuple[int, ...]], BufferView] = field(default_factory=dict)
+    packed: dict[tuple[BufferView, tuple[int, int], str], BufferView] = field(default_factory=dict)
 
     def phases(self) -> list[Phase]:
         nest, steps = self.nest, self.steps
@@ -137,6 +144,7 @@ class _ProductsLowering:
             nest.computed_dtype,
             tile_rows,
             lanes,
+            *self.paired,
         )
         self.words.update(rows=rows, columns=columns, block=block, blocks=blocks, parts=parts)
         self.words.update({f"extent{i}": extent for i, extent in enumerate(extents)})
@@ -148,6 +156,12 @@ class _ProductsLowering:
         kernel, cost = row_block_kernel(shape, self.context.machine), self.cost(shape)
         middle = Phase(kernel, record, outer * parts, cost, self.label)
         return [*self.before, middle, *self.after]
+
+    @cached_property
+    def paired(self) -> PairedProducts:
+        return find_paired_products(
+            self.nest, self.steps, self.plan, self.view, self.context.machine
+        )
 
     @property
     def item(self) -> int:
@@ -192,37 +206,78 @@ class _ProductsLowering:
         nest = self.nest
         for number, op in enumerate(nest.score_products):
             rows, columns = nest.row_and_column_matrix(op)
-            feature = nest.feature_loop(rows)
+            feature, is_paired = nest.feature_loop(rows), self.paired.products[number]
+            dtype = "bf16" if is_paired else nest.computed_dtype
             self.add_array(f"rows{number}", self.view(rows), rows, feature)
-            self.add_array(f"columns{number}", self.dense(columns), columns, feature)
+            self.add_array(f"columns{number}", self.dense(columns, dtype), columns, feature)
+            for name in (f"rows{number}", f"columns{number}") if is_paired else ():
+                self.words[f"{name}.feature"] *= 2
+                self.words[f"{name}.features"] //= 2
         for number, op in enumerate(nest.sums):
             matrix = nest.scores_and_matrix(op)[1]
-            view = self.dense(matrix) if nest.is_column_sum(op) else self.view(matrix)
+            if self.paired.sums[number]:
+                view = self.pairs_of_columns(matrix)
+            elif nest.is_column_sum(op):
+                view = self.dense(matrix, nest.computed_dtype)
+            else:
+                view = self.view(matrix)
             self.add_array(f"matrix{number}", view, matrix, nest.feature_loop(matrix))
 
-    def dense(self, value: Value) -> BufferView:
+    def dims_of(self, value: Value) -> tuple[int, int]:
+        """Return the dimensions of the columns and of the features of a matrix."""
+        dims = dict(zip(self.nest.mappings[value], non_unit_dims(value.type), strict=True))
+        return dims[self.nest.column_loop], dims[self.nest.feature_loop(value)]
+
+    def dense(self, value: Value, dtype: str) -> BufferView:
         """Return a matrix of columns with contiguous features and without gaps, copied if
         necessary."""
-        nest, view = self.nest, self.view(value)
-        loops = dict(zip(nest.mappings[value], non_unit_dims(value.type), strict=True))
-        column, feature = loops[nest.column_loop], loops[nest.feature_loop(value)]
-        row_bytes = view.shape[feature] * self.item
-        is_dense = view.strides[feature] == self.item and view.strides[column] == row_bytes
-        if is_dense and view.dtype == nest.computed_dtype:
+        view, (column, feature) = self.view(value), self.dims_of(value)
+        item = registers.itemsize(dtype)
+        row_bytes = view.shape[feature] * item
+        is_dense = view.strides[feature] == item and view.strides[column] == row_bytes
+        if is_dense and view.dtype == dtype:
             return view
-        key = view, (column, feature)
+        key = view, (column, feature), dtype
         if key not in self.packed:
-            inner = (column, feature)
-            order = [*(dim for dim in range(len(view.shape)) if dim not in inner), *inner]
-            strides, step = [0] * len(order), self.item
-            for dim in reversed(order):
-                strides[dim] = step
-                step *= view.shape[dim]
-            slot = self.context.temporary(max(step, 1))
-            target = BufferView(slot, 0, view.shape, tuple(strides), nest.computed_dtype)
+            target = self.dense_target(view, column, feature, dtype)
             self.before += convert_phases(view, target, self.context)
             self.packed[key] = target
         return self.packed[key]
+
+    def pairs_of_columns(self, value: Value) -> BufferView:
+        """Return a copy of a matrix of bf16 whose elements are pairs of adjacent columns."""
+        view, (column, feature) = self.view(value), self.dims_of(value)
+        key = view, (column, feature), PAIR
+        if key not in self.packed:
+            shape, strides = list(view.shape), list(view.strides)
+            shape[column] //= 2
+            strides[column] *= 2
+            halves = view._replace(shape=tuple(shape), strides=tuple(strides))
+            target = self.dense_target(halves, column, feature, PAIR)
+            last, step = len(shape), view.itemsize
+            source, places = (
+                each._replace(
+                    shape=(*shape, 2), strides=(*each.strides, stride), dtype=value.type.dtype
+                )
+                for each, stride in ((halves, view.strides[column]), (target, step))
+            )
+            values = [slice_dim(source, last, i, 1) for i in range(2)]
+            self.before += interleave_phases(values, places, last, self.context) or copy_phases(
+                source, places, self.context
+            )
+            self.packed[key] = target
+        return self.packed[key]
+
+    def dense_target(self, view: BufferView, column: int, feature: int, dtype: str) -> BufferView:
+        """Return temporary memory for a matrix in the order of its columns, then its features."""
+        inner = (column, feature)
+        order = [*(dim for dim in range(len(view.shape)) if dim not in inner), *inner]
+        strides, step = [0] * len(order), registers.itemsize(dtype)
+        for dim in reversed(order):
+            strides[dim] = step
+            step *= view.shape[dim]
+        slot = self.context.temporary(max(step, 1))
+        return BufferView(slot, 0, view.shape, tuple(strides), dtype)
 
     def add_sums(self, lanes: int, parallel: Sequence[int], parts: int) -> None:
         nest = self.nest

@@ -77,6 +77,10 @@ class RowBlock:
         """Return the address of the scores of a column."""
         return self.f.offset(self.slots[slot], column * self.row_bytes)
 
+    def pair_address(self, slot: int, column: LLVMValue) -> LLVMValue:
+        """Return the address of the scores of a pair of columns, from the first of them."""
+        return self.f.offset(self.slots[slot], column // 2 * self.row_bytes)
+
     def reduced_place(self, step: int, lane: LLVMValue) -> LLVMValue:
         """Return the address of the values of a reduction, from that of a row."""
         size = registers.itemsize(self.shape.steps.body.steps[step].dtype)

@@ -8,6 +8,7 @@ are no row sums, it computes one row block.
 
 from contextlib import ExitStack
 
+from shardir.backends.cpu.codegen.dot_product_instructions import BF16_PAIRS
 from shardir.backends.cpu.codegen.llvm_text import (
     LLVMFunction,
     LLVMModule,
@@ -34,6 +35,8 @@ from shardir.backends.cpu.kernels.fused_products.tile_product import TileProduct
 from shardir.backends.cpu.kernels.fused_products.visible_columns import VisibleColumns
 from shardir.backends.cpu.kernels.math import library, registers
 
+PAIR = "u32"
+"""The type of elements as which pairs of bf16 are copied."""
 COLUMNS_PER_CHUNK = 64
 """Columns that are computed while their scores are in the first-level cache."""
 
@@ -57,7 +60,16 @@ class _RowBlockEmitter:
         self.shape, self.f, self.steps, self.plan = shape, f, shape.steps, shape.plan
         self.block = RowBlock(shape, f)
         self.values = ScoreValues(self.block)
-        self.product = TileProduct(f.module, shape.dtype, shape.rows_per_tile, shape.lanes)
+        self.products = {
+            is_paired: TileProduct(
+                f.module,
+                shape.dtype,
+                shape.rows_per_tile,
+                shape.lanes,
+                BF16_PAIRS if is_paired else None,
+            )
+            for is_paired in sorted({*shape.paired_products, *shape.paired_sums})
+        }
 
     def emit(self) -> None:
         f, shape, block = self.f, self.shape, self.block
@@ -111,7 +123,8 @@ class _RowBlockEmitter:
         for i, dtype in enumerate(shape.row_matrix_dtypes[: self.steps.products]):
             name = f"rows{i}"
             target = (scratch[name], lane, block.row_bytes)
-            block.load_rows(name, dtype, shape.dtype, target, w[f"{name}.features"])
+            types = (PAIR, PAIR) if shape.paired_products[i] else (dtype, shape.dtype)
+            block.load_rows(name, *types, target, w[f"{name}.features"])
         for i, is_column in enumerate(shape.column_sums):
             name = f"matrix{i}"
             if is_column:
@@ -146,7 +159,10 @@ class _RowBlockEmitter:
             else:
                 low = self.signed_max(low, f.value(0, "i64") - total)
         high = self.signed_max(high, f.value(0, "i64"))
-        return self.signed_min(low, high), high
+        low = self.signed_min(low, high)
+        if any(self.shape.paired_sums):  # The number of columns is even.
+            low, high = low & -2, (high + 1) & -2
+        return low, high
 
     def signed_min(self, a: LLVMValue, b: LLVMValue) -> LLVMValue:
         return self.f.select(a.is_("slt", b), a, b)
@@ -212,17 +228,22 @@ class _RowBlockEmitter:
             (block.scratch[f"rows{number}"], block.row_bytes),
             (block.score_address(number, start), block.row_bytes),
             (width, w[f"{name}.features"]),
+            self.shape.paired_products[number],
             adds=False,
         )
 
     def emit_column_sum(self, number: int, slot: int, start: LLVMValue, width: LLVMValue) -> None:
         block, w, name = self.block, self.block.words, f"matrix{number}"
-        matrix = self.f.offset(block.address(name), start * w[f"{name}.column"])
+        is_paired = self.shape.paired_sums[number]
+        scores = (block.pair_address if is_paired else block.score_address)(slot, start)
+        first, steps = (start // 2, width // 2) if is_paired else (start, width)
+        matrix = self.f.offset(block.address(name), first * w[f"{name}.column"])
         self.multiply(
             (matrix, w[f"{name}.feature"], w[f"{name}.column"]),
-            (block.score_address(slot, start), block.row_bytes),
+            (scores, block.row_bytes),
             (block.scratch[f"sum{number}"], block.row_bytes),
-            (w[f"{name}.features"], width),
+            (w[f"{name}.features"], steps),
+            is_paired,
             adds=True,
         )
 
@@ -235,6 +256,7 @@ class _RowBlockEmitter:
             (block.scratch[f"matrix{number}"], stride),
             (self.f.offset(block.row_sum_address(number), start * stride), stride),
             (width, block.count),
+            self.shape.paired_sums[number],
             adds=True,
         )
 
@@ -244,16 +266,18 @@ class _RowBlockEmitter:
         right: tuple[LLVMValue, LLVMValue],
         result: tuple[LLVMValue, LLVMValue],
         extents: tuple[LLVMValue, LLVMValue],
+        is_paired: bool,
         adds: bool,
     ) -> None:
-        """Multiply matrices, one vector of columns at a time; `extents` are the rows and the steps.
+        """Multiply matrices, one vector of columns at a time; `extents` are the rows and the steps,
+        of pairs if `is_paired`.
 
         `right` and `result` are addresses and the bytes of a row, which is contiguous.
         """
         f = self.f
         with f.loop(0, right[1], self.shape.lanes * self.block.item) as at:
             vectors, sums = ((f.offset(start, at), row) for start, row in (right, result))
-            self.product.call(f, left, vectors, sums, *extents, adds)
+            self.products[is_paired].call(f, left, vectors, sums, *extents, adds)
 
     def load_tiles(self, each: ScorePass, start: LLVMValue, width: LLVMValue) -> None:
         """Copy operands with a value for each score, so that rows are contiguous."""

@@ -1,5 +1,6 @@
 """The record of the kernel of fused products: the parameters of its text, and its words by name."""
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
@@ -13,7 +14,8 @@ class RowBlockShape:
 
     `column_sums` states of each sum whether it reduces columns. `dtype` is the type of products and
     sums. `parallel` are the batch loops that tasks are numbered along; a task computes all indices
-    of the others.
+    of the others. `paired_products` and `paired_sums` state which score products and sums multiply
+    pairs of bf16: of adjacent features, and of adjacent columns.
     """
 
     steps: ScoreSteps
@@ -28,6 +30,17 @@ class RowBlockShape:
     dtype: str
     rows_per_tile: int
     lanes: int
+    paired_products: tuple[bool, ...]
+    paired_sums: tuple[bool, ...]
+
+    @property
+    def paired_steps(self) -> Set[int]:
+        """The steps whose scores are stored as pairs of columns."""
+        return {
+            step
+            for step, is_paired in zip(self.steps.sums, self.paired_sums, strict=True)
+            if is_paired
+        }
 
 
 def word_names(shape: RowBlockShape) -> tuple[str, ...]:

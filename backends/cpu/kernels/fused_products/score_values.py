@@ -1,9 +1,15 @@
 """The values of scores and of rows that a kernel of fused products computes in registers."""
 
+from collections.abc import Mapping
 from functools import partial
 
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
-from shardir.backends.cpu.codegen.llvm_text import LLVMValue, vector_type
+from shardir.backends.cpu.codegen.llvm_text import (
+    LLVMValue,
+    StackVariable,
+    lane_count,
+    vector_type,
+)
 from shardir.backends.cpu.kernels.elementwise import accumulators
 from shardir.backends.cpu.kernels.elementwise.evaluation import StepValues
 from shardir.backends.cpu.kernels.elementwise.loop_axes import BROADCAST, CONTIGUOUS
@@ -42,34 +48,64 @@ class ScoreValues:
             )
             for step in each.reductions
         }
-        with f.loop(0, width) as offset:
+        has_pairs = any(step in shape.paired_steps for step, _ in each.stores)
+        with f.loop(0, width, 2 if has_pairs else 1) as offset:
             column = start + offset
-            now = known.copy_for_inner_loop()
-            for step, slot in each.loads:
-                now.computed[step] = self.load_score(step, slot, column, lane)
-            for step in each.steps:
-                if body.steps[step].kind == IOTA:
-                    now.computed[step] = self.splat_index(column, body.steps[step].dtype)
-            now.evaluate(
-                each.steps,
-                VectorAccess(f, shape.lanes),
-                lambda number: self.column_place(number, offset, column, lane),
-                self.no_index,
-            )
-            for step, total in totals.items():
-                found = body.steps[step]
-                value = now.computed[found.operands[0]]
-                combined = accumulators.emit_combine(f, found.op, found.dtype, total.get(), value)
-                total.set(registers.real_vector(combined))
+            stored = self.emit_column(each, known, totals, offset, column, lane)
+            if has_pairs:
+                later = self.emit_column(each, known, totals, offset + 1, column + 1, lane)
             for step, slot in each.stores:
-                place = f.offset(self.block.score_address(slot, column), lane * self.block.item)
-                value = registers.real_vector(now.computed[step])
-                f.store(value, place, registers.TYPE_BYTES[MEMORY_TYPES["f32"]])
+                if step in shape.paired_steps:
+                    pair = self.block.pair_address(slot, column)
+                    self.store(_pair_bits(stored[step], later[step]), pair, lane)
         for step, total in totals.items():
             found, place = body.steps[step], self.block.reduced_place(step, lane)
             before = registers.load_elements(f, place, found.dtype, shape.lanes)
             combined = accumulators.emit_combine(f, found.op, found.dtype, before, total.get())
             registers.store_elements(f, combined, place, found.dtype)
+
+    def emit_column(
+        self,
+        each: ScorePass,
+        known: StepValues,
+        totals: Mapping[int, StackVariable],
+        offset: LLVMValue,
+        column: LLVMValue,
+        lane: LLVMValue,
+    ) -> dict[int, LLVMValue]:
+        """Emit the steps of a pass for a column, and store its scores that are not in pairs; return
+        the others."""
+        f, shape, body = self.f, self.shape, self.steps.body
+        now = known.copy_for_inner_loop()
+        for step, slot in each.loads:
+            now.computed[step] = self.load_score(step, slot, column, lane)
+        for step in each.steps:
+            if body.steps[step].kind == IOTA:
+                now.computed[step] = self.splat_index(column, body.steps[step].dtype)
+        now.evaluate(
+            each.steps,
+            VectorAccess(f, shape.lanes),
+            lambda number: self.column_place(number, offset, column, lane),
+            self.no_index,
+        )
+        for step, total in totals.items():
+            found = body.steps[step]
+            value = now.computed[found.operands[0]]
+            combined = accumulators.emit_combine(f, found.op, found.dtype, total.get(), value)
+            total.set(registers.real_vector(combined))
+        left = {}
+        for step, slot in each.stores:
+            value = registers.real_vector(now.computed[step])
+            if step in shape.paired_steps:
+                left[step] = value
+            else:
+                self.store(value, self.block.score_address(slot, column), lane)
+        return left
+
+    def store(self, value: LLVMValue, scores: LLVMValue, lane: LLVMValue) -> None:
+        """Store the scores of a vector of rows."""
+        place = self.f.offset(scores, lane * self.block.item)
+        self.f.store(value, place, registers.TYPE_BYTES[MEMORY_TYPES["f32"]])
 
     def load_score(self, step: int, slot: int, column: LLVMValue, lane: LLVMValue) -> LLVMValue:
         f, dtype = self.f, self.steps.body.steps[step].dtype
@@ -145,3 +181,10 @@ class ScoreValues:
     @staticmethod
     def no_index(number: int) -> VectorValue:
         raise AssertionError(f"index {number} is computed before")
+
+
+def _pair_bits(first: LLVMValue, second: LLVMValue) -> LLVMValue:
+    """Return pairs of bf16; the lower halves of their f32 are zero."""
+    type = vector_type("i32", lane_count(first.type))
+    low, high = (value.to(type, "bitcast") for value in (first, second))
+    return (low >> 16) | high

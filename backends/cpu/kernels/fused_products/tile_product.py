@@ -4,10 +4,13 @@ Each element of a few rows of the left matrix is multiplied by a vector of the r
 sums stay in registers (K. Goto and R. van de Geijn, Anatomy of High-Performance Matrix
 Multiplication, 2008). The right matrix is contiguous along its columns; the left one has any
 strides.
+
+An element may also be a pair of bf16 of adjacent steps, whose products one instruction adds.
 """
 
 from collections.abc import Sequence
 
+from shardir.backends.cpu.codegen.dot_product_instructions import DotProductInstruction
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import (
     LLVMFunction,
@@ -34,12 +37,23 @@ def tile_shape(dtype: str, machine: HostDescription) -> tuple[int, int]:
 
 
 class TileProduct:
-    """The function `left @ right` of a module, for `columns` columns."""
+    """The function `left @ right` of a module, for `columns` columns; `pairs` is the instruction if
+    elements are pairs."""
 
-    def __init__(self, module: LLVMModule, dtype: str, rows: int, columns: int) -> None:
-        self.dtype, self.rows, self.columns = MEMORY_TYPES[dtype], rows, columns
-        self.name = f"tile_product_{columns}_{dtype}"
-        self.vector = vector_type(self.dtype, columns)
+    def __init__(
+        self,
+        module: LLVMModule,
+        dtype: str,
+        rows: int,
+        columns: int,
+        pairs: DotProductInstruction | None = None,
+    ) -> None:
+        self.dtype, self.rows, self.pairs = MEMORY_TYPES[dtype], rows, pairs
+        self.item = TYPE_BYTES[self.dtype]
+        self.lanes = module.machine.lanes(self.item)
+        self.vectors = columns // self.lanes
+        self.name = f"tile_product_{columns}_{pairs.name if pairs else dtype}"
+        self.vector = vector_type(self.dtype, self.lanes)
         params = ["ptr", "i64", "i64", "ptr", "i64", "i64", "ptr", "i64", "i64", "i64"]
         f = add_outlined_function(module, self.name, params)
         self.emit(f)
@@ -79,15 +93,20 @@ class TileProduct:
     def emit_rows(self, f: LLVMFunction, left: LLVMValue, result: LLVMValue, count: int) -> None:
         """Emit the product of `count` rows."""
         _, left_row, left_step, right, right_step, steps, _, result_row, _, adds = f.params
-        sums = [f.variable(self.vector, f.value(0.0, self.vector)) for _ in range(count)]
+        sums = [
+            [f.variable(self.vector, f.value(0.0, self.vector)) for _ in range(self.vectors)]
+            for _ in range(count)
+        ]
         places = [left_row * number for number in range(count)]
         left_at, right_at = f.variable("ptr", left), f.variable("ptr", right)
 
         def step() -> None:
-            here, vector = left_at.get(), f.load(right_at.get(), self.vector, 4)
-            for place, total in zip(places, sums, strict=True):
-                element = f.load(f.offset(here, place), self.dtype)
-                total.set(f.fma(f.splat(element, self.columns), vector, total.get()))
+            here, vectors = left_at.get(), self.load(f, right_at.get())
+            for place, totals in zip(places, sums, strict=True):
+                element = f.load(f.offset(here, place), self.dtype, 2 if self.pairs else self.item)
+                many = f.splat(element, self.lanes)
+                for vector, total in zip(vectors, totals, strict=True):
+                    total.set(self.add_product(f, many, vector, total.get()))
             left_at.set(f.offset(here, left_step))
             right_at.set(f.offset(right_at.get(), right_step))
 
@@ -97,9 +116,24 @@ class TileProduct:
                 step()
         with f.loop(whole * STEPS_PER_ITERATION, steps):
             step()
+        rows = [f.offset(result, result_row * number) for number in range(count)]
         with f.when(adds.is_("ne", 0)):
-            for number, total in enumerate(sums):
-                before = f.load(f.offset(result, result_row * number), self.vector, 4)
-                total.set(before + total.get())
-        for number, total in enumerate(sums):
-            f.store(total.get(), f.offset(result, result_row * number), 4)
+            for row, totals in zip(rows, sums, strict=True):
+                for before, total in zip(self.load(f, row), totals, strict=True):
+                    total.set(before + total.get())
+        for row, totals in zip(rows, sums, strict=True):
+            for number, total in enumerate(totals):
+                f.store(total.get(), f.offset(row, number * self.lanes * self.item), 4)
+
+    def load(self, f: LLVMFunction, row: LLVMValue) -> list[LLVMValue]:
+        """Load the vectors of a row."""
+        step = self.lanes * self.item
+        return [f.load(f.offset(row, i * step), self.vector, 4) for i in range(self.vectors)]
+
+    def add_product(
+        self, f: LLVMFunction, left: LLVMValue, right: LLVMValue, total: LLVMValue
+    ) -> LLVMValue:
+        """Return `total + left * right`."""
+        if self.pairs is not None:
+            return self.pairs.emit(f, left, right, total)
+        return f.fma(left, right, total)

@@ -66,6 +66,16 @@ def test_attention_equals_the_program_without_fusion(case: str, gradient: bool) 
     check(arrays, TOLERANCES[dtype], gradient, 1 + gradient, **options)
 
 
+@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize("options", [{"is_causal": True}, {"local_window_size": (5, 2)}])
+def test_attention_of_pairs_equals_the_program_without_fusion(
+    options: dict[str, Any], gradient: bool
+) -> None:
+    """The visible columns of a block begin and end at odd numbers, also in the middle of a pair."""
+    arrays = random_attention(1, "bf16", {**SIZES, "rows": 99, "columns": 98})
+    check(arrays, TOLERANCES["bf16"], gradient, 1 + gradient, **options)
+
+
 @pytest.mark.parametrize(("rows", "columns"), [(16, 129), (150, 16), (65, 64)])
 def test_blocks_of_rows_and_chunks_of_columns_may_be_partial(rows: int, columns: int) -> None:
     sizes = {**SIZES, "rows": rows, "columns": columns, "features": 5}
