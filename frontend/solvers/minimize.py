@@ -1,8 +1,9 @@
 """Minimization of functions: `shardir.scipy.optimize.minimize` by the method BFGS.
 
 Source: J. Nocedal and S. J. Wright, "Numerical optimization" (2006): algorithm 6.1 (BFGS), 3.5 and
-3.6 (line search for the strong Wolfe conditions), and equation 3.59 (cubic interpolation). All
-loops are loops of the program, so that `jit` and `vmap` apply.
+3.6 (line search for the strong Wolfe conditions). The line search interpolates as those of SciPy
+and JAX, so that it evaluates the same points. All loops are loops of the program, so that `jit` and
+`vmap` apply.
 """
 
 from collections.abc import Mapping
@@ -31,11 +32,15 @@ from shardir.ir.types import FLOATS
 DECREASE_FRACTION, CURVATURE_FRACTION = 1e-4, 0.9
 """The constants c1 and c2 of the Wolfe conditions."""
 
+DEFAULT_GRADIENT_LIMIT = 1e-5
+"""The limit of the norm of the gradient without `gtol` and `tol`."""
+
 MAX_ZOOM_STEPS = 30
 """The maximum number of evaluations in an interval that contains an acceptable step."""
 
-MIN_INTERVAL_PART = 0.1
-"""A step that is interpolated is at least this part of the interval away from its ends."""
+MIN_CUBIC_PART, MIN_QUADRATIC_PART = 0.2, 0.1
+"""A step that a cubic or a quadratic polynomial determines is at least this part of the interval
+away from its ends."""
 
 CONVERGED, ITERATION_LIMIT, SEARCH_FAILED, SEARCH_LIMIT = 0, 1, 3, 5
 """The values of `status`."""
@@ -79,6 +84,8 @@ class _Search(NamedTuple):
     trial: Tracer
     low: _Point
     high: _Point
+    outside: _Point
+    """The last end that was removed from the interval."""
     is_zooming: Tracer
     is_done: Tracer
     extensions: Tracer
@@ -115,21 +122,16 @@ def minimize(
 
     The only `method` is "BFGS". Its options are `gtol`, the limit of the norm of the gradient
     (1e-5), `norm`, its order (infinity), `maxiter`, the maximum number of iterations (200 for each
-    element), and `line_search_maxiter`, that of extensions of a step (10). `tol` must be None.
-    The result has no reverse-mode derivative. Raise `ArgumentError` for
-    another method, unknown options, and `args` that are not a tuple, and `ShapeError` unless `x0`
-    is a vector of real numbers and `fun` returns a number.
+    element), and `line_search_maxiter`, that of extensions of a step (10). `tol` is the default of
+    `gtol`, as in SciPy; JAX ignores it. The result has no reverse-mode derivative. Raise
+    `ArgumentError` for another method, unknown options, and `args` that are not a tuple, and
+    `ShapeError` unless `x0` is a vector of real numbers and `fun` returns a number.
     """
     check_function("minimize", fun)
     if not isinstance(args, tuple):
         raise ArgumentError(with_location(f"args of minimize is a tuple, got {brief(args)}"))
     if not isinstance(method, str) or method.lower() != "bfgs":
         raise ArgumentError(with_location(f"minimize has the method 'BFGS', not {brief(method)}"))
-    if tol is not None:
-        raise ArgumentError(
-            with_location("minimize has no tol; pass options={'gtol': ...}, the limit of the norm "
-                          "of the gradient")
-        )  # fmt: skip
     if not isinstance(options, (Mapping, NoneType)):
         raise ArgumentError(
             with_location(f"options of minimize is a dictionary, got {brief(options)}")
@@ -145,7 +147,8 @@ def minimize(
         raise ShapeError(
             with_location(f"x0 of minimize is a vector of at least one real number, got {kind}")
         )
-    gtol = check_real("gtol of minimize", given.get("gtol", 1e-5))
+    default = DEFAULT_GRADIENT_LIMIT if tol is None else check_real("tol of minimize", tol)
+    gtol = check_real("gtol of minimize", given.get("gtol", default))
     norm = check_real("norm of minimize", given.get("norm", float("inf")))
     count = given.get("maxiter")
     max_iterations = (
@@ -240,7 +243,7 @@ def _search_line(
     trial = snp.where((estimate > 0) & (estimate < 1), estimate, 1)
     false = snp.zeros((), "bool")
     count = snp.zeros((), "int32")
-    first = _Search(trial, start, start, false, false, count, count, start, state.gradient)
+    first = _Search(trial, start, start, start, false, false, count, count, start, state.gradient)
 
     def is_running(search: _Search) -> Tracer:
         limited = (search.extensions >= extensions) | (search.zoom_steps >= MAX_ZOOM_STEPS)
@@ -266,12 +269,15 @@ def _advance_search(search: _Search, start: _Point, here: _Point, gradient: Trac
     turns = snp.where(search.is_zooming, here.slope * width >= 0, here.slope >= 0)
     low = _choose(is_high, search.low, here)
     high = _choose(is_high, here, _choose(turns, search.low, search.high))
+    outside = _choose(is_high | turns, search.high, search.low)
     is_zooming = search.is_zooming | is_high | turns
-    trial = snp.where(is_zooming, _interpolate(low, high), here.step * 2)
+    trial = snp.where(
+        is_zooming, _interpolate(low, high, outside, search.is_zooming), here.step * 2
+    )
     is_best = ~is_high | (here.value < search.best.value)
     one = snp.ones((), "int32")
     return _Search(
-        trial, low, high, is_zooming, is_done,
+        trial, low, high, outside, is_zooming, is_done,
         search.extensions + snp.where(search.is_zooming, 0, one),
         search.zoom_steps + snp.where(search.is_zooming, one, 0),
         _choose(is_best, here, search.best), snp.where(is_best, gradient, search.gradient),
@@ -282,18 +288,37 @@ def _choose(condition: Tracer, x: _Point, y: _Point) -> _Point:
     return _Point(*(snp.where(condition, a, b) for a, b in zip(x, y, strict=True)))
 
 
-def _interpolate(low: _Point, high: _Point) -> Tracer:
-    """Return the minimum of the cubic polynomial with the values and slopes of both ends.
+def _interpolate(low: _Point, high: _Point, outside: _Point, has_outside: Tracer) -> Tracer:
+    """Return a step between the ends of an interval, near a minimum of the function.
 
-    It is at least a part of the interval away from the ends; without minimum it is the middle.
+    It is the minimum of the cubic polynomial through the ends and the point `outside`, with the
+    slope of `low`. Without such a point, or if the minimum is too close to an end, it is that of
+    the quadratic polynomial through the ends, and otherwise the middle.
     """
-    width = high.step - low.step
-    safe = snp.where(width == 0, 1, width)
-    first = low.slope + high.slope - 3 * (high.value - low.value) / safe
-    square = first * first - low.slope * high.slope
-    root = snp.sign(width) * snp.sqrt(snp.maximum(square, 0))
-    divisor = high.slope - low.slope + 2 * root
-    part = 1 - (high.slope + root - first) / snp.where(divisor == 0, 1, divisor)
-    usable = (square >= 0) & (divisor != 0) & snp.isfinite(part)
-    part = snp.where(usable, snp.clip(part, MIN_INTERVAL_PART, 1 - MIN_INTERVAL_PART), 0.5)
+    width, distance = high.step - low.step, outside.step - low.step
+    rise, other_rise = _rise(low, high), _rise(low, outside)
+    divisor = (width * distance) ** 2 * (width - distance)
+    third = _divide(distance**2 * rise - width**2 * other_rise, divisor)
+    second = _divide(width**3 * other_rise - distance**3 * rise, divisor)
+    square = second**2 - 3 * third * low.slope
+    cubic = _divide(snp.sqrt(snp.maximum(square, 0)) - second, 3 * third * width)
+    has_cubic = has_outside & (square >= 0) & _is_inside(cubic, MIN_CUBIC_PART)
+    quadratic = _divide(-low.slope * width, 2 * rise)
+    has_quadratic = _is_inside(quadratic, MIN_QUADRATIC_PART)
+    part = snp.where(has_cubic, cubic, snp.where(has_quadratic, quadratic, 0.5))
     return as_tracer(low.step + part * width)
+
+
+def _rise(low: _Point, x: _Point) -> Tracer:
+    """Return the value of `x` above the line through `low` with its slope."""
+    return x.value - low.value - low.slope * (x.step - low.step)
+
+
+def _divide(x: Tracer, y: Tracer) -> Tracer:
+    """Return the quotient, and 0 if the divisor is 0."""
+    return as_tracer(snp.where(y == 0, 0, x / snp.where(y == 0, 1, y)))
+
+
+def _is_inside(part: Tracer, minimum: float) -> Tracer:
+    """Return whether a part of the interval is at least the minimum away from both ends."""
+    return (part > minimum) & (part < 1 - minimum)

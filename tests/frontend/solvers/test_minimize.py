@@ -90,13 +90,42 @@ def test_status_of_minimizations_that_do_not_converge() -> None:
     assert int(bfgs(rosenbrock, np.zeros(2), gtol=2.5, norm=1).nit) == 0
 
 
+def test_tol_is_the_default_limit_of_the_gradient() -> None:
+    loose = minimize(rosenbrock, np.zeros(2), method="BFGS", tol=10.0)
+    assert (int(loose.status), int(loose.nit)) == (0, 0)
+    strict = minimize(rosenbrock, np.zeros(2), method="BFGS", tol=10.0, options={"gtol": 1e-3})
+    assert np.abs(strict.jac).max() < 1e-3
+
+
+def test_points_are_those_of_jax() -> None:
+    require("jax")
+    import jax
+    from jax.scipy.optimize import minimize as their_minimize
+
+    for fun, start in (
+        (rosenbrock, np.zeros(2)),
+        (rosenbrock, np.array([1.3, 0.7, 0.8, 1.9, 1.2])),
+        (himmelblau, np.zeros(2)),
+        (lambda x: ((x - 2) ** 4 + x).sum(), np.ones(3)),
+    ):
+        for steps in (1, 3, 10):
+            options = {"maxiter": steps, "gtol": 0.0}
+            found = bfgs(fun, start.astype("f"), **options)
+            expected = their_minimize(
+                fun, jax.numpy.asarray(start, "float32"), method="BFGS", options=options
+            )
+            if int(expected.status) == 1:
+                np.testing.assert_allclose(found.x, expected.x, rtol=1e-4, atol=1e-5)
+                assert int(found.nfev) == int(expected.nfev)
+
+
 FAULTS: list[tuple[Callable[[], Any], str]] = [
     (lambda: minimize(rosenbrock, POINTS[0], method="Newton"),
      "minimize has the method 'BFGS', not 'Newton'"),
     (lambda: minimize(rosenbrock, POINTS[0], raw([1]), method="BFGS"),
      "args of minimize is a tuple, got [1]"),
-    (lambda: minimize(rosenbrock, POINTS[0], method="BFGS", tol=1e-3),
-     "minimize has no tol; pass options={'gtol': ...}, the limit of the norm of the gradient"),
+    (lambda: minimize(rosenbrock, POINTS[0], method="BFGS", tol=raw("small")),
+     "tol of minimize is a real number, got 'small'"),
     (lambda: bfgs(rosenbrock, POINTS[0], speed=3),
      "minimize has no option 'speed'; BFGS has gtol, line_search_maxiter, maxiter, norm"),
     (lambda: bfgs(rosenbrock, POINTS),
