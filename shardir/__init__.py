@@ -5,10 +5,12 @@ Names are imported on first use, so that `import shardir` is fast.
 
 from typing import TYPE_CHECKING
 
+from shardir._imports.absent_finder import install_absent_name_finder
 from shardir._imports.lazy_names import lazy_names
 from shardir._imports.subinterpreters import refuse_subinterpreters
 
 refuse_subinterpreters()
+install_absent_name_finder()
 
 __version__ = "0.1.0"
 """The version of the package; pyproject.toml reads it from here."""

@@ -21,11 +21,11 @@ class UnknownName(ShardirError, AttributeError):
 
 
 class MissingModule(ShardirError, ModuleNotFoundError):
-    """A module of JAX that has no counterpart here, because it needs XLA."""
+    """A name or a module of JAX that has no counterpart here is imported."""
 
 
 def missing_module(name: str) -> MissingModule:
-    """Return the error for a module of JAX that is a placeholder file here."""
+    """Return the error for the import of a name that JAX has and shardir lacks."""
     return MissingModule(f"there is no {name}; {absence_reason(name)}")
 
 
@@ -101,6 +101,8 @@ def _make_lazy_module(
     face: str, lookup: Callable[[str], object], public: Callable[[], list[str]]
 ) -> LazyModule:
     """Return lazy module functions that list the `public` names and `LISTED_ATTRIBUTES`."""
+    # Python imports an absent name of a package as a module, and `AbsentNameFinder` refuses it.
+    vars(sys.modules[face]).setdefault("__path__", [])
 
     def lookup_or_all(name: str) -> object:
         return sorted(public()) if name == "__all__" else lookup(name)

@@ -2,6 +2,7 @@
 
 import re
 from importlib import import_module
+from importlib.util import find_spec
 
 import pytest
 
@@ -44,3 +45,20 @@ def test_errors_state_the_reason(pattern: str) -> None:
     with pytest.raises(AttributeError) as caught:
         getattr(import_module(module), name)
     assert str(caught.value) == f"{module} has no name {name!r}; {absence_reasons()[pattern]}"
+
+
+@pytest.mark.parametrize("pattern", absence_reasons())
+def test_from_imports_state_the_reason(pattern: str) -> None:
+    full = f"shardir.{pattern.replace('*', 'add')}"
+    module, _, name = full.rpartition(".")
+    for line in (f"from {module} import {name}", f"import {full}"):
+        with pytest.raises(ImportError) as caught:
+            exec(line, {})
+        assert str(caught.value) == f"there is no {full}; {absence_reasons()[pattern]}"
+
+
+def test_other_absent_names_are_plain_import_errors() -> None:
+    for module in ("shardir", "shardir.random", "shardir.lax"):
+        with pytest.raises(ImportError, match=f"cannot import name 'qqq' from '{module}'"):
+            exec(f"from {module} import qqq", {})
+        assert find_spec(f"{module}.qqq") is None
