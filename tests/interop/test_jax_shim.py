@@ -222,6 +222,26 @@ def test_modules_state_their_files() -> None:
     assert (spec.name, spec.parent, spec.origin) == ("jax.numpy", "jax.numpy", snp.__file__)
 
 
+def test_reload_keeps_modules_with_names_of_jax_and_repeats_others(tmp_path: Path) -> None:
+    (tmp_path / "counted.py").write_text(
+        "import jax\ncount = globals().get('count', 0) + 1\nones = jax.numpy.ones\n", "utf-8"
+    )
+    script = tmp_path / "main.py"
+    script.write_text(
+        "import importlib, math, counted, jax\n"
+        "from importlib import reload\n"
+        "same = importlib.reload(jax) is jax and reload(jax.numpy).ones is jax.numpy.ones\n"
+        "again = reload(counted)\n"
+        "plain = reload(math) is math\n",
+        "utf-8",
+    )
+    names: dict[str, Any] = run_script(script)
+    assert names["same"] is names["plain"] is True
+    assert names["again"] is names["counted"]
+    assert names["counted"].count == 2
+    assert names["counted"].ones is snp.ones
+
+
 NEAREST = {
     "jax.numpy.sinn": "the nearest is jax.numpy.sin",
     "jax.numpy.psum": "the nearest is jax.lax.psum",

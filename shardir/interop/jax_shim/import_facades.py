@@ -10,13 +10,17 @@ from typing import Any
 Import = Callable[..., Any]
 """A function like `__import__`."""
 
+Reload = Callable[[ModuleType], ModuleType]
+"""A function like `importlib.reload`."""
+
 
 class ImportlibFacade(ModuleType):
-    """`importlib`, whose `import_module` imports for a program by means of its `__import__`."""
+    """`importlib`, whose functions import and reload the modules of a program."""
 
-    def __init__(self, importer: Import) -> None:
+    def __init__(self, importer: Import, reloader: Reload) -> None:
         super().__init__("importlib", importlib.__doc__)
         self.__dict__.update(__path__=importlib.__path__, __import__=importer, _importer=importer)
+        self.reload = reloader
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib, name)

@@ -76,7 +76,7 @@ class Program:
         """Return the builtins of the modules of a library, or of the program itself."""
         facades: dict[str, ModuleType] = {}
         importer = partial(self._import, library, facades)
-        facades["importlib"] = ImportlibFacade(importer)
+        facades["importlib"] = ImportlibFacade(importer, self._reload)
         if library:
             facades["sys"] = SysFacade(jax_module(library))
         return {**vars(builtins), "__import__": importer}
@@ -109,6 +109,14 @@ class Program:
         with self.modules_in_sys() if self._contains(top) else nullcontext():
             found = importlib.__import__(name, scope, local, fromlist, level)
         return facades.get(found.__name__, found) if level == 0 else found
+
+    def _reload(self, module: ModuleType) -> ModuleType:
+        """Implement `importlib.reload`; modules with JAX's names have no code that runs again."""
+        if isinstance(module, ModuleFacade):
+            return module
+        is_own = self._contains(getattr(module, "__name__", "").partition(".")[0])
+        with self.modules_in_sys() if is_own else nullcontext():
+            return importlib.reload(module)
 
     def _contains(self, package: str) -> bool:
         """Return whether a top-level package belongs to the program."""
