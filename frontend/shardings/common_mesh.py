@@ -194,7 +194,7 @@ def to_user_sharding(
         if isinstance(sharding, NamedSharding) and sharding.device_assignment == devices
     ]
     for mesh in dict.fromkeys(meshes):
-        if (spec := _spec_on_mesh(dim_axes, mesh)) is not None:
+        if (spec := express_spec(dim_axes, mesh)) is not None:
             return NamedSharding(mesh, spec)
     if meshes:
         return _spec_on_split_mesh(dim_axes, meshes[0])
@@ -210,12 +210,12 @@ def spec_on_mesh(dims: Sequence[Axes], axes: MeshAxes, mesh: Mesh) -> PartitionS
     """
     entries = []
     for parts in dims:
-        found = _spec_on_mesh([tuple(to_sub_axis(part, axes) for part in parts)], mesh)
+        found = express_spec([tuple(to_sub_axis(part, axes) for part in parts)], mesh)
         entries.append(() if found is None else tuple(found.mentioned_axes()))
     return _make_spec(entries)
 
 
-def _spec_on_mesh(dim_axes: Sequence[SubAxes], mesh: Mesh) -> PartitionSpec | None:
+def express_spec(dim_axes: Sequence[SubAxes], mesh: Mesh) -> PartitionSpec | None:
     """Return the spec of the dimensions `dim_axes` on `mesh`, or `None` if they need sub-axes."""
     axes = tuple(mesh.shape.items())
     entries: list[tuple[str, ...]] = []

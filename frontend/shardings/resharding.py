@@ -16,11 +16,19 @@ from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.config import config
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.shardings.common_mesh import express_spec
+from shardir.frontend.shardings.mesh import Mesh
+from shardir.frontend.shardings.partition_spec import UNCONSTRAINED
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
     resolve_out_sharding,
 )
-from shardir.frontend.shardings.sharding import complete_spec, open_auto_axes
+from shardir.frontend.shardings.sharding import (
+    NamedSharding,
+    Sharding,
+    complete_spec,
+    open_auto_axes,
+)
 from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
@@ -96,6 +104,10 @@ def apply_shardings(xs: object, shardings: object, word: str) -> PyTree:
         )
     types = trace.program.sharding_types
     if types is not None:
+        requested = [
+            _on_mesh_of_types(to, types.mesh, np.ndim(x))
+            for x, to in zip(leaves, requested, strict=True)
+        ]
         for to in requested:
             types.check_mesh(to)
     held = [
@@ -103,3 +115,17 @@ def apply_shardings(xs: object, shardings: object, word: str) -> PyTree:
         for x, to in zip(leaves, requested, strict=True)
     ]
     return tree.unflatten(structure, held)
+
+
+def _on_mesh_of_types(sharding: Sharding | None, mesh: Mesh, rank: int) -> Sharding | None:
+    """Return a sharding on `mesh`, which has the same devices along other axes, if it needs whole
+    axes only; otherwise the sharding itself."""
+    if not isinstance(sharding, NamedSharding) or sharding.mesh.shape == mesh.shape:
+        return sharding
+    dims = sharding.sub_axes(rank)
+    if sharding.device_assignment != mesh.device_assignment or sharding.has_partial_sums:
+        return sharding
+    if UNCONSTRAINED in dims:
+        return sharding
+    spec = express_spec(dims, mesh)
+    return sharding if spec is None else complete_spec(NamedSharding(mesh, spec), rank)

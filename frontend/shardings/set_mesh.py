@@ -1,6 +1,8 @@
 """`set_mesh`: a mesh that stays entered until another one is set or a block ends; `use_mesh`: for a
 block."""
 
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+
 from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.errors import MeshError
 from shardir.frontend.shardings.mesh import (
@@ -9,8 +11,10 @@ from shardir.frontend.shardings.mesh import (
     entered_meshes,
     set_entered_meshes,
 )
+from shardir.frontend.shardings.partition_spec import PartitionSpec
+from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.trace import current_trace
+from shardir.frontend.tracing.trace import current_trace, require_sharding_types
 
 
 class set_mesh:
@@ -83,14 +87,66 @@ class use_mesh:
         set_entered_meshes(self._before)
 
 
-def use_abstract_mesh(mesh: Mesh) -> use_mesh:
-    """Make `mesh` the mesh of bare `PartitionSpec`s for a block.
+class use_abstract_mesh:
+    """Make `mesh` the mesh of bare `PartitionSpec`s for a block: `with use_abstract_mesh(mesh):`.
 
-    If the entered mesh has the same axes, it remains, so that values keep its devices.
+    If a mesh with devices is entered, its devices are arranged along the axes of `mesh`, so that
+    values keep them. While a function is traced, shardings along the Explicit axes of `mesh` are
+    part of types in the block, and those along its Auto axes are not. Raises `MeshError` for an
+    object that is not a mesh, and if the entered mesh has another number of devices.
     """
+
+    __slots__ = ("_block", "_mesh")
+
+    @locate_errors
+    def __init__(self, mesh: Mesh) -> None:
+        if not isinstance(mesh, Mesh):
+            raise MeshError(f"use_abstract_mesh takes an AbstractMesh, got {mesh!r}")
+        self._mesh = mesh
+        self._block = ExitStack()
+
+    def __repr__(self) -> str:
+        return f"<use_abstract_mesh of {self._mesh!r}>"
+
+    @locate_errors
+    def __enter__(self) -> Mesh:
+        """Enter the mesh, with the devices of the mesh that is entered already."""
+        mesh = _arrange_entered_devices(self._mesh)
+        with ExitStack() as block:
+            block.enter_context(use_mesh(mesh))
+            block.enter_context(_use_axis_types(mesh))
+            self._block = block.pop_all()
+        return mesh
+
+    def __exit__(self, *_: object) -> None:
+        self._block.close()
+
+
+def _arrange_entered_devices(mesh: Mesh) -> Mesh:
+    """Return the devices of the entered mesh along the axes of `mesh`; without any, `mesh`."""
     entered = current_mesh()
-    is_entered = isinstance(mesh, Mesh) and entered is not None and entered.shape == mesh.shape
-    return use_mesh(entered if is_entered else mesh)
+    if entered is None or mesh.empty or entered.empty:
+        return mesh
+    if mesh.size != entered.size:
+        raise MeshError(
+            f"use_abstract_mesh has {mesh!r} of {mesh.size} devices, and {entered!r} with "
+            f"{entered.size} devices is entered; use a mesh of as many devices"
+        )
+    return entered.update(mesh.axis_sizes, mesh.axis_names, mesh.axis_types)
+
+
+def _use_axis_types(mesh: Mesh) -> AbstractContextManager[None]:
+    """Give the values of the current trace types on `mesh` in the block."""
+    trace = current_trace()
+    if trace is None or (trace.program.sharding_types is None and not mesh.has_explicit_axes):
+        return nullcontext()
+    is_new = trace.program.sharding_types is None
+    types = require_sharding_types(trace.program, NamedSharding(mesh, PartitionSpec()))
+    if types.mesh.shape != mesh.shape:
+        return nullcontext()
+    if is_new:
+        types.leave_explicit_mode()
+    return types.use_axis_types(mesh)
 
 
 def get_mesh() -> Mesh:

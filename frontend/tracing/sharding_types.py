@@ -214,6 +214,13 @@ class ShardingTypes:
         with self._use_auto(self._auto - chosen):
             yield
 
+    @contextmanager
+    def use_axis_types(self, mesh: Mesh) -> Iterator[None]:
+        """Give values shardings along the Explicit axes of `mesh` in their types inside the
+        block; `mesh` has the axes of the program."""
+        with self.use_explicit_axes(mesh.explicit_axes), self.use_auto_axes(mesh.auto_axes):
+            yield
+
     def _chosen_axes(self, axes: Iterable[str] | None) -> frozenset[str]:
         return self.explicit_axes if axes is None else frozenset(axes)
 
@@ -269,7 +276,7 @@ class ShardingTypes:
                 self.set(value, type)
                 if is_free:
                     self._free.add(value)
-                if self._auto:
+                if self._auto & self.explicit_axes:
                     self._open.add(value)
 
     def infer_block(self, block_ops: Sequence[Op]) -> None:

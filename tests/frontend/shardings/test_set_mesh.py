@@ -8,22 +8,126 @@ import numpy as np
 import pytest
 
 import shardir as sd
-from shardir import P, lax
+from shardir import P, lax, numpy as snp
 from shardir.frontend.errors import ArgumentError, MeshError
+from shardir.sharding import AbstractMesh, AxisType
+from tests.error_assertions import first_line, raw
 
 X = np.arange(32, dtype="f").reshape(8, 4)
 
 
-def test_use_abstract_mesh_keeps_the_devices_of_an_entered_mesh_with_the_same_axes() -> None:
-    mesh, other = sd.make_mesh((4, 2), ("a", "b")), sd.make_mesh((8,), ("c",)).abstract_mesh
+def test_use_abstract_mesh_arranges_the_devices_of_the_entered_mesh() -> None:
+    mesh = sd.make_mesh((4, 2), ("a", "b"), devices=sd.devices()[::-1])
+    other = AbstractMesh((8,), ("c",))
     with sd.set_mesh(mesh):
-        with sd.sharding.use_abstract_mesh(mesh.abstract_mesh):
-            assert sd.sharding.get_mesh() is mesh
-        with sd.sharding.use_abstract_mesh(other):
-            assert sd.sharding.get_mesh() == other
+        with sd.sharding.use_abstract_mesh(mesh.abstract_mesh) as entered:
+            assert sd.sharding.get_mesh() is entered is mesh
+        with sd.sharding.use_abstract_mesh(other) as entered:
+            assert sd.sharding.get_mesh() is entered == mesh.update((8,), ("c",), AxisType.Auto)
+            placed = sd.device_put(X, P("c"))
+            assert placed.sharding.device_assignment == mesh.device_assignment
+            assert sd.jit(lambda x: x + 1, out_shardings=P("c"))(X).sharding.spec == P("c")
+        kinds = mesh.abstract_mesh.update(axis_types=AxisType.Explicit)
+        with sd.sharding.use_abstract_mesh(kinds):
+            assert sd.sharding.get_mesh() == mesh.update(axis_types=AxisType.Explicit)
+        with sd.sharding.use_abstract_mesh(AbstractMesh((), ())):
+            assert sd.sharding.get_mesh().empty
         assert sd.sharding.get_mesh() is mesh
-    with pytest.raises(MeshError, match="use_mesh takes a Mesh, got 3"):
-        sd.sharding.use_abstract_mesh(3)  # type: ignore[arg-type]
+        with (
+            pytest.raises(MeshError) as caught,
+            sd.sharding.use_abstract_mesh(AbstractMesh(4, "a")),
+        ):
+            pass
+        assert first_line(caught) == (
+            "use_abstract_mesh has AbstractMesh('a': 4) of 4 devices, and "
+            "Mesh('a': 4, 'b': 2, device_ids=[7, 6, 5, 4, 3, 2, 1, 0]) with 8 devices is entered; "
+            "use a mesh of as many devices"
+        )
+        assert sd.sharding.get_mesh() is mesh
+    with sd.sharding.use_abstract_mesh(other) as entered:
+        assert entered is sd.sharding.get_mesh() is other
+    with pytest.raises(MeshError) as wrong:
+        sd.sharding.use_abstract_mesh(raw(3))
+    assert first_line(wrong) == "use_abstract_mesh takes an AbstractMesh, got 3"
+
+
+def explicit_mesh(kind: AxisType = AxisType.Explicit) -> Any:
+    return sd.make_mesh((2, 2), ("x", "y"), axis_types=(kind, kind), devices=sd.devices()[:4])
+
+
+def spec_in_type(x: Any) -> Any:
+    return sd.typeof(x).sharding.spec
+
+
+def test_use_abstract_mesh_changes_the_types_of_axes_while_a_function_is_traced() -> None:
+    mesh = explicit_mesh()
+    seen: list[Any] = []
+
+    @sd.jit
+    def all_auto(x: Any) -> Any:
+        auto = mesh.abstract_mesh.update(axis_types=AxisType.Auto)
+        with sd.sharding.use_abstract_mesh(auto):
+            y = sd.reshard(x * 2, P(None, None))
+            seen.extend([spec_in_type(y), spec_in_type(y @ y.T)])
+            z = y @ y.T
+        return sd.reshard(z, P("x", None))
+
+    @sd.jit
+    def one_auto(x: Any) -> Any:
+        with sd.sharding.use_abstract_mesh(
+            mesh.abstract_mesh.update_axis_types({"x": AxisType.Auto})
+        ):
+            y = snp.sin(sd.reshard(x, P(None, "y")))
+            seen.append(spec_in_type(y))
+            z = snp.einsum("xy,yz->xz", y, y.T, out_sharding=P(None, None))
+        return sd.reshard(z, P("x", None))
+
+    with sd.sharding.use_mesh(mesh):
+        x = sd.device_put(X, P("x", "y"))
+        for call, expected in ((all_auto, 4 * X @ X.T), (one_auto, np.sin(X) @ np.sin(X).T)):
+            found = call(x)
+            assert found.sharding == sd.NamedSharding(mesh, P("x", None))
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    assert seen == [P(None, None), P(None, None), P(None, "y")]
+
+
+def test_use_abstract_mesh_gives_types_in_a_program_on_auto_axes() -> None:
+    mesh = explicit_mesh(AxisType.Auto)
+    seen: list[Any] = []
+
+    @sd.jit
+    def f(x: Any) -> Any:
+        with sd.sharding.use_abstract_mesh(mesh.abstract_mesh.update(axis_types=AxisType.Explicit)):
+            y = snp.sin(sd.reshard(x * 2, P(None, "y")))
+            seen.append(spec_in_type(y))
+        seen.append(spec_in_type(y))
+        return y
+
+    with sd.sharding.use_mesh(mesh):
+        found = f(sd.device_put(X, P("x", "y")))
+    np.testing.assert_allclose(found, np.sin(2 * X), rtol=1e-6)
+    assert seen == [P(None, "y"), P(None, None)]
+    assert found.sharding.spec == P(None, "y")
+
+
+def test_use_abstract_mesh_renames_the_axes_of_an_explicit_program() -> None:
+    mesh = explicit_mesh()
+    renamed = mesh.abstract_mesh.update((4, 1), ("a", "b"))
+
+    def f(x: Any) -> Any:
+        y = snp.sin(x)
+        with sd.sharding.use_abstract_mesh(renamed):
+            y = sd.reshard(y, P(("a", "b"), None)) * 2
+        return y
+
+    with sd.sharding.use_mesh(mesh):
+        x = sd.device_put(X, P("x", "y"))
+        found = sd.jit(f)(x)
+        assert found.sharding.spec == P(("x", "y"), None)
+        np.testing.assert_allclose(found, 2 * np.sin(X), rtol=1e-6)
+        slope = sd.jit(sd.grad(lambda x: f(x).sum()))(x)
+        np.testing.assert_allclose(slope, 2 * np.cos(X), rtol=1e-6)
+        assert slope.sharding.spec == P("x", "y")
 
 
 def test_set_mesh_applies_to_a_block_or_permanently() -> None:
