@@ -355,6 +355,11 @@ def test_reductions_by_any_computation_agree_with_jax(case: str, columns: int) -
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+def rebuild(form: Any, vectors: Any) -> Any:
+    """Return the matrix of a decomposition, whose factors are not unique."""
+    return vectors @ form @ vectors.conj().T
+
+
 SQUARE = np.random.default_rng(1).normal(size=(5, 5)).astype(np.float32)
 POSITIVE = SQUARE @ SQUARE.T + 5 * np.eye(5, dtype=np.float32)
 DECOMPOSED = {
@@ -373,6 +378,14 @@ DECOMPOSED = {
     "eigenvectors": lambda a: abs(jax.numpy.linalg.eigh(a)[1]),
     "general": lambda a: jax.numpy.sort(abs(jax.numpy.linalg.eigvals(a))),
     "inverses": lambda a: jax.numpy.linalg.inv(jax.numpy.stack([a, 2 * a])),
+    "by the QR algorithm": lambda a: jax.lax.linalg.svd(
+        a, compute_uv=False, algorithm=jax.lax.linalg.SvdAlgorithm.QR
+    ),
+    "schur": lambda a: rebuild(*jax.lax.linalg.schur(a - 7)),
+    "complex schur": lambda a: rebuild(*jax.lax.linalg.schur(a - 7j * a[0])),
+    "triangular": lambda a: jax.numpy.sort(
+        jax.numpy.diag(jax.lax.linalg.schur(a, compute_schur_vectors=False)[0])
+    ),
 }
 
 
@@ -382,6 +395,57 @@ def test_custom_calls_of_lapack_become_decompositions(case: str) -> None:
     for one, other in zip(mine, theirs, strict=True):
         assert one.dtype == other.dtype
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("letter", ["s", "c"])
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_gees_returns_the_eigenvalues(letter: str, size: int) -> None:
+    dtype = np.float32 if letter == "s" else np.complex64
+    x = np.random.default_rng(size).normal(size=(2, size, size, 2)).astype("f")
+    matrices = (x[..., 0] + (1j * x[..., 1] if letter == "c" else 0)).astype(dtype)
+    matrix, vector = (
+        f"tensor<2x{shape}x{'f32' if letter == 's' else 'complex<f32>'}>"
+        for shape in (f"{size}x{size}", size)
+    )
+    values = ", ".join([vector] * (2 if letter == "s" else 1))
+    results = f"{matrix}, {matrix}, {values}, tensor<2xi32>, tensor<2xi32>"
+    text = f"""\
+func.func @main(%x: {matrix}) -> ({results}) {{
+  %0:{6 if letter == "s" else 5} = stablehlo.custom_call @lapack_{letter}gees_ffi(%x) {{
+    mhlo.backend_config = {{mode = 86 : ui8, sort = 78 : ui8}}}} : ({matrix}) -> ({results})
+  return {", ".join(f"%0#{i}" for i in range(6 if letter == "s" else 5))} : {results}
+}}
+"""
+    form, vectors, *found, selected, info = ours(text, [matrices])
+    rebuilt = vectors @ form @ vectors.conj().swapaxes(-1, -2)
+    np.testing.assert_allclose(rebuilt, matrices, rtol=1e-4, atol=1e-4)
+    eigenvalues = found[0] + 1j * found[1] if letter == "s" else found[0]
+    np.testing.assert_allclose(
+        np.sort_complex(np.round(eigenvalues, 3)),
+        np.sort_complex(np.round(np.linalg.eigvals(matrices), 3)),
+        atol=2e-3,
+    )
+    assert not selected.any()
+    assert not info.any()
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 6])
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+def test_tridiagonal_systems_are_solved_with_pivoting(size: int, dtype: Any) -> None:
+    random = np.random.default_rng(size)
+    low, middle, high = random.normal(size=(3, 2, size)).astype(dtype)
+    right = random.normal(size=(2, size, 3)).astype(dtype)
+    if size % 2 == 0:
+        middle[0] = 0  # Elimination without exchanges divides by zero.
+    low[:, 0] = 0
+    high[:, -1] = 0
+    mine, theirs = run_both(jax.lax.linalg.tridiagonal_solve, low, middle, high, right)
+    np.testing.assert_allclose(mine[0], theirs[0], rtol=2e-3, atol=2e-3)
+    singular, expected = run_both(
+        jax.lax.linalg.tridiagonal_solve, low * 0, middle * 0, high * 0, right
+    )
+    assert np.isnan(expected[0]).all()
+    assert np.isnan(singular[0]).all()
 
 
 def test_map_applies_its_computation_to_each_element() -> None:

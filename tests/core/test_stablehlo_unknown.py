@@ -73,7 +73,7 @@ def test_shardings_propagate_through_known_elementwise_operations() -> None:
     assert [op.results[0].sharding is None for op in module.main.body.ops] == [False] * 3
 
 
-@pytest.mark.parametrize("function", ["cgees", "dgesvd", "spbtrf"])
+@pytest.mark.parametrize("function", ["cgelsd", "spbtrf"])
 @pytest.mark.parametrize(
     "rule", ["", " {sdy.sharding_rule = #sdy.op_sharding_rule<([i])->([i]) {i=8}>}"]
 )
@@ -90,6 +90,17 @@ def test_an_unsupported_function_of_lapack_is_named_with_its_line(function: str,
         "run: the reader does not support this function of LAPACK; replace it with supported "
         "operations of StableHLO"
     )
+
+
+@pytest.mark.parametrize(("function", "count"), [("sgees", 6), ("zgees", 5), ("dgesvd", 5)])
+def test_a_call_of_lapack_with_missing_results_is_an_error(function: str, count: int) -> None:
+    with pytest.raises(ParseError) as caught:
+        read(
+            "func.func @f(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {\n"
+            f"  %0 = stablehlo.custom_call @lapack_{function}_ffi(%x) : (tensor<8x8xf32>) -> "
+            "tensor<8x8xf32>\n  return %0 : tensor<8x8xf32>\n}"
+        )
+    assert f"lapack_{function}_ffi has {count} results, not 1" in str(caught.value)
 
 
 def test_operations_with_effects_are_kept() -> None:

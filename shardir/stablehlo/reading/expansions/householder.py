@@ -77,8 +77,8 @@ def reduce_to_tridiagonal(call: OperationReader, letters: dict[str, str]) -> Val
         mirrored = mirrored.apply("conj")
     packed, taus = _reduce_by_similarity(call, (row >= column).where(x, mirrored))
     stored = (row >= column).where(packed, x)
-    diagonal = _diagonal(packed, 0)
-    beside = _diagonal(packed, 1)
+    diagonal = diagonal_of(packed, 0)
+    beside = diagonal_of(packed, 1)
     info = full(x.emit, 0, call.results[4])
     assert diagonal.type.shape[-1] == size
     values = [stored, *(y.apply("real") if y.is_complex() else y for y in (diagonal, beside))]
@@ -237,7 +237,7 @@ def _like(i: Tensor, numbers: Tensor) -> Tensor:
     return i.broadcast(numbers.type.shape, ())
 
 
-def _diagonal(x: Tensor, below: int) -> Tensor:
+def diagonal_of(x: Tensor, below: int) -> Tensor:
     """Return the diagonal that is `below` rows below the main one."""
     rank, shape = x.type.rank, x.type.shape
     is_there = x.iota(rank - 2).equals(x.iota(rank - 1) + below)
@@ -273,48 +273,3 @@ def _swap_last(x: Tensor, i: Tensor, others: Tensor) -> Tensor:
     at_second = is_second.where(x, 0).apply("sum", dims=(rank - 1,))
     at_first, at_second = (y.broadcast(shape, range(rank - 1)) for y in (at_first, at_second))
     return is_first.where(at_second, is_second.where(at_first, x))
-
-
-def solve_tridiagonal(call: OperationReader, letters: dict[str, str]) -> Values:
-    """Read gtsv: forward elimination without pivoting, and back substitution.
-
-    The overwritten diagonals, which LAPACK leaves undefined, are the operands.
-    """
-    del letters
-    lower, diagonal, upper, right = tensors_of(call, call.take_operands(4))
-    *batch, size = diagonal.type.shape
-
-    def row(x: Tensor, i: Tensor) -> Tensor:
-        """Return row `i` of a matrix, or element `i` of a vector, repeated in a row."""
-        if x.type.rank == len(batch) + 1:
-            found = x.slice_at([*(0 for _ in batch), i], (*batch, 1))
-            shape = (*batch, 1, right.type.shape[-1])
-            return found.broadcast(shape, range(len(batch) + 1))
-        found = x.slice_at([*(0 for _ in batch), i, 0], (*batch, 1, x.type.shape[-1]))
-        return found
-
-    def store(x: Tensor, new: Tensor, i: Tensor) -> Tensor:
-        return x.update_at(new, [*(0 for _ in batch), i, 0])
-
-    wide = diagonal.broadcast(right.type.shape, range(len(batch) + 1))
-
-    def eliminate(i: Tensor, values: list[Tensor]) -> Sequence[Tensor]:
-        pivots, b = values
-        here = i + 1
-        factor = row(lower, here) / row(pivots, i)
-        pivots = store(pivots, row(pivots, here) - factor * row(upper, i), here)
-        return pivots, store(b, row(b, here) - factor * row(b, i), here)
-
-    pivots, b = repeat(call, max(size - 1, 0), [wide, right], eliminate)
-    zero = full(right.emit, 0, right.type.with_shape((*batch, 1, right.type.shape[-1])))
-
-    def substitute(i: Tensor, values: list[Tensor]) -> Sequence[Tensor]:
-        x, behind = values
-        here = (size - 1) - i
-        solved = (row(x, here) - row(upper, here) * behind) / row(pivots, here)
-        return store(x, solved, here), solved
-
-    solution, _ = repeat(call, size, [b, zero], substitute)
-    info = full(right.emit, 0, call.results[4])
-    unchanged = [x.reshape(x.type.shape) for x in (lower, diagonal, upper)]
-    return rename_results(call, [x.value for x in (*unchanged, solution, info)])

@@ -16,12 +16,13 @@ from shardir.stablehlo.reading import records
 from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation
 from shardir.stablehlo.reading.composed import rename_results, splat
 from shardir.stablehlo.reading.decompositions import emit_solve
-from shardir.stablehlo.reading.expansions import householder
+from shardir.stablehlo.reading.expansions import householder, tridiagonal
+from shardir.stablehlo.reading.expansions.arithmetic import Tensor, full, tensors_of
 
 Values = tuple[Value, ...]
 Reader = Callable[[OperationReader, dict[str, str]], Values]
 
-_TARGET = re.compile(r"lapack_[sdcz]([a-z0-9]+)_ffi")
+_TARGET = re.compile(r"lapack_([sdcz])([a-z0-9]+)_ffi")
 
 
 def read_lapack(call: OperationReader, target: str) -> Values | None:
@@ -29,8 +30,12 @@ def read_lapack(call: OperationReader, target: str) -> Values | None:
     match = _TARGET.fullmatch(target)
     if match is None:
         return None
-    if match[1] not in _READERS:
+    if match[2] not in _READERS:
         raise UnsupportedOperation("the reader does not support this function of LAPACK")
+    reader, *counts = _READERS[match[2]]
+    expected = counts[match[1] in "cz"]
+    if len(call.results) != expected:
+        raise call.fail(f"{target} has {expected} results, not {len(call.results)}")
     config = call.attrs.get("mhlo.backend_config")
     entries = config.entries if isinstance(config, records.DictRecord) else ()
     letters = {
@@ -38,7 +43,7 @@ def read_lapack(call: OperationReader, target: str) -> Values | None:
         for entry in entries
         if "ui8" in str(entry.value)
     }
-    return _READERS[match[1]](call, letters)
+    return reader(call, letters)
 
 
 def is_lapack(call: OperationReader) -> bool:
@@ -151,6 +156,57 @@ def _eig(call: OperationReader, letters: dict[str, str]) -> Values:
     return rename_results(call, [*parts, _zero(call, left), vectors, _zero(call, info)])
 
 
+def _schur(call: OperationReader, letters: dict[str, str]) -> Values:
+    """Read gees; the eigenvalues of a real matrix are two results, real and imaginary parts."""
+    if letters.get("sort") == "S":
+        raise UnsupportedOperation("it sorts the eigenvalues")
+    (x,) = call.take_operands(1)
+    vectors = _zero(call, call.results[1])
+    if letters.get("mode") == "V":
+        form, vectors = _emit_multi_result(call, "schur", x, vectors=True)
+    else:
+        (form,) = _emit_multi_result(call, "schur", x, vectors=False)
+    (matrix,) = tensors_of(call, [form])
+    parts = _eigenvalues_of_blocks(matrix)
+    selected, info = (_zero(call, type) for type in call.results[-2:])
+    return rename_results(call, [form, vectors, *(each.value for each in parts), selected, info])
+
+
+def _eigenvalues_of_blocks(matrix: Tensor) -> list[Tensor]:
+    """Return the eigenvalues of a complex triangular matrix, or the real and the imaginary parts of
+    those of a real matrix with blocks of one or two rows on its diagonal.
+    """
+    diagonal = householder.diagonal_of(matrix, 0)
+    if matrix.is_complex():
+        return [diagonal]
+    rank, size = matrix.type.rank, matrix.type.shape[-1]
+    if size < 2:
+        return [diagonal, diagonal * 0]
+    mirrored = matrix.apply("transpose", perm=(*range(rank - 2), rank - 1, rank - 2))
+    below, above = (householder.diagonal_of(x, 1) for x in (matrix, mirrored))
+    first, second = (_take_elements(diagonal, start, size - 1) for start in (0, 1))
+    half = (first - second) / 2
+    square = half * half + below * above
+    real, imaginary = (x.apply("maximum", 0).apply("sqrt") for x in (square, -square))
+    has_block = below.differs(0)
+    shift, imaginary = (has_block.where(x, 0) for x in (real - half, imaginary))
+    return [diagonal + _add_opposites(shift), _add_opposites(imaginary)]
+
+
+def _take_elements(x: Tensor, start: int, size: int) -> Tensor:
+    rank, shape = x.type.rank, (*x.type.shape[:-1], size)
+    starts = (*(0 for _ in shape[1:]), start)
+    return x.apply("slice", starts=starts, strides=(1,) * rank, result=x.type.with_shape(shape))
+
+
+def _add_opposites(x: Tensor) -> Tensor:
+    """Return a vector with one element more, to whose elements i and i + 1 x[i] and -x[i] are
+    added."""
+    zero = full(x.emit, 0, x.type.with_shape((*x.type.shape[:-1], 1)))
+    last = x.type.rank - 1
+    return x.apply("concatenate", zero, dim=last) - zero.apply("concatenate", x, dim=last)
+
+
 def _apply_reflections(call: OperationReader, letters: dict[str, str]) -> Values:
     del letters
     config = call.attrs.get("mhlo.backend_config")
@@ -159,22 +215,25 @@ def _apply_reflections(call: OperationReader, letters: dict[str, str]) -> Values
     return householder.apply_reflections(call, flags["left"], flags["transpose"])
 
 
-_READERS: dict[str, Reader] = {
-    "potrf": _cholesky,
-    "trsm": _solve,
-    "getrf": _lu,
-    "gesdd": _svd,
-    "syevd": _eigh,
-    "heevd": _eigh,
-    "geev": _eig,
-    "geqrf": householder.factorize_qr,
-    "geqp3": householder.factorize_pivoted_qr,
-    "orgqr": householder.multiply_reflections,
-    "ungqr": householder.multiply_reflections,
-    "ormqr": _apply_reflections,
-    "unmqr": _apply_reflections,
-    "gehrd": householder.reduce_to_hessenberg,
-    "sytrd": householder.reduce_to_tridiagonal,
-    "hetrd": householder.reduce_to_tridiagonal,
-    "gtsv": householder.solve_tridiagonal,
+_READERS: dict[str, tuple[Reader, int, int]] = {
+    "potrf": (_cholesky, 2, 2),
+    "trsm": (_solve, 1, 1),
+    "getrf": (_lu, 3, 3),
+    "gesdd": (_svd, 5, 5),
+    "gesvd": (_svd, 5, 5),
+    "syevd": (_eigh, 3, 3),
+    "heevd": (_eigh, 3, 3),
+    "geev": (_eig, 5, 4),
+    "gees": (_schur, 6, 5),
+    "geqrf": (householder.factorize_qr, 2, 2),
+    "geqp3": (householder.factorize_pivoted_qr, 3, 3),
+    "orgqr": (householder.multiply_reflections, 1, 1),
+    "ungqr": (householder.multiply_reflections, 1, 1),
+    "ormqr": (_apply_reflections, 1, 1),
+    "unmqr": (_apply_reflections, 1, 1),
+    "gehrd": (householder.reduce_to_hessenberg, 3, 3),
+    "sytrd": (householder.reduce_to_tridiagonal, 5, 5),
+    "hetrd": (householder.reduce_to_tridiagonal, 5, 5),
+    "gtsv": (tridiagonal.solve_tridiagonal, 5, 5),
 }
+"""For each function, its reader and the numbers of its results for real and complex matrices."""
