@@ -128,12 +128,10 @@ def _apply_rule(equation: Equation) -> RuleResult:
     """
     name = equation.name
     rule = RULES.get(name)
-    if rule is not None:
-        return rule(equation)
-    refusal = reason_for_refusal(name)
+    refusal = reason_for_refusal(name) if rule is None else None
     if refusal is None:
         try:
-            return apply_lowered(equation)
+            return apply_lowered(equation) if rule is None else rule(equation)
         except NotLoweredError as error:
             refusal = (
                 str(error),

@@ -15,7 +15,6 @@ register_function("triangular_solve", linalg.triangular_solve, left_side="left_s
        transpose_a="transpose_a", conjugate_a="conjugate_a",
        unit_diagonal="unit_diagonal")  # fmt: skip
 register_function("householder_product", linalg.householder_product)
-register_function("tridiagonal_solve", linalg.tridiagonal_solve)
 register_function("lu", linalg.lu)
 register_function("lu_pivots_to_permutation", linalg.lu_pivots_to_permutation,
        permutation_size="permutation_size")  # fmt: skip
@@ -24,6 +23,13 @@ register_function("lu_pivots_to_permutation", linalg.lu_pivots_to_permutation,
 @register_rule("cholesky")
 def _apply_cholesky(equation: Equation) -> Tracer:
     return linalg.cholesky(*equation.tracers, symmetrize_input=False)
+
+
+@register_rule("tridiagonal_solve")
+def _apply_tridiagonal_solve(equation: Equation) -> RuleResult:
+    if equation.params.get("perturb_singular"):
+        return apply_lowered(equation)
+    return linalg.tridiagonal_solve(*equation.tracers)
 
 
 @register_rule("qr")

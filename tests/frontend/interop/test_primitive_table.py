@@ -219,9 +219,13 @@ def test_refusals_name_the_primitive_the_reason_and_an_alternative() -> None:
 
 def test_an_unknown_call_is_an_error_with_its_target() -> None:
     with pytest.raises(UnknownPrimitiveError) as caught:
-        from_jax(lambda x: lax.linalg.schur(x))(X)
+        from_jax(
+            lambda x: lax.linalg.tridiagonal_solve(x[0], x[1], x[2], x, perturb_singular=True)
+        )(X)
     assert str(caught.value).startswith(
-        "the primitive 'schur' of JAX has no rule: JAX lowers it to stablehlo.custom_call "
-        "@lapack_sgees_ffi, which cannot run here: the reader does not support this function of "
-        "LAPACK; compute it by other functions of jax.lax, or by jax.pure_callback on the host\n"
+        "the primitive 'tridiagonal_solve' of JAX has no rule: JAX lowers it to "
+        "stablehlo.custom_call @tridiagonal_solve_perturbed_ffi, which cannot run here: it states "
+        "a sharding rule; compute it by other functions of jax.lax, or by jax.pure_callback on the "
+        "host\n"
     )
+    agree(from_jax(lambda x: lax.linalg.schur(x)[0])(X + X.T), lax.linalg.schur(X + X.T)[0])
