@@ -6,60 +6,23 @@ from shardir.errors import ParseError
 from shardir.interpret.interpreter import run
 from shardir.interpret.numeric_comparison import are_close, tolerance_of
 from shardir.interpret.random_arguments import random_arguments
-from shardir.ir.module import Module
 from shardir.passes.numerics_check import NumericsCheck
 from shardir.passes.pipeline import STAGING_PIPELINE, Pipeline
-from shardir.passes.pipeline_parallelism.actions import ActionKind
-from shardir.passes.pipeline_parallelism.program import StagedPipeline, staged_pipelines
 from shardir.passes.pipeline_parallelism.stage_assignment import PipelineStageError
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
-
-F, B = ActionKind.FORWARD, ActionKind.BACKWARD
-I, W = ActionKind.INPUT_GRADIENT, ActionKind.WEIGHT_GRADIENT  # noqa: E741
-
-
-def program(body: str, schedule: str = "gpipe") -> Module:
-    """Return a program whose loss uses the weight %w in f32[8, 8] and the batch %x in f32[4, 8]."""
-    module = parse(f"""
-mesh @m = [pipe=2]
-
-func @f(%weight: f32[8, 8], %batch: f32[8, 8]) -> (f32[], f32[8, 8]) {{
-  %loss, %gradient = pipeline(%weight, %batch, microbatches=2, schedule="{schedule}", axis="pipe",
-      batched=[1], wrt=[0]) : f32[], f32[8, 8] {{
-    (%w: f32[8, 8], %x: f32[4, 8]) =>
-    {body}
-    yield %e
-  }}
-  return %loss, %gradient
-}}
-""")
-    verify(module)
-    return module
-
-
-def staged(module: Module, passes: str = "split-stages") -> StagedPipeline:
-    """Return the pipeline of a program after passes; its text is read and printed unchanged."""
-    made = Pipeline.parse(passes)(module)
-    verify(made)
-    assert str(parse(str(made))) == str(made)
-    (pipeline,) = staged_pipelines(made)
-    return pipeline
-
-
-def names(pipeline: StagedPipeline, stage: int) -> list[str]:
-    """Return the operations of the forward pass of a stage."""
-    return [op.name for op in pipeline.fragments[stage, F].block.ops]
-
-
-START = """
-    %x.1 = pipeline-stage(%x, stage=0) : f32[4, 8]
-    %a = dot(%x.1, %w, dims="bi,ij->bj") : f32[4, 8]
-    %h = pipeline-stage(%a, stage=0) : f32[4, 8]"""
-END = """
-    %y = dot(%k, %w, dims="bi,ij->bj") : f32[4, 8]
-    %z = mul(%y, %y) : f32[4, 8]
-    %e = sum(%z, dims=[0, 1]) : f32[]"""
+from tests.passes.pipeline_parallelism.staged_programs import (
+    END,
+    MARKED,
+    START,
+    B,
+    F,
+    I,
+    W,
+    names,
+    program,
+    staged,
+)
 
 
 def test_an_operation_without_a_mark_is_computed_early_if_both_places_send_as_much() -> None:
@@ -92,9 +55,6 @@ def test_operations_on_arguments_are_repeated_in_the_stages_that_use_them() -> N
     assert pipeline.forward == (("a",),)
     assert "exp" in names(pipeline, 0)
     assert "exp" in names(pipeline, 1)
-
-
-MARKED = f"{START}\n    %k = pipeline-stage(%h, stage=1) : f32[4, 8]{END}"
 
 
 def test_a_weight_of_two_stages_has_a_term_of_its_gradient_in_each() -> None:
