@@ -100,7 +100,7 @@ def _name_marked_values(block: Block) -> Block:
     for op in reversed(block.ops):
         if op.spec is pipeline_stage:
             (value,), name = op.operands, names.get(op.result, op.result.name)
-            if value.name.isdigit() and not name.isdigit():
+            if value.name.isdigit():
                 names[value] = name
     return substitute(block, {value: replace(value, name=name) for value, name in names.items()})
 
@@ -188,8 +188,10 @@ def _sent_values(
     last: dict[Value, int] = {}
     for op in block.ops:
         stage = stages[op]
-        if stage is None or op.spec is pipeline_stage:
+        if stage is None:
             continue
+        # A mark of another stage than that of its operand is a use in this stage, which may return
+        # its result.
         for value in op.uses():
             last[values.get(value, value)] = max(stage, last.get(values.get(value, value), 0))
     loss = values.get(block.returns[0], block.returns[0])
@@ -197,7 +199,7 @@ def _sent_values(
     sent: list[tuple[Value, ...]] = [() for _ in range(count - 1)]
     for op in block.ops:
         stage = stages[op]
-        if stage is None or op.spec is pipeline_stage:
+        if stage is None:
             continue
         for value in op.results:
             for boundary in range(stage, last.get(value, stage)):
@@ -233,7 +235,7 @@ class _StageBuilder:
         ops = []
         for op in own:
             for x in dict.fromkeys(op.uses()):
-                if (same := self.values.get(x)) is not None and same in new:
+                if (same := self.values.get(x)) is not None:
                     new[x] = new[same]
             ops.append(copy_op(op, new, names))
         returns = [new[value] for _, value in gives]
