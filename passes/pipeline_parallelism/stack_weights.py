@@ -58,8 +58,6 @@ def _stack_weights(function: Function, module: Module) -> Function:
             continue
         b.loc = op.loc
         new.update(_append_stacked(b, StagedPipeline.of(op), groups, pipe))
-    if not new:
-        return function
     body = substitute(replace(function.body, ops=tuple(b.ops)), new)
     return replace(function, body=body)
 
@@ -73,10 +71,10 @@ def _mesh_of_rows(op: Op, module: Module) -> Mesh | None:
 
 def _find_groups(pipeline: StagedPipeline, pipe: Axis) -> list[tuple[int, ...]]:
     """Return the operands to stack: one of each row, with equal types and shardings."""
-    schedule = PipelineSchedule.parse(pipeline.schedule)
     # vmap needs its dimension first.
-    if pipeline.attributes.mapped_dims or len(schedule.rows) != pipe.size:
+    if pipeline.attributes.mapped_dims:
         return []
+    schedule = PipelineSchedule.parse(pipeline.schedule)
     ranks: dict[int, set[int]] = defaultdict(set)
     for (stage, _), fragment in pipeline.fragments.items():
         for slot in fragment.takes:
