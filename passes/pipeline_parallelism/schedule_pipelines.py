@@ -108,7 +108,7 @@ def _rows_of(pipeline: StagedPipeline, ranks: int) -> PipelineSchedule:
         return _search(pipeline, ranks)
     if text not in NAMED_SCHEDULES:
         return PipelineSchedule.parse(text)
-    per_rank = pipeline.op.attrs.get("stages_per_rank") or None
+    per_rank = pipeline.attributes.stages_per_rank or None
     if per_rank is None and NAMED_SCHEDULES[text].stages_per_rank is None:
         per_rank = max(1, pipeline.stage_count // ranks)
     return make_schedule(
