@@ -5,7 +5,8 @@ again, once in the forward computation, once in the gradient in the opposite ord
 update of each layer. A folded program has the first repetitions of each run. What used a value of a
 removed repetition uses the value of a kept one that has the same distance from the end of the run,
 so that the gradient of the last layer still follows the output of the last layer. What the last
-removed repetition returns becomes what enters the run.
+removed repetition returns becomes what enters the run. A program that returns the output of the
+last layer returns that of the last kept one.
 
 `fold_layers` returns `None` for a program whose layers are not of this form.
 """
@@ -122,7 +123,7 @@ class LayerFolder:
                     continue
                 repeated.update(op.results)
             ops.append(_rewire(op, new))
-        return self._finish(ops, params, frozenset(value.name for value in repeated))
+        return self._finish(ops, params, new, frozenset(value.name for value in repeated))
 
     def _places(self) -> list[tuple[_Run | None, int]]:
         """Return the run and the repetition of each operation."""
@@ -133,21 +134,30 @@ class LayerFolder:
         return places
 
     def _finish(
-        self, ops: list[Op], params: list[tuple[int, Value]], repeated: frozenset[str]
+        self,
+        ops: list[Op],
+        params: list[tuple[int, Value]],
+        new: Mapping[Value, Value],
+        repeated: frozenset[str],
     ) -> FoldedProgram | None:
         """Return the function of the kept operations, with the results that they compute; `None` if
-        one of them uses a value of a removed operation."""
+        one of them uses a value of a removed operation. `new` has the values that replace those of
+        removed operations."""
         function = self.module.main
         defined = {value for _, value in params}
         for op in ops:
             if not defined.issuperset(op.uses()):
                 return None
             defined.update(op.results)
-        results = [
-            (value, sharding)
-            for value, sharding in zip(self.body.returns, function.result_shardings, strict=True)
-            if value in defined
-        ]
+        results = []
+        returned = set(self.body.returns)
+        for value, sharding in zip(self.body.returns, function.result_shardings, strict=True):
+            if value not in defined:
+                # A kept layer returns its own results, as its updated weights, already.
+                value = new.get(value, value)
+                if value not in defined or value in returned:
+                    continue
+            results.append((value, sharding))
         body = Block(
             tuple(value for _, value in params), tuple(ops), tuple(value for value, _ in results)
         )

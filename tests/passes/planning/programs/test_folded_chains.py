@@ -1,0 +1,132 @@
+"""Which chains of layers can be folded."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from shardir.passes.planning.programs import fold_layers
+from shardir.passes.planning.programs.fold_layers import FoldedProgram, LayerFolder, count_layers
+from shardir.text.parser import parse
+
+SQUARE = "f32[8, 8]"
+
+
+def fold(
+    kept: int,
+    numbers: Sequence[int] = range(8),
+    *,
+    steps: Sequence[str] = ("tanh",),
+    first: int = 0,
+    last: int = 8,
+    biases: Sequence[str] = ("f32[8]",) * 8,
+    rest: Sequence[str] = (),
+    returns: Sequence[str] = ("h8",),
+) -> FoldedProgram | None:
+    """Return the folded program of eight layers with these numbers. A layer is a product with its
+    weight and a step, and does not use its bias. The layers before `first` and from `last` on have
+    an additional negation."""
+    params = [f"%layers.{n}.w: {SQUARE}" for n in numbers]
+    params += [f"%layers.{n}.b: {type}" for n, type in zip(numbers, biases, strict=True)]
+    lines = ["%h0 = neg(%x) : f32[8, 8]"]
+    for i, n in enumerate(numbers):
+        lines.append(f'%d{i} = dot(%h{i}, %layers.{n}.w, dims="ij,jk->ik") : {SQUARE}')
+        if not first <= i < last:
+            lines.append(f"%n{i} = neg(%d{i}) : {SQUARE}")
+        operand = f"%d{i}" if first <= i < last else f"%n{i}"
+        lines.append(f"%h{i + 1} = {steps[i % len(steps)]}({operand}) : {SQUARE}")
+    lines += [*rest, f"return {', '.join(f'%{name}' for name in returns)}"]
+    body = "\n".join(f"  {line}" for line in lines)
+    params = [f"%x: {SQUARE}", *params]
+    results = ", ".join([SQUARE] * len(returns))
+    text = f"func @f({', '.join(params)}) -> ({results}) {{\n{body}\n}}\n"
+    return LayerFolder(parse(text)).fold(kept)
+
+
+def lines_of(folded: FoldedProgram | None) -> list[str]:
+    assert folded is not None
+    return [f"{op.name}({', '.join(value.name for value in op.operands)}) -> {op.result.name}"
+            for op in folded.module.main.body.ops]  # fmt: skip
+
+
+def test_the_first_layers_are_kept() -> None:
+    folded = fold(2)
+    assert lines_of(folded) == [
+        "neg(x) -> h0",
+        "dot(h0, layers.0.w) -> d0",
+        "tanh(d0) -> h1",
+        "dot(h1, layers.1.w) -> d1",
+        "tanh(d1) -> h2",
+    ]
+    assert folded is not None
+    assert folded.arguments == (0, 1, 2, 9, 10)
+    params = {"layers.0.w", "layers.1.w", "layers.0.b", "layers.1.b"}
+    assert folded.repeated == params | {"d0", "h1", "d1", "h2"}
+
+
+@pytest.mark.parametrize(
+    ("returns", "kept"),
+    [
+        (("h8",), ["h2"]),
+        (("x", "h1", "h3", "h7", "h8"), ["x", "h1", "h2"]),
+        (("h2", "h2", "h8"), ["h2", "h2"]),
+    ],
+)
+def test_the_result_of_the_last_layer_is_that_of_the_last_kept_one(
+    returns: Sequence[str], kept: Sequence[str]
+) -> None:
+    """A layer that is kept returns its results once. Those of other layers are dropped."""
+    folded = fold(2, returns=returns)
+    assert folded is not None
+    assert [value.name for value in folded.module.main.body.returns] == kept
+
+
+def test_a_kept_repetition_that_follows_a_removed_one_follows_what_enters_the_run() -> None:
+    """The first and the last layer differ from the others."""
+    assert lines_of(fold(3, first=1, last=7)) == [
+        "neg(x) -> h0",
+        "dot(h0, layers.0.w) -> d0",
+        "neg(d0) -> n0",
+        "tanh(n0) -> h1",
+        "dot(h1, layers.1.w) -> d1",
+        "tanh(d1) -> h2",
+        "dot(h2, layers.2.w) -> d2",
+        "neg(d2) -> n7",
+        "tanh(n7) -> h8",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kept", "options"),
+    [
+        (5, {}),
+        (2, {"steps": ("tanh", "exp")}),
+        (1, {"first": 1, "last": 7}),
+        (2, {"numbers": range(10, 18)}),
+        (2, {"biases": (*["f32[8]"] * 7, "f32[4]")}),
+        (2, {"rest": ("%s = add(%h3, %h8) : f32[8, 8]",), "returns": ("s",)}),
+    ],
+    ids=[
+        "more layers kept than removed",
+        "layers of two kinds",
+        "fewer repetitions than removed layers",
+        "numbers that no kept layer has",
+        "a last layer of another type",
+        "a use of a removed layer",
+    ],
+)
+def test_other_programs_are_not_folded(kept: int, options: dict[str, object]) -> None:
+    assert fold(kept, **options) is None  # type: ignore[arg-type]
+
+
+def test_a_repetition_has_a_limited_number_of_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fold_layers, "MAX_PERIOD", 1)
+    assert fold(2) is None
+    monkeypatch.setattr(fold_layers, "MAX_PERIOD", 2)
+    assert fold(2) is not None
+
+
+def test_layers_are_those_of_one_name_and_type() -> None:
+    params = "%a.0: f32[4], %a.1: f32[4], %a.2: f32[8], %b.7: f32[4], %c: f32[4]"
+    module = parse(f"func @f({params}) -> () {{\n  return\n}}\n")
+    assert count_layers(module.main.body.params) == 2
+    assert count_layers(module.main.body.params[4:]) == 0
