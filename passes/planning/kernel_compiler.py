@@ -109,7 +109,7 @@ def _signature(function: Kernel) -> tuple[dict[str, str], str]:
     """Return the types of the parameters, with the fields of records, and of the result."""
     kinds = {}
     for name, annotation in function.__annotations__.items():
-        if isinstance(annotation, type) and issubclass(annotation, tuple):
+        if hasattr(annotation, "_fields"):
             for field, kind in annotation.__annotations__.items():
                 kinds[f"{name}.{field}"] = _kind_name(kind)
         else:

@@ -142,8 +142,6 @@ def find_allowed_strategies(
             (edge.b, table[is_allowed[edge.a]].any(axis=0)),
         ):
             remaining = is_allowed[node] & has_partner
-            if not remaining.any():
-                raise infeasible_problem_error(problem.name)
             if (remaining != is_allowed[node]).any():
                 is_allowed[node] = remaining
                 waiting.update(dict.fromkeys(edges_of[node]))

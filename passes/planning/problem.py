@@ -146,7 +146,7 @@ class PlanningProblem:
         cliques = []
         ended = 0
         for position, node in enumerate(by_start):
-            while ended < len(by_end) and self.ends[by_end[ended]] <= self.starts[node]:
+            while self.ends[by_end[ended]] <= self.starts[node]:
                 del alive[int(by_end[ended])]
                 ended += 1
             alive[int(node)] = None

@@ -268,7 +268,7 @@ def improve(
             more = change_usages(1, count, graph, memory, strategies, tree)
             # Without overuse, no move may add any.
             weight = penalty if overuse[0] > 0.0 else INFINITE
-            if (change <= 0.0 and more <= 0.0) or change + weight * more <= 0.0:
+            if change + weight * more <= 0.0:
                 for position in range(count):
                     strategies[tree.members[position]] = tree.proposed[position]
                 overuse[0] += more

@@ -66,8 +66,6 @@ def find_dimension_groups(module: Module) -> DimensionGroups:
                 sized = [number for number in factors if rule.factors[number].size > 1]
                 if not sized or rule.factors[sized[0]].kind is FactorKind.REPLICATE:
                     continue
-                if dim >= len(dims[cell]):
-                    continue
                 known = of_factor.setdefault(sized[0], dims[cell][dim])
                 sets.unite(known, dims[cell][dim])
     numbers: dict[int, int] = {}

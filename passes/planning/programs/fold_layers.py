@@ -83,7 +83,7 @@ class LayerFolder:
     def fold(self, kept: int) -> FoldedProgram | None:
         """Return the program with `kept` layers, or `None` if it cannot be folded so."""
         removed = self.layers - kept
-        if removed < kept or not self.runs:
+        if removed < kept:
             return None
         new: dict[Value, Value] = {}
         ops: list[Op] = []
@@ -155,7 +155,7 @@ class LayerFolder:
             if value not in defined:
                 # A kept layer returns its own results, as its updated weights, already.
                 value = new.get(value, value)
-                if value not in defined or value in returned:
+                if value in returned:
                     continue
             results.append((value, sharding))
         body = Block(

@@ -61,7 +61,7 @@ def strategies_of(
     `partial` has for each operand the axes over which it may be a partial sum. Only sums with one
     of these operands are delayed.
     """
-    if op.blocks or op.spec.collective:
+    if op.spec.collective:
         return None
     rule = partitioning_rule(op)
     if rule is None:
