@@ -1,5 +1,6 @@
 """The kernels of the search run as Python with the same results as the compiled ones."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -15,6 +16,10 @@ from shardir.passes.planning.problem import FORBIDDEN, Edge, PlanningProblem
 from shardir.passes.planning.search import load_kernels
 
 NODES = 9
+
+
+def check_time() -> None:
+    """Permit any time."""
 
 
 def network_of(seed: int) -> Network:
@@ -47,7 +52,7 @@ def network_of(seed: int) -> Network:
         problem.name, problem.starts, problem.ends, problem.costs, usages, edges,
         least + (most - least) // 3,
     )  # fmt: skip
-    return Network(limited, lambda: None)
+    return Network(limited, check_time)
 
 
 @dataclass
@@ -103,16 +108,19 @@ def test_message_passing(seed: int) -> None:
     assert all(later >= earlier - 1e-9 for earlier, later in pairwise(bounds))
 
 
-def improve(kernel: Any, network: Network, seed: int) -> tuple[int, dict[str, Any]]:
-    """Return the number of kept moves, and the arrays that the local search has changed."""
-    rng = np.random.default_rng(seed)
-    strategies = np.array([rng.integers(count) for count in network.counts], np.int64)
-    if seed % 2:
-        strategies[:] = 0
+def improve_from(
+    kernel: Any,
+    network: Network,
+    start: Sequence[int],
+    prices: Sequence[float],
+    penalty: float = 3.0,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Return the arrays that local search from some strategies changes, and the number of kept
+    moves."""
+    strategies = np.array(start, np.int64)
     slack = network.limit - network.usage_of(strategies)
-    memory = Memory(
-        network.usages, rng.random(network.node_count), network.starts, network.ends, slack
-    )
+    memory = Memory(network.usages, np.array(prices), network.starts, network.ends, slack)
     nodes, count = network.node_count, len(network.costs)
     tree = Tree(
         members=np.zeros(nodes, np.int64),
@@ -127,23 +135,56 @@ def improve(kernel: Any, network: Network, seed: int) -> tuple[int, dict[str, An
     state = np.array([seed * 7919 + 12345], np.int64)
     overuse = np.array([float(-np.minimum(slack, 0).sum())])
     kept = kernel(
-        60, 4, 3.0, nodes, network.graph, network.neighbors, network.costs, memory,
+        60, 4, penalty, nodes, network.graph, network.neighbors, network.costs, memory,
         strategies, state, tree, overuse,
     )  # fmt: skip
-    return kept, {"strategies": strategies, "slack": slack, "state": state, "overuse": overuse,
-                  **tree._asdict()}  # fmt: skip
+    return {"kept": np.array([kept]), "strategies": strategies, "slack": slack, "state": state,
+            "overuse": overuse, **tree._asdict()}  # fmt: skip
+
+
+def improve(kernel: Any, network: Network, seed: int) -> dict[str, Any]:
+    """Return the result of local search from random strategies, or from those of a solution."""
+    rng = np.random.default_rng(seed)
+    start = [0 if seed % 2 else int(rng.integers(count)) for count in network.counts]
+    return improve_from(kernel, network, start, list(rng.random(NODES)), seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_local_search(seed: int) -> None:
     """The memory that remains is that of the strategies, and is not exceeded further."""
     network = network_of(seed)
-    kept, mine = improve(tree_kernels.improve, network, seed)
-    same, theirs = improve(load_kernels()["improve"], network, seed)
-    assert kept == same
+    mine = improve(tree_kernels.improve, network, seed)
+    theirs = improve(load_kernels()["improve"], network, seed)
     for name, array in mine.items():
         assert array.tolist() == theirs[name].tolist(), name
     assert mine["slack"].tolist() == (network.limit - network.usage_of(mine["strategies"])).tolist()
     assert mine["overuse"][0] == -np.minimum(mine["slack"], 0).sum()
     assert mine["places"].tolist() == [-1] * NODES
     assert mine["touched"].tolist() == [0] * NODES
+
+
+def test_a_move_may_cost_more_where_that_removes_overuse() -> None:
+    """A node exceeds the memory by 4 with its first strategy; the second one costs 1."""
+    problem = PlanningProblem(
+        "one", np.zeros(1, np.int64), np.ones(1, np.int64), [np.array([0, 1])],
+        [np.array([9, 0])], [], 5,
+    )  # fmt: skip
+    found = improve_from(tree_kernels.improve, Network(problem, check_time), [0], [1.0], 3.0)
+    assert found["strategies"].tolist() == [1]
+    assert found["overuse"].tolist() == [0.0]
+    found = improve_from(tree_kernels.improve, Network(problem, check_time), [0], [1.0], 0.1)
+    assert found["strategies"].tolist() == [0]
+
+
+def test_a_move_that_costs_more_is_tried_again_with_lower_prices() -> None:
+    """Memory has a price at the first node only. With a high price, the nodes take the second
+    strategy, which costs more and exceeds the memory at the second node. With a low one, they take
+    the third one, which costs less."""
+    equal = np.where(np.eye(3, dtype=bool), 0, FORBIDDEN)
+    problem = PlanningProblem(
+        "two", np.array([0, 1]), np.array([1, 2]),
+        [np.array([5, 6, 4]), np.zeros(3, np.int64)],
+        [np.array([5, 0, 10]), np.array([0, 99, 0])], [Edge(0, 1, equal)], 10,
+    )  # fmt: skip
+    found = improve_from(tree_kernels.improve, Network(problem, check_time), [0, 0], [10.0, 0.0])
+    assert found["strategies"].tolist() == [2, 2]

@@ -98,6 +98,7 @@ def test_cliques_are_the_maximal_sets_of_living_nodes(seed: int) -> None:
             "problem has no object 'nodes'; the format is that of the IOPDDL contest",
         ),
         (example(nodes__costs=3), "problem.nodes.costs must be a list of lists"),
+        (example(nodes__costs=[3]), "problem.nodes.costs must be a list of lists"),
         (
             example(nodes__usages=[[1]]),
             "problem.nodes.usages has 1 entries, and costs has 5",
@@ -125,6 +126,14 @@ def test_cliques_are_the_maximal_sets_of_living_nodes(seed: int) -> None:
         (
             example(edges__nodes=[[0, 5]], edges__costs=[[1]]),
             "problem.edges.nodes[0] is [0, 5]; it must be two different nodes of 0 to 4",
+        ),
+        (
+            example(edges__nodes=[[5, 0]], edges__costs=[[1]]),
+            "problem.edges.nodes[0] is [5, 0]; it must be two different nodes of 0 to 4",
+        ),
+        (
+            example(edges__nodes=[[1, 1]], edges__costs=[[1]]),
+            "problem.edges.nodes[0] is [1, 1]; it must be two different nodes of 0 to 4",
         ),
         (
             example(edges__nodes=[[0, 1]], edges__costs=[[1]]),

@@ -101,6 +101,14 @@ def test_results_that_introduce_a_clash_are_anchors() -> None:
     assert anchors_of(module, {"a": (0, 1)}, known=[0, 1]) == []
 
 
+def test_a_clash_that_a_value_with_a_sharding_introduces_needs_no_anchor() -> None:
+    module = program(
+        "%a = broadcast(%c, dims=[]) : f32[8, 8@x]",
+        "%b = neg(%a) : f32[8, 8]",
+    )
+    assert anchors_of(module, {"a": (0, 0), "b": (0, 0)}, known=[0]) == []
+
+
 def test_an_axis_can_shard_the_dimensions_of_a_clash() -> None:
     module = program("%a = broadcast(%c, dims=[]) : f32[6, 6, 8]")
     assert anchors_of(module, {"a": (0, 0, 1)}, known=[0, 1]) == []

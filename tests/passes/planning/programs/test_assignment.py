@@ -16,7 +16,7 @@ from shardir.passes.planning.programs.assignment import (
 )
 from shardir.passes.planning.programs.repeated_layers import share_decisions
 
-MESH = Mesh("m", (("x", 2), ("y", 4)))
+MESH = Mesh("m", (("x", 2), ("y", 4), ("one", 1)))
 X, Y = ("x",), ("y",)
 
 
@@ -104,9 +104,10 @@ def test_an_anchor_is_stated_where_no_argument_determines_its_dimension() -> Non
 
 
 def test_a_dimension_that_no_axis_can_shard_determines_no_anchor() -> None:
-    """The argument has the group of the anchor, but one row."""
-    reader = reader_of([((1,), (0,))], [((8,), (0,))])
-    assert reader.axes_of(Assignment(((0, "x"),))) == (((),), (X,))
+    """The argument has the group of the anchor, but one row, or rows that no axis divides."""
+    for rows in (1, 3):
+        reader = reader_of([((rows,), (0,))], [((8,), (0,))])
+        assert reader.axes_of(Assignment(((0, "x"),))) == (((),), (X,))
 
 
 def test_a_clash_is_stated_alone() -> None:

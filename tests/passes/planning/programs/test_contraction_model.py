@@ -78,3 +78,5 @@ def test_a_cover_has_the_cheapest_group_of_each_contraction() -> None:
     assert model.list_covers(2) == [frozenset({0, 2}), frozenset({0, 1})]
     assert model.list_covers(4) == [frozenset({0, 1})]
     assert model.list_covers(5) == []
+    for order in ((0, 1, 2), (0, 2, 1)):
+        assert model._extend(frozenset({0}), order, 2) == {0, 2}

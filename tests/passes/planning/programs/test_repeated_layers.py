@@ -21,9 +21,9 @@ def share(
 
 
 def test_groups_that_belong_to_one_layer_each_are_shared() -> None:
-    """The group that connects two layers is a decision of its own, as are those of others."""
-    found = share({"layers.0.up": (0, 1), "layers.1.up": (1, 2), "head": (3, 4)})
-    assert found.groups == (((0, 0),), ((0, 1), (1, 0)), ((1, 1),), ((2, 0),), ((2, 1),))
+    """The groups that connect two layers are decisions of their own, as are those of others."""
+    found = share({"layers.0.up": (0, 1), "layers.1.up": (1, 2), "layers.2.up": (2, 3)})
+    assert found.groups == (((0, 0),), ((0, 1), (1, 0)), ((1, 1), (2, 0)), ((2, 1),))
     found = share({"layers.0.up": (0, 1), "layers.1.up": (2, 3), "head": (4, 4)})
     assert found.groups == (((0, 0), (1, 0)), ((0, 1), (1, 1)), ((2, 0), (2, 1)))
     assert found.params == ((0, 1), (2,))

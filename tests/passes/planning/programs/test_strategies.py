@@ -66,6 +66,11 @@ def test_a_product_is_sharded_along_each_factor() -> None:
     assert placed(params, line, partial=((0,), ())) == {whole, rows, inner} | only_first
 
 
+def test_a_reduction_that_combines_its_parts_itself_leaves_no_partial_sum() -> None:
+    found = placed("%a: f32[4]", "%y = argmax(%a, dim=0) : i32[]")
+    assert found == {(((R,),), (R,)), (((0,),), (R,))}
+
+
 def test_the_flops_are_those_of_the_largest_shard() -> None:
     params, line = "%a: f32[3, 4], %b: f32[4, 2]", '%y = dot(%a, %b, dims="ij,jk->ik") : f32[3, 2]'
     found = strategies_of(operation(params, line), (2,), ((), ()))
