@@ -103,15 +103,28 @@ def _fuse_block(
     """
     known = {**outer, **_makers(block)}
     block = rebuild_nested_blocks(block, lambda inner: _fuse_block(inner, options, names, known))
-    visited = set[Value]()
+    while (replaced := _fuse_first_group(block, options, names, outer)) is not None:
+        block = replaced
+    return block
+
+
+def _fuse_first_group(
+    block: Block, options: _Options, names: UniqueNames, outer: Mapping[Value, Op]
+) -> Block | None:
+    """Return the block with the products of one group fused; `None` if it has no such group."""
+    makers = _makers(block)
+    users: dict[Value, list[Op]] = {}
     for op in block.ops:
-        if op.spec is dot and op.result not in visited:
-            group = _grow_group(block, op, outer)
-            visited.update(group.members)
+        for value in dict.fromkeys(op.uses()):
+            users.setdefault(value, []).append(op)
+    for op in block.ops:
+        if op.spec is dot:
+            group = _ScoreGroup(makers, outer)
+            _grow_group(group, op, users, set(block.returns))
             replaced = _replace_group(block, group, options, names) if group.is_closed else None
             if replaced is not None:
-                return _fuse_block(replaced, options, names, outer)
-    return block
+                return replaced
+    return None
 
 
 @dataclass
@@ -144,21 +157,20 @@ def _makers(block: Block) -> dict[Value, Op]:
     return {result: op for op in block.ops for result in op.results}
 
 
-def _grow_group(block: Block, first: Op, outer: Mapping[Value, Op]) -> _ScoreGroup:
-    """Return the group of scores that begins with a product."""
-    makers = _makers(block)
-    users: dict[Value, list[Op]] = {}
-    for op in block.ops:
-        for value in dict.fromkeys(op.uses()):
-            users.setdefault(value, []).append(op)
-    returned = set(block.returns)
+def _grow_group(
+    group: _ScoreGroup, first: Op, users: Mapping[Value, Sequence[Op]], returned: Set[Value]
+) -> None:
+    """Add a product, and the operations that compute or use scores with it, to an empty group.
+
+    `users` has the operations of the block that use each value, and `returned` the values that it
+    returns.
+    """
     shape = non_unit_sizes(first.result.type)
-    group = _ScoreGroup(makers, outer)
     pending = [first]
     while pending:
         op = pending.pop()
         value = op.results[0]
-        if value in group.members or value in group.sums:
+        if value in group.members:
             continue
         if op.spec in ROW_REDUCTIONS or _is_row_operation(op, group):
             group.members[value] = op
@@ -169,39 +181,31 @@ def _grow_group(block: Block, first: Op, outer: Mapping[Value, Op]) -> _ScoreGro
             group.sums[value] = op
             continue
         group.members[value] = op
-        if value in returned or not _is_score(op, shape):
+        if value in returned:
             group.is_closed = False
-            return group
+            return
         for user in users.get(value, ()):
             if not (user.spec is dot or _joins(user, shape) or user.spec in ROW_REDUCTIONS):
                 group.is_closed = False
-                return group
+                return
             pending.append(user)
-        for operand in op.operands:
-            maker = makers.get(operand)
-            if op.spec is not dot and maker is not None and _has_products(maker, shape, makers):
-                pending.append(maker)
+        if op.spec is not dot:
+            made = (group.makers[value] for value in op.operands if value in group.makers)
+            pending += [each for each in made if _has_products(each, shape, group.makers)]
     group.is_closed = bool(group.rows and group.sums)
-    return group
-
-
-def _is_score(op: Op, shape: tuple[int, ...]) -> bool:
-    return non_unit_sizes(op.results[0].type) == shape and (op.spec is dot or _joins(op, shape))
 
 
 def _joins(op: Op, shape: tuple[int, ...]) -> bool:
     """Return whether an operation that uses scores computes scores."""
-    is_unit = op.spec is reshape and is_unit_reshape(op)
-    is_local = is_pointwise(op.spec) or is_unit or op.spec is broadcast
+    is_local = is_pointwise(op.spec) or op.spec in (reshape, broadcast)
     return is_local and non_unit_sizes(op.result.type) == shape
 
 
 def _is_row_operation(op: Op, group: _ScoreGroup) -> bool:
     """Return whether an operation computes values of rows from such values and constants."""
     is_local = is_pointwise(op.spec) or (op.spec is reshape and is_unit_reshape(op))
-    own = [value for value in op.operands if value in group.rows]
     others = [group.maker(value) for value in op.operands if value not in group.rows]
-    return bool(is_local and own) and all(op and _is_number(op) for op in others)
+    return is_local and all(op and _is_number(op) for op in others)
 
 
 def _is_number(op: Op) -> bool:
@@ -220,7 +224,7 @@ def _has_products(op: Op, shape: tuple[int, ...], makers: Mapping[Value, Op]) ->
     pending, seen = [op], set[Op]()
     while pending:
         now = pending.pop()
-        if now in seen or not now.results or non_unit_sizes(now.results[0].type) != shape:
+        if now in seen or non_unit_sizes(now.results[0].type) != shape:
             continue
         seen.add(now)
         if now.spec is dot:
@@ -245,11 +249,7 @@ def _replace_group(
     made: list[tuple[int, Op]] = []
     order = {result: number for number, op in enumerate(block.ops) for result in op.results}
     for level in sorted({levels[value] for value in inside}, reverse=True):
-        results = [
-            value
-            for value in order
-            if value in needed and value in inside and levels[value] == level
-        ]
+        results = [value for value in order if value in needed and levels[value] == level]
         if not results:
             continue
         builder = _ProductsBuilder(group, levels, level, names, options.convert_inside)
@@ -258,8 +258,6 @@ def _replace_group(
             return None
         needed.update(value for value in built.operands if value in inside)
         made.append((max(order[value] for value in results), built))
-    if not needed <= group.results:
-        return None
     kept = [
         (number, op)
         for number, op in enumerate(block.ops)
@@ -305,6 +303,8 @@ class _ProductsBuilder:
         self.operands: list[Value] = []
         self.params: list[Value] = []
         self.ops: list[Op] = []
+        self.read: set[Value] = set()
+        """Values from outside of the group that copied operations read."""
 
     def build(self, results: Sequence[Value]) -> Op | None:
         """Return the operation that computes these results; `None` if there is none."""
@@ -333,10 +333,12 @@ class _ProductsBuilder:
         key = value, (dims if op is None else None)
         if key not in self.inner:
             is_result = value in self.group.results and self.levels[value] < self.level
-            maker = self.group.maker(value)
+            maker = None if op or value in self.read else self.group.maker(value)
+            read = None if maker is None else self.find_operands_of_copies(maker)
             if op is not None and not is_result:
                 self.inner[key] = self.copy(op, self.score_dims)
-            elif op is None and maker is not None and self.is_copied(maker):
+            elif maker is not None and read is not None:
+                self.read |= read
                 self.inner[key] = self.copy(maker, dims)
             else:
                 self.inner[key] = self.param(value)
@@ -378,11 +380,12 @@ class _ProductsBuilder:
         self.ops.append(replace(op, operands=operands, results=(result,)))
         return result
 
-    def is_copied(self, op: Op) -> bool:
-        """Return whether an operation outside of the group is computed again inside: it costs
-        little, and what it is computed from is not larger than its result."""
+    def find_operands_of_copies(self, op: Op) -> Set[Value] | None:
+        """Return what an operation outside of the group is computed from if it is computed again
+        inside; `None` if it is not, since it costs too much, or its operands are larger than its
+        result."""
         if not _is_cheap(op):
-            return False
+            return None
         pending, copied, read = [op], {op}, set[Value]()
         while pending:
             for value in pending.pop().operands:
@@ -394,7 +397,8 @@ class _ProductsBuilder:
                 else:
                     copied.add(maker)
                     pending.append(maker)
-        return sum(value.type.nbytes for value in read) <= op.result.type.nbytes
+        is_smaller = sum(value.type.nbytes for value in read) <= op.result.type.nbytes
+        return read if is_smaller else None
 
 
 def _operand_dims(op: Op, dims: Dims) -> Dims:

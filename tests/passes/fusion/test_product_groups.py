@@ -5,7 +5,7 @@ import pytest
 from shardir.ir.module import Module
 from shardir.ops.contraction.dot import dot
 from shardir.ops.control_flow.fused_products import fused_products
-from shardir.passes.fusion.fuse_products import FuseProducts
+from shardir.passes.fusion.fuse_products import MAX_COPIED_OPS, FuseProducts
 from shardir.passes.pipeline import Pipeline
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
@@ -207,6 +207,76 @@ ARRAY = f"dense(f32, [{', '.join(['2.0'] * 32)}])"
         pytest.param(
             [
                 (
+                    MAXIMUM,
+                    "  %r = broadcast(%s, dims=[1, 2]) : f32[1, 32, 32]\n"
+                    "  %h = reshape(%r) : f32[32, 32]\n" + MAXIMUM.replace("%s", "%h"),
+                ),
+                ("sub(%s", "sub(%h"),
+            ],
+            ["q k v"],
+            id="a broadcast of scores to a dimension of size 1",
+        ),
+        pytest.param(
+            [
+                (
+                    MAXIMUM,
+                    "  %r = broadcast(%s, dims=[1, 2]) : f32[2, 32, 32]\n"
+                    "  %m = max(%r, dims=[0, 2]) : f32[32]\n",
+                )
+            ],
+            [],
+            id="a broadcast of scores to another dimension",
+        ),
+        pytest.param(
+            [
+                (
+                    EXP,
+                    '  %p = dot(%q, %v, dims="th,sh->ts") : f32[32, 32]\n'
+                    "  %c = cumsum(%p, dim=1, reverse=false) : f32[32, 32]\n"
+                    "  %g = mul(%c, %u) : f32[32, 32]\n" + EXP.replace("%u", "%g"),
+                )
+            ],
+            ["c q k v"],
+            id="a bias from a product that is no score",
+        ),
+        pytest.param(
+            [
+                (
+                    SPREAD,
+                    "  %n = cumsum(%m, dim=0, reverse=false) : f32[32]\n"
+                    + SPREAD.replace("%m", "%n"),
+                )
+            ],
+            ["q k", "q k n v"],
+            id="an operation on rows that combines rows",
+        ),
+        pytest.param(
+            [
+                (
+                    SPREAD,
+                    "  %n = neg(%m) : f32[32]\n  %p = mul(%n, %w) : f32[32]\n"
+                    "  %x = broadcast(%n, dims=[0]) : f32[32, 32]\n" + SPREAD.replace("%m", "%p"),
+                ),
+                (EXP, "  %g = mul(%x, %u) : f32[32, 32]\n" + EXP.replace("%u", "%g")),
+            ],
+            ["q k", "n q k p v"],
+            id="an operation on rows that two groups use",
+        ),
+        pytest.param(
+            [
+                (
+                    PRODUCT,
+                    "  %n = mul(%m, %w) : f32[32]\n"
+                    "  %x = broadcast(%n, dims=[0]) : f32[32, 32]\n"
+                    "  %unused = mul(%e, %x) : f32[32, 32]\n" + PRODUCT,
+                )
+            ],
+            ["q k v"],
+            id="unused scores",
+        ),
+        pytest.param(
+            [
+                (
                     EXP,
                     f"  %y = constant(value={ARRAY}) : f32[32]\n"
                     "  %c = broadcast(%y, dims=[1]) : f32[32, 32]\n"
@@ -252,6 +322,15 @@ def test_scores_of_a_product_of_the_same_shape() -> None:
     assert groups_of(program((scores, new))) == (["x x v"], 1)
 
 
+def test_a_bias_that_is_returned_and_computed_from_another_product() -> None:
+    bias = (
+        '  %p = dot(%k, %k, dims="sh,sh->s") : f32[32]\n'
+        "  %c = broadcast(%p, dims=[1]) : f32[32, 32]\n  %g = mul(%c, %u) : f32[32, 32]\n"
+    )
+    module = program((EXP, bias + EXP.replace("%u", "%g")), returned=", %c", types=", f32[32, 32]")
+    assert groups_of(module) == (["p q k v"], 1)
+
+
 def test_reductions_of_scores_without_a_product_stay() -> None:
     product = '  %o = dot(%e, %v, dims="ts,sh->th") : f32[32, 8]\n'
     new = (
@@ -261,6 +340,78 @@ def test_reductions_of_scores_without_a_product_stay() -> None:
         '  %o = dot(%x, %y, dims="th,hg->tg") : f32[32, 8]\n'
     )
     assert groups_of(program((product, new))) == ([], 3)
+
+
+def test_scores_of_rows() -> None:
+    """%t and %x have the shape of the scores %s, and multiply the maxima of their rows."""
+    text = """
+func @f(
+  %q: f32[4, 32, 8],
+  %k: f32[4, 32, 8],
+  %v: f32[4, 32, 8],
+  %w: f32[4, 32],
+) -> (f32[4, 32, 8]) {
+  %s = dot(%q, %k, dims="bth,bsh->bts") : f32[4, 32, 32]
+  %a = neg(%s) : f32[4, 32, 32]
+  %m = max(%s, dims=[2]) : f32[4, 32]
+  %n = mul(%m, %w) : f32[4, 32]
+  %p = broadcast(%n, dims=[1, 2]) : f32[4, 4, 32]
+  %t = dot(%m, %p, dims="ct,bcs->bts") : f32[4, 32, 32]
+  %x = dot(%m, %p, dims="ct,bcs->bts") : f32[4, 32, 32]
+  %y = mul(%t, %a) : f32[4, 32, 32]
+  %u = mul(%x, %y) : f32[4, 32, 32]
+  %e = tanh(%u) : f32[4, 32, 32]
+  %o = dot(%e, %v, dims="bts,bsh->bth") : f32[4, 32, 8]
+  return %o
+}
+"""
+    assert groups_of(parse(text)) == (["q k", "m p p q k v"], 0)
+
+
+def test_a_group_within_scores_that_are_returned() -> None:
+    """%s and %p have one shape. All of the scores are no group, as %n is returned; those of %p
+    are."""
+    module = program(
+        (MAXIMUM, "  %n = neg(%s) : f32[32, 32]\n" + MAXIMUM),
+        (
+            EXP,
+            '  %p = dot(%q, %v, dims="th,sh->ts") : f32[32, 32]\n'
+            "  %g = mul(%b, %p) : f32[32, 32]\n"
+            "  %l = sum(%g, dims=[1]) : f32[32]\n"
+            "  %x = broadcast(%l, dims=[0]) : f32[32, 32]\n"
+            "  %y = sub(%g, %x) : f32[32, 32]\n" + EXP.replace("%u", "%y"),
+        ),
+        returned=", %n",
+        types=", f32[32, 32]",
+    )
+    assert groups_of(module) == (["m q v v"], 1)
+
+
+def bias_of_columns(computation: str, result: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return the changes that multiply scores by a bias, which is computed from rows of 64
+    elements."""
+    change = (
+        f"{computation}  %bias = broadcast(%{result}, dims=[1]) : f32[32, 32]\n"
+        "  %g = mul(%bias, %u) : f32[32, 32]\n"
+    )
+    rows = "  %w: f32[32],\n"
+    return (EXP, change + EXP.replace("%u", "%g")), (rows, f"{rows}  %z: f32[32, 64],\n")
+
+
+@pytest.mark.parametrize(("count", "operand"), [(23, "w"), (24, "c1")])
+def test_a_limited_number_of_operations_is_copied(count: int, operand: str) -> None:
+    """%c1 is the last operation that can be copied for %bias, and is an operand twice."""
+    assert count - MAX_COPIED_OPS in (-1, 0)
+    lines = ["%c1 = neg(%w)", "%c2 = add(%c1, %c1)"]
+    lines += [f"%c{number} = neg(%c{number - 1})" for number in range(3, count + 1)]
+    computation = "".join(f"  {line} : f32[32]\n" for line in lines)
+    module = program(*bias_of_columns(computation, f"c{count}"))
+    assert groups_of(module) == ([f"{operand} q k v"], 0)
+
+
+def test_a_reduction_outside_of_a_group_is_not_copied() -> None:
+    module = program(*bias_of_columns("  %y = sum(%z, dims=[1]) : f32[32]\n", "y"))
+    assert groups_of(module) == (["y q k v"], 0)
 
 
 def test_callbacks_use_scores_or_rows() -> None:
@@ -290,3 +441,17 @@ def test_conversions_inside_of_groups(
     )
     text = f"fuse-products{{convert_inside={str(converts).lower()}}},dce"
     assert groups_of(module, text) == ([operands], 0)
+
+
+def test_only_conversions_to_f32_are_inside_of_groups() -> None:
+    reinterpreted = program(
+        ("%v: f32[32, 8]", "%v: bf16[32, 8, 2]"),
+        (PRODUCT, f"  %x = bitcast(%v) : f32[32, 8]\n{PRODUCT.replace('%v', '%x')}"),
+    )
+    wide = program(
+        ("%v: f32", "%v: bf16"),
+        (PRODUCT, f"  %x = convert(%v) : f32[32, 8]\n{PRODUCT.replace('%v', '%x')}"),
+    )
+    for module in reinterpreted, parse(str(wide).replace("f32", "f64")):
+        text = "fuse-products{convert_inside=true},dce"
+        assert groups_of(module, text) == (["q k x"], 0)
