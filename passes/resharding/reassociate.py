@@ -131,11 +131,10 @@ class ReshardReassociation:
             or list(self.uses.users.get(joined.result, ())) != [move]
         ):
             return False
-        distinct = dict.fromkeys(joined.operands)
-        if any(sharding_or_unsharded(operand, self.mesh).unreduced for operand in distinct):
-            return False
         gathered = sum(
-            operand.type.size for operand in distinct if self.local_operations(operand) is None
+            operand.type.size
+            for operand in dict.fromkeys(joined.operands)
+            if self.local_operations(operand) is None
         )
         return gathered < joined.result.type.size
 
@@ -173,7 +172,6 @@ class ReshardReassociation:
             or [dim.axes for dim in target.dims[:-1]] != [dim.axes for dim in result.dims]
             or source.unreduced
             or target.unreduced
-            or result.unreduced
         ):
             return None
         begin, first_column = divmod(op.attrs["starts"][-1], x.type.shape[-1])
@@ -226,29 +224,28 @@ class ReshardReassociation:
         Return `None` if the value depends on sharded data, or on more than
         `MAX_RECOMPUTED_OPERATIONS` operations.
         """
-        result: dict[Value, Op] = {}
-        return list(result.values()) if self._collect_local(value, result) else None
+        found = set[Op]()
+        pending = [value]
+        while pending:
+            op = self.uses.maker.get(pending.pop())
+            if op in found:
+                continue
+            if op is None or len(found) == MAX_RECOMPUTED_OPERATIONS or not self.is_local(op):
+                return None
+            found.add(op)
+            pending += op.operands if op.spec.elementwise else ()
+        return [op for op in self.uses.maker.values() if op in found]
 
-    def _collect_local(self, value: Value, local_ops: dict[Value, Op]) -> bool:
-        """Add the operations that compute `value` from scalars, in order."""
-        if value in local_ops:
-            return True
-        op = self.uses.maker.get(value)
-        if op is None or len(op.results) > 1 or len(local_ops) >= MAX_RECOMPUTED_OPERATIONS:
-            return False
+    def is_local(self, op: Op) -> bool:
+        """Return whether every device can compute all elements of the result of an operation, if it
+        can compute those of the operands of the same shape."""
         if op.spec.elementwise:
-            for operand in op.operands:
-                same_shape = operand.type.shape == value.type.shape
-                if not same_shape or not self._collect_local(operand, local_ops):
-                    return False
-        elif op.spec is ops.broadcast:
+            return all(operand.type.shape == op.result.type.shape for operand in op.operands)
+        if op.spec is ops.broadcast:
             (operand,) = op.operands
-            if operand.type.rank or sharding_or_unsharded(operand, self.mesh).unreduced:
-                return False
-        elif op.spec not in (ops.iota, ops.constant):
-            return False
-        local_ops[value] = op
-        return True
+            is_complete = not sharding_or_unsharded(operand, self.mesh).unreduced
+            return is_complete and not operand.type.rank
+        return op.spec in (ops.iota, ops.constant)
 
     def recompute(self, ops: list[Op], target: Sharding) -> list[Op]:
         """Return copies of operations of one shape, whose results have the sharding `target`."""
@@ -276,9 +273,7 @@ class ReshardReassociation:
         """Return whether the operand of a transpose is resharded to the same sharding for another
         use."""
         sharding = self.operand_sharding(turn, move)
-        if sharding_or_unsharded(turn.operands[0], self.mesh).unreduced or sharding.unreduced:
-            return False
-        return any(
+        return not sharding.unreduced and any(
             isinstance(use, Op)
             and use.spec is ops.reshard
             and same_placement(sharding_or_unsharded(use.result, self.mesh), sharding)

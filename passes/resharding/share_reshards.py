@@ -188,9 +188,8 @@ class _ReshardTreePlanner:
         maker = self.makers.get(root)
         if maker is None or any(self.place(v).unreduced for v in (root, *places)):
             return None
-        spread = maker.spec is ops.broadcast and not maker.operands[0].type.rank
-        is_replicated = spread and not self.place(maker.operands[0]).unreduced
-        return maker if is_replicated or maker.spec in (ops.constant, ops.iota) else None
+        is_spread = maker.spec is ops.broadcast and not maker.operands[0].type.rank
+        return maker if is_spread or maker.spec in (ops.constant, ops.iota) else None
 
     def values_by_sharding(self, tensor: _ReshardedTensor) -> dict[Value, list[Value]]:
         """Return one value for each needed sharding, with all values of that sharding."""
