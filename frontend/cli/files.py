@@ -15,6 +15,7 @@ from shardir.hlo.module import HloModule
 from shardir.hlo.parser import is_hlo, parse_hlo
 from shardir.ir.module import Module
 from shardir.ops.opaque import unknown_operations
+from shardir.stablehlo.debug_attributes import DescribedModule
 from shardir.text.definition_locations import DefinitionLocations, find_definition_locations
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
@@ -106,17 +107,24 @@ def definition_locations(text: str, name: str) -> DefinitionLocations | None:
 
 def parse_modules(text: str, name: str, form: ModuleFormat | None) -> list[Module]:
     """Return the modules of a text; warn on stderr about operations that are not supported."""
+    return [each.module for each in parse_described_modules(text, name, form)]
+
+
+def parse_described_modules(
+    text: str, name: str, form: ModuleFormat | None
+) -> list[DescribedModule]:
+    """Return the modules of a text with their propagation edges, as `parse_modules` does."""
     if form is ModuleFormat.ir or (form is None and not _is_stablehlo(text, name)):
-        modules = [parse(text, name)]
+        described = [DescribedModule(parse(text, name))]
     else:
-        modules = [reader.read(part, name) for part in reader.split_modules(text)]
-        for line in _unknown_operation_warnings(modules):
+        described = [reader.read_described(part, name) for part in reader.split_modules(text)]
+        for line in _unknown_operation_warnings([each.module for each in described]):
             typer.echo(line, err=True)
-    for module in modules:
-        verify(module)
-    if not modules or not all(module.functions for module in modules):
+    for each in described:
+        verify(each.module)
+    if not described or not all(each.module.functions for each in described):
         raise CommandError(f"{name} contains a program without a function; add one, as func @f")
-    return modules
+    return described
 
 
 def _unknown_operation_warnings(modules: list[Module]) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import typer
 
 from shardir.errors import VerifyError
-from shardir.frontend.cli.files import parse_modules, read_text
+from shardir.frontend.cli.files import parse_described_modules, read_text
 from shardir.frontend.cli.options import (
     CommandError,
     ModuleFormat,
@@ -24,6 +24,7 @@ from shardir.passes.dump import Dump
 from shardir.passes.numerics_check import NumericsCheck
 from shardir.passes.pipeline import PassObserver, combine_observers, find_fault
 from shardir.passes.program_diff import ProgramDiff
+from shardir.stablehlo.debug_attributes import DescribedModule
 from shardir.stablehlo.printer import show as show_stablehlo
 from shardir.text.printer import print_module
 
@@ -47,9 +48,11 @@ def run_passes(
         if from_ is not None:
             raise CommandError(f"--from is for files, and {file!r} is a function")
         programs = [load_target(file, mesh, args, specs)]
+        described = [DescribedModule(program.module) for program in programs]
     else:
         check_file_options(file, mesh, args, specs)
-        programs = [CommandTarget(each, None) for each in parse_modules(*read_text(file), from_)]
+        described = parse_described_modules(*read_text(file), from_)
+        programs = [CommandTarget(each.module, None) for each in described]
     printed = []
     for number, program in enumerate(programs):
         module, pipeline = program.module, Pipeline.parse(program.pipeline(passes))
@@ -68,5 +71,7 @@ def run_passes(
             if fault := find_fault(result):
                 pipeline.verify_results(module)
                 raise VerifyError(fault)
+        if to is ModuleFormat.stablehlo:
+            show = partial(show, debug=described[number].attributes_of(result))
         printed.append("\n".join(each.text() for each in diffs) if diffs else show(result))
     typer.echo("\n// -----\n\n".join(printed), nl=False)

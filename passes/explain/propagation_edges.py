@@ -8,9 +8,8 @@ and of the parameters of their blocks. A result of the function has the edges be
 returned value. A constraint that states the sharding of its operand is a step before all others.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from shardir import ops
 from shardir.ir.mesh import Mesh
@@ -21,28 +20,14 @@ from shardir.passes.explain.history import sizes_of
 from shardir.passes.propagation.factor_projection import project_to_factors
 from shardir.passes.propagation.propagate import Propagate
 from shardir.passes.propagation.record import PropagationHistory, PropagationStep
+from shardir.stablehlo.debug_attributes import (
+    BLOCK_PARAMETER_EDGES,
+    PROPAGATION_EDGES,
+    RESULT_EDGES,
+    DebugAttributes,
+)
 from shardir.stablehlo.printer import show
-from shardir.stablehlo.writing.attributes import format_mlir_axis
-from shardir.stablehlo.writing.writer import DebugAttributes
-
-
-class EdgeTensor(NamedTuple):
-    """A tensor of an operation; operands precede results."""
-
-    is_result: bool
-    number: int
-
-    def __str__(self) -> str:
-        return f"{'result' if self.is_result else 'operand'}-{self.number}"
-
-
-class AxisEdge(NamedTuple):
-    """An axis moved from a tensor to another one in a step."""
-
-    step: int
-    axis: Axis
-    source: EdgeTensor
-    target: EdgeTensor
+from shardir.stablehlo.propagation_edges import AxisEdge, EdgeTensor, format_edges
 
 
 @dataclass(slots=True)
@@ -152,27 +137,6 @@ def _edges_of_step(step: PropagationStep, number: int) -> Iterator[AxisEdge]:
             yield AxisEdge(number, axis, source_tensor, tensors[tensor])
 
 
-def format_edges(edges: Iterable[AxisEdge], mesh: Mesh) -> str:
-    """Return edges as the attribute `#sdy.propagation_edges<[...]>`."""
-    first: dict[tuple[Axis, EdgeTensor, EdgeTensor], int] = {}
-    for edge in edges:
-        first.setdefault((edge.axis, edge.source, edge.target), edge.step)
-    steps: dict[int, dict[tuple[Axis, EdgeTensor], list[EdgeTensor]]] = {}
-    for (axis, source, target), step in first.items():
-        steps.setdefault(step, {}).setdefault((axis, source), []).append(target)
-    texts = []
-    for step, moves in sorted(steps.items()):
-        entries = ", ".join(
-            f"{{{format_mlir_axis(axis, mesh)} = {source} -> "
-            f"[{', '.join(map(str, sorted(targets)))}]}}"
-            for (axis, source), targets in sorted(
-                moves.items(), key=lambda move: (move[0][0].name, move[0][0].pre, move[0])
-            )
-        )
-        texts.append(f"{{step-{step} = [{entries}]}}")
-    return f"#sdy.propagation_edges<[{', '.join(texts)}]>"
-
-
 def _add_attributes(
     debug: DebugAttributes, edges: PropagationEdges, history: PropagationHistory, function: str
 ) -> None:
@@ -188,15 +152,15 @@ def _add_attributes(
 
     for op, own in edges.operations.items():
         if own:
-            add(op, "sdy.propagation_edges", text(own))
+            add(op, PROPAGATION_EDGES, text(own))
     for op in history.function.body.walk():
         for key, values in (
-            ("sdy.block_arg_propagation_edges", [p for b in op.blocks for p in b.params]),
-            ("sdy.result_propagation_edges", list(op.results)),
+            (BLOCK_PARAMETER_EDGES, [p for b in op.blocks for p in b.params]),
+            (RESULT_EDGES, list(op.results)),
         ):
             known = [text(edges.values[value]) for value in values if edges.values.get(value)]
             if known:
                 add(op, key, f"[{', '.join(known)}]")
     for number, own in edges.results.items():
         if own:
-            debug.results[function, number] = {"sdy.propagation_edges": text(own)}
+            debug.results[function, number] = {PROPAGATION_EDGES: text(own)}

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from shardir.ir.module import Function, Module, spmd_mesh_of
 from shardir.ir.sharding import Sharding
+from shardir.stablehlo.debug_attributes import NO_DEBUG_ATTRIBUTES, DebugAttributes
 from shardir.stablehlo.writing import (  # declare what each operation is
     manual_computation as manual_computation,
     rules as rules,
@@ -25,12 +26,7 @@ from shardir.stablehlo.writing.attributes import (
     format_tensor,
 )
 from shardir.stablehlo.writing.functions import FunctionTable
-from shardir.stablehlo.writing.writer import (
-    NO_DEBUG_ATTRIBUTES,
-    DebugAttributes,
-    ExportError,
-    MlirWriter,
-)
+from shardir.stablehlo.writing.writer import ExportError, MlirWriter
 
 
 def show(

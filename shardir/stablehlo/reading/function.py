@@ -27,6 +27,7 @@ from shardir.stablehlo.reading.function_state import FunctionState
 from shardir.stablehlo.reading.module_symbols import ModuleSymbols
 from shardir.stablehlo.reading.opaque import emit_opaque
 from shardir.stablehlo.reading.opaque_rules import SHARDING_RULE_ATTRIBUTE, check_stated_rule
+from shardir.stablehlo.reading.propagation_edges import DebugReader
 
 
 def remove_unused(body: Block, spare: set[Op], makers: Mapping[Value, Op]) -> Block:
@@ -89,9 +90,15 @@ class FunctionCall(NamedTuple):
 class FunctionReader(FunctionState):
     """Reads one function, including the functions that it calls."""
 
-    def __init__(self, module: ModuleSymbols, written: records.FunctionRecord) -> None:
+    def __init__(
+        self,
+        module: ModuleSymbols,
+        written: records.FunctionRecord,
+        debug: DebugReader | None = None,
+    ) -> None:
         super().__init__(module)
         self.written = written
+        self.debug = debug
         self.call_stack: list[str] = []
         self.num_called_operations = 0
         """The number of operations that were read for calls."""
@@ -124,6 +131,10 @@ class FunctionReader(FunctionState):
             self.sharding_of(result, type)
             for result, type in zip(written.results, types, strict=True)
         )
+        if self.debug is not None:
+            for number, result in enumerate(written.results):
+                self.debug.read_result(self.types.string(written.name), number, result,
+                                       shardings[number])  # fmt: skip
         body = Block(tuple(params), tuple(ops), tuple(returns))
         body = remove_unused(body, self.removable, self.makers)
         body = substitute(body, self.restated_params) if self.restated_params else body
@@ -196,6 +207,7 @@ class FunctionReader(FunctionState):
         rule = READERS.get(call.name) if callee is None else self._call_rule(callee)
         call.check_operands()
         check_stated_rule(call)
+        operands = tuple(call.all_operands)
         try:
             if rule is None:
                 raise UnsupportedOperation("")
@@ -206,6 +218,9 @@ class FunctionReader(FunctionState):
             del self.ops[before:], self.readings[position + 1 :]
             results = emit_opaque(call, str(error))
         self.readings[position] = written, results
+        if self.debug is not None:
+            name = self.types.string(self.written.name)
+            self.debug.read_operation(call, name, operands, results, self.ops[before:])
         if not written.results:
             return
         at = [r.name for r in written.results for _ in range(self.types.integer(r.number) if

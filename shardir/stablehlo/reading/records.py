@@ -188,3 +188,16 @@ class NumberRecord(NamedTuple):
     """A number in a constant; a complex number has two parts."""
 
     parts: list[Token]
+
+
+class EdgeMoveRecord(NamedTuple):
+    """The move of an axis `{"a" = operand-0 -> [result-0]}` in a step of propagation."""
+
+    axis: AxisRecord
+    source: Token
+    targets: list[Token]
+
+
+class EdgeStepRecord(NamedTuple):
+    step: Token
+    moves: list[EdgeMoveRecord]

@@ -40,7 +40,7 @@ class ShardingResolver:
 
     def _mesh(self, name: str, token: Token, base: int) -> Mesh:
         """Return a mesh from `<["a"=2]>`, with any prefix."""
-        inside, base = _angle_bracket_text(token, base)
+        inside, base = angle_bracket_text(token, base)
         body: records.MeshBodyRecord = self.source.parse("mesh_body", inside, base)
         axes: dict[str, int] = {}
         for extent in body.extents:
@@ -72,7 +72,7 @@ class ShardingResolver:
     def _read(self, start: str, token: Token, types: list[TensorType] | None) -> list[Sharding]:
         shardings = self._known.get(token)
         if shardings is None:
-            inside, base = _angle_bracket_text(token, 0)
+            inside, base = angle_bracket_text(token, 0)
             parsed = self.source.parse(start, inside, base)
             written = parsed if start == "per_value" else [parsed]
             shardings = [self._sharding(each, base) for each in written]
@@ -168,9 +168,9 @@ class ShardingResolver:
         return self._axes([records.AxisRecord(entry.key) for entry in entries], mesh, 0)
 
     def _axes(self, written: list[records.AxisRecord], mesh: Mesh, base: int) -> Axes:
-        return tuple(self._axis(axis, mesh, base) for axis in written)
+        return tuple(self.axis(axis, mesh, base) for axis in written)
 
-    def _axis(self, written: records.AxisRecord, mesh: Mesh, base: int) -> Axis:
+    def axis(self, written: records.AxisRecord, mesh: Mesh, base: int) -> Axis:
         name = self.types.string(written.name)
         if fault := missing_axis_fault(name, mesh):
             raise self.source.fail(fault, written.name, base)
@@ -209,7 +209,7 @@ class ShardingResolver:
         return self.meshes[free]
 
 
-def _angle_bracket_text(token: Token, base: int) -> tuple[str, int]:
+def angle_bracket_text(token: Token, base: int) -> tuple[str, int]:
     """Return the text from the first `<` on, and its position."""
     at = token.find("<")
     start = base or (token.start_pos or 0)

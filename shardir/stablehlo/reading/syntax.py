@@ -19,6 +19,8 @@ from shardir.stablehlo.reading.records import (
     Children,
     DictRecord,
     DimRecord,
+    EdgeMoveRecord,
+    EdgeStepRecord,
     FunctionRecord,
     FunctionTypeRecord,
     GroupRecord,
@@ -59,8 +61,8 @@ class _MlirTransformer:
     """Functions that convert the parts of each grammar rule to its record."""
 
     params = outputs = types = listed = results = generic = pretty = elements = per_value = (
-        staticmethod(lambda parts: parts)
-    )
+        edges
+    ) = staticmethod(lambda parts: parts)
     module, range, group, regions, move, number, pair = (
         staticmethod(record)
         for record in (
@@ -220,13 +222,21 @@ class _MlirTransformer:
         axes = parts[len(words) :]
         return ShardingMarkRecord(words[0], words[1] if len(words) > 1 else None, axes)
 
+    @staticmethod
+    def edge_move(parts: Children) -> EdgeMoveRecord:
+        return EdgeMoveRecord(parts[0], parts[1], parts[2:])
+
+    @staticmethod
+    def edge_step(parts: Children) -> EdgeStepRecord:
+        return EdgeStepRecord(parts[0], parts[1:])
+
 
 @cache
 def _grammar() -> Lark:
     return Lark(
         files(__package__).joinpath("grammar.lark").read_text("utf-8"),
         parser="lalr",
-        start=["module", "mesh_body", "sharding", "per_value", "dense"],
+        start=["module", "mesh_body", "sharding", "per_value", "edges", "dense"],
         maybe_placeholders=False,
         transformer=_MlirTransformer(),
     )
@@ -244,6 +254,8 @@ _TERMINAL_NAMES = {
     "FLOAT": "a number",
     "STRING": "a string",
     "PRIORITY": "a priority such as p1",
+    "STEP": "a step such as step-2",
+    "TENSOR": "a tensor such as operand-0",
     "HASH": "an attribute such as #sdy.sharding<...>",
     "ANGLE": "an attribute in <...>",
     "MORETHAN": "'>'",

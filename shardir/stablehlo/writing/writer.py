@@ -7,7 +7,6 @@ writes auxiliary operations (constants, intermediate results) with fresh names.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from shardir.errors import ShardirError
@@ -17,6 +16,7 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import TensorType
 from shardir.op_rules.rule_table import RuleTable
+from shardir.stablehlo.debug_attributes import NO_DEBUG_ATTRIBUTES, DebugAttributes
 from shardir.stablehlo.writing.attributes import (
     format_literal,
     format_sharding_per_value,
@@ -34,18 +34,6 @@ class FunctionNames(Protocol):
     """The names of the functions that calls refer to."""
 
     def name_of(self, op: Op, mesh: Mesh | None, *, has_replicas: bool) -> str: ...
-
-
-@dataclass(frozen=True, slots=True)
-class DebugAttributes:
-    """Attributes that describe the compilation and have no effect: those of operations by their
-    first result, and those of results by the name of the function and their number."""
-
-    operations: dict[Value, dict[str, str]] = field(default_factory=dict)
-    results: dict[tuple[str, int], dict[str, str]] = field(default_factory=dict)
-
-
-NO_DEBUG_ATTRIBUTES = DebugAttributes()
 
 
 class ExportError(ShardirError, ValueError):
@@ -138,8 +126,9 @@ class MlirWriter:
         results = [*(Value(type, "s0") for type in hidden), *op.results]
         named_results = [(self.define(value), value.type) for value in results]
         more = dict(extra or {})
-        if op.results:
-            more.update(self.debug.operations.get(op.results[0], {}))
+        own = [self.typed_name(value) for value in op.operands]
+        if not hidden and inputs[: len(own)] == own:
+            more.update(self._debug_attributes(op))
         if annotate and (shardings := format_sharding_per_value(results, self.meshes)):
             more["sdy.sharding"] = shardings
         self._write(named_results, name, inputs, attrs or {}, regions, more, self.location(op))
@@ -165,8 +154,7 @@ class MlirWriter:
 
         text = REFERENCE.sub(word, head)
         extra = [REFERENCE.sub(word, attributes)] if attributes else []
-        debug = self.debug.operations.get(op.results[0], {}) if op.results else {}
-        extra += (f"{key} = {value}" for key, value in debug.items())
+        extra += (f"{key} = {value}" for key, value in self._debug_attributes(op).items())
         if shardings := format_sharding_per_value(op.results, self.meshes):
             extra.append(f"sdy.sharding = {shardings}")
         if extra:
@@ -175,6 +163,12 @@ class MlirWriter:
         names = ", ".join(self.define(value) for value in op.results)
         text = f"{f'{names} = ' if names else ''}{text} {types}{self.location(op)}"
         self.lines += text.split("\n")
+
+    def _debug_attributes(self, op: Op) -> Attrs:
+        """Return the debug attributes of an operation, which are true of one written operation that
+        has its operands and results only.
+        """
+        return self.debug.operations.get(op.results[0], {}) if op.results else {}
 
     def write_step(
         self,

@@ -18,13 +18,6 @@ NOT_APPLICABLE = {
     f"{SDY}/ir/test/func_data_flow_edge_verification.mlir": (
         "these edges exist only inside of Shardy's pipeline, between two of its passes"
     ),
-    f"{SDY}/ir/test/edge_sharding_parse_print.mlir": (
-        "propagation edges are debug output, which the reader ignores; shardir writes those of its "
-        "own propagation (`explain --propagation-edges`)"
-    ),
-    f"{SDY}/ir/test/edge_sharding_verification.mlir": (
-        "propagation edges are debug output, which the reader ignores"
-    ),
     f"{IMPORT}/add_data_flow_edges.mlir": (
         "the pass inserts operations for edges; shardir derives edges from the operations, and "
         "the suites `basic` and `pipeline` compare the shardings that they propagate"

@@ -11,7 +11,7 @@ from shardir.errors import ShardirError
 from shardir.ir.equality import find_difference
 from shardir.ir.module import Module
 from shardir.stablehlo.printer import show
-from shardir.stablehlo.reader import read, split_modules
+from shardir.stablehlo.reader import read_described, split_modules
 from shardir.verify.verifier import verify
 from tests.shardy.suite.check_files import Case
 
@@ -52,7 +52,7 @@ def compare_refusal(case: Case, passes: Passes) -> list[str]:
     """Return the difference between our refusal of a part and Shardy's."""
     expected = _EXPECTED.findall(case.part)
     try:
-        module = read(case.part, case.file)
+        module = read_described(case.part, case.file).module
         verify(module)
         passes(module)
     except ShardirError as error:
@@ -64,10 +64,14 @@ def compare_refusal(case: Case, passes: Passes) -> list[str]:
 def compare_printed(case: Case, passes: Passes) -> list[str]:
     """Return the differences after a part is printed as StableHLO and read again."""
     try:
-        module = passes(read(case.part, case.file))
+        described = read_described(case.part, case.file)
+        module = passes(described.module)
         verify(module)
-        again = read(show(module), case.file)
+        text = show(module, debug=described.attributes_of(module))
+        again = read_described(text, case.file)
     except ShardirError as error:
         return [f"{type(error).__name__}: {str(error).splitlines()[0]}"]
-    difference = find_difference(module, again)
+    difference = find_difference(module, again.module)
+    if difference is None and show(again.module, debug=again.debug) != text:
+        difference = "the debug attributes differ"
     return [] if difference is None else [f"printed and read again: {difference}"]
