@@ -156,7 +156,7 @@ class _Transform:
                 state = self._record(b, b.not_(condition), number, values, types, state)
                 done += b.ops
                 continue
-            if op.blocks and self.has_check(op):
+            if self.has_check(op):
                 new, state = self._run_nested(b, op, state)
                 done += [*b.ops, new]
                 b = Builder(self.names, op.loc)
