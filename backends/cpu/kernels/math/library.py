@@ -29,7 +29,10 @@ from shardir.backends.cpu.kernels.math import (
     power,
     trigonometric,
 )
-from shardir.backends.cpu.kernels.math.lookup_tables import has_register_tables
+from shardir.backends.cpu.kernels.math.lookup_tables import (
+    has_permutations,
+    has_register_tables,
+)
 from shardir.backends.cpu.kernels.math.vector_arithmetic import FunctionTable
 
 FUNCTION_LANES = {"f32": 16, "f64": 8}
@@ -49,13 +52,13 @@ FUNCTION_BODIES: FunctionTable = {
 """The number of operands of each function, and the emitter of its instructions."""
 COMPUTED_IN_DOUBLE = ("erf_inv", "lgamma", "digamma", "rem", "sin_ln2", "cos_ln2")
 """Functions that are computed in f64 for f32 and rounded once. They are long, and never inlined."""
-COMPUTED_IN_DOUBLE_WITHOUT_TABLES = ("erfc",)
-"""Further ones of machines without tables in registers."""
+COMPUTED_IN_DOUBLE_WITHOUT_PERMUTATIONS = ("erfc",)
+"""Further ones of machines that cannot look up tables in registers."""
 NOT_INLINED_IN_DOUBLE = ("sin", "cos", "tan")
 """Functions that are not inlined in f64: their reduction of large arguments is long."""
 
 FUNCTIONS_WITH_TABLES = frozenset(
-    {*hyperbolic_tangent.FUNCTIONS, *logarithm.FUNCTIONS, "erfc", "atan", "atan2", "pow"}
+    {*hyperbolic_tangent.FUNCTIONS, *logarithm.FUNCTIONS, "erfc", "pow"}
 )
 """Functions that look up f32 numbers in tables, with AVX-512."""
 
@@ -167,7 +170,7 @@ def call_function(function: LLVMFunction, op_name: str, dtype: str, *args: LLVMV
 def is_computed_in_double(op_name: str, machine: HostDescription) -> bool:
     """Return whether a function of f32 is computed in f64."""
     return op_name in COMPUTED_IN_DOUBLE or (
-        op_name in COMPUTED_IN_DOUBLE_WITHOUT_TABLES and not has_register_tables(machine)
+        op_name in COMPUTED_IN_DOUBLE_WITHOUT_PERMUTATIONS and not has_permutations(machine)
     )
 
 
@@ -177,7 +180,7 @@ def is_inlinable(op_name: str, dtype: str, machine: HostDescription) -> bool:
         return not is_computed_in_double(op_name, machine)
     return op_name not in (
         *COMPUTED_IN_DOUBLE,
-        *COMPUTED_IN_DOUBLE_WITHOUT_TABLES,
+        *COMPUTED_IN_DOUBLE_WITHOUT_PERMUTATIONS,
         *NOT_INLINED_IN_DOUBLE,
     )
 

@@ -1,7 +1,8 @@
 """Lookups in short tables of f32 or f64, one for each lane, and piecewise polynomials of f32.
 
 Each lane of a piecewise polynomial selects the polynomial of its argument's interval. Few steps
-suffice if tables in registers are available (AVX-512).
+suffice if tables in registers are available (AVX-512), somewhat more if registers are permuted
+(AVX2).
 """
 
 import struct
@@ -10,10 +11,12 @@ from collections.abc import Callable, Sequence
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue, element_type, lane_count, vector_type
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernels.math.coefficients import POLYNOMIALS
-from shardir.backends.cpu.kernels.math.vector_arithmetic import fma
+from shardir.backends.cpu.kernels.math.vector_arithmetic import fma, where
 
 LANES_PER_REGISTER = {"i32": 16, "i64": 8}
 """Lanes of an AVX-512 register, by the type of the index."""
+PERMUTED_LANES = 8
+"""Lanes of an AVX2 register of f32."""
 INDEX_KINDS = {"i32": ("float", "f", "i", "ps", "sf"), "i64": ("double", "d", "q", "pd", "df")}
 """By the type of the index: the element type, its `struct` codes, and its names in intrinsics."""
 
@@ -23,12 +26,19 @@ def has_register_tables(machine: HostDescription) -> bool:
     return machine.has("avx512f")
 
 
+def has_permutations(machine: HostDescription) -> bool:
+    """Return whether f32 numbers in registers are looked up by instructions: one for each table
+    (AVX-512), or one for each eight entries (AVX2)."""
+    return has_register_tables(machine) or machine.has("avx2")
+
+
 def lookup(index: LLVMValue, name: str, numbers: Sequence[float]) -> LLVMValue:
     """Return the table entry at each lane's index, modulo the size of the table.
 
     An i32 index selects f32 entries, an i64 index f64 entries; a table has one or two registers of
-    entries. With AVX-512 the lookup is an instruction on tables in registers, otherwise a load for
-    each lane. `name` is the name of the table in the module.
+    entries. With AVX-512 the lookup is an instruction on tables in registers, with AVX2 some
+    instructions for f32 entries, otherwise a load for each lane. `name` is the name of the table in
+    the module.
     """
     f, count, size = index.function, lane_count(index.type), len(numbers)
     word = element_type(index.type)
@@ -44,6 +54,14 @@ def lookup(index: LLVMValue, name: str, numbers: Sequence[float]) -> LLVMValue:
             for at in range(0, size, full)
         ]
         return apply_by_registers(lambda piece: _permute(piece, halves), index)
+    if count % PERMUTED_LANES == 0 and word == "i32" and f.machine.has("avx2"):
+        parts = [
+            f.load(f.offset(table, 4 * at), vector_type(kind, PERMUTED_LANES), 32)
+            for at in range(0, size, PERMUTED_LANES)
+        ]
+        return apply_by_registers(
+            lambda piece: _select_permuted(piece, parts), index, PERMUTED_LANES
+        )
     inside = index & (size - 1)
     result = LLVMValue("poison", type, f)
     for lane in range(count):
@@ -53,17 +71,35 @@ def lookup(index: LLVMValue, name: str, numbers: Sequence[float]) -> LLVMValue:
     return result
 
 
-def apply_by_registers(of: Callable[[LLVMValue], LLVMValue], x: LLVMValue) -> LLVMValue:
-    """Apply `of` to each register of x, which fills one, two, four or more."""
+def apply_by_registers(
+    of: Callable[[LLVMValue], LLVMValue], x: LLVMValue, lanes: int | None = None
+) -> LLVMValue:
+    """Apply `of` to each register of x, which fills one, two, four or more; a register has `lanes`
+    lanes, by default those of AVX-512."""
     f, half = x.function, lane_count(x.type) // 2
-    if 2 * half <= (
-        LANES_PER_REGISTER["i64"]
-        if element_type(x.type) in ("i64", "double")
-        else LANES_PER_REGISTER["i32"]
-    ):
+    if lanes is None:
+        is_double = element_type(x.type) in ("i64", "double")
+        lanes = LANES_PER_REGISTER["i64" if is_double else "i32"]
+    if 2 * half <= lanes:
         return of(x)
-    low, high = (apply_by_registers(of, f.shuffle(x, x, range(at, at + half))) for at in (0, half))
+    low, high = (
+        apply_by_registers(of, f.shuffle(x, x, range(at, at + half)), lanes) for at in (0, half)
+    )
     return f.shuffle(low, high, range(2 * half))
+
+
+def _select_permuted(index: LLVMValue, parts: Sequence[LLVMValue]) -> LLVMValue:
+    """Return table entries of f32 from registers of eight, whose number is a power of two, with
+    AVX2: each is permuted by the lowest three bits of the index, and the next ones select."""
+    f, type, intrinsic = index.function, parts[0].type, "llvm.x86.avx2.permps"
+    f.module.declare(intrinsic, type, [type, index.type])
+    found = [f.call(intrinsic, [part, index], type) for part in parts]
+    bit = PERMUTED_LANES
+    while len(found) > 1:
+        is_high = (index & bit).is_("ne", 0)
+        found = [where(is_high, b, a) for a, b in zip(found[::2], found[1::2], strict=True)]
+        bit *= 2
+    return found[0]
 
 
 def _permute(index: LLVMValue, halves: Sequence[LLVMValue]) -> LLVMValue:

@@ -7,7 +7,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from shardir.backends.cpu.codegen.target import host_machine
+from shardir.backends.cpu.codegen.target import HostDescription, host_machine
 from shardir.backends.cpu.kernels.math.error_function import ERFC_PIECE_BASES, scaled_erfc
 from shardir.backends.cpu.kernels.math.hyperbolic_tangent import PIECE_BASES
 from shardir.backends.cpu.kernels.math.inverse_trigonometric import PIECE_BASES as ARC_BASES
@@ -26,6 +26,10 @@ from tests.backends.cpu.kernels.math.elementwise_runner import (
 
 NO_FEATURES = replace(host_machine(), cpu="", features="")
 """This host without instructions for f16, scaling and tables in registers."""
+
+
+AVX2 = host_machine().limited_to("avx2")
+"""This host with permutations of eight lanes instead of tables in registers."""
 
 
 def run_without_features(op: str, arrays: list[Array], dtypes: list[str], result: str) -> Array:
@@ -71,6 +75,8 @@ def test_tables_in_memory_give_the_bits_of_tables_in_registers(op: str, dtype: s
     dtypes = [dtype] * len(operands)
     expected = run_operation(op, operands, dtypes, dtype)
     assert have_equal_bits(run_without_features(op, operands, dtypes, dtype), expected).all()
+    with_avx2 = run_operation(op, operands, dtypes, dtype, machine=AVX2)
+    assert have_equal_bits(with_avx2, expected).all()
 
 
 @pytest.mark.parametrize("op", ["log", "log2", "log1p", "asinh", "acosh", "atanh", "tanh"])
@@ -84,13 +90,20 @@ def test_single_polynomials_are_within_the_bound(op: str) -> None:
     )
 
 
-def test_erfc_without_tables_is_computed_in_double() -> None:
-    near = np.linspace(-2, 11, 20011, dtype=np.float32)
+@pytest.mark.parametrize(
+    ("machine", "bound"), [(NO_FEATURES, 0.51), (AVX2, F32_BOUNDS_ULP["erfc"])]
+)
+def test_erfc_without_tables_in_registers_is_within_the_bound(
+    machine: HostDescription, bound: float
+) -> None:
+    """Without AVX2 it is computed in f64."""
+    near = np.linspace(-2, 11, 200011, dtype=np.float32)
     x = np.concatenate([special_values("f32"), f32_patterns(400009), near])
     with np.errstate(all="ignore"):
         wide = x.astype(np.float64)
     truth = run_operation("erfc", [wide], ["f64"], "f64")
-    assert ulp_errors(run_without_features("erfc", [x], ["f32"], "f32"), truth).max() <= 0.51
+    found = run_operation("erfc", [x], ["f32"], "f32", machine=machine)
+    assert ulp_errors(found, truth).max() <= bound
 
 
 def test_scaled_erfc_of_the_bases_is_nearly_representable() -> None:
