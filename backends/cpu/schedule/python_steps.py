@@ -10,7 +10,6 @@ import ctypes
 import time
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 
@@ -38,6 +37,9 @@ OutsideExecutor = Callable[[Op], "ExchangeInto | None"]
 """Returns the implementation of an operation that involves other processes, `None` for others."""
 ExchangeInto = Callable[[list[NumpyArray], list[NumpyArray]], None]
 """Takes operand arrays, valid until it returns, and writes into the result arrays."""
+
+Compute = Callable[..., Sequence[NumpyArray]]
+"""Takes the arrays of the operands and returns those of the results."""
 
 
 def make_steps(
@@ -82,7 +84,6 @@ def _make_exchange(item: NumPyCall, into: ExchangeInto) -> RunStep:
 def _make_numpy_call(item: NumPyCall) -> RunStep:
     op = item.op
     compute = _interpret_block(op.blocks[0]) if op.blocks else _reference_kernel(op)
-    single = len(op.results) == 1 and not op.blocks
     written = written_results(op)
 
     # A user function may keep its operands, but the arena is reused.
@@ -99,11 +100,10 @@ def _make_numpy_call(item: NumPyCall) -> RunStep:
             operands = [operand.copy() for operand in operands]
         try:
             with np.errstate(all="ignore"):
-                computed = compute(*operands)
+                arrays = compute(*operands)
         except MemoryError as error:
             error.add_note(f"while NumPy computed {op.name}; smaller batches need less memory")
             raise
-        arrays = (computed,) if single else computed
         for number, (give, array) in enumerate(zip(gives, arrays, strict=True)):
             if number in written:
                 give(bases)[...] = array
@@ -112,15 +112,16 @@ def _make_numpy_call(item: NumPyCall) -> RunStep:
     return step
 
 
-def _reference_kernel(op: Op) -> Callable[..., Any]:
+def _reference_kernel(op: Op) -> Compute:
     """Return an operation on one device as a function of arrays."""
     if op.spec.reference is None:
         hint = missing_rule_hint(op, "reference")
         raise RuleError(f"{op.name} has neither a kernel of CPUs nor reference semantics{hint}")
-    return kernel_of(op)
+    kernel = kernel_of(op)
+    return (lambda *operands: (kernel(*operands),)) if len(op.results) == 1 else kernel
 
 
-def _interpret_block(block: Block) -> Callable[..., list[NumpyArray]]:
+def _interpret_block(block: Block) -> Compute:
     """Return a block of operations without control flow as a function of arrays."""
     steps = [(op, _reference_kernel(op)) for op in block.ops]
 
@@ -128,9 +129,7 @@ def _interpret_block(block: Block) -> Callable[..., list[NumpyArray]]:
         values = dict(zip(block.params, arrays, strict=True))
         for op, kernel in steps:
             computed = kernel(*(values[value] for value in op.operands))
-            values.update(
-                zip(op.results, (computed,) if len(op.results) == 1 else computed, strict=True)
-            )
+            values.update(zip(op.results, computed, strict=True))
         return [values[value] for value in block.returns]
 
     return compute

@@ -3,16 +3,24 @@
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMModule
+from shardir.backends.cpu.codegen.target import HostDescription, host_machine
 from shardir.backends.cpu.dispatch.program_table import (
     MAX_ROWS_PER_PHASE,
     load_program,
     table_rows,
 )
-from shardir.backends.cpu.kernel_api import TASKS_PER_WORKER, Phase, choose_task_count
+from shardir.backends.cpu.kernel_api import (
+    TASKS_PER_WORKER,
+    Kernel,
+    Phase,
+    choose_task_count,
+)
 from shardir.backends.cpu.threads import shared_memory_layout as at
 from shardir.backends.cpu.threads.workers import WorkerPool
 from tests.backends.cpu.sample_kernels import (
@@ -235,3 +243,20 @@ def test_split_phases_run_every_task_once(oversubscribed_pool: WorkerPool) -> No
         words.ctypes.data
     )
     assert (words == 28).all()
+
+
+def test_kernels_are_those_of_the_machine_of_the_program() -> None:
+    def text(machine: HostDescription) -> str:
+        module = LLVMModule(machine)
+        f = LLVMFunction(module, "add_cache_bytes", ["ptr", "ptr", "i64", "i64"])
+        target = f.load(f.offset(f.params[0], 8), "ptr")
+        f.store(f.load(target, "i64") + machine.l1_bytes, target)
+        f.ret()
+        return module.text()
+
+    phases = [Phase(Kernel("add_cache_bytes", text), (), 1, 0.0)]
+    word = np.ones(1, np.int64)
+    load_program(phases, 2, machine=replace(host_machine(), l1_bytes=1234))(word.ctypes.data)
+    assert word.tolist() == [1235]
+    load_program(phases, 2)(word.ctypes.data)
+    assert word.tolist() == [1235 + host_machine().l1_bytes]
