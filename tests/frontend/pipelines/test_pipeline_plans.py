@@ -67,7 +67,7 @@ def test_the_model_is_the_compiled_program(machine: str | None) -> None:
 
 def test_stacked_weights_are_on_the_devices_of_their_stages() -> None:
     args = arguments(stacked=True)
-    plan = sd.plan(step, args, mesh(), evaluations=60)
+    plan = sd.plan(step, args, mesh(), evaluations=20)
     assert plan.in_specs[0] == [P("pipe", None, "model"), P("pipe", "model")]
     assert plan.evaluation.flops * 2 == plan.compare().evaluations["replicated"].flops
     planned = plan.jit()
@@ -77,8 +77,8 @@ def test_stacked_weights_are_on_the_devices_of_their_stages() -> None:
 
 def test_a_memory_limit_shards_the_stages() -> None:
     args = arguments(stacked=False)
-    free = sd.plan(step, args, mesh(), "a100x8", evaluations=30)
-    small = sd.plan(step, args, mesh(), "a100x8", memory=free.peak_memory * 2 // 3, evaluations=60)
+    free = sd.plan(step, args, mesh(), "a100x8", evaluations=10)
+    small = sd.plan(step, args, mesh(), "a100x8", memory=free.peak_memory * 2 // 3, evaluations=20)
     assert small.peak_memory <= free.peak_memory * 2 // 3
     check_program(small.jit(), args)
 
@@ -92,7 +92,7 @@ def test_auto_plans_pipelines() -> None:
 
 
 def test_plans_are_explained_and_exported() -> None:
-    plan = sd.plan(step, arguments(stacked=True), mesh(), evaluations=60)
+    plan = sd.plan(step, arguments(stacked=True), mesh(), evaluations=20)
     difference = plan.why_not(f"%params.0: f32[2, {WIDTH}, {HIDDEN}]")
     assert difference.after.arguments[0] == ((), (), ())
     assert difference.before.key(None) <= difference.after.key(None)

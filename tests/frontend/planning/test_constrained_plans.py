@@ -10,15 +10,21 @@ import pytest
 import shardir as sd
 from shardir.passes.planning.programs import constrained_values
 from shardir.report import load
-from tests.frontend.planning.test_parts_of_axes import arguments, check_program, mesh, step
+from tests.frontend.planning.test_parts_of_axes import (
+    FEW_EVALUATIONS,
+    arguments,
+    check_program,
+    mesh,
+    step,
+)
 
 ARGUMENTS = arguments(64, *[64] * 5)
 UNCONSTRAINED_BYTES = 56 * 1024
 """The bytes that each device sends with the best plan of `step` without constraints."""
 
 
-def plan_step() -> Any:
-    return sd.plan(step, ARGUMENTS, mesh())
+def plan_step(**options: Any) -> Any:
+    return sd.plan(step, ARGUMENTS, mesh(), **options)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +66,7 @@ def test_programs_with_more_operations_have_no_such_constraints(
 ) -> None:
     count = len(sd.jit(step).lower(*ARGUMENTS).module.main.body.ops)
     monkeypatch.setattr(constrained_values, "MAX_CONSTRAINED_OPERATIONS", count - 1)
-    plan = plan_step()
+    plan = plan_step(evaluations=FEW_EVALUATIONS)
     assert plan.constraints == {}
     assert plan.evaluation.bytes_sent == UNCONSTRAINED_BYTES
 
@@ -69,18 +75,21 @@ def test_planning_problems_with_more_pairs_are_not_searched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(constrained_values, "MAX_PAIRS_OF_STRATEGIES", 1000)
-    assert plan_step().evaluation.bytes_sent == UNCONSTRAINED_BYTES
+    plan = plan_step(evaluations=FEW_EVALUATIONS)
+    assert plan.evaluation.bytes_sent == UNCONSTRAINED_BYTES
 
 
 def test_the_number_of_evaluations_is_limited(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan with few evaluations has more constraints than necessary, or none."""
     monkeypatch.setattr(constrained_values, "MAX_CONSTRAINT_EVALUATIONS", 4)
-    few = plan_step()
-    assert few.evaluation_count < plan.evaluation_count
+    few = plan_step(evaluations=FEW_EVALUATIONS)
+    assert few.evaluation_count <= FEW_EVALUATIONS + 4 < plan.evaluation_count
+    assert len(few.constraints) > len(plan.constraints)
     assert few.evaluation.bytes_sent == 48 * 1024
     check_program(few, ARGUMENTS)
     monkeypatch.setattr(constrained_values, "MAX_CONSTRAINT_EVALUATIONS", 0)
-    assert plan_step().evaluation.bytes_sent == UNCONSTRAINED_BYTES
+    none = plan_step(evaluations=FEW_EVALUATIONS)
+    assert none.evaluation.bytes_sent == UNCONSTRAINED_BYTES
 
 
 def test_given_shardings_are_kept() -> None:

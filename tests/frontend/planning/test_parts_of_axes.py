@@ -32,6 +32,10 @@ def arguments(rows: int, *widths: int) -> tuple[Any, ...]:
     )
 
 
+FEW_EVALUATIONS = 20
+"""A number of evaluations after which a search has found the parts of axes that it prefers."""
+
+
 def mesh(size: int = 4) -> Any:
     return sd.make_mesh((size,), ("x",), devices=sd.devices("cpu")[:size])
 
@@ -48,7 +52,7 @@ def check_program(plan: Any, args: Any) -> None:
 
 def test_parts_of_an_axis_shard_the_batch_and_the_layers() -> None:
     args = arguments(64, *[64] * 5)
-    plan = sd.plan(step, args, mesh())
+    plan = sd.plan(step, args, mesh(), evaluations=FEW_EVALUATIONS)
     assert dict(plan.mesh.shape) == {"x_0": 2, "x_1": 2}
     assert plan.mesh.device_ids == mesh().device_ids
     assert plan.in_specs[1:] == (P(), P())
@@ -73,12 +77,13 @@ def test_the_machine_has_the_parts_of_axes() -> None:
     struct = sd.ShapeDtypeStruct((8192, 8192), np.float32)
     structs = [struct] * 4, struct, struct
     line = AbstractMesh((16,), ("x",))
-    plan = sd.plan(step, structs, line, "a100x8")
+    plan = sd.plan(step, structs, line, "a100x8", evaluations=FEW_EVALUATIONS)
     assert dict(plan.mesh.shape) == {"x_0": 4, "x_1": 4}
     compiled = plan.jit().lower(*structs).compile()
     assert compiled.collectives() == plan.collectives()
     assert compiled.simulate("a100x8").step_seconds == plan.step_seconds
-    whole = sd.plan(step, structs, line, load_machine("a100x8", axes={"x": 16}))
+    machine = load_machine("a100x8", axes={"x": 16})
+    whole = sd.plan(step, structs, line, machine, evaluations=FEW_EVALUATIONS)
     assert whole.mesh is line
     assert plan.step_seconds
     assert whole.step_seconds
@@ -91,15 +96,16 @@ def test_programs_with_shardings_use_whole_axes() -> None:
     def constrained(params: Any, x: Any, y: Any) -> Any:
         return step(params, sd.lax.with_sharding_constraint(x, sd.NamedSharding(mesh(), P())), y)
 
-    assert sd.plan(constrained, args, mesh()).mesh is mesh()
+    assert sd.plan(constrained, args, mesh(), evaluations=FEW_EVALUATIONS).mesh is mesh()
 
 
 def test_annotated_arguments_have_all_parts_of_their_axis() -> None:
     params, x, y = arguments(64, *[64] * 5)
     struct = sd.ShapeDtypeStruct(x.shape, x.dtype, sharding=sd.NamedSharding(mesh(), P("x")))
-    plan = sd.plan(step, (params, struct, y), mesh())
+    few = {"evaluations": FEW_EVALUATIONS}
+    plan = sd.plan(step, (params, struct, y), mesh(), **few)
     assert plan.compare().evaluations["annotated"].arguments[4] == (("x_0", "x_1"), ())
-    kept = sd.plan(step, (params, struct, y), mesh(), keep=True)
+    kept = sd.plan(step, (params, struct, y), mesh(), keep=True, **few)
     assert kept.in_specs[1] in (P("x"), P(("x_0", "x_1")))
 
 
