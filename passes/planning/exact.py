@@ -296,7 +296,7 @@ def _check_size(problem: PlanningProblem) -> None:
     """Raise `ProblemSizeError` for a problem that is too large."""
     strategy_counts = np.array([len(row) for row in problem.costs], np.int64)
     count = sum(edge.costs.size for edge in problem.edges)
-    if problem.usage_limit is not None and problem.node_count:
+    if problem.usage_limit is not None:
         lives = problem.point_lifetimes
         most = np.array([row.max() for row in problem.usages], np.int64)
         is_limited = lives.sum_over_points(most) > problem.usage_limit

@@ -94,7 +94,7 @@ def search(
     """Improve `incumbent` until its time limit, until it is optimal, or until `is_done` or Ctrl-C.
 
     A problem that `find_optimum` solves is solved by it. Raises `PlanningError` if there is no
-    solution.
+    solution, but not if none was found in time.
     """
     try:
         optimum = find_optimum(incumbent.problem, incumbent.check_time)
@@ -104,8 +104,7 @@ def search(
             incumbent.offer(optimum)
             incumbent.raise_bound(evaluate(incumbent.problem, optimum).cost)
     except TimeLimitError:
-        if incumbent.best is None:
-            raise
+        pass
     except KeyboardInterrupt:
         if incumbent.best is None:
             raise interrupted_search_error() from None
@@ -210,10 +209,6 @@ class _Search:
 
     def run(self) -> None:
         network, incumbent = self.network, self.incumbent
-        if network.node_count == 0:
-            incumbent.offer(())
-            incumbent.raise_bound(0)
-            return
         for number in range(PASSES_WITHOUT_PRICES):
             self._raise_bound(self._sweep(number % 2 == 1))
         self._certify()
@@ -254,7 +249,7 @@ class _Search:
                 certified = incumbent.elapsed_seconds
                 certify_seconds = certified - now
                 now = certified
-            if self.candidate is not None and now - improved > improve_seconds:
+            if now - improved > improve_seconds:
                 duration = max(IMPROVEMENT_SHARE * now, 0.02)
                 self._improve_candidate(partial(self._wait, duration))
                 improved = incumbent.elapsed_seconds
@@ -393,8 +388,6 @@ class _Search:
         roundings = 4 * network.node_count + 6 * network.edge_count + 16
         self.rounding_error = 2.0**-52 * largest * roundings
         bound = math.fsum([*minima, *node_minima, -paid_float]) - self.rounding_error
-        if not math.isfinite(bound):
-            return
         if bound > self._highest_cost():
             raise infeasible_problem_error(self.incumbent.problem.name)
         self.incumbent.raise_bound(math.ceil(bound))

@@ -1,12 +1,14 @@
 """The exact engine finds the least cost, and proves it."""
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from shardir.passes.planning import exact
+from shardir.passes.planning import exact, toulbar2_process
 from shardir.passes.planning.exact import (
     MAX_TOTAL,
     CostFunctionNetwork,
@@ -17,7 +19,7 @@ from shardir.passes.planning.exact import (
 )
 from shardir.passes.planning.instance import problem_of_json, read_problem
 from shardir.passes.planning.problem import FORBIDDEN, PlanningError
-from shardir.passes.planning.solution import Incumbent
+from shardir.passes.planning.solution import Incumbent, TimeLimitError
 from tests.passes.planning.test_problem import EXAMPLE, brute_force, example
 
 needs_solver = pytest.mark.needs("pytoulbar2")
@@ -180,6 +182,74 @@ def test_a_failure_of_the_solver_is_an_error(
     with pytest.raises(PlanningError) as error:
         solve_exactly(problem_of_json(EXAMPLE))
     assert str(error.value) == f"toulbar2 failed for the problem 'example': {reason}"
+
+
+@needs_solver
+def test_a_solver_that_stops_without_a_solution_proves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SolverProcess, "_read", lambda self: self._lines.put("end stopped"))
+    with pytest.raises(TimeLimitError, match="no solution was found in 60 seconds"):
+        solve_exactly(problem_of_json(EXAMPLE))
+
+
+@needs_solver
+def test_interruption_without_a_solution_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(self: object, seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SolverProcess, "receive", interrupt)
+    monkeypatch.setattr(SolverProcess, "finish", lambda self: None)
+    with pytest.raises(PlanningError) as error:
+        solve_exactly(problem_of_json(EXAMPLE))
+    assert str(error.value) == (
+        "Ctrl-C stopped the search before it found a solution; let it run longer"
+    )
+    start = (0, 0, 2, 0, 0)
+    assert solve_exactly(problem_of_json(EXAMPLE), start=start).strategies == start
+
+
+@pytest.mark.parametrize(
+    ("factor", "start", "bound"),
+    [
+        (1, None, 15 + 65 + 45 + 85 + 95 + 40 + 50 + 90 + 60 + 70 + 1),
+        (1, (0, 0, 2, 0, 0), 545),
+        (2**46, (0, 0, 2, 0, 0), 545 * 2**46 // 10 + 1),
+    ],
+)
+def test_better_solutions_cost_less_than_the_upper_bound(
+    factor: int, start: tuple[int, ...] | None, bound: int
+) -> None:
+    """Rounded costs may be as high as that of the known solution."""
+    nodes, edges = EXAMPLE["problem"]["nodes"], EXAMPLE["problem"]["edges"]
+    content = example(
+        nodes__costs=[[cost * factor for cost in row] for row in nodes["costs"]],
+        edges__costs=[[cost * factor for cost in row] for row in edges["costs"]],
+    )
+    incumbent = Incumbent(problem_of_json(content), 60.0, start)
+    network = CostFunctionNetwork(incumbent)
+    assert network.unit == (1 if factor == 1 else 10)
+    assert network.model(incumbent)["upper_bound"] == bound
+
+
+@pytest.mark.parametrize("is_limited", [True, False])
+def test_only_a_complete_search_is_a_proof(
+    is_limited: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Network:
+        Option = SimpleNamespace(limited=is_limited)
+
+        def __init__(self, upper_bound: int, vac: int, verbose: int) -> None:
+            self.upper_bound = upper_bound
+
+        def Solve(self, showSolutions: int, timeLimit: int) -> None:
+            return None
+
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    monkeypatch.setitem(sys.modules, "pytoulbar2", SimpleNamespace(CFN=Network))
+    model = {"upper_bound": 7, "seconds": 1, "costs": [], "edges": [], "memory": []}
+    assert toulbar2_process._solve(model) == ("stopped" if is_limited else "optimal")
+    assert capsys.readouterr().out == ("" if is_limited else "Dual bound: 7\n")
 
 
 def test_a_missing_solver_is_an_error_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shardir.passes.planning import exact
 from shardir.passes.planning.automatic import solve_automatically
 from shardir.passes.planning.exact import SolverProcess, solve_exactly
 from shardir.passes.planning.problem import Edge, PlanningError, PlanningProblem
@@ -98,18 +99,20 @@ def test_closing_ends_the_process() -> None:
     assert wait_until_ended(number)
 
 
-def test_an_interrupted_process_sends_its_last_bound() -> None:
+def test_an_interrupted_process_sends_its_last_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "STOP_SECONDS", 60.0)
     incumbent = Incumbent(hard_problem(), 300.0, START)
     process = SolverProcess(incumbent)
     try:
         while incumbent.lower_bound is None:
             process.receive(0.1)
         incumbent.lower_bound = None
-        process.interrupt()
-        while not process.is_done:
-            process.receive(0.1)
+        process.finish()
+        monkeypatch.setattr(process, "receive", lambda seconds: pytest.fail("it has ended"))
+        process.finish()
     finally:
         process.close()
+    assert process.is_done
     assert process.failure is None
     assert incumbent.lower_bound is not None
     assert 0 < incumbent.lower_bound < incumbent.best[0]
