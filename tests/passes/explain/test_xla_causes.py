@@ -3,6 +3,7 @@
 import pytest
 
 from shardir.hlo.parser import parse_hlo
+from shardir.passes.explain import xla_causes
 from shardir.passes.explain.xla_causes import XlaCause, XlaCauseKind, find_xla_causes
 
 GROUPS = "channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true"
@@ -53,3 +54,203 @@ def test_a_line_with_take_along_axis_has_no_hint_to_use_it() -> None:
         "unsharded"
     )
     assert cause_of("f32[8]{0} all-reduce(p)", "jit(f)/jit(take_along_axis)/gather").hint == ""
+
+
+SUM = (
+    "sum {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
+    '  ROOT s = f32[] add(a, b), metadata={op_name="add"}\n}\n'
+)
+SLICING = (
+    "slicing {\n  x = f32[8]{0} parameter(0)\n  at = u32[] parameter(1)\n"
+    "  ROOT y = f32[4]{0} dynamic-slice(x, at), dynamic_slice_sizes={4}\n}\n"
+)
+COMPUTING = (
+    "computing {\n  x = f32[8]{0} parameter(0)\n  at = u32[] parameter(1)\n"
+    '  t = f32[8]{0} tanh(x), metadata={op_name="jit(f)/tanh"}\n'
+    "  ROOT y = f32[4]{0} dynamic-slice(t, at), dynamic_slice_sizes={4}\n}\n"
+)
+INDEX = (
+    "  id = u32[] partition-id()\n  n = u32[] constant(4)\n  at = u32[] multiply(id, n)\n"
+    "  k = u32[] parameter(1)\n"
+)
+
+
+def gathered(*lines: str, op_name: str = "", computations: str = "") -> XlaCause:
+    """Return the cause of an all-gather %c in a computation with further lines, in which %id is the
+    number of the partition, %at the start of its part, and %k another number."""
+    body = "\n".join(f"  {line}" for line in lines)
+    module = parse_hlo(
+        f"HloModule m, num_partitions=2\n\n{computations}\nENTRY main {{\n"
+        f"  p = f32[4]{{0}} parameter(0)\n{INDEX}"
+        f"  c = f32[8]{{0}} all-gather(p), dimensions={{0}}, {GROUPS}, "
+        f'metadata={{op_name="{op_name}"}}\n{body}\n}}\n'
+    )
+    return find_xla_causes(module)["c"]
+
+
+PART = "dynamic_slice_sizes={4}"
+SLICED = f"ROOT part = f32[4]{{0}} dynamic-slice(c, at), {PART}"
+KINDS = XlaCauseKind
+
+
+@pytest.mark.parametrize(
+    ("collective", "op_name", "kind", "text"),
+    [
+        (
+            "f32[8]{0} all-reduce(p)", "jit(f)/psum", KINDS.REQUEST,
+            "the program requests it: jax.lax.psum in shard_map",
+        ),
+        (
+            "f32[8]{0} all-reduce(p)", "jit(f)/scatter", KINDS.LOOKUP,
+            "scatter indexes a sharded dimension: each device finds the elements of its part, and "
+            "the sum combines them",
+        ),
+        (
+            "f32[8]{0} all-reduce(p)", "jit(f)/transpose(jvp(g))/dot_general", KINDS.PARTIAL_SUMS,
+            "each device has the derivative with respect to its part of the data; the sum combines "
+            "them",
+        ),
+        (
+            "f32[8]{0} all-reduce(p)", "jit(f)/jit(main)", KINDS.PARTIAL_SUMS,
+            "this line sums over a sharded dimension: each device has a partial result",
+        ),
+        (
+            "f32[8]{0} all-to-all(p), dimensions={0}", "jit(f)/reshape", KINDS.EXCHANGE,
+            "the sharding moves to another dimension at reshape",
+        ),
+        (
+            "f32[8]{0} all-gather(p), dimensions={0}", "jit(f)/sharding_constraint",
+            KINDS.ANNOTATION, "an annotation requests another sharding (sharding_constraint)",
+        ),
+        (
+            "f32[8]{0} all-gather(p), dimensions={0}", "", KINDS.OPERAND,
+            "this line uses all elements of a dimension that its operand has sharded",
+        ),
+    ],
+)  # fmt: skip
+def test_the_cause_of_each_kind_of_collective(
+    collective: str, op_name: str, kind: XlaCauseKind, text: str
+) -> None:
+    cause = cause_of(collective, op_name)
+    assert (cause.kind, cause.text) == (kind, text)
+
+
+def test_elements_that_cross_the_boundaries_of_shards() -> None:
+    module = parse_hlo(
+        "HloModule m, num_partitions=2\n\nENTRY main {\n  p = f32[8]{0} parameter(0)\n"
+        "  ROOT c = f32[8]{0} collective-permute(p), channel_id=1, "
+        'source_target_pairs={{0,1},{1,0}}, metadata={op_name="jit(f)/roll"}\n}\n'
+    )
+    cause = find_xla_causes(module)["c"]
+    assert (cause.kind, cause.text) == (
+        KINDS.SHIFT, "roll moves elements of a sharded dimension to other shards"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("op_name", "hint"),
+    [
+        ("jit(f)/jit(_uniform)/threefry2x32", "random_bits"),
+        ("jit(f)/jit(argmax)/reduce", "argmax"),
+        ("jit(f)/reduce", None),
+        ("jit(f)/jit(argmax)/gather", "gather"),
+    ],
+)
+def test_hints_of_operations(op_name: str, hint: str | None) -> None:
+    expected = "" if hint is None else xla_causes._HINTS[hint]
+    assert cause_of("f32[8]{0} all-reduce(p)", op_name).hint == expected
+
+
+def test_a_result_that_is_used_nowhere_is_replicated() -> None:
+    """XLA states no operation for such a result."""
+    copy = "ROOT r = f32[8]{0} copy(c)"
+    assert gathered(copy).kind is KINDS.RESULT
+    assert gathered(copy, op_name="jit(f)/add").kind is KINDS.OPERAND
+
+
+@pytest.mark.parametrize("op_name", ["", "jit(f)/add"])
+def test_a_part_of_a_gathered_array_is_a_rematerialization(op_name: str) -> None:
+    """Also if the part is used further."""
+    further = SLICED.replace("ROOT ", ""), "ROOT t = f32[4]{0} tanh(part)"
+    moved = "v = f32[8]{0} copy(c)", SLICED.replace("c, at", "v, at")
+    fused = ("ROOT part = f32[4]{0} fusion(c, at), kind=kLoop, calls=slicing",)
+    for lines in ((SLICED,), further, moved, fused):
+        found = gathered(*lines, op_name=op_name, computations=SLICING)
+        assert found.kind is KINDS.REMATERIALIZATION
+
+
+def test_windows_of_a_gathered_array_are_no_rematerialization() -> None:
+    assert gathered(SLICED, op_name="jit(f)/reduce_window_sum").kind is KINDS.OPERAND
+
+
+@pytest.mark.parametrize(
+    ("lines", "replicated"),
+    [
+        (('t = f32[8]{0} sine(c), metadata={op_name="jit(f)/sin"}',), "sin"),
+        (("t = f32[8]{0} sort(c), dimensions={0}",), "sort"),
+        (("ROOT part = f32[4]{0} fusion(c, at), kind=kLoop, calls=computing",), "tanh"),
+        (("ROOT part = f32[4]{0} fusion(c, at), kind=kLoop, calls=unnamed",), "add"),
+    ],
+)
+def test_a_part_of_a_computed_array_is_a_replicated_operation(
+    lines: tuple[str, ...], replicated: str
+) -> None:
+    """The operation is the first one between the collective and the part, or that of the collective
+    if XLA does not state it."""
+    if len(lines) == 1 and "part" not in lines[0]:
+        lines = (*lines, SLICED.replace("c, at", "t, at"))
+    unnamed = COMPUTING.replace("computing", "unnamed").replace('op_name="jit(f)/tanh"', "")
+    found = gathered(*lines, op_name="jit(f)/add", computations=COMPUTING + unnamed)
+    assert (found.kind, found.operation) == (KINDS.REPLICATION, replicated)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("ROOT part = f32[4]{0} dynamic-slice(c, k), " + PART,),
+        ("j = u32[] convert(k)", "ROOT part = f32[4]{0} dynamic-slice(c, j), " + PART),
+        ("j = u32[] popcnt(id)", "ROOT part = f32[4]{0} dynamic-slice(c, j), " + PART),
+        (
+            "w = u32[8]{0} fusion(id), kind=kLoop, calls=wide",
+            "ROOT part = f32[4]{0} fusion(c, k, w), kind=kLoop, calls=slicing",
+        ),
+        (
+            "w = (u32[], u32[]) fusion(id), kind=kLoop, calls=wide",
+            "ROOT part = f32[4]{0} dynamic-slice(c, k), " + PART,
+        ),
+    ],
+    ids=["a parameter", "of a parameter", "no index", "an array", "a tuple"],
+)
+def test_other_slices_are_no_parts_of_devices(lines: tuple[str, ...]) -> None:
+    """Their start does not depend on the number of the partition by arithmetic on indices."""
+    wide = "wide {\n  i = u32[] parameter(0)\n  ROOT b = u32[8]{0} broadcast(i), dimensions={}\n}\n"
+    found = gathered(*lines, op_name="jit(f)/add", computations=SLICING + wide)
+    assert found.kind is KINDS.OPERAND
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("w = (f32[8]{0}) tuple(c)", "l = (f32[8]{0}) while(w), condition=sum, body=sum", SLICED),
+        (
+            "j = u32[] call(c, id), to_apply=counting",
+            f"ROOT part = f32[4]{{0}} dynamic-slice(c, j), {PART}",
+        ),
+    ],
+    ids=["loop", "index"],
+)
+def test_loops_and_indices_compute_no_part(lines: tuple[str, ...]) -> None:
+    counting = (
+        "counting {\n  x = f32[8]{0} parameter(0)\n  i = u32[] parameter(1)\n"
+        '  r = u32[] reduce(x), dimensions={0}, metadata={op_name="jit(f)/reduce_sum"}\n'
+        "  ROOT j = u32[] add(r, i)\n}\n"
+    )
+    found = gathered(*lines, op_name="jit(f)/add", computations=SUM + counting)
+    assert found.kind is KINDS.REMATERIALIZATION
+
+
+def test_the_number_of_followed_users_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = "v = f32[8]{0} copy(c)", SLICED.replace("c, at", "v, at")
+    assert gathered(*lines, op_name="jit(f)/add").kind is KINDS.REMATERIALIZATION
+    monkeypatch.setattr(xla_causes, "_MAX_FOLLOWED_USERS", 2)
+    assert gathered(*lines, op_name="jit(f)/add").kind is KINDS.OPERAND
