@@ -10,7 +10,7 @@ from shardir.frontend.shardings.axis_type import AxisType
 from shardir.frontend.shardings.deferred_sharding import DeferredSharding
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.mesh import AbstractMesh, current_mesh
-from shardir.frontend.shardings.partition_spec import PartitionSpec
+from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
 from shardir.frontend.shardings.sharding import (
     NamedSharding,
     Sharding,
@@ -61,14 +61,29 @@ def resolve_sharding(request: object, word: str) -> Sharding | None:
             return None
         mesh = current_mesh()
         if mesh is not None and mesh.shape == request.mesh.shape:
-            return NamedSharding(mesh.update(axis_types=request.mesh.axis_types), request.spec)
-    if request is None or isinstance(request, Sharding):
-        return request
+            request = NamedSharding(mesh.update(axis_types=request.mesh.axis_types), request.spec)
     if isinstance(request, Device):
         return SingleDeviceSharding(request)
-    if not isinstance(request, PartitionSpec):
+    if isinstance(request, PartitionSpec):
+        request = resolve_spec(request, word)
+    if request is not None and not isinstance(request, Sharding):
         raise _invalid_sharding_error(request, word)
-    return resolve_spec(request, word)
+    if config.explicit_sharding == "strict":
+        _check_is_constrained(request, word)
+    return request
+
+
+def _check_is_constrained(sharding: Sharding | None, word: str) -> None:
+    """Raise `ShardingError` for an unconstrained dimension on a mesh of Explicit axes only."""
+    if not isinstance(sharding, NamedSharding) or UNCONSTRAINED not in sharding.spec:
+        return
+    if set(sharding.mesh.axis_types) == {AxisType.Explicit}:
+        raise ShardingError(
+            with_location(
+                f"{word} has {sharding.spec}, and the mesh has no Auto axes along which the "
+                "compiler could shard an unconstrained dimension; state its axes, or None"
+            )
+        )
 
 
 def resolve_out_sharding(request: object, word: str) -> Sharding | None:

@@ -70,6 +70,13 @@ def call_with_out_sharding(
         return fun(*args, **options)
     with _permit_conflicts(out_sharding):
         made = fun(*args, **options)
+    trace = current_trace()
+    types = None if trace is None else trace.program.sharding_types
+    if types is not None:
+        requests = broadcast_sharding_requests(out_sharding, made, "out_sharding")
+        for x, request in zip(tree.leaves(made), requests, strict=True):
+            requested = resolve_out_sharding(request, "out_sharding")
+            types.check_out_sharding(as_tracer(x).value, requested)
     return apply_out_sharding(made, out_sharding)
 
 

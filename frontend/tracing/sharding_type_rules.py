@@ -19,9 +19,10 @@ from shardir import ops
 from shardir.frontend.shardings.partition_spec import format_axes, format_summed_axes
 from shardir.ir.key_implementations import KEY_IMPLEMENTATIONS
 from shardir.ir.module import Op
-from shardir.ir.types import TensorType
+from shardir.ir.types import INEXACT, TensorType
 from shardir.op_rules.factors import FactorKind, FactorRule
 from shardir.op_rules.linearity import linear_groups
+from shardir.ops.contraction.convolution_factors import parse_dims
 
 AxisNames = tuple[str, ...]
 
@@ -98,10 +99,16 @@ def infer_results(op: Op, types: Types, sizes: Sizes) -> list[ShardingType | Non
         _require_unsharded(op, types)
     if op.spec in _EXACT:
         _check_equal(op, types)
-    if op.spec is ops.gather:
+    if op.spec is ops.select:
+        _check_condition(op, types)
+    elif op.spec is ops.gather:
         check_gather(op, rule, types)
     elif op.spec is ops.scatter:
         check_scatter(op, rule, types)
+    elif op.spec is ops.reshape:
+        check_reshape(op, types)
+    elif op.spec is ops.convolution:
+        check_convolution(op, types)
     unreduced, reduced = _infer_unreduced(op, types), _infer_reduced(op, types)
     axes_of: dict[int, AxisNames] = {}
     owner: dict[int, tuple[int, int]] = {}
@@ -134,10 +141,50 @@ def infer_results(op: Op, types: Types, sizes: Sizes) -> list[ShardingType | Non
             f"({first[1]} and {dim}), so the sharding of the result of {op.name} is ambiguous; "
             f"{STATE_OUT_SHARDING}PartitionSpec(...)"
         )
+    if op.spec is ops.dot:
+        _unshard_batch_of_second(rule, types, axes_of)
     return [
         ShardingType(_result_dims(op, rule, axes_of, i, sizes), unreduced, reduced)
         for i in range(len(op.results))
     ]
+
+
+def summed_axes(op: Op, types: Types, sizes: Sizes) -> frozenset[str]:
+    """Return the axes along which devices may hold partial sums of the result of an operation.
+
+    These are the axes of the dimensions that a sum reduces, and those of the contracted dimensions
+    of a product, if they shard both operands alike.
+    """
+    rule = op.factors()
+    if op.spec not in (ops.sum_, ops.dot) or rule is None:
+        return frozenset()
+    found: dict[int, list[AxisNames]] = {}
+    for type, mapping in zip(types, rule.operands, strict=True):
+        for dim, factors in enumerate(mapping):
+            axes = type.dims[dim] if type is not None else ()
+            for factor, part in _split_axes(rule, factors, axes, sizes) or () if axes else ():
+                if rule.factors[factor].kind is FactorKind.REDUCE:
+                    found.setdefault(factor, []).append(part)
+    # An operand without a type adopts the sharding of the other one.
+    count = sum(type is not None for type in types)
+    return frozenset(
+        axis
+        for parts in found.values()
+        if len(parts) == count and all(part == parts[0] for part in parts)
+        for axis in parts[0]
+    )
+
+
+def _unshard_batch_of_second(rule: FactorRule, types: Types, axes_of: dict[int, AxisNames]) -> None:
+    """Remove the axes of batch dimensions that shard only the second operand of a product.
+
+    As in JAX, the result has the batch dimensions of the first operand.
+    """
+    if types[0] is None:
+        return
+    for (factor,), axes in zip(rule.operands[0], types[0].dims, strict=True):
+        if not axes and rule.factors[factor].kind is FactorKind.PASS:
+            axes_of.pop(factor, None)
 
 
 def _replicated_results(op: Op, types: Types) -> list[ShardingType | None]:
@@ -160,7 +207,7 @@ def _check_equal(op: Op, types: Types) -> None:
     """Check that the array operands have the same sharding, also where one is replicated."""
     found: int | None = None
     for i, type in enumerate(types):
-        if type is None or not type.dims:
+        if type is None or not type.dims or (op.spec is ops.select and i == 0):
             continue
         if found is None:
             found = i
@@ -170,6 +217,18 @@ def _check_equal(op: Op, types: Types) -> None:
                 f"shardings, and {op.name} needs the same one; reshard one of them "
                 "(sharding.reshard)"
             )
+
+
+def _check_condition(op: Op, types: Types) -> None:
+    """Check that the condition of `select` is a scalar, or sharded as the values are."""
+    condition, value = types[0], types[1] or types[2]
+    if condition is None or value is None or not condition.dims:
+        return
+    if condition.dims != value.dims:
+        raise TypeConflictError(
+            f"{_describe(op, 0, types)} and {_describe(op, 1, types)} have different shardings, "
+            f"and {op.name} needs the same one; reshard one of them (sharding.reshard)"
+        )
 
 
 def check_gather(op: Op, rule: FactorRule, types: Types) -> None:
@@ -204,6 +263,61 @@ def check_scatter(op: Op, rule: FactorRule, types: Types) -> None:
                         "state it with x.at[...].set(..., out_sharding=PartitionSpec(...)), or "
                         "with out_sharding= of add, multiply, min or max"
                     )
+    _check_updates(op, rule, types)
+
+
+def _check_updates(op: Op, rule: FactorRule, types: Types) -> None:
+    """Check that the updates of a scatter are sharded only where the updated array is."""
+    target, updates = types[0], types[2]
+    axes_of = {
+        factor: target.dims[dim] if target is not None else ()
+        for dim, factors in enumerate(rule.operands[0])
+        for factor in factors
+    }
+    for dim, axes in enumerate(updates.dims if updates is not None else ()):
+        for factor in rule.operands[2][dim] if axes else ():
+            if not axes_of.get(factor, axes):
+                raise TypeConflictError(
+                    f"{_describe(op, 2, types)} is sharded over {_quote(axes)} along dimension "
+                    f"{dim}, and {_describe(op, 0, types)} is not; reshard one of them "
+                    "(sharding.reshard)"
+                )
+
+
+def check_reshape(op: Op, types: Types) -> None:
+    """Check that a reshape splits or merges one sharded group of dimensions, as JAX requires.
+
+    Dimensions of size 1 may be added and removed anywhere in a reshape that only does that.
+    """
+    type = types[0]
+    before, after = list(op.operands[0].type.shape), list(op.result.type.shape)
+    if type is None or not any(type.dims):
+        return
+    if [size for size in before if size > 1] == [size for size in after if size > 1]:
+        return
+    while before and after and before[0] == after[0]:
+        del before[0], after[0]
+    while before and after and before[-1] == after[-1]:
+        del before[-1], after[-1]
+    if min(len(before), len(after)) > 1:
+        raise TypeConflictError(
+            f"{_describe(op, 0, types)} is reshaped to {op.result.type}, which is neither the "
+            "split of one dimension nor the merge of adjacent dimensions into one; "
+            f"{STATE_OUT_SHARDING}PartitionSpec(...) of reshape, or reshape one dimension at a time"
+        )
+
+
+def check_convolution(op: Op, types: Types) -> None:
+    """Check that neither the filter nor the features of the images are sharded."""
+    of, _, _ = parse_dims(op.attrs["dims"])
+    for operand, type in enumerate(types):
+        for dim, axes in enumerate(type.dims if type is not None else ()):
+            if axes and (operand == 1 or dim == of.features_or_outputs):
+                raise TypeConflictError(
+                    f"{_describe(op, operand, types)} is sharded over {_quote(axes)} along "
+                    f"dimension {dim}, so the sharding of the result of convolution is ambiguous; "
+                    f"{STATE_OUT_SHARDING}PartitionSpec(...)"
+                )
 
 
 def _infer_unreduced(op: Op, types: Types) -> frozenset[str]:
@@ -226,7 +340,11 @@ def _infer_reduced(op: Op, types: Types) -> frozenset[str]:
     """Return the reduced axes of the results: those of all operands, except of a contraction."""
     if op.spec in _CONTRACTIONS:
         return frozenset()
-    known = [(i, type) for i, type in enumerate(types) if type is not None and type.dims]
+    known = [
+        (i, type)
+        for i, type in enumerate(types)
+        if type is not None and type.dims and op.operands[i].type.dtype in INEXACT
+    ]
     for i, type in known[1:]:
         first, expected = known[0]
         if type.reduced != expected.reduced:
@@ -371,8 +489,13 @@ def choose_results(op: Op, types: Types, sizes: Sizes) -> list[ShardingType]:
                 continue
             axes_of[factor] = axes
             used.update(axes)
+    try:
+        unreduced, reduced = _infer_unreduced(op, types), _infer_reduced(op, types)
+    except TypeConflictError:
+        unreduced = reduced = frozenset()
     return [
-        ShardingType(_feasible_dims(op, rule, axes_of, i, sizes)) for i in range(len(op.results))
+        ShardingType(_feasible_dims(op, rule, axes_of, i, sizes), unreduced, reduced)
+        for i in range(len(op.results))
     ]
 
 

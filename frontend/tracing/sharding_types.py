@@ -33,11 +33,15 @@ from shardir.frontend.tracing.sharding_type_rules import (
     format_type,
     infer_results,
     replicated_type,
+    summed_axes,
 )
 from shardir.frontend.tracing.traced_program import TracedProgram
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.sharding import Axis, Sharding
 from shardir.passes.resharding.explanations import LENIENT_CHOICE
+
+_MOVES = (ops.transpose, ops.reshape, ops.convert)
+"""Operations whose result may be unreduced along the axes along which their operand may be."""
 
 
 class ShardingTypes:
@@ -52,6 +56,9 @@ class ShardingTypes:
         self._open: set[Value] = set()
         """Values inside of `auto_axes` for some axes: the compiler may use these."""
         self._reasons: dict[Value, str] = {}
+        self._summed: dict[Value, tuple[frozenset[str], bool]] = {}
+        """The axes along which a result may be unreduced, and whether it may be so along a part of
+        them."""
         self._named_shardings: dict[tuple[ShardingType, frozenset[str]], NamedSharding] = {}
         self._auto: frozenset[str] = frozenset()
         self._num_permissions = 0
@@ -267,6 +274,7 @@ class ShardingTypes:
         if any(type is not None and type.unreduced for type in results):
             is_free = True
         self._set_results(op, results, is_free)
+        self._record_sums(op, operands)
 
     def _set_results(
         self, op: Op, types: Sequence[ShardingType | None], is_free: bool = False
@@ -278,6 +286,43 @@ class ShardingTypes:
                     self._free.add(value)
                 if self._auto & self.explicit_axes:
                     self._open.add(value)
+
+    def _record_sums(self, op: Op, operands: Sequence[ShardingType | None]) -> None:
+        """Record along which axes the result of an operation may be unreduced."""
+        if op.spec in _MOVES:
+            summed = self._summed.get(self._identity(op.operands[0]))
+        else:
+            axes = summed_axes(op, operands, self.sizes)
+            summed = (axes, op.spec is ops.sum_) if axes else None
+        if summed is not None:
+            self._summed[self._identity(op.result)] = summed
+
+    def check_out_sharding(self, value: Value, requested: UserSharding | None) -> None:
+        """Refuse an `out_sharding` of an operation that changes its unreduced or reduced axes.
+
+        The result may be unreduced along the axes of its sums, and along those of its operands.
+        """
+        if not isinstance(requested, NamedSharding) or self.resolves_conflicts:
+            return
+        found = self.find(value) or replicated_type(value.type.rank)
+        spec, possible = requested.spec, found.unreduced
+        stated = spec.unreduced & self.explicit_axes
+        if stated:
+            axes, is_subset = self._summed.get(self._identity(value), (frozenset(), False))
+            possible |= axes & stated if is_subset else axes
+        for word, requested_axes, own in (
+            ("partial sums", stated, possible),
+            ("copies whose gradients are summed", spec.reduced & self.explicit_axes, found.reduced),
+        ):
+            if requested_axes != own:
+                named = " and ".join(map(repr, sorted(own))) or "no axis"
+                raise ShardingTypeError(
+                    with_location(
+                        f"out_sharding has {spec}, and the result of the operation, "
+                        f"{format_type(value.type, found)}, has {word} along {named}; state these "
+                        "axes, and change them afterwards with sharding.reshard"
+                    )
+                )
 
     def infer_block(self, block_ops: Sequence[Op]) -> None:
         """Set the types in a block that a transformation appends; conflicts leave values free."""
@@ -291,7 +336,11 @@ class ShardingTypes:
                     self.infer(op)
 
     def _is_known(self, value: Value) -> bool:
-        return self.program.unnamed_values.get(value, value) in self._types
+        return self._identity(value) in self._types
+
+    def _identity(self, value: Value) -> Value:
+        """Return the value under which the types are stored."""
+        return self.program.unnamed_values.get(value, value)
 
     def _infer_inner_blocks(self, op: Op) -> None:
         for block in op.blocks if op.spec in (ops.while_, ops.scan, ops.case) else op.blocks[:1]:
