@@ -14,7 +14,7 @@ import numpy as np
 
 from shardir import ops
 from shardir.interpret.widened_arrays import run_reference
-from shardir.ir.dtypes import COMPLEX, DTYPE_INFO, FLOATS, INTEGERS, KEYS, represents_float
+from shardir.ir.dtypes import COMPLEX, DTYPE_INFO, FLOATS, INTEGERS, represents_float
 from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS, Dense, OpSpec
 from shardir.ir.types import NumpyArray, TensorType
@@ -84,14 +84,11 @@ def constant(op: Op, number: complex | Dense | None) -> Op:
 
 def fold_constants(op: Op, facts: ValueFacts) -> Op | None:
     """Return the constant that a pointwise operation on constants equals."""
-    if (
-        not (op.spec.elementwise and op.operands and len(op.results) == 1)
-        or op.spec in _UNFOLDED_OPERATIONS
-    ):
+    if not op.spec.elementwise or len(op.results) != 1 or op.spec in _UNFOLDED_OPERATIONS:
         return None
     numbers = [facts.splat(value) for value in op.operands]
     type = op.result.type.with_shape(())
-    if any(n is None for n in numbers) or type.dtype in KEYS or op.spec.reference is None:
+    if any(n is None for n in numbers) or op.spec.reference is None:
         return None
     arrays = [np.asarray(n, v.type.numpy) for n, v in zip(numbers, op.operands, strict=True)]
     with np.errstate(all="ignore"):

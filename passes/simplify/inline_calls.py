@@ -60,11 +60,10 @@ def _inline_call(op: Op, body: Block, new: dict[Value, Value]) -> Sequence[Op]:
         else:
             before.append(_constraint(operand, param, op))
     after: list[Op] = []
-    defined = {value for inner in body.ops for value in inner.results}
     for value, result in zip(body.returns, op.results, strict=True):
         if not _has_sharding_of(result, value):
             after.append(_constraint(value, result, op))
-        elif value in defined and value not in new:
+        elif value not in new:
             new[value] = replace(value, name=result.name)
             new[result] = new[value]
         else:

@@ -38,9 +38,8 @@ def _dynamic_slice_of_gather(op: Op, facts: ValueFacts) -> Value | None:
     if gather is None:
         return None
     dim, shard = gather.attrs["dim"], gather.operands[0]
-    # Slices along the other dimensions have the full size, so their starts are 0.
-    if op.result.type != shard.type:
-        return None
+    # The shard replaces slices of its own type only. Those have the full size along the other
+    # dimensions, so their starts are 0.
     size = shard.type.shape[dim]
     start = _without_wrapping(starts[dim], facts)
     index = start if size == 1 else _factor_beside(start, size, facts)

@@ -38,12 +38,21 @@ def test_another_slice_stays(axis: str, factor: int) -> None:
     assert "dynamic_slice" in simplified(axis, factor)
 
 
-@pytest.mark.parametrize(("compared", "is_kept"), [("%start", False), ("%m", True)])
-def test_only_the_wrapping_of_the_start_itself_is_left_out(compared: str, is_kept: bool) -> None:
+@pytest.mark.parametrize(
+    ("predicate", "is_kept"),
+    [
+        ("lt(%start, %zero)", False),
+        ("lt(%m, %zero)", True),
+        ("lt(%start, %n)", True),
+        ("lt(%start, %m)", True),
+        ("ge(%start, %zero)", True),
+    ],
+)
+def test_only_the_wrapping_of_the_start_itself_is_left_out(predicate: str, is_kept: bool) -> None:
     text = PROGRAM.format(axis="d", factor=2).replace(
         "  %y = dynamic_slice(%g, %start,",
         f"""\
-  %less = lt({compared}, %zero) : bool[]
+  %less = {predicate} : bool[]
   %size = constant(value=4) : i32[]
   %above = add(%start, %size) : i32[]
   %wrapped = select(%less, %above, %start) : i32[]
@@ -52,6 +61,16 @@ def test_only_the_wrapping_of_the_start_itself_is_left_out(compared: str, is_kep
     text = text.replace("  %n =", "  %m = axis-index(axes=[e]) : i32[]\n  %n =")
     module = Pipeline.parse("simplify,dce")(parse(text))
     assert ("dynamic_slice" in [op.name for op in module.main.body.ops]) == is_kept
+
+
+@pytest.mark.parametrize("size", ["1, 4", "2, 2", "3, 4"])
+def test_a_slice_of_another_size_than_the_shard_stays(size: str) -> None:
+    text = PROGRAM.format(axis="d", factor=2).replace(
+        "f32[2, 4] of f32[2, 4]", f"f32[{size}] of f32[{size}]"
+    )
+    text = text.replace("%zero) : f32[2, 4]", f"%zero) : f32[{size}]")
+    module = Pipeline.parse("simplify,dce")(parse(text))
+    assert "dynamic_slice" in [op.name for op in module.main.body.ops]
 
 
 def test_programs_that_resemble_a_slice_of_a_gather_keep_their_results() -> None:

@@ -136,6 +136,7 @@ def test_folded_conversions_of_floats_saturate(given: str, between: str) -> None
         ("f16", "f32", True), ("f32", "f16", False), ("bf16", "f16", False),
         ("f16", "bf16", False), ("bf16", "f32", True), ("f32", "f64", True), ("f32", "i64", False),
         ("c64", "c128", False), ("c64", "i64", False), ("c64", "f64", False),
+        ("c64", "u64", False),
     ],
 )  # fmt: skip
 def test_a_type_that_represents_all_numbers_is_left_out(
@@ -377,6 +378,56 @@ def test_a_reshard_to_the_same_sharding_goes() -> None:
         "%x: f32[4@x]", "%x: f32[4]"
     )
     assert "sharding_constraint(%x)" in str(run_simplify(unstated))
+
+
+@pytest.mark.parametrize("operand", ["f32[4]", "f32[4@x, 2@-]", "f32[4@-]"])
+@pytest.mark.parametrize("name", ["reshard", "sharding_constraint"])
+def test_a_reshard_to_an_unknown_sharding_stays(operand: str, name: str) -> None:
+    """Propagation may give its result another sharding than its operand has."""
+    shape = "4, 2" if "2@-" in operand else "4"
+    text = f"""\
+mesh @m = [x=2]
+
+func @f(
+  %x: {operand},
+) -> (f32[{shape}]) {{
+  %a = {name}(%x) : f32[{shape}]
+  return %a
+}}
+"""
+    assert str(run_simplify(text)) == text
+
+
+@pytest.mark.parametrize("sharding", ["4@x", "4@-"])
+def test_a_result_with_another_sharding_than_its_operand_stays(sharding: str) -> None:
+    text = f"""\
+mesh @m = [x=2]
+
+func @f(
+  %x: f32[4@x],
+) -> (f32[4]) {{
+  %a = maximum(%x, %x) : f32[{sharding}]
+  return %a
+}}
+"""
+    assert ("maximum" in str(run_simplify(text))) == (sharding == "4@-")
+
+
+@pytest.mark.parametrize(("dtype", "is_kept"), [("f8e8m0fnu", True), ("f8e4m3fn", False)])
+def test_a_constant_zero_of_a_dtype_without_zero_is_no_neutral_element(
+    dtype: str, is_kept: bool
+) -> None:
+    """Subtracting it gives NaN; movements of elements are merged in each dtype."""
+    module = run_simplify(f"""\
+func @f(%x: {dtype}[2, 3]) -> ({dtype}[2, 3]) {{
+  %a = transpose(%x, perm=[1, 0]) : {dtype}[3, 2]
+  %b = transpose(%a, perm=[1, 0]) : {dtype}[2, 3]
+  %c = constant(value=0.0) : {dtype}[2, 3]
+  %y = sub(%b, %c) : {dtype}[2, 3]
+  return %y
+}}
+""")
+    assert [op.name for op in module.main.body.ops] == (["constant", "sub"] if is_kept else [])
 
 
 @given(modules())
