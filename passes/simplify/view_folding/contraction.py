@@ -220,11 +220,9 @@ def _convolution(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequen
     # With feature groups, the features of the operands have no common refinement.
     if op.attrs.get("batch_groups", 1) != 1:
         return None
-    if any(view.base in folder.splats for view in operands):
-        return None
     of, by, to = parse_dims(op.attrs["dims"])
     both = refine_pieces(x.dims[of.features_or_outputs], w.dims[by.batch_or_inputs])
-    if both is None or any(piece.dim == BROADCAST_DIM for pieces in both for piece in pieces):
+    if both is None:
         return None
     pairs = sorted(zip(*both, strict=True), key=lambda pair: position_in_base(pair[0]))
     batch, outputs = (

@@ -127,8 +127,6 @@ def _stacked_view(folder: ViewFolder, view: View) -> View:
         return views.identity_view(folder.materialize(view))
     split_view, at = split
     stacked_dim, rank = at[0], split_view.base.type.rank
-    if stacked_dim == 0:
-        return split_view
     perm = (stacked_dim, *(d for d in range(rank) if d != stacked_dim))
     base = folder.materialize(
         View(split_view.base, tuple(identity_dims(split_view.base.type.shape)[d] for d in perm))

@@ -91,8 +91,6 @@ def _concatenate(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequen
     if not real:
         return None
     lead = max(real, key=lambda view: view.base.type.size)
-    if lead.base.type.rank == 0 or len(lead.dims[dim]) > 1:
-        return None
     split = separate_dims(folder, lead, [dim])
     if split is None:
         return None

@@ -21,7 +21,7 @@ from shardir.passes.simplify.view_folding.views import View, ViewDims
 def _dynamic_slice(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequence[View] | None:
     x, *starts = operands
     moving = _partial_dims(op.operands[0], op.result)
-    if x.base in folder.splats or not moving:
+    if not moving:
         return None
     split = separate_dims(folder, x, moving)
     if split is None:
@@ -36,7 +36,7 @@ def _dynamic_update_slice(
 ) -> Sequence[View] | None:
     x, update, *starts = operands
     moving = _partial_dims(op.operands[0], op.operands[1])
-    if x.base in folder.splats or x.has_broadcasts or not moving:
+    if not moving:
         return None
     split = separate_dims(folder, x, moving)
     if split is None:

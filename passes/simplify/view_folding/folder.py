@@ -45,9 +45,9 @@ class ViewFolder:
 
     def defining_folder(self, base: Value) -> "ViewFolder":
         """Return the folder of the block that defines a base."""
-        outer = self.outer
-        there = outer is None or base in self.defined or base in self.splats
-        return self if there or outer is None else outer.defining_folder(base)
+        if self.outer is None or base in self.defined:
+            return self
+        return self.outer.defining_folder(base)
 
     def split_by_kind(self, view: View, kinds: Sequence[int]) -> tuple[View, list[int]]:
         """Apply `views.split_by_kind` in the block that defines the base of the view."""
@@ -63,27 +63,21 @@ class ViewFolder:
         home.defined.add(result)
         return result
 
-    def materialize(self, view: View, name: str = "") -> Value:
+    def materialize(self, view: View) -> Value:
         """Return the view as a value; materialized outside of a block if its base is defined
         there."""
         outer = self.outer
         if outer and view.base not in self.defined and view.base not in self.splats:
-            return outer.materialize(view, name)
+            return outer.materialize(view)
         key = (view.base, view.dims)
         result = self.values.get(key)
         if result is None:
             number = self.splats.get(view.base)
             if number is not None:
                 type = view.base.type.with_shape(view.shape)
-                result = self.b.constant(value=number, result=type, name=name)
+                result = self.b.constant(value=number, result=type)
             else:
-                start = len(self.b.ops)
                 result = views.materialize_view(self.b, view)
-                if name and len(self.b.ops) > start:
-                    last = self.b.ops[-1]
-                    called = Value(result.type, self.b.names.fresh(name))
-                    self.b.ops[-1] = replace(last, results=(called,))
-                    result = called
             self.values[key] = result
             self.defined.add(result)
         return result
@@ -123,9 +117,7 @@ class ViewFolder:
         outside = b.loc, b.why
         for op in ops:
             b.loc, b.why = op.loc, op.why
-            rule = rules.get(op.name)
-            if rule is None and op.spec.elementwise:
-                rule = rules["elementwise"]
+            rule = rules.get("elementwise" if op.spec.elementwise else op.name)
             new_views = None
             if rule is not None and all(value.type.size for value in op.tensors):
                 new_views = rule(self, op, [self.get(value) for value in op.operands])

@@ -18,11 +18,9 @@ def _elementwise(folder: ViewFolder, op: Op, operands: Sequence[View]) -> Sequen
     Among several such operands, the one whose layout most of the others have is chosen.
     """
     shape = op.results[0].type.shape
-    if len(op.results) != 1 or not shape:
+    if not shape:
         return None
     full = [i for i, value in enumerate(op.operands) if value.type.shape == shape]
-    if not full:
-        return None
     first = operands[full[0]]
     lead: View | None
     placed: dict[int, ViewDims | None]
@@ -71,8 +69,7 @@ def _choose_layout(
             if dims is None:
                 break
             there = View(view.base, dims)
-            same = there.is_identity and view.base.type.shape == lead.base.type.shape
-            same = same and view.base not in folder.splats
+            same = there.is_identity and view.base not in folder.splats
             alike += view.base.type.nbytes if same else 0
             seen[i] = None if same else dims
         else:

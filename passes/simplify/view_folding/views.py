@@ -109,8 +109,6 @@ def reshape_dims(dims: ViewDims, shape: tuple[int, ...]) -> ViewDims | None:
     for size in shape:
         taken: list[ViewPiece] = []
         while size > 1:
-            if not left:
-                return None
             piece = left.pop()
             if size % piece.size == 0:
                 taken.append(piece)
@@ -123,17 +121,20 @@ def reshape_dims(dims: ViewDims, shape: tuple[int, ...]) -> ViewDims | None:
             else:
                 return None
         result.append(merge_pieces(taken))
-    return tuple(result) if not left else None
+    return tuple(result)
 
 
 def refine_pieces(first: ViewPieces, second: ViewPieces) -> tuple[ViewPieces, ViewPieces] | None:
-    """Return both with pieces of the same sizes; `None` without a common refinement."""
+    """Return both with pieces of the same sizes; `None` without a common refinement.
+
+    The first one has at least as many elements as the second.
+    """
     if len(first) == 1 == len(second):
         return (first, second) if first[0].size == second[0].size else None
     left, right = list(reversed(first)), list(reversed(second))
     one: list[ViewPiece] = []
     other: list[ViewPiece] = []
-    while left and right:
+    while right:
         a, b = left.pop(), right.pop()
         size = gcd(a.size, b.size)
         if size not in (a.size, b.size):
@@ -146,7 +147,7 @@ def refine_pieces(first: ViewPieces, second: ViewPieces) -> tuple[ViewPieces, Vi
             right.append(rest)
         one.append(a)
         other.append(b)
-    return (tuple(one), tuple(other)) if not left and not right else None
+    return (tuple(one), tuple(other)) if not left else None
 
 
 def view_in_base_of(view: ViewDims, lead: View) -> ViewDims | None:
@@ -161,8 +162,6 @@ def view_in_base_of(view: ViewDims, lead: View) -> ViewDims | None:
 def _view_in_base_of(view: ViewDims, lead: ViewDims, rank: int) -> ViewDims | None:
     pieces_by_dim: list[list[tuple[int, ViewPiece]]] = [[] for _ in range(rank)]
     for mine, theirs in zip(view, lead, strict=True):
-        if mine == theirs and not theirs:
-            continue
         both = refine_pieces(mine, theirs)
         if both is None:
             return None

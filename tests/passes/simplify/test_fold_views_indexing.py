@@ -6,11 +6,10 @@ import pytest
 
 from shardir import parse
 from shardir.interpret.interpreter import run
-from shardir.interpret.numeric_comparison import are_close, tolerance_of
-from shardir.interpret.random_arguments import random_arguments
 from shardir.ir.dtypes import FLOATS, INTEGERS, NUMPY_DTYPES
 from shardir.passes import Pipeline
 from shardir.verify.verifier import verify
+from tests.passes.simplify.view_folding_cases import check_folded, program
 from tests.programs.near_misses import disagreements
 
 SCATTER = """op="add", update_window_dims=[1], inserted_window_dims=[0], scatter_dims=[0]"""
@@ -233,20 +232,11 @@ CASES = {
 }  # fmt: skip
 
 
-def program(params: str, result: str, operations: str) -> str:
-    return f"func @main({params}) -> ({result}) {{\n{operations}\n  return %y\n}}\n"
-
-
 @pytest.mark.parametrize(("params", "result", "operations", "after"), CASES.values(), ids=CASES)
 def test_operations_after_the_pass(
     params: str, result: str, operations: str, after: list[str]
 ) -> None:
-    module = parse(program(params, result, operations))
-    made = Pipeline.parse("fold-views,cse,dce")(module)
-    verify(made)
-    assert [op.name for op in made.main.body.ops] == after, str(made)
-    arguments = random_arguments(module, whole=True)
-    assert are_close(run(module, arguments), run(made, arguments), tolerance_of(module))
+    check_folded(parse(program(params, result, operations)), after)
 
 
 @pytest.mark.parametrize(("params", "result", "operations", "_"), CASES.values(), ids=CASES)
