@@ -96,15 +96,11 @@ def _match_neighbor_rows(
         return None
     start = x.type.shape[dim] - sent.type.shape[dim] if step == 1 else 0
     starts = tuple(start if d == dim else 0 for d in range(x.type.rank))
-    same = all(n == m for d, (n, m) in enumerate(zip(x.type.shape, sent.type.shape, strict=True))
-               if d != dim)  # fmt: skip
     unit = all(stride == 1 for stride in slice_op.attrs["strides"])
-    return axes if same and unit and tuple(slice_op.attrs["starts"]) == starts else None
+    return axes if unit and tuple(slice_op.attrs["starts"]) == starts else None
 
 
 def _convolution(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
-    if not merger.union(op.operands):
-        return [BatchedValue(_append_convolution(merger, op), ())]
     _, _, to = parse_dims(op.attrs["dims"])
     halos = []
     for halo in _nested_halos(merger, op.operands[0]):
@@ -217,7 +213,7 @@ def _merge_filter_gradient(merger: DeviceMerger, op: Op) -> Sequence[BatchedValu
         ):
             return None
         rows_of, step = inner.spatial[spatial_index], maker.attrs["rhs_dilation"][spatial_index]
-        if maker.attrs["strides"][spatial_index] != 1 or shape[rows_of] * step != _row_count(halo):
+        if shape[rows_of] * step != _row_count(halo):
             return None
         batched = gather_shards(merger, batched, rows_of, sub_axes)
         shape[rows_of] *= prod(axis_sizes(sub_axes))

@@ -160,6 +160,27 @@ def test_branches_without_checks_stay() -> None:
     assert made.checks == ()
 
 
+def test_a_check_in_a_loop_is_carried() -> None:
+    made = checked("""\
+func @f(%x: i32[], %v: i32[3]) -> (i32[], i32[3]) {
+  %y, %w = scan(%x, %v, carries=1, length=3) : i32[], i32[3] {
+    (%a: i32[], %b: i32[]) =>
+    %0 = constant(value=0) : i32[]
+    %p = gt(%b, %0) : bool[]
+    callback(%p, %b, function="{} is not positive")
+    %c = add(%a, %b) : i32[]
+    yield %c, %a
+  }
+  return %y, %w
+}
+""")
+    x, v = np.int32(1), np.array([1, -2, -3], np.int32)
+    assert message(made, x, v) == "-2 is not positive"
+    assert message(made, x, np.abs(v)) is None
+    total, sums, *_ = run(Module((), (made.function,)), [np.asarray(x), v])
+    assert (total, sums.tolist()) == (-3, [1, 2, 0])
+
+
 def test_a_check_in_a_branch_holds_if_the_branch_is_taken() -> None:
     made = checked(BRANCHES.replace("OPERATION", "div(%x, %y)"), ("div",))
     x, y = np.ones(2, np.float32), np.array([1, 0], np.float32)
