@@ -297,7 +297,7 @@ class ShardingTypes:
         if summed is not None:
             self._summed[self._identity(op.result)] = summed
 
-    def check_out_sharding(self, value: Value, requested: UserSharding | None) -> None:
+    def check_out_sharding(self, value: Value, requested: object) -> None:
         """Refuse an `out_sharding` of an operation that changes its unreduced or reduced axes.
 
         The result may be unreduced along the axes of its sums, and along those of its operands.
