@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from contraction import NONE, Bench, Case, image
 
 from shardir.backends.cpu.kernels.conv import (
+    channel_pairs,
     depthwise,
     implicit_gemm_lhs,
     layout_transform,
@@ -54,6 +55,7 @@ STRATEGIES: dict[str, tuple[tuple[Callable[..., Any], object], ...]] = {
     "depthwise": ((depthwise.lower_depthwise, []),),
     "features_last": ((layout_transform.plan_features_last, None),),
     "patch_inner_product": ((patch_inner_product.lower_patch_inner_product, []),),
+    "channel_pairs": ((channel_pairs.lower_channel_pairs, []),),
     "nchw": (
         (nchw_layout.lower_nchw, []),
         (nchw_layout.find_nchw_layout, None),

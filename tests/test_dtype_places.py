@@ -51,6 +51,7 @@ SPECIAL_CASES = {
     "backends/cpu/codegen/arm_features.py": "the features with instructions for single dtypes",
     "backends/cpu/kernels/gemm/amx/amx_tile.py": "an instruction that rounds sums to bf16",
     "backends/cpu/kernels/gemm/grouped_steps.py": "the dtypes of these instructions",
+    "backends/cpu/kernels/conv/channel_pairs.py": "an instruction that multiplies pairs of bf16",
     "backends/cpu/kernels/fused_products/": "an instruction that multiplies pairs of bf16",
     "backends/gpu/backend.py": "torch's settings of 16-bit accumulators",
     "backends/gpu/program_text.py": "torch's settings of 16-bit accumulators",

@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase
+from shardir.backends.cpu.kernels.conv.channel_pairs import lower_channel_pairs
 from shardir.backends.cpu.kernels.conv.layout_transform import plan_features_last
 from shardir.backends.cpu.kernels.conv.tuning import MAX_REMAINDERS, MIN_INNERMOST_STEPS
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of, can_widen
+from shardir.backends.cpu.kernels.gemm.grouped_steps import has_grouped_steps
 from shardir.backends.cpu.kernels.gemm.matrix_product import (
     ImagePatches,
     MatrixProduct,
@@ -48,7 +50,20 @@ def convolution_rule(
     products = list(convolution_products(op.attrs, image, filter, out, context.machine))
     if any(work.patches and len(work.patches.starts) > MAX_CHECKED_DIMS for work in products):
         return None
-    made = [phase for work in products for phase in lower_product(work, context, "convolution")]
+    made = []
+    if not any(has_grouped_steps(work) for work in products):
+        made = lower_channel_pairs(
+            op.attrs,
+            image,
+            filter,
+            out,
+            lambda x, w: next(convolution_products(op.attrs, x, w, out, context.machine)),
+            context,
+            "convolution",
+        )
+    made = made or [
+        phase for work in products for phase in lower_product(work, context, "convolution")
+    ]
     return [*before, *made, *after]
 
 

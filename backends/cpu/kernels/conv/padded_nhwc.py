@@ -27,7 +27,7 @@ from shardir.backends.cpu.kernels.conv.tuning import (
     MIN_LINE_POSITIONS,
 )
 from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
-from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of, can_widen
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import can_widen
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct, ProductLoop
 from shardir.backends.cpu.kernels.gemm.product_record import encode_record
 from shardir.backends.cpu.kernels.gemm.record_builder import count_tasks, describe_product
@@ -67,7 +67,7 @@ def lower_padded_nhwc(work: MatrixProduct, context: LoweringContext, label: str)
     found = find_padded_nhwc_layout(work)
     if not found:
         return []
-    work, laid, arith = found.work, found.image_layout, arithmetic_of(work.out.dtype)
+    work, laid, arith = found.work, found.image_layout, work.arithmetic
     batch, _, columns, _ = work.sizes
     sizes = BlockSizes.of(arith, columns, work.machine)
     most = max((n for n in range(1, found.line.extent + 1)
@@ -89,13 +89,13 @@ def lower_padded_nhwc(work: MatrixProduct, context: LoweringContext, label: str)
     tiles = ColumnTiles.of(columns, sizes.tile)
     tiles = tiles.with_height(ceil(near.extent / ceil(near.extent / tiles.height)))
     dtypes = work.lhs.dtype, work.rhs.dtype, work.out.dtype
-    kernel = padded_nhwc_kernel(dtypes, sizes, tiles, found.position_pitch)
+    kernel = padded_nhwc_kernel(dtypes, sizes, tiles, found.position_pitch, work.grouped)
     return [Phase(kernel, encode_record(fields, lists), count_tasks(fields), grid.cost, label)]
 
 
 def find_padded_nhwc_layout(work: MatrixProduct) -> PaddedNhwcProduct | None:
     """Return the padded NHWC layout of the left operand, or None if it is not possible."""
-    patches, arith = work.patches, arithmetic_of(work.out.dtype)
+    patches, arith = work.patches, work.arithmetic
     if not (patches and patches.side == "lhs" and work.rows and work.inner):
         return None
     if arith.planes > 1 or work.lhs.dtype in COMPLEX or not can_widen(work.lhs.dtype, arith):

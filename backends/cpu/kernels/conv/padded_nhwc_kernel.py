@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+from shardir.backends.cpu.codegen.dot_product_instructions import GroupInstruction
 from shardir.backends.cpu.codegen.llvm_text import (
     LLVMFunction,
     LLVMModule,
@@ -80,11 +81,18 @@ class ColumnTiles(NamedTuple):
 
 @cache
 def padded_nhwc_kernel(
-    dtypes: tuple[str, str, str], sizes: BlockSizes, tiles: ColumnTiles, pace: int
+    dtypes: tuple[str, str, str],
+    sizes: BlockSizes,
+    tiles: ColumnTiles,
+    pace: int,
+    grouped: GroupInstruction | None = None,
 ) -> Kernel:
-    """Return the kernel for these tiles, also with one row less; rows are `pace` elements apart."""
-    name = f"padded_nhwc_{'_'.join(dtypes)}_{tiles.name}_by{pace}"
-    return Kernel(name, lambda machine: _text(machine, name, dtypes, sizes, tiles, pace))
+    """Return the kernel for these tiles, also with one row less; rows are `pace` elements apart.
+    Elements of operands may be groups for the instruction `grouped`."""
+    groups = f"_groups_{grouped.name}" if grouped else ""
+    name = f"padded_nhwc_{'_'.join(dtypes)}{groups}_{tiles.name}_by{pace}"
+    arith = arithmetic_of(dtypes[2])._replace(grouped=grouped)
+    return Kernel(name, lambda machine: _text(machine, name, dtypes, sizes, tiles, pace, arith))
 
 
 def _text(
@@ -94,9 +102,10 @@ def _text(
     sizes: BlockSizes,
     tiles: ColumnTiles,
     pace: int,
+    arith: Arithmetic,
 ) -> str:
     lhs, rhs, out = dtypes
-    module, arith, packed = LLVMModule(machine), arithmetic_of(out), sizes.tile.columns
+    module, packed = LLVMModule(machine), sizes.tile.columns
     emit_offsets(module)
     emit_segments(module)
     emit_pack_contiguous_lines(module, "pack_contiguous_rhs", packed, rhs, arith)

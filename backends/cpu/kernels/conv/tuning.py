@@ -12,6 +12,12 @@ milliseconds per product."""
 MIN_INNERMOST_STEPS = 16
 """Minimum steps that the innermost K loop should have."""
 
+# channel_pairs.py
+PAIRED_COPY_NS_PER_ELEMENT = 1.0
+"""Nanoseconds per element that is copied into a pair."""
+MIN_PAIRED_FEATURES = 16
+"""Minimum output features of a convolution of pairs, which fill a vector."""
+
 # depthwise.py
 MAX_LINES_PER_TILE = 8
 """Maximum lines computed together: their addresses must fit the registers."""

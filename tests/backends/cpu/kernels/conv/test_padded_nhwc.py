@@ -104,7 +104,8 @@ def test_elements_outside_of_an_image_are_not_read(strides: tuple[int, int], dty
     op = make_op(convolution, *(TensorType(a.shape, dtype) for a in (x, w)), **attrs)
     out = np.empty(op.result.type.shape, NUMPY_DTYPES[dtype])
     phases = lower_and_run(RULES["convolution"], op, [x, w], [out])
-    assert [phase.kernel.name[:11] for phase in phases or ()] == ["padded_nhwc"]
+    # Channels of bf16 may be copied as pairs first.
+    assert [phase.kernel.name[:11] for phase in phases or ()][-1:] == ["padded_nhwc"]
     assert np.isfinite(out).all()
 
 
