@@ -3,6 +3,18 @@
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
 from shardir.backends.cpu.codegen.target import HostDescription, architecture
 
+SELF_PREFETCHING_CPUS = frozenset({"znver4"})
+"""LLVM's names of processors whose own prefetchers read operands in order faster than with
+prefetch instructions. On one core of a Zen 4, the sum of 32 MiB of f32 takes 0.77 ms instead of
+1.08 ms, the sums of columns 1.6 ms instead of 1.9 ms, and `argmax` 0.77 ms instead of 1.5 ms; those
+of 64 MiB take 2.0 ms, 3.3 ms and 2.1 ms instead of 2.3 ms, 3.8 ms and 3.1 ms."""
+
+
+def prefetches_pay_off(machine: HostDescription) -> bool:
+    """Return whether a loop with little arithmetic should prefetch the operands that it reads in
+    order."""
+    return machine.cpu not in SELF_PREFETCHING_CPUS
+
 
 def should_stream_stores(written: int, read: int, machine: HostDescription) -> bool:
     """Return whether results of `written` bytes should use non-temporal stores.

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
+from shardir.backends.cpu.codegen.memory_hints import prefetches_pay_off
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import (
     SCRATCH_BYTES_PER_WORKER,
@@ -23,6 +24,7 @@ from shardir.backends.cpu.kernels.elementwise.elementwise_loops import (
     choose_lanes,
 )
 from shardir.backends.cpu.kernels.elementwise.loop_axes import LoopArray, LoopAxis
+from shardir.backends.cpu.kernels.elementwise.math_inlining import math_function_steps
 from shardir.backends.cpu.kernels.elementwise.phase_record import PhaseRecord
 from shardir.backends.cpu.kernels.elementwise.reduction_layout import ReductionLayout, choose_layout
 from shardir.backends.cpu.kernels.elementwise.reduction_passes import ReductionPasses
@@ -139,7 +141,9 @@ def _row_phase(
         nested,
         can_stream_layout(layout, stages, context.machine),
         prefetches_next_row,
-        not prefetches_next_row and _operand_bytes(layout, stages) > context.machine.l2_bytes,
+        not prefetches_next_row
+        and prefetches_pay_off(context.machine)
+        and _operand_bytes(layout, stages) > context.machine.l2_bytes,
     )
     cost = estimate_nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
     cost += rows * ROW_OVERHEAD_NANOSECONDS * (1 + len(stages.body.reductions))
@@ -161,8 +165,12 @@ def _should_prefetch_rows(
     """Return whether the next row is prefetched while a row is processed.
 
     A row that is read several times from the first-level cache would leave memory idle meanwhile.
+    On a Zen 4, a softmax of 32 MiB in rows of 2,048 takes 4.2 ms instead of 4.7 ms with prefetches,
+    but a layer norm, which has less arithmetic, 2.9 ms instead of 2.7 ms.
     """
     if stages.passes == 1 or layout.reduced:
+        return False
+    if not prefetches_pay_off(machine) and not math_function_steps(stages.body):
         return False
     second = machine.l2_bytes
     row = layout.column.extent * sum(array.unit_stride for array in _operands(layout, stages))

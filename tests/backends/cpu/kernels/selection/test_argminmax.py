@@ -1,5 +1,7 @@
 """argmax and argmin: the first NaN, or the first of equal extrema."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -15,7 +17,8 @@ from tests.backends.cpu.kernels.reference_check import (
     random_operations,
     reference_results,
 )
-from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule
+from tests.backends.cpu.machine_descriptions import ZEN_3, ZEN_5
+from tests.backends.cpu.phase_runner import lower_and_run, make_op, run_rule, selected_kernels
 from tests.dtype_groups import DTYPES
 
 ORDERED_DTYPES = [name for name in DTYPES if NUMPY_DTYPES[name].kind != "c" and name not in KEYS]
@@ -77,3 +80,15 @@ def test_argminmax_treats_signed_zeros_as_equal(name: str) -> None:
         op = make_op(OPS[name], TensorType((5000,), "f32"), dim=0, result=TensorType((), "i32"))
         (out,) = run_rule(RULES[name], op, [x])
         assert out == 0
+
+
+@pytest.mark.parametrize("cpu", ["skylake-avx512", "znver4"])
+def test_lines_are_prefetched_with_wide_registers(cpu: str) -> None:
+    """A Zen 4 reads lines faster without prefetches."""
+    op = make_op(
+        OPS["argmax"], TensorType((20, 3000), "f32"), dim=1, result=TensorType((20,), "i32")
+    )
+    for machine in (replace(ZEN_5, cpu=cpu), replace(ZEN_3, cpu=cpu)):
+        (kernel,) = selected_kernels(RULES["argmax"], op, machine)
+        prefetches = machine.vector_bytes == 64 and cpu != "znver4"
+        assert ("llvm.prefetch" in kernel.text(machine)) == prefetches
