@@ -17,7 +17,7 @@ from shardir.frontend.config import config
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.common_mesh import express_spec
-from shardir.frontend.shardings.mesh import Mesh
+from shardir.frontend.shardings.mesh import Mesh, current_mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
@@ -125,14 +125,17 @@ def apply_shardings(xs: object, shardings: object, word: str) -> PyTree:
 
 
 def _on_mesh_of_types(sharding: Sharding | None, mesh: Mesh, rank: int) -> Sharding | None:
-    """Return a sharding on `mesh`, which has the same devices along other axes, if it needs whole
-    axes only; otherwise the sharding itself."""
-    if not isinstance(sharding, NamedSharding) or sharding.mesh.shape == mesh.shape:
+    """Return a sharding on the mesh of `use_abstract_mesh` as one on `mesh`, with the same devices.
+
+    A sharding that needs parts of axes of `mesh`, or is on another mesh, is returned unchanged.
+    """
+    entered = current_mesh()
+    if not isinstance(sharding, NamedSharding) or entered is None or entered.shape == mesh.shape:
+        return sharding
+    if sharding.mesh.shape != entered.shape or sharding.has_partial_sums:
         return sharding
     dims = sharding.sub_axes(rank)
-    if sharding.device_assignment != mesh.device_assignment or sharding.has_partial_sums:
-        return sharding
-    if UNCONSTRAINED in dims:
+    if sharding.device_assignment != mesh.device_assignment or UNCONSTRAINED in dims:
         return sharding
     spec = express_spec(dims, mesh)
     return sharding if spec is None else complete_spec(NamedSharding(mesh, spec), rank)
