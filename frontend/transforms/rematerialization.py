@@ -127,7 +127,10 @@ class UserPolicy:
     policy: UserFunction
 
     def __call__(self, name: str, *types: TensorType, **attrs: Attr) -> bool:
-        found = call_user_function(self.policy, "the policy of checkpoint", (name, *types), attrs)
+        # An attribute may have the name of a positional parameter, such as `op`.
+        positional = Parameters.of(self.policy).names[: 1 + len(types)]
+        named = {key: value for key, value in attrs.items() if key not in positional}
+        found = call_user_function(self.policy, "the policy of checkpoint", (name, *types), named)
         return check_flag("what the policy of checkpoint returns", found)
 
 

@@ -142,6 +142,14 @@ def test_user_policies_receive_operations() -> None:
     assert "sin" in seen
 
 
+def test_a_parameter_of_a_policy_may_have_the_name_of_an_attribute() -> None:
+    def f(x: Any, i: Any) -> Any:
+        return snp.sin(snp.zeros(3).at[i].add(x)).sum()
+
+    saves_scatters = checkpoint(f, policy=lambda op, *_, **__: op == "scatter")
+    np.testing.assert_allclose(grad(saves_scatters)(2.0, 1), np.cos(2.0), rtol=1e-6)
+
+
 def test_checkpoint_of_loops_and_in_loops() -> None:
     def body(x: Any, w: Any) -> tuple[Any, None]:
         return snp.tanh(x * w), None
