@@ -82,6 +82,8 @@ _CONTRACTIONS = (ops.dot, ops.convolution)
 """Operations whose result has no reduced axes: they sum products of an operand."""
 _UNSHARDED = (ops.cholesky,)
 """Operations whose operands must be unsharded, as in JAX."""
+_HOST_CALLS = (ops.callback, ops.pure_callback)
+"""Operations on the host, which receive the whole operands, as in JAX."""
 
 RESHARD = "reshard it first (sharding.reshard)"
 STATE_OUT_SHARDING = "state the sharding of the result with out_sharding="
@@ -93,7 +95,10 @@ def infer_results(op: Op, types: Types, sizes: Sizes) -> list[ShardingType | Non
         return _replicated_results(op, types)
     rule = op.factors()
     if rule is None:
-        _require_unsharded(op, types)
+        if op.spec in _HOST_CALLS:
+            _infer_unreduced(op, types)  # It refuses partial sums.
+        else:
+            _require_unsharded(op, types)
         return _replicated_results(op, types)
     if op.spec in _UNSHARDED:
         _require_unsharded(op, types)

@@ -94,6 +94,36 @@ def test_results_have_the_sharding_of_their_type(program: Program, mesh: sd.Mesh
     assert ";".join(str(sd.typeof(x)) for x in sd.tree.leaves(made)) == program.result
 
 
+# Callbacks
+
+
+def test_callbacks_receive_whole_arrays() -> None:
+    seen: list[Any] = []
+
+    def double(x: Any) -> Any:
+        seen.append(x.shape)
+        return 2 * np.asarray(x)
+
+    @sd.jit
+    def f(x: Any) -> Any:
+        sd.debug.callback(lambda x: seen.append(x.shape), x)
+        result = sd.ShapeDtypeStruct(x.shape, x.dtype)
+        y = sd.pure_callback(double, result, x)
+        z = sd.io_callback(double, result, x)
+        assert str(sd.typeof(y)) == str(sd.typeof(z)) == "float32[8,16]"
+        return x + y + z
+
+    x = make_operand(XY)
+    np.testing.assert_allclose(f(x), 5 * np.asarray(x))
+    sd.effects_barrier()
+    assert seen == [(8, 16)] * 3
+    pending = reshard(snp.ones((8, 16)), P(unreduced={"y"}))
+    with pytest.raises(ShardingTypeError, match="holds partial sums over 'y', and pure-callback"):
+        sd.jit(lambda x: sd.pure_callback(double, sd.ShapeDtypeStruct((8, 16), x.dtype), x))(
+            pending
+        )
+
+
 # Types
 
 X, XY = "f32[8@x,16]", "f32[8@x,16@y]"
