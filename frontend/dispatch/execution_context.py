@@ -58,6 +58,10 @@ def default_device(device: Device | str | None) -> AbstractContextManager[None]:
     first device of the default platform. Raises `ArgumentError` for anything else, and
     `DeviceError` for an unknown platform name.
     """
+    return _use_default_device(_as_device(device))
+
+
+def _as_device(device: Device | str | None) -> Device | None:
     chosen = local_devices(backend=device)[0] if isinstance(device, str) else device
     if chosen is not None and not isinstance(chosen, Device):
         raise ArgumentError(
@@ -65,7 +69,7 @@ def default_device(device: Device | str | None) -> AbstractContextManager[None]:
                 f"default_device takes a device, a platform's name or None, got {device!r}"
             )
         )
-    return _use_default_device(chosen)
+    return chosen
 
 
 @contextmanager
@@ -82,6 +86,23 @@ def disable_jit(disable: bool = True) -> Iterator[None]:
     """
     with _use_context(replace(execution_context(), jit_disabled=disable)):
         yield
+
+
+@contextmanager
+def restore_execution_context() -> Iterator[None]:
+    """Undo the effects of the following functions at the end of the block."""
+    with _use_context(execution_context()):
+        yield
+
+
+def set_default_device(device: Device | str | None) -> None:
+    """Change the device of uncommitted arrays in this thread; see `default_device`."""
+    _execution_context.set(replace(execution_context(), device=_as_device(device)))
+
+
+def set_jit_disabled(disable: bool) -> None:
+    """Change whether `jit` is disabled in this thread; see `disable_jit`."""
+    _execution_context.set(replace(execution_context(), jit_disabled=disable))
 
 
 IGNORED_COMPILER_OPTIONS = (

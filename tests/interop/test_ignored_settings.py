@@ -1,11 +1,19 @@
 """Settings of JAX without effect in shardir, and the reports of those that a program relies on."""
 
+import re
+from typing import Any
+
 import pytest
 
-from shardir.frontend.errors import SettingError
+from shardir.frontend.dispatch.execution_context import DEFAULT_CONTEXT, execution_context
+from shardir.frontend.errors import ArgumentError, SettingError
+from shardir.frontend.settings import SETTINGS
+from shardir.interop.in_place_of_jax import shardir_as_jax
 from shardir.interop.jax_shim import ignored_settings
+from shardir.interop.jax_shim.jax_config import CONTEXT_SETTINGS, RENAMED_SETTINGS, UncoveredSetting
 from shardir.interop.jax_shim.program import Program
 from shardir.interop.jax_shim.renamed import IGNORED_SETTING_CONTEXTS
+from tests.optional_dependencies import require
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +56,7 @@ def test_values_that_hold_in_shardir_are_not_reported(capsys: pytest.CaptureFixt
     for name, check in ignored_settings.CHECKS.items():
         for value in (*check.inactive, None):
             run(f"jax.config.update({name!r}, {value!r})")
-    for name in ignored_settings.SPEED_SETTINGS:
+    for name in ignored_settings.IMPLEMENTATION_SETTINGS:
         run(f"jax.config.update({name!r}, 1)")
     assert capsys.readouterr().err == ""
     assert {name for name, *_ in IGNORED_SETTING_CONTEXTS.values()} <= set(ignored_settings.CHECKS)
@@ -60,4 +68,61 @@ def test_values_that_jax_refuses_are_errors() -> None:
     assert str(caught.value).partition("\n")[0] == (
         "the setting jax_numpy_rank_promotion of JAX is 'error'; it must be one of 'allow', "
         "'warn', 'raise'"
+    )
+
+
+DIFFERENT_RESULTS = {
+    "jax_auto_pcast", "jax_explicit_x64_dtypes", "jax_high_dynamic_range_gumbel",
+    "jax_remove_size_one_mesh_axis_from_type",
+}  # fmt: skip
+"""Settings that change the results or the types of programs, and are errors."""
+
+OTHER_PARTS = (
+    r"jax_(pallas|mosaic|mock|tpu|cuda|rocm|oneapi|gpu|xla_backend|backend_target|mutable_array"
+    r"|disable_(bwd|vmap))_?"
+)
+"""Settings of accelerators, of kernels that are written in JAX, and of its internal checks."""
+
+
+def test_each_setting_of_jax_is_known() -> None:
+    require("jax")
+    import jax
+
+    known = {*ignored_settings.CHECKS, *ignored_settings.IMPLEMENTATION_SETTINGS}
+    known |= {*RENAMED_SETTINGS, *CONTEXT_SETTINGS, *(f"jax_{name}" for name in SETTINGS)}
+    names = [name for name in jax.config.values if name.startswith("jax_")]
+    unknown = {name for name in names if not re.match(OTHER_PARTS, name)} - known
+    assert unknown == DIFFERENT_RESULTS
+    for name in DIFFERENT_RESULTS:
+        with pytest.raises(UncoveredSetting):
+            run(f"jax.config.update({name!r}, True)")
+
+
+def test_settings_of_the_execution_context_last_until_the_end_of_the_program() -> None:
+    names: dict[str, Any] = {}
+    with shardir_as_jax(num_cpu_devices=2):
+        Program().execute(
+            "import jax, jax.numpy as jnp\n"
+            "kinds, seen = [], []\n"
+            "def look(x):\n    kinds.append(isinstance(x, jax.core.Tracer))\n    return x\n"
+            "for disabled in (True, False):\n"
+            "    jax.config.update('jax_disable_jit', disabled)\n"
+            "    seen.append(jax.config.jax_disable_jit)\n"
+            "    jax.jit(look)(1.0)\n"
+            "jax.config.update('jax_default_device', jax.devices()[1])\n"
+            "seen.append(jax.config.jax_default_device.id)\n"
+            "device = jnp.ones(2).device\n"
+            "jax.config.update('jax_disable_jit', True)\n",
+            names,
+        )
+    assert names["kinds"] == [False, True]
+    assert names["seen"] == [True, False, 1]
+    assert names["device"].id == 1
+    assert execution_context() == DEFAULT_CONTEXT
+    with pytest.raises(ArgumentError):
+        run("jax.config.update('jax_default_device', 3)")
+    with pytest.raises(SettingError) as caught:
+        run("jax.config.update('jax_disable_jit', 1)")
+    assert str(caught.value).partition("\n")[0] == (
+        "the setting jax_disable_jit of JAX is 1; it must be True or False"
     )

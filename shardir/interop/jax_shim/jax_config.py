@@ -11,12 +11,22 @@ from typing import Any
 
 from shardir.errors import ShardirError
 from shardir.frontend.config import config
-from shardir.frontend.dispatch.execution_context import disable_jit
+from shardir.frontend.dispatch.execution_context import (
+    disable_jit,
+    execution_context,
+    restore_execution_context,
+    set_default_device,
+    set_jit_disabled,
+)
 from shardir.frontend.errors import SettingError
 from shardir.frontend.setting_values import PLATFORMS
 from shardir.frontend.settings import SETTINGS
 from shardir.frontend.source_locations import with_location
-from shardir.interop.jax_shim.ignored_settings import CHECKS, SPEED_SETTINGS, ignore_setting
+from shardir.interop.jax_shim.ignored_settings import (
+    CHECKS,
+    IMPLEMENTATION_SETTINGS,
+    ignore_setting,
+)
 
 
 class UncoveredSetting(ShardirError, AttributeError):
@@ -30,10 +40,13 @@ RENAMED_SETTINGS = {
 }
 """Settings with another name in shardir."""
 
+CONTEXT_SETTINGS = {"jax_default_device": "device", "jax_disable_jit": "jit_disabled"}
+"""Settings that are attributes of the execution context."""
+
 PLATFORM_ALIASES = {"cuda": "gpu", "rocm": "gpu"}
 
 
-def change_setting(name: str, value: object) -> None:
+def change_setting(name: str, value: Any) -> None:
     """Set the JAX setting `name`; raise `UncoveredSetting` if shardir has no equivalent."""
     counts = re.fullmatch(r"jax_(?:num_)?(\w+?)_device(?:s|_count)", name)
     if counts and counts[1] in PLATFORMS:
@@ -46,9 +59,17 @@ def change_setting(name: str, value: object) -> None:
             config.update(current, PLATFORM_ALIASES.get(first, first))
     elif current.removeprefix("jax_") in SETTINGS:
         config.update(current, value)
+    elif name == "jax_disable_jit":
+        if not isinstance(value, bool):
+            raise SettingError(
+                with_location(f"the setting {name} of JAX is {value!r}; it must be True or False")
+            )
+        set_jit_disabled(value)
+    elif name == "jax_default_device":
+        set_default_device(value)
     elif name in CHECKS:
         ignore_setting(name, value)
-    elif name not in SPEED_SETTINGS:
+    elif name not in IMPLEMENTATION_SETTINGS:
         raise _unknown_setting_error(name)
 
 
@@ -57,6 +78,8 @@ def read_setting(name: str) -> object:
     current = RENAMED_SETTINGS.get(name, name).removeprefix("jax_")
     if current in SETTINGS:
         return getattr(config, current)
+    if name in CONTEXT_SETTINGS:
+        return getattr(execution_context(), CONTEXT_SETTINGS[name])
     if name in CHECKS:
         return CHECKS[name].inactive[0]
     raise _unknown_setting_error(name)
@@ -64,7 +87,8 @@ def read_setting(name: str) -> object:
 
 def _unknown_setting_error(name: str) -> UncoveredSetting:
     names = {
-        word.replace("jax_", ""): word for word in (*RENAMED_SETTINGS, *CHECKS, *SPEED_SETTINGS)
+        word.replace("jax_", ""): word
+        for word in (*RENAMED_SETTINGS, *CHECKS, *IMPLEMENTATION_SETTINGS)
     }
     names.update({word: f"jax_{word}" for word in SETTINGS})
     close = get_close_matches(name.removeprefix("jax_"), sorted(names), 1, 0.5)
@@ -215,7 +239,7 @@ def program_settings(settings: Mapping[str, object]) -> Iterator[None]:
     has_device_count = "num_cpu_devices" in settings
     token = _applied_xla_flags.set(os.environ.get("XLA_FLAGS", "") if has_device_count else "")
     try:
-        with config(), ExitStack() as stack:
+        with config(), restore_execution_context(), ExitStack() as stack:
             if apply_environment():
                 stack.enter_context(disable_jit())
             stack.enter_context(config(**{"check_static_indices": False, **settings}))
