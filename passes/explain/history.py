@@ -15,6 +15,7 @@ from shardir.ir.location import SourceLocations
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Loc, Module, Op, Value
 from shardir.ir.sharding import Axis, Sharding
+from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorRule
 from shardir.passes.explain.reports import Annotation, Subject
 from shardir.passes.propagation.factor_projection import ProjectedTensor, project_to_factors
@@ -192,6 +193,19 @@ class FunctionHistory:
         return around
 
     @cached_property
+    def manual_boundaries(self) -> dict[str, tuple[Op, TensorType]]:
+        """The manual computation of each of its parameters and results by name, with the type that
+        the tensor has outside of it."""
+        found: dict[str, tuple[Op, TensorType]] = {}
+        for op in self.function.body.walk():
+            if op.spec is ops.manual_computation:
+                outside = (*op.operands, *op.results)
+                inside = (*op.blocks[0].params, *op.results)
+                for value, known in zip(inside, outside, strict=True):
+                    found[value.name] = op, known.type
+        return found
+
+    @cached_property
     def values(self) -> dict[str, Value]:
         """The values of the prepared function, by name."""
         return {value.name: value for value in self.story.cells}
@@ -299,10 +313,13 @@ class FunctionHistory:
         value, subject = stated.value, Subject.VALUE
         if stated.constraint is not None:
             value = self.annotating_value(stated, stated.constraint)
+        manual = self.manual_boundaries.get(value.name)
+        if manual is not None:
+            op, type = manual
+            text = self.printer.sharded_type(type, stated.sharding)
+            loc = self.loc_of_value(value.name) or self.loc_of_op(op)
+            return Annotation(subject, value_text(value), text, self.name, loc)
         maker = self.makers.get(value.name)
-        if maker is not None and maker.spec is ops.manual_computation:
-            text = self.printer.sharded_type(value.type, stated.sharding)
-            return Annotation(subject, value_text(value), text, self.name, self.loc_of_op(maker))
         if stated.constraint is not None or (
             maker is not None and maker.spec is ops.sharding_constraint
         ):
