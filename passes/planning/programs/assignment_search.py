@@ -62,8 +62,6 @@ class AssignmentSearch:
                 ranked.append((self._key(found), number, start))
         for _, _, start in sorted(ranked)[: self.max_starts]:
             self._improve(start)
-            if self._is_exhausted:
-                break
         return self.best
 
     @property
@@ -114,8 +112,7 @@ class AssignmentSearch:
     ) -> Assignment | None:
         """Return the best of the first improving moves, or `None` if no move improves."""
         now = self._evaluate(current)
-        if now is None:
-            return None
+        assert now is not None
         seen: set[ArgumentAxes] = {now.arguments}
         candidates: list[tuple[float, int, object, Assignment]] = []
         for number, (name, move) in enumerate(moves):
