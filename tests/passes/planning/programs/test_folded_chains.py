@@ -1,18 +1,20 @@
 """Which chains of layers can be folded."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from shardir.passes.planning.programs import fold_layers
+from shardir.ir.module import Module
+from shardir.passes.planning.programs import extrapolation, fold_layers
+from shardir.passes.planning.programs.extrapolation import fold_program
 from shardir.passes.planning.programs.fold_layers import FoldedProgram, LayerFolder, count_layers
 from shardir.text.parser import parse
 
 SQUARE = "f32[8, 8]"
 
 
-def fold(
-    kept: int,
+def chain(
     numbers: Sequence[int] = range(8),
     *,
     steps: Sequence[str] = ("tanh",),
@@ -21,10 +23,11 @@ def fold(
     biases: Sequence[str] = ("f32[8]",) * 8,
     rest: Sequence[str] = (),
     returns: Sequence[str] = ("h8",),
-) -> FoldedProgram | None:
-    """Return the folded program of eight layers with these numbers. A layer is a product with its
+    more: Sequence[str] = (),
+) -> Module:
+    """Return a program of eight layers with these numbers. A layer is a product with its
     weight and a step, and does not use its bias. The layers before `first` and from `last` on have
-    an additional negation."""
+    an additional negation, and there are more parameters."""
     params = [f"%layers.{n}.w: {SQUARE}" for n in numbers]
     params += [f"%layers.{n}.b: {type}" for n, type in zip(numbers, biases, strict=True)]
     lines = ["%h0 = neg(%x) : f32[8, 8]"]
@@ -36,10 +39,15 @@ def fold(
         lines.append(f"%h{i + 1} = {steps[i % len(steps)]}({operand}) : {SQUARE}")
     lines += [*rest, f"return {', '.join(f'%{name}' for name in returns)}"]
     body = "\n".join(f"  {line}" for line in lines)
-    params = [f"%x: {SQUARE}", *params]
+    params = [f"%x: {SQUARE}", *params, *more]
     results = ", ".join([SQUARE] * len(returns))
     text = f"func @f({', '.join(params)}) -> ({results}) {{\n{body}\n}}\n"
-    return LayerFolder(parse(text)).fold(kept)
+    return parse(text)
+
+
+def fold(kept: int, **options: Any) -> FoldedProgram | None:
+    """Return the folded program of a chain."""
+    return LayerFolder(chain(**options)).fold(kept)
 
 
 def lines_of(folded: FoldedProgram | None) -> list[str]:
@@ -113,13 +121,13 @@ def test_a_kept_repetition_that_follows_a_removed_one_follows_what_enters_the_ru
     ],
 )
 def test_other_programs_are_not_folded(kept: int, options: dict[str, object]) -> None:
-    assert fold(kept, **options) is None  # type: ignore[arg-type]
+    assert fold(kept, **options) is None
 
 
 def test_programs_of_few_layers_are_not_folded() -> None:
     """Two of the layers could differ from the others, so that one layer would be a repetition."""
-    few = {"numbers": range(3), "biases": ["f32[8]"] * 3, "returns": ("h3",)}
-    assert fold(1, **few) is None  # type: ignore[arg-type]
+    few: dict[str, Any] = {"numbers": range(3), "biases": ["f32[8]"] * 3, "returns": ("h3",)}
+    assert fold(1, **few) is None
 
 
 def test_a_run_that_is_shorter_than_the_removed_layers_is_not_folded() -> None:
@@ -142,3 +150,47 @@ def test_layers_are_those_of_one_name_and_type() -> None:
     module = parse(f"func @f({params}) -> () {{\n  return\n}}\n")
     assert count_layers(module.main.body.params) == 2
     assert count_layers(module.main.body.params[4:]) == 0
+
+
+def test_large_programs_of_many_layers_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    operations = len(chain().main.body.ops)
+    for least, is_folded in ((operations, True), (operations + 1, False)):
+        monkeypatch.setattr(extrapolation, "MIN_OPERATIONS", least)
+        assert (fold_program(chain()) is not None) == is_folded
+    monkeypatch.setattr(extrapolation, "MIN_OPERATIONS", operations)
+    for layers, is_folded in ((8, True), (9, False)):
+        monkeypatch.setattr(extrapolation, "MIN_LAYERS", layers)
+        assert (fold_program(chain()) is not None) == is_folded
+
+
+@pytest.mark.parametrize(("impossible", "kept"), [((), 2), ((1,), 3), ((2,), None), ((3,), 2)])
+def test_a_program_is_folded_to_two_or_three_layers(
+    impossible: tuple[int, ...], kept: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some numbers of layers may be impossible; costs are extrapolated from two programs."""
+    monkeypatch.setattr(extrapolation, "MIN_OPERATIONS", 0)
+    original = LayerFolder.fold
+    monkeypatch.setattr(
+        LayerFolder, "fold",
+        lambda self, count: None if count in impossible else original(self, count),
+    )  # fmt: skip
+    found = fold_program(chain())
+    assert (None if found is None else found.kept) == kept
+
+
+@pytest.mark.parametrize(
+    ("options", "is_folded"),
+    [
+        ({}, True),
+        ({"more": ["%layers.1.c: f32[4]", "%layers.5.c: f32[4]"]}, True),
+        ({"more": ["%layers.5.c: f32[4]"]}, False),
+        ({"biases": [*["f32[8]"] * 5, "f32[4]", *["f32[8]"] * 2]}, False),
+    ],
+    ids=["all alike", "a parameter of two layers", "one of a removed layer", "another type"],
+)
+def test_each_parameter_has_a_representative(
+    options: dict[str, Any], is_folded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Layer 5 is represented by layer 1, from which it may not differ."""
+    monkeypatch.setattr(extrapolation, "MIN_OPERATIONS", 0)
+    assert (fold_program(chain(**options)) is not None) == is_folded
