@@ -22,6 +22,7 @@ from shardir.ir.sub_axes import (
     append_axis,
     find_conflict,
     is_prefix,
+    is_strict_prefix,
     take_disjoint_prefix,
     take_dividing_prefix,
 )
@@ -116,7 +117,7 @@ def _resolve_conflict(
     else:
         factor_axes = _AxesVote(rule, views, cuttable, uneven).run()
     for i in range(len(factors)):
-        if i not in cuttable and factor_axes[i]:
+        if i not in cuttable:
             axes, factor_axes[i] = factor_axes[i], ()
             if all(_contains_factor(rule.tensors[t], i) for t in tensors):
                 _move_axes_to_shared_factors(rule, factor_axes, axes, tensors, cuttable)
@@ -261,17 +262,9 @@ class _AxesVote:
         that does not overlap."""
         left: dict[tuple[int, Axes], None] = {}
         for i, candidate in self.candidates:
-            if i == factor:
-                if is_prefix(axes, candidate) and candidate != axes:
-                    left[i, candidate] = None
-                continue
-            disjoint = take_disjoint_prefix(candidate, axes)
-            if (
-                disjoint
-                and disjoint != self.factor_axes[i]
-                and is_prefix(self.factor_axes[i], disjoint)
-            ):
-                left[i, disjoint] = None
+            rest = candidate if i == factor else take_disjoint_prefix(candidate, axes)
+            if is_strict_prefix(self.factor_axes[i], rest):
+                left[i, rest] = None
         return list(left)
 
 

@@ -297,10 +297,10 @@ def test_what_every_device_can_compute_is_not_gathered() -> None:
     lines = after(ShareReshards(), SCALARS + PADDED.replace("FIRST", "z"))
     assert [line for line in lines if ".unsharded" in line.partition(" = ")[0]] == [
         "%x.unsharded = reshard(%x) : f32[8@-, 4]",
+        "%z.unsharded = constant(value=1.0) : f32[8@-, 4]",
         "%i.unsharded = iota(dim=0) : i32[8@-, 4]",
         "%b.unsharded = broadcast(%n, dims=[]) : i32[8@-, 4]",
         "%m.unsharded = lt(%i.unsharded, %b.unsharded) : bool[8@-, 4]",
-        "%z.unsharded = constant(value=1.0) : f32[8@-, 4]",
         "%p.unsharded = select(%m.unsharded, %z.unsharded, %z.unsharded) : f32[8@-, 4]",
         "%c.unsharded = concatenate(%x.unsharded, %p.unsharded, dim=0) : f32[16@-, 4]",
     ]
