@@ -13,7 +13,7 @@ the shards are even, is left to a later pass. One of four rules decides:
   factors that all tensors contain.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from math import gcd
@@ -28,8 +28,9 @@ from shardir.ir.sub_axes import (
     is_strict_prefix,
     take_disjoint_prefix,
 )
-from shardir.op_rules.factors import FactorKind, FactorRule, TensorFactors
+from shardir.op_rules.factors import FactorKind, FactorRule
 from shardir.passes.propagation.factor_projection import (
+    FactorSharding,
     ProjectedTensor,
     project_to_dims,
     project_to_factors,
@@ -67,19 +68,25 @@ def align_as_shardy(
         else:
             factor_axes = _vote_for_axes(rule, views, elements)
             _unshard_replicated_factors(rule, factor_axes, tensors)
-    for view in views:
-        for i, factor_sharding in view.factor_shardings.items():
-            factor_sharding.axes, factor_sharding.overflow, factor_sharding.open = (
-                factor_axes[i],
-                (),
-                False,
-            )
     aligned = tuple(
-        project_to_dims(view, sizes, sharding.mesh).close()
+        project_to_dims(_shard_tensor(view, factor_axes, {}), sizes, sharding.mesh).close()
         for view, sharding in zip(views, shardings, strict=True)
     )
     pending = tuple(axis for i in rule.of_kind(FactorKind.REDUCE) for axis in factor_axes[i])
     return Alignment(aligned, pending, tuple(factor_axes))
+
+
+def _shard_tensor(
+    view: ProjectedTensor, axes: Sequence[Axes], overflow: Mapping[int, Axes]
+) -> ProjectedTensor:
+    """Return the tensor with these axes of its factors, also of those that a projection omits, as
+    they follow a factor that axes overflow."""
+    factor_shardings = {
+        i: FactorSharding(axes[i], overflow.get(i, ()), open=False, last=False)
+        for dim in view.mapping
+        for i in dim
+    }
+    return ProjectedTensor(factor_shardings, view.sharding, view.mapping)
 
 
 def _agreed_axes(rule: FactorRule, views: Sequence[ProjectedTensor]) -> FactorAxes | None:
@@ -230,8 +237,7 @@ def _redistribute_reshape_axes(
     side = source if source.shard_count >= target.shard_count else target
     factor_shardings = [side.factor_shardings[i] for i in sorted(side.factor_shardings)]
     axes = [axis for each in factor_shardings for axis in (*each.axes, *each.overflow)]
-    first, second = (_redistribute_axes(view, rule.tensors[t], axes, sizes)
-                     for t, view in enumerate(views))  # fmt: skip
+    first, second = (_redistribute_axes(view, axes, sizes) for view in views)
     factor_axes: FactorAxes = []
     for i in range(len(sizes)):
         both = [
@@ -242,13 +248,13 @@ def _redistribute_reshape_axes(
 
 
 def _redistribute_axes(
-    view: ProjectedTensor, mapping: TensorFactors, axes: Sequence[Axis], sizes: tuple[int, ...]
+    view: ProjectedTensor, axes: Sequence[Axis], sizes: tuple[int, ...]
 ) -> ProjectedTensor:
     """Return the tensor with `axes` distributed to its factors: each to the first that can take a
     part."""
-    order = [i for dim in mapping for i in dim if i in view.factor_shardings]
+    order = [i for dim in view.mapping for i in dim if i in view.factor_shardings]
     room = {i: sizes[i] for i in order}
-    new: dict[int, Axes] = dict.fromkeys(order, ())
+    new: FactorAxes = [()] * len(sizes)
     waiting = list(axes)
     used = True
     while waiting and used:
@@ -265,12 +271,10 @@ def _redistribute_axes(
                 del waiting[0]
                 break
             waiting[0] = Axis(axis.name, axis.pre * part, axis.size // part)
-    for i, taken in new.items():
-        view.factor_shardings[i].axes, view.factor_shardings[i].overflow = taken, ()
-    if order:
-        for axis in waiting:
-            view.factor_shardings[order[-1]].overflow = append_axis(
-                view.factor_shardings[order[-1]].overflow, axis
-            )
+    overflow: Axes = ()
+    for axis in waiting:
+        overflow = append_axis(overflow, axis)
+    tensor = _shard_tensor(view, new, dict.fromkeys(order[-1:], overflow))
     assert view.sharding is not None
-    return project_to_factors(mapping, project_to_dims(view, sizes, view.sharding.mesh), sizes)
+    placed = project_to_dims(tensor, sizes, view.sharding.mesh)
+    return project_to_factors(view.mapping, placed, sizes)
