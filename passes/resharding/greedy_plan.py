@@ -192,7 +192,7 @@ class GreedyPlan:
         for dim in self.dims:
             available, i = pool(dim), 0
             at = 0 if front else len(self.leaving[dim])
-            while i < len(available) and self.room[dim] > 1:
+            while i < len(available):
                 part, rest = self.take_fitting_part(available[i], dim)
                 if part is None:
                     i += 1
@@ -222,7 +222,7 @@ class GreedyPlan:
         for dim in self.dims:
             here, target_axes = self.leaving[dim], self.coming[dim]
             pieces = self.room[dim] = count_positions(here)
-            while self.room[dim] > 1 and target_axes:
+            while target_axes:
                 part, rest = self.take_fitting_part(target_axes[0], dim)
                 if part is None:
                     break
@@ -330,7 +330,7 @@ def _refine_axes(axes: Iterable[Axis], others: Iterable[Axis]) -> list[Axis]:
         for other in order:
             if rest is None or not rest.overlaps(other):
                 continue
-            if not can_coexist(rest, other) or other.contains(rest):
+            if not can_coexist(rest, other):
                 break
             start, end = max(rest.pre, other.pre), min(rest.next, other.next)
             if before := take_disjoint_part(rest, [other]):
