@@ -271,12 +271,18 @@ class Matcher:
 
 
 def _without_idle(expected: ExpectedSharding, entry: Entry) -> ExpectedSharding:
-    """Remove the manual axes from the explicitly replicated axes of a sharding."""
+    """Remove the manual axes from the explicitly replicated axes of a sharding, and those of size 1
+    from its dimensions: they are attributes of the computation, and shard nothing.
+    """
     manual = {axis.name for axis in entry.op.attrs["axes"]} if entry.op else set()
     if not isinstance(expected, Sharding):
         return expected
     kept = tuple(axis for axis in expected.replicated if axis.name not in manual)
-    return replace(expected, replicated=kept)
+    dims = tuple(
+        replace(dim, axes=tuple(a for a in dim.axes if a.size > 1 or a.name not in manual))
+        for dim in expected.dims
+    )
+    return replace(expected, dims=dims, replicated=kept)
 
 
 def _name(operation: str) -> str:
