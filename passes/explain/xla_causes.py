@@ -54,6 +54,8 @@ _OTHER_REDUCTIONS = frozenset({
     "reduce_xor",
 })  # fmt: skip
 """The reductions of JAX that are no sums."""
+_CONTRACTING_PRIMITIVES = frozenset({"conv_general_dilated", "dot_general", "ragged_dot_general"})
+"""The primitives of JAX that sum products."""
 
 
 _HINTS = {
@@ -121,6 +123,11 @@ def primitive_of(op_name: str) -> str:
     return "" if match is None or _WRAPPER.fullmatch(last) else match[0]
 
 
+def _is_derivative(instruction: Instruction) -> bool:
+    """Return whether an instruction computes a derivative of reverse mode."""
+    return "transpose(" in instruction.op_name
+
+
 def _hinted_operation(operation: str, op_name: str) -> str:
     if re.search(r"threefry|random_bits|_uniform|_normal\b", op_name):
         return "random_bits"
@@ -165,6 +172,13 @@ def _cause(surroundings: "_Surroundings", collective: Instruction, kind: str) ->
         return XlaCause(
             XlaCauseKind.ANNOTATION, name, f"an annotation requests another sharding ({name})"
         )
+    if kind in ("all-reduce", "reduce-scatter") and surroundings.is_in_backward_pass(collective):
+        return XlaCause(
+            XlaCauseKind.PARTIAL_SUMS,
+            name,
+            f"{shown} sums over a sharded dimension in the backward pass: each device has a "
+            "partial derivative of an intermediate value, which other derivatives need",
+        )
     return XlaCause(*_cause_by_kind(kind, name, shown, collective.op_name))
 
 
@@ -177,7 +191,7 @@ def _cause_by_kind(kind: str, name: str, shown: str, op_name: str) -> tuple[XlaC
                 f"{name} indexes a sharded dimension: each device finds the elements of its part, "
                 "and the sum combines them",
             )
-        if "transpose(" in op_name:
+        if "transpose(" in op_name:  # The derivative of an argument of the program.
             return (
                 XlaCauseKind.PARTIAL_SUMS,
                 name,
@@ -270,6 +284,29 @@ class _Surroundings:
                     computing.setdefault(name)
                 pending.append(user.name)
         return is_sliced, computing
+
+    def is_in_backward_pass(self, collective: Instruction) -> bool:
+        """Return whether contractions of the backward pass use a derivative.
+
+        Others only use the derivatives of intermediate values; the derivatives of arguments are
+        results.
+        """
+        if not _is_derivative(collective):
+            return False
+        pending, seen = [collective.name], {collective.name}
+        while pending and len(seen) < _MAX_FOLLOWED_USERS:
+            for user in self.users.get(pending.pop(0), ()):
+                if any(
+                    _is_derivative(each)
+                    and each.opcode not in _MOVING_OPCODES
+                    and primitive_of(each.op_name) in _CONTRACTING_PRIMITIVES
+                    for each in (tuple(self._inner(user)) or (user,))
+                ):
+                    return True
+                if user.name not in seen and user.opcode != "while":
+                    seen.add(user.name)
+                    pending.append(user.name)
+        return False
 
     def _slices_by_partition(self, user: Instruction) -> bool:
         """Return whether an instruction selects a part by the number of the partition."""

@@ -254,3 +254,60 @@ def test_the_number_of_followed_users_is_limited(monkeypatch: pytest.MonkeyPatch
     assert gathered(*lines, op_name="jit(f)/add").kind is KINDS.REMATERIALIZATION
     monkeypatch.setattr(xla_causes, "_MAX_FOLLOWED_USERS", 2)
     assert gathered(*lines, op_name="jit(f)/add").kind is KINDS.OPERAND
+
+
+BACKWARD = 'metadata={op_name="jit(f)/transpose(jvp())/dot_general"}'
+INTERMEDIATE = (
+    "dot_general sums over a sharded dimension in the backward pass: each device has a partial "
+    "derivative of an intermediate value, which other derivatives need"
+)
+OF_ARGUMENT = (
+    "each device has the derivative with respect to its part of the data; the sum combines them"
+)
+DOT = "f32[8,8]{1,0} dot(a, p), lhs_contracting_dims={0}, rhs_contracting_dims={0}"
+
+
+@pytest.mark.parametrize(
+    ("users", "text"),
+    [
+        # The derivative of a layer's input, from which the derivatives of the layer before follow.
+        (f"  a = f32[8,8]{{1,0}} tanh(c), {BACKWARD}\n  ROOT r = {DOT}, {BACKWARD}\n",
+         INTERMEDIATE),
+        (f"  ROOT r = f32[8,8]{{1,0}} fusion(c, p), kind=kLoop, calls=fused, {BACKWARD}\n",
+         INTERMEDIATE),
+        # The derivative of a weight, which is a result, or which an optimizer uses.
+        (f"  ROOT r = f32[8,8]{{1,0}} transpose(c), dimensions={{1,0}}, {BACKWARD}\n", OF_ARGUMENT),
+        (f"  ROOT r = f32[8,8]{{1,0}} fusion(c, p), kind=kLoop, calls=step, {BACKWARD}\n",
+         OF_ARGUMENT),
+        (f"  a = f32[8,8]{{1,0}} add(c, p)\n  ROOT r = {DOT}\n", OF_ARGUMENT),
+    ],
+)  # fmt: skip
+def test_derivatives_of_intermediate_values_are_not_those_of_arguments(
+    users: str, text: str
+) -> None:
+    module = parse_hlo(f"""HloModule m, num_partitions=2
+
+fused {{
+  x = f32[8,8]{{1,0}} parameter(0)
+  y = f32[8,8]{{1,0}} parameter(1)
+  ROOT z = f32[8,8]{{1,0}} dot(x, y), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}, {BACKWARD}
+}}
+
+step {{
+  x = f32[8,8]{{1,0}} parameter(0)
+  y = f32[8,8]{{1,0}} parameter(1)
+  ROOT z = f32[8,8]{{1,0}} subtract(y, x), metadata={{op_name="jit(f)/sub"}}
+}}
+
+ENTRY main {{
+  p = f32[8,8]{{1,0}} parameter(0)
+  c = f32[8,8]{{1,0}} all-reduce(p), {GROUPS}, {BACKWARD}
+{users}}}
+""")  # noqa: E501
+    cause = find_xla_causes(module)["c"]
+    assert (cause.kind, cause.text) == (XlaCauseKind.PARTIAL_SUMS, text)
+
+
+def test_results_of_the_forward_pass_are_no_derivatives() -> None:
+    text = cause_of("f32[8]{0} all-reduce(p)", "jit(f)/jvp()/dot_general").text
+    assert text == "dot_general sums over a sharded dimension: each device has a partial result"
