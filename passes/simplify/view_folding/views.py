@@ -81,9 +81,6 @@ def merge_pieces(pieces: Sequence[ViewPiece]) -> ViewPieces:
             if last.dim == piece.dim and last.stride == piece.stride * piece.size:
                 result[-1] = ViewPiece(piece.dim, piece.stride, last.size * piece.size)
                 continue
-            if last.dim == piece.dim == BROADCAST_DIM:
-                result[-1] = ViewPiece(BROADCAST_DIM, 0, last.size * piece.size)
-                continue
         result.append(piece)
     return tuple(result)
 

@@ -15,8 +15,7 @@ def program(params: str, result: str, operations: str) -> str:
 
 def check_folded(module: Module, after: list[str]) -> None:
     """Check the names of the operations after the pass, and that the results stay."""
-    made = Pipeline.parse("fold-views,cse,dce")(module)
-    verify(made)
+    made = Pipeline.parse("fold-views,cse,dce")(module, lambda step, old, new, _: verify(new))
     assert [op.name for op in made.main.body.ops] == after, str(made)
     arguments = random_arguments(module, whole=True)
     assert are_close(run(module, arguments), run(made, arguments), tolerance_of(module))
