@@ -44,11 +44,7 @@ Pairs = list[tuple[int, int]]
 def add_process_rules(rules: Mapping[str, MergeRule]) -> dict[str, MergeRule]:
     """Return the rules for devices of one process, extended by those for collectives between
     processes."""
-    exchanges = {
-        name
-        for name, spec in OPS.items()
-        if spec.exchange is not None and spec is not ops.pipeline_call
-    }
+    exchanges = {name for name, spec in OPS.items() if spec.exchange is not None}
     return {
         **{name: _dispatch_by_level(rules.get(name)) for name in exchanges},
         **_others(rules, exchanges),

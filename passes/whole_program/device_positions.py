@@ -131,7 +131,7 @@ def _slice_window(
         return BatchedValue(slice_rows(b, value, at, int(starts), size), own)
     tiles = _contiguous_axes(starts, sub_axes, size)
     first, count = int(starts.min()), starts.size
-    if tiles and not any(sub_axis in own for sub_axis in sub_axes):
+    if tiles:
         return distribute_shards(
             merger, BatchedValue(slice_rows(b, value, at, first, count * size), own), dim, tiles
         )

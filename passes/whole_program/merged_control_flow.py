@@ -179,14 +179,11 @@ def _select_by_flag(
 ) -> Value:
     """Return one of two values, which have `sub_axes`, by each device's flag."""
     b = merger.b
-    if not flag.sub_axes:
-        result: Value = b.select(b.broadcast(flag.value, dims=(), result=_flag_type(yes)), yes, no)
-        return result
     dims = tuple(map(sub_axes.index, flag.sub_axes))
     flags = flag.value
     if flags.type.shape != yes.type.shape:
         flags = b.broadcast(flags, dims=dims, result=_flag_type(yes))
-    result = b.select(flags, yes, no)
+    result: Value = b.select(flags, yes, no)
     return result
 
 

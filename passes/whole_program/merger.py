@@ -127,7 +127,7 @@ class DeviceMerger:
     def rename_last(self, value: Value, name: str, start: int) -> Value:
         """Return the value renamed if it is the result of the last operation, from `start` on."""
         ops = self.b.ops
-        if len(ops) <= start or ops[-1].results != (value,):
+        if len(ops) <= start:
             return value
         result = Value(value.type, self.b.names.fresh(name))
         ops[-1] = replace(ops[-1], results=(result,))
@@ -155,8 +155,10 @@ class DeviceMerger:
                 self.bind_results(op, rule(self, op), start)
             elif op.spec.effect:
                 raise merge_error(op, "has a side effect on each device")
-            elif op.spec.spmd or op.blocks:
+            elif op.spec.spmd:
                 raise merge_error(op, "is defined only per device")
+            elif op.blocks:
+                raise merge_error(op, "has operations inside", "run the pass inline before")
             elif not any(value in along for value in op.operands):
                 self.copy(op)
             elif op.spec.elementwise:
@@ -227,7 +229,7 @@ class DeviceMerger:
         """Evaluate small values that depend on device positions alone."""
         numbers = self.numbers
         for op in self.b.ops[start:]:
-            if op.blocks or not any(value in numbers for value in op.operands):
+            if not any(value in numbers for value in op.operands):
                 continue
             if any(value.type.size > MAX_EVALUATED_ELEMENTS for value in op.results) or not all(
                 value.type.dtype in ("bool", *INTEGERS) for value in op.tensors

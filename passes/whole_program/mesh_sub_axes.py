@@ -49,15 +49,11 @@ class SubAxes:
         self._union: dict[tuple[Axes, ...], Axes] = {}
 
     def of(self, axes: Axes) -> Axes:
-        """Return the finest sub-axes of some axes, in the order of the axes, without those of size
-        1."""
+        """Return the finest sub-axes of some axes, in the order of the axes; none has size 1."""
         result = self._of.get(axes)
         if result is None:
             result = tuple(
-                sub_axis
-                for axis in axes
-                for sub_axis in self.all
-                if sub_axis.size > 1 and axis.contains(sub_axis)
+                sub_axis for axis in axes for sub_axis in self.all if axis.contains(sub_axis)
             )
             self._of[axes] = result
         return result
