@@ -117,7 +117,7 @@ def _append_mixed_permute(merger: DeviceMerger, op: Op) -> BatchedValue:
         raise merge_error(op, "leaves some devices without a random key")
     else:
         result = permute_rows(b, counted, [stays.get(i) for i in range(count)])
-    for leaving, routes in _group_rows_by_processes(moves, stays).items():
+    for leaving, routes in _group_rows_by_processes(moves).items():
         sent = b.emit(
             OPS["collective-permute"],
             concatenate_rows(b, [slice_rows(b, counted, 0, of, 1) for of, _ in routes]),
@@ -125,11 +125,11 @@ def _append_mixed_permute(merger: DeviceMerger, op: Op) -> BatchedValue:
             pairs=leaving,
             name=f"{op.result.name}.between_processes",
         )
-        for i, (of, to) in enumerate(routes):
+        for i, (_, to) in enumerate(routes):
             # A device without sender receives zeros, which it holds already unless a row comes from
             # elsewhere.
-            alone = sources[to] == 1 and len(moves[of, to]) == len(leaving)
-            here = None if alone else _is_one_of_processes(merger, far, [c for _, c in leaving])
+            receivers = [c for _, c in leaving]
+            here = None if sources[to] == 1 else _is_one_of_processes(merger, far, receivers)
             result = _replace_row(b, result, slice_rows(b, sent, 0, i, 1), to, here)
     for (of, to), pairs in moves.items():
         staying = [a for a, c in pairs if a == c]
@@ -174,13 +174,13 @@ def _is_whole(pairs: Pairs, process_count: int) -> bool:
 
 
 def _group_rows_by_processes(
-    moves: Mapping[tuple[int, int], Pairs], stays: Mapping[int, int]
+    moves: Mapping[tuple[int, int], Pairs],
 ) -> dict[tuple[Ints, ...], list[tuple[int, int]]]:
     """Return the row pairs that are sent between the same pairs of processes."""
     result: dict[tuple[Ints, ...], list[tuple[int, int]]] = {}
     for (of, to), pairs in moves.items():
         leaving = tuple(sorted(pair for pair in pairs if pair[0] != pair[1]))
-        if leaving and stays.get(to) != of:
+        if leaving:
             result.setdefault(leaving, []).append((of, to))
     return result
 

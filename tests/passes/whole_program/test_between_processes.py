@@ -6,11 +6,10 @@ import pytest
 from shardir import parse
 from shardir.errors import MergeError
 from shardir.extend import define_op
-from shardir.interpret.random_arguments import random_arguments
-from shardir.ir.module import Module, spmd_mesh_of
+from shardir.ir.module import Module
 from shardir.ir.operation import OPS
-from shardir.ir.process_levels import ProcessLevels
-from tests.passes.processes import on_devices, on_processes, places, run_verified_passes
+from tests.passes.processes import run_verified_passes
+from tests.passes.whole_program.process_comparison import check_processes, programs_of_processes
 from tests.registries import restored_registries
 
 PERMUTE = """\
@@ -25,27 +24,6 @@ spmd func @main(
 """
 
 
-def programs_of_processes(program: Module, across: str) -> list[list[Module]]:
-    """Return one program for all processes, and one for each of them."""
-    levels = ProcessLevels.parse(spmd_mesh_of(program), across)
-    split = f"hierarchical-collectives{{across={across}}},merge-devices{{across={across}"
-    placed = [run_verified_passes(f"{split},at={at}}}", program) for at in places(levels)]
-    return [[run_verified_passes(f"{split}}}", program)], placed]
-
-
-def check(program: Module, across: str) -> Module:
-    """Check the results of all devices, and return the program of all processes."""
-    arguments = random_arguments(program, whole=True)
-    want = on_devices(program, arguments)
-    grouped = programs_of_processes(program, across)
-    for each in grouped:
-        got = on_processes(program, each, across, arguments)
-        for expected, made in zip(want, got, strict=True):
-            for a, b in zip(expected, made, strict=True):
-                np.testing.assert_array_equal(a, b)
-    return grouped[0][0]
-
-
 def permute(pairs: list[list[int]], x: int = 4, y: int = 2) -> Module:
     text = PERMUTE.replace("SIZE", str(2 * x * y)).replace("PAIRS", str(pairs))
     return parse(text.replace("=X", f"={x}").replace("=Y", f"={y}"))
@@ -57,7 +35,7 @@ def test_random_permutes(seed: int, across: str) -> None:
     rng = np.random.default_rng(seed)
     count = int(rng.integers(1, 9))
     sources, targets = (rng.permutation(8)[:count].tolist() for _ in range(2))
-    check(permute([list(pair) for pair in zip(sources, targets, strict=True)]), across)
+    check_processes(permute([list(pair) for pair in zip(sources, targets, strict=True)]), across)
 
 
 ROWS = {
@@ -78,13 +56,19 @@ ROWS = {
 
 @pytest.mark.parametrize("pairs", ROWS.values(), ids=ROWS)
 def test_rows_that_stay_and_rows_that_are_sent(pairs: list[list[int]]) -> None:
-    check(permute(pairs), "x:4")
+    check_processes(permute(pairs), "x:4")
 
 
 def test_a_row_that_stays_in_its_process_is_not_sent() -> None:
-    made = check(permute(ROWS["one row stays"]), "x:4")
+    made = check_processes(permute(ROWS["one row stays"]), "x:4")
+    assert "select" not in [op.name for op in made.main.body.ops]
     sent = [op for op in made.main.body.ops if op.spec.collective and op.name != "all-slice"]
     assert [op.operands[0].type.shape for op in sent] == [(1, 2)]
+
+
+def test_rows_of_one_process_are_not_sent() -> None:
+    made = check_processes(permute(ROWS["one row moves in its process"]), "x:4")
+    assert "collective-permute" not in [op.name for op in made.main.body.ops]
 
 
 def test_a_process_knows_whether_it_keeps_a_row() -> None:
@@ -96,10 +80,10 @@ def test_a_process_knows_whether_it_keeps_a_row() -> None:
 
 
 def test_rows_without_another_source_need_no_selection() -> None:
-    made = check(permute([[0, 2], [1, 3]]), "x:4")
+    made = check_processes(permute([[0, 2], [1, 3]]), "x:4")
     assert "select" not in [op.name for op in made.main.body.ops]
     # The row is sent to some processes and stays in others.
-    made = check(permute([[0, 2], [4, 4]]), "x:4")
+    made = check_processes(permute([[0, 2], [4, 4]]), "x:4")
     assert "select" in [op.name for op in made.main.body.ops]
 
 
@@ -120,7 +104,7 @@ spmd func @main(
 
 def test_only_collectives_between_processes_are_awaited() -> None:
     """The other one is a sum over the devices of the process."""
-    made = check(parse(STARTED), "x:2")
+    made = check_processes(parse(STARTED), "x:2")
     assert [op.name for op in made.main.body.ops if op.name in ("done", "sum")] == ["sum", "done"]
 
 

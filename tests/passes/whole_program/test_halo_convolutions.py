@@ -5,6 +5,7 @@ import pytest
 from shardir import parse
 from shardir.interpret.random_arguments import random_arguments
 from tests.passes.whole_program.merge_comparison import merged, merged_difference, names
+from tests.passes.whole_program.process_comparison import check_processes
 from tests.programs.near_misses import disagreements
 
 FOLDING = "merge-devices,cse,dce,fold-reductions,fold-views,cse,dce"
@@ -138,6 +139,11 @@ def test_only_halos_become_rows_of_the_global_array(text: str) -> None:
 def test_exchanges_that_resemble_these_keep_their_results(text: str) -> None:
     found = disagreements(parse(text), FOLDING, merged_difference)
     assert not found, found[0]
+
+
+@pytest.mark.parametrize("text", HALOS.values(), ids=HALOS)
+def test_rows_of_other_processes_are_no_halos(text: str) -> None:
+    check_processes(parse(text), "b:2")
 
 
 def gradient(

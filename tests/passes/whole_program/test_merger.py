@@ -176,11 +176,12 @@ CASES = {
             + """\
   %n = constant(value=9) : i32[]
   %j = add(%i, %n) : i32[]
-  %z = dynamic_slice(%x, %o, %j) : f32[2, 2]""",
+  %w = dynamic_slice(%x, %o, %j) : f32[2, 2]
+  %z = exp(%w) : f32[2, 2]""",
             "%x: f32[2, 4] of f32[8@a, 4]",
             "f32[2, 2] of f32[24@(a, b), 2]",
         ),
-        ["reshape", "iota", "constant", "constant", "constant", "add", "slice", "broadcast",
+        ["reshape", "iota", "constant", "constant", "constant", "add", "slice", "exp", "broadcast",
          "reshape"],
     ),
     "random numbers of a device's own": (
