@@ -110,8 +110,8 @@ def divide(
         is_active = not active.isdisjoint(op.uses())
         if not is_active and (handler is None or everything or not has_nested_effect(op)):
             ahead.append(op)
-            is_free = op.spec in RECOMPUTED_OPERATIONS and kept.keys().isdisjoint(op.operands)
-            if op.spec.effect or (not is_free if everything else is_saved(save, op)):
+            is_kept = op.spec not in RECOMPUTED_OPERATIONS if everything else is_saved(save, op)
+            if op.spec.effect or is_kept:
                 kept.update(dict.fromkeys(op.results))
             else:
                 again.append(op)

@@ -1,6 +1,7 @@
 """`jvp`: names of tangents, and operations without tangents."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -165,6 +166,77 @@ def test_both_parts_of_a_linearization_compute_the_jvp(seed: int) -> None:
     expected = evaluate(jvp(plain, [0, 2]), [*args, *directions])
     for ours, theirs in zip([*results, *tangents], expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def assert_parts_compute_the_jvp(text: str, args: Sequence[Any], direction: Any) -> Function:
+    """Return the second function of a linearization by the first parameter."""
+    plain = function(text)
+    parts = linearize_forward(plain, [0])
+    verify(Module((), (parts.forward, parts.pushforward)))
+    made, *residuals = evaluate(parts.forward, args)
+    (tangent,) = evaluate(parts.pushforward, [*residuals, direction])
+    expected = evaluate(jvp(plain, [0]), [*args, direction])
+    for ours, theirs in zip([made, tangent], expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    return parts.pushforward
+
+
+def test_the_second_part_repeats_a_loop_in_the_body_of_a_loop() -> None:
+    """The inner loop has no tangents, and the outer one saves no values."""
+    assert_parts_compute_the_jvp(
+        """\
+func @f(%x: f64[], %n: i32[]) -> (f64[]) {
+  %j, %y = while(%n, %x) : i32[], f64[] {
+    (%i: i32[], %a: f64[]) =>
+    %zero = constant(value=0) : i32[]
+    %more = gt(%i, %zero) : bool[]
+    yield %more
+  } {
+    (%i.1: i32[], %a.1: f64[]) =>
+    %k = while(%i.1) : i32[] {
+      (%c: i32[]) =>
+      %five = constant(value=5) : i32[]
+      %less = lt(%c, %five) : bool[]
+      yield %less
+    } {
+      (%c.1: i32[]) =>
+      %two = constant(value=2) : i32[]
+      %d = add(%c.1, %two) : i32[]
+      yield %d
+    }
+    %s = convert(%k) : f64[]
+    %z = mul(%a.1, %s) : f64[]
+    %one = constant(value=1) : i32[]
+    %m = sub(%i.1, %one) : i32[]
+    yield %m, %z
+  }
+  return %y
+}
+""",
+        [np.float64(0.5), np.int32(6)],
+        np.float64(2),
+    )
+
+
+def test_the_second_part_repeats_the_broadcast_of_a_saved_value() -> None:
+    """A loop stacks the smaller value."""
+    second = assert_parts_compute_the_jvp(
+        """\
+func @f(%x: f64[4], %w: f64[3]) -> (f64[4]) {
+  %y = scan(%x, %w, carries=1, length=3) : f64[4] {
+    (%c: f64[4], %v: f64[]) =>
+    %s = sin(%v) : f64[]
+    %b = broadcast(%s, dims=[]) : f64[4]
+    %z = mul(%c, %b) : f64[4]
+    yield %z
+  }
+  return %y
+}
+""",
+        [np.arange(4.0), np.array([0.5, 1, 2])],
+        np.ones(4),
+    )
+    assert [param.type.shape for param in second.body.params] == [(3,), (4,)]
 
 
 def test_integers_have_no_tangents() -> None:
