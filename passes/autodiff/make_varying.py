@@ -372,7 +372,7 @@ def _rewrite_rule_block(
     for value, end, name in zip(varying_block.returns, ends, what, strict=True):
         more = varying_axes.get(value, NOT_VARYING) - end
         axes = tuple(axis for axis in making.axes if axis in more)
-        if axes and _is_differentiable(value):
+        if axes:
             if name:
                 raise _varies_more_error(op, name)
             b.why = f"what the devices contribute to a gradient of {op.attrs['rule']}"

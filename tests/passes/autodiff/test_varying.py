@@ -316,6 +316,32 @@ def test_results_are_equal_with_and_without_check_vma(attrs: str) -> None:
     np.testing.assert_allclose(tangent, 2 * a.sum() + w * step.sum(), 1e-5)
 
 
+def test_residuals_of_values_that_a_part_of_a_manual_axis_shards() -> None:
+    """Their varying axes are unknown, so that each device keeps its own residual."""
+    module = parse(f"""{HEAD}
+func @f(%w: f32[], %a: f32[8]) -> (f32[8]) {{
+  %r = manual_computation(%w, %a, axes=[x], in_axes=[[], [[x:(1)2]]], out_axes=[[[x:(1)2]]])
+      : f32[8] {{
+    (%v: f32[], %p: f32[4]) =>
+    %s = sin(%p) : f32[4]
+    %b = broadcast(%v, dims=[]) : f32[4]
+    %q = mul(%s, %b) : f32[4]
+    yield %q
+  }}
+  return %r
+}}
+""")
+    verify(module)
+    rng = np.random.default_rng(0)
+    a, g = rng.standard_normal((2, 8)).astype("f")
+    w = np.float32(0.5)
+    back = Module(module.meshes, (vjp(module.main, [0, 1]),))
+    verify(back)
+    made = run(back, [w, a, g])
+    for got, expected in zip(made, [w * np.sin(a), np.sin(a) @ g, w * np.cos(a) * g], strict=True):
+        np.testing.assert_allclose(got, expected, 1e-5)
+
+
 def test_vary_is_the_identity() -> None:
     module = program("%q = vary(%v, axes=[x]) : f32[]\n%z = mul(%q, %v) : f32[]\nyield %p")
     op = computation(module)
@@ -349,6 +375,48 @@ def test_a_rule_whose_tangent_varies_more_than_its_result_is_an_error() -> None:
         "the rule of f returns a tangent that may differ between devices, but the result of f is "
         "replicated; reduce it as the function does, for example by lax.psum"
     )
+
+
+def test_a_rule_whose_integer_result_varies_more_than_that_of_the_function_is_an_error() -> None:
+    with pytest.raises(DifferentiateError) as caught:
+        print_explicit(
+            """
+%h, %k = custom-jvp(%v, rule="f") : f32[], i32[] {
+  (%a1: f32[]) =>
+  %s1 = sin(%a1) : f32[]
+  %k1 = constant(value=1) : i32[]
+  yield %s1, %k1
+} {
+  (%a2: f32[], %t2: f32[]) =>
+  %s2 = sin(%a2) : f32[]
+  %u2 = mul(%s2, %t2) : f32[]
+  %i2 = axis-index(axes=[x]) : i32[]
+  yield %s2, %i2, %u2
+}
+yield %p
+"""
+        )
+    assert str(caught.value) == (
+        "the rule of f returns a result that may differ between devices, but the result of f is "
+        "replicated; reduce it as the function does, for example by lax.psum"
+    )
+
+
+def test_values_in_the_block_of_a_pipeline_vary_as_its_operands() -> None:
+    """A pipeline does not state which values enter and leave its block."""
+    text = print_explicit(
+        """
+%l = pipeline(%v, %p, microbatches=1, schedule="gpipe", axis="y", batched=[1]) : f32[] {
+  (%c: f32[], %d: f32[2]) =>
+  %two = constant(value=2) : f32[]
+  %e = mul(%c, %two) : f32[]
+  yield %e
+}
+yield %p
+"""
+    )
+    assert "%v.varying = vary(%v, axes=[x])" in text
+    assert "%two.varying = vary(%two, axes=[x])" in text
 
 
 RULE_WITH_CAPTURE = """
