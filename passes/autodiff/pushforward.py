@@ -77,7 +77,7 @@ class Pushforward:
                 self.handlers[op.name](self, op)
                 continue
             self.append(op)
-            if has_tangent and any(value.type.dtype in INEXACT for value in op.results):
+            if any(value.type.dtype in INEXACT for value in op.results):
                 self.b.loc, self.b.why = op.loc, f"tangent of %{op.results[0].name}"
                 self._through(op)
         self.b.loc, self.b.why = loc, why

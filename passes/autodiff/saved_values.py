@@ -54,7 +54,7 @@ def reuse_saved_values(
     needed = list[Op]()
     for op in _remove_effects(again):
         source = regions.get(original.get(op.results[0], op.results[0]))
-        if source is not None and source.spec is op.spec:
+        if source is not None:
             divided = _REGIONS[op.name](source, op, original, save, names)
             extended[source], remaining = divided.forward[0], divided.again
             needed += remaining

@@ -133,6 +133,17 @@ def test_forward_mode_of_a_custom_vjp_is_an_error() -> None:
     )
 
 
+def test_forward_mode_keeps_a_custom_vjp_without_tangents() -> None:
+    text = """\
+func @f(%w: f32[], %x: f32[3], %n: i32[]) -> (f32[3]) {
+""" + THRICE_COS.split("{\n", 1)[1].replace("return %y", "%b1 = broadcast(%w, dims=[]) : f32[3]\n"
+        "  %z = mul(%y, %b1) : f32[3]\n  return %z")  # fmt: skip
+    ahead = jvp.jvp(parse(text).main, [0])
+    z, tangent = run(module(ahead), [np.float32(2), X, np.int32(1), np.float32(1)])
+    np.testing.assert_allclose([z, tangent], [2 * np.sin(X), np.sin(X)], rtol=1e-6)
+    assert "custom-vjp" in str(ahead)
+
+
 def test_a_checkpoint_is_recomputed_after_a_barrier() -> None:
     back = vjp.vjp(parse(CHECKPOINT).main, [0])
     names = [op.name for op in back.body.ops]
@@ -150,6 +161,37 @@ def test_saved_values_of_a_checkpoint_are_not_recomputed() -> None:
     text = CHECKPOINT.replace("checkpoint(%x)", 'checkpoint(%x, save=["anything"])')
     names = [op.name for op in vjp.vjp(parse(text).main, [0]).body.ops]
     assert names.count("exp") == names.count("sin") == 1
+
+
+def test_a_policy_saves_values_of_a_checkpoint_inside_of_a_checkpoint() -> None:
+    text = """\
+func @f(%x: f32[3], %w: f32[3, 3]) -> (f32[3]) {
+  %y = checkpoint(%x, save=["SAVED"]) : f32[3] {
+    (%a: f32[3]) =>
+    %b = checkpoint(%a) : f32[3] {
+      (%c: f32[3]) =>
+      %d = dot(%c, %w, dims="i,ij->j") : f32[3]
+      %e = sin(%d) : f32[3]
+      yield %e
+    }
+    %g = exp(%b) : f32[3]
+    yield %g
+  }
+  return %y
+}
+"""
+    back, again = (vjp.vjp(parse(text.replace("SAVED", saved)).main, [0])
+                   for saved in ("dots", "named"))  # fmt: skip
+    # The product, the product that the inner checkpoint computes again, and its gradient; the outer
+    # one computes the product again if its policy does not save it.
+    assert (str(back).count("= dot("), str(again).count("= dot(")) == (3, 4)
+    # The next derivative recomputes values of the inner checkpoint, unless they are saved.
+    assert ("= checkpoint(" in str(back), "= checkpoint(" in str(again)) == (False, True)
+    w = np.arange(9, dtype=np.float32).reshape(3, 3) / 9
+    for each in (back, again):
+        y, gradient = run(module(each), [X, w, ONES])
+        np.testing.assert_allclose(y, np.exp(np.sin(X @ w)), rtol=1e-6)
+        np.testing.assert_allclose(gradient, w @ (np.exp(np.sin(X @ w)) * np.cos(X @ w)), rtol=1e-5)
 
 
 def test_a_checkpoint_that_saves_everything_has_no_effect() -> None:
@@ -317,7 +359,40 @@ LOOP = """\
     }"""
 
 
-@pytest.mark.parametrize(("body", "expected"), [(BRANCH, [0.5, 5.0]), (LOOP, [0.5, 0.5])])
+CONSTANT_OF_BRANCH = """\
+    %p = gt(%t, %limit) : bool[]
+    %i = convert(%p) : i32[]
+    %s, %n = case(%i) : f32[], f32[] {
+      yield %t, %limit
+    } {
+      %two = constant(value=2.0) : f32[]
+      yield %t, %two
+    }
+    %u = mul(%s, %n) : f32[]"""
+COUNT_OF_LOOP = """\
+    %s, %n = while(%t, %limit) : f32[], f32[] {
+      (%g: f32[], %k: f32[]) =>
+      %p = gt(%g, %limit) : bool[]
+      yield %p
+    } {
+      (%h: f32[], %l: f32[]) =>
+      %v = sub(%h, %limit) : f32[]
+      %w = add(%l, %limit) : f32[]
+      yield %v, %w
+    }
+    %m = mul(%n, %n) : f32[]
+    %u = mul(%s, %m) : f32[]"""
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (BRANCH, [0.5, 5.0]),
+        (LOOP, [0.5, 0.5]),
+        (CONSTANT_OF_BRANCH, [0.5, 5.0]),
+        (COUNT_OF_LOOP, [0.5, 4.5]),
+    ],
+)
 def test_branches_and_loops_that_depend_on_a_tangent_run_in_the_second_part(
     body: str, expected: list[float]
 ) -> None:
