@@ -89,6 +89,9 @@ IMAGE, FILTER = (2, 32, 33, 3), (3, 3, 3, 24)
         {"right": (3, 3, 3, 15)},
         {"left": (1, 4, 5, 3), "right": (1, 1, 3, 16)},
         {"lhs_dilation": (2, 2)},
+        {"result": "f64"},
+        {"left": (2, 0, 33, 3)},
+        {"left": (2, 33, 33, 3), "padding": ((0, 0), (0, 0)), "strides": (3, 3)},
     ],
 )
 def test_other_convolutions_have_no_pairs_of_channels(given: dict[str, Any]) -> None:
