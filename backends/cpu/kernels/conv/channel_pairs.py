@@ -92,7 +92,6 @@ def _has_channel_pairs(
         or arithmetic_of(out.dtype).type != BF16_PAIRS.sum
         or not 1 < channels < MIN_INNERMOST_STEPS
         or features < MIN_PAIRED_FEATURES
-        or 0 in (x.size, w.size)
     ):
         return False
     steps = out.size * prod(w.shape[d] for d in by.spatial)

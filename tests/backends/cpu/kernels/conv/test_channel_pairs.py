@@ -26,7 +26,7 @@ from tests.backends.cpu.phase_runner import (
     selected_kernel_names,
 )
 
-PAD_BY_ONE = ((1, 1), (1, 1))
+PAD_BY_ONE, NO_PADDING = ((1, 1), (1, 1)), ((0, 0), (0, 0))
 NHWC, NCHW = "b01f,01io->b01f", "bf01,oi01->bf01"
 
 
@@ -72,7 +72,7 @@ def test_channels_are_copied_as_pairs(dims: str, channels: int, result: str) -> 
     assert_convolution(got, x, w, op.result.type, attrs)
 
 
-IMAGE, FILTER = (2, 32, 33, 3), (3, 3, 3, 24)
+IMAGE, FILTER = (2, 32, 33, 3), (5, 5, 3, 48)
 
 
 @pytest.mark.parametrize(
@@ -83,25 +83,34 @@ IMAGE, FILTER = (2, 32, 33, 3), (3, 3, 3, 24)
         {"machine": ZEN_3},
         {"machine": SAPPHIRE_RAPIDS},
         {"machine": replace(ZEN_5, features="")},
-        {"left": (2, 32, 33, 1), "right": (3, 3, 1, 24)},
-        {"left": (2, 32, 33, 17), "right": (3, 3, 17, 24)},
-        {"left": (2, 32, 33, 6), "right": (3, 3, 3, 24), "groups": 2},
-        {"right": (3, 3, 3, 15)},
+        {"left": (2, 32, 33, 1), "right": (5, 5, 1, 48)},
+        {"left": (2, 32, 33, 17), "right": (5, 5, 17, 48)},
+        {"left": (2, 32, 33, 6), "groups": 2},
+        {"right": (5, 5, 3, 15)},
         {"left": (1, 4, 5, 3), "right": (1, 1, 3, 16)},
         {"lhs_dilation": (2, 2)},
         {"result": "f64"},
-        {"left": (2, 0, 33, 3)},
-        {"left": (2, 33, 33, 3), "padding": ((0, 0), (0, 0)), "strides": (3, 3)},
+        {"left": (8, 66, 66, 3), "right": (3, 3, 3, 256), "padding": NO_PADDING, "strides": (3, 3)},
     ],
 )
 def test_other_convolutions_have_no_pairs_of_channels(given: dict[str, Any]) -> None:
+    assert any(
+        "padded_nhwc" in name and "_groups_" in name for name in kernels(NHWC, IMAGE, FILTER)
+    )
     found = kernels(NHWC, **{"left": IMAGE, "right": FILTER, **given})
     assert not any("padded_nhwc" in name and "_groups_" in name for name in found)
 
 
+def test_windows_without_elements_are_zero() -> None:
+    """All windows of an image without rows are outside of it."""
+    x, w = (np.zeros(shape, NUMPY_DTYPES["bf16"]) for shape in ((2, 0, 33, 3), FILTER))
+    got = check_convolution(x, w, attributes(2, NHWC, padding=((4, 4), (2, 2))))
+    assert got.shape == (2, 4, 33, 48)
+
+
 def test_windows_with_contiguous_pairs_are_read_in_place() -> None:
     """Without padding, lines of windows are contiguous."""
-    found = kernels(NHWC, (2, 32, 33, 4), (3, 3, 4, 32), padding=((0, 0), (0, 0)))
+    found = kernels(NHWC, (2, 32, 33, 4), (3, 3, 4, 32), padding=NO_PADDING)
     assert not any("padded_nhwc" in name for name in found)
     assert "_groups_bf16_" in found[-1]
 
