@@ -55,6 +55,7 @@ COMPARED = (
     "jax.scipy.stats",
     "jax.sharding",
     "jax.stages",
+    "jax.test_util",
     "jax.tree",
     "jax.tree_util",
     "jax.typing",

@@ -42,6 +42,7 @@ FACES = {
     "scipy",
     "sharding",
     "stages",
+    "test_util",
     "testing",
     "tree",
     "tree_util",
