@@ -134,8 +134,8 @@ def _on_mesh_of_types(sharding: Sharding | None, mesh: Mesh, rank: int) -> Shard
         return sharding
     if sharding.mesh.shape != entered.shape or sharding.has_partial_sums:
         return sharding
-    dims = sharding.sub_axes(rank)
-    if sharding.device_assignment != mesh.device_assignment or UNCONSTRAINED in dims:
+    dims = [axes for axes in sharding.sub_axes(rank) if axes is not UNCONSTRAINED]
+    if sharding.device_assignment != mesh.device_assignment or len(dims) != rank:
         return sharding
     spec = express_spec(dims, mesh)
     return sharding if spec is None else complete_spec(NamedSharding(mesh, spec), rank)
