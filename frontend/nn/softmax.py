@@ -92,7 +92,7 @@ def logsumexp(
     """Return log(sum(b * exp(a))) along `axis` without overflow and underflow.
 
     The result is NaN if the sum is negative; `return_sign` returns (log of its absolute value,
-    sign).
+    sign). The sign of a complex sum is a number of absolute value 1.
     """
     kind = inexact_kind(a) if b is None else inexact_kind(a, b)
     (x,) = promote_to(kind, a)
@@ -106,12 +106,14 @@ def logsumexp(
     top = emit_reduction("max", real, dims, False)
     # The difference of infinities would be NaN.
     top = emit_elementwise("select", emit_elementwise("is_finite", top), top, constant_like(top, 0))
-    top = convert(emit("stop_gradient", top), x.value.type.dtype)
-    parts = emit_elementwise("exp", emit_elementwise("sub", included, broadcast_back(top, x, dims)))
+    top = emit("stop_gradient", top)
+    shift = broadcast_back(convert(top, x.value.type.dtype), x, dims)
+    parts = emit_elementwise("exp", emit_elementwise("sub", included, shift))
     total = emit_reduction("sum", parts if b is None else parts * b, dims, False)
     signs = emit_elementwise("sign", total) if return_sign else None
     size = emit_elementwise("abs", total) if return_sign else total
-    result = emit_elementwise("add", emit_elementwise("log", size), top)
+    logarithm = emit_elementwise("log", size)
+    result = emit_elementwise("add", logarithm, convert(top, logarithm.value.type.dtype))
     if keepdims:
         result = restore_reduced_dims(result, x, dims)
     if signs is None:

@@ -137,35 +137,76 @@ def logit(x: ArrayLike) -> Tracer:
     return compute_in_single(_logit_of_float)(*_floats(x))
 
 
-@public()
-def xlogy(x: ArrayLike, y: ArrayLike) -> Tracer:
-    """Return x log(y), elementwise, 0 if x is 0 and y is not NaN."""
-    x, y = _floats(x, y)
-    # Elsewhere the logarithm is finite: x times it is 0 for x = 0, and it is the derivative in x.
+@custom_jvp
+def _xlogy(x: Tracer, y: Tracer) -> Tracer:
     is_zero = (x == 0) & ((y <= 0) | (y == dtypes.inf))
     product = x * math_functions.log(selection.where(is_zero, constant_like(y, 1), y))
     return selection.where(is_zero, constant_like(x, 0), product)
 
 
+_xlogy.defjvps(
+    lambda tangent, result, x, y: tangent * math_functions.log(y),
+    lambda tangent, result, x, y: tangent * _divide_zero_by_zero(x, y),
+)
+
+
+def _divide_zero_by_zero(x: Tracer, y: Tracer) -> Tracer:
+    """Return x / y, and 0 for zeros."""
+    is_zero = (x == 0) & (y == 0)
+    quotient = x / selection.where(is_zero, constant_like(y, 1), y)
+    return selection.where(is_zero, constant_like(x, 0), quotient)
+
+
 @public()
-def xlog1py(x: ArrayLike, y: ArrayLike) -> Tracer:
-    """Return x log(1 + y), elementwise, 0 if x is 0 and y is not NaN."""
-    x, y = _floats(x, y)
+def xlogy(x: ArrayLike, y: ArrayLike) -> Tracer:
+    """Return x log(y), elementwise, 0 if x is 0 and y is not NaN; the derivative in x is log(y)."""
+    return as_tracer(_xlogy(*_floats(x, y)))
+
+
+@custom_jvp
+def _xlog1py(x: Tracer, y: Tracer) -> Tracer:
     is_zero = (x == 0) & ((y <= -1) | (y == dtypes.inf))
     product = x * math_functions.log1p(selection.where(is_zero, constant_like(y, 0), y))
     return selection.where(is_zero, constant_like(x, 0), product)
 
 
+_xlog1py.defjvps(
+    lambda tangent, result, x, y: tangent * math_functions.log1p(y),
+    lambda tangent, result, x, y: tangent * _divide_zero_by_zero(x, 1 + y),
+)
+
+
 @public()
-def entr(x: ArrayLike) -> Tracer:
-    """Return -x log(x), elementwise, -inf for negative x."""
-    (x,) = _floats(x)
+def xlog1py(x: ArrayLike, y: ArrayLike) -> Tracer:
+    """Return x log(1 + y), elementwise, 0 if x is 0 and y is not NaN; the derivative in x is
+    log(1 + y)."""
+    return as_tracer(_xlog1py(*_floats(x, y)))
+
+
+@custom_jvp
+def _entr(x: Tracer) -> Tracer:
     safe = selection.where(x > 0, x, constant_like(x, 1))
     return selection.where(
         x < 0,
         -dtypes.inf,
         selection.where(x == 0, constant_like(x, 0), -x * math_functions.log(safe)),
     )
+
+
+def _entr_slope(x: Tracer) -> Tracer:
+    """Return the derivative of `entr`: infinite at 0, and 0 where it is -inf."""
+    is_negative = x < 0
+    slope = -math_functions.log(selection.where(is_negative, constant_like(x, 1), x)) - 1
+    return selection.where(is_negative, constant_like(x, 0), slope)
+
+
+_entr.defjvps(lambda tangent, result, x: tangent * _entr_slope(x))
+
+
+@public()
+def entr(x: ArrayLike) -> Tracer:
+    """Return -x log(x), elementwise, -inf for negative x; the derivative at 0 is inf."""
+    return as_tracer(_entr(*_floats(x)))
 
 
 @public()

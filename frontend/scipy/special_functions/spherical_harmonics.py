@@ -24,7 +24,8 @@ def _normalized_legendre(n: Tracer, m: Tracer, theta: Tracer, last: int) -> Trac
 
     All orders advance together: at degree l the recurrence of order l begins.
     """
-    x, sine = math_functions.cos(theta), math_functions.sin(theta)
+    # As in SciPy, the sine is the positive root of 1 - x^2, also outside of [0, pi].
+    x, sine = math_functions.cos(theta), complex_parts.abs(math_functions.sin(theta))
     zero = constant_like(x, 0)
     start = constant_like(x, 1 / sqrt(4 * pi))
     result, before, current = zero, zero, zero
@@ -69,8 +70,8 @@ def sph_harm_y(
 ) -> Tracer:  # fmt: skip
     """Return the spherical harmonic of degree n and order m, elementwise, as complex numbers.
 
-    `theta` is the polar angle, `phi` the azimuth. `n_max` is the highest degree; without it, n must
-    not be traced. `diff_n` has no effect.
+    `theta` is the polar angle, whose sine counts as positive, `phi` the azimuth. `n_max` is the
+    highest degree; without it, n must not be traced. `diff_n` has no effect.
     """
     if n_max is None:
         known = require_concrete(n, "n", "sph_harm_y needs the degrees", "pass n_max")

@@ -81,6 +81,18 @@ def test_logsumexp_with_weights_and_signs() -> None:
           np.log((np.abs(weights) * np.exp(X)).sum(-1)))  # fmt: skip
 
 
+def test_logsumexp_of_complex_numbers_returns_their_sign() -> None:
+    z = (X[0, 0] + 1j * X[1, 1]).astype("c8")
+    weights = GENERATOR.normal(size=z.shape).astype("f")
+    for a, b in ((z, weights), (z, z), (X[0, 0], z)):
+        total = (b * np.exp(a.astype("c16"))).sum()
+        size, sign = run(nn.logsumexp, a, None, b, return_sign=True)
+        assert (size.dtype, sign.dtype) == (np.float32, np.complex64)
+        close(size, np.log(np.abs(total)), 1e-4)
+        close(sign, total / np.abs(total), 1e-4)
+        close(np.exp(run(nn.logsumexp, a, None, b)), total, 1e-4)
+
+
 def test_logsumexp_of_infinities() -> None:
     x = np.array([[-np.inf, -np.inf], [np.inf, 0], [np.nan, 0], [-np.inf, 1]], "f")
     assert run(nn.logsumexp, x, 1).tolist()[:2] == [-np.inf, np.inf]

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir import enable_x64, grad, jit, vmap
+from shardir import enable_x64, grad, hessian, jit, vmap
 from shardir.frontend.numpy import api as snp
 from shardir.frontend.scipy import special
+from tests.optional_dependencies import require
 
 pytestmark = pytest.mark.sample(5)
 
@@ -244,3 +245,24 @@ def test_functions_are_public_names() -> None:
 
     assert scipy.special.ndtr is special.ndtr
     assert set(special.__all__) <= set(dir(scipy.special))
+
+
+def test_derivatives_at_zero_are_those_of_jax() -> None:
+    require("jax")
+    import jax
+    import jax.scipy.special as theirs
+
+    assert float(grad(special.entr)(0.0)) == float(jax.grad(theirs.entr)(0.0)) == np.inf
+    assert float(grad(special.entr)(-1.0)) == 0
+    for name, at in (("xlogy", 0.0), ("xlog1py", -1.0)):
+        ours, other = getattr(special, name), getattr(theirs, name)
+        assert float(grad(ours)(0.0, at)) == float(jax.grad(other)(0.0, at)) == -np.inf
+        for x, y in ((0.0, 2.0), (3.0, 2.0), (-1.0, 0.5)):
+            for argument in (0, 1):
+                np.testing.assert_allclose(
+                    grad(ours, argument)(x, y), jax.grad(other, argument)(x, y), rtol=1e-6
+                )
+        assert float(grad(ours, 1)(0.0, at)) == 0
+        assert np.isinf(grad(ours, 1)(1.0, at))
+    second = hessian(special.xlogy, (0, 1))(2.0, 3.0)
+    np.testing.assert_allclose(second, ((0, 1 / 3), (1 / 3, -2 / 9)), rtol=1e-6)

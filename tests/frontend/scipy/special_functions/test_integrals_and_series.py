@@ -177,6 +177,10 @@ def test_spherical_harmonics() -> None:
     theta, phi = np.linspace(0.2, 2, 6), np.linspace(0.1, 4, 6)
     with sd.enable_x64():
         got = special.sph_harm_y(n, m, theta, phi)
+        for other in (-theta, theta + 3):
+            np.testing.assert_allclose(
+                special.sph_harm_y(n, m, other, phi), sph_harm_y(n, m, other, phi), atol=1e-14
+            )
     np.testing.assert_allclose(got, sph_harm_y(n, m, theta, phi), atol=1e-15)
     traced = jit(lambda n, m, x, y: special.sph_harm_y(n, m, x, y, n_max=5))
     single = traced(n, m, theta.astype("f"), phi.astype("f"))
