@@ -26,6 +26,7 @@ import numpy as np
 
 from shardir.display.representation import abbreviate_items
 from shardir.frontend.argument_errors import locate_errors
+from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.errors import MeshError
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.pytree_types import PyTree
@@ -220,6 +221,17 @@ class Mesh(metaclass=_InternedMeta):
     def device_ids(self) -> tuple[int, ...]:
         """The ids of the devices, in the order of `device_assignment`."""
         return tuple(device.id for device in self.device_assignment)
+
+    @property
+    def local_devices(self) -> list[Device]:
+        """The devices of this process, in the order of `device_assignment`."""
+        here = process_group().index
+        return [device for device in self.device_assignment if device.process_index == here]
+
+    @property
+    def is_multi_process(self) -> bool:
+        """True if the devices belong to several processes."""
+        return len({device.process_index for device in self.device_assignment}) > 1
 
     @cached_property
     def strides(self) -> dict[str, int]:

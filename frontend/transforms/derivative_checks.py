@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from shardir.errors import ShardirError
@@ -266,7 +265,7 @@ def _tolerance(given: Tolerance, dtype: np.dtype[Any]) -> float:
     if given is None or (isinstance(given, Mapping) and dtype not in map(np.dtype, given)):
         if dtype.kind in "biu" or not snp.issubdtype(dtype, snp.inexact):
             return 0.0
-        return float(max(MIN_TOLERANCE, float(ml_dtypes.finfo(dtype).eps) ** TOLERANCE_EXPONENT))
+        return float(max(MIN_TOLERANCE, float(snp.finfo(dtype).eps) ** TOLERANCE_EXPONENT))
     if isinstance(given, Mapping):
         return next(float(value) for key, value in given.items() if np.dtype(key) == dtype)
     return check_real("a tolerance", given)

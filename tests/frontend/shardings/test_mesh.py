@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from shardir.frontend.errors import MeshError
-from shardir.frontend.shardings.devices import devices, virtual_devices
+from shardir.frontend.shardings.devices import Device, devices, virtual_devices
 from shardir.frontend.shardings.mesh import Mesh, create_device_mesh, current_mesh, make_mesh
 
 
@@ -161,3 +161,12 @@ def test_the_abstract_mesh_has_the_axes() -> None:
     assert mesh.abstract_mesh.shape == mesh.shape
     assert mesh.abstract_mesh is mesh.abstract_mesh
     assert str(mesh) == "Mesh('a': 4, 'b': 2, axis_types=(Auto, Auto))"
+
+
+def test_local_devices_are_those_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    mesh = Mesh(np.array(devices()[::-1]).reshape(2, 4), ("a", "b"))
+    assert mesh.local_devices == devices()[::-1]
+    assert not mesh.is_multi_process
+    monkeypatch.setattr(Device, "process_index", property(lambda device: device.id // 4))
+    assert mesh.local_devices == devices()[3::-1]
+    assert mesh.is_multi_process
