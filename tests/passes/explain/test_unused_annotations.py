@@ -84,3 +84,56 @@ def test_annotation_of_a_copied_constant_is_used() -> None:
     (statement,) = stated_annotations(history)
     assert trial.is_idle(statement) is None
     assert list(unused_annotations(propagated)) == []
+
+
+PLAIN_PROGRAM = """
+mesh @m = [a=2]
+func @f(%x: f32[8@a], %y: f32[8]) -> (f32[8@a]) {
+  %z = add(%x, %y) : f32[8@a]
+  return %z
+}"""
+
+
+@pytest.mark.parametrize(
+    ("text", "propagate"),
+    [
+        (PLAIN_PROGRAM.replace("[a=2]", "[a=2]\nmesh @other = [b=2]"), Propagate()),
+        (PLAIN_PROGRAM, Propagate(order="fifo")),
+        (PLAIN_PROGRAM, Propagate(prepare=False)),
+        (
+            PLAIN_PROGRAM.replace(
+                "  return", "  sharding_group(%y, group=0)\n  sharding_group(%z, group=0)\n  return"
+            ),
+            Propagate(),
+        ),
+        (PLAIN_PROGRAM.replace("%x: f32[8@a]", "%x: f32[8@a p1]"), Propagate()),
+        (PLAIN_PROGRAM.replace("-> (f32[8@a])", "-> (f32[8@a p1])"), Propagate()),
+    ],
+    ids=["meshes", "order", "no preparation", "group", "priority", "priority of a result"],
+)
+def test_programs_that_replay_does_not_support(text: str, propagate: Propagate) -> None:
+    """Each annotation is tried by propagation then; the result is the same."""
+    for program_text, is_supported in ((PLAIN_PROGRAM, True), (text, False)):
+        options = Propagate() if is_supported else propagate
+        propagated = propagate_with_history(
+            parse(program_text), ExplainedPipeline((), options, (), ()), {}
+        )
+        (history,) = propagated.histories.values()
+        trial = trial_without_annotations(propagated, options, history)
+        assert (trial is not None) == is_supported
+
+
+def test_an_annotation_inside_of_a_loop_is_tried() -> None:
+    """The value shares a cell with others that have no annotation."""
+    module = parse("""
+        mesh @m = [a=2]
+        func @f(%x: f32[8@a]) -> (f32[8]) {
+          %r = scan(%x, carries=1, length=3, reverse=false) : f32[8] {
+            (%c: f32[8@a]) =>
+            %d = neg(%c) : f32[8]
+            yield %d
+          }
+          return %r
+        }""")
+    propagated = propagate_with_history(module, ExplainedPipeline((), Propagate(), (), ()), {})
+    assert [each.name for each in unused_annotations(propagated)] == ["%x", "%c"]

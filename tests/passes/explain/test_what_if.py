@@ -5,6 +5,7 @@ import pytest
 from shardir.errors import ParseError
 from shardir.ir.module import Module
 from shardir.passes.explain import ExplainError, conflicts, explain, what_if
+from shardir.passes.explain.annotation_edits import changes
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.text.parser import parse
 from tests.passes.explain.programs import LOOP, MLP
@@ -151,6 +152,15 @@ def test_a_removal_without_an_annotation_is_an_error(mlp: Module, name: str) -> 
         ),
         (" : ", "' : ' is not an annotation; write it as %w: f32[128, 256@model]"),
         ("%w2", "'%w2' is not an annotation; write it as %w: f32[128, 256@model]"),
+        (
+            "%unlike: f32[64, 128]",
+            "@mlp has no value called '%unlike'; `shardir opt` prints the program with all names",
+        ),
+        (
+            "%x: f32[64, 128], %w1: f32[128, 256]",
+            "'%x: f32[64, 128], %w1: f32[128, 256]' has several annotations; write only the first "
+            "one",
+        ),
         ("result 3: f32[64, 128]", "@mlp has no result 3; its only result is result 0"),
     ],
 )
@@ -177,10 +187,39 @@ mesh @grid has no axis called 'modle'; did you mean 'model'?
 
 
 def test_a_string_is_not_a_list_of_annotations(mlp: Module) -> None:
-    with pytest.raises(ExplainError) as error:
-        what_if(mlp, "%w2: f32[256, 128]")
+    for options in ({"annotations": "%w2: f32[256, 128]"}, {"without": "%w2"}):
+        with pytest.raises(ExplainError) as error:
+            what_if(mlp, **options)  # type: ignore[arg-type]
 
-    assert str(error.value) == ("annotations must be a list, such as ['%w: f32[128, 256@model]']")
+        assert str(error.value) == (
+            "annotations must be a list, such as ['%w: f32[128, 256@model]']"
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("@mpl", "did you mean 'mlp'?"), ("unlike", "there is @mlp")],
+)
+def test_an_annotation_of_an_unknown_function_is_an_error(
+    mlp: Module, name: str, hint: str
+) -> None:
+    with pytest.raises(ExplainError) as error:
+        what_if(mlp, ["%x: f32[64@data, 128]"], function=name)
+
+    assert str(error.value) == f"no function is called {name.removeprefix('@')!r}; {hint}"
+
+
+def test_open_and_closed_dimensions_are_no_difference() -> None:
+    """Other axes are, and a sharding where there was none."""
+    text = "mesh @m = [a=2]\nfunc @f(%x: f32[8{}]) -> (f32[8{}]) {{\n  return %x\n}}\n"
+    stated = {name: parse(text.format(name, name)) for name in ("", "@a", "@a?", "@-", "@?")}
+    for same in ((), ("@a", "@a?"), ("@-", "@?")):
+        for one in same:
+            for other in same:
+                assert changes(stated[one], stated[other]) == []
+    for one, other in (("", "@a"), ("@a?", ""), ("@a?", "@-"), ("@?", "@a")):
+        found = changes(stated[one], stated[other])
+        assert [each.value for each in found] == ["%x", "result 0"]
 
 
 @pytest.mark.parametrize(
