@@ -1,5 +1,6 @@
 """XLA's collectives beside those of our plan, as text."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -155,3 +156,87 @@ def test_counted_loops_multiply_their_collectives(
     text = text.replace("LEFT", left).replace("LIMIT", limit)
     partitioned = Pipeline.parse(DEFAULT_PIPELINE)(parse(text))
     assert [row.executions for row in list_collectives(partitioned)] == [executions]
+
+
+WITHOUT_LINE = re.sub(r', metadata=\{op_name="dot"[^}]*\}', "", GATHERED)
+
+
+def test_collectives_without_a_line() -> None:
+    """The module names its groups without a mesh."""
+    lines = str(compare_with_xla(parse_hlo(WITHOUT_LINE), program())).splitlines()
+    assert lines[8:10] == [
+        "by line       XLA sends         the plan sends  difference",
+        "  (no line)   all-gather 256 B  nothing         256 B more",
+    ]
+    assert lines[12:16] == [
+        "collectives without a line",
+        "  all-gather over model, 256 B sent",
+        "    this line uses all elements of a dimension that its operand has sharded",
+        "  the plan sends nothing on this line, and replicates its values",
+    ]
+    *_, causes = str(xla_communication(parse_hlo(WITHOUT_LINE))).split("\n\n")
+    assert causes == (
+        "causes\n"
+        "  (no line)\n"
+        "    all-gather over 2 groups of 2, 256 B sent\n"
+        "      this line uses all elements of a dimension that its operand has sharded\n"
+        "  train.py:5\n"
+        "    all-reduce over 4 devices, 12 B sent\n"
+        "      sum sums over a sharded dimension: each device has a partial result"
+    )
+
+
+SUM = """\
+HloModule jit_f, num_partitions=4
+
+ENTRY main {
+  x = f32[4,16]{1,0} parameter(0)
+  s = f32[] reduce(x), dimensions={0,1}
+  ROOT r = f32[] all-reduce(s), channel_id=2, replica_groups={{0,1,2,3}}, \
+use_global_device_ids=true, metadata={op_name="sum" source_file="train.py" source_line=5}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("primitive", "explained"),
+    [
+        (
+            "sum",
+            [
+                "    sum sums over a sharded dimension: each device has a partial result",
+                "  not avoidable: the plan sends as many bytes on this line",
+            ],
+        ),
+        ("psum", ["    the program requests it: jax.lax.psum in shard_map"]),
+    ],
+)
+def test_a_line_on_which_the_plan_sends_as_much(primitive: str, explained: list[str]) -> None:
+    """A collective that the program requests has no remedy."""
+    module = parse_hlo(SUM.replace('op_name="sum"', f'op_name="{primitive}"'))
+    lines = str(compare_with_xla(module, program())).splitlines()
+    assert lines[8] == "  train.py:5  all-reduce 6 B  all-reduce 6 B  equal"
+    assert lines[12:] == explained
+
+
+def test_shardings_of_parts_of_axes_are_no_constraints() -> None:
+    text = PROGRAM.replace("data=2, model=2", "data=4").replace("8@model", "8@data:(1)2")
+    text = text.replace("f32[8@data, 16]", "f32[8, 16]")
+    assert compare_with_xla(parse_hlo(GATHERED), parse(text)).lines[0].constraints == ()
+
+
+def test_values_without_lines_are_no_constraints() -> None:
+    (first, _) = compare_with_xla(parse_hlo(WITHOUT_LINE), parse(PROGRAM.replace(
+        ' loc("train.py":4:3)', ""
+    ))).lines  # fmt: skip
+    assert (first.line, first.constraints) == ("", ())
+
+
+def test_a_module_before_partitioning_is_refused() -> None:
+    text = SUM.replace("dimensions={0,1}", "dimensions={0,1}, sharding={replicated}")
+    with pytest.raises(ExplainError) as error:
+        xla_communication(parse_hlo(text))
+    assert str(error.value) == (
+        "the module jit_f is the one before partitioning, so XLA has not inserted collectives yet; "
+        "use the text after optimizations of the same folder, module_*.after_optimizations.txt"
+    )
