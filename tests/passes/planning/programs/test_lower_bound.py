@@ -79,6 +79,15 @@ def test_a_program_without_communication_has_the_bound_0() -> None:
     assert bound == LowerBound(2 * 64 * 32 * 128 // 4, 0)
 
 
+def test_the_bytes_of_plans_with_more_flops_than_necessary_are_not_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A better plan has fewer flops, whatever it sends."""
+    monkeypatch.setattr(lower_bound, "search", lambda *_, **__: pytest.fail("the search began"))
+    bound = bound_of(lambda w: w @ w.T, (64, 32), axes=(((), ()),))
+    assert bound == LowerBound(2 * 64 * 64 * 32 // 4, 0)
+
+
 def test_loops_reshard_values_that_they_do_not_change_once() -> None:
     def fun(x: Any, w: Any) -> Any:
         return sd.lax.scan(lambda x, _: (snp.tanh(x @ w), None), x, None, length=5)[0]
