@@ -79,7 +79,7 @@ def least(a: int, b: int, x: float) -> float:
 
 
 def read(pair: Pair, position: int) -> float:
-    return pair.counts[position] * pair.weights[position]
+    return float(pair.counts[position] * pair.weights[position])
 
 
 def write(pair: Pair, place: int, step: float) -> int:

@@ -129,8 +129,12 @@ def test_another_engine_ends_the_search() -> None:
 
 
 def test_the_search_ends_with_an_optimum() -> None:
+    def prove() -> bool:
+        incumbent.raise_bound(10**18)
+        return False
+
     incumbent = Incumbent(limited_problem(), 5.0)
-    search.search(incumbent, is_done=lambda: incumbent.raise_bound(10**18) or False)
+    search.search(incumbent, is_done=prove)
     assert incumbent.is_optimal
     assert incumbent.elapsed_seconds < 1.0
 
