@@ -102,7 +102,7 @@ def test_programs_with_shardings_use_whole_axes() -> None:
 def test_annotated_arguments_have_all_parts_of_their_axis() -> None:
     params, x, y = arguments(64, *[64] * 5)
     struct = sd.ShapeDtypeStruct(x.shape, x.dtype, sharding=sd.NamedSharding(mesh(), P("x")))
-    few = {"evaluations": FEW_EVALUATIONS}
+    few: dict[str, Any] = {"evaluations": FEW_EVALUATIONS}
     plan = sd.plan(step, (params, struct, y), mesh(), **few)
     assert plan.compare().evaluations["annotated"].arguments[4] == (("x_0", "x_1"), ())
     kept = sd.plan(step, (params, struct, y), mesh(), keep=True, **few)

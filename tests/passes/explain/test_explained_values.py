@@ -1,5 +1,7 @@
 """Texts of the origins of axes and of the reasons of absent ones, by the place in the program."""
 
+from typing import Any
+
 import pytest
 
 from shardir.passes.explain import ExplainError, explain, summarize
@@ -14,7 +16,7 @@ def program(params: str, result: str, *lines: str) -> str:
     return f"mesh @m = [a=2, b=2]\nfunc @f({params}) -> ({result}) {{\n{body}\n}}\n"
 
 
-def told(text: str, name: str, **options: str) -> list[str]:
+def told(text: str, name: str, **options: Any) -> list[str]:
     """Return the paragraphs of the explanation of a value."""
     places = find_definition_locations(text, "f.ir")
     return str(explain(parse(text), name, places=places, **options)).split("\n\n")

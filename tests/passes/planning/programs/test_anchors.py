@@ -1,6 +1,6 @@
 """Values inside of programs whose shardings no argument determines."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module
@@ -18,7 +18,7 @@ def program(*lines: str) -> Module:
 
 def anchors_of(
     module: Module,
-    groups: dict[str, tuple[int, ...]],
+    groups: Mapping[str, tuple[int, ...]],
     known: Sequence[int] = (),
     mesh: Mesh = LINE,
     *,

@@ -1,5 +1,7 @@
 """The model of contractions with which splits of axes are predicted."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from shardir.passes.planning.programs.contraction_model import (
@@ -10,7 +12,7 @@ from shardir.passes.planning.programs.contraction_model import (
 from shardir.text.parser import parse
 
 
-def model_of(text: str, groups: dict[str, tuple[int, ...]]) -> ContractionModel:
+def model_of(text: str, groups: Mapping[str, tuple[int, ...]]) -> ContractionModel:
     """Return the model of a function with groups of values by their names, which an assignment can
     shard except for the group 9."""
     body = parse(text).main.body
