@@ -79,15 +79,15 @@ def cheapest_alignment(
         if other in costs or (most is not None and _iterations_per_device(rule, other) > most):
             continue
         costs[other] = alignment_reshard_cost(rule, other, places, types, reduction, cost)
-    if isinstance(cost, MachineCost):
-        return min(costs, key=lambda each: costs[each])
     fewest = min(nbytes for nbytes, _ in costs.values())
     offered = [
         each
         for each, (nbytes, _) in costs.items()
         if nbytes == fewest or nbytes <= min(limit, (MAX_BYTES_RATIO * fewest) - 1)
     ]
-    return min(offered, key=lambda each: scalar_cost(costs[each], COLLECTIVE_LATENCY_BYTES))
+    # The time of a collective includes its latency.
+    latency = 0 if isinstance(cost, MachineCost) else COLLECTIVE_LATENCY_BYTES
+    return min(offered, key=lambda each: scalar_cost(costs[each], latency))
 
 
 def _candidate_shardings(

@@ -118,8 +118,7 @@ def _result_candidates(
         }
         for view in operands
     ]
-    walked = {i for dim in rule.results[0] for i in dim}
-    shared = [i for i in cuttable if i in walked and rule.factors[i].kind is FactorKind.PASS]
+    shared = [i for i in cuttable if rule.factors[i].kind is FactorKind.PASS]
     candidates: dict[Sharding, None] = {}
     for chosen in _factor_axes_candidates(operand_axes, shared, len(sizes)):
         factor_axes = [axes if i in cuttable else () for i, axes in enumerate(chosen)]

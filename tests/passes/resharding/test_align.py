@@ -142,13 +142,11 @@ def test_uneven_factors_are_voted_for() -> None:
             id="any",
         ),
         pytest.param(
-            'scatter(%x, %i, %u, op="max", update_window_dims=[1], inserted_window_dims=[0], '
-            "scatter_dims=[0]) : f32[8, 4]",
-            "([k, j], [i, l], [i, j]) -> ([k, j]) {i=2, j=4, k=8, l=1} reduction={i} "
-            "need-replication={l}",
+            "gather(%x, %i, offset_dims=[1], collapsed_dims=[0], start_index_map=[0]) : f32[2, 4]",
+            "([k, j], [i, l]) -> ([i, j]) {i=2, j=4, k=8, l=1} reduction={k} need-replication={l}",
             "ijk",
-            "max",
-            id="maximum",
+            "add",
+            id="a sum of parts",
         ),
         pytest.param(
             "random_bits(%k, scheme=partitionable) : u32[8]",
@@ -177,7 +175,8 @@ def test_what_an_operation_declares_for_partitioning(
     op: str, rule: str, shardable: str, reduction: str | None
 ) -> None:
     module = parse(
-        f"func @f(\n  %x: f32[8, 4],\n  %b: bool[8, 4],\n  %k: key[],\n  %i: i32[2, 1],\n  %u: f32[2, 4],\n) -> (f32[8, 4]) {{\n"
+        f"func @f(\n  %x: f32[8, 4],\n  %b: bool[8, 4],\n  %k: key[],\n"
+        "  %i: i32[2, 1],\n) -> (f32[8, 4]) {\n"
         f"  %y = {op}\n  return %x\n}}\n"
     )
     (made,) = module.main.body.ops

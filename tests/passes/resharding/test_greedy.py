@@ -141,6 +141,17 @@ func @f(%a: f32[{source}, %b: f32[{target}) -> (f32[16, 16]) {{
                 "collective-permute - yw",
             ],
         ),
+        (
+            "- y x",
+            "xw - y",
+            [
+                "all-slice w y x",
+                "collective-permute w xy:(2)2 y:(1)2",
+                "all-to-all w x y",
+                "all-to-all wx - y",
+                "collective-permute xw - y",
+            ],
+        ),
         # The order of the axes that move to one dimension decides.
         ("- x", "xw -", ["all-slice - xw", "all-to-all xw -"]),
         (

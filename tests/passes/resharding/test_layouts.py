@@ -45,6 +45,49 @@ def test_the_cheapest_layout_is_selected() -> None:
     assert body(cheapest)[-1] == "%c = select(%p.sharded, %a.sharded, %b) : f32[8@-, 64@y]"
 
 
+def test_an_operation_without_reshards_that_send_data_runs_on_shards() -> None:
+    """The devices exchange rows, as the result is sharded, instead of computing all of them."""
+    lines = body(
+        Reshard()(
+            parse(
+                MESH
+                + """\
+func @f(
+  %a: f32[64@-, 64@-],
+) -> (f32[64@y, 64@x]) {
+  %r = reverse(%a, dims=[0]) : f32[64@y, 64@x]
+  return %r
+}
+"""
+            )
+        )
+    )
+    assert lines[-1] == "%r = reverse(%a.sharded, dims=[0]) : f32[64@y, 64@x]"
+
+
+def test_the_time_of_an_exchange_counts_only_where_rows_are_exchanged() -> None:
+    """On unsharded rows, the exchange of no bytes would take the latency of a collective."""
+    lines = body(
+        Reshard(machine="a100x8")(
+            parse(
+                MESH
+                + """\
+func @f(
+  %a: f32[64@-, 16@(x, y)],
+  %c: f32[],
+) -> (f32[65@y, 16@x]) {
+  %r = pad(%a, %c, low=[1, 0], high=[0, 0], interior=[0, 0]) : f32[65@y, 16@x]
+  return %r
+}
+"""
+            )
+        )
+    )
+    assert lines[-1].endswith(
+        "= pad(%a.sharded, %c, low=[1, 0], high=[0, 0], interior=[0, 0]) : f32[65@y, 16@x]"
+    )
+
+
 def test_an_operand_is_gathered_if_its_sum_is_larger() -> None:
     """The all-reduce would send twice as many bytes, though each device would compute less."""
     gathered = Reshard()(

@@ -181,6 +181,10 @@ def test_a_limited_number_of_operations_is_repeated(difference: int) -> None:
         ),
         pytest.param([("%d =", "%o = neg(%l) : f32[64@y]\n  %d =")], id="all elements"),
         pytest.param(
+            [("-> (f32[7@y])", "-> (f32[7@y], f32[64@y])"), ("return %d", "return %d, %l")],
+            id="returned elements",
+        ),
+        pytest.param(
             [("%d =", "%o = sum(%w.unsharded, dims=[1]) : f32[8@y]\n"
                       "  %p = slice(%o, starts=[0], strides=[9]) : f32[1@-]\n  %d =")],
             id="another use",

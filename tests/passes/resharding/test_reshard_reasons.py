@@ -2,7 +2,7 @@
 
 import pytest
 
-from shardir.passes import InsertExplicitReshards
+from shardir.passes import InsertExplicitReshards, Partition
 from shardir.text.parser import parse
 from tests.passes.op_lines import body, reasons
 from tests.passes.resharding.reshard_programs import MESH, run_reshard
@@ -110,6 +110,74 @@ func @f(
     assert reasons(unshardable) == [
         "operand 0 of %k = sort needs [-, -, y]: dimension 0 of %a must be unsharded"
     ]
+
+
+def test_a_dimension_of_two_factors_has_no_letter() -> None:
+    """The features of %x are those of each group, and the groups."""
+    module = run_reshard("""\
+func @f(
+  %x: f32[2@-, 8@-, 8@x],
+  %w: f32[1@-, 4@-, 6@y],
+) -> (f32[2@-, 8@-, 6@-]) {
+  %y = convolution(%x, %w, strides=[1], padding=[[0, 0]], lhs_dilation=[1], rhs_dilation=[1], \
+dims="b0f,0io->b0f", groups=2, batch_groups=1) : f32[2@-, 8@-, 6@-]
+  return %y
+}
+""")
+    assert reasons(module)[1] == (
+        "operand 1 of %y = convolution needs [-, -, x:(1)2]: dimension 2 of %x is not sharded "
+        "over y"
+    )
+
+
+RULE = "([i, 1]) -> ([i, 1]) {i=8} need-replication={i}"
+
+
+def opaque_call(rule: str, attributes: str = "") -> str:
+    return f"""\
+func @f(
+  %a: f32[8@x, 4@y],
+) -> (f32[8@-, 4@-]) {{
+  %r = opaque(%a, operation="o", head="o(%)", attributes="{attributes}", types="", \
+rule="{rule}") : f32[8@-, 4@-]
+  return %r
+}}
+"""
+
+
+def test_dimensions_without_factors_keep_their_axes() -> None:
+    module = InsertExplicitReshards()(parse(MESH + opaque_call(RULE)))
+    assert reasons(module) == [
+        "operand 0 of %r = opaque needs [-, y]: dimension 0 of %a must be unsharded"
+    ]
+
+
+def test_shardy_does_not_align_operations_with_a_custom_rule() -> None:
+    text = MESH + opaque_call(RULE, "sdy.sharding_rule = #sdy.op_sharding_rule<..., custom>")
+    assert str(InsertExplicitReshards()(parse(text))) == text
+
+
+@pytest.mark.parametrize(
+    "op",
+    ["roll(%a, shift=1, dim=0)", "pad(%a, %v, low=[1, 0], high=[-1, 0], interior=[0, 0])"],
+    ids=["exchanged rows", "rows of shards"],
+)
+def test_collectives_name_the_dimension_along_which_they_run(op: str) -> None:
+    module = Partition()(
+        parse(f"""\
+{MESH}\
+func @f(
+  %a: f32[8@x, 4@{"y" if "roll" in op else "-"}],
+  %v: f32[],
+) -> (f32[8@x, 4@{"y" if "roll" in op else "-"}]) {{
+  %r = {op} : f32[8@x, 4@{"y" if "roll" in op else "-"}]
+  return %r
+}}
+""")
+    )
+    found = {each.why for each in module.main.body.walk() if each.spec.collective}
+    name = op.partition("(")[0]
+    assert found == {f"%r = {name} runs along dimension 0 of %a, which is sharded over x"}
 
 
 def test_any_and_all_are_unreduced_by_extremes() -> None:

@@ -132,3 +132,17 @@ func @f(
         "%d = reshard(%c) : f32[8@(x, y)]",
     ]
     assert str(ShareReshards()(parse(MESH + text))) == MESH + text
+
+
+def test_a_constant_is_sliced_where_that_sends_nothing() -> None:
+    text = """\
+func @f(
+  %a: f32[8@-],
+) -> (f32[8@-], f32[8@x]) {
+  %c = constant(value=1.0) : f32[8@-]
+  %d = reshard(%c) : f32[8@x]
+  %e = add(%a, %c) : f32[8@-]
+  return %e, %d
+}
+"""
+    assert str(ShareReshards()(parse(MESH + text))) == MESH + text

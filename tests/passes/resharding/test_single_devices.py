@@ -96,3 +96,18 @@ def test_results_on_two_devices_are_refused() -> None:
         "%v = top_k has results on the single devices of @one and @two; "
         "state one device for all of them"
     )
+
+
+def test_an_argument_on_a_single_device_comes_to_the_mesh() -> None:
+    text = f"""\
+{MESHES}func @main(
+  %a: f32[8@-] on @one,
+) -> (f32[8@-]) {{
+  %r = neg(%a) : f32[8@-] on @m
+  return %r
+}}
+"""
+    assert lines(InsertExplicitReshards()(parse(text))) == [
+        "%a.unsharded = reshard(%a) : f32[8@-]",
+        "%r = neg(%a.unsharded) : f32[8@-]",
+    ]
