@@ -205,7 +205,7 @@ def choose_alignment(
 
     def cost_with_exchange(offer: Alignment) -> int:
         moved, _ = alignment_reshard_cost(rule, offer, places, types, reduction, cost)
-        nbytes = exchanged_bytes(op, rule, offer.tensors, mesh)
+        nbytes = exchanged_bytes(op, offer.tensors, mesh)
         if not nbytes or not isinstance(cost, MachineCost):
             return moved + nbytes
         axes = tuple(axis for i in exchanged for axis in offer.factor_axes[i])
@@ -214,10 +214,10 @@ def choose_alignment(
     return min(offered, key=cost_with_exchange)
 
 
-def exchanged_bytes(op: Op, rule: FactorRule, tensors: tuple[Sharding, ...], mesh: Mesh) -> int:
+def exchanged_bytes(op: Op, tensors: tuple[Sharding, ...], mesh: Mesh) -> int:
     """Return the bytes that a device receives while an operation with compatible shardings runs."""
     declared = op.spec.partition
-    if declared is None or declared.lower is None or not rule.of_kind(FactorKind.PERMUTE):
+    if declared is None or declared.lower is None:
         return 0
     count = len(op.operands)
     values = [

@@ -152,6 +152,18 @@ func @f(%a: f32[{source}, %b: f32[{target}) -> (f32[16, 16]) {{
                 "collective-permute xw - y",
             ],
         ),
+        ("uy", "w", ["collective-permute wu:(3)2y", "all-gather w"]),
+        (
+            "u z x",
+            "z y ux",
+            [
+                "all-slice u zy x",
+                "collective-permute zx yu:(2)3 u:(1)2",
+                "all-to-all zx y u",
+                "all-to-all z y ux",
+            ],
+        ),
+        ("zxy", "u", ["collective-permute uy", "all-gather u"]),
         # The order of the axes that move to one dimension decides.
         ("- x", "xw -", ["all-slice - xw", "all-to-all xw -"]),
         (

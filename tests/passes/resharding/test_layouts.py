@@ -65,6 +65,16 @@ func @f(
     assert lines[-1] == "%r = reverse(%a.sharded, dims=[0]) : f32[64@y, 64@x]"
 
 
+def test_an_operation_that_runs_on_shards_as_it_is_exchanges_nothing() -> None:
+    module = parse(
+        f"{MESH}func @f(%a: f32[8@x, 4]) -> (f32[8, 1, 4]) {{\n"
+        "  %r = reshape(%a) : f32[8@x, 1, 4]\n  return %r\n}"
+    )
+    (op,) = module.main.body.ops
+    places = tuple(sharding_or_unsharded(value, "m") for value in op.tensors)
+    assert exchanged_bytes(op, places, module.meshes[0]) == 0
+
+
 def test_the_time_of_an_exchange_counts_only_where_rows_are_exchanged() -> None:
     """On unsharded rows, the exchange of no bytes would take the latency of a collective."""
     lines = body(
@@ -283,7 +293,6 @@ def received_bytes(module: Module) -> int:
         places = tuple(sharding_or_unsharded(value, mesh.name) for value in op.tensors)
         if op.name == "reshard":
             return reshard_cost(*places, op.result.type)[0]
-        rule = partitioning_rule(op)
-        return 0 if rule is None else exchanged_bytes(op, rule, places, mesh)
+        return 0 if partitioning_rule(op) is None else exchanged_bytes(op, places, mesh)
 
     return sum(map(received_by, module.main.body.walk()))
