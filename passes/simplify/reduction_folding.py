@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from shardir import ops
 from shardir.ir.builder import Builder
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.types import INTEGERS
 from shardir.ops.contraction.convolution_factors import parse_dims
@@ -26,11 +27,6 @@ REASSOCIABLE_TYPES = ("f32", "f64", "c64", "c128", *INTEGERS)
 Operands of contractions may be added up before the contraction in these types, and terms and
 factors of results handled afterwards. In other types partial sums may overflow where the complete
 sum does not.
-"""
-SCATTERED_TYPES = (*REASSOCIABLE_TYPES, "bf16")
-"""Element types of scatters that are added up in one scatter.
-
-They have the range of f32 at least, or wrap. A scatter rounds after each term in any case.
 """
 SingleUseMaker = Callable[[Value], Op | None]
 """Returns the operation that defines a value if the value has no other use."""
@@ -167,6 +163,15 @@ def _transpose(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int
     return result
 
 
+def _has_reassociable_range(dtype: str) -> bool:
+    """Return whether integers of a dtype wrap, or floats, which are not small, have the range of
+    f32 at least."""
+    if dtype in REASSOCIABLE_TYPES:
+        return True
+    info, least = DTYPE_INFO[dtype], DTYPE_INFO["f32"].max_exponent
+    return info.kind == "float" and not info.is_small and info.max_exponent >= least
+
+
 def _scatter(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int]) -> Value | None:
     """Fold the sum over a batch of scatter-adds into one scatter-add."""
     read = ScatterAttributes.of(maker).dims
@@ -174,7 +179,8 @@ def _scatter(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int])
     x, indices, updates = maker.operands
     if maker.attrs["op"] != "add" or any(d not in pairs for d in dims):
         return None
-    if x.type.dtype not in SCATTERED_TYPES:
+    # A scatter rounds after each term in any case, so that only the range matters.
+    if not _has_reassociable_range(x.type.dtype):
         return None
     position_of = {d: i for i, d in enumerate(d for d in range(x.type.rank) if d not in dims)}
     left = {position_of[d]: i for d, i in pairs.items() if d not in dims}
