@@ -13,6 +13,7 @@ from shardir.frontend.lax.elementwise import PrecisionLike
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import filling, ranges
 from shardir.frontend.numpy.elementwise import selection
+from shardir.frontend.numpy.linear_algebra.contraction import contract
 from shardir.frontend.numpy.reductions import cumulative
 from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
@@ -69,7 +70,8 @@ def dot_general(
 ) -> Tracer:
     """Contract ((lhs contracting, rhs contracting), (lhs batch, rhs batch)) dimensions.
 
-    The result has the batch dimensions, then the remaining ones of `lhs`, then those of `rhs`.
+    The result has the batch dimensions, then the remaining ones of `lhs`, then those of `rhs`. An
+    element of the product of bools is true if at least one product is true.
     `precision` is accepted and ignored: products have the precision of the element type, or
     of `preferred_element_type`.
     """
@@ -99,6 +101,8 @@ def dot_general(
     kept = [c for c in (*left, *right) if c not in contracted and c not in batch]
     dims = f"{''.join(left)},{''.join(right)}->{''.join((*batch, *kept))}"
     weak = x.weak_type and y.weak_type
+    if x.value.type.dtype == y.value.type.dtype == "bool":
+        return contract(x, y, dims, preferred_element_type)
     if preferred_element_type is None:
         return emit("dot", x, y, dims=dims, weak=weak)
     sizes = {**dict(zip(left, x.shape, strict=True)), **dict(zip(right, y.shape, strict=True))}

@@ -24,6 +24,7 @@ MACHINERY = frozenset(
         "dtypes",
         "hardware_utils",
         "hashable_array",
+        "lax_reference",
         "lib",
         "public_test_util",
         "source_info_util",

@@ -46,18 +46,20 @@ def contract(x: Tracer, y: Tracer, dims: str, dtype: DTypeLike | None = None) ->
     """Emit `dot` of operands of one element type.
 
     `dtype` is the element type of the result, if it is not that of the operands. For bools, an
-    element of the result is true if at least one product is true.
+    element of the result is true if at least one product is true; with another `dtype` it is the
+    number of these products.
     """
+    if x.value.type.dtype == "bool" and dtype is not None and dtype_of(dtype) != "bool":
+        return contract(*(convert(operand, dtype_of(dtype)) for operand in (x, y)), dims)
     if x.value.type.dtype == "bool":
         left, right, output = dims.replace("->", ",").split(",")
-        if left == right and not output and dtype is None and x.shape == y.shape:
+        if left == right and not output and x.shape == y.shape:
             # This is a reduction with `any`, without a sum, so that a backend can stop at the first
             # true element.
             some: Tracer = emit("any", emit("and", x, y), dims=tuple(range(x.ndim)))
             return some
         # A sum of ones is never rounded to zero, and products of floats are fastest.
-        bools = as_bool(contract(convert(x, "f32"), convert(y, "f32"), dims))
-        return bools if dtype is None else convert(bools, dtype_of(dtype))
+        return as_bool(contract(convert(x, "f32"), convert(y, "f32"), dims))
     left, right, output = dims.replace("->", ",").split(",")
     x, left = _drop_broadcast_dims(x, left, y, right)
     y, right = _drop_broadcast_dims(y, right, x, left)

@@ -13,6 +13,7 @@ from shardir.frontend.lax import api as lax
 from shardir.frontend.numpy import api as snp
 from shardir.frontend.pytree import tree
 from tests.namespace import eagerly, ops, run, same, words
+from tests.optional_dependencies import require
 
 X = np.array([[0.5, -1.25, 3.0], [2.5, 0.0, -0.75]], np.float32)
 Y = np.array([[2.0, 0.5, -1.0], [1.5, 4.0, 3.0]], np.float32)
@@ -364,3 +365,26 @@ def test_powers_have_exponents_of_any_integer_type(kind: str) -> None:
     assert lax.pow(x.astype("complex64"), y).dtype == np.complex64
     with pytest.raises(OperationTypeError, match=r"lax\.pow takes operands of one element type"):
         lax.pow(y, x)
+
+
+def test_products_of_bools_are_those_of_jax() -> None:
+    require("jax")
+    import jax
+
+    from shardir.interop.jax import from_jax
+
+    x = np.array([[True, False, True], [False, False, True]])
+    dims = (((1,), (0,)), ((), ()))
+    for function, theirs in ((lax.dot, jax.lax.dot), (snp.dot, jax.numpy.dot)):
+        np.testing.assert_array_equal(function(x, x.T), theirs(x, x.T))
+    for dtype in (np.bool_, np.int32, np.float32):
+        np.testing.assert_array_equal(
+            snp.dot(x, x.T, preferred_element_type=dtype),
+            jax.numpy.dot(x, x.T, preferred_element_type=dtype),
+        )
+        found = lax.dot_general(x, x.T, dims, preferred_element_type=dtype)
+        expected = jax.lax.dot_general(x, x.T, dims, preferred_element_type=dtype)
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+    converted = from_jax(lambda x: jax.numpy.matmul(x, x.T))
+    np.testing.assert_array_equal(converted(x), jax.numpy.matmul(x, x.T))
