@@ -13,7 +13,7 @@ from shardir.frontend.dispatch.programs import lowering
 from shardir.frontend.dispatch.programs.lowering import split_used_axes
 from shardir.frontend.errors import ArgumentError, IndivisibleError, ShardingError
 from shardir.frontend.shardings.sharding import NamedSharding
-from shardir.sharding import AbstractMesh, PartitionSpec as P
+from shardir.sharding import AbstractMesh, PartitionSpec as P, PositionalSharding
 from tests.error_assertions import assert_raises_exactly
 
 DEVICES = sd.devices()
@@ -141,3 +141,13 @@ def test_a_result_with_an_unconstrained_dimension_states_its_devices() -> None:
     assert y.sharding == x.sharding
     assert y.addressable_shards[0].data.shape == x.addressable_shards[0].data.shape
     np.testing.assert_array_equal(y, x * 2)
+
+
+def test_a_result_has_a_named_sharding_if_the_user_named_a_mesh() -> None:
+    """Also if an argument before has an equivalent sharding without a mesh."""
+    rows = PositionalSharding(np.array(DEVICES[:2])).reshape(2, 1)
+    x = sd.device_put(np.ones((4, 4), np.float32), rows)
+    y = sd.device_put(np.ones((4, 4), np.float32), NamedSharding(FIRST, P("a")))
+    made = sd.jit(lambda x, y: x * y)(x, y)
+    assert made.sharding == y.sharding
+    assert type(made.sharding) is NamedSharding

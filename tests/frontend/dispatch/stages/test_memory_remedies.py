@@ -2,13 +2,21 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import shardir
 import shardir.numpy as jnp
+from shardir.errors import MachineError
+from shardir.frontend.dispatch.stages.memory_remedies import (
+    FoundRemedies,
+    RemedySearch,
+    _Change,
+)
 from shardir.passes.simulation import Simulation
+from shardir.passes.simulation.simulation import Remedy
 from shardir.sharding import (
     AbstractMesh,
     AxisType,
@@ -365,3 +373,50 @@ def test_the_recomputation_of_values_states_the_passes_and_the_donation_of_the_u
         function = shardir.jit(shardir.grad(layers), **options)
         simulation = function.lower(*args).simulate(machine, memory=memory)
         assert (f'passes="{passes}"',) in changes(simulation)
+
+
+def test_a_combination_that_cannot_be_simulated_is_noted(
+    machine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate = RemedySearch._evaluate
+
+    def refuse_combinations(search: RemedySearch, change: Any) -> Remedy:
+        if change.donated and change.shardings:
+            raise MachineError("an example")
+        return evaluate(search, change)
+
+    monkeypatch.setattr(RemedySearch, "_evaluate", refuse_combinations)
+    lowered = shardir.jit(step, static_argnums=0).lower(*SHARDED)
+    simulation = lowered.simulate(machine, memory="1KiB")
+    spec = "w: PartitionSpec('data', 'model')"
+    note = f"a change was not simulated (donate_argnums=(1, 2), {spec}): an example"
+    assert note in simulation.notes
+    found = changes(simulation)
+    assert ("donate_argnums=(1, 2)",) in found
+    assert (spec,) in found
+    assert not any("donate_argnums=(1, 2)" in each and len(each) > 1 for each in found)
+
+
+@pytest.mark.parametrize(
+    ("donated", "changed", "option"),
+    [((), (), ""), ((), (1, 2), ",donated=true"), ((1, 2), (), ",donated=true")],
+)
+def test_the_recomputation_counts_on_the_memory_of_donated_arguments(
+    donated: tuple[int, ...],
+    changed: tuple[int, ...],
+    option: str,
+    machine: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searches: list[RemedySearch] = []
+
+    def record(search: RemedySearch, before: Simulation) -> FoundRemedies:
+        searches.append(search)
+        return FoundRemedies((), 0, ())
+
+    monkeypatch.setattr(RemedySearch, "find", record)
+    function = shardir.jit(step, static_argnums=0, donate_argnums=donated)
+    function.lower(*SHARDED).simulate(machine, memory=1024)
+    (search,) = searches
+    texts = list(search._texts(_Change(donated=changed, has_budget=True)))
+    assert texts[-1] == f'passes="default,remat{{budget=1024{option}}}"'
