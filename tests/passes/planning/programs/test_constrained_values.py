@@ -12,7 +12,7 @@ from shardir.passes.planning.programs.constrained_values import _remove_needless
     [(0, set()), (1, set()), (1, {0}), (8, {3}), (8, {0, 7}), (9, {2, 3, 8}), (5, set(range(5)))],
 )
 def test_the_needed_values_remain(count: int, needed: set[int]) -> None:
-    tried: list[Sequence[int]] = []
+    tried: list[tuple[int, ...]] = []
 
     def is_sufficient(kept: Sequence[int]) -> bool:
         tried.append(tuple(kept))
@@ -20,7 +20,7 @@ def test_the_needed_values_remain(count: int, needed: set[int]) -> None:
 
     _remove_needless(range(count), is_sufficient)
     sufficient = [kept for kept in tried if needed <= set(kept)]
-    assert set(min(sufficient, key=len, default=range(count))) == needed
+    assert set(min(sufficient, key=len, default=tuple(range(count)))) == needed
     assert len(tried) <= 2 * count * max(1, len(needed))
 
 
