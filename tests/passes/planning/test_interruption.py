@@ -100,7 +100,7 @@ def test_closing_ends_the_process() -> None:
 
 
 def test_an_interrupted_process_sends_its_last_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "STOP_SECONDS", 60.0)
+    monkeypatch.setattr(exact, "STOP_SECONDS", 30.0)
     incumbent = Incumbent(hard_problem(), 300.0, START)
     process = SolverProcess(incumbent)
     try:

@@ -1,5 +1,7 @@
 """The strategies that solutions may have, and the arrays of the others."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -75,3 +77,17 @@ def test_edges_with_equal_costs_share_a_table() -> None:
     network = Network(problem, check_time)
     assert network.tables_of.tolist() == [0, 0, 4]
     assert network.tables.tolist() == [1, 2, 3, 4, 1, 2, 3, 5, 0]
+
+
+def test_too_little_memory_for_the_smallest_strategies_is_an_error() -> None:
+    """Three nodes that are alive together use at least 50, because a strategy that uses less is
+    forbidden."""
+    problem = problem_of_json(
+        example(
+            nodes__costs=[[15], [55, NO], [25, 45, 35], [85, 75], [95]],
+            nodes__usages=[[10], [25, 0], [15, 20, 15], [10, 10], [15]],
+        )
+    )
+    assert Network(problem, check_time).limit == 50
+    with pytest.raises(InfeasibleProblemError):
+        Network(replace(problem, usage_limit=49), check_time)

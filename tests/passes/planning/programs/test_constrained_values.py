@@ -19,8 +19,11 @@ def test_the_needed_values_remain(count: int, needed: set[int]) -> None:
         return needed <= set(kept)
 
     _remove_needless(range(count), is_sufficient)
-    sufficient = [kept for kept in tried if needed <= set(kept)]
-    assert set(min(sufficient, key=len, default=tuple(range(count)))) == needed
+    smallest: tuple[int, ...] = tuple(range(count))
+    for kept in tried:
+        if needed <= set(kept) and len(kept) < len(smallest):
+            smallest = kept
+    assert set(smallest) == needed
     assert len(tried) <= 2 * count * max(1, len(needed))
 
 
