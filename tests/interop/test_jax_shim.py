@@ -232,7 +232,7 @@ def test_reload_keeps_modules_with_names_of_jax_and_repeats_others(tmp_path: Pat
         "from importlib import reload\n"
         "same = importlib.reload(jax) is jax and reload(jax.numpy).ones is jax.numpy.ones\n"
         "again = reload(counted)\n"
-        "plain = reload(math) is math\n",
+        "plain = reload(math) is math and reload(importlib) is importlib\n",
         "utf-8",
     )
     names: dict[str, Any] = run_script(script)

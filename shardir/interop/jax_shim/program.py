@@ -111,8 +111,9 @@ class Program:
         return facades.get(found.__name__, found) if level == 0 else found
 
     def _reload(self, module: ModuleType) -> ModuleType:
-        """Implement `importlib.reload`; modules with JAX's names have no code that runs again."""
-        if isinstance(module, ModuleFacade):
+        """Implement `importlib.reload`; modules with JAX's names, `importlib` and `sys` have no
+        code that runs again."""
+        if isinstance(module, (ModuleFacade, ImportlibFacade, SysFacade)):
             return module
         is_own = self._contains(getattr(module, "__name__", "").partition(".")[0])
         with self.modules_in_sys() if is_own else nullcontext():
