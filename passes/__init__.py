@@ -5,6 +5,7 @@ pipeline is a traced program over global tensors with some shardings stated, out
 that each device runs. Each subfolder holds one group of passes.
 """
 
+from shardir.passes.batching.key_words import ExpandRbgKeys as ExpandRbgKeys
 from shardir.passes.collectives.collective_matmul import CollectiveMatmul as CollectiveMatmul
 from shardir.passes.collectives.combine import CombineCollectives as CombineCollectives
 from shardir.passes.collectives.hierarchical import (

@@ -55,7 +55,7 @@ class Batcher:
         """Return the batcher of a nested block; `pieces` is the number of shards of the batch
         inside of it."""
         size = self.size // pieces
-        return Batcher(
+        return type(self)(
             self.b.inner(),
             size,
             self.handlers,

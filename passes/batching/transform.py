@@ -52,12 +52,12 @@ def vectorize_with(
     )
     return Function(
         f"{function.name}.vmap",
-        _restore_names_and_shardings(new_body, batcher.original, position),
+        restore_names_and_shardings(new_body, batcher.original, position),
         results,
     )
 
 
-def _restore_names_and_shardings(
+def restore_names_and_shardings(
     block: Block, heirs: dict[Value, Value], position: BatchSharding
 ) -> Block:
     """Return the block in which each value has the name and sharding of the value that it replaces.

@@ -25,10 +25,14 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.devices import default_backend
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
-from shardir.frontend.tracing.trace import append_block, wrap_value
+from shardir.frontend.tracing.promotion import dtype_of, user_dtype
+from shardir.frontend.tracing.trace import append_block, emit, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import KEY_WORDS, KEYS, RBG_KEYS
 from shardir.ir.module import Block, Module, Op
 from shardir.ir.operation import Dense
+from shardir.ir.types import TensorType
+from shardir.passes.batching.key_words import expand_rbg_keys
 from shardir.passes.pipeline_parallelism.inline_pipelines import InlinePipelines
 from shardir.passes.simplify.inline_calls import inline_calls
 from shardir.stablehlo.printer import show
@@ -108,17 +112,18 @@ class Exported:
                 )
             )
         for i, (leaf, expected) in enumerate(zip(leaves, self.in_avals, strict=True)):
-            given = abstract_of(leaf).type
-            if (given.shape, given.numpy) != (expected.shape, expected.dtype):
+            given, dtype = abstract_of(leaf).type, user_dtype(abstract_of(leaf).type.dtype)
+            if (given.shape, dtype) != (expected.shape, expected.dtype):
                 raise ArgumentError(
                     with_location(
                         f"argument {i} of {self.fun_name} was exported as {expected.dtype} of "
-                        f"shape {expected.shape}, got {given.numpy} of shape {given.shape}"
+                        f"shape {expected.shape}, got {dtype} of shape {given.shape}"
                     )
                 )
         if self.function is not None:
             return self.function(*args, **options)
-        return tree.unflatten(self.out_tree, list(_call_program(self.text, *leaves)))
+        dtypes = tuple(dtype_of(each.dtype) for each in self.out_avals)
+        return tree.unflatten(self.out_tree, list(_call_program(self.text, dtypes, *leaves)))
 
     def serialize(self, vjp_order: int = 0) -> bytearray:
         """Return the program as bytes, which `deserialize` reads, also in another process.
@@ -147,8 +152,9 @@ class Exported:
         return bytearray(SIGNATURE + zlib.compress(json.dumps(header).encode()))
 
 
-@public(static=("text",), name="exported")
-def _call_program(text: str, *arrays: ArrayLike) -> list[Tracer]:
+@public(static=("text", "dtypes"), name="exported")
+def _call_program(text: str, dtypes: tuple[str, ...], *arrays: ArrayLike) -> list[Tracer]:
+    """Return the results, of the element types `dtypes`, of a program in StableHLO text."""
     module = inline_calls(read(text))
     if module.meshes:
         raise ExportedProgramError(
@@ -158,8 +164,42 @@ def _call_program(text: str, *arrays: ArrayLike) -> list[Tracer]:
             )
         )
     body = module.main.body
-    values = append_block(body, [as_tracer(x) for x in arrays], Block((), (), ()))
-    return [wrap_value(value) for value in values]
+    stored = [_store_keys(as_tracer(x)) for x in arrays]
+    values = append_block(body, stored, Block((), (), ()))
+    return [
+        _load_keys(wrap_value(value), dtype) for value, dtype in zip(values, dtypes, strict=True)
+    ]
+
+
+def _store_keys(x: Tracer) -> Tracer:
+    """Return random keys as StableHLO text has them: one word of 64 bits, or four of 32 bits."""
+    type = x.value.type
+    if type.dtype not in KEYS:
+        return x
+    words: Tracer = emit(
+        "bitcast", x, result=TensorType((*type.shape, KEY_WORDS[type.dtype]), "u32")
+    )
+    if type.dtype in RBG_KEYS:
+        return words
+    # The first word is the high half.
+    swapped = emit("reverse", words, dims=(type.rank,))
+    signed = emit("bitcast", swapped, result=type.with_dtype("i64"))
+    stored: Tracer = emit("bitcast", signed, result=type.with_dtype("u64"))
+    return stored
+
+
+def _load_keys(x: Tracer, dtype: str) -> Tracer:
+    """Return an array that `_store_keys` made as keys; other arrays are unchanged."""
+    if dtype not in KEYS:
+        return x
+    words, rank = x, x.ndim - 1
+    if dtype not in RBG_KEYS:
+        rank = x.ndim
+        signed = emit("bitcast", x, result=x.value.type.with_dtype("i64"))
+        split = emit("bitcast", signed, result=TensorType((*x.shape, KEY_WORDS[dtype]), "u32"))
+        words = emit("reverse", split, dims=(rank,))
+    keys: Tracer = emit("bitcast", words, result=TensorType(words.shape[:rank], dtype))
+    return keys
 
 
 def export(
@@ -192,11 +232,13 @@ def export(
             getattr(fun_jit, "__name__", "function"),
             lowered.in_tree,
             lowered.out_tree,
-            tuple(ShapeDtypeStruct(each.type.shape, each.type.numpy) for each in params),
+            tuple(
+                ShapeDtypeStruct(each.type.shape, user_dtype(each.type.dtype)) for each in params
+            ),
             tuple(ShapeDtypeStruct(x.shape, x.dtype) for x in tree.leaves(lowered.out_info)),
             (default_backend(),) if platforms is None else tuple(platforms),
             1 if mesh is None else mesh.size,
-            show(module, for_xla=True),
+            show(expand_rbg_keys(module), for_xla=True),
             fun_jit,
         )
 

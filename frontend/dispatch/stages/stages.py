@@ -29,6 +29,7 @@ from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
+from shardir.frontend.tracing.promotion import user_dtype
 from shardir.ir.module import Module
 from shardir.ops.control_flow.pipelines import has_pipelines
 from shardir.text.printer import print_module
@@ -61,7 +62,10 @@ class Lowered(InspectedProgram):
         """The pytree of results with a `ShapeDtypeStruct` for each array."""
         structs = [
             ShapeDtypeStruct(
-                result.type.shape, result.type.numpy, sharding=sharding, weak_type=result.weak
+                result.type.shape,
+                user_dtype(result.type.dtype),
+                sharding=sharding,
+                weak_type=result.weak,
             )
             for result, sharding in zip(self._traced.results, self._plan.results, strict=True)
         ]

@@ -83,7 +83,7 @@ class MlirWriter:
         if value.type.dtype in RBG_KEYS:
             raise ExportError(
                 f"%{value.name} is {value.type}, and StableHLO has no element type of 128 bits; "
-                "make keys of 'threefry2x32', as in random.key(seed, impl='threefry2x32')"
+                "run the pass expand-rbg-keys, which replaces keys of four words by their words"
             )
         name_hint = (
             value.name if not value.name or PLAIN_NAME.fullmatch(value.name) else f"v{value.name}"

@@ -211,7 +211,8 @@ def test_targets_without_such_keys_refuse_them(tmp_path: Path) -> None:
     with pytest.raises(ExportError) as exported:
         show(lowered.module)
     assert str(exported.value) == (
-        f"%k is key_rbg[], and StableHLO has no element type of 128 bits; {fix}"
+        "%k is key_rbg[], and StableHLO has no element type of 128 bits; run the pass "
+        "expand-rbg-keys, which replaces keys of four words by their words"
     )
     for target, text in (
         ("gpu", f"%k is key_rbg[]; GPU programs have no keys of four words, {fix}"),

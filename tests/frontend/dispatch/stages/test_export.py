@@ -145,3 +145,53 @@ def test_programs_of_jax_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
         ExportedProgramError, match=r"^the bytes are not an exported program: division"
     ):
         export.deserialize(b"nothing")
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])
+def test_programs_take_and_return_random_keys(impl: str) -> None:
+    """Their text has the words of keys: StableHLO has no element type of 128 bits."""
+    key = sd.random.key(3, impl=impl)
+
+    def draw(key: Any) -> Any:
+        return sd.random.split(key, 2), sd.random.uniform(sd.random.fold_in(key, 3), (3,))
+
+    found = export.export(sd.jit(draw))(key)
+    again = export.deserialize(found.serialize())
+    words = "tensor<ui64>" if impl == "threefry2x32" else "tensor<4xui32>"
+    assert f"func.func @main(%key: {words}) -> " in found.mlir_module()
+    keys, numbers = draw(key)
+    for way in (found.call, again.call, sd.jit(again.call)):
+        new_keys, drawn = way(key)
+        assert new_keys.dtype == keys.dtype == again.out_avals[0].dtype
+        np.testing.assert_array_equal(sd.random.key_data(new_keys), sd.random.key_data(keys))
+        np.testing.assert_array_equal(drawn, numbers)
+    with pytest.raises(ArgumentError) as caught:
+        again.call(sd.random.key_data(key))
+    assert (
+        str(caught.value)
+        .splitlines()[0]
+        .startswith(
+            f"argument 0 of draw was exported as {key.dtype} of shape (), got uint32 of shape "
+        )
+    )
+
+
+def test_lowered_programs_state_the_element_types_of_keys() -> None:
+    for impl in ("threefry2x32", "unsafe_rbg"):
+        key = sd.random.key(0, impl=impl)
+        assert sd.jit(sd.random.split).lower(key).out_info.dtype == key.dtype
+
+
+def test_xla_draws_the_bits_of_keys_of_four_words() -> None:
+    require("jax")
+    import jax
+    from jaxlib import _jax
+
+    key = sd.random.key(3, impl="rbg")
+    text = export.export(sd.jit(lambda k: sd.random.bits(k, (5, 8))))(key).mlir_module()
+    device = jax.devices("cpu")[0]
+    program = device.client.compile_and_load(
+        text, _jax.DeviceList((device,)), _jax.CompileOptions()
+    )
+    (bits,) = program.execute([jax.device_put(np.asarray(sd.random.key_data(key)), device)])
+    np.testing.assert_array_equal(np.asarray(bits), np.asarray(sd.random.bits(key, (5, 8))))
