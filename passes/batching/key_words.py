@@ -25,7 +25,7 @@ from shardir.passes.batching import (
     philox_bits,
     regions,
 )
-from shardir.passes.batching.batcher import Batcher, error
+from shardir.passes.batching.batcher import Batcher
 from shardir.passes.batching.transform import restore_names_and_shardings
 from shardir.passes.pipeline import Pass
 from shardir.passes.rewriting import all_values, used_names
@@ -76,9 +76,6 @@ class _WordBatcher(Batcher):
                 self.bind(philox_bits.draw(self.b, words, starts, op), op.result)
             else:
                 super().run([op])
-                for value in filter(_is_key, op.results):
-                    if not self.is_batched(value):
-                        raise error(f"%{value.name} = {op.name} makes keys of four words", op)
 
     def _convert(self, op: Op) -> Value:
         """Return the words of keys as an array, or keys from an array of words."""

@@ -62,6 +62,8 @@ PROGRAMS: list[tuple[str, Callable[[Any], Any]]] = [
     ("loop", _draw_in_loop),
     ("scan", _scan),
     ("branch", lambda k: lax.cond(random.bits(k) > 7, lambda: random.split(k)[0], lambda: k)),
+    ("words of keys", lambda k: random.key_data(random.split(k, (2, 3)))),
+    ("another key", lambda k: random.bits(k, (3,)) ^ random.bits(random.key(0), (3,))),
     ("words", lambda k: random.wrap_key_data(random.key_data(k) + 1, impl="rbg")),
 ]
 
@@ -76,7 +78,8 @@ def test_programs_compute_the_same(name: str, fun: Callable[[Any], Any], key: An
         np.testing.assert_array_equal(one, other)
 
 
-SHAPES = [((8, 12), P("x", "y")), ((8, 6), P("x", "y")), ((16,), P(("x", "y"))), ((4, 8), P("y"))]
+SHAPES = [((8, 12), P("x", "y")), ((8, 6), P("x", "y")), ((16,), P(("x", "y"))), ((4, 8), P("y")),
+          ((2, 7), P(None, "y"))]  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint32", "uint64"])
