@@ -207,10 +207,7 @@ def _merge_filter_gradient(merger: DeviceMerger, op: Op) -> Sequence[BatchedValu
     shape = list(by.type.shape)
     for halo in halos:
         sub_axes, spatial_index = merger.sub_axes.of(halo.axes), _plain_spatial_index(maker, halo)
-        own = (merger.sub_axes_of.get(by, ()), merger.sub_axes_of.get(halo.rows, ()))
-        if spatial_index is None or not all(
-            a in axes and a in each for a in sub_axes for each in own
-        ):
+        if spatial_index is None or not all(sub_axis in axes for sub_axis in sub_axes):
             return None
         rows_of, step = inner.spatial[spatial_index], maker.attrs["rhs_dilation"][spatial_index]
         if shape[rows_of] * step != _row_count(halo):

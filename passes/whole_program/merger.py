@@ -336,7 +336,7 @@ def batch_by_sub_axis(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
     """Batch an operation by its declared rule: one sub-axis after the other, the last of the mesh
     first."""
     sub_axes = merger.union(op.operands)
-    if op.spec.batch is None and not op.spec.elementwise:
+    if op.spec.batch is None:
         raise merge_error(op, "has no batching rule")
     own = [merger.sub_axes_of.get(value, ()) for value in op.operands]
     operands, results, ops = list(op.operands), list(op.results), [op]

@@ -128,6 +128,19 @@ CASES = {
         ),
         ["reshape", "scan", "exp", "sum", "broadcast", "broadcast", "add", "broadcast", "reshape"],
     ),
+    "a loop over the position of a device": (
+        program("""\
+  %i = axis-index(axes=[a]) : i32[]
+  %j = scan(%i, carries=1, length=2) : i32[] {
+    (%d: i32[]) =>
+    %e = add(%d, %d) : i32[]
+    yield %e
+  }
+  %k = convert(%j) : f32[]
+  %l = broadcast(%k, dims=[]) : f32[2, 3]
+  %z = add(%x, %l) : f32[2, 3]"""),
+        ["reshape", "iota", "scan", "add", "convert", "broadcast", "add", "broadcast", "reshape"],
+    ),
     "a slice at the same place on all devices": (
         program(
             """\
