@@ -50,7 +50,7 @@ def contract(x: Tracer, y: Tracer, dims: str, dtype: DTypeLike | None = None) ->
     number of these products.
     """
     if x.value.type.dtype == "bool" and dtype is not None and dtype_of(dtype) != "bool":
-        return contract(*(convert(operand, dtype_of(dtype)) for operand in (x, y)), dims)
+        return contract(convert(x, dtype_of(dtype)), convert(y, dtype_of(dtype)), dims)
     if x.value.type.dtype == "bool":
         left, right, output = dims.replace("->", ",").split(",")
         if left == right and not output and x.shape == y.shape:

@@ -124,7 +124,10 @@ def _einsum(
     arrays = promote(*operands)
     is_bool = arrays[0].value.type.dtype == "bool"
     if is_bool:
-        arrays = tuple(convert(x, "i32") for x in arrays)
+        # With another element type, the result counts products, as in `contract`.
+        stated = "bool" if preferred_element_type is None else dtype_of(preferred_element_type)
+        is_bool = stated == "bool"
+        arrays = tuple(convert(x, "i32" if is_bool else stated) for x in arrays)
     terms, output = _parse_subscripts(subscripts, [x.ndim for x in arrays])
     sizes = _letter_sizes(subscripts, terms, [x.shape for x in arrays])
     pairs = [_take_diagonals(x, term, sizes) for x, term in zip(arrays, terms, strict=True)]

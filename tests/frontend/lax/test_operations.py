@@ -382,6 +382,11 @@ def test_products_of_bools_are_those_of_jax() -> None:
             snp.dot(x, x.T, preferred_element_type=dtype),
             jax.numpy.dot(x, x.T, preferred_element_type=dtype),
         )
+        for subscripts, operands in (("ij,kj->ik", (x, x)), ("ij->i", (x,))):
+            np.testing.assert_array_equal(
+                snp.einsum(subscripts, *operands, preferred_element_type=dtype),
+                jax.numpy.einsum(subscripts, *operands, preferred_element_type=dtype),
+            )
         found = lax.dot_general(x, x.T, dims, preferred_element_type=dtype)
         expected = jax.lax.dot_general(x, x.T, dims, preferred_element_type=dtype)
         assert found.dtype == expected.dtype
