@@ -202,7 +202,7 @@ class AssignmentSearch:
         yield from self._additions(current)
         for i, (group, axis) in enumerate(groups):
             for other in range(len(self.reader.decisions.groups)):
-                if other != group and (other, axis) not in groups:
+                if (other, axis) not in groups:
                     changed = (*groups[:i], (other, axis), *groups[i + 1 :])
                     yield ("change", group, other, axis), replace(current, groups=changed)
         used = {axis for _, axis in groups}

@@ -84,7 +84,10 @@ def test_the_bytes_of_plans_with_more_flops_than_necessary_are_not_bounded(
 ) -> None:
     """A better plan has fewer flops, whatever it sends."""
     monkeypatch.setattr(lower_bound, "search", lambda *_, **__: pytest.fail("the search began"))
-    bound = bound_of(lambda w: w @ w.T, (64, 32), axes=(((), ()),))
+    module = sd.jit(lambda w: w @ w.T).lower(sd.ShapeDtypeStruct((64, 32), "float32")).module
+    request = PlanningRequest(module, Mesh("mesh", (("x", 4),)), Pipeline.parse(DEFAULT_PIPELINE))
+    chosen = replace(make_evaluator(request).require((((), ()),)), bytes_sent=1024)
+    bound = find_lower_bound(request, chosen, 600.0)
     assert bound == LowerBound(2 * 64 * 64 * 32 // 4, 0)
 
 
