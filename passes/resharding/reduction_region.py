@@ -83,7 +83,7 @@ class ReductionRegion:
             if all(map(self.can_be_unreduced, (*edge.sources, *edge.targets))):
                 return edge.targets[0], ReductionPath(use, tuple(dict.fromkeys(edge.sources)))
             return None
-        if use is None or len(use.results) != 1:
+        if use is None:
             return None
         if use.spec is ops.reshard:
             return (
@@ -93,23 +93,18 @@ class ReductionRegion:
             )
         for group in commuting_groups(use, self.reduction_kind):
             members = tuple(dict.fromkeys(use.operands[i] for i in group))
-            others = (v for i, v in enumerate(use.operands) if i not in group)
-            tensors = (*members, use.result)
-            clear = all(map(self.can_be_unreduced, tensors)) and not any(
-                map(self.is_sharded_by_axes, others)
-            )
-            if value in members and clear:
+            if value in members and all(map(self.can_be_unreduced, (*members, use.result))):
                 return use.result, ReductionPath(use, members, group)
         return None
 
     def can_be_unreduced(self, value: Value) -> bool:
-        """Return whether a value may be unreduced over the axes, or is by its own operation."""
+        """Return whether a value may be unreduced over the axes."""
         sharding = self.place(value)
         if self.is_sharded_by_axes(value) or (
             sharding.unreduced and sharding.reduction != self.reduction_kind
         ):
             return False
-        return value in self.sources or not is_overlapping(self.axes, sharding.unreduced)
+        return not is_overlapping(self.axes, sharding.unreduced)
 
     def is_sharded_by_axes(self, value: Value) -> bool:
         """Return whether one of the axes shards a value."""
@@ -121,8 +116,6 @@ class ReductionRegion:
     def complete_sharding(self, value: Value) -> Sharding:
         """Return the sharding of a value without the pending reduction."""
         sharding = self.place(value)
-        if value not in self.sources:
-            return sharding
         left = tuple(a for a in sharding.unreduced if a not in self.axes)
         return with_unreduced(sharding, left, self.reduction_kind)
 
@@ -178,10 +171,6 @@ class ReductionRegion:
             if source in self.sources:
                 yield 0, node[source], UNCUTTABLE_CAPACITY
         for flow, way in self.paths.items():
-            if way.through is None:
-                continue
-            if isinstance(way.through, Op) and way.through.spec is ops.reshard:
-                continue
             alone = len(way.group) == 1 and isinstance(way.through, Op)
             for value in way.group:
                 start = node.get(self.uses.flow(value))
@@ -198,8 +187,8 @@ class ReductionRegion:
         for use in self.uses.users[value]:
             if isinstance(use, Op) and use.spec is ops.reshard:
                 yield from self.move(value, use, start, node)
-            elif use is None and value in self.sources:
-                continue
+            elif value in self.sources:
+                continue  # The use requires the value as it is.
             else:
                 ends[self.accepting_node(value, use, node)] = None
         if not ends:
@@ -222,7 +211,7 @@ class ReductionRegion:
             return 1
         flow = use.edge.targets[0] if isinstance(use, EdgeUse) else use.result
         way = self.paths.get(flow)
-        if way is None or way.through is not use or value not in way.group:
+        if way is None or value not in way.group:
             return 1
         if isinstance(use, Op) and any(
             v is value for i, v in enumerate(use.operands) if i not in way.operand_indices
@@ -242,7 +231,6 @@ class ReductionRegion:
                 self.unreduced_sharding(value), self.unreduced_sharding(op.result), op.result
             )
             yield from _conditional_arc(end, along - completing)
-            yield end, start, UNCUTTABLE_CAPACITY
 
 
 def _conditional_arc(node: int, weight: int) -> Iterator[CutArc]:

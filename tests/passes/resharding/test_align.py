@@ -101,7 +101,7 @@ def test_axes_of_a_factor_that_cannot_be_sharded_move_to_a_shared_one() -> None:
     assert aligned("i j -> i j", ["x -", "x -"], i=8, j=0, cuttable="j") == "- -"
     assert aligned("i j -> i", ["x -", "x"], i=8, j=8, cuttable="j") == "- -"
     assert aligned("i j -> j", ["x -", "-"], i=8, j=8, cuttable="j") == "- -"
-    rows = {"permute": "j", "i": 8, "j": 8}
+    rows: Any = {"permute": "j", "i": 8, "j": 8}
     assert aligned("i j -> i j", ["x -", "x -"], cuttable="j", **rows) == "- -"
     assert aligned("i j k -> i j k", ["x - -", "x - -"], i=8, j=8, k=8, cuttable="jk") == "- x -"
 
