@@ -95,7 +95,7 @@ def _has_channel_pairs(
     ):
         return False
     steps = out.size * prod(w.shape[d] for d in by.spatial)
-    saved = 2.0 * steps * (channels // 2) / operations_per_ns(4, context.machine)
+    saved = 2.0 * steps * (channels // 2) / operations_per_ns(4, 1, context.machine)
     copies = PAIRED_COPY_NS_PER_ELEMENT * (x.size + w.size)
     if out.strides[to.features_or_outputs] != out.itemsize:
         copies += SQUARE_TRANSPOSE_NS_PER_ELEMENT * out.size
