@@ -125,10 +125,10 @@ def _convolution(merger: DeviceMerger, op: Op) -> Sequence[BatchedValue]:
 
 
 def _nested_halos(merger: DeviceMerger, value: Value) -> list[Halo]:
-    """Return nested halos along other dimensions and other axes, the outermost first."""
+    """Return nested halos along other axes, the outermost first."""
     halos: list[Halo] = []
     while (halo := halo_of(merger, value)) is not None:
-        if any(halo.dim == other.dim or set(halo.axes) & set(other.axes) for other in halos):
+        if any(set(halo.axes) & set(other.axes) for other in halos):
             break
         halos.append(halo)
         value = halo.rows
