@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol, final
 
 from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.arrays.float0 import replace_float0
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.tracing.parameters import Parameters
@@ -39,4 +40,6 @@ class DevicePlacement:
     ) -> tuple[Sequence[PyTree], dict[str, PyTree]]:
         known = self._parameters.for_call(len(args))
         dynamic, _ = known.partition_arguments(args, options)
-        return known.merge_arguments(device_put(dynamic, self._device), args, options)
+        # Arrays of float0 are on no device; `device_put` returns them in place of their nodes.
+        placed = device_put(replace_float0(dynamic), self._device)
+        return known.merge_arguments(replace_float0(placed), args, options)

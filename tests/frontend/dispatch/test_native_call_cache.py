@@ -450,3 +450,19 @@ def test_an_argument_of_which_only_the_type_counts_has_any_position() -> None:
             full = snp.full_like(x, value)
             np.testing.assert_array_equal(full, np.asarray(value))
             np.testing.assert_array_equal(snp.full_like(fill_value=value, a=x), full)
+
+
+def test_arrays_of_float0_are_no_arguments_of_a_program_on_a_device() -> None:
+    twice = sd.jit(lambda zero, x: x * 2, device=sd.devices()[0])
+    zero = np.zeros(3, sd.dtypes.float0)
+    for k in range(4):
+        np.testing.assert_array_equal(twice(zero, X + k), 2 * (A + k))
+
+
+def test_an_array_that_is_moved_to_a_device_is_not_overwritten() -> None:
+    """Its donation consumes the array on the device, which shares its memory."""
+    step = sd.jit(lambda x: x * 2 + 1, device=sd.devices()[1], donate_argnums=0)
+    for k in range(4):
+        given = sd.jit(lambda x, k: x + k)(X, k)
+        np.testing.assert_array_equal(step(given), 2 * (A + k) + 1)
+        np.testing.assert_array_equal(given, A + k)
