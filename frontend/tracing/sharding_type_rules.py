@@ -5,10 +5,9 @@ its axes; unsharded operands agree with all others. A dimension of a result has 
 factors. A reduced factor that shards one operand is reduced silently, as a sum over a sharded
 dimension is. If it shards several operands alike, the operation is ambiguous: its result may be
 replicated, sharded or unreduced. A few operations differ from their factor rules; `_EXACT`,
-`_CUMULATIVE`, `_MOVABLE`, `check_gather` and `check_scatter` state how.
+`CUMULATIVE`, `MOVABLE`, `check_gather` and `check_scatter` state how.
 
-`infer_results` refuses what is ambiguous or impossible. `choose_results` resolves every conflict:
-the operand with the most bytes keeps its sharding.
+`infer_results` refuses what is ambiguous or impossible; `sharding_type_choice` resolves conflicts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -74,9 +73,9 @@ Types = Sequence[ShardingType | None]
 
 _EXACT = (ops.select, ops.concatenate, ops.dynamic_update_slice)
 """Operations whose array operands must have the same sharding."""
-_CUMULATIVE = (ops.cumsum, ops.cumprod, ops.cummax, ops.cummin, ops.cumlogsumexp)
+CUMULATIVE = (ops.cumsum, ops.cumprod, ops.cummax, ops.cummin, ops.cumlogsumexp)
 """Operations that must be unsharded along the dimension `dim`."""
-_MOVABLE = (ops.concatenate, ops.fft, ops.dynamic_slice, ops.dynamic_update_slice)
+MOVABLE = (ops.concatenate, ops.fft, ops.dynamic_slice, ops.dynamic_update_slice)
 """Operations that may be sharded along factors that need replication; partitioning gathers them."""
 _CONTRACTIONS = (ops.dot, ops.convolution)
 """Operations whose result has no reduced axes: they sum products of an operand."""
@@ -114,14 +113,14 @@ def infer_results(op: Op, types: Types, sizes: Sizes) -> list[ShardingType | Non
         check_reshape(op, types)
     elif op.spec is ops.convolution:
         check_convolution(op, types)
-    unreduced, reduced = _infer_unreduced(op, types), _infer_reduced(op, types)
+    unreduced, reduced = infer_unreduced(op, types), infer_reduced(op, types)
     axes_of: dict[int, AxisNames] = {}
     owner: dict[int, tuple[int, int]] = {}
     ambiguous: list[tuple[int, int, int]] = []
     for operand, dim, factor, axes in _sharded_factors(op, rule, types, sizes):
         kind = rule.factors[factor].kind
-        is_cumulative = op.spec in _CUMULATIVE and dim == op.attrs["dim"]
-        if is_cumulative or (kind is FactorKind.REPLICATE and op.spec not in _MOVABLE):
+        is_cumulative = op.spec in CUMULATIVE and dim == op.attrs["dim"]
+        if is_cumulative or (kind is FactorKind.REPLICATE and op.spec not in MOVABLE):
             raise TypeConflictError(
                 f"{_describe(op, operand, types)} is sharded over {_quote(axes)} along dimension "
                 f"{dim}, and {op.name} needs that dimension unsharded; {RESHARD}"
@@ -325,7 +324,7 @@ def check_convolution(op: Op, types: Types) -> None:
                 )
 
 
-def _infer_unreduced(op: Op, types: Types) -> frozenset[str]:
+def infer_unreduced(op: Op, types: Types) -> frozenset[str]:
     """Return the unreduced axes of the results: those of a group in which `op` is linear."""
     pending = {i: type.unreduced for i, type in enumerate(types) if type and type.unreduced}
     if not pending:
@@ -341,7 +340,7 @@ def _infer_unreduced(op: Op, types: Types) -> frozenset[str]:
     )
 
 
-def _infer_reduced(op: Op, types: Types) -> frozenset[str]:
+def infer_reduced(op: Op, types: Types) -> frozenset[str]:
     """Return the reduced axes of the results: those of all operands, except of a contraction."""
     if op.spec in _CONTRACTIONS:
         return frozenset()
@@ -374,7 +373,7 @@ def _sharded_factors(
                 continue
             parts = _split_axes(rule, mapping[dim], axes, sizes)
             if parts is None:
-                major = rule.factors[_major_factor(rule, mapping[dim])]
+                major = rule.factors[major_factor(rule, mapping[dim])]
                 raise TypeConflictError(
                     f"{_describe(op, operand, types)} is sharded over {_quote(axes)} along "
                     f"dimension {dim}, and its major part in the result {op.result.type} has the "
@@ -413,7 +412,7 @@ def _split_axes(
     return None
 
 
-def _major_factor(rule: FactorRule, factors: tuple[int, ...]) -> int:
+def major_factor(rule: FactorRule, factors: tuple[int, ...]) -> int:
     """Return the first factor of a dimension that has more than one position."""
     return next((f for f in factors if rule.factors[f].size > 1), factors[0])
 
@@ -465,51 +464,3 @@ def _describe(op: Op, operand: int, types: Types) -> str:
 
 def _quote(axes: AxisNames) -> str:
     return " and ".join(map(repr, axes))
-
-
-def choose_results(op: Op, types: Types, sizes: Sizes) -> list[ShardingType]:
-    """Return sharding types of the results for any shardings of the operands.
-
-    Operands with more bytes are considered first; the axes of the others are gathered where they
-    conflict. Partial results of reduced factors are combined.
-    """
-    rule = op.factors()
-    if rule is None:
-        return [replicated_type(result.type.rank) for result in op.results]
-    axes_of: dict[int, AxisNames] = {}
-    used: set[str] = set()
-    order = sorted(range(len(types)), key=lambda i: -op.operands[i].type.nbytes)
-    for operand in order:
-        type = types[operand]
-        for dim, axes in enumerate(type.dims if type is not None else ()):
-            if not axes or used.intersection(axes):
-                continue
-            factor = _major_factor(rule, rule.operands[operand][dim])
-            kind = rule.factors[factor].kind
-            if factor in axes_of or kind is FactorKind.REDUCE:
-                continue
-            if kind is FactorKind.REPLICATE and op.spec not in _MOVABLE:
-                continue
-            if op.spec in _CUMULATIVE and dim == op.attrs["dim"]:
-                continue
-            axes_of[factor] = axes
-            used.update(axes)
-    try:
-        unreduced, reduced = _infer_unreduced(op, types), _infer_reduced(op, types)
-    except TypeConflictError:
-        unreduced = reduced = frozenset()
-    return [
-        ShardingType(_feasible_dims(op, rule, axes_of, i, sizes), unreduced, reduced)
-        for i in range(len(op.results))
-    ]
-
-
-def _feasible_dims(
-    op: Op, rule: FactorRule, axes_of: Mapping[int, AxisNames], result: int, sizes: Sizes
-) -> tuple[AxisNames, ...]:
-    dims: list[AxisNames] = []
-    for size, factors in zip(op.results[result].type.shape, rule.results[result], strict=True):
-        axes = axes_of.get(_major_factor(rule, factors), ()) if factors else ()
-        count = prod(sizes[axis] for axis in axes)
-        dims.append(() if size % count else axes)
-    return tuple(dims)

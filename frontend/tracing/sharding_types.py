@@ -26,10 +26,10 @@ from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSp
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
 from shardir.frontend.shardings.sharding_tokens import rebuild_block, sharding_token
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.sharding_type_choice import choose_results
 from shardir.frontend.tracing.sharding_type_rules import (
     ShardingType,
     TypeConflictError,
-    choose_results,
     format_type,
     infer_results,
     replicated_type,

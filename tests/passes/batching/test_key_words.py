@@ -126,8 +126,11 @@ func @f(
   return %keys, %y
 }
 """)
+    expanded = expand(module)
+    stated = [expanded.main.body.params[0].sharding, expanded.main.result_shardings[0]]
+    assert [len(each.dims) for each in stated if each is not None] == [3, 3]
     assert (
-        str(ExpandRbgKeys()(module))
+        str(expanded)
         == """\
 mesh @m = [x=2]
 
