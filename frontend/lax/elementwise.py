@@ -15,6 +15,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import emit_elementwise
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
+from shardir.frontend.shardings.traced_constraints import check_cases
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
     align,
@@ -362,6 +363,7 @@ def select(pred: ArrayLike, on_true: object, on_false: object) -> Tracer:
         )
     first, second = _align_one_dtype("select", on_true, on_false)
     which = convert(which, "bool")
+    check_cases(which, first, second)
     return emit("select", which, first, second, weak=first.weak_type and second.weak_type)
 
 
@@ -380,6 +382,7 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Tracer:
             )
         )
     aligned = _align_one_dtype("select_n", *cases)
+    check_cases(index, *aligned)
     weak = builtins.all(case.weak_type for case in aligned)
     if dtype == "bool":
         return emit("select", index, aligned[-1], aligned[0], weak=weak)

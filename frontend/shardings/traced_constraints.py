@@ -71,6 +71,16 @@ def match_sharding_types(
     return matched
 
 
+def check_cases(condition: Tracer, *cases: Tracer) -> None:
+    """Raise `ShardingTypeError` if a condition and cases have different shardings in their types.
+
+    A scalar condition has none.
+    """
+    types = require_trace("select").program.sharding_types
+    if types is not None:
+        types.check_cases([condition.value, *(case.value for case in cases)])
+
+
 def slice_abstract(x: Tracer) -> AbstractValue:
     """Return the abstract value of a slice of `x` along its first dimension."""
     type = x.value.type.with_shape(x.shape[1:])

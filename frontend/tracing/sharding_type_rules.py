@@ -12,6 +12,7 @@ replicated, sharded or unreduced. A few operations differ from their factor rule
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from math import prod
 
 from shardir import ops
@@ -71,7 +72,7 @@ Sizes = Mapping[str, int]
 Types = Sequence[ShardingType | None]
 """The sharding types of operands; `None` for values that adopt the sharding of other operands."""
 
-_EXACT = (ops.select, ops.concatenate, ops.dynamic_update_slice)
+_EXACT = (ops.concatenate, ops.dynamic_update_slice)
 """Operations whose array operands must have the same sharding."""
 CUMULATIVE = (ops.cumsum, ops.cumprod, ops.cummax, ops.cummin, ops.cumlogsumexp)
 """Operations that must be unsharded along the dimension `dim`."""
@@ -103,9 +104,7 @@ def infer_results(op: Op, types: Types, sizes: Sizes) -> list[ShardingType | Non
         _require_unsharded(op, types)
     if op.spec in _EXACT:
         _check_equal(op, types)
-    if op.spec is ops.select:
-        _check_condition(op, types)
-    elif op.spec is ops.gather:
+    if op.spec is ops.gather:
         check_gather(op, rule, types)
     elif op.spec is ops.scatter:
         check_scatter(op, rule, types)
@@ -211,7 +210,7 @@ def _check_equal(op: Op, types: Types) -> None:
     """Check that the array operands have the same sharding, also where one is replicated."""
     found: int | None = None
     for i, type in enumerate(types):
-        if type is None or not type.dims or (op.spec is ops.select and i == 0):
+        if type is None or not type.dims:
             continue
         if found is None:
             found = i
@@ -223,16 +222,20 @@ def _check_equal(op: Op, types: Types) -> None:
             )
 
 
-def _check_condition(op: Op, types: Types) -> None:
-    """Check that the condition of `select` is a scalar, or sharded as the values are."""
-    condition, value = types[0], types[1] or types[2]
-    if condition is None or value is None or not condition.dims:
-        return
-    if condition.dims != value.dims:
-        raise TypeConflictError(
-            f"{_describe(op, 0, types)} and {_describe(op, 1, types)} have different shardings, "
-            f"and {op.name} needs the same one; reshard one of them (sharding.reshard)"
-        )
+def check_cases(operands: Sequence[TensorType], types: Types) -> None:
+    """Check that the condition of `select`, unless it is a scalar, and the cases have one sharding.
+
+    JAX requires this of `lax.select`, and of `where` with operands of one shape.
+    """
+    known = [(i, type) for i, type in enumerate(types) if type is not None and type.dims]
+    for (i, first), (k, second) in combinations(known, 2):
+        is_equal = first.dims == second.dims if i == 0 else first == second
+        if not is_equal:
+            raise TypeConflictError(
+                f"operand {i} of select, {format_type(operands[i], first)}, and operand {k} of "
+                f"select, {format_type(operands[k], second)}, have different shardings, and select "
+                "needs the same one; reshard one of them (sharding.reshard)"
+            )
 
 
 def check_gather(op: Op, rule: FactorRule, types: Types) -> None:

@@ -30,6 +30,7 @@ from shardir.frontend.tracing.sharding_type_choice import choose_results
 from shardir.frontend.tracing.sharding_type_rules import (
     ShardingType,
     TypeConflictError,
+    check_cases,
     format_type,
     infer_results,
     replicated_type,
@@ -323,6 +324,14 @@ class ShardingTypes:
                         "axes, and change them afterwards with sharding.reshard"
                     )
                 )
+
+    def check_cases(self, operands: Sequence[Value]) -> None:
+        """Refuse a condition and cases of `select` with different shardings."""
+        if not any(self.is_free(value) for value in operands):
+            try:
+                check_cases([x.type for x in operands], [self.find(value) for value in operands])
+            except TypeConflictError as conflict:
+                self.refuse(str(conflict))
 
     def infer_block(self, block_ops: Sequence[Op]) -> None:
         """Set the types in a block that a transformation appends; conflicts leave values free."""

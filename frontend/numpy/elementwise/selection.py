@@ -17,6 +17,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 )
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
+from shardir.frontend.shardings.traced_constraints import check_cases
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
     align,
@@ -66,9 +67,16 @@ def _prefer_number(op: str, x: Tracer, y: Tracer) -> Tracer:
 def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return `x` where the condition is true (not zero) and `y` elsewhere; all three broadcast.
 
-    The result has the promoted type of `x` and `y`.
+    The result has the promoted type of `x` and `y`. In programs on meshes of Explicit axes,
+    operands of one shape must have the same sharding, as in JAX.
     """
-    return emit_select(as_bool(condition), x, y)
+    selected = as_bool(condition)
+    x, y = as_operands(x, y)
+    cases = [case for case in (x, y) if isinstance(case, Tracer)]
+    shapes = {case.shape for case in (selected, *cases)}
+    if len(cases) == 2 and len(shapes - {()}) < 2:
+        check_cases(selected, *cases)
+    return emit_select(selected, x, y)
 
 
 @public()

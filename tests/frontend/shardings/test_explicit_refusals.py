@@ -227,6 +227,68 @@ def test_the_condition_of_where_has_the_dimensions_of_the_values_only() -> None:
 
 
 @pytest.mark.parametrize(
+    ("operands", "result"),
+    [
+        (("f32[8,16]", "f32[8@x,16@y]"), "float32[8@x,16@y]"),
+        (("f32[16@y]", "f32[8@x,16]"), "float32[8@x,16@y]"),
+        (("f32[8@x,1]", "f32[8,16@y]"), "float32[8@x,16@y]"),
+        (("f32[8@x,16]", "f32[16]"), "float32[8@x,16]"),
+        (("f32[16@x]", "f32[8@x,16]"), None),
+        (("f32[16@x]", "f32[8,16@y]"), None),
+    ],
+)
+def test_where_broadcasts_operands_of_different_shapes_to_a_common_sharding(
+    operands: tuple[str, ...], result: str | None
+) -> None:
+    def run(c: Any, a: Any) -> Any:
+        return snp.where(c > 0, a, 0.0)
+
+    if result is None:
+        assert "'x'" in refusal(run, *operands)
+    else:
+        assert types_of(run, *operands) == result
+
+
+def test_where_with_a_scalar_condition_broadcasts_the_values() -> None:
+    def run(a: Any, b: Any) -> Any:
+        return snp.where(True, a, b)
+
+    assert types_of(run, "f32[8@x,16]", "f32[16@y]") == "float32[8@x,16@y]"
+    assert "have different shardings" in refusal(run, "f32[8@x,16]", "f32[8,16]")
+
+
+@pytest.mark.parametrize(
+    ("run", "operands", "result"),
+    [
+        (snp.logaddexp, ("f32[8@x,16]", "f32[16@y]"), "float32[8@x,16@y]"),
+        (snp.mod, ("f32[8@x,16]", "f32[16@y]"), "float32[8@x,16@y]"),
+        (snp.heaviside, ("f32[8@x,16]", "f32[8,16@y]"), "float32[8@x,16@y]"),
+        (lambda a, b: snp.select([a > 0, b > 0], [a, 1.0], 0.0), ("f32[8@x,16]", "f32[8,16]"),
+         "float32[8@x,16]"),
+        (lambda a, b: sd.nn.softmax(a, where=b > 0), ("f32[8@x,16]", "f32[8,16]"),
+         "float32[8@x,16]"),
+    ],
+)  # fmt: skip
+def test_functions_that_select_combine_the_shardings_of_their_operands(
+    run: Any, operands: tuple[str, ...], result: str
+) -> None:
+    assert types_of(run, *operands) == result
+
+
+@pytest.mark.parametrize("which", [lax.select, lax.select_n])
+def test_cases_of_select_have_one_sharding(which: Any) -> None:
+    def run(c: Any, a: Any, b: Any) -> Any:
+        return which(c > 0, a, b)
+
+    assert types_of(run, "f32[8@x,16]", "f32[8@x,16]", "f32[8@x,16]") == "float32[8@x,16]"
+    for operands in (
+        ("f32[8,16]", "f32[8@x,16]", "f32[8@x,16]"),
+        ("f32[8@x,16]", "f32[8@x,16]", "f32[8,16]"),
+    ):
+        assert "of select, " in refusal(run, *operands)
+
+
+@pytest.mark.parametrize(
     ("run", "word"),
     [
         (lambda a: reshard(a, P(P.UNCONSTRAINED, "y")), "out_shardings of reshard"),
