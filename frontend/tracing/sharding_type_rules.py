@@ -96,7 +96,7 @@ def infer_results(op: Op, types: Types, sizes: Sizes) -> list[ShardingType | Non
     rule = op.factors()
     if rule is None:
         if op.spec in _HOST_CALLS:
-            _infer_unreduced(op, types)  # It refuses partial sums.
+            infer_unreduced(op, types)  # It refuses partial sums.
         else:
             _require_unsharded(op, types)
         return _replicated_results(op, types)
