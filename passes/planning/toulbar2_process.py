@@ -42,6 +42,20 @@ def _solve(model: dict[str, Any]) -> str:
     sys.modules["mpi4py"] = None  # type: ignore[assignment]
     import pytoulbar2
 
+    try:
+        best = _find_optimum(pytoulbar2, model)
+    except pytoulbar2.tb2.Contradiction:
+        # No assignment is cheaper than the upper bound. toulbar2 reports this by the result of
+        # `Solve` only where it needs a search.
+        best = model["upper_bound"]
+    if best is None:
+        return "stopped"  # toulbar2 has printed its bound.
+    print(f"Dual bound: {best:.0f}")
+    return "optimal"
+
+
+def _find_optimum(pytoulbar2: Any, model: dict[str, Any]) -> float | None:
+    """Return the optimal cost, at most the upper bound; `None` if toulbar2 was stopped."""
     # Virtual arc consistency before the search: its bounds are near those of a linear program.
     network: Any = pytoulbar2.CFN(model["upper_bound"], vac=1, verbose=0)
     for node, costs in enumerate(model["costs"]):
@@ -53,11 +67,11 @@ def _solve(model: dict[str, Any]) -> str:
     for nodes, usages, limit in model["memory"]:
         # `AddGeneralizedLinearConstraint` searches all coefficients once for each variable.
         network.CFN.wcsp.postKnapsackConstraint(nodes, _knapsack(usages, limit), kp=True)
-    best = network.Solve(showSolutions=1, timeLimit=model["seconds"])
+    found = network.Solve(showSolutions=1, timeLimit=model["seconds"])
     if network.Option.limited:
-        return "stopped"  # toulbar2 has printed its bound.
-    print(f"Dual bound: {model['upper_bound'] if best is None else best[1]:.0f}")
-    return "optimal"
+        return None
+    upper_bound: float = model["upper_bound"]
+    return upper_bound if found is None else found[1]
 
 
 def _knapsack(usages: list[Any], limit: int) -> str:

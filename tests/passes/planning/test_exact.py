@@ -18,7 +18,7 @@ from shardir.passes.planning.exact import (
     solve_exactly,
 )
 from shardir.passes.planning.instance import problem_of_json, read_problem
-from shardir.passes.planning.problem import FORBIDDEN, PlanningError
+from shardir.passes.planning.problem import FORBIDDEN, InfeasibleProblemError, PlanningError
 from shardir.passes.planning.solution import Incumbent, TimeLimitError
 from tests.passes.planning.test_problem import EXAMPLE, brute_force, example
 
@@ -55,6 +55,22 @@ def test_solutions_of_random_problems_are_optimal(seed: int) -> None:
         return
     solution = solve_exactly(problem_of_json(content))
     assert (solution.cost, solution.lower_bound, solution.gap) == (least, least, 0.0)
+
+
+@needs_solver
+@pytest.mark.parametrize("limit", [0, 7])
+def test_a_limit_that_one_node_exceeds_has_no_solution(limit: int) -> None:
+    """toulbar2 finds this without a search, when it reads the limit."""
+    content = example(
+        nodes__costs=[[1]], nodes__usages=[[8]], nodes__intervals=[[0, 2]],
+        edges__nodes=[], edges__costs=[], usage_limit=limit,
+    )  # fmt: skip
+    with pytest.raises(InfeasibleProblemError) as error:
+        solve_exactly(problem_of_json(content))
+    assert str(error.value) == (
+        "the problem 'example' has no solution within its usage limit and its forbidden "
+        "strategies; raise the limit, or allow more strategies"
+    )
 
 
 def test_about_half_of_the_random_problems_have_solutions() -> None:
