@@ -1,11 +1,12 @@
 """Replace keys of four words (`rbg`, `unsafe_rbg`) by their words, for targets without such keys.
 
-before: `%bits = random_bits(%key) : u32[8]` with `%key: key_rbg[]`
-after:  Philox as integer arithmetic, with `%key: u32[4]`
+before: `%some = slice(%keys, starts=[0], strides=[2]) : key_rbg[2]`
+after:  `%some = slice(%keys, starts=[0, 0], strides=[1, 2]) : u32[4, 2]`
 
 The words of arrays of keys are the last dimension of parameters and results, as in JAX. Inside of a
-function, they are the first one: every operation that moves keys is batched over the words. The
-values are those of the original program, and each device computes its own elements.
+function, they are the first one: every operation that moves keys is batched over the words. Random
+bits are computed by Philox as integer arithmetic. The values are those of the original program, and
+each device computes its own elements.
 """
 
 from collections.abc import Sequence
