@@ -1,7 +1,7 @@
 """Comparison of derivatives with central finite differences along a random direction: `test_util`.
 
-One direction checks all derivatives at once: an error in any of them changes the result with
-probability 1, and the number of evaluations does not depend on the number of elements.
+A random direction has a component along every element: an error in any derivative changes the
+result with probability 1, and the number of evaluations does not depend on the number of elements.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -59,7 +59,7 @@ def check_grads(
     derivative that differs, and `ArgumentError` for unknown modes.
     """
     check_function("check_grads", f)
-    chosen = (modes,) if isinstance(modes, str) else tuple(modes)
+    chosen = (modes,) if isinstance(modes, str) else _as_tuple("modes of check_grads", modes)
     if unknown := [mode for mode in chosen if mode not in MODES]:
         raise ArgumentError(
             with_location(
@@ -68,7 +68,7 @@ def check_grads(
         )
     comparison = _Comparison(atol, rtol, _as_step(eps))
     count = check_integer("order of check_grads", order, 1)
-    _check_order(f, tuple(args), count, chosen, comparison, "")
+    _check_order(f, _as_tuple("args of check_grads", args), count, chosen, comparison, "")
 
 
 @traceback_boundary
@@ -81,7 +81,7 @@ def check_jvp(
     See `check_grads`. The error begins with `err_msg`.
     """
     comparison = _Comparison(atol, rtol, _as_step(eps))
-    comparison.check_jvp(f, f_jvp, tuple(args), err_msg or "the JVP")
+    comparison.check_jvp(f, f_jvp, _as_tuple("args of check_jvp", args), err_msg or "the JVP")
 
 
 @traceback_boundary
@@ -94,7 +94,13 @@ def check_vjp(
     See `check_grads`. The error begins with `err_msg`.
     """
     comparison = _Comparison(atol, rtol, _as_step(eps))
-    comparison.check_vjp(f, f_vjp, tuple(args), err_msg or "the VJP")
+    comparison.check_vjp(f, f_vjp, _as_tuple("args of check_vjp", args), err_msg or "the VJP")
+
+
+def _as_tuple(name: str, value: object) -> tuple[Any, ...]:
+    if not isinstance(value, (tuple, list)):
+        raise ArgumentError(with_location(f"{name} is a tuple or a list, got {brief(value)}"))
+    return tuple(value)
 
 
 def _as_step(eps: float | None) -> float:
@@ -107,7 +113,7 @@ def _check_order(
 ) -> None:  # fmt: skip
     """Check the derivatives of `f`, and of them those of lower order; `of` names `f` in errors."""
 
-    def linearized(primals: PyTree, tangents: PyTree) -> PyTree:
+    def evaluate_linearization(primals: PyTree, tangents: PyTree) -> PyTree:
         results, pushforward = linearize(f, *primals)
         return results, pushforward(*tangents)
 
@@ -122,14 +128,16 @@ def _check_order(
             if order > 1:
                 _check_order(pulled_back, args, order - 1, modes, comparison, f" of {what}")
             continue
-        push: UserFunction = linearized if mode == "lin" else lambda x, t: jvp(f, x, t)
+        push: UserFunction = evaluate_linearization if mode == "lin" else lambda x, t: jvp(f, x, t)
         comparison.check_jvp(f, push, args, what)
         if order > 1:
 
-            def pushed(primals: PyTree, tangents: PyTree, push: UserFunction = push) -> PyTree:
+            def push_forward(
+                primals: PyTree, tangents: PyTree, push: UserFunction = push
+            ) -> PyTree:
                 return _without_float0(push(primals, _map_inexact(lambda x: x, tangents)))
 
-            _check_order(pushed, (args, args), order - 1, modes, comparison, f" of {what}")
+            _check_order(push_forward, (args, args), order - 1, modes, comparison, f" of {what}")
 
 
 @dataclass(frozen=True)

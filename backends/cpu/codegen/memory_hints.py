@@ -10,7 +10,7 @@ prefetch instructions. On one core of a Zen 4, the sum of 32 MiB of f32 takes 0.
 of 64 MiB take 2.0 ms, 3.3 ms and 2.1 ms instead of 2.3 ms, 3.8 ms and 3.1 ms."""
 
 
-def prefetches_pay_off(machine: HostDescription) -> bool:
+def is_prefetch_useful(machine: HostDescription) -> bool:
     """Return whether a loop with little arithmetic should prefetch the operands that it reads in
     order."""
     return machine.cpu not in SELF_PREFETCHING_CPUS

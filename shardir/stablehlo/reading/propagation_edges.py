@@ -105,7 +105,9 @@ class DebugReader:
         meshes = [mesh for mesh in known.values() if mesh.axes]
         if len(meshes) != 1:
             raise self.shardings.source.fail(
-                "propagation edges have the axes of the sharding beside them; state a sharding", at
+                f"propagation edges name axes of a mesh, and the module has {len(meshes)} meshes "
+                "with axes; state one of them by sdy.sharding",
+                at,
             )
         return meshes[0]
 

@@ -95,6 +95,12 @@ def test_other_results_are_errors() -> None:
 FAULTS: list[tuple[Callable[[], Any], str]] = [
     (lambda: check_grads(snp.sin, (0.5,), 1, modes="back"),
      "modes of check_grads has 'back'; they are fwd, rev, lin"),
+    (lambda: check_grads(snp.sin, raw(0.5), 1),
+     "args of check_grads is a tuple or a list, got 0.5"),
+    (lambda: check_grads(snp.sin, (0.5,), 1, modes=raw(2)),
+     "modes of check_grads is a tuple or a list, got 2"),
+    (lambda: check_vjp(snp.sin, partial(sd.vjp, snp.sin), raw(X)),
+     "args of check_vjp is a tuple or a list, got float64[3]"),
     (lambda: check_grads(snp.sin, (0.5,), 0), "order of check_grads is at least 1, got 0"),
     (lambda: check_grads(snp.sin, (0.5,), 1, eps=raw("x")), "eps is a real number, got 'x'"),
     (lambda: check_grads(snp.sin, (0.5,), 1, atol=raw("x")),

@@ -15,7 +15,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMValue,
     StackVariable,
 )
-from shardir.backends.cpu.codegen.memory_hints import prefetches_pay_off
+from shardir.backends.cpu.codegen.memory_hints import is_prefetch_useful
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, Kernel
 from shardir.backends.cpu.kernels.elementwise.accumulators import (
@@ -263,7 +263,7 @@ class _ColumnKernelWriter:
                 }
                 for place in places:
                     self.emit_vector(number, place, before, i, sums)
-                    if together > 1 and prefetches_pay_off(f.machine):
+                    if together > 1 and is_prefetch_useful(f.machine):
                         self.arrays.prefetch(self.advance_rows(place, together), i)
                 for k, address, wide in self.accumulators(number, i):
                     registers.store_elements(f, sums[k], address, wide)

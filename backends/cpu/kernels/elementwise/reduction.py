@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from shardir.backends.cpu.codegen.memory_hints import prefetches_pay_off
+from shardir.backends.cpu.codegen.memory_hints import is_prefetch_useful
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import (
     SCRATCH_BYTES_PER_WORKER,
@@ -142,7 +142,7 @@ def _row_phase(
         can_stream_layout(layout, stages, context.machine),
         prefetches_next_row,
         not prefetches_next_row
-        and prefetches_pay_off(context.machine)
+        and is_prefetch_useful(context.machine)
         and _operand_bytes(layout, stages) > context.machine.l2_bytes,
     )
     cost = estimate_nanoseconds(stages.body, layout.size, layout.arrays, layout.column.strides)
@@ -170,7 +170,7 @@ def _should_prefetch_rows(
     """
     if stages.passes == 1 or layout.reduced:
         return False
-    if not prefetches_pay_off(machine) and not math_function_steps(stages.body):
+    if not is_prefetch_useful(machine) and not math_function_steps(stages.body):
         return False
     second = machine.l2_bytes
     row = layout.column.extent * sum(array.unit_stride for array in _operands(layout, stages))

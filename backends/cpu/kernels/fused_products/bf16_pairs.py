@@ -17,7 +17,7 @@ from shardir.ops.control_flow.loop_unification import non_unit_dims
 
 
 class PairedProducts(NamedTuple):
-    """Whether each score product, and each sum, multiplies pairs."""
+    """Flags of the score products and of the sums, which are true for those that multiply pairs."""
 
     products: tuple[bool, ...]
     sums: tuple[bool, ...]

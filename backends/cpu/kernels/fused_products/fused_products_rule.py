@@ -144,7 +144,7 @@ class _ProductsLowering:
             nest.computed_dtype,
             tile_rows,
             lanes,
-            *self.paired,
+            *self.paired_products,
         )
         self.words.update(rows=rows, columns=columns, block=block, blocks=blocks, parts=parts)
         self.words.update({f"extent{i}": extent for i, extent in enumerate(extents)})
@@ -158,7 +158,7 @@ class _ProductsLowering:
         return [*self.before, middle, *self.after]
 
     @cached_property
-    def paired(self) -> PairedProducts:
+    def paired_products(self) -> PairedProducts:
         return find_paired_products(
             self.nest, self.steps, self.plan, self.view, self.context.machine
         )
@@ -206,7 +206,7 @@ class _ProductsLowering:
         nest = self.nest
         for number, op in enumerate(nest.score_products):
             rows, columns = nest.row_and_column_matrix(op)
-            feature, is_paired = nest.feature_loop(rows), self.paired.products[number]
+            feature, is_paired = nest.feature_loop(rows), self.paired_products.products[number]
             dtype = "bf16" if is_paired else nest.computed_dtype
             self.add_array(f"rows{number}", self.view(rows), rows, feature)
             self.add_array(f"columns{number}", self.dense(columns, dtype), columns, feature)
@@ -215,7 +215,7 @@ class _ProductsLowering:
                 self.words[f"{name}.features"] //= 2
         for number, op in enumerate(nest.sums):
             matrix = nest.scores_and_matrix(op)[1]
-            if self.paired.sums[number]:
+            if self.paired_products.sums[number]:
                 view = self.pairs_of_columns(matrix)
             elif nest.is_column_sum(op):
                 view = self.dense(matrix, nest.computed_dtype)

@@ -303,9 +303,9 @@ def unpacked_phases(
 
 
 def operations_per_ns(size: int, planes: int, machine: HostDescription) -> float:
-    """Return an estimate of multiplications and additions per nanosecond for elements of `size`
-    bytes in one plane or, complex elements, in two planes."""
-    # Vectors have half as many complex elements as real parts; each takes four multiplications.
+    """Return an estimate of multiplications and additions per nanosecond, for elements of `size`
+    bytes that consist of `planes` real numbers (2 for complex elements)."""
+    # A product of complex elements takes four products of real numbers.
     return 7.0 * machine.vector_bytes / size / planes
 
 

@@ -15,7 +15,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     element_type,
     vector_type,
 )
-from shardir.backends.cpu.codegen.memory_hints import prefetch, prefetches_pay_off
+from shardir.backends.cpu.codegen.memory_hints import is_prefetch_useful, prefetch
 from shardir.backends.cpu.kernels.data_movement import element_values
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock
 from shardir.backends.cpu.kernels.data_movement.element_cast import fits_before
@@ -219,7 +219,7 @@ def scan_chunks(largest: bool, dtype: str, to: str, f: LLVMFunction, block: Grid
 
         def load(at: LLVMValue, number: int) -> LLVMValue:
             new = element_values.load(f, f.offset(at, number * lanes * size), kind, lanes)
-            if lanes * size == 64 and prefetches_pay_off(f.machine):
+            if lanes * size == 64 and is_prefetch_useful(f.machine):
                 prefetch(f, f.offset(at, number * lanes * size + PREFETCH_DISTANCE_BYTES))
             if unordered is not None:
                 # Comparisons ignore NaN, therefore the lanes that had one are recorded.

@@ -384,7 +384,7 @@ def test_vector_matrix_products_are_divided_between_workers() -> None:
 @pytest.mark.parametrize("size", [90, 362])
 def test_complex_products_take_four_times_as_long_as_real_ones(size: int) -> None:
     """Each product of complex elements takes four multiplications and additions of real numbers, so
-    that products of 90 by 90 matrices are divided between two workers."""
+    that products of 90 by 90 matrices are divided into two tasks."""
 
     def phases(dtype: str) -> Sequence[Phase]:
         types = [TensorType((size, size), dtype)] * 2
