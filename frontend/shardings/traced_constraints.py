@@ -5,11 +5,17 @@ from collections.abc import Callable, Sequence
 from shardir import ops as ops_
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.shardings.manual_axes import check_no_manual_axes
-from shardir.frontend.shardings.partition_spec import PartitionSpec
-from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
+from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
+from shardir.frontend.shardings.sharding import (
+    NamedSharding,
+    Sharding as UserSharding,
+    open_auto_axes,
+)
 from shardir.frontend.shardings.sharding_tokens import sharding_token
 from shardir.frontend.tracing.trace import emit, require_sharding_types, require_trace
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.typeof import abstract_text
+from shardir.ops.type_checks import join_with_and
 
 
 def constrain(tracer: Tracer, sharding: UserSharding) -> Tracer:
@@ -79,6 +85,52 @@ def check_cases(condition: Tracer, *cases: Tracer) -> None:
     types = require_trace("select").program.sharding_types
     if types is not None:
         types.check_cases([condition.value, *(case.value for case in cases)])
+
+
+def match_broadcast_types(arrays: Sequence[Tracer], results: Sequence[Tracer]) -> list[Tracer]:
+    """Return `results`, which are `arrays` broadcast to one shape, with one sharding in their
+    types.
+
+    Raises `ShardingTypeError` if arrays have different axes along a dimension, or one axis along
+    two. Nothing changes without a mesh with Explicit axes.
+    """
+    types = require_trace("arrays are broadcast").program.sharding_types
+    shardings = [types.sharding_of(x.value) if types else None for x in results]
+    if types is None or None in shardings:
+        return list(results)
+    specs = [sharding.spec for sharding in shardings if sharding is not None]
+    dims: list[tuple[str, ...]] = []
+    for dim in range(results[0].ndim):
+        found = {axes: i for i, spec in enumerate(specs) if (axes := _axes_of(spec, dim))}
+        repeated = [axis for axes in found for other in dims for axis in axes if axis in other]
+        if len(found) > 1 or repeated:
+            listed = join_with_and([abstract_text(x.abstract) for x in arrays])
+            problem = (
+                f"are sharded over {repeated[0]!r} along two dimensions of their common shape"
+                if repeated
+                else f"have different shardings along dimension {dim} of their common shape"
+            )
+            types.refuse(
+                f"the arrays of broadcast_arrays, {listed}, {problem}; reshard one of them "
+                "(sharding.reshard)"
+            )
+            return list(results)
+        dims.append(next(iter(found), ()))
+    if not any(dims):
+        return list(results)
+    matched = []
+    for x, sharding in zip(results, shardings, strict=True):
+        assert sharding is not None
+        spec = sharding.spec.with_entries(*dims)
+        same = spec == sharding.spec and not types.is_untyped(x.value)
+        requested = open_auto_axes(NamedSharding(sharding.mesh, spec))
+        matched.append(x if same else constrain(x, requested))
+    return matched
+
+
+def _axes_of(spec: PartitionSpec, dim: int) -> tuple[str, ...]:
+    axes = spec.axes(dim)
+    return () if axes is UNCONSTRAINED else tuple(axes)
 
 
 def slice_abstract(x: Tracer) -> AbstractValue:

@@ -16,6 +16,7 @@ from shardir.frontend.numpy.tracer_helpers.axes import (
 from shardir.frontend.numpy.tracer_helpers.concrete_values import Ints, as_ints
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
+from shardir.frontend.shardings.traced_constraints import match_broadcast_types
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
     as_tracer,
@@ -203,10 +204,16 @@ def broadcast_shapes(*shapes: object) -> tuple[int, ...]:
 
 @public()
 def broadcast_arrays(*args: PyTree) -> PyTree:
-    """Broadcast all arrays to their common shape; return a list."""
+    """Broadcast all arrays to their common shape; return a list.
+
+    In programs on meshes of Explicit axes, arrays of different shapes get one sharding, as in JAX:
+    each dimension has the axes that shard it in one of them.
+    """
     tracers = [as_tracer(x) for x in args]
     shape = together(*(x.shape for x in tracers))
-    return [broadcast(x, shape) for x in tracers]
+    if all(x.shape == shape for x in tracers):
+        return tracers
+    return match_broadcast_types(tracers, [broadcast(x, shape) for x in tracers])
 
 
 @public(static=("axis",))
