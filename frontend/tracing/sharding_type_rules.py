@@ -113,6 +113,8 @@ def infer_results(op: Op, types: Types, sizes: Sizes) -> list[ShardingType | Non
     elif op.spec is ops.convolution:
         check_convolution(op, types)
     unreduced, reduced = infer_unreduced(op, types), infer_reduced(op, types)
+    if op.spec is ops.convolution and types[0] is not None:
+        return [ShardingType(_convolution_dims(op, types[0], sizes), unreduced, reduced)]
     axes_of: dict[int, AxisNames] = {}
     owner: dict[int, tuple[int, int]] = {}
     ambiguous: list[tuple[int, int, int]] = []
@@ -327,6 +329,19 @@ def check_convolution(op: Op, types: Types) -> None:
                 )
 
 
+def _convolution_dims(op: Op, images: ShardingType, sizes: Sizes) -> tuple[AxisNames, ...]:
+    """Return the axes of the dimensions of a result: those of the images, also if windows do not
+    divide a shard of them.
+    """
+    of, _, to = parse_dims(op.attrs["dims"])
+    dims: list[AxisNames] = [()] * op.result.type.rank
+    sources, targets = (of.batch_or_inputs, *of.spatial), (to.batch_or_inputs, *to.spatial)
+    for source, target in zip(sources, targets, strict=True):
+        dims[target] = images.dims[source]
+        _check_divides(op, 0, target, dims[target], sizes)
+    return tuple(dims)
+
+
 def infer_unreduced(op: Op, types: Types) -> frozenset[str]:
     """Return the unreduced axes of the results: those of a group in which `op` is linear."""
     pending = {i: type.unreduced for i, type in enumerate(types) if type and type.unreduced}
@@ -448,15 +463,19 @@ def _result_dims(
                     f"{STATE_OUT_SHARDING}PartitionSpec(...)"
                 )
             seen[axis] = dim
-        count = prod(sizes[axis] for axis in axes)
-        if type.shape[dim] % count:
-            raise TypeConflictError(
-                f"dimension {dim} of the result {type} of {op.name} is sharded over "
-                f"{_quote(tuple(axes))}, whose size {count} does not divide {type.shape[dim]}; "
-                "reshard the operand (sharding.reshard), so that this dimension is unsharded"
-            )
+        _check_divides(op, result, dim, tuple(axes), sizes)
         dims.append(tuple(axes))
     return tuple(dims)
+
+
+def _check_divides(op: Op, result: int, dim: int, axes: AxisNames, sizes: Sizes) -> None:
+    type, count = op.results[result].type, prod(sizes[axis] for axis in axes)
+    if type.shape[dim] % count:
+        raise TypeConflictError(
+            f"dimension {dim} of the result {type} of {op.name} is sharded over "
+            f"{_quote(axes)}, whose size {count} does not divide {type.shape[dim]}; "
+            "reshard the operand (sharding.reshard), so that this dimension is unsharded"
+        )
 
 
 def _describe(op: Op, operand: int, types: Types) -> str:
