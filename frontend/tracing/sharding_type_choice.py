@@ -6,19 +6,15 @@ The operand with the most bytes keeps its sharding.
 from collections.abc import Mapping
 from math import prod
 
-from shardir.frontend.tracing.sharding_type_rules import (
-    CUMULATIVE,
-    MOVABLE,
+from shardir.frontend.tracing.partial_sum_rules import infer_reduced, infer_unreduced
+from shardir.frontend.tracing.sharding_type import (
     AxisNames,
     ShardingType,
-    Sizes,
     TypeConflictError,
     Types,
-    infer_reduced,
-    infer_unreduced,
-    major_factor,
     replicated_type,
 )
+from shardir.frontend.tracing.sharding_type_rules import CUMULATIVE, MOVABLE, Sizes, major_factor
 from shardir.ir.module import Op
 from shardir.op_rules.factors import FactorKind, FactorRule
 

@@ -11,81 +11,40 @@ replicated, sharded or unreduced. A few operations differ from their factor rule
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 
 from shardir import ops
-from shardir.frontend.shardings.partition_spec import format_axes, format_summed_axes
-from shardir.ir.key_implementations import KEY_IMPLEMENTATIONS
+from shardir.frontend.tracing.partial_sum_rules import infer_reduced, infer_unreduced
+from shardir.frontend.tracing.sharding_type import (
+    RESHARD,
+    AxisNames,
+    ShardingType,
+    TypeConflictError,
+    Types,
+    describe,
+    format_type,
+    quote,
+    replicated_type,
+)
 from shardir.ir.module import Op
-from shardir.ir.types import INEXACT, TensorType
+from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorKind, FactorRule
-from shardir.op_rules.linearity import linear_groups
 from shardir.ops.contraction.convolution_factors import parse_dims
-
-AxisNames = tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ShardingType:
-    """The axis names of each dimension of a value, major first, and its unreduced and reduced axes.
-
-    Devices hold partial sums along unreduced axes. They hold copies along reduced axes, and the
-    gradient of the value is unreduced along these.
-    """
-
-    dims: tuple[AxisNames, ...]
-    unreduced: frozenset[str] = frozenset()
-    reduced: frozenset[str] = frozenset()
-
-    @property
-    def is_replicated(self) -> bool:
-        return not self.unreduced and not self.reduced and not any(self.dims)
-
-
-def replicated_type(rank: int) -> ShardingType:
-    """Return the type of a value of which every device holds all elements."""
-    return ShardingType(((),) * rank)
-
-
-def format_type(type: TensorType, sharding: ShardingType | None) -> str:
-    """Return a type as text, such as `float32[8@x,16]{U:y}`."""
-    dims = sharding.dims if sharding is not None else ((),) * type.rank
-    sizes = ",".join(
-        f"{size}@{format_axes(axes)}" if axes else str(size)
-        for size, axes in zip(type.shape, dims, strict=True)
-    )
-    key = KEY_IMPLEMENTATIONS.get(type.dtype)
-    name = type.numpy.name if key is None else f"key<{key.tag}>"
-    if sharding is None:
-        return f"{name}[{sizes}]"
-    return f"{name}[{sizes}]{format_summed_axes(sharding.unreduced, sharding.reduced)}"
-
-
-class TypeConflictError(Exception):
-    """An operation does not accept the shardings of its operands; the message states why."""
-
 
 Sizes = Mapping[str, int]
 """The size of each mesh axis."""
-Types = Sequence[ShardingType | None]
-"""The sharding types of operands; `None` for values that adopt the sharding of other operands."""
-
 _EXACT = (ops.concatenate, ops.dynamic_update_slice)
 """Operations whose array operands must have the same sharding."""
 CUMULATIVE = (ops.cumsum, ops.cumprod, ops.cummax, ops.cummin, ops.cumlogsumexp)
 """Operations that must be unsharded along the dimension `dim`."""
 MOVABLE = (ops.concatenate, ops.fft, ops.dynamic_slice, ops.dynamic_update_slice)
 """Operations that may be sharded along factors that need replication; partitioning gathers them."""
-_CONTRACTIONS = (ops.dot, ops.convolution)
-"""Operations whose result has no reduced axes: they sum products of an operand."""
 _UNSHARDED = (ops.cholesky,)
 """Operations whose operands must be unsharded, as in JAX."""
 _HOST_CALLS = (ops.callback, ops.pure_callback)
 """Operations on the host, which receive the whole operands, as in JAX."""
 
-RESHARD = "reshard it first (sharding.reshard)"
 STATE_OUT_SHARDING = "state the sharding of the result with out_sharding="
 
 
@@ -123,15 +82,15 @@ def infer_results(op: Op, types: Types, sizes: Sizes) -> list[ShardingType | Non
         is_cumulative = op.spec in CUMULATIVE and dim == op.attrs["dim"]
         if is_cumulative or (kind is FactorKind.REPLICATE and op.spec not in MOVABLE):
             raise TypeConflictError(
-                f"{_describe(op, operand, types)} is sharded over {_quote(axes)} along dimension "
+                f"{describe(op, operand, types)} is sharded over {quote(axes)} along dimension "
                 f"{dim}, and {op.name} needs that dimension unsharded; {RESHARD}"
             )
         known = axes_of.setdefault(factor, axes)
         first = owner.setdefault(factor, (operand, dim))
         if known != axes:
             raise TypeConflictError(
-                f"{_describe(op, first[0], types)} is sharded over {_quote(known)} along dimension "
-                f"{first[1]}, and {_describe(op, operand, types)} over {_quote(axes)} along "
+                f"{describe(op, first[0], types)} is sharded over {quote(known)} along dimension "
+                f"{first[1]}, and {describe(op, operand, types)} over {quote(axes)} along "
                 f"dimension {dim}, which is the same dimension of {op.name}; reshard one of them "
                 "(sharding.reshard)"
             )
@@ -141,8 +100,8 @@ def infer_results(op: Op, types: Types, sizes: Sizes) -> list[ShardingType | Non
         factor, operand, dim = ambiguous[0]
         first = owner[factor]
         raise TypeConflictError(
-            f"{_describe(op, first[0], types)} and {_describe(op, operand, types)} are both "
-            f"sharded over {_quote(axes_of[factor])} along the contracted dimension "
+            f"{describe(op, first[0], types)} and {describe(op, operand, types)} are both "
+            f"sharded over {quote(axes_of[factor])} along the contracted dimension "
             f"({first[1]} and {dim}), so the sharding of the result of {op.name} is ambiguous; "
             f"{STATE_OUT_SHARDING}PartitionSpec(...)"
         )
@@ -203,7 +162,7 @@ def _require_unsharded(op: Op, types: Types) -> None:
     for i, type in enumerate(types):
         if type is not None and not type.is_replicated:
             raise TypeConflictError(
-                f"{_describe(op, i, types)} is sharded, and {op.name} needs unsharded operands; "
+                f"{describe(op, i, types)} is sharded, and {op.name} needs unsharded operands; "
                 f"{RESHARD}, or call the function in sharding.auto_axes"
             )
 
@@ -218,7 +177,7 @@ def _check_equal(op: Op, types: Types) -> None:
             found = i
         elif type != types[found]:
             raise TypeConflictError(
-                f"{_describe(op, found, types)} and {_describe(op, i, types)} have different "
+                f"{describe(op, found, types)} and {describe(op, i, types)} have different "
                 f"shardings, and {op.name} needs the same one; reshard one of them "
                 "(sharding.reshard)"
             )
@@ -251,7 +210,7 @@ def check_gather(op: Op, rule: FactorRule, types: Types) -> None:
                 is_index = other is not None and all(factor not in each for each in other)
                 if is_looked_up or is_index:
                     raise TypeConflictError(
-                        f"{_describe(op, operand, types)} is sharded over {_quote(axes)} along "
+                        f"{describe(op, operand, types)} is sharded over {quote(axes)} along "
                         f"dimension {dim}, so the sharding of the result of indexing is ambiguous; "
                         "state it with x.at[...].get(out_sharding=PartitionSpec(...))"
                     )
@@ -267,7 +226,7 @@ def check_scatter(op: Op, rule: FactorRule, types: Types) -> None:
             for factor in mapping[dim] if axes else ():
                 if all(factor not in each for each in other):
                     raise TypeConflictError(
-                        f"{_describe(op, operand, types)} is sharded over {_quote(axes)} along "
+                        f"{describe(op, operand, types)} is sharded over {quote(axes)} along "
                         f"dimension {dim}, so the sharding of the updated array is ambiguous; "
                         "state it with x.at[...].set(..., out_sharding=PartitionSpec(...)), or "
                         "with out_sharding= of add, multiply, min or max"
@@ -287,8 +246,8 @@ def _check_updates(op: Op, rule: FactorRule, types: Types) -> None:
         for factor in rule.operands[2][dim] if axes else ():
             if not axes_of.get(factor, axes):
                 raise TypeConflictError(
-                    f"{_describe(op, 2, types)} is sharded over {_quote(axes)} along dimension "
-                    f"{dim}, and {_describe(op, 0, types)} is not; reshard one of them "
+                    f"{describe(op, 2, types)} is sharded over {quote(axes)} along dimension "
+                    f"{dim}, and {describe(op, 0, types)} is not; reshard one of them "
                     "(sharding.reshard)"
                 )
 
@@ -310,7 +269,7 @@ def check_reshape(op: Op, types: Types) -> None:
         del before[-1], after[-1]
     if min(len(before), len(after)) > 1:
         raise TypeConflictError(
-            f"{_describe(op, 0, types)} is reshaped to {op.result.type}, which is neither the "
+            f"{describe(op, 0, types)} is reshaped to {op.result.type}, which is neither the "
             "split of one dimension nor the merge of adjacent dimensions into one; "
             f"{STATE_OUT_SHARDING}PartitionSpec(...) of reshape, or reshape one dimension at a time"
         )
@@ -323,7 +282,7 @@ def check_convolution(op: Op, types: Types) -> None:
         for dim, axes in enumerate(type.dims if type is not None else ()):
             if axes and (operand == 1 or dim == of.features_or_outputs):
                 raise TypeConflictError(
-                    f"{_describe(op, operand, types)} is sharded over {_quote(axes)} along "
+                    f"{describe(op, operand, types)} is sharded over {quote(axes)} along "
                     f"dimension {dim}, so the sharding of the result of convolution is ambiguous; "
                     f"{STATE_OUT_SHARDING}PartitionSpec(...)"
                 )
@@ -342,42 +301,6 @@ def _convolution_dims(op: Op, images: ShardingType, sizes: Sizes) -> tuple[AxisN
     return tuple(dims)
 
 
-def infer_unreduced(op: Op, types: Types) -> frozenset[str]:
-    """Return the unreduced axes of the results: those of a group in which `op` is linear."""
-    pending = {i: type.unreduced for i, type in enumerate(types) if type and type.unreduced}
-    if not pending:
-        return frozenset()
-    axes = next(iter(pending.values()))
-    for group in linear_groups(op):
-        if set(group) == set(pending) and all(each == axes for each in pending.values()):
-            return axes
-    operand = next(iter(pending))
-    raise TypeConflictError(
-        f"{_describe(op, operand, types)} holds partial sums over {_quote(tuple(sorted(axes)))}, "
-        f"and {op.name} is not linear in its unreduced operands alone; {RESHARD}"
-    )
-
-
-def infer_reduced(op: Op, types: Types) -> frozenset[str]:
-    """Return the reduced axes of the results: those of all operands, except of a contraction."""
-    if op.spec in _CONTRACTIONS:
-        return frozenset()
-    known = [
-        (i, type)
-        for i, type in enumerate(types)
-        if type is not None and type.dims and op.operands[i].type.dtype in INEXACT
-    ]
-    for i, type in known[1:]:
-        first, expected = known[0]
-        if type.reduced != expected.reduced:
-            raise TypeConflictError(
-                f"{_describe(op, first, types)} and {_describe(op, i, types)} have different "
-                f"reduced axes, so the gradients of {op.name} would have different sums; reshard "
-                "one of them (sharding.reshard)"
-            )
-    return next((type.reduced for type in types if type is not None and type.reduced), frozenset())
-
-
 def _sharded_factors(
     op: Op, rule: FactorRule, types: Types, sizes: Sizes
 ) -> Iterator[tuple[int, int, int, AxisNames]]:
@@ -393,7 +316,7 @@ def _sharded_factors(
             if parts is None:
                 major = rule.factors[major_factor(rule, mapping[dim])]
                 raise TypeConflictError(
-                    f"{_describe(op, operand, types)} is sharded over {_quote(axes)} along "
+                    f"{describe(op, operand, types)} is sharded over {quote(axes)} along "
                     f"dimension {dim}, and its major part in the result {op.result.type} has the "
                     f"size {major.size}, which is not divisible by "
                     f"{prod(sizes[axis] for axis in axes)}; "
@@ -450,7 +373,7 @@ def _result_dims(
             if found and unsharded:
                 raise TypeConflictError(
                     f"the minor part of dimension {dim} of the result {type} of {op.name} is "
-                    f"sharded over {_quote(found)} and its major part is not; "
+                    f"sharded over {quote(found)} and its major part is not; "
                     f"{STATE_OUT_SHARDING}PartitionSpec(...) of reshape, or reshard the operand"
                 )
             unsharded = unsharded or (not found and rule.factors[factor].size > 1)
@@ -473,16 +396,6 @@ def _check_divides(op: Op, result: int, dim: int, axes: AxisNames, sizes: Sizes)
     if type.shape[dim] % count:
         raise TypeConflictError(
             f"dimension {dim} of the result {type} of {op.name} is sharded over "
-            f"{_quote(axes)}, whose size {count} does not divide {type.shape[dim]}; "
+            f"{quote(axes)}, whose size {count} does not divide {type.shape[dim]}; "
             "reshard the operand (sharding.reshard), so that this dimension is unsharded"
         )
-
-
-def _describe(op: Op, operand: int, types: Types) -> str:
-    return (
-        f"operand {operand} of {op.name}, {format_type(op.operands[operand].type, types[operand])},"
-    )
-
-
-def _quote(axes: AxisNames) -> str:
-    return " and ".join(map(repr, axes))

@@ -26,23 +26,19 @@ from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSp
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
 from shardir.frontend.shardings.sharding_tokens import rebuild_block, sharding_token
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.sharding_type_choice import choose_results
-from shardir.frontend.tracing.sharding_type_rules import (
+from shardir.frontend.tracing.partial_sum_rules import MOVES_OF_SUMS, check_unreduced
+from shardir.frontend.tracing.sharding_type import (
     ShardingType,
     TypeConflictError,
-    check_cases,
     format_type,
-    infer_results,
     replicated_type,
-    summed_axes,
 )
+from shardir.frontend.tracing.sharding_type_choice import choose_results
+from shardir.frontend.tracing.sharding_type_rules import check_cases, infer_results, summed_axes
 from shardir.frontend.tracing.traced_program import TracedProgram
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.sharding import Axis, Sharding
 from shardir.passes.resharding.explanations import LENIENT_CHOICE
-
-_MOVES = (ops.transpose, ops.reshape, ops.convert)
-"""Operations whose result may be unreduced along the axes along which their operand may be."""
 
 
 class ShardingTypes:
@@ -54,6 +50,8 @@ class ShardingTypes:
         self.explicit_axes = frozenset(mesh.explicit_axes)
         self._types: dict[Value, ShardingType] = {}
         self._free: set[Value] = set()
+        self._unstated: set[Value] = set()
+        """Results of operations on partial sums: the program does not state their shardings."""
         self._open: set[Value] = set()
         """Values inside of `auto_axes` for some axes: the compiler may use these."""
         self._reasons: dict[Value, str] = {}
@@ -72,7 +70,7 @@ class ShardingTypes:
     def find(self, value: Value) -> ShardingType | None:
         """Return the type of a value; `None` if it adopts the sharding of other values."""
         # A value may have two identities until its name is final.
-        type = self._types.get(self.program.unnamed_values.get(value, value))
+        type = self._types.get(self._identity(value))
         if type is None or not self._auto:
             return type
         if self.explicit_axes <= self._auto:
@@ -82,15 +80,16 @@ class ShardingTypes:
 
     def set(self, value: Value, type: ShardingType) -> None:
         """Set the type of a value."""
-        self._types[self.program.unnamed_values.get(value, value)] = type
+        self._types[self._identity(value)] = type
 
     def is_untyped(self, value: Value) -> bool:
         """Return whether a value adopts the sharding of other values."""
         return self.find(value) is None
 
     def is_free(self, value: Value) -> bool:
-        """Return whether the type of a value is an assumption."""
-        return self.program.unnamed_values.get(value, value) in self._free
+        """Return whether the type of a value is an assumption, or the program does not state it."""
+        own = self._identity(value)
+        return own in self._free or own in self._unstated
 
     def result_sharding(self, value: Value) -> NamedSharding | None:
         """Return the sharding of a result of the program; `None` where the compiler chooses it.
@@ -259,9 +258,11 @@ class ShardingTypes:
         if op.spec is ops.optimization_barrier:
             self._set_results(op, operands)
             return
-        is_free = any(self.is_free(value) for value in op.operands)
+        is_free = any(self._identity(value) in self._free for value in op.operands)
         try:
             results = infer_results(op, operands, self.sizes)
+            if not self.resolves_conflicts:
+                check_unreduced(op, operands)
         except TypeConflictError as conflict:
             results = [*choose_results(op, operands, self.sizes)]
             if self._num_permissions or is_free:
@@ -273,7 +274,7 @@ class ShardingTypes:
             else:
                 raise ShardingTypeError(with_location(str(conflict))) from None
         if any(type is not None and type.unreduced for type in results):
-            is_free = True
+            self._unstated.update(op.results)
         self._set_results(op, results, is_free)
         self._record_sums(op, operands)
 
@@ -290,7 +291,7 @@ class ShardingTypes:
 
     def _record_sums(self, op: Op, operands: Sequence[ShardingType | None]) -> None:
         """Record along which axes the result of an operation may be unreduced."""
-        if op.spec in _MOVES:
+        if op.spec in MOVES_OF_SUMS:
             summed = self._summed.get(self._identity(op.operands[0]))
         else:
             axes = summed_axes(op, operands, self.sizes)
@@ -438,7 +439,9 @@ class ShardingTypes:
         def sharding_of(value: Value) -> Sharding | None:
             own = unnamed.get(value, value)
             type = self._types.get(own)
-            if value.sharding or type is None or value not in results or own in self._free:
+            if value.sharding or type is None or value not in results:
+                return value.sharding
+            if own in self._free or own in self._unstated:
                 return value.sharding
             key = type, is_partly_auto or own in self._open, own in self._open
             token = tokens.get(key)

@@ -116,10 +116,74 @@ def test_requested_shardings_of_jit_have_unreduced_axes(executor: str, mesh: sd.
 
 def test_captured_and_donated_partial_sums(executor: str) -> None:
     pending = reshard(ROWS, P(unreduced={"x"}))
-    captured = sd.jit(lambda: pending * 2)()
+    captured = sd.jit(lambda: pending + pending)()
     np.testing.assert_array_equal(np.asarray(reshard(captured, P("x"))), ROWS * 2)
-    donated = sd.jit(lambda a: -a, donate_argnums=0)(captured)
-    np.testing.assert_array_equal(np.asarray(reshard(donated, P("x"))), -2 * ROWS)
+    donated = sd.jit(lambda a: a + a, donate_argnums=0)(captured)
+    np.testing.assert_array_equal(np.asarray(reshard(donated, P("x"))), 4 * ROWS)
+
+
+LINEAR = [
+    (lambda a: -a, "neg"),
+    (lambda a: a - a[::-1], "sub"),
+    (lambda a: a / 2, "div"),
+    (lambda a: a @ snp.ones((4, 2)), "dot"),
+    (lambda a: snp.cumsum(a, 1), "cumsum"),
+    (lambda a: sd.lax.dynamic_slice(a, (snp.int32(1), 0), (2, 4)), "dynamic_slice"),
+]
+
+
+@pytest.mark.parametrize(("fun", "name"), LINEAR)
+def test_strict_mode_refuses_linear_operations_without_a_rule_in_jax(
+    fun: Callable[[Any], Any], name: str, executor: str
+) -> None:
+    pending = reshard(ROWS, P(unreduced={"x"}))
+    for run in (fun, sd.jit(fun)):
+        with pytest.raises(ShardingTypeError) as caught:
+            run(pending)
+        assert str(caught.value).partition("\n")[0] in (
+            f"operand 0 of {name}, float32[8,4]{{U:x}}, holds partial sums over 'x', and {name} "
+            "does not accept them in strict mode; reshard it first (sharding.reshard)",
+            "operand 0 of reverse, float32[8,4]{U:x}, holds partial sums over 'x', and reverse "
+            "does not accept them in strict mode; reshard it first (sharding.reshard)",
+        )
+    with sd.config(explicit_sharding="lenient"):
+        made = sd.jit(fun)(pending)
+    assert made.sharding.spec.unreduced == {"x"}
+    expected = np.asarray(fun(reshard(ROWS, P())))
+    np.testing.assert_array_equal(np.asarray(reshard(made, P())), expected)
+
+
+def test_a_factor_of_an_unreduced_value_is_reduced(executor: str) -> None:
+    pending = reshard(ROWS, P(unreduced={"x"}))
+    for factor in (2, np.float32(2), reshard(ROWS, P()), reshard(ROWS, P(reduced={"y"}))):
+        with pytest.raises(ShardingTypeError) as caught:
+            sd.jit(lambda a, factor=factor: a * factor)(pending)
+        text = str(caught.value).partition("\n")[0]
+        assert text.startswith(
+            "operand 0 of mul, float32[8,4]{U:x}, holds partial sums over 'x', and operand 1 of "
+            "mul, float32[8,4]"
+        )
+        assert text.endswith(
+            ", is not reduced over them, so its gradient would be a sum over devices; reshard it "
+            "to a PartitionSpec with reduced={'x'}, or reshard the partial sums first "
+            "(sharding.reshard)"
+        )
+    for value in (np.float32(2), ROWS):
+        factor = reshard(value, P(reduced={"x"}))
+        for run in (lambda a, b: a * b, lambda a, b: b * a):
+            made = sd.jit(run)(pending, factor)
+            assert str(sd.typeof(made)) == "float32[8,4]{U:x}"
+            np.testing.assert_array_equal(np.asarray(reshard(made, P())), ROWS * value)
+
+
+def test_a_result_of_an_operation_on_partial_sums_is_not_added_to_other_values() -> None:
+    pending = reshard(ROWS, P(unreduced={"x"}))
+    with pytest.raises(ShardingTypeError) as caught:
+        sd.jit(lambda a: a.T + 1)(pending)
+    assert str(caught.value).startswith(
+        "operand 0 of add, float32[4,8]{U:x}, holds partial sums over 'x', and add is not linear "
+        "in its unreduced operands alone; reshard it first (sharding.reshard)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,7 +286,7 @@ def test_a_program_of_several_processes_has_no_partial_sums_outside(
         sd.device_put(ROWS, sharding)
     assert f"device_put cannot make an array with {ending}" in str(caught.value)
     with pytest.raises(ShardingError) as caught:
-        sd.jit(lambda a: a * 2).lower(pending).compile()
+        sd.jit(lambda a: a + a).lower(pending).compile()
     assert "partial sums of arrays must be in one" in str(caught.value)
 
 
@@ -240,8 +304,8 @@ def test_partial_sums_are_not_returned_on_a_mesh_with_auto_axes() -> None:
 def test_compiled_nan_checks_read_the_total() -> None:
     pending = reshard(ROWS, P(unreduced={"x"}))
     with sd.config(debug_nans=True):
-        made = sd.jit(lambda a: a * 3)(pending)
-    np.testing.assert_array_equal(np.asarray(reshard(made, P())), ROWS * 3)
+        made = sd.jit(lambda a: a + a)(pending)
+    np.testing.assert_array_equal(np.asarray(reshard(made, P())), ROWS * 2)
 
 
 def differentiations(fun: Callable[[Any], Any]) -> list[Callable[[Any], Any]]:
