@@ -15,14 +15,18 @@ from shardir.ir.module import Module
 
 if TYPE_CHECKING:
     from shardir.backends.cpu import executable
-    from shardir.backends.cpu.codegen import llvm_threads, target
+    from shardir.backends.cpu.codegen import kernel_table, llvm_threads, object_cache, target
     from shardir.backends.cpu.codegen.target import HostDescription
     from shardir.backends.cpu.executable import FunctionSchedule
+    from shardir.backends.cpu.kernels.gemm import packed_kernel
     from shardir.backends.cpu.schedule import build, schedule_cache
     from shardir.backends.cpu.schedule.python_steps import OutsideExecutor
     from shardir.backends.cpu.threads import workers
 else:
     target = lazy_import("shardir.backends.cpu.codegen.target")
+    kernel_table = lazy_import("shardir.backends.cpu.codegen.kernel_table")
+    object_cache = lazy_import("shardir.backends.cpu.codegen.object_cache")
+    packed_kernel = lazy_import("shardir.backends.cpu.kernels.gemm.packed_kernel")
     llvm_threads = lazy_import("shardir.backends.cpu.codegen.llvm_threads")
     workers = lazy_import("shardir.backends.cpu.threads.workers")
     executable = lazy_import("shardir.backends.cpu.executable")
@@ -85,24 +89,42 @@ class NativeBackend(Backend):
 def _start_runtime() -> None:
     """Compile or load the runtime on another thread, mostly without the interpreter lock.
 
-    If its code is not on disk, import the modules that compile it meanwhile.
+    If its code is not on disk, import the modules that compile programs meanwhile, and compile the
+    kernel of most matrix products, for this process and for later ones, on a third thread.
     """
     # This thread imports the modules: a child that is forked now would lose a module whose import
     # is running on another thread.
     is_cached = workers.is_code_on_disk()
     # The next access to the pool raises any error again, and Python waits for the thread.
-    llvm_threads.try_start_thread(
-        Thread(target=_suppress_errors, args=(workers.worker_pool,), name="shardir-prepare")
-    )
+    _start_thread(workers.worker_pool)
+    if not is_cached and object_cache.cache_folder() is not None:
+        import_module("shardir.backends.cpu.codegen.kernel_table")
+        import_module("shardir.backends.cpu.kernels.gemm.packed_kernel")
+        _start_thread(_compile_common_kernel)
     import_module("shardir.backends.cpu.executable")
     import_module("shardir.backends.cpu.schedule.schedule_cache").source_fingerprint()
     if not is_cached:
         import_module("shardir.backends.cpu.schedule.build")
 
 
-def _suppress_errors(make: Callable[[], object]) -> None:
+def _compile_common_kernel() -> None:
+    """Compile the kernel that other libraries have before the first call of a program.
+
+    It takes half of the time that LLVM takes for a training step of dense layers.
+    """
+    machine = target.host_machine()
+    kernel_table.compile_ahead(packed_kernel.common_gemm_kernel(machine), machine)
+
+
+def _start_thread(work: Callable[[], object]) -> None:
+    llvm_threads.try_start_thread(
+        Thread(target=_suppress_errors, args=(work,), name="shardir-prepare")
+    )
+
+
+def _suppress_errors(work: Callable[[], object]) -> None:
     with suppress(Exception):
-        make()
+        work()
 
 
 BACKEND = NativeBackend()

@@ -76,6 +76,23 @@ def start_compiling(kernel: Kernel, machine: HostDescription) -> None:
             _running_compilations.update(((machine, each.name), share) for each, _ in written)
 
 
+def compile_ahead(kernel: Kernel, machine: HostDescription) -> None:
+    """Compile a kernel that programs are likely to need, and save it on disk.
+
+    For a thread of its own. Does nothing if no core is available, or if a program is being
+    compiled, which starts the kernels that it needs.
+    """
+    text = kernel.text(machine)  # Without the lock, for which the compilation of a program waits.
+    with LINK_LOCK:
+        if _pending_texts or count_running_compilations():
+            return
+        start_compiling(kernel._replace(text=lambda _: text), machine)
+        share = _running_compilations.get((machine, kernel.name))
+    if share is not None:
+        share.code.wait()
+        kernel_addresses([kernel], machine)
+
+
 def kernel_addresses(kernels: Iterable[Kernel], machine: HostDescription) -> dict[str, int]:
     """Return the address of each kernel by name; load or compile missing ones for a machine."""
     requested = {kernel.name: kernel for kernel in kernels}

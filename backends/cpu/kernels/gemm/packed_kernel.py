@@ -69,6 +69,12 @@ def packed_gemm_kernel(
     return Kernel(name, lambda machine: _text(machine, name, lhs, rhs, out, arith, sizes, checked))
 
 
+def common_gemm_kernel(machine: HostDescription) -> Kernel:
+    """Return the kernel of most products of f32 matrices of more than a few columns."""
+    sizes = BlockSizes.of(arithmetic_of("f32"), MAX_BLOCK_LINES, machine)
+    return packed_gemm_kernel("f32", "f32", "f32", sizes, PatchAccess())
+
+
 def _text(
     machine: HostDescription,
     name: str,

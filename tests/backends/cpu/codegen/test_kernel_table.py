@@ -258,6 +258,37 @@ def test_cached_kernels_are_not_compiled_in_the_background(monkeypatch: pytest.M
     assert written_texts == ["a"]
 
 
+@pytest.mark.parametrize(("cores", "is_compiled"), [(2, True), (1, False)])
+def test_a_kernel_compiled_ahead_is_saved(
+    monkeypatch: pytest.MonkeyPatch, cores: int, is_compiled: bool
+) -> None:
+    monkeypatch.setattr(kernel_table, "MIN_MODULE_CHARACTERS", 1)
+    monkeypatch.setattr(kernel_table, "allowed_worker_count", lambda: cores)
+    written_texts: list[str] = []
+    kernel_table.compile_ahead(add_kernel("a", 1, written_texts), host_machine())
+    assert object_cache.contains(cache_key(host_machine(), "kernel", "a")) == is_compiled
+    assert ((host_machine(), "a") in kernel_table._kernel_addresses) == is_compiled
+    written_texts.clear()
+    assert run(add_kernel("a", 1, written_texts)) == 1
+    assert written_texts == ["a"] * (not is_compiled)
+
+
+def test_no_kernel_is_compiled_ahead_while_a_program_is_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The kernels of the program need the free core."""
+    monkeypatch.setattr(kernel_table, "allowed_worker_count", lambda: 3)
+    kernel_table.start_compiling(add_kernel("pending", 1, []), host_machine())
+    kernel_table.compile_ahead(add_kernel("a", 10, []), host_machine())
+    assert [name for _, name in kernel_table._pending_texts] == ["pending"]
+    monkeypatch.setattr(kernel_table, "MIN_MODULE_CHARACTERS", 1)
+    kernel_table.start_compiling(add_kernel("running", 100, []), host_machine())
+    monkeypatch.setattr(kernel_table, "count_running_compilations", lambda: 1)
+    kernel_table.compile_ahead(add_kernel("a", 10, []), host_machine())
+    assert [name for _, name in kernel_table._running_compilations] == ["pending", "running"]
+    assert run(add_kernel("pending", 1, []), add_kernel("running", 100, [])) == 101
+
+
 def test_an_error_of_background_compilation_is_raised_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_table, "MIN_MODULE_CHARACTERS", 1)
     monkeypatch.setattr(kernel_table, "allowed_worker_count", lambda: 2)

@@ -1,4 +1,5 @@
-"""Another thread prepares the runtime during the first device_put or the first trace."""
+"""Other threads prepare the runtime, and on a machine without cached code the kernel of most matrix
+products, during the first device_put or the first trace."""
 
 import os
 import subprocess
@@ -93,3 +94,43 @@ def test_the_first_device_put_prepares_the_runtime(tmp_path: Path) -> None:
     assert outputs[0] == ["False", "True", "True", "False"]
     # The disk cache has everything except the code that builds schedules of new programs.
     assert outputs[1][2:] == ["False", "False"]
+
+
+PREPARE_WITH_TWO_CORES = """
+import threading
+import numpy as np
+import shardir as sd
+import shardir.numpy as jnp
+from shardir.backends.cpu.codegen import kernel_table
+kernel_table.allowed_worker_count = lambda: 2
+x = sd.device_put(np.ones((640, 640), np.float32))
+for thread in threading.enumerate():
+    if thread.name == "shardir-prepare":
+        thread.join()
+prepared = list(kernel_table._kernel_addresses)
+y = jnp.matmul(x, x).block_until_ready()
+print(len(prepared), len(kernel_table._kernel_addresses), np.asarray(y)[0, 0])
+"""
+
+
+def prepare(folder: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", PREPARE_WITH_TWO_CORES],
+        env={**os.environ, "SHARDIR_CACHE_DIR": folder},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_the_first_process_of_a_machine_compiles_the_kernel_of_products(tmp_path: Path) -> None:
+    """The product needs no other kernel. Later processes find it on disk."""
+    assert prepare(str(tmp_path)) == "1 1 640.0\n"
+    assert prepare(str(tmp_path)) == "0 1 640.0\n"
+
+
+def test_without_a_disk_cache_only_programs_compile_kernels() -> None:
+    """Every process would compile the kernel of products again."""
+    assert prepare("") == "0 1 640.0\n"

@@ -10,6 +10,7 @@ from shardir.backends.cpu.kernel_api import SCRATCH_BYTES_PER_WORKER, BufferView
 from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct, matrix_product_of
+from shardir.backends.cpu.kernels.gemm.packed_kernel import common_gemm_kernel
 from shardir.backends.cpu.kernels.gemm.skinny_dispatch import (
     max_cached_rhs_bytes,
     should_prefetch_rows,
@@ -23,7 +24,11 @@ from shardir.backends.cpu.kernels.gemm.tuning import (
     PACKED_RHS_BYTES,
     STAGING_BYTES,
 )
-from tests.backends.cpu.machine_descriptions import SAPPHIRE_RAPIDS, ZEN_5
+from shardir.backends.cpu.kernels.rules import RULES
+from shardir.ir.types import TensorType
+from shardir.ops import dot
+from tests.backends.cpu.machine_descriptions import MACHINES, SAPPHIRE_RAPIDS, ZEN_5
+from tests.backends.cpu.phase_runner import make_op, selected_kernel_names
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i8", "c64", "c128"])
@@ -140,3 +145,14 @@ def test_rows_are_prefetched_without_cache_conflicts() -> None:
     assert not prefetches(1000, 8192, 64)
     assert not prefetches(1000, 256, 300)
     assert not prefetches(8, 256, 64)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("dims", ["ak,kb->ab", "ka,kb->ab", "ak,bk->ab"])
+def test_the_common_kernel_computes_large_products(name: str, dims: str) -> None:
+    sizes = {"a": 1024, "k": 784, "b": 1024}
+    lhs, rhs = (tuple(sizes[each] for each in term) for term in dims[:5].split(","))
+    op = make_op(dot, TensorType(lhs, "f32"), TensorType(rhs, "f32"), dims=dims,
+                 result=TensorType((1024, 1024), "f32"))  # fmt: skip
+    found = selected_kernel_names(RULES["dot"], op, MACHINES[name])
+    assert set(found) == {common_gemm_kernel(MACHINES[name]).name}
