@@ -29,7 +29,11 @@ BLOCK_BYTES = 64 << 10
 """Bytes of a block."""
 CONFLICT_DISTANCE_BYTES = 1024
 """Addresses whose distance is a multiple of this conflict in a cache: for rows at such a distance,
-narrower blocks are transposed, and non-temporal stores are used for smaller arrays."""
+other blocks are transposed."""
+ROW_BY_ROW_BLOCK = (512, 64)
+"""Rows and columns of a transposed block whose target rows conflict. With AVX-512 on one core of a
+Zen 4, the transpose of 4096 x 4096 f32 moves 30 GB/s, and 20 GB/s with blocks of 64 rows and 512
+columns that are written column by column (a negation moves 46 GB/s)."""
 ITEM_BYTES = (2, 4, 8, 16)
 REPEATED_BYTES = (1, 2, 4, 8)
 MAX_UNROLLED_REPEATS = 8
@@ -245,13 +249,22 @@ def _tiles(
             *(loop.strides[1] for loop in found.loops[:-1]),
         )
     )
+    has_conflicts = row.strides[1] % CONFLICT_DISTANCE_BYTES == 0
+    # Row by row, a block writes several cache lines of a row before those of the next row. Tiles
+    # that read half a line do so only if the other half stays in the cache until it is read.
+    row_by_row = has_conflicts and (
+        side * size == CACHE_LINE_BYTES or column.strides[0] % CONFLICT_DISTANCE_BYTES != 0
+    )
     rows, columns = 512 // size * 8, 512 // size
-    if size >= 4 and row.strides[1] % CONFLICT_DISTANCE_BYTES == 0:
+    if row_by_row:
+        rows, columns = ROW_BY_ROW_BLOCK
+    elif has_conflicts and size >= 4:
         rows, columns = 256 // size, 2048 // size
-        streaming |= may_stream and views[1].nbytes >= machine.shared_cache_bytes // 4
+    streaming |= may_stream and views[1].nbytes >= machine.shared_cache_bytes // 4
     streaming = streaming and whole and row.extent % side == 0
-    body = partial(transpose_tiles.copy_tiles, size, side, streaming)
+    body = partial(transpose_tiles.copy_tiles, size, side, streaming, row_by_row)
     grid = block_grid_of(views, found, row, column, max(rows, side), max(columns, side))
     few = "" if side == transpose_tiles.tile_side(size, machine) else f"_of_{side}"
-    name = f"copy_tiles{size}{few}{_streaming_suffix(streaming)}"
+    order = "_row_by_row" if row_by_row else ""
+    name = f"copy_tiles{size}{few}{order}{_streaming_suffix(streaming)}"
     return CopyPlan(name, body, grid, views[1].nbytes / 10)

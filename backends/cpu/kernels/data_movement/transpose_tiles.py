@@ -32,36 +32,47 @@ def tiles_per_cache_line(nbytes: int, size: int) -> int:
     return max(1, CACHE_LINE_BYTES // (size * nbytes))
 
 
-def copy_tiles(nbytes: int, size: int, streaming: bool, f: LLVMFunction, block: GridBlock) -> None:
+def copy_tiles(
+    nbytes: int, size: int, streaming: bool, row_by_row: bool, f: LLVMFunction, block: GridBlock
+) -> None:
     """Copy a block with transposed tiles of `size` items on a side; the last ones overlap.
 
     Tiles with short rows are stored side by side, so that full cache lines are written. With
     `streaming`, blocks consist of full cache lines, and all of them are aligned if the first is.
+    With `row_by_row`, the inner loop advances along the rows of the target, otherwise along those
+    of the source.
     """
     many = tiles_per_cache_line(nbytes, size)
     rows, columns = block.rows, block.columns
 
     def tiles(count: int, streaming: bool) -> None:
         across = size * count
-        with f.loop(0, columns, across) as j:
-            column = f.umin(j, columns - across)
-            source = f.offset(block.addresses[0], column * block.column_strides[0])
-            target = f.offset(block.addresses[1], column * nbytes)
-            with f.loop(0, rows, size) as i:
-                row = f.umin(i, rows - size)
-                at = f.offset(source, row * nbytes)
-                to = f.offset(target, row * block.row_strides[1])
-                _transpose_tiles(
-                    f,
-                    nbytes,
-                    size,
-                    count,
-                    at,
-                    block.column_strides[0],
-                    to,
-                    block.row_strides[1],
-                    streaming,
+        row_loop = (0, rows, size)
+        column_loop = (0, columns, across)
+        outer, inner = (row_loop, column_loop) if row_by_row else (column_loop, row_loop)
+        with f.loop(*outer) as a, f.loop(*inner) as b:
+            row, column = (a, b) if row_by_row else (b, a)
+            row, column = f.umin(row, rows - size), f.umin(column, columns - across)
+            at, to = (
+                f.offset(address, row * row_stride + column * column_stride)
+                for address, row_stride, column_stride in zip(
+                    block.addresses,
+                    (nbytes, block.row_strides[1]),
+                    (block.column_strides[0], nbytes),
+                    strict=True,
                 )
+            )
+            _transpose_tiles(
+                f,
+                nbytes,
+                size,
+                count,
+                at,
+                block.column_strides[0],
+                to,
+                block.row_strides[1],
+                streaming,
+            )
 
     if streaming:
         off = block.addresses[1].to("i64", "ptrtoint") & (CACHE_LINE_BYTES - 1)

@@ -61,7 +61,7 @@ def test_row_copies_write_only_their_elements(dtype: str, shift: int, count: int
     ("make", "kernel"),
     [
         (lambda x: x, "copy_rows_streaming"),
-        (lambda x: x.T, "copy_tiles4_streaming"),
+        (lambda x: x.T, "copy_tiles4_row_by_row_streaming"),
         (lambda x: np.broadcast_to(x[:, :1], x.shape), "fill_rows4_streaming"),
         (lambda x: x[:, ::-1], "reverse_rows4"),
     ],
@@ -69,24 +69,43 @@ def test_row_copies_write_only_their_elements(dtype: str, shift: int, count: int
 @pytest.mark.parametrize("shift", [0, 1])
 def test_large_copies_use_streaming_stores(make: Any, kernel: str, shift: int) -> None:
     """The target memory is aligned to vectors, or not aligned."""
-    machine = replace(host_machine(), shared_cache_bytes=1 << 16)
+    machine = replace(host_machine(), vector_bytes=64, shared_cache_bytes=1 << 16)
     memory = np.zeros((512 * 512 + 32) * 4, np.uint8)
     start = -memory.ctypes.data % 64 + 4 * shift
     out = memory[start : start + 512 * 512 * 4].view(np.float32).reshape(512, 512)
     assert copy_and_compare(make(integer_array((512, 512), "f4")), out, machine=machine) == [kernel]
 
 
-@pytest.mark.parametrize("extent", [1024, 1008])
-def test_conflicting_rows_use_streaming_stores_for_smaller_results(extent: int) -> None:
-    """These are rows whose cache lines conflict, with a result larger than a quarter of the shared
-    cache."""
+@pytest.mark.parametrize(("more_rows", "suffix"), [(0, ""), (16, "_streaming")])
+def test_transposes_of_a_quarter_of_the_shared_cache_use_streaming_stores(
+    more_rows: int, suffix: str
+) -> None:
     machine = replace(host_machine(), shared_cache_bytes=2 << 20)
-    rows = machine.shared_cache_bytes // 4 // (4 * 1008) // 16 * 16 + 16
-    x, surroundings = integer_array((extent, rows), "f4"), np.zeros(rows * extent + 16, "f4")
+    rows = machine.shared_cache_bytes // 4 // (4 * 1008) // 16 * 16 + more_rows
+    x, surroundings = integer_array((1008, rows), "f4"), np.zeros(rows * 1008 + 16, "f4")
     start = -surroundings.ctypes.data % 64 // 4
-    out = surroundings[start : start + rows * extent].reshape(rows, extent)
-    kernel = "copy_tiles4_streaming" if extent == 1024 else "copy_tiles4"
-    assert copy_and_compare(x.T, out, machine=machine) == [kernel]
+    out = surroundings[start : start + rows * 1008].reshape(rows, 1008)
+    assert copy_and_compare(x.T, out, machine=machine) == [f"copy_tiles4{suffix}"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "vector_bytes", "order"),
+    [
+        ((1024, 1024), 64, "_row_by_row"),
+        ((1024, 1024), 32, ""),
+        ((1024, 1008), 32, "_row_by_row"),
+        ((1008, 1024), 64, ""),
+    ],
+)
+def test_conflicting_rows_are_written_several_cache_lines_at_a_time(
+    shape: tuple[int, int], vector_bytes: int, order: str
+) -> None:
+    """Tiles of vectors of 32 bytes read half a cache line. If the lines of the source conflict too,
+    the other half would not stay in the cache."""
+    machine = replace(host_machine(), vector_bytes=vector_bytes, shared_cache_bytes=1 << 30)
+    out = np.zeros(shape[::-1], "f4")
+    found = copy_and_compare(integer_array(shape, "f4").T, out, machine=machine)
+    assert found == [f"copy_tiles4{order}"]
 
 
 @settings(max_examples=30)
