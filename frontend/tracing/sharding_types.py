@@ -302,19 +302,22 @@ class ShardingTypes:
     def check_out_sharding(self, value: Value, requested: object) -> None:
         """Refuse an `out_sharding` of an operation that changes its unreduced or reduced axes.
 
-        The result may be unreduced along the axes of its sums, and along those of its operands.
+        The result may be unreduced along the axes of its sums, and along those of its operands. A
+        reduced axis of an operand may shard the result.
         """
         if not isinstance(requested, NamedSharding) or self.resolves_conflicts:
             return
         found = self.find(value) or replicated_type(value.type.rank)
         spec, possible = requested.spec, found.unreduced
+        # A device has one shard of the result along an axis that shards it, not a copy.
+        copies = found.reduced.difference(spec.mentioned_axes())
         stated = spec.unreduced & self.explicit_axes
         if stated:
             axes, is_subset = self._summed.get(self._identity(value), (frozenset(), False))
             possible |= axes & stated if is_subset else axes
         for word, requested_axes, own in (
             ("partial sums", stated, possible),
-            ("copies whose gradients are summed", spec.reduced & self.explicit_axes, found.reduced),
+            ("copies whose gradients are summed", spec.reduced & self.explicit_axes, copies),
         ):
             if requested_axes != own:
                 named = " and ".join(map(repr, sorted(own))) or "no axis"

@@ -11,6 +11,7 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir import lax
 from shardir.frontend.dispatch.programs import compilation
 from shardir.frontend.errors import ShardingError, ShardingTypeError
 from shardir.sharding import AxisType, NamedSharding, PartitionSpec as P, reshard, use_mesh
@@ -349,3 +350,43 @@ def test_the_gradient_of_an_unused_reduced_array_is_unreduced() -> None:
     for gradient, expected in zip(pullback(cotangent), (0 * ROWS, ROWS), strict=True):
         assert str(sd.typeof(gradient)) == "float32[8,4]{U:x}"
         np.testing.assert_array_equal(np.asarray(reshard(gradient, P())), expected)
+
+
+IDS = np.array([[3, 0, 7], [1, 3, 3], [2, 6, 5], [3, 0, 1]])
+COUNTS = np.bincount(IDS.ravel(), minlength=8)[:, None]
+
+
+@pytest.mark.parametrize(
+    ("fun", "type", "num_uses"),
+    [
+        (
+            lambda w: w.at[reshard(IDS, P("x"))].get(out_sharding=P("x", reduced={"y"})),
+            "float32[4@x,3,4]{R:y}",
+            COUNTS,
+        ),
+        (
+            lambda w: lax.broadcast_in_dim(
+                w, (4, 8, 4), (1, 2), out_sharding=P("x", reduced={"y"})
+            ),
+            "float32[4@x,8,4]{R:y}",
+            4,
+        ),
+        (lambda w: snp.reshape(w, (4, 8), out_sharding=P("x", "y")), "float32[4@x,8@y]", 1),
+    ],
+    ids=["gather", "broadcast", "reshape"],
+)
+def test_a_reduced_axis_may_shard_the_result(
+    fun: Callable[[Any], Any], type: str, num_uses: Any, executor: str
+) -> None:
+    def loss(w: Any) -> Any:
+        result = fun(w)
+        assert str(sd.typeof(result)) == type
+        return snp.sum(result**2)
+
+    copies = reshard(ROWS, P(reduced={"x", "y"}))
+    for run in differentiations(loss):
+        gradient = run(copies)
+        assert str(sd.typeof(gradient)) == "float32[8,4]{U:(x,y)}"
+        expected = 2 * ROWS * num_uses
+        np.testing.assert_array_equal(np.asarray(reshard(gradient, P())), expected)
+    assert not sd.jit(fun).lower(copies).compile().collectives()
