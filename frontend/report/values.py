@@ -17,7 +17,6 @@ from shardir.ir.types import TensorType
 from shardir.passes.explain.absences import absences
 from shardir.passes.explain.axis_origins import (
     AxisHop,
-    LocalOrigin,
     OriginQuery,
     link_of_hop,
     origins_of,
@@ -66,9 +65,8 @@ class ValueTables:
         """Return the record of a value of the prepared function."""
         explained = history.explained_value(value)
         cell, sharding = explained.cell, explained.sharding
-        end = origins_of(history).end
         origins = [
-            (dim, self._origin(history, (cell, dim, axis, end)))
+            (dim, self._origin(history, (cell, dim, axis)))
             for dim, dim_sharding in enumerate(sharding.dims if sharding else ())
             for axis in dim_sharding.axes
         ]
@@ -120,39 +118,33 @@ class ValueTables:
         """Return the index of the origin of an axis; those on its path precede it."""
         origins = origins_of(history)
         numbers = self._origin_numbers.setdefault(history.name, {})
-        key, local = origins.local(query)
-        known = numbers.get(key)
-        if known is not None:
-            return known
-        waiting: list[tuple[OriginQuery, LocalOrigin, list[OriginQuery] | None]]
-        waiting = [(key, local, None)]
-        while waiting:
-            at, local, sources = waiting.pop()
+        waiting = [query]
+        while query not in numbers:
+            at = waiting[-1]
+            local = origins.local(at)
+            sources = [query_at_source(hop, piece) for hop, piece in local.hops]
             if at in numbers:
-                continue
-            if sources is None:
-                found = [origins.local(query_at_source(hop, piece)) for hop, piece in local.hops]
-                sources = [source for source, _ in found]
-                missing = [(*each, None) for each in found if each[0] not in numbers]
-                if missing:
-                    waiting += [(at, local, sources), *missing]
-                    continue
-            numbers[at] = len(self.origins)
-            stated = tuple(
-                StatedPart(
-                    _axis_text(history, at, part),
-                    part.pre,
-                    part.size,
-                    self._tables.annotation(history.annotation(origin)),
+                waiting.pop()
+            elif missing := [source for source in sources if source not in numbers]:
+                waiting += missing
+            else:
+                waiting.pop()
+                numbers[at] = len(self.origins)
+                stated = tuple(
+                    StatedPart(
+                        _axis_text(history, at, part),
+                        part.pre,
+                        part.size,
+                        self._tables.annotation(history.annotation(origin)),
+                    )
+                    for part, origin in local.stated
                 )
-                for part, origin in local.stated
-            )
-            hops = tuple(
-                (self._link(history, hop), numbers[source])
-                for (hop, _), source in zip(local.hops, sources, strict=True)
-            )
-            self.origins.append(OriginRecord(stated, hops))
-        return numbers[key]
+                hops = tuple(
+                    (self._link(history, hop), numbers[source])
+                    for (hop, _), source in zip(local.hops, sources, strict=True)
+                )
+                self.origins.append(OriginRecord(stated, hops))
+        return numbers[query]
 
     def _link(self, history: FunctionHistory, hop: AxisHop) -> int:
         key = history.name, hop.position, hop.factor, hop.source, hop.target

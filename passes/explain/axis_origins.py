@@ -48,8 +48,8 @@ class AxisArrival:
 
 HopTrail = tuple[AxisHop, "HopTrail"] | None
 """Hops from a dimension to the queried value."""
-OriginQuery = tuple[int, int, Axis, int]
-"""A cell, a dimension of it, an axis, and the step position before which it arrived."""
+OriginQuery = tuple[int, int, Axis]
+"""A cell, a dimension of it, and an axis."""
 AxisSource = tuple[int, int, Axis]
 """A factor, a tensor that had a part of an axis along it, and the part."""
 Arrivals = tuple[tuple[AxisSource, ...], list[Axis]]
@@ -69,13 +69,11 @@ class AxisOrigin(NamedTuple):
 class LocalOrigin:
     """The parts of an axis that were stated at a dimension, and the hops that brought other parts.
 
-    `last` is the position of the last hop if the hops brought all parts, so that queries for later
-    positions have the same result; otherwise it is beyond all positions.
+    The source of a hop had its part before this step, so that hops to the source are earlier steps.
     """
 
     stated: tuple[tuple[Axis, StatedSharding], ...]
     hops: tuple[tuple[AxisHop, Axis], ...]
-    last: int
 
 
 class AxisOrigins:
@@ -83,8 +81,7 @@ class AxisOrigins:
 
     def __init__(self, history: FunctionHistory) -> None:
         self.history = history
-        self.end = len(history.story.steps)
-        self._local: dict[tuple[int, int, Axis], LocalOrigin] = {}
+        self._local: dict[OriginQuery, LocalOrigin] = {}
         self._stated: dict[OriginQuery, tuple[tuple[Axis, StatedSharding], ...]] = {}
         self._arrivals: dict[ArrivalKey, Arrivals] = {}
 
@@ -92,10 +89,10 @@ class AxisOrigins:
         """Return the paths on which the parts of an axis came to a dimension, the major part
         first."""
         result: list[AxisPath] = []
-        waiting: list[tuple[OriginQuery, HopTrail]] = [((cell, dim, axis, self.end), None)]
+        waiting: list[tuple[OriginQuery, HopTrail]] = [((cell, dim, axis), None)]
         while waiting:
             question, trail = waiting.pop()
-            _, local = self.local(question)
+            local = self.local(question)
             result += (
                 AxisPath(part, origin, tuple(_unroll_trail(trail))) for part, origin in local.stated
             )
@@ -104,7 +101,7 @@ class AxisOrigins:
 
     def arrivals(self, cell: int, dim: int, axis: Axis) -> list[AxisArrival]:
         """Return the statements of the parts of an axis at a dimension, and their last hops."""
-        _, local = self.local((cell, dim, axis, self.end))
+        local = self.local((cell, dim, axis))
         result = [AxisArrival(part, origin, None) for part, origin in local.stated]
         result += (
             AxisArrival(part, origin, hop)
@@ -116,53 +113,41 @@ class AxisOrigins:
     def statements(self, question: OriginQuery) -> tuple[tuple[Axis, StatedSharding], ...]:
         """Return the statements of the parts of an axis at a dimension."""
         waiting = [question]
-        while True:
-            key, local = self.local(waiting[-1])
-            if key not in self._stated:
-                further = [(hop, piece, self.local(query_at_source(hop, piece))[0])
-                           for hop, piece in local.hops]  # fmt: skip
-                unknown = [
-                    query_at_source(h, piece) for h, piece, k in further if k not in self._stated
-                ]
-                if unknown:
-                    waiting += unknown
-                    continue
-                rest = (each for _, _, other in further for each in self._stated[other])
-                self._stated[key] = (*local.stated, *rest)
-            waiting.pop()
-            if not waiting:
-                return self._stated[key]
+        while question not in self._stated:
+            local = self.local(waiting[-1])
+            sources = [query_at_source(hop, piece) for hop, piece in local.hops]
+            unknown = [source for source in sources if source not in self._stated]
+            if unknown:
+                waiting += unknown
+            else:
+                rest = (each for source in sources for each in self._stated[source])
+                self._stated[waiting.pop()] = (*local.stated, *rest)
+        return self._stated[question]
 
-    def local(self, question: OriginQuery) -> tuple[OriginQuery, LocalOrigin]:
-        """Return the local origin of an axis, and the query under which it is cached."""
-        cell, dim, axis, before = question
-        cached = self._local.get((cell, dim, axis))
-        if cached is None or cached.last >= before:
-            cached = self._find(cell, dim, axis, before)
-            if cached.last >= before:
-                return question, cached
-            self._local[cell, dim, axis] = cached
-        return (cell, dim, axis, self.end), cached
+    def local(self, question: OriginQuery) -> LocalOrigin:
+        """Return the cached local origin of an axis."""
+        found = self._local.get(question)
+        if found is None:
+            found = self._local[question] = self._find(*question)
+        return found
 
-    def _find(self, cell: int, dim: int, axis: Axis, before: int) -> LocalOrigin:
+    def _find(self, cell: int, dim: int, axis: Axis) -> LocalOrigin:
         history = self.history
         stated = history.stated.get(cell)
         parts = intersections(axis, stated.sharding.dims[dim].axes) if stated else []
         here = tuple((part, stated) for part in parts if stated)
         missing = difference_of_axes(axis, parts)
         hops: list[tuple[AxisHop, Axis]] = []
-        last = -1
-        for position, tensor in history.changes.get(cell, ()) if missing else ():
-            if position >= before or not missing:
+        for position, tensor in history.changes.get(cell, ()):
+            if not missing:
                 break
-            last = position
             step = history.story.steps[position]
             sources, missing = self._arrive(step, tensor, dim, missing)
             hops += (
                 (AxisHop(step, position, factor, source, tensor), piece)
                 for factor, source, piece in sources
             )
-        return LocalOrigin(here, tuple(hops), self.end if missing else last)
+        return LocalOrigin(here, tuple(hops))
 
     def _arrive(
         self, step: PropagationStep, tensor: int, dim: int, missing: list[Axis]
@@ -187,7 +172,7 @@ class AxisOrigins:
                 for there in intersections(part, new.dims[dim].axes)
                 for piece in (difference_of_axes(there, old.dims[dim].axes) if old else [there])
             ]
-            sources = tuple(_sources(self.history, step, tensor, dim, gained))
+            sources = tuple(_sources(step, tensor, dim, gained))
             rest = [rest for part in missing for rest in difference_of_axes(part, gained)]
             result = self._arrivals[key] = sources, rest
         return result
@@ -196,7 +181,7 @@ class AxisOrigins:
 def query_at_source(hop: AxisHop, piece: Axis) -> OriginQuery:
     """Return the query for the same axis at the source of a hop."""
     (dim,) = dims_of(hop.step.rule, hop.source, hop.factor)
-    return hop.step.cells[hop.source], dim, piece, hop.position
+    return hop.step.cells[hop.source], dim, piece
 
 
 def _unroll_trail(trail: HopTrail) -> Iterator[AxisHop]:
@@ -206,22 +191,15 @@ def _unroll_trail(trail: HopTrail) -> Iterator[AxisHop]:
 
 
 def _sources(
-    history: FunctionHistory, step: PropagationStep, tensor: int, dim: int, gained: list[Axis]
+    step: PropagationStep, tensor: int, dim: int, gained: list[Axis]
 ) -> Iterator[AxisSource]:
-    """Yield the tensors of a step that had the parts of axes that another tensor gained."""
-    if not gained:
-        return
-    views = history.views(step)
-    likely = {gain.factor: gain.source for gain in step.gains if gain.tensor == tensor}
-    for factor in step.rule.tensors[tensor][dim]:
-        order = sorted(range(len(views)), key=lambda number: number != likely.get(factor, -1))
-        for source in order:
-            sharding = views[source].factor_shardings.get(factor)
-            if sharding is None or source == tensor:
-                continue
-            pieces = [piece for part in gained for piece in intersections(part, sharding.axes)]
-            yield from ((factor, source, piece) for piece in pieces)
-            gained = [rest for part in gained for rest in difference_of_axes(part, pieces)]
+    """Yield the tensors of a step that had the parts of axes that a dimension of another tensor
+    gained."""
+    for gain in step.gains:
+        if gain.tensor == tensor and gain.factor in step.rule.tensors[tensor][dim]:
+            for part in gained:
+                for piece in intersections(part, gain.axes):
+                    yield gain.factor, gain.source, piece
 
 
 def origins_of(history: FunctionHistory) -> AxisOrigins:
