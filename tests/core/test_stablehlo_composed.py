@@ -16,6 +16,7 @@ from jaxlib.mlir.dialects import stablehlo
 from shardir.interpret.interpreter import evaluate
 from shardir.ops.opaque import unknown_operations
 from shardir.stablehlo.reader import read
+from shardir.verify.verifier import verify
 
 pytestmark = pytest.mark.sample(3)
 
@@ -263,6 +264,31 @@ def test_results_agree_with_numpy(case: str) -> None:
     for mine, theirs in zip(ours(program(line, result, arrays), arrays), expected, strict=True):
         assert mine.dtype == theirs.dtype
         np.testing.assert_allclose(mine, theirs, rtol=2e-6, atol=1e-6)
+
+
+def test_a_value_that_a_computation_returns_twice_has_two_names() -> None:
+    """A result of a computation may be an operand, which keeps its name."""
+    module = read("""\
+func.func @main(%x: tensor<4xi32>) -> (tensor<i32>, tensor<i32>, tensor<4xi32>) {
+  %i = stablehlo.constant dense<0> : tensor<i32>
+  %y:2 = "stablehlo.reduce"(%x, %x, %i, %i) <{dimensions = array<i64: 0>}> ({
+    ^bb0(%a: tensor<i32>, %p: tensor<i32>, %b: tensor<i32>, %q: tensor<i32>):
+      %s = stablehlo.xor %a, %b : tensor<i32>
+      stablehlo.return %s, %s : tensor<i32>, tensor<i32>
+  }) : (tensor<4xi32>, tensor<4xi32>, tensor<i32>, tensor<i32>) -> (tensor<i32>, tensor<i32>)
+  %z = "stablehlo.map"(%x) <{dimensions = array<i64: 0>}> ({
+    ^bb0(%a: tensor<i32>):
+      stablehlo.return %a : tensor<i32>
+  }) : (tensor<4xi32>) -> tensor<4xi32>
+  %w = stablehlo.add %x, %z : tensor<4xi32>
+  return %y#0, %y#1, %w : tensor<i32>, tensor<i32>, tensor<4xi32>
+}
+""")
+    verify(module)
+    x = np.array([3, 1, 2, 9], np.int32)
+    first, second, doubled = evaluate(module.main, [x])
+    assert (int(first), int(second)) == (9, 9)
+    np.testing.assert_array_equal(doubled, 2 * x)
 
 
 def test_the_gradient_of_batch_norm_agrees_with_jax() -> None:

@@ -376,3 +376,22 @@ def register_reader(*names: str) -> Callable[[ReadingRule], ReadingRule]:
         return rule
 
     return register
+
+
+def rename_results(call: OperationReader, values: Sequence[Value]) -> tuple[Value, ...]:
+    """Return the values, which operations of this call define, under the names and shardings of
+    its results.
+
+    A value that is an operand, or several results, is copied first: it keeps its own name.
+    """
+    if [value.type for value in values] != call.results:
+        raise call.fail(f"{call.name} makes ({', '.join(str(v.type) for v in values)})")
+    named = set(call.all_operands)
+    renamed = []
+    for value in values:
+        new = call.emit_step("reshape", value, result=value.type) if value in named else value
+        named.add(new)
+        renamed.append(new)
+    results = call.define(value.type for value in renamed)
+    call.reader.rename(dict(zip(renamed, results, strict=True)))
+    return results

@@ -16,8 +16,12 @@ from shardir.ir.module import Value
 from shardir.ir.operation import Dense, Symbol
 from shardir.ir.sharding import Axes, Axis, count_positions
 from shardir.ir.types import TensorType
-from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation, register_reader
-from shardir.stablehlo.reading.composed import rename_results
+from shardir.stablehlo.reading.call import (
+    OperationReader,
+    UnsupportedOperation,
+    register_reader,
+    rename_results,
+)
 from shardir.stablehlo.reading.formulas import combination_of, region_formulas
 from shardir.stablehlo.reading.records import TypedRecord
 

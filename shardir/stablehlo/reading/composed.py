@@ -1,6 +1,5 @@
 """Reading of StableHLO and CHLO operations that correspond to several IR operations."""
 
-from collections.abc import Sequence
 from math import inf, prod
 from typing import Any
 
@@ -18,6 +17,7 @@ from shardir.stablehlo.reading.call import (
     ReadingRule,
     UnsupportedOperation,
     register_reader,
+    rename_results,
 )
 from shardir.stablehlo.reading.shapes import gather_dims, move_index_vectors_last
 
@@ -404,12 +404,3 @@ def _batch_norm_grad(call: OperationReader) -> Values:
     )
     factor = _broadcast_along(call, call.emit_step("div", scale, root), x.type, dim)
     return rename_results(call, [call.emit_step("mul", factor, inner), of_scale, of_offset])
-
-
-def rename_results(call: OperationReader, values: Sequence[Value]) -> Values:
-    """Return the values under the names and shardings of the results."""
-    if [value.type for value in values] != call.results:
-        raise call.fail(f"{call.name} makes ({', '.join(str(v.type) for v in values)})")
-    results = call.define(value.type for value in values)
-    call.reader.rename(dict(zip(values, results, strict=True)))
-    return results

@@ -14,7 +14,12 @@ from shardir.ir.module import Value
 from shardir.ir.operation import Symbol
 from shardir.ir.types import COMPLEX, FLOATS, TensorType
 from shardir.stablehlo.reading import records
-from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation, register_reader
+from shardir.stablehlo.reading.call import (
+    OperationReader,
+    UnsupportedOperation,
+    register_reader,
+    rename_results,
+)
 from shardir.stablehlo.reading.composed import to_total_order
 from shardir.stablehlo.reading.expansions.scattering import scatter_by_region
 from shardir.stablehlo.reading.formulas import (
@@ -66,7 +71,7 @@ def _reduce(call: OperationReader) -> Values:
             _reduce_independently(call, x, init, combine, dims)
             for x, init, combine in zip(xs, inits, names, strict=True)
         ]
-        return _rename_results(call, values)
+        return rename_results(call, values)
     (x,), (init,), (combine,) = xs, inits, names
     if is_identity(call, init, combine):
         call.reader.mark_removable(init)
@@ -83,13 +88,6 @@ def _reduce_independently(
     reduced = call.emit_step(REDUCTIONS[combine], x, dims=dims)
     start = call.emit_step("broadcast", init, result=reduced.type, dims=())
     return call.emit_step(ELEMENTWISE[combine], start, reduced)
-
-
-def _rename_results(call: OperationReader, values: list[Value]) -> Values:
-    """Return the values under the names and shardings of the results."""
-    results = call.define(value.type for value in values)
-    call.reader.rename(dict(zip(values, results, strict=True)))
-    return results
 
 
 def _reduction_operands(call: OperationReader) -> tuple[list[Value], list[Value]]:
@@ -163,9 +161,9 @@ def emit_tree_reduction(
         for init, x in zip(inits, xs, strict=True)
     ]
     if not size:
-        return _rename_results(call, starts)
+        return rename_results(call, starts)
     last = [call.emit_step("reshape", x, result=x.type.with_shape(shape)) for x in rows]
-    return _rename_results(call, _apply_region(call, [*starts, *last]))
+    return rename_results(call, _apply_region(call, [*starts, *last]))
 
 
 def _every_second(call: OperationReader, x: Value, start: int, count: int) -> Value:
@@ -214,7 +212,7 @@ def _read_arg_extremum(
             extreme = call.emit_step(combine, xs[0], dims=dims)
             indices = call.emit_step(name, xs[0], dim=dims[0], result=call.results[1])
             call.reader.mark_removable(*inits, xs[1])
-            results = _rename_results(call, [extreme, indices])
+            results = rename_results(call, [extreme, indices])
             call.reader.mark_removable(results[0])
             return results
     return None
@@ -297,7 +295,7 @@ def _sort(call: OperationReader) -> Values:
     values = tuple(Value(x.type, call.reader.names.fresh("")) for x in operands)
     attrs["keys"] = len(leading)
     call.reader.append("sort", operands, values, attrs, (), call.written.loc)
-    return _rename_results(call, list(values[len(leading) :]))
+    return rename_results(call, list(values[len(leading) :]))
 
 
 def _ascending_key(call: OperationReader, x: Value, order: KeyOrder) -> Value:

@@ -7,7 +7,12 @@ from lark import Token
 from shardir.ir.module import Value
 from shardir.ir.types import TensorType
 from shardir.stablehlo.reading import records
-from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation, register_reader
+from shardir.stablehlo.reading.call import (
+    OperationReader,
+    UnsupportedOperation,
+    register_reader,
+    rename_results,
+)
 from shardir.stablehlo.reading.types import TypeParser
 
 Values = tuple[Value, ...]
@@ -78,8 +83,4 @@ def _map(call: OperationReader) -> Values:
     (block,) = call.blocks
     params = [param.name for param in block.params]
     new_values = inline_vectorized(call, block, params, call.all_operands)
-    if [value.type for value in new_values] != call.results:
-        raise call.fail("map does not return what it states")
-    results = call.define(value.type for value in new_values)
-    call.reader.rename(dict(zip(new_values, results, strict=True)))
-    return results
+    return rename_results(call, new_values)

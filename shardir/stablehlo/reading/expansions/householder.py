@@ -10,8 +10,7 @@ from string import ascii_lowercase
 from typing import NamedTuple
 
 from shardir.ir.module import Value
-from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation
-from shardir.stablehlo.reading.composed import rename_results
+from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation, rename_results
 from shardir.stablehlo.reading.expansions.arithmetic import Tensor, full, repeat, tensors_of
 
 Values = tuple[Value, ...]

@@ -13,8 +13,8 @@ from shardir.ir.module import Value
 from shardir.ir.operation import Attr
 from shardir.ir.types import COMPLEX, TensorType
 from shardir.stablehlo.reading import records
-from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation
-from shardir.stablehlo.reading.composed import rename_results, splat
+from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation, rename_results
+from shardir.stablehlo.reading.composed import splat
 from shardir.stablehlo.reading.decompositions import emit_solve
 from shardir.stablehlo.reading.expansions import householder, tridiagonal
 from shardir.stablehlo.reading.expansions.arithmetic import Tensor, full, tensors_of

@@ -11,8 +11,12 @@ from math import prod
 from shardir.ir.module import Value
 from shardir.ops.random import philox
 from shardir.ops.random.threefry import PARITY, ROTATIONS
-from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation, register_reader
-from shardir.stablehlo.reading.composed import rename_results
+from shardir.stablehlo.reading.call import (
+    OperationReader,
+    UnsupportedOperation,
+    register_reader,
+    rename_results,
+)
 from shardir.stablehlo.reading.expansions.arithmetic import Tensor, full, tensors_of
 
 Values = tuple[Value, ...]

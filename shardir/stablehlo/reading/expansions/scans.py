@@ -6,8 +6,7 @@ over dimension 0.
 """
 
 from shardir.ir.module import Block, Value
-from shardir.stablehlo.reading.call import OperationReader, register_reader
-from shardir.stablehlo.reading.composed import rename_results
+from shardir.stablehlo.reading.call import OperationReader, register_reader, rename_results
 
 Values = tuple[Value, ...]
 

@@ -13,8 +13,7 @@ from lark import Token
 from shardir.ir.module import Value
 from shardir.ir.operation import Symbol
 from shardir.stablehlo.reading import records
-from shardir.stablehlo.reading.call import OperationReader
-from shardir.stablehlo.reading.composed import rename_results
+from shardir.stablehlo.reading.call import OperationReader, rename_results
 from shardir.stablehlo.reading.expansions.arithmetic import Tensor, repeat, tensors_of
 from shardir.stablehlo.reading.shapes import move_index_vectors_last, scatter_dims
 from shardir.stablehlo.reading.vectorized_regions import inline_vectorized

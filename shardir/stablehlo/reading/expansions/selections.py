@@ -5,8 +5,12 @@ from string import ascii_lowercase
 from shardir import ops
 from shardir.ir.module import Value
 from shardir.stablehlo.reading import records
-from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation, register_reader
-from shardir.stablehlo.reading.composed import rename_results
+from shardir.stablehlo.reading.call import (
+    OperationReader,
+    UnsupportedOperation,
+    register_reader,
+    rename_results,
+)
 from shardir.stablehlo.reading.expansions.arithmetic import Tensor, full, tensors_of
 
 Values = tuple[Value, ...]

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.ir.module import Value
-from shardir.stablehlo.reading.call import READERS, OperationReader, register_reader
-from shardir.stablehlo.reading.composed import broadcasting_rule, rename_results
+from shardir.stablehlo.reading.call import READERS, OperationReader, register_reader, rename_results
+from shardir.stablehlo.reading.composed import broadcasting_rule
 from shardir.stablehlo.reading.expansions.arithmetic import Tensor, tensors_of
 
 Values = tuple[Value, ...]

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardir.ir.module import Value
-from shardir.stablehlo.reading.call import OperationReader
-from shardir.stablehlo.reading.composed import rename_results
+from shardir.stablehlo.reading.call import OperationReader, rename_results
 from shardir.stablehlo.reading.expansions.arithmetic import Tensor, full, repeat, tensors_of
 
 Values = tuple[Value, ...]
