@@ -1,5 +1,6 @@
 """Reading of operations with regions."""
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -21,7 +22,9 @@ from shardir.stablehlo.reading.call import (
     rename_results,
 )
 from shardir.stablehlo.reading.composed import to_total_order
+from shardir.stablehlo.reading.expansions.arithmetic import Tensor, tensors_of
 from shardir.stablehlo.reading.expansions.scattering import scatter_by_region
+from shardir.stablehlo.reading.expansions.window_reductions import Windows, combine_windows
 from shardir.stablehlo.reading.formulas import (
     COMBINATIONS,
     KeyOrder,
@@ -220,36 +223,59 @@ def _read_arg_extremum(
 
 @register_reader("reduce_window")
 def _reduce_window(call: OperationReader) -> Values:
-    if len(call.operands) != 2:
-        raise UnsupportedOperation("it reduces several operands together")
-    x, init = call.operands
-    window = call.integers("window_dimensions")
-    ones = (1,) * x.type.rank
-    window_attrs: dict[str, Any] = {
-        "window": window,
-        "strides": call.integers("window_strides", default=ones),
-        "padding": call.pairs_of("padding", ((0, 0),) * x.type.rank),
-        "base_dilation": call.integers("base_dilations", default=ones),
-        "window_dilation": call.integers("window_dilations", default=ones),
-    }
+    xs, inits = _reduction_operands(call)
+    windows = Windows.of(call, xs[0].type.rank)
+    if len(xs) > 1:
+        return _reduce_windows_by_region(call, xs, inits, windows)
+    x, init = xs[0], inits[0]
     formula = formula_of(call, *region_of(call, 0))
-    running = _cumulative_dimension(x.type, **window_attrs)
+    running = _cumulative_dimension(x.type, **windows.attrs)
     exponential = formula in log_add_exp_formulas()
-    if exponential and {*window} == {1} and 1 in x.type.shape:
+    if exponential and {*windows.sizes} == {1} and 1 in x.type.shape:
         running = x.type.shape.index(1), False
     if exponential and running and call.reader.constant_of(init) == float("-inf"):
         call.reader.mark_removable(init)
         return call.emit("cumlogsumexp", x, dim=running[0], reverse=running[1])
     combine = combination_of(formula, 0)
     if combine not in ("add", "mul", "max", "min"):
-        raise UnsupportedOperation("it reduces with an unknown computation")
+        return _reduce_windows_by_region(call, xs, inits, windows)
     if not is_identity(call, init, combine):
-        raise UnsupportedOperation("its initial value is not the identity")
+        return _reduce_windows_from(call, x, init, windows, combine)
     call.reader.mark_removable(init)
     cumulative = {"add": "cumsum", "mul": "cumprod", "max": "cummax", "min": "cummin"}[combine]
     if running and not (combine == "add" and x.type.dtype == "bool"):
         return call.emit(cumulative, x, dim=running[0], reverse=running[1])
-    return call.emit("reduce_window", x, op=Symbol(combine), **window_attrs)
+    return call.emit("reduce_window", x, op=Symbol(combine), **windows.attrs)
+
+
+def _reduce_windows_from(
+    call: OperationReader, x: Value, init: Value, windows: Windows, combine: str
+) -> Values:
+    """Emit a window reduction from an initial value that is not the identity.
+
+    Padding consists of initial values; a sum or a product contains one for each padded element.
+    """
+    if combine in ("add", "mul"):
+        padded, start = tensors_of(call, [x, init])
+        x = windows.pad(padded, start).value
+        windows = replace(windows, padding=((0, 0),) * x.type.rank,
+                          base_dilation=(1,) * x.type.rank)  # fmt: skip
+    reduced = call.emit_step("reduce_window", x, op=Symbol(combine), **windows.attrs)
+    start_value = call.emit_step("broadcast", init, result=reduced.type, dims=())
+    return call.emit(ELEMENTWISE[combine], start_value, reduced)
+
+
+def _reduce_windows_by_region(
+    call: OperationReader, xs: list[Value], inits: list[Value], windows: Windows
+) -> Values:
+    """Emit a window reduction by any computation."""
+
+    def combine(left: list[Tensor], right: list[Tensor]) -> list[Tensor]:
+        sides = [x.value for x in (*left, *right)]
+        return tensors_of(call, inline_vectorized(call, *region_of(call, 0), sides))
+
+    reduced = combine_windows(tensors_of(call, xs), tensors_of(call, inits), windows, combine)
+    return rename_results(call, [x.value for x in reduced])
 
 
 def _cumulative_dimension(
