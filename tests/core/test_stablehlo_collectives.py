@@ -165,6 +165,26 @@ def test_partition_id_is_the_device(order: str, ids: list[int]) -> None:
     np.testing.assert_array_equal(found, np.array(ids, np.uint32))
 
 
+def test_the_number_of_a_device_may_be_unused_outside_of_manual_computations() -> None:
+    text = """\
+func.func @f(%x: tensor<8xi32>) -> tensor<8xi32> {
+  %p = stablehlo.partition_id : tensor<ui32>
+  %r = stablehlo.replica_id : tensor<ui32>
+  %y = stablehlo.add %x, %x : tensor<8xi32>
+  return %y : tensor<8xi32>
+}
+"""
+    module = read(text)
+    assert [op.name for op in module.main.body.ops] == ["add"]
+    used = read(text.replace("%x, %x : tensor<8xi32>", "%p, %r : tensor<ui32>")
+                .replace("tensor<8xi32> {", "tensor<ui32> {")
+                .replace("return %y : tensor<8xi32>", "return %y : tensor<ui32>"))  # fmt: skip
+    assert [each.operation for each in unknown_operations(used)] == [
+        "stablehlo.partition_id",
+        "stablehlo.replica_id",
+    ]
+
+
 @pytest.mark.parametrize(
     ("move", "before", "partial"),
     [

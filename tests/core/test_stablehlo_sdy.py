@@ -107,6 +107,45 @@ func.func @main(%i: tensor<i32>, %a: tensor<8xf32>) -> tensor<8xf32> {
     assert module.main.body.returns == case.results
 
 
+@pytest.mark.parametrize("stated", ["", ' sharding=<@m, [{"x"}]>'])
+def test_a_data_flow_edge_of_another_value_is_a_barrier(stated: str) -> None:
+    """The constraint of a target of an edge replaces its other uses, and does not move to it."""
+    module = read(f"""\
+sdy.mesh @m = <["x"=2]>
+func.func @main(%a: tensor<8xf32>) -> tensor<8xf32> {{
+  %0 = stablehlo.sine %a : tensor<8xf32>
+  %1 = sdy.data_flow_edge %0{stated} : tensor<8xf32>
+  %2 = sdy.data_flow_edge %a : tensor<8xf32>
+  %3 = stablehlo.add %1, %2 : tensor<8xf32>
+  return %3 : tensor<8xf32>
+}}
+""")
+    ops = module.main.body.ops
+    assert [op.name for op in ops] == [
+        "sin", "optimization_barrier", "optimization_barrier", "add"
+    ]  # fmt: skip
+    assert (ops[1].result.sharding is None) == (not stated)
+    assert [op.result.sharding for op in (ops[0], ops[2])] == [None, None]
+
+
+def test_a_data_flow_edge_of_a_parameter_of_a_block_applies_to_it() -> None:
+    module = read("""\
+sdy.mesh @m = <["x"=2]>
+func.func @main(%a: tensor<8xf32>) -> tensor<8xf32> {
+  %r = sdy.manual_computation(%a) in_shardings=[<@m, [{?}]>] out_shardings=[<@m, [{?}]>]
+      manual_axes={} (%b: tensor<8xf32>) {
+    %c = sdy.data_flow_edge %b sharding=<@m, [{"x"}]> : tensor<8xf32>
+    sdy.return %c : tensor<8xf32>
+  } : (tensor<8xf32>) -> tensor<8xf32>
+  %s = sdy.data_flow_edge %r sharding=<@m, [{"x"}]> : tensor<8xf32>
+  return %s : tensor<8xf32>
+}
+""")
+    (op,) = module.main.body.ops
+    sharded = Sharding.of("m", [(Axis("x", 1, 2),)])
+    assert [v.sharding for v in (op.result, *op.blocks[0].params)] == [sharded, sharded]
+
+
 def test_tokens_are_accepted() -> None:
     module = read("""\
 sdy.mesh @m = <["x"=2]>

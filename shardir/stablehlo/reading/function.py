@@ -115,6 +115,7 @@ class FunctionReader(FunctionState):
                 raise self.source.fail("a function with a body names its parameters", param.type)
             type = self.types.type(param.type)
             params.append(self.define(param.name, type, self.sharding_of(param, type)))
+        self.function_params = frozenset(param.name for param in params)
         ops, returns = self.read_statements(written.body)
         types = [self.types.type(result.type) for result in written.results]
         if len(types) != len(returns):

@@ -33,6 +33,8 @@ class FunctionState(ABC):
         self.values: dict[str, Value] = {}
         self.ops: list[Op] = []
         self.makers: dict[Value, Op] = {}
+        self.function_params: frozenset[str] = frozenset()
+        """The names of the parameters of the function, which are targets of no data flow edge."""
         self.passed_values: dict[Value, Value] = {}
         """The operand of each parameter of a call, and the returned value of each result."""
         self.removable: set[Op] = set()

@@ -48,6 +48,9 @@ POINTWISE = frozenset(
 )  # fmt: skip
 """Operations that Shardy treats as elementwise."""
 
+DEVICE_NUMBERS = frozenset(("stablehlo.partition_id", "stablehlo.replica_id"))
+"""Operations that only read the number of the device, so that they can be dropped if unused."""
+
 _LINE_BREAKS = re.compile(r"\s*\n\s*")
 _REFERENCE = re.compile(
     r'//[^\n]*|"(?:[^"\\]|\\.)*"|%[\w$.-]*(?:#\d+)?|#[\w$.]+(?![\w$.<])|\bloc\('
@@ -95,6 +98,8 @@ def emit_opaque(call: OperationReader, reason: str) -> tuple[Value, ...]:
     }
     results = call.define(call.results)
     call.reader.append("opaque", tuple(collector.operands), results, attrs, (), written.loc)
+    if call.name in DEVICE_NUMBERS:
+        call.reader.mark_removable(*results)
     return results
 
 

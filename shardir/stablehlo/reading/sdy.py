@@ -102,14 +102,30 @@ def _barrier(call: OperationReader) -> Values:
 
 @register_reader("sdy.data_flow_edge", "sdy.func_data_flow_edge")
 def _edge(call: OperationReader) -> Values:
-    """Read a data flow edge of a loop, which IR operations with edges imply."""
+    """Read a data flow edge as the sharding of its operand, whose operation has the edge.
+
+    If the operand is the target of no edge, the edge is one of its own: a barrier, which propagates
+    in the same way.
+    """
     (value,) = call.take_operands(1)
     stated = call.attrs.get("sharding")
-    if not isinstance(stated, Token):
-        return (value,)
-    return (
-        call.reader.restate_sharding(value, call.reader.shardings.sharding(stated, value.type)),
+    sharding = (
+        call.reader.shardings.sharding(stated, value.type) if isinstance(stated, Token) else None
     )
+    if call.name == "sdy.data_flow_edge" and not _is_edge_target(call, value):
+        call.stated_shardings = [sharding]
+        return call.emit("optimization_barrier", value)
+    if sharding is None:
+        return (value,)
+    return (call.reader.restate_sharding(value, sharding),)
+
+
+def _is_edge_target(call: OperationReader, value: Value) -> bool:
+    """Return whether a value is a result of an operation with edges, or a block parameter."""
+    maker = call.reader.makers.get(value)
+    if maker is None:
+        return value.name not in call.reader.function_params
+    return maker.spec.edges is not None or maker.spec is specs.manual_computation
 
 
 @register_reader("sdy.named_computation")

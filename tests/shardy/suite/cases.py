@@ -277,6 +277,7 @@ SUITES = (
         _propagation("user_priority_propagation"),
         Propagate(level="user-priority", keep_open=True, prepare=False),
         ComparisonMode(),
+        whole=True,
     ),
     Suite(
         "origins",
